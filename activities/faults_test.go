@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 type converterValues = converter.EncodedValues
@@ -274,7 +275,7 @@ func (s *steps) SessionRevert(ctx context.Context, sessionID string, generation 
 	return s.take(stepRevert, nil, func() error { return s.Store.SessionRevert(ctx, sessionID, generation, runIDs, files) })
 }
 
-func (s *steps) FilesAppend(ctx context.Context, b session.FilesBatch) error {
+func (s *steps) FilesAppend(ctx context.Context, b workspacefile.Batch) error {
 	return s.take(stepFiles, nil, func() error { return s.Store.FilesAppend(ctx, b) })
 }
 

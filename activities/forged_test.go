@@ -21,6 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 	"github.com/overwinter-dev/overwinter/internal/turn"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // forged is a program of the sandbox in the place of its runner.
@@ -276,7 +277,7 @@ func TestEventsOfFilesCountAsEventsOfTheTurn(t *testing.T) {
 				send(&runner.FilesBegun{Lineage: "forged"})
 				for i := range int64(each) {
 					change := &runner.FileChanged{}
-					change.Seq, change.Path, change.Change = (try-1)*each+i+1, fmt.Sprintf("file-%d-%d", try, i), session.FileCreated
+					change.Seq, change.Path, change.Kind = (try-1)*each+i+1, fmt.Sprintf("file-%d-%d", try, i), workspacefile.Created
 					change.Data = []byte("x")
 					send(change)
 				}

@@ -18,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // runnerStore has the keys of runner links, and keeps what a runner reports when it is sealed.
@@ -33,12 +34,12 @@ type runnerStore interface {
 	// TranscriptGap counts that a turn has failed because a segment left a gap, and returns how often it has.
 	TranscriptGap(ctx context.Context, sessionID, runID string) (int, error)
 	// FilesPosition says how much of what has happened in a workspace is stored.
-	FilesPosition(ctx context.Context, sessionID string) (session.FilesPosition, error)
+	FilesPosition(ctx context.Context, sessionID string) (workspacefile.Position, error)
 	// FilesKnown are the files that are stored, for a runner that does not know.
-	FilesKnown(ctx context.Context, sessionID string) ([]session.KnownFile, error)
+	FilesKnown(ctx context.Context, sessionID string) ([]workspacefile.Known, error)
 	// FilesAppend stores what has happened in a workspace, with its events; what is stored already is
 	// skipped. eventlog.ErrFenced when a newer generation or attempt has taken over.
-	FilesAppend(ctx context.Context, b session.FilesBatch) error
+	FilesAppend(ctx context.Context, b workspacefile.Batch) error
 }
 
 // runners are the activities that talk to the runners in sandboxes.
@@ -181,7 +182,7 @@ func (g *runners) seal(ctx context.Context, sessionID string, generation int64, 
 	}
 	gatherer := runner.NewFileGatherer(position, generation)
 	// A seal may report as much as a turn.
-	budget := &session.FilesBudget{Bytes: conversation.MaxTurnBytes, Events: conversation.MaxTurnEvents}
+	budget := &workspacefile.Budget{Bytes: conversation.MaxTurnBytes, Events: conversation.MaxTurnEvents}
 	storeFiles := func() error {
 		b, any := gatherer.Take()
 		if !any {

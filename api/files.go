@@ -20,18 +20,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // fileStore keeps the files of workspaces.
 type fileStore interface {
 	// FileList is by path.
-	FileList(ctx context.Context, sessionID, prefix string, limit int, cursor string) (items []session.FileInfo, nextCursor string, err error)
+	FileList(ctx context.Context, sessionID, prefix string, limit int, cursor string) (items []workspacefile.Info, nextCursor string, err error)
 	// FileGet returns a file of the workspace with its content, if that is saved; file_not_found
 	// when there is none, or none any more.
-	FileGet(ctx context.Context, sessionID, path string) (session.FileContent, error)
+	FileGet(ctx context.Context, sessionID, path string) (workspacefile.Content, error)
 	// DiffGet returns the newest diff of the workspace; nil when none was taken yet.
-	DiffGet(ctx context.Context, sessionID string) (*session.WorkspaceDiff, error)
+	DiffGet(ctx context.Context, sessionID string) (*workspacefile.Diff, error)
 }
 
 // files are the routes of files.
@@ -107,8 +107,8 @@ func filePath(c echo.Context) (string, error) {
 	if err != nil || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
 		return "", invalid("path", "must be UTF-8 without the character U+0000")
 	}
-	if len(name) > session.MaxFilePath {
-		return "", invalid("path", "is %d bytes long; at most %d are allowed", len(name), session.MaxFilePath)
+	if len(name) > workspacefile.MaxPath {
+		return "", invalid("path", "is %d bytes long; at most %d are allowed", len(name), workspacefile.MaxPath)
 	}
 	return name, nil
 }
@@ -133,7 +133,7 @@ func (s *files) fileGet(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := unsaved(f.FileInfo); err != nil {
+	if err := unsaved(f.Info); err != nil {
 		return err
 	}
 	if masked := masker.Bytes(f.Data); len(masked) != len(f.Data) || !bytes.Equal(masked, f.Data) {
@@ -157,12 +157,12 @@ func (s *files) fileGet(c echo.Context) error {
 }
 
 // maskedFile finds a file by its path as lists show it.
-func (s *files) maskedFile(ctx context.Context, id, name string, masker *secret.Masker) (session.FileContent, error) {
+func (s *files) maskedFile(ctx context.Context, id, name string, masker *secret.Masker) (workspacefile.Content, error) {
 	prefix, _, _ := strings.Cut(name, "[redacted ")
 	for cursor := ""; ; {
 		items, next, err := s.store.FileList(ctx, id, prefix, maxLimit, cursor)
 		if err != nil {
-			return session.FileContent{}, err
+			return workspacefile.Content{}, err
 		}
 		for _, item := range items {
 			if masker.Text(item.Path) == name {
@@ -170,23 +170,23 @@ func (s *files) maskedFile(ctx context.Context, id, name string, masker *secret.
 			}
 		}
 		if cursor = next; cursor == "" {
-			return session.FileContent{}, failure.Errorf(failure.NoFile, "there is no file %s", name)
+			return workspacefile.Content{}, failure.Errorf(failure.NoFile, "there is no file %s", name)
 		}
 	}
 }
 
 // unsaved is why the content of a file cannot be read; nil when it can.
-func unsaved(f session.FileInfo) error {
+func unsaved(f workspacefile.Info) error {
 	switch f.Unsaved {
 	case "":
 		return nil
-	case session.UnsavedTooLarge:
+	case workspacefile.UnsavedTooLarge:
 		return failure.Errorf(failure.TooLarge,
-			"the file has %d bytes; the content of files over %d bytes is not saved", f.Size, session.MaxFileBytes)
-	case session.UnsavedFull:
+			"the file has %d bytes; the content of files over %d bytes is not saved", f.Size, workspacefile.MaxBytes)
+	case workspacefile.UnsavedFull:
 		return failure.Errorf(failure.IllegalState,
-			"the content was not saved: with it the session's files would be more than %d bytes", session.MaxSavedBytes)
-	case session.UnsavedUnreadable:
+			"the content was not saved: with it the session's files would be more than %d bytes", workspacefile.MaxSavedBytes)
+	case workspacefile.UnsavedUnreadable:
 	}
 	return failure.Errorf(failure.IllegalState, "the content was not saved: the file could not be read in the sandbox")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // PNG and GIF as far as a detector looks.
@@ -18,14 +19,14 @@ const (
 	gifBytes = "GIF89a000"
 )
 
-func file(path, text string) session.FileContent {
-	return session.FileContent{
-		FileInfo: session.FileInfo{Path: path, Size: int64(len(text)), SHA256: "abc123", Mode: 0o644, ModifiedAt: time.Unix(1_700_000_000, 0)},
-		Data:     []byte(text),
+func file(path, text string) workspacefile.Content {
+	return workspacefile.Content{
+		Info: workspacefile.Info{Path: path, Size: int64(len(text)), SHA256: "abc123", Mode: 0o644, ModifiedAt: time.Unix(1_700_000_000, 0)},
+		Data: []byte(text),
 	}
 }
 
-func withFiles(t *testing.T, files ...session.FileContent) (b *bundle, url string) {
+func withFiles(t *testing.T, files ...workspacefile.Content) (b *bundle, url string) {
 	t.Helper()
 	b = setup(t)
 	id := b.store.Put(session.Hibernated)
@@ -36,7 +37,7 @@ func withFiles(t *testing.T, files ...session.FileContent) (b *bundle, url strin
 func TestFilesAreListed(t *testing.T) {
 	t.Parallel()
 	large := file("dir/large", "")
-	large.Size, large.Unsaved = 2<<20, session.UnsavedTooLarge
+	large.Size, large.Unsaved = 2<<20, workspacefile.UnsavedTooLarge
 	b, url := withFiles(t, file("a", "1"), large)
 	var page struct {
 		Items []struct {
@@ -112,12 +113,12 @@ func TestFilesAreServedInPartAndNotTwice(t *testing.T) {
 
 func TestFilesThatCannotBeReadSayWhy(t *testing.T) {
 	t.Parallel()
-	unsaved := func(path string, why session.Unsaved) session.FileContent {
+	unsaved := func(path string, why workspacefile.Unsaved) workspacefile.Content {
 		f := file(path, "")
 		f.Size, f.Unsaved, f.Data = 5<<20, why, nil
 		return f
 	}
-	b, url := withFiles(t, unsaved("large", session.UnsavedTooLarge), unsaved("full", session.UnsavedFull), unsaved("locked", session.UnsavedUnreadable))
+	b, url := withFiles(t, unsaved("large", workspacefile.UnsavedTooLarge), unsaved("full", workspacefile.UnsavedFull), unsaved("locked", workspacefile.UnsavedUnreadable))
 	require.Contains(t, b.do("GET", url+"/files/large", "").problem(http.StatusRequestEntityTooLarge, "too_large").Detail, "1048576")
 	require.Contains(t, b.do("GET", url+"/files/full", "").problem(http.StatusConflict, "illegal_state").Detail, "67108864")
 	b.do("GET", url+"/files/locked", "").problem(http.StatusConflict, "illegal_state")
@@ -139,10 +140,10 @@ func TestTheDiffIsServed(t *testing.T) {
 	require.Nil(t, got["computedAt"])
 	require.Equal(t, []any{}, got["files"])
 	b.store.With(id, func(r *apitest.Row) {
-		r.Diff = &session.WorkspaceDiff{
+		r.Diff = &workspacefile.Diff{
 			Base: "c0ffee", FilesChanged: 1, Additions: 3, Patch: []byte("+a\n"), Truncated: true, At: time.Unix(1_700_000_000, 0),
-			Files: []session.FileDelta{{Path: "a", Change: session.FileCreated, Additions: 3}},
-			Git:   &session.GitState{Branch: "main", Head: "c0ffee", Dirty: true},
+			Files: []workspacefile.Delta{{Path: "a", Change: workspacefile.Created, Additions: 3}},
+			Git:   &workspacefile.GitState{Branch: "main", Head: "c0ffee", Dirty: true},
 		}
 	})
 	b.do("GET", url, "").into(&got)

@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // TestTheDocumentHasTheLimitsOfTheCode compares docs/limits.md with the constants.
@@ -66,11 +67,11 @@ func TestTheDocumentHasTheLimitsOfTheCode(t *testing.T) {
 		"questions of a turn, also those that a policy decides":    bytes(session.MaxTurnQuestionBytes),
 		"the agent's id of a question":                             bytes(session.MaxQuestionIDBytes),
 		"questions for people in a turn":                           fmt.Sprint(session.MaxTurnQuestions),
-		"files that are listed":                                    fmt.Sprint(session.MaxWatchedFiles),
-		"path of a file":                                           bytes(session.MaxFilePath),
-		"content of a file":                                        bytes(session.MaxFileBytes),
-		"content of all files of a session":                        bytes(session.MaxSavedBytes),
-		"text of a diff":                                           bytes(session.MaxPatchBytes),
+		"files that are listed":                                    fmt.Sprint(workspacefile.MaxWatched),
+		"path of a file":                                           bytes(workspacefile.MaxPath),
+		"content of a file":                                        bytes(workspacefile.MaxBytes),
+		"content of all files of a session":                        bytes(workspacefile.MaxSavedBytes),
+		"text of a diff":                                           bytes(workspacefile.MaxPatchBytes),
 		"one transcript file":                                      bytes(transcript.MaxFileBytes),
 		"all transcripts of a session":                             fmt.Sprintf("%d GiB", transcript.MaxSessionBytes>>30),
 		"transcript files of a session":                            fmt.Sprint(transcript.MaxFiles),

@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 type masks func() (*secret.Masker, error)
@@ -38,8 +39,8 @@ func TestWhatIsReadOutIsMasked(t *testing.T) {
 		CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour),
 	}
 	b.store.With(id, func(r *apitest.Row) {
-		r.Files = []session.FileContent{file("env.txt", "KEY="+planted+"\n"), file("plain.txt", "nothing"), file("keys/"+planted+".txt", "named so")}
-		r.Diff = &session.WorkspaceDiff{Files: []session.FileDelta{{Path: "keys/" + planted + ".txt", Change: session.FileCreated}}, Patch: []byte("+KEY=" + planted + "\n"), At: time.Now()}
+		r.Files = []workspacefile.Content{file("env.txt", "KEY="+planted+"\n"), file("plain.txt", "nothing"), file("keys/"+planted+".txt", "named so")}
+		r.Diff = &workspacefile.Diff{Files: []workspacefile.Delta{{Path: "keys/" + planted + ".txt", Change: workspacefile.Created}}, Patch: []byte("+KEY=" + planted + "\n"), At: time.Now()}
 		r.Transcripts = []transcript.File{{Path: "t.jsonl", Data: []byte(`{"text":"` + planted + `"}` + "\n")}}
 		r.Questions = append(r.Questions, question)
 	})

@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // FileList implements api.Store; everything is on one page.
-func (m *Store) FileList(_ context.Context, id, prefix string, _ int, _ string) ([]session.FileInfo, string, error) {
+func (m *Store) FileList(_ context.Context, id, prefix string, _ int, _ string) ([]workspacefile.Info, string, error) {
 	leave, err := m.enter("FileList")
 	if err != nil {
 		return nil, "", err
@@ -20,35 +20,35 @@ func (m *Store) FileList(_ context.Context, id, prefix string, _ int, _ string) 
 	if err != nil {
 		return nil, "", err
 	}
-	out := []session.FileInfo{}
+	out := []workspacefile.Info{}
 	for _, f := range r.Files {
 		if strings.HasPrefix(f.Path, prefix) {
-			out = append(out, f.FileInfo)
+			out = append(out, f.Info)
 		}
 	}
 	return out, "", nil
 }
 
 // FileGet implements api.Store.
-func (m *Store) FileGet(_ context.Context, id, path string) (session.FileContent, error) {
+func (m *Store) FileGet(_ context.Context, id, path string) (workspacefile.Content, error) {
 	leave, err := m.enter("FileGet")
 	if err != nil {
-		return session.FileContent{}, err
+		return workspacefile.Content{}, err
 	}
 	defer leave()
 	r, err := m.get(id)
 	if err != nil {
-		return session.FileContent{}, err
+		return workspacefile.Content{}, err
 	}
-	i := slices.IndexFunc(r.Files, func(f session.FileContent) bool { return f.Path == path })
+	i := slices.IndexFunc(r.Files, func(f workspacefile.Content) bool { return f.Path == path })
 	if i < 0 {
-		return session.FileContent{}, failure.Errorf(failure.NoFile, "there is no such file in the workspace")
+		return workspacefile.Content{}, failure.Errorf(failure.NoFile, "there is no such file in the workspace")
 	}
 	return r.Files[i], nil
 }
 
 // DiffGet implements api.Store.
-func (m *Store) DiffGet(_ context.Context, id string) (*session.WorkspaceDiff, error) {
+func (m *Store) DiffGet(_ context.Context, id string) (*workspacefile.Diff, error) {
 	leave, err := m.enter("DiffGet")
 	if err != nil {
 		return nil, err

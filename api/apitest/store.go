@@ -17,6 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // Store is Postgres and the log in memory. It keeps the promises of api.Store and
@@ -43,8 +44,8 @@ type Row struct {
 	First        int64 // oldest seq that is still there
 	Conversation conversation.Conversation
 	Transcripts  []transcript.File
-	Files        []session.FileContent // by path
-	Diff         *session.WorkspaceDiff
+	Files        []workspacefile.Content // by path
+	Diff         *workspacefile.Diff
 }
 
 // NewStore returns an empty store.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/command"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // switches counts how often the threads of a process have waited.
@@ -87,7 +87,7 @@ func TestALinkWithoutStdoutToPassOn(t *testing.T) {
 		_ = stdout.Close()
 		ended <- err
 	}()
-	link, err := runner.Dial(t.Context(), toAttach, fromAttach, runner.Hello{Run: "run_1", Token: b.token, Files: &session.FilesPosition{}}, nil)
+	link, err := runner.Dial(t.Context(), toAttach, fromAttach, runner.Hello{Run: "run_1", Token: b.token, Files: &workspacefile.Position{}}, nil)
 	require.NoError(t, err)
 	w := &worker{t: t, Link: link}
 	require.NoError(t, w.Start(runner.Start{Launch: b.shell(echo), Input: []byte("one\n")}))

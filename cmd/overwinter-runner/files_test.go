@@ -12,25 +12,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // shelf is what a worker has stored of a workspace.
 type shelf struct {
-	position session.FilesPosition
-	files    map[string]session.FileContent
+	position workspacefile.Position
+	files    map[string]workspacefile.Content
 	told     []string // "CHANGE PATH"
-	diff     *session.WorkspaceDiff
+	diff     *workspacefile.Diff
 }
 
 func newShelf() *shelf {
-	return &shelf{position: session.FilesPosition{Session: "ses_1"}, files: map[string]session.FileContent{}}
+	return &shelf{position: workspacefile.Position{Session: "ses_1"}, files: map[string]workspacefile.Content{}}
 }
 
-func (s *shelf) known() []session.KnownFile {
-	var list []session.KnownFile
+func (s *shelf) known() []workspacefile.Known {
+	var list []workspacefile.Known
 	for _, f := range s.files {
-		list = append(list, session.KnownFile{Path: f.Path, Size: f.Size, SHA256: f.SHA256, Mode: f.Mode, Unsaved: f.Unsaved})
+		list = append(list, workspacefile.Known{Path: f.Path, Size: f.Size, SHA256: f.SHA256, Mode: f.Mode, Unsaved: f.Unsaved})
 	}
 	return list
 }
@@ -44,29 +44,29 @@ func (s *shelf) add(t *testing.T, m runner.Message) {
 		s.position.Seq = m.Seq
 		// As the database does: what was reported and not stored is created when it is reported
 		// again.
-		word := string(m.Change)
-		if _, there := s.files[m.Path]; m.Change != session.FileDeleted {
-			word = string(session.FileCreated)
+		word := string(m.Kind)
+		if _, there := s.files[m.Path]; m.Kind != workspacefile.Deleted {
+			word = string(workspacefile.Created)
 			if there {
-				word = string(session.FileModified)
+				word = string(workspacefile.Modified)
 			}
 		}
 		if m.Initial {
 			word = "initial"
 		}
 		s.told = append(s.told, word+" "+m.Path)
-		if m.Change == session.FileDeleted {
+		if m.Kind == workspacefile.Deleted {
 			delete(s.files, m.Path)
 			return
 		}
 		if m.Saved() {
 			require.Equal(t, hashOf(string(m.Data)), m.SHA256)
 		}
-		s.files[m.Path] = m.FileContent
+		s.files[m.Path] = m.Content
 	case *runner.FilesBounded:
 		s.position.Seq = m.Seq
 	case *runner.Diff:
-		s.diff, s.position.DiffKey = &m.WorkspaceDiff, m.Key
+		s.diff, s.position.DiffKey = &m.Diff, m.Key
 	case *runner.Survey:
 		t.Error("a survey is between serve and attach")
 	}
@@ -129,7 +129,7 @@ func TestTellsOfTheWorkspaceWhileTheAgentWorks(t *testing.T) {
 	w := b.watching("run_1", s)
 	b.work("a", "1")
 	m := w.until(changed("a")).(*runner.FileChanged)
-	require.Equal(t, session.FileCreated, m.Change, "nobody asked for it")
+	require.Equal(t, workspacefile.Created, m.Kind, "nobody asked for it")
 	require.Equal(t, "1", string(m.Data))
 	require.Equal(t, runner.WatchInotify, b.ping().Watch)
 	b.work("deep/er/b", "2")

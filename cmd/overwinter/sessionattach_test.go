@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // typing runs the program with what standard input holds.
@@ -133,16 +134,16 @@ func TestFilesAndDiff(t *testing.T) {
 	id := store.Put(session.Running)
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	store.With(id, func(r *apitest.Row) {
-		r.Files = []session.FileContent{
-			{FileInfo: session.FileInfo{Path: "a/b\x1b c.txt", Size: 5, SHA256: "x", ModifiedAt: at}, Data: []byte("by\x1btes")},
-			{FileInfo: session.FileInfo{Path: "big", Size: 9e6, ModifiedAt: at, Unsaved: session.UnsavedTooLarge}},
+		r.Files = []workspacefile.Content{
+			{Info: workspacefile.Info{Path: "a/b\x1b c.txt", Size: 5, SHA256: "x", ModifiedAt: at}, Data: []byte("by\x1btes")},
+			{Info: workspacefile.Info{Path: "big", Size: 9e6, ModifiedAt: at, Unsaved: workspacefile.UnsavedTooLarge}},
 		}
 	})
 	program := func(args ...string) result {
 		return run(t.Context(), append([]string{"session", "--api-url", url}, args...)...)
 	}
 	require.Equal(t, "SIZE     MODIFIED                  PATH\n"+
-		"5        2026-03-04T05:06:07.000Z  a/b c.txt\n9000000  2026-03-04T05:06:07.000Z  big (not saved: "+string(session.UnsavedTooLarge)+")\n",
+		"5        2026-03-04T05:06:07.000Z  a/b c.txt\n9000000  2026-03-04T05:06:07.000Z  big (not saved: "+string(workspacefile.UnsavedTooLarge)+")\n",
 		program("files", id).stdout)
 	require.NotContains(t, program("files", id, "--prefix=a/").stdout, "big")
 	require.Contains(t, program("files", id, "-o", "json").stdout, `"path": "big"`)
@@ -153,10 +154,10 @@ func TestFilesAndDiff(t *testing.T) {
 
 	require.Equal(t, result{}, program("diff", id), "nothing was compared yet")
 	store.With(id, func(r *apitest.Row) {
-		r.Diff = &session.WorkspaceDiff{
-			Files:        []session.FileDelta{{Path: "a", Change: session.FileModified, Additions: 2, Deletions: 1}, {Path: "p.png", Change: session.FileCreated, Binary: true}},
+		r.Diff = &workspacefile.Diff{
+			Files:        []workspacefile.Delta{{Path: "a", Change: workspacefile.Modified, Additions: 2, Deletions: 1}, {Path: "p.png", Change: workspacefile.Created, Binary: true}},
 			FilesChanged: 2, Additions: 2, Deletions: 1, Patch: []byte("--- a\n+++ b\n"),
-			Git: &session.GitState{Branch: "main", Head: "0123456789abcdef0123456789abcdef01234567", Dirty: true},
+			Git: &workspacefile.GitState{Branch: "main", Head: "0123456789abcdef0123456789abcdef01234567", Dirty: true},
 		}
 	})
 	require.Equal(t, result{stdout: "--- a\n+++ b\n"}, program("diff", id))

@@ -8,6 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // The types of the events that overwinter writes itself; those of an agent are in package conversation.
@@ -192,9 +193,9 @@ type TurnEndData struct {
 
 // FileData is the data of a file event. Size is 0 for a file that is gone.
 type FileData struct {
-	Path   string         `json:"path"` // relative to the workspace
-	Change session.Change `json:"change"`
-	Size   int64          `json:"size"`
+	Path   string                   `json:"path"` // relative to the workspace
+	Change workspacefile.ChangeKind `json:"change"`
+	Size   int64                    `json:"size"`
 }
 
 // CommandData is the data of a command event.

@@ -19,12 +19,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // keepDeleted is how many files that are gone a session remembers.
 const keepDeleted = 1000
 
-// codeWorkspaceTooLarge is the code of the error event about session.MaxWatchedFiles.
+// codeWorkspaceTooLarge is the code of the error event about workspacefile.MaxWatched.
 const codeWorkspaceTooLarge = "workspace_too_large"
 
 // fileCursor is the last file of a page.
@@ -38,8 +39,8 @@ type fileCursor struct {
 // session is over.
 //
 // The sandbox is not trusted: content beyond the bounds is left out, files beyond
-// session.MaxWatchedFiles and paths that lead elsewhere are not stored.
-func (db *DB) FilesAppend(ctx context.Context, b session.FilesBatch) error {
+// workspacefile.MaxWatched and paths that lead elsewhere are not stored.
+func (db *DB) FilesAppend(ctx context.Context, b workspacefile.Batch) error {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
 	fenced := false
@@ -49,7 +50,7 @@ func (db *DB) FilesAppend(ctx context.Context, b session.FilesBatch) error {
 		if fenced, err = s.fenced(ctx, b.RunID, b.Token, b.Generation); err != nil || fenced {
 			return err
 		}
-		left := session.FilesBudget{Bytes: math.MaxInt64, Events: math.MaxInt64}
+		left := workspacefile.Budget{Bytes: math.MaxInt64, Events: math.MaxInt64}
 		if b.Budget != nil {
 			left = *b.Budget
 		}
@@ -80,7 +81,7 @@ func (s *sessionTx) fenced(ctx context.Context, runID, token string, generation 
 	return run.EndedAt != nil || token == "" || run.Token != token, err
 }
 
-func (s *sessionTx) filesAppend(ctx context.Context, db *DB, b session.FilesBatch, budget *session.FilesBudget) error {
+func (s *sessionTx) filesAppend(ctx context.Context, db *DB, b workspacefile.Batch, budget *workspacefile.Budget) error {
 	w, err := s.q.WorkspaceCounts(ctx, s, s.row.ID)
 	if err != nil && !isNoRows(err) {
 		return err
@@ -88,7 +89,7 @@ func (s *sessionTx) filesAppend(ctx context.Context, db *DB, b session.FilesBatc
 	if b.Lineage != "" && b.Lineage != w.Lineage {
 		w.Lineage, w.Seq, w.Base = text(b.Lineage), 0, text(b.Base)
 	}
-	var fresh []session.FileChange
+	var fresh []workspacefile.Change
 	for _, c := range b.Changes {
 		if c.Seq > w.Seq && storablePath(c.Path) {
 			fresh = append(fresh, c)
@@ -101,7 +102,7 @@ func (s *sessionTx) filesAppend(ctx context.Context, db *DB, b session.FilesBatc
 		budget.TooLarge = true
 		err := s.add(string(conversation.EventError), b.RunID, conversation.Problem{
 			Code:    codeWorkspaceTooLarge,
-			Message: fmt.Sprintf("the workspace has more than %d files; those beyond are not watched", session.MaxWatchedFiles),
+			Message: fmt.Sprintf("the workspace has more than %d files; those beyond are not watched", workspacefile.MaxWatched),
 		})
 		if err != nil {
 			return err
@@ -122,14 +123,14 @@ func (s *sessionTx) filesAppend(ctx context.Context, db *DB, b session.FilesBatc
 			return err
 		}
 		put.Diff, put.DiffKey = storable(put.Diff), text(d.Key)
-		put.Patch = db.zip.EncodeAll(patch[:min(len(patch), session.MaxPatchBytes)], []byte{})
+		put.Patch = db.zip.EncodeAll(patch[:min(len(patch), workspacefile.MaxPatchBytes)], []byte{})
 	}
 	return s.q.WorkspacePut(ctx, s, put)
 }
 
 // storablePath refuses what no runner of ours would say.
 func storablePath(p string) bool {
-	return p != "" && len(p) <= session.MaxFilePath && utf8.ValidString(p) && strings.IndexByte(p, 0) < 0 &&
+	return p != "" && len(p) <= workspacefile.MaxPath && utf8.ValidString(p) && strings.IndexByte(p, 0) < 0 &&
 		!path.IsAbs(p) && path.Clean(p) == p && p != "." && p != ".." && !strings.HasPrefix(p, "../")
 }
 
@@ -143,7 +144,7 @@ func storableTime(t time.Time) time.Time {
 
 // filesWrite writes changes and their events. Of several changes of one file the newest is stored,
 // and each is reported.
-func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceCountsRow, runID string, changes []session.FileChange, mask func(string) string, budget *session.FilesBudget) error {
+func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceCountsRow, runID string, changes []workspacefile.Change, mask func(string) string, budget *workspacefile.Budget) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -159,24 +160,24 @@ func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceC
 	for _, row := range rows {
 		stored[row.Path] = row
 	}
-	newest := map[string]session.FileChange{}
+	newest := map[string]workspacefile.Change{}
 	for _, c := range changes {
 		row, known := stored[c.Path]
 		there := known && !row.Deleted
 		switch {
-		case c.Change == session.FileDeleted && !there:
+		case c.Kind == workspacefile.Deleted && !there:
 			continue // it was never reported
-		case c.Change == session.FileDeleted:
+		case c.Kind == workspacefile.Deleted:
 		case there:
-			c.Change = session.FileModified
+			c.Kind = workspacefile.Modified
 		default:
-			if w.Files >= session.MaxWatchedFiles {
+			if w.Files >= workspacefile.MaxWatched {
 				continue
 			}
-			c.Change = session.FileCreated
+			c.Kind = workspacefile.Created
 		}
 		account(w, row, there, &c)
-		stored[c.Path] = dbsqlc.FilesSizesRow{Path: c.Path, Size: c.Size, Unsaved: string(c.Unsaved), Deleted: c.Change == session.FileDeleted}
+		stored[c.Path] = dbsqlc.FilesSizesRow{Path: c.Path, Size: c.Size, Unsaved: string(c.Unsaved), Deleted: c.Kind == workspacefile.Deleted}
 		newest[c.Path] = c
 		if c.Initial {
 			continue
@@ -191,7 +192,7 @@ func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceC
 		if mask != nil {
 			name = mask(name)
 		}
-		size, err := s.addSized(event.TypeFile, runID, event.FileData{Path: name, Change: c.Change, Size: c.Size})
+		size, err := s.addSized(event.TypeFile, runID, event.FileData{Path: name, Change: c.Kind, Size: c.Size})
 		if err != nil {
 			return err
 		}
@@ -201,12 +202,12 @@ func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceC
 }
 
 // filesPut stores the newest change of each file, by path.
-func (s *sessionTx) filesPut(ctx context.Context, db *DB, newest map[string]session.FileChange) error {
+func (s *sessionTx) filesPut(ctx context.Context, db *DB, newest map[string]workspacefile.Change) error {
 	put := &dbsqlc.FilesPutParams{SessionID: s.row.ID}
 	var gone []string
 	for _, p := range slices.Sorted(maps.Keys(newest)) {
 		c := newest[p]
-		if c.Change == session.FileDeleted {
+		if c.Kind == workspacefile.Deleted {
 			gone = append(gone, p)
 			continue
 		}
@@ -237,7 +238,7 @@ func (s *sessionTx) filesPut(ctx context.Context, db *DB, newest map[string]sess
 }
 
 // filesFull reports the first time that changes have no events any more.
-func (s *sessionTx) filesFull(runID string, budget *session.FilesBudget) error {
+func (s *sessionTx) filesFull(runID string, budget *workspacefile.Budget) error {
 	if budget.Full {
 		return nil
 	}
@@ -246,45 +247,45 @@ func (s *sessionTx) filesFull(runID string, budget *session.FilesBudget) error {
 }
 
 // FilesTold returns what the log has of the changes of a workspace in a run.
-func (db *DB) FilesTold(ctx context.Context, sessionID, runID string) (session.FilesTold, error) {
+func (db *DB) FilesTold(ctx context.Context, sessionID, runID string) (workspacefile.Logged, error) {
 	row, err := db.q.FileEventsOfRun(ctx, db.pool, &dbsqlc.FileEventsOfRunParams{
 		SessionID: sessionID, RunID: runID,
 		Truncated: problemPrefix(conversation.CodeTurnTruncated), Bounded: problemPrefix(codeWorkspaceTooLarge),
 	})
-	return session.FilesTold{Bytes: row.Bytes, Events: row.Events, Full: row.Truncated, TooLarge: row.Bounded}, fault("sum up file events", err)
+	return workspacefile.Logged{Bytes: row.Bytes, Events: row.Events, Full: row.Truncated, TooLarge: row.Bounded}, fault("sum up file events", err)
 }
 
 // problemPrefix is what the data of an error event with a code begins with.
 func problemPrefix(code string) string { return `{"code":"` + code + `"` }
 
 // account counts a change, and leaves its content out where there is no room for it.
-func account(w *dbsqlc.WorkspaceCountsRow, row dbsqlc.FilesSizesRow, there bool, c *session.FileChange) {
+func account(w *dbsqlc.WorkspaceCountsRow, row dbsqlc.FilesSizesRow, there bool, c *workspacefile.Change) {
 	if there {
 		w.Files--
 		if row.Unsaved == "" {
 			w.SavedBytes -= row.Size
 		}
 	}
-	if c.Change == session.FileDeleted {
-		c.FileInfo, c.Data = session.FileInfo{Path: c.Path}, nil
+	if c.Kind == workspacefile.Deleted {
+		c.Info, c.Data = workspacefile.Info{Path: c.Path}, nil
 		return
 	}
 	w.Files++
 	c.Size = max(c.Size, 0)
 	switch {
-	case c.Unsaved == session.UnsavedTooLarge, c.Unsaved == session.UnsavedFull, c.Unsaved == session.UnsavedUnreadable:
-	case len(c.Data) > session.MaxFileBytes:
-		c.Unsaved = session.UnsavedTooLarge
-	case w.SavedBytes+int64(len(c.Data)) > session.MaxSavedBytes:
-		c.Unsaved = session.UnsavedFull
+	case c.Unsaved == workspacefile.UnsavedTooLarge, c.Unsaved == workspacefile.UnsavedFull, c.Unsaved == workspacefile.UnsavedUnreadable:
+	case len(c.Data) > workspacefile.MaxBytes:
+		c.Unsaved = workspacefile.UnsavedTooLarge
+	case w.SavedBytes+int64(len(c.Data)) > workspacefile.MaxSavedBytes:
+		c.Unsaved = workspacefile.UnsavedFull
 	default:
 		c.Unsaved, c.Size = "", int64(len(c.Data))
 		w.SavedBytes += c.Size
 	}
 }
 
-func filesPosition(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, sessionID string) (session.FilesPosition, error) {
-	p := session.FilesPosition{Session: sessionID}
+func filesPosition(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, sessionID string) (workspacefile.Position, error) {
+	p := workspacefile.Position{Session: sessionID}
 	row, err := q.WorkspacePosition(ctx, tx, sessionID)
 	if isNoRows(err) {
 		return p, nil
@@ -294,21 +295,21 @@ func filesPosition(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, sessi
 }
 
 // FilesPosition says how much of what has happened in a workspace is stored.
-func (db *DB) FilesPosition(ctx context.Context, sessionID string) (session.FilesPosition, error) {
+func (db *DB) FilesPosition(ctx context.Context, sessionID string) (workspacefile.Position, error) {
 	p, err := filesPosition(ctx, db.q, db.pool, sessionID)
 	return p, fault("read the position of a workspace", err)
 }
 
 // FilesKnown returns what a runner must know of the files that are stored, by path.
-func (db *DB) FilesKnown(ctx context.Context, sessionID string) ([]session.KnownFile, error) {
+func (db *DB) FilesKnown(ctx context.Context, sessionID string) ([]workspacefile.Known, error) {
 	rows, err := db.q.FilesKnown(ctx, db.pool, sessionID)
 	if err != nil {
 		return nil, fault("read known files", err)
 	}
-	out := make([]session.KnownFile, len(rows))
+	out := make([]workspacefile.Known, len(rows))
 	for i, row := range rows {
-		out[i] = session.KnownFile{
-			Path: row.Path, Size: row.Size, SHA256: row.Sha256, Mode: uint32(row.Mode), Unsaved: session.Unsaved(row.Unsaved),
+		out[i] = workspacefile.Known{
+			Path: row.Path, Size: row.Size, SHA256: row.Sha256, Mode: uint32(row.Mode), Unsaved: workspacefile.Unsaved(row.Unsaved),
 		}
 	}
 	return out, nil
@@ -317,7 +318,7 @@ func (db *DB) FilesKnown(ctx context.Context, sessionID string) ([]session.Known
 // FileList lists the files of a workspace whose path begins with prefix, by path.
 func (db *DB) FileList(
 	ctx context.Context, sessionID, prefix string, limit int, cursor string,
-) (items []session.FileInfo, nextCursor string, err error) {
+) (items []workspacefile.Info, nextCursor string, err error) {
 	const doing = "list files"
 	var from fileCursor
 	if cursor != "" {
@@ -341,11 +342,11 @@ func (db *DB) FileList(
 		rows = rows[:limit]
 		nextCursor = cursorEncode(fileCursor{Path: rows[limit-1].Path})
 	}
-	items = make([]session.FileInfo, len(rows))
+	items = make([]workspacefile.Info, len(rows))
 	for i, row := range rows {
-		items[i] = session.FileInfo{
+		items[i] = workspacefile.Info{
 			Path: row.Path, Size: row.Size, SHA256: row.Sha256, Mode: uint32(row.Mode),
-			ModifiedAt: row.ModifiedAt.UTC(), Unsaved: session.Unsaved(row.Unsaved),
+			ModifiedAt: row.ModifiedAt.UTC(), Unsaved: workspacefile.Unsaved(row.Unsaved),
 		}
 	}
 	return items, nextCursor, nil
@@ -353,24 +354,24 @@ func (db *DB) FileList(
 
 // FileGet returns a file of a workspace with its content, if that is saved;
 // file_not_found when there is none, or none any more.
-func (db *DB) FileGet(ctx context.Context, sessionID, name string) (session.FileContent, error) {
+func (db *DB) FileGet(ctx context.Context, sessionID, name string) (workspacefile.Content, error) {
 	const doing = "read a file"
 	row, err := db.q.FileGet(ctx, db.pool, &dbsqlc.FileGetParams{SessionID: sessionID, Path: name})
 	if isNoRows(err) {
 		if _, err := db.SessionGet(ctx, sessionID); err != nil {
-			return session.FileContent{}, err
+			return workspacefile.Content{}, err
 		}
-		return session.FileContent{}, failure.Errorf(failure.NoFile, "there is no such file in the workspace")
+		return workspacefile.Content{}, failure.Errorf(failure.NoFile, "there is no such file in the workspace")
 	}
 	if err != nil {
-		return session.FileContent{}, fault(doing, err)
+		return workspacefile.Content{}, fault(doing, err)
 	}
 	if row.DeletedAt != nil {
-		return session.FileContent{}, failure.Errorf(failure.NoFile, "the file is gone since %s", resource.Time(*row.DeletedAt))
+		return workspacefile.Content{}, failure.Errorf(failure.NoFile, "the file is gone since %s", resource.Time(*row.DeletedAt))
 	}
-	f := session.FileContent{FileInfo: session.FileInfo{
+	f := workspacefile.Content{Info: workspacefile.Info{
 		Path: row.Path, Size: row.Size, SHA256: row.Sha256, Mode: uint32(row.Mode),
-		ModifiedAt: row.ModifiedAt.UTC(), Unsaved: session.Unsaved(row.Unsaved),
+		ModifiedAt: row.ModifiedAt.UTC(), Unsaved: workspacefile.Unsaved(row.Unsaved),
 	}}
 	if !f.Saved() {
 		return f, nil
@@ -382,7 +383,7 @@ func (db *DB) FileGet(ctx context.Context, sessionID, name string) (session.File
 }
 
 // DiffGet returns the newest diff of a workspace; nil when none was taken yet.
-func (db *DB) DiffGet(ctx context.Context, sessionID string) (*session.WorkspaceDiff, error) {
+func (db *DB) DiffGet(ctx context.Context, sessionID string) (*workspacefile.Diff, error) {
 	const doing = "read a diff"
 	row, err := db.q.WorkspaceDiff(ctx, db.pool, sessionID)
 	if isNoRows(err) {
@@ -395,7 +396,7 @@ func (db *DB) DiffGet(ctx context.Context, sessionID string) (*session.Workspace
 	if row.Diff == "" {
 		return nil, nil
 	}
-	var d session.WorkspaceDiff
+	var d workspacefile.Diff
 	if err := json.Unmarshal([]byte(row.Diff), &d); err != nil {
 		return nil, fault(doing, failure.Errorf(failure.Internal, "diff of %s: %v", sessionID, err))
 	}

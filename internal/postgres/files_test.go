@@ -13,28 +13,29 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // filing is a session with a run, and a batch of its worker.
-func filing(t *testing.T) (b *bundle, batch session.FilesBatch) {
+func filing(t *testing.T) (b *bundle, batch workspacefile.Batch) {
 	t.Helper()
 	b = setup(t)
 	b.running(t)
 	run := b.begin(t, b.submit(t, "1"))
-	return b, session.FilesBatch{SessionID: b.id, Generation: b.generation(t), RunID: run, Token: "t1", Lineage: "l1"}
+	return b, workspacefile.Batch{SessionID: b.id, Generation: b.generation(t), RunID: run, Token: "t1", Lineage: "l1"}
 }
 
-func written(seq int64, path, text string) session.FileChange {
-	c := session.FileChange{Seq: seq, Change: session.FileModified}
-	c.FileInfo = session.FileInfo{
+func written(seq int64, path, text string) workspacefile.Change {
+	c := workspacefile.Change{Seq: seq, Kind: workspacefile.Modified}
+	c.Info = workspacefile.Info{
 		Path: path, Size: int64(len(text)), SHA256: "sum of " + text, Mode: 0o644, ModifiedAt: time.Unix(1000, 5000).UTC(),
 	}
 	c.Data = []byte(text)
 	return c
 }
 
-func removed(seq int64, path string) session.FileChange {
-	c := session.FileChange{Seq: seq, Change: session.FileDeleted}
+func removed(seq int64, path string) workspacefile.Change {
+	c := workspacefile.Change{Seq: seq, Kind: workspacefile.Deleted}
 	c.Path = path
 	return c
 }
@@ -73,8 +74,8 @@ func TestFilesAreStoredAndToldOnce(t *testing.T) {
 	initial := written(1, "initial", "i")
 	initial.Initial = true
 	large := written(3, "dir/large", "")
-	large.Size, large.Unsaved, large.Data = 5<<20, session.UnsavedTooLarge, nil
-	batch.Changes = []session.FileChange{initial, written(2, "a", "one"), large, written(4, "empty", "")}
+	large.Size, large.Unsaved, large.Data = 5<<20, workspacefile.UnsavedTooLarge, nil
+	batch.Changes = []workspacefile.Change{initial, written(2, "a", "one"), large, written(4, "empty", "")}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	position := b.position(t)
 	require.NoError(t, b.FilesAppend(b.ctx, batch), "as after a lost answer")
@@ -86,20 +87,20 @@ func TestFilesAreStoredAndToldOnce(t *testing.T) {
 
 	f, err := b.FileGet(b.ctx, b.id, "a")
 	require.NoError(t, err)
-	require.Equal(t, written(2, "a", "one").FileContent, f)
+	require.Equal(t, written(2, "a", "one").Content, f)
 	f, err = b.FileGet(b.ctx, b.id, "empty")
 	require.NoError(t, err)
 	require.True(t, f.Saved())
 	require.Empty(t, f.Data)
 	f, err = b.FileGet(b.ctx, b.id, "dir/large")
 	require.NoError(t, err)
-	require.Equal(t, session.UnsavedTooLarge, f.Unsaved)
+	require.Equal(t, workspacefile.UnsavedTooLarge, f.Unsaved)
 	_, err = b.FileGet(b.ctx, b.id, "A")
 	require.Equal(t, failure.NoFile, failure.CodeOf(err))
 
 	// The store knows what is new: what was reported and lost comes as modified, what came and went
 	// between two batches not at all.
-	batch.Changes = []session.FileChange{
+	batch.Changes = []workspacefile.Change{
 		written(4, "empty", "not again"), written(5, "new", "1"), written(6, "a", "two!"), removed(7, "never"), removed(8, "initial"),
 		removed(9, "new"), written(10, "new", "22"),
 	}
@@ -113,20 +114,20 @@ func TestFilesAreStoredAndToldOnce(t *testing.T) {
 	require.Equal(t, "22", string(f.Data))
 	p, err := b.FilesPosition(b.ctx, b.id)
 	require.NoError(t, err)
-	require.Equal(t, session.FilesPosition{Session: b.id, Lineage: "l1", Seq: 10}, p)
+	require.Equal(t, workspacefile.Position{Session: b.id, Lineage: "l1", Seq: 10}, p)
 	known, err := b.FilesKnown(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Len(t, known, 4)
-	require.Equal(t, session.KnownFile{Path: "a", Size: 4, SHA256: "sum of two!", Mode: 0o644}, known[0])
+	require.Equal(t, workspacefile.Known{Path: "a", Size: 4, SHA256: "sum of two!", Mode: 0o644}, known[0])
 
 	// A new lineage counts from the beginning.
 	batch.Lineage, batch.Base = "l2", "c0ffee"
-	batch.Changes = []session.FileChange{removed(1, "new")}
+	batch.Changes = []workspacefile.Change{removed(1, "new")}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	require.Equal(t, []string{"a", "dir/large", "empty"}, b.paths(t, ""))
 	start, err := b.RunAttach(b.ctx, batch.RunID, "t2", session.Dispatch{No: 1, Attempt: 2})
 	require.NoError(t, err)
-	require.Equal(t, session.FilesPosition{Session: b.id, Lineage: "l2", Seq: 1, Base: "c0ffee"}, start.Files)
+	require.Equal(t, workspacefile.Position{Session: b.id, Lineage: "l2", Seq: 1, Base: "c0ffee"}, start.Files)
 }
 
 // TestEventsOfFilesAreBoundedByTheirBudget charges what is committed, and nothing else.
@@ -135,9 +136,9 @@ func TestEventsOfFilesAreBoundedByTheirBudget(t *testing.T) {
 	b, batch := filing(t)
 	told, err := b.FilesTold(b.ctx, b.id, batch.RunID)
 	require.NoError(t, err)
-	require.Equal(t, session.FilesTold{}, told)
-	batch.Budget = &session.FilesBudget{Bytes: 1000, Events: 2}
-	batch.Changes = []session.FileChange{written(1, "a", "1")}
+	require.Equal(t, workspacefile.Logged{}, told)
+	batch.Budget = &workspacefile.Budget{Bytes: 1000, Events: 2}
+	batch.Changes = []workspacefile.Change{written(1, "a", "1")}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	require.EqualValues(t, 1, batch.Budget.Events)
 	spent := 1000 - batch.Budget.Bytes
@@ -145,14 +146,14 @@ func TestEventsOfFilesAreBoundedByTheirBudget(t *testing.T) {
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	require.EqualValues(t, 1, batch.Budget.Events, "what is stored already costs nothing")
 
-	batch.Changes, batch.BoundedSeq = []session.FileChange{written(2, "b", "1"), written(3, "c", "1"), written(4, "d", "1")}, 5
+	batch.Changes, batch.BoundedSeq = []workspacefile.Change{written(2, "b", "1"), written(3, "c", "1"), written(4, "d", "1")}, 5
 	fenced := batch
 	fenced.Token = "other"
 	require.ErrorIs(t, b.FilesAppend(b.ctx, fenced), eventlog.ErrFenced)
-	require.Equal(t, session.FilesBudget{Bytes: 1000 - spent, Events: 1}, *batch.Budget)
+	require.Equal(t, workspacefile.Budget{Bytes: 1000 - spent, Events: 1}, *batch.Budget)
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
-	require.Equal(t, session.FilesBudget{Bytes: 1000 - 2*spent, Full: true, TooLarge: true}, *batch.Budget)
-	batch.Changes, batch.BoundedSeq = []session.FileChange{written(6, "e", "1")}, 7
+	require.Equal(t, workspacefile.Budget{Bytes: 1000 - 2*spent, Full: true, TooLarge: true}, *batch.Budget)
+	batch.Changes, batch.BoundedSeq = []workspacefile.Change{written(6, "e", "1")}, 7
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	require.Equal(t, []string{"created a 1", "created b 1"}, b.fileEvents(t))
 	require.Equal(t, []string{"a", "b", "c", "d", "e"}, b.paths(t, ""))
@@ -167,14 +168,14 @@ func TestEventsOfFilesAreBoundedByTheirBudget(t *testing.T) {
 	require.Contains(t, errors[1], "workspace_too_large")
 	told, err = b.FilesTold(b.ctx, b.id, batch.RunID)
 	require.NoError(t, err)
-	require.Equal(t, session.FilesTold{Bytes: 2 * spent, Events: 2, Full: true, TooLarge: true}, told)
+	require.Equal(t, workspacefile.Logged{Bytes: 2 * spent, Events: 2, Full: true, TooLarge: true}, told)
 }
 
 func TestFilesOfAnOlderAttemptAreNotStored(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
-	batch.Changes = []session.FileChange{written(1, "a", "1")}
-	refused := func(what string, batch session.FilesBatch) {
+	batch.Changes = []workspacefile.Change{written(1, "a", "1")}
+	refused := func(what string, batch workspacefile.Batch) {
 		t.Helper()
 		require.ErrorIs(t, b.FilesAppend(b.ctx, batch), eventlog.ErrFenced, what)
 	}
@@ -191,12 +192,12 @@ func TestFilesOfAnOlderAttemptAreNotStored(t *testing.T) {
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: batch.RunID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
-	batch.Changes = []session.FileChange{written(2, "a", "2")}
+	batch.Changes = []workspacefile.Change{written(2, "a", "2")}
 	refused("the run is over", batch)
 	batch.RunID, batch.Token = "", ""
 	require.NoError(t, b.FilesAppend(b.ctx, batch), "as a seal does")
 	b.reserve(t, batch.Generation+1)
-	batch.Changes = []session.FileChange{written(3, "a", "3")}
+	batch.Changes = []workspacefile.Change{written(3, "a", "3")}
 	refused("generation", batch)
 	require.Equal(t, []string{"created a 1", "modified a 1"}, b.fileEvents(t))
 }
@@ -204,17 +205,17 @@ func TestFilesOfAnOlderAttemptAreNotStored(t *testing.T) {
 func TestASandboxCannotFillTheDatabase(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
-	big := strings.Repeat("x", session.MaxFileBytes)
+	big := strings.Repeat("x", workspacefile.MaxBytes)
 	over := written(1, "over", big+"x")
-	batch.Changes = []session.FileChange{
+	batch.Changes = []workspacefile.Change{
 		over, written(2, "../escape", "1"), written(3, "/abs", "1"), written(4, "a//b", "1"), written(5, "", "1"),
-		written(6, strings.Repeat("p", session.MaxFilePath+1), "1"), written(7, "nul\x00", "1"), written(8, "bad\xff", "1"),
+		written(6, strings.Repeat("p", workspacefile.MaxPath+1), "1"), written(7, "nul\x00", "1"), written(8, "bad\xff", "1"),
 	}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	require.Equal(t, []string{"over"}, b.paths(t, ""))
 	f, err := b.FileGet(b.ctx, b.id, "over")
 	require.NoError(t, err)
-	require.Equal(t, session.UnsavedTooLarge, f.Unsaved)
+	require.Equal(t, workspacefile.UnsavedTooLarge, f.Unsaved)
 
 	batch.Changes = nil
 	for n := range int64(65) {
@@ -223,8 +224,8 @@ func TestASandboxCannotFillTheDatabase(t *testing.T) {
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	f, err = b.FileGet(b.ctx, b.id, "f64")
 	require.NoError(t, err)
-	require.Equal(t, session.UnsavedFull, f.Unsaved)
-	batch.Changes = []session.FileChange{removed(100, "f00"), written(101, "f64", big)}
+	require.Equal(t, workspacefile.UnsavedFull, f.Unsaved)
+	batch.Changes = []workspacefile.Change{removed(100, "f00"), written(101, "f64", big)}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	f, err = b.FileGet(b.ctx, b.id, "f64")
 	require.NoError(t, err)
@@ -268,13 +269,13 @@ func TestADiffIsStoredBesideTheFiles(t *testing.T) {
 	d, err := b.DiffGet(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Nil(t, d, "none was taken yet")
-	batch.Diff = &session.WorkspaceDiff{
-		Key: "k1", Base: "c0ffee", Files: []session.FileDelta{{Path: "a\x00", Change: session.FileCreated, Additions: 2}}, Additions: 2,
-		FilesChanged: 1, Git: &session.GitState{Branch: "main", Dirty: true}, Patch: []byte("+a\n\xff"), At: time.Unix(1000, 0).UTC(),
+	batch.Diff = &workspacefile.Diff{
+		Key: "k1", Base: "c0ffee", Files: []workspacefile.Delta{{Path: "a\x00", Change: workspacefile.Created, Additions: 2}}, Additions: 2,
+		FilesChanged: 1, Git: &workspacefile.GitState{Branch: "main", Dirty: true}, Patch: []byte("+a\n\xff"), At: time.Unix(1000, 0).UTC(),
 	}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	want := *batch.Diff
-	batch.Diff, batch.Changes = nil, []session.FileChange{written(1, "a", "1")}
+	batch.Diff, batch.Changes = nil, []workspacefile.Change{written(1, "a", "1")}
 	require.NoError(t, b.FilesAppend(b.ctx, batch), "which leaves the diff as it is")
 	d, err = b.DiffGet(b.ctx, b.id)
 	require.NoError(t, err)

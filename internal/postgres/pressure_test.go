@@ -22,6 +22,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // patience bounds every wait of a test.
@@ -270,7 +271,7 @@ func everyCall(ctx context.Context, db *postgres.DB, id string) map[string]error
 		"transcript": func() error {
 			return db.TranscriptAppend(ctx, []transcript.Segment{{SessionID: id, Path: "p", Version: 1, Data: []byte("x")}})
 		},
-		"files":        func() error { return db.FilesAppend(ctx, session.FilesBatch{SessionID: id}) },
+		"files":        func() error { return db.FilesAppend(ctx, workspacefile.Batch{SessionID: id}) },
 		"conversation": func() error { _, err := db.Conversation(ctx, id); return err },
 		"execute":      func() error { return db.SandboxesSeen(ctx, seen(id, 1, session.SandboxReady)) },
 		"ping":         func() error { return db.Ping(ctx) },

@@ -1,6 +1,6 @@
 package resource
 
-import "github.com/overwinter-dev/overwinter/internal/session"
+import "github.com/overwinter-dev/overwinter/internal/workspacefile"
 
 // FileJSON is a file of a workspace in JSON.
 type FileJSON struct {
@@ -11,11 +11,11 @@ type FileJSON struct {
 	ModifiedAt Time   `json:"modifiedAt"`
 	Saved      bool   `json:"saved"`
 	// Unsaved is why the content is not kept; empty where it is.
-	Unsaved session.Unsaved `json:"unsaved,omitempty"`
+	Unsaved workspacefile.Unsaved `json:"unsaved,omitempty"`
 }
 
 // Files converts files.
-func Files(files []session.FileInfo) []FileJSON {
+func Files(files []workspacefile.Info) []FileJSON {
 	out := make([]FileJSON, len(files))
 	for i, f := range files {
 		out[i] = FileJSON{
@@ -29,21 +29,21 @@ func Files(files []session.FileInfo) []FileJSON {
 // DiffJSON is how a workspace differs from its beginning. Everything is empty
 // while nothing has been compared.
 type DiffJSON struct {
-	Base         *string             `json:"base"` // the commit that it is taken against; null without one
-	Git          *session.GitState   `json:"git"`
-	Files        []session.FileDelta `json:"files"`
-	FilesChanged int                 `json:"filesChanged"`
-	Additions    int64               `json:"additions"`
-	Deletions    int64               `json:"deletions"`
-	Patch        string              `json:"patch"`
-	Truncated    bool                `json:"truncated"`
-	ComputedAt   *Time               `json:"computedAt"`
+	Base         *string                 `json:"base"` // the commit that it is taken against; null without one
+	Git          *workspacefile.GitState `json:"git"`
+	Files        []workspacefile.Delta   `json:"files"`
+	FilesChanged int                     `json:"filesChanged"`
+	Additions    int64                   `json:"additions"`
+	Deletions    int64                   `json:"deletions"`
+	Patch        string                  `json:"patch"`
+	Truncated    bool                    `json:"truncated"`
+	ComputedAt   *Time                   `json:"computedAt"`
 }
 
 // Diff converts a diff; nil is one that was never taken.
-func Diff(d *session.WorkspaceDiff) DiffJSON {
+func Diff(d *workspacefile.Diff) DiffJSON {
 	if d == nil {
-		return DiffJSON{Files: []session.FileDelta{}}
+		return DiffJSON{Files: []workspacefile.Delta{}}
 	}
 	at := Time(d.At)
 	out := DiffJSON{
@@ -54,7 +54,7 @@ func Diff(d *session.WorkspaceDiff) DiffJSON {
 		out.Base = &d.Base
 	}
 	if out.Files == nil {
-		out.Files = []session.FileDelta{}
+		out.Files = []workspacefile.Delta{}
 	}
 	return out
 }

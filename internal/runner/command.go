@@ -13,6 +13,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // PingRequest is the stdin of ping.
@@ -89,8 +90,8 @@ type SealRequest struct {
 	Workspace string `json:"workspace,omitempty"`
 	// Files says how much is stored of what happened in the workspace, and
 	// KnownFiles what is stored; nil where nothing is to be handed over.
-	Files      *session.FilesPosition `json:"files,omitempty"`
-	KnownFiles []session.KnownFile    `json:"knownFiles,omitempty"`
+	Files      *workspacefile.Position `json:"files,omitempty"`
+	KnownFiles []workspacefile.Known   `json:"knownFiles,omitempty"`
 }
 
 // Seal is what a sealed sandbox holds.

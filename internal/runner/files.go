@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // FilesKnown are the files of the workspace as they are stored, for a runner whose
 // own record does not continue from there.
 type FilesKnown struct {
-	Files []session.KnownFile `json:"files"`
+	Files []workspacefile.Known `json:"files"`
 }
 
 // FilesBegun says that a lineage has begun: what follows is numbered in it.
@@ -23,9 +23,9 @@ type FilesBegun struct {
 }
 
 // FileChanged is one change of a file in the workspace.
-type FileChanged struct{ session.FileChange }
+type FileChanged struct{ workspacefile.Change }
 
-// FilesBounded says that there are more files than session.MaxWatchedFiles. It has
+// FilesBounded says that there are more files than workspacefile.MaxWatched. It has
 // a number as a change has.
 type FilesBounded struct {
 	Seq int64 `json:"seq"`
@@ -34,7 +34,7 @@ type FilesBounded struct {
 // Diff is how the workspace differs from the session's beginning. It comes before
 // the answer to a flush, when it is another than the one that is stored.
 type Diff struct {
-	session.WorkspaceDiff
+	workspacefile.Diff
 }
 
 // Survey goes from serve to attach alone, which puts a Diff in its place: taking
@@ -46,21 +46,21 @@ type Survey struct {
 
 // fileHeader is what stands before the content of a change, in JSON.
 type fileHeader struct {
-	Seq        int64           `json:"seq"`
-	Change     session.Change  `json:"change"`
-	Initial    bool            `json:"initial,omitempty"`
-	Path       string          `json:"path"`
-	Size       int64           `json:"size"`
-	SHA256     string          `json:"sha256,omitempty"`
-	Mode       uint32          `json:"mode"`
-	ModifiedAt time.Time       `json:"modifiedAt"`
-	Unsaved    session.Unsaved `json:"unsaved,omitempty"`
-	Content    bool            `json:"content,omitempty"` // it follows, and may be empty
+	Seq        int64                    `json:"seq"`
+	Change     workspacefile.ChangeKind `json:"change"`
+	Initial    bool                     `json:"initial,omitempty"`
+	Path       string                   `json:"path"`
+	Size       int64                    `json:"size"`
+	SHA256     string                   `json:"sha256,omitempty"`
+	Mode       uint32                   `json:"mode"`
+	ModifiedAt time.Time                `json:"modifiedAt"`
+	Unsaved    workspacefile.Unsaved    `json:"unsaved,omitempty"`
+	Content    bool                     `json:"content,omitempty"` // it follows, and may be empty
 }
 
 func (f *FileChanged) encode() ([]byte, error) {
 	h, err := json.Marshal(fileHeader{
-		Seq: f.Seq, Change: f.Change, Initial: f.Initial, Path: f.Path, Size: f.Size, SHA256: f.SHA256,
+		Seq: f.Seq, Change: f.Kind, Initial: f.Initial, Path: f.Path, Size: f.Size, SHA256: f.SHA256,
 		Mode: f.Mode, ModifiedAt: f.ModifiedAt, Unsaved: f.Unsaved, Content: f.Data != nil,
 	})
 	if err != nil {
@@ -82,8 +82,8 @@ func decodeFile(p []byte) (Message, error) {
 	if err := json.Unmarshal(p[:n], &h); err != nil {
 		return nil, fmt.Errorf("decode file change: %w", err)
 	}
-	f := &FileChanged{session.FileChange{Seq: h.Seq, Change: h.Change, Initial: h.Initial}}
-	f.FileInfo = session.FileInfo{
+	f := &FileChanged{workspacefile.Change{Seq: h.Seq, Kind: h.Change, Initial: h.Initial}}
+	f.Info = workspacefile.Info{
 		Path: h.Path, Size: h.Size, SHA256: h.SHA256, Mode: h.Mode, ModifiedAt: h.ModifiedAt, Unsaved: h.Unsaved,
 	}
 	p = p[n:]

@@ -1,13 +1,13 @@
 package runner
 
-import "github.com/overwinter-dev/overwinter/internal/session"
+import "github.com/overwinter-dev/overwinter/internal/workspacefile"
 
 // changeCost is what a change takes in memory besides its content and path.
 const changeCost = 256
 
 // FileGatherer makes batches of a runner's reports on the workspace.
 type FileGatherer struct {
-	batch session.FilesBatch
+	batch workspacefile.Batch
 	// Bytes is about what the changes gathered take in memory.
 	Bytes int
 	any   bool
@@ -19,12 +19,12 @@ func (g *FileGatherer) Gather(m Message) bool {
 	case *FilesBegun:
 		g.batch.Lineage, g.batch.Base = m.Lineage, m.Base
 	case *FileChanged:
-		g.batch.Changes = append(g.batch.Changes, m.FileChange)
+		g.batch.Changes = append(g.batch.Changes, m.Change)
 		g.Bytes += len(m.Data) + len(m.Path) + changeCost
 	case *FilesBounded:
 		g.batch.BoundedSeq = m.Seq
 	case *Diff:
-		g.batch.Diff = &m.WorkspaceDiff
+		g.batch.Diff = &m.Diff
 	default:
 		return false
 	}
@@ -33,7 +33,7 @@ func (g *FileGatherer) Gather(m Message) bool {
 }
 
 // Take returns the batch and begins the next, in the same lineage.
-func (g *FileGatherer) Take() (session.FilesBatch, bool) {
+func (g *FileGatherer) Take() (workspacefile.Batch, bool) {
 	b, any := g.batch, g.any
 	g.batch.Changes, g.batch.BoundedSeq, g.batch.Diff = nil, 0, nil
 	g.Bytes, g.any = 0, false
@@ -41,8 +41,8 @@ func (g *FileGatherer) Take() (session.FilesBatch, bool) {
 }
 
 // NewFileGatherer gathers for a session whose stored files are at a position.
-func NewFileGatherer(p session.FilesPosition, generation int64) FileGatherer {
-	return FileGatherer{batch: session.FilesBatch{
+func NewFileGatherer(p workspacefile.Position, generation int64) FileGatherer {
+	return FileGatherer{batch: workspacefile.Batch{
 		SessionID: p.Session, Generation: generation, Lineage: p.Lineage, Base: p.Base,
 	}}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // TestChangesWithoutContentAreGatheredWithinTheBound: a seal stores what it has gathered at a bound of bytes, and a path
@@ -18,7 +18,7 @@ func TestChangesWithoutContentAreGatheredWithinTheBound(t *testing.T) {
 	for g.Bytes < 8<<20 {
 		changed++
 		require.Less(t, changed, 100_000)
-		g.Gather(&runner.FileChanged{FileChange: session.FileChange{FileContent: session.FileContent{FileInfo: session.FileInfo{Path: "some/path"}}}})
+		g.Gather(&runner.FileChanged{Change: workspacefile.Change{Content: workspacefile.Content{Info: workspacefile.Info{Path: "some/path"}}}})
 	}
 	batch, any := g.Take()
 	require.True(t, any)

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // ErrDisplaced is the end of a link that a newer one has taken over from.
@@ -155,7 +155,7 @@ func (l *Link) Interrupt(i Interrupt) error { return l.send(&i) }
 func (l *Link) Settle() error { return l.send(&Settle{}) }
 
 // ListFiles answers a welcome that asks for the files that are stored.
-func (l *Link) ListFiles(known []session.KnownFile) error { return l.send(&FilesKnown{Files: known}) }
+func (l *Link) ListFiles(known []workspacefile.Known) error { return l.send(&FilesKnown{Files: known}) }
 
 // Flush asks for everything that the transcript files hold, and for the changes in the workspace;
 // Flushed with this id follows it.

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // hostile is a sandbox whose side of a link the test writes.
@@ -122,7 +122,7 @@ func TestEveryReservationIsReleased(t *testing.T) {
 func TestMessagesAreBoundedByTheirKind(t *testing.T) {
 	t.Parallel()
 	for kind, bound := range map[messageType]uint32{
-		typeFrame: MaxLinkMessage, typeSegment: MaxSegment + maxHeader, typeChanged: session.MaxFileBytes + maxHeader,
+		typeFrame: MaxLinkMessage, typeSegment: MaxSegment + maxHeader, typeChanged: workspacefile.MaxBytes + maxHeader,
 		typeDiff: maxDiff, typeError: maxJSON, typeDelivery: maxJSON, 200: maxJSON,
 	} {
 		h := newHostile(t, semaphore.NewWeighted(MaxLinkMessage))

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // Message is one message of the protocol, in either direction.
@@ -27,7 +27,7 @@ type Hello struct {
 	Known []transcript.Position `json:"known,omitempty"`
 	// Files is how much of the workspace's history is stored; nil for a link that does not report
 	// changes.
-	Files *session.FilesPosition `json:"files,omitempty"`
+	Files *workspacefile.Position `json:"files,omitempty"`
 }
 
 // Start asks for the delivery of a run's prompt.

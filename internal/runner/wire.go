@@ -9,7 +9,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 const (
@@ -113,7 +113,7 @@ func linkBound(t messageType) int64 {
 	case typeSegment:
 		return MaxSegment + maxHeader
 	case typeChanged:
-		return session.MaxFileBytes + maxHeader
+		return workspacefile.MaxBytes + maxHeader
 	case typeDiff:
 		return maxDiff
 	default:

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // everyMessage has one message of each kind, with all of its fields set.
@@ -21,21 +21,21 @@ func everyMessage() []Message {
 	return []Message{
 		&Hello{
 			Version: 1, Token: "t", Run: "run_1", From: 4, Attempt: 2, Known: []transcript.Position{position},
-			Files: &session.FilesPosition{Session: "ses_1", Lineage: "l", Seq: 9, Base: "b", DiffKey: "k"},
+			Files: &workspacefile.Position{Session: "ses_1", Lineage: "l", Seq: 9, Base: "b", DiffKey: "k"},
 		},
-		&FilesKnown{Files: []session.KnownFile{{Path: "a", Size: 1, SHA256: "s", Mode: 0o644, Unsaved: session.UnsavedFull}}},
+		&FilesKnown{Files: []workspacefile.Known{{Path: "a", Size: 1, SHA256: "s", Mode: 0o644, Unsaved: workspacefile.UnsavedFull}}},
 		&FilesBegun{Lineage: "l", Base: "b"},
-		&FileChanged{session.FileChange{Seq: 3, Change: session.FileCreated, Initial: true, FileContent: session.FileContent{
-			FileInfo: session.FileInfo{Path: "a/b", Size: 3, SHA256: "s", Mode: 0o755, ModifiedAt: time.Unix(1, 2).UTC()}, Data: []byte("a\x00b"),
+		&FileChanged{workspacefile.Change{Seq: 3, Kind: workspacefile.Created, Initial: true, Content: workspacefile.Content{
+			Info: workspacefile.Info{Path: "a/b", Size: 3, SHA256: "s", Mode: 0o755, ModifiedAt: time.Unix(1, 2).UTC()}, Data: []byte("a\x00b"),
 		}}},
-		&FileChanged{session.FileChange{Seq: 4, Change: session.FileModified, FileContent: session.FileContent{
-			FileInfo: session.FileInfo{Path: "big", Size: 3, ModifiedAt: time.Unix(1, 2).UTC(), Unsaved: session.UnsavedTooLarge},
+		&FileChanged{workspacefile.Change{Seq: 4, Kind: workspacefile.Modified, Content: workspacefile.Content{
+			Info: workspacefile.Info{Path: "big", Size: 3, ModifiedAt: time.Unix(1, 2).UTC(), Unsaved: workspacefile.UnsavedTooLarge},
 		}}},
 		&FilesBounded{Seq: 5},
 		&Survey{Key: "k", Workspace: "/w"},
-		&Diff{session.WorkspaceDiff{
-			Key: "k", Base: "b", Files: []session.FileDelta{{Path: "a", Change: session.FileDeleted, Deletions: 1, Binary: true}},
-			Additions: 1, Deletions: 2, FilesChanged: 3, Git: &session.GitState{Branch: "main", Head: "h", Dirty: true},
+		&Diff{workspacefile.Diff{
+			Key: "k", Base: "b", Files: []workspacefile.Delta{{Path: "a", Change: workspacefile.Deleted, Deletions: 1, Binary: true}},
+			Additions: 1, Deletions: 2, FilesChanged: 3, Git: &workspacefile.GitState{Branch: "main", Head: "h", Dirty: true},
 			Patch: []byte("p"), Truncated: true, At: time.Unix(1, 2).UTC(),
 		}},
 		&Start{

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // Loaded is what a workflow takes up when it starts: the session as Postgres
@@ -75,7 +76,7 @@ type RunStart struct {
 	// Transcripts says how much of each native file is stored already.
 	Transcripts []transcript.Position
 	// Files says how much of what happened in the workspace is stored.
-	Files FilesPosition
+	Files workspacefile.Position
 }
 
 // RunEnding is the end of a run as its worker, or the workflow in its place, saw it.

@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // Options are the choices of a view. The zero value is plain text.
@@ -493,7 +494,7 @@ func (v *View) file(d event.FileData) {
 		return
 	}
 	text := OneLine(d.Path, lineRunes)
-	if d.Change != session.FileDeleted {
+	if d.Change != workspacefile.Deleted {
 		text += " (" + size(d.Size) + ")"
 	}
 	v.put(nil, span{dim, fmt.Sprintf("file %s: %s", OneLine(string(d.Change), lineRunes), text)})

@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // eventOf makes an event of the main conversation.
@@ -182,9 +183,9 @@ func TestResultsAreShortened(t *testing.T) {
 
 	var files []event.JSON
 	for i := range 20 {
-		files = append(files, eventOf(t, "file", event.FileData{Path: fmt.Sprint(i), Change: session.FileCreated, Size: 1500}))
+		files = append(files, eventOf(t, "file", event.FileData{Path: fmt.Sprint(i), Change: workspacefile.Created, Size: 1500}))
 	}
-	files = append(files, eventOf(t, "file", event.FileData{Path: "gone", Change: session.FileDeleted}))
+	files = append(files, eventOf(t, "file", event.FileData{Path: "gone", Change: workspacefile.Deleted}))
 	got := show(t, files, terminal.Options{})
 	require.Contains(t, got, "file created: 7 (1.5 kB)\nand 13 more files\n")
 	require.NotContains(t, got, "gone")
@@ -315,7 +316,7 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 			eventOf(t, "question", event.QuestionData{Question: question}),
 			eventOf(t, "question_resolved", event.QuestionResolvedData{Answer: session.Decision(hostile), Message: hostile}),
 			eventOf(t, "question_resolved", event.QuestionResolvedData{Answers: map[string]string{hostile: hostile}, Reason: hostile}),
-			eventOf(t, "file", event.FileData{Path: hostile, Change: session.Change(hostile)}),
+			eventOf(t, "file", event.FileData{Path: hostile, Change: workspacefile.ChangeKind(hostile)}),
 			eventOf(t, "title", conversation.Title{Title: hostile}),
 			eventOf(t, "error", conversation.Problem{Code: hostile, Message: hostile}),
 			eventOf(t, hostile, hostile),

@@ -6,15 +6,15 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // fileStore keeps what has happened in workspaces.
 type fileStore interface {
-	FilesAppend(ctx context.Context, b session.FilesBatch) error
+	FilesAppend(ctx context.Context, b workspacefile.Batch) error
 	// FilesTold returns what the log has of the changes of a workspace in a run.
-	FilesTold(ctx context.Context, sessionID, runID string) (session.FilesTold, error)
-	FilesKnown(ctx context.Context, sessionID string) ([]session.KnownFile, error)
+	FilesTold(ctx context.Context, sessionID, runID string) (workspacefile.Logged, error)
+	FilesKnown(ctx context.Context, sessionID string) ([]workspacefile.Known, error)
 }
 
 // listFiles sends a runner that starts without an index the files that are stored.
@@ -41,7 +41,7 @@ func (a *attempt) commitFiles(ctx context.Context, messages []runner.Message) er
 	}
 	b.RunID, b.Token, b.Mask = a.in.RunID, a.token, a.masking.masker.Text
 	room := a.limits.Room()
-	b.Budget = &session.FilesBudget{Bytes: room.Bytes, Events: room.Events, Full: a.limits.Full, TooLarge: a.tooLargeTold}
+	b.Budget = &workspacefile.Budget{Bytes: room.Bytes, Events: room.Events, Full: a.limits.Full, TooLarge: a.tooLargeTold}
 	if err := a.Store.FilesAppend(ctx, b); err != nil {
 		return kept(err)
 	}

@@ -48,11 +48,16 @@ type importRule struct {
 var importRules = []importRule{
 	{
 		pkg:     "internal/session",
-		only:    []string{"github.com/google/uuid", ours("internal/failure"), ours("internal/lazyregexp"), ours("internal/transcript")},
+		only:    []string{"github.com/google/uuid", ours("internal/failure"), ours("internal/lazyregexp"), ours("internal/transcript"), ours("internal/workspacefile")},
 		onlyWhy: "the domain says what a session is and knows no engine, store or transport",
 	},
 	{
 		pkg:     "internal/transcript",
+		only:    []string{},
+		onlyWhy: "a part of the domain that others build on",
+	},
+	{
+		pkg:     "internal/workspacefile",
 		only:    []string{},
 		onlyWhy: "a part of the domain that others build on",
 	},

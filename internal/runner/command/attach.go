@@ -312,7 +312,7 @@ func (l *passage) diff(ctx context.Context, survey *runner.Survey) runner.Messag
 		fmt.Fprintln(os.Stderr, "overwinter-runner: no diff of the workspace:", err)
 		return nil
 	}
-	return &runner.Diff{WorkspaceDiff: diff}
+	return &runner.Diff{Diff: diff}
 }
 
 // awaitHangup returns when the peer has closed the connection, whether or not

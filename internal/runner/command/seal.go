@@ -47,7 +47,7 @@ func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) er
 	if s.DiffKey != "" {
 		diff, err := workspace.TakeDiff(ctx, r.Workspace, runner.IndexDir(dir), s.DiffKey)
 		if err == nil {
-			err = lines.Encode(runner.SealLine{Diff: &runner.Diff{WorkspaceDiff: diff}})
+			err = lines.Encode(runner.SealLine{Diff: &runner.Diff{Diff: diff}})
 		} else {
 			fmt.Fprintln(os.Stderr, "overwinter-runner: no diff of the workspace:", err)
 			err = nil // the one before stays: no snapshot fails for it

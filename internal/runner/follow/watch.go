@@ -9,7 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // surveyBudget is how long a prompt waits for the first look at the workspace.
@@ -53,10 +53,10 @@ func (w *Watch) AwaitSurvey(ctx context.Context) {
 
 // Run sends the changes after a position until ctx ends. If list is not nil, it first waits for the files that the worker
 // has stored, for which Workspace.WantsList has asked.
-func (w *Watch) Run(ctx context.Context, p session.FilesPosition, list <-chan []session.KnownFile) {
+func (w *Watch) Run(ctx context.Context, p workspacefile.Position, list <-chan []workspacefile.Known) {
 	survey := sync.OnceFunc(func() { close(w.surveyed) })
 	defer survey()
-	var known []session.KnownFile
+	var known []workspacefile.Known
 	if list != nil {
 		select {
 		case known = <-list:

@@ -15,7 +15,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -30,16 +30,16 @@ type link struct {
 	messages chan runner.Message
 	end      context.CancelFunc
 	ctx      context.Context
-	list     chan []session.KnownFile
+	list     chan []workspacefile.Known
 }
 
 // watched begins a watch as a link does.
-func watched(t *testing.T, w *Workspace, p session.FilesPosition) *link {
+func watched(t *testing.T, w *Workspace, p workspacefile.Position) *link {
 	t.Helper()
 	l := &link{t: t, messages: make(chan runner.Message, 1024)}
 	l.ctx, l.end = context.WithCancel(t.Context())
 	if w.WantsList(p) {
-		l.list = make(chan []session.KnownFile, 1)
+		l.list = make(chan []workspacefile.Known, 1)
 	}
 	l.Watch = w.Watch(func(m runner.Message) error {
 		select {
@@ -88,7 +88,7 @@ func TestAWatchSendsChangesAsTheyHappen(t *testing.T) {
 	t.Parallel()
 	w, root := newWorkspace(t)
 	write(t, root, "before", "one\n")
-	l := watched(t, w, session.FilesPosition{})
+	l := watched(t, w, workspacefile.Position{})
 	begun := until[*runner.FilesBegun](l)
 	require.NotEmpty(t, begun.Lineage)
 	l.AwaitSurvey(l.ctx)
@@ -109,7 +109,7 @@ func TestWhatTheWorkerMustListIsAwaited(t *testing.T) {
 	t.Parallel()
 	w, root := newWorkspace(t)
 	write(t, root, "new", "one\n")
-	l := watched(t, w, session.FilesPosition{Lineage: "of another sandbox", Seq: 9})
+	l := watched(t, w, workspacefile.Position{Lineage: "of another sandbox", Seq: 9})
 	require.NotNil(t, l.list)
 	require.Empty(t, l.Mode())
 	select {
@@ -117,22 +117,22 @@ func TestWhatTheWorkerMustListIsAwaited(t *testing.T) {
 		t.Fatal("the list has not come")
 	default:
 	}
-	l.list <- []session.KnownFile{{Path: "gone", Size: 1}}
+	l.list <- []workspacefile.Known{{Path: "gone", Size: 1}}
 	until[*runner.FilesBegun](l)
 	l.AwaitSurvey(l.ctx)
-	changes := map[string]session.Change{}
+	changes := map[string]workspacefile.ChangeKind{}
 	for len(changes) < 2 {
 		c := until[*runner.FileChanged](l)
-		changes[c.Path] = c.Change
+		changes[c.Path] = c.Kind
 	}
 	require.Contains(t, changes, "new")
-	require.Equal(t, session.FileDeleted, changes["gone"])
+	require.Equal(t, workspacefile.Deleted, changes["gone"])
 }
 
 func TestALinkThatEndsFreesWhoWaitsForItsWatch(t *testing.T) {
 	t.Parallel()
 	w, _ := newWorkspace(t)
-	l := watched(t, w, session.FilesPosition{Lineage: "x"})
+	l := watched(t, w, workspacefile.Position{Lineage: "x"})
 	var waiting sync.WaitGroup
 	waiting.Go(func() { l.AwaitSurvey(l.ctx) })
 	waiting.Go(func() {
@@ -156,7 +156,7 @@ func TestAFlushReportsEverythingAndAsksForTheDiffOnce(t *testing.T) {
 	write(t, root, "file", "one\n")
 	git("add", ".")
 	git("commit", "-q", "-m", "first")
-	l := watched(t, w, session.FilesPosition{})
+	l := watched(t, w, workspacefile.Position{})
 	require.NotEmpty(t, until[*runner.FilesBegun](l).Base)
 	l.AwaitSurvey(l.ctx)
 
@@ -177,7 +177,7 @@ func TestAFlushReportsEverythingAndAsksForTheDiffOnce(t *testing.T) {
 	l.end()
 	var sent []runner.Message
 	send := func(m runner.Message) error { sent = append(sent, m); return nil }
-	position := session.FilesPosition{Lineage: w.index.Lineage(), Seq: w.index.Seq(), Base: w.index.Base(), DiffKey: next.Key}
+	position := workspacefile.Position{Lineage: w.index.Lineage(), Seq: w.index.Seq(), Base: w.index.Base(), DiffKey: next.Key}
 	key, err := w.Seal(position, nil, send)
 	require.NoError(t, err)
 	require.Empty(t, key, "the worker has the diff")
@@ -194,9 +194,9 @@ func TestAWatchThatCannotSend(t *testing.T) {
 	t.Parallel()
 	w, root := newWorkspace(t)
 	broken := w.Watch(func(runner.Message) error { return errors.New("broken") }, slog.New(slog.DiscardHandler))
-	broken.Run(t.Context(), session.FilesPosition{}, nil)
+	broken.Run(t.Context(), workspacefile.Position{}, nil)
 	broken.AwaitSurvey(t.Context())
 	write(t, root, "file", "one\n")
-	l := watched(t, w, session.FilesPosition{})
+	l := watched(t, w, workspacefile.Position{})
 	until[*runner.FilesBegun](l)
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 const (
@@ -41,7 +41,7 @@ func (w *Workspace) open() *workspace.Index {
 }
 
 // WantsList reports whether a worker must list the files that it has stored.
-func (w *Workspace) WantsList(p session.FilesPosition) bool {
+func (w *Workspace) WantsList(p workspacefile.Position) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return p.Lineage != "" && !w.open().Continues(p)
@@ -49,7 +49,7 @@ func (w *Workspace) WantsList(p session.FilesPosition) bool {
 
 // take makes the index continue from a position, and reports if the worker does not know its
 // lineage. It needs mu.
-func (w *Workspace) take(p session.FilesPosition, known []session.KnownFile, send func(runner.Message) error) (*workspace.Index, error) {
+func (w *Workspace) take(p workspacefile.Position, known []workspacefile.Known, send func(runner.Message) error) (*workspace.Index, error) {
 	i := w.open()
 	if i.Continues(p) {
 		i.Resume(p)
@@ -66,14 +66,14 @@ func (w *Workspace) take(p session.FilesPosition, known []session.KnownFile, sen
 // report sends what the last pass has found.
 func report(i *workspace.Index, send func(runner.Message) error) error {
 	return i.Report(
-		func(c session.FileChange) error { return send(&runner.FileChanged{FileChange: c}) },
+		func(c workspacefile.Change) error { return send(&runner.FileChanged{Change: c}) },
 		func(seq int64) error { return send(&runner.FilesBounded{Seq: seq}) },
 	)
 }
 
 // Seal hands over what a worker does not have, and returns the key of the diff
 // that is to be taken; empty when the worker has it.
-func (w *Workspace) Seal(p session.FilesPosition, known []session.KnownFile, send func(runner.Message) error) (string, error) {
+func (w *Workspace) Seal(p workspacefile.Position, known []workspacefile.Known, send func(runner.Message) error) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i, err := w.take(p, known, send)

@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 	"github.com/overwinter-dev/overwinter/internal/runner/process"
 	"github.com/overwinter-dev/overwinter/internal/runner/rawio"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // link is one worker's connection to one run.
@@ -36,7 +36,7 @@ type link struct {
 	// message looks how far it has got by then.
 	changed chan struct{}
 	// known brings the files that are stored, where the welcome has asked for them.
-	known chan []session.KnownFile
+	known chan []workspacefile.Known
 	// surveys brings the answers to the surveys of a direct link; nil for one without a diff.
 	surveys chan *runner.Diff
 	watch   *follow.Watch // of the workspace; nil for a link without its changes
@@ -70,7 +70,7 @@ func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader,
 	}
 	l := &link{
 		s: s, conn: conn, out: out, direct: stdout != nil, run: hello.Run, from: hello.From,
-		flush: make(chan int64, 16), changed: make(chan struct{}, 1), known: make(chan []session.KnownFile, 1),
+		flush: make(chan int64, 16), changed: make(chan struct{}, 1), known: make(chan []workspacefile.Known, 1),
 		surveys: make(chan *runner.Diff, 1), w: bufio.NewWriterSize(rawio.NewWriter(out), 64<<10),
 	}
 	if hello.Files != nil {

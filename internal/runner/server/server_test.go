@@ -19,8 +19,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -221,7 +221,7 @@ func TestLinksDisplaceEachOther(t *testing.T) {
 	newer, _ := s.link(runner.Hello{Run: "run_1", Attempt: 2})
 	require.Equal(t, &runner.Displaced{}, old.next())
 	require.Nil(t, old.next())
-	other, _ := s.link(runner.Hello{Run: "run_2", Attempt: 1, Files: &session.FilesPosition{}})
+	other, _ := s.link(runner.Hello{Run: "run_2", Attempt: 1, Files: &workspacefile.Position{}})
 	require.Equal(t, &runner.Displaced{}, newer.next(), "there is one for all runs, and attempts count by run")
 	require.IsType(t, &runner.FilesBegun{}, other.next())
 	require.Eventually(t, func() bool { return s.ping().Watch != "" }, patience, time.Millisecond)
@@ -366,7 +366,7 @@ func TestASealWithoutAnAgent(t *testing.T) {
 
 	require.NoError(t, os.Remove(log))
 	require.NoError(t, os.Symlink(filepath.Join(s.home, "void"), filepath.Join(s.home, "void.jsonl")))
-	m = s.command(runner.Command{Seal: &runner.SealRequest{Files: &session.FilesPosition{}}})
+	m = s.command(runner.Command{Seal: &runner.SealRequest{Files: &workspacefile.Position{}}})
 	require.IsType(t, &runner.FilesBegun{}, m)
 }
 

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 const (
@@ -45,11 +45,11 @@ func (i *Index) DiffKey() string {
 
 // TakeDiff compares a workspace with its beginning, by the index that is kept in
 // dir. It starts processes: never call it where the agent's are reaped.
-func TakeDiff(ctx context.Context, root, dir, key string) (session.WorkspaceDiff, error) {
+func TakeDiff(ctx context.Context, root, dir, key string) (workspacefile.Diff, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, diffBudget, errors.New("git took too long"))
 	defer cancel()
 	i := Open(root, dir)
-	d := session.WorkspaceDiff{Key: key, Base: i.s.Base, Files: []session.FileDelta{}, At: time.Now().UTC()}
+	d := workspacefile.Diff{Key: key, Base: i.s.Base, Files: []workspacefile.Delta{}, At: time.Now().UTC()}
 	_, noGit := exec.LookPath("git")
 	repository := HeadOf(root).Repository && noGit == nil
 	var err error
@@ -77,8 +77,8 @@ func TakeDiff(ctx context.Context, root, dir, key string) (session.WorkspaceDiff
 
 // bounded cuts a patch at the last line within its bound.
 func bounded(patch []byte, truncated bool) ([]byte, bool) {
-	if len(patch) > session.MaxPatchBytes {
-		patch, truncated = patch[:session.MaxPatchBytes], true
+	if len(patch) > workspacefile.MaxPatchBytes {
+		patch, truncated = patch[:workspacefile.MaxPatchBytes], true
 	}
 	if truncated {
 		patch = patch[:bytes.LastIndexByte(patch, '\n')+1]
@@ -86,12 +86,12 @@ func bounded(patch []byte, truncated bool) ([]byte, bool) {
 	return patch, truncated
 }
 
-func gitState(ctx context.Context, root string) (*session.GitState, error) {
+func gitState(ctx context.Context, root string) (*workspacefile.GitState, error) {
 	out, err := Git(ctx, root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
 	if err != nil {
 		return nil, err
 	}
-	var s session.GitState
+	var s workspacefile.GitState
 	for field := range strings.SplitSeq(string(out), "\x00") {
 		if oid, ok := strings.CutPrefix(field, "# branch.oid "); ok {
 			if isCommit(oid) {
@@ -111,7 +111,7 @@ func gitState(ctx context.Context, root string) (*session.GitState, error) {
 // gitDiff compares the working tree with the base by git. What is not tracked is
 // made known to a copy of the index, so that it counts as added; the repository
 // itself is not written to.
-func (i *Index) gitDiff(ctx context.Context, d *session.WorkspaceDiff) error {
+func (i *Index) gitDiff(ctx context.Context, d *workspacefile.Diff) error {
 	gitDir, common, ok := gitDirs(i.root)
 	if !ok {
 		return errors.New("the repository is gone")
@@ -158,14 +158,14 @@ func (i *Index) gitDiff(ctx context.Context, d *session.WorkspaceDiff) error {
 	if len(d.Files) == 0 {
 		return nil
 	}
-	d.Patch, d.Truncated, err = runGit(ctx, i.root, env, session.MaxPatchBytes, append(append([]string{"diff", "--patch"}, how...), paths...)...)
+	d.Patch, d.Truncated, err = runGit(ctx, i.root, env, workspacefile.MaxPatchBytes, append(append([]string{"diff", "--patch"}, how...), paths...)...)
 	return err
 }
 
 // parseDeltas reads what git diff prints with --raw --numstat -z.
-func parseDeltas(out []byte) []session.FileDelta {
-	changes := map[string]session.Change{}
-	files := []session.FileDelta{}
+func parseDeltas(out []byte) []workspacefile.Delta {
+	changes := map[string]workspacefile.ChangeKind{}
+	files := []workspacefile.Delta{}
 	fields := strings.Split(string(out), "\x00")
 	for j := 0; j < len(fields); j++ {
 		field := fields[j]
@@ -176,11 +176,11 @@ func parseDeltas(out []byte) []session.FileDelta {
 			}
 			switch words[4][0] {
 			case 'A':
-				changes[fields[j]] = session.FileCreated
+				changes[fields[j]] = workspacefile.Created
 			case 'D':
-				changes[fields[j]] = session.FileDeleted
+				changes[fields[j]] = workspacefile.Deleted
 			default:
-				changes[fields[j]] = session.FileModified
+				changes[fields[j]] = workspacefile.Modified
 			}
 			continue
 		}
@@ -188,40 +188,40 @@ func parseDeltas(out []byte) []session.FileDelta {
 		if len(parts) != 3 {
 			continue
 		}
-		f := session.FileDelta{Path: parts[2], Change: changes[parts[2]], Binary: parts[0] == "-"}
+		f := workspacefile.Delta{Path: parts[2], Change: changes[parts[2]], Binary: parts[0] == "-"}
 		f.Additions, _ = strconv.ParseInt(parts[0], 10, 64) // - where it is binary
 		f.Deletions, _ = strconv.ParseInt(parts[1], 10, 64)
 		files = append(files, f)
 	}
-	slices.SortFunc(files, func(a, b session.FileDelta) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(files, func(a, b workspacefile.Delta) int { return strings.Compare(a.Path, b.Path) })
 	return files
 }
 
 // ownDiff compares the files with the copies of what was there first.
-func (i *Index) ownDiff(d *session.WorkspaceDiff) {
+func (i *Index) ownDiff(d *workspacefile.Diff) {
 	var patch bytes.Buffer
 	for _, path := range slices.Sorted(maps.Keys(i.s.Entries)) {
 		e := i.s.Entries[path]
 		if e.Deleted && !e.There || e.There && !e.Deleted && (e.Initial || e.First != "" && e.First == e.SHA256) {
 			continue
 		}
-		f := session.FileDelta{Path: path, Change: session.FileModified}
+		f := workspacefile.Delta{Path: path, Change: workspacefile.Modified}
 		switch {
 		case e.Deleted:
-			f.Change = session.FileDeleted
+			f.Change = workspacefile.Deleted
 		case !e.There:
-			f.Change = session.FileCreated
+			f.Change = workspacefile.Created
 		}
 		before, okBefore := i.firstContent(e)
 		after, okAfter := i.content(path, e)
-		if f.Change == session.FileModified && okBefore && okAfter && bytes.Equal(before, after) {
+		if f.Change == workspacefile.Modified && okBefore && okAfter && bytes.Equal(before, after) {
 			continue
 		}
 		f.Binary = !okBefore || !okAfter || isBinary(before) || isBinary(after)
 		switch {
 		case f.Binary:
 			fmt.Fprintf(&patch, "diff --git a/%s b/%s\nBinary files differ\n", path, path)
-		case patch.Len() <= session.MaxPatchBytes:
+		case patch.Len() <= workspacefile.MaxPatchBytes:
 			f.Additions, f.Deletions = unified(&patch, path, before, after)
 		default:
 			f.Additions, f.Deletions = unified(&bytes.Buffer{}, path, before, after)
@@ -240,7 +240,7 @@ func (i *Index) firstContent(e *entry) ([]byte, bool) {
 	if e.First == "" {
 		return nil, false
 	}
-	data, err := regular.Read(i.firstFile(e.First), session.MaxFileBytes)
+	data, err := regular.Read(i.firstFile(e.First), workspacefile.MaxBytes)
 	return notNil(data), err == nil
 }
 

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 func (b *bundle) git(args ...string) string {
@@ -26,7 +26,7 @@ func (b *bundle) git(args ...string) string {
 }
 
 // diff looks, stores, and takes the diff.
-func (b *bundle) diff() session.WorkspaceDiff {
+func (b *bundle) diff() workspacefile.Diff {
 	b.t.Helper()
 	b.sync()
 	require.NoError(b.t, b.index.Save())
@@ -45,8 +45,8 @@ func (b *bundle) diff() session.WorkspaceDiff {
 	return d
 }
 
-func deltas(d session.WorkspaceDiff) map[string]session.FileDelta {
-	out := map[string]session.FileDelta{}
+func deltas(d workspacefile.Diff) map[string]workspacefile.Delta {
+	out := map[string]workspacefile.Delta{}
 	for _, f := range d.Files {
 		out[f.Path] = f
 	}
@@ -72,11 +72,11 @@ func TestDiffAgainstWhatWasThereFirst(t *testing.T) {
 	b.sync()
 	b.remove("fleeting")
 	d := b.diff()
-	require.Equal(t, map[string]session.FileDelta{
-		"changed": {Path: "changed", Change: session.FileModified, Additions: 2, Deletions: 1},
-		"gone":    {Path: "gone", Change: session.FileDeleted, Deletions: 1},
-		"binary":  {Path: "binary", Change: session.FileModified, Binary: true},
-		"dir/new": {Path: "dir/new", Change: session.FileCreated, Additions: 1},
+	require.Equal(t, map[string]workspacefile.Delta{
+		"changed": {Path: "changed", Change: workspacefile.Modified, Additions: 2, Deletions: 1},
+		"gone":    {Path: "gone", Change: workspacefile.Deleted, Deletions: 1},
+		"binary":  {Path: "binary", Change: workspacefile.Modified, Binary: true},
+		"dir/new": {Path: "dir/new", Change: workspacefile.Created, Additions: 1},
 	}, deltas(d))
 	require.Equal(t, 4, d.FilesChanged)
 	require.EqualValues(t, 3, d.Additions)
@@ -108,7 +108,7 @@ func TestDiffAgainstTheCommitAtTheBeginning(t *testing.T) {
 	require.Equal(t, first, b.p.Base)
 	clean := b.diff()
 	require.Empty(t, clean.Files)
-	require.Equal(t, &session.GitState{Branch: "main", Head: first}, clean.Git)
+	require.Equal(t, &workspacefile.GitState{Branch: "main", Head: first}, clean.Git)
 
 	b.write("a", "one\ntwo\n")
 	b.git("checkout", "-q", "-b", "feature/x")
@@ -120,12 +120,12 @@ func TestDiffAgainstTheCommitAtTheBeginning(t *testing.T) {
 	index, err := os.ReadFile(filepath.Join(b.root, ".git", "index"))
 	require.NoError(t, err)
 	d := b.diff()
-	require.Equal(t, map[string]session.FileDelta{
-		"a":                    {Path: "a", Change: session.FileModified, Additions: 1},
-		"sub/b":                {Path: "sub/b", Change: session.FileDeleted, Deletions: 1},
-		"new file\t\"quoted\"": {Path: "new file\t\"quoted\"", Change: session.FileCreated, Additions: 1},
+	require.Equal(t, map[string]workspacefile.Delta{
+		"a":                    {Path: "a", Change: workspacefile.Modified, Additions: 1},
+		"sub/b":                {Path: "sub/b", Change: workspacefile.Deleted, Deletions: 1},
+		"new file\t\"quoted\"": {Path: "new file\t\"quoted\"", Change: workspacefile.Created, Additions: 1},
 	}, deltas(d))
-	require.Equal(t, &session.GitState{Branch: "feature/x", Head: b.git("rev-parse", "HEAD"), Dirty: true}, d.Git)
+	require.Equal(t, &workspacefile.GitState{Branch: "feature/x", Head: b.git("rev-parse", "HEAD"), Dirty: true}, d.Git)
 	require.Equal(t, first, d.Base)
 	after, err := os.ReadFile(filepath.Join(b.root, ".git", "index"))
 	require.NoError(t, err)
@@ -142,7 +142,7 @@ func TestDiffAgainstTheCommitAtTheBeginning(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(b.root, ".git")))
 	b.git("init", "-q", "-b", "main")
 	d = b.diff()
-	require.Equal(t, &session.GitState{Branch: "main", Dirty: true}, d.Git)
+	require.Equal(t, &workspacefile.GitState{Branch: "main", Dirty: true}, d.Git)
 	require.Len(t, d.Files, d.FilesChanged)
 	require.Contains(t, deltas(d), "a", "everything is new to an empty repository")
 }
@@ -163,8 +163,8 @@ func TestDiffHasBounds(t *testing.T) {
 		b.write("b", strings.Repeat(line, 8_000))
 		d := b.diff()
 		require.True(t, d.Truncated)
-		require.LessOrEqual(t, len(d.Patch), session.MaxPatchBytes)
-		require.Greater(t, len(d.Patch), session.MaxPatchBytes-200)
+		require.LessOrEqual(t, len(d.Patch), workspacefile.MaxPatchBytes)
+		require.Greater(t, len(d.Patch), workspacefile.MaxPatchBytes-200)
 		require.True(t, bytes.HasSuffix(d.Patch, []byte("\n")), "it is cut between lines")
 		require.EqualValues(t, 16_000, d.Additions, "all of them are counted")
 	}

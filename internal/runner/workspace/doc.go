@@ -9,11 +9,11 @@
 //
 // Regular files below the directory, by their path relative to it. Not seen are symbolic links,
 // which nothing here follows, and whatever else is no file; names that are not UTF-8 or longer than
-// session.MaxFilePath; everything called .git or in a directory called node_modules; and, inside a
+// workspacefile.MaxPath; everything called .git or in a directory called node_modules; and, inside a
 // repository, what its ignore files name. Of those, .gitignore files and .git/info/exclude count
 // with git's own rules: the last match decides, ! negates, a / at the end means directories, one
 // before it ties the pattern to the file's directory, ** matches any directories. A file that is
-// tracked although a pattern names it is not seen either. session.MaxWatchedFiles files are seen at
+// tracked although a pattern names it is not seen either. workspacefile.MaxWatched files are seen at
 // most; which ones a full workspace shows is left open, but those that were seen stay.
 //
 // # Index

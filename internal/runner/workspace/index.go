@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 const (
@@ -64,14 +64,14 @@ type saved struct {
 
 // entry is one file, or one that is gone.
 type entry struct {
-	Stat    stat            `json:"stat"`
-	SHA256  string          `json:"sha256,omitempty"`
-	Unsaved session.Unsaved `json:"unsaved,omitempty"`
-	Seq     int64           `json:"seq,omitempty"` // of the last report; 0: never, or known to the worker before
-	Deleted bool            `json:"deleted,omitempty"`
-	Initial bool            `json:"initial,omitempty"` // there at the beginning and not reported yet
-	Known   bool            `json:"known,omitempty"`   // the worker has this state of it
-	Racy    bool            `json:"racy,omitempty"`    // its times cannot show a later write
+	Stat    stat                  `json:"stat"`
+	SHA256  string                `json:"sha256,omitempty"`
+	Unsaved workspacefile.Unsaved `json:"unsaved,omitempty"`
+	Seq     int64                 `json:"seq,omitempty"` // of the last report; 0: never, or known to the worker before
+	Deleted bool                  `json:"deleted,omitempty"`
+	Initial bool                  `json:"initial,omitempty"` // there at the beginning and not reported yet
+	Known   bool                  `json:"known,omitempty"`   // the worker has this state of it
+	Racy    bool                  `json:"racy,omitempty"`    // its times cannot show a later write
 	// First is the sum of what it held at the session's beginning, of FirstSize
 	// bytes; empty when it was not there or has no copy.
 	First     string `json:"first,omitempty"`
@@ -86,7 +86,7 @@ type entry struct {
 // Open reads the index that is kept in dir of the workspace root. One that is not
 // there, or cannot be read, is empty.
 func Open(root, dir string) *Index {
-	i := &Index{root: root, dir: dir, limit: session.MaxWatchedFiles}
+	i := &Index{root: root, dir: dir, limit: workspacefile.MaxWatched}
 	data, err := regular.Read(i.file(), maxSaved)
 	if err != nil || json.Unmarshal(data, &i.s) != nil || i.s.Entries == nil {
 		i.s = saved{Entries: map[string]*entry{}}
@@ -110,7 +110,7 @@ func (e *entry) kept() int64 {
 }
 
 // Continues reports whether the index continues from what a worker has stored.
-func (i *Index) Continues(p session.FilesPosition) bool {
+func (i *Index) Continues(p workspacefile.Position) bool {
 	if i.s.Session != p.Session || i.s.Lineage == "" {
 		return false
 	}
@@ -130,7 +130,7 @@ func (i *Index) Lineage() string { return i.s.Lineage }
 func (i *Index) Base() string { return i.s.Base }
 
 // Resume resumes from a position that the index continues: later changes are reported again.
-func (i *Index) Resume(p session.FilesPosition) {
+func (i *Index) Resume(p workspacefile.Position) {
 	for _, e := range i.s.Entries {
 		e.hold, e.next = 0, time.Time{}
 		if e.Seq > p.Seq {
@@ -146,7 +146,7 @@ func (i *Index) Resume(p session.FilesPosition) {
 // Begin starts a lineage with what a worker knows, which is nothing where the
 // session begins. What was there first is remembered as long as the session and
 // the disk are the same.
-func (i *Index) Begin(p session.FilesPosition, known []session.KnownFile) {
+func (i *Index) Begin(p workspacefile.Position, known []workspacefile.Known) {
 	before := i.s
 	i.s = saved{Session: p.Session, Lineage: newLineage(), Base: p.Base, Empty: p.Lineage == "", Entries: map[string]*entry{}}
 	i.used, i.unsaved = 0, true
@@ -253,7 +253,7 @@ func (i *Index) begun() {
 	if i.s.Base != "" {
 		return
 	}
-	room := int64(session.MaxSavedBytes)
+	room := int64(workspacefile.MaxSavedBytes)
 	for path, e := range i.s.Entries {
 		if !e.There || e.First != "" {
 			continue
@@ -327,7 +327,7 @@ func statFile(f *os.File) (stat, error) {
 type reading struct {
 	stat stat
 	sum  string // empty where it was not read to its end
-	data []byte // nil where it is larger than session.MaxFileBytes
+	data []byte // nil where it is larger than workspacefile.MaxBytes
 	racy bool
 }
 
@@ -355,7 +355,7 @@ func (i *Index) read(path string) (reading, error) {
 	}
 	sum := sha256.New()
 	var n int64
-	if r.stat.Size <= session.MaxFileBytes {
+	if r.stat.Size <= workspacefile.MaxBytes {
 		r.data, err = io.ReadAll(io.LimitReader(f, r.stat.Size+1))
 		n = int64(len(r.data))
 		sum.Write(r.data)
@@ -378,7 +378,7 @@ func (i *Index) read(path string) (reading, error) {
 
 // Report sends what the last pass found to send, one change after the other, and
 // returns its error. What was not sent is found again by the next pass.
-func (i *Index) Report(send func(session.FileChange) error, bounded func(seq int64) error) error {
+func (i *Index) Report(send func(workspacefile.Change) error, bounded func(seq int64) error) error {
 	if i.s.Bounded < 0 {
 		if err := bounded(i.s.Seq + 1); err != nil {
 			return err
@@ -396,7 +396,7 @@ func (i *Index) Report(send func(session.FileChange) error, bounded func(seq int
 	return nil
 }
 
-func (i *Index) tell(path string, send func(session.FileChange) error) error {
+func (i *Index) tell(path string, send func(workspacefile.Change) error) error {
 	e := i.s.Entries[path]
 	if i.gone[path] { // or ignored since
 		return i.tellDeleted(path, e, send)
@@ -420,24 +420,24 @@ func (i *Index) tell(path string, send func(session.FileChange) error) error {
 		e.Stat, e.Racy, i.unsaved = got.stat, got.racy, true
 		return nil
 	}
-	change := session.FileChange{
-		Change: session.FileModified, Seq: i.s.Seq + 1,
+	change := workspacefile.Change{
+		Kind: workspacefile.Modified, Seq: i.s.Seq + 1,
 		Initial: e.Initial && (e.Stat == got.stat || e.SHA256 != "" && e.SHA256 == got.sum),
-		FileContent: session.FileContent{FileInfo: session.FileInfo{
+		Content: workspacefile.Content{Info: workspacefile.Info{
 			Path: path, Size: got.stat.Size, SHA256: got.sum, Mode: got.stat.Mode, ModifiedAt: time.Unix(0, got.stat.Modified).UTC(),
 		}, Data: got.data},
 	}
 	if e.Deleted || !e.Known && e.Seq == 0 && !e.There {
-		change.Change = session.FileCreated
+		change.Kind = workspacefile.Created
 	}
 	was := e.kept()
 	switch {
 	case err != nil:
-		change.Unsaved = session.UnsavedUnreadable
-	case got.stat.Size > session.MaxFileBytes:
-		change.Unsaved = session.UnsavedTooLarge
-	case i.used-was+got.stat.Size > session.MaxSavedBytes:
-		change.Unsaved = session.UnsavedFull
+		change.Unsaved = workspacefile.UnsavedUnreadable
+	case got.stat.Size > workspacefile.MaxBytes:
+		change.Unsaved = workspacefile.UnsavedTooLarge
+	case i.used-was+got.stat.Size > workspacefile.MaxSavedBytes:
+		change.Unsaved = workspacefile.UnsavedFull
 	}
 	if change.Unsaved != "" {
 		change.Data = nil
@@ -455,7 +455,7 @@ func (i *Index) tell(path string, send func(session.FileChange) error) error {
 	return nil
 }
 
-func (i *Index) tellDeleted(path string, e *entry, send func(session.FileChange) error) error {
+func (i *Index) tellDeleted(path string, e *entry, send func(workspacefile.Change) error) error {
 	if e.Deleted && e.Known {
 		return nil
 	}
@@ -463,7 +463,7 @@ func (i *Index) tellDeleted(path string, e *entry, send func(session.FileChange)
 		delete(i.s.Entries, path)
 		return nil
 	}
-	change := session.FileChange{Change: session.FileDeleted, Seq: i.s.Seq + 1}
+	change := workspacefile.Change{Kind: workspacefile.Deleted, Seq: i.s.Seq + 1}
 	change.Path = path
 	if err := send(change); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // bundle is a workspace with an index, and a worker that stores the reports.
@@ -22,9 +22,9 @@ type bundle struct {
 	root  string
 	dir   string
 	index *Index
-	told  []session.FileChange // by the last look
-	p     session.FilesPosition
-	files map[string]session.FileContent
+	told  []workspacefile.Change // by the last look
+	p     workspacefile.Position
+	files map[string]workspacefile.Content
 	fail  error // of every send
 	notes int
 }
@@ -33,7 +33,7 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{
 		t: t, root: t.TempDir(), dir: filepath.Join(t.TempDir(), "state"),
-		p: session.FilesPosition{Session: "ses_1"}, files: map[string]session.FileContent{},
+		p: workspacefile.Position{Session: "ses_1"}, files: map[string]workspacefile.Content{},
 	}
 	b.index = Open(b.root, b.dir)
 	return b
@@ -46,14 +46,14 @@ func (b *bundle) attach() {
 		b.index.Resume(b.p)
 		return
 	}
-	var known []session.KnownFile
+	var known []workspacefile.Known
 	for _, f := range b.files {
-		known = append(known, session.KnownFile{Path: f.Path, Size: f.Size, SHA256: f.SHA256, Mode: f.Mode, Unsaved: f.Unsaved})
+		known = append(known, workspacefile.Known{Path: f.Path, Size: f.Size, SHA256: f.SHA256, Mode: f.Mode, Unsaved: f.Unsaved})
 	}
 	b.index.Begin(b.p, known)
 }
 
-func (b *bundle) send(c session.FileChange) error {
+func (b *bundle) send(c workspacefile.Change) error {
 	if b.fail != nil {
 		return b.fail
 	}
@@ -71,7 +71,7 @@ func (b *bundle) look() []string {
 	require.ErrorIs(b.t, err, b.fail)
 	var out []string
 	for _, c := range b.told {
-		word := string(c.Change)
+		word := string(c.Kind)
 		if c.Initial {
 			word = "initial"
 		}
@@ -86,10 +86,10 @@ func (b *bundle) store() {
 	b.p.Lineage, b.p.Base = b.index.Lineage(), b.index.Base()
 	for _, c := range b.told {
 		b.p.Seq = c.Seq
-		if c.Change == session.FileDeleted {
+		if c.Kind == workspacefile.Deleted {
 			delete(b.files, c.Path)
 		} else {
-			b.files[c.Path] = c.FileContent
+			b.files[c.Path] = c.Content
 		}
 	}
 }
@@ -238,7 +238,7 @@ func TestARestoredDiskGoesOnWhereItStood(t *testing.T) {
 
 	// The disk of another session starts from the beginning.
 	b.write("a", "1")
-	b.p, b.files = session.FilesPosition{Session: "ses_2"}, map[string]session.FileContent{}
+	b.p, b.files = workspacefile.Position{Session: "ses_2"}, map[string]workspacefile.Content{}
 	b.attach()
 	require.Equal(t, []string{"initial a"}, b.sync())
 }
@@ -248,22 +248,22 @@ func TestContentHasBounds(t *testing.T) {
 	b := setup(t)
 	b.attach()
 	b.sync()
-	b.write("max", strings.Repeat("x", session.MaxFileBytes))
-	b.write("over", strings.Repeat("x", session.MaxFileBytes+1))
+	b.write("max", strings.Repeat("x", workspacefile.MaxBytes))
+	b.write("over", strings.Repeat("x", workspacefile.MaxBytes+1))
 	b.write("empty", "")
 	b.sync()
-	require.Len(t, b.files["max"].Data, session.MaxFileBytes)
-	require.Equal(t, session.UnsavedTooLarge, b.files["over"].Unsaved)
+	require.Len(t, b.files["max"].Data, workspacefile.MaxBytes)
+	require.Equal(t, workspacefile.UnsavedTooLarge, b.files["over"].Unsaved)
 	require.Nil(t, b.files["over"].Data)
 	require.Len(t, b.files["over"].SHA256, 64, "it is read to be compared")
 	require.NotNil(t, b.files["empty"].Data)
 
 	// 64 MiB of content in all; one of them is there already.
 	for n := range 64 {
-		b.write(fmt.Sprintf("file%02d", n), strings.Repeat("y", session.MaxFileBytes))
+		b.write(fmt.Sprintf("file%02d", n), strings.Repeat("y", workspacefile.MaxBytes))
 	}
 	b.sync()
-	require.Equal(t, session.UnsavedFull, b.files["file63"].Unsaved)
+	require.Equal(t, workspacefile.UnsavedFull, b.files["file63"].Unsaved)
 	require.True(t, b.files["file62"].Saved())
 	b.remove("file00")
 	b.sync()
@@ -419,10 +419,10 @@ func BenchmarkPassOverALargeWorkspace(b *testing.B) {
 		}
 	}
 	i := Open(root, b.TempDir())
-	i.Begin(session.FilesPosition{Session: "ses_1"}, nil)
+	i.Begin(workspacefile.Position{Session: "ses_1"}, nil)
 	_, err := i.Pass(true, nil)
 	if err == nil {
-		err = i.Report(func(session.FileChange) error { return nil }, nil)
+		err = i.Report(func(workspacefile.Change) error { return nil }, nil)
 	}
 	if err != nil {
 		b.Fatal(err)

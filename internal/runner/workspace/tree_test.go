@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // tree is a workspace whose tree was taken.
@@ -131,10 +132,10 @@ func TestATreeTakesTheSumsOfTheIndexOfChanges(t *testing.T) {
 	require.NoError(t, os.WriteFile(large, nil, 0o600))
 	require.NoError(t, os.Truncate(large, maxSummedBytes+1))
 	i := Open(w.root, w.dir)
-	i.Begin(session.FilesPosition{Session: "s"}, nil)
+	i.Begin(workspacefile.Position{Session: "s"}, nil)
 	_, err := i.Pass(true, nil)
 	require.NoError(t, err)
-	require.NoError(t, i.Report(func(session.FileChange) error { return nil }, func(int64) error { return nil }))
+	require.NoError(t, i.Report(func(workspacefile.Change) error { return nil }, func(int64) error { return nil }))
 	for _, e := range i.s.Entries {
 		e.Racy, i.unsaved = false, true // it was written a moment ago
 	}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 const (
@@ -93,7 +93,7 @@ func (w *walker) read(fd int, rel string, above ignores, inRepository bool, dept
 			continue
 		}
 		p := path.Join(rel, name)
-		if len(p) > session.MaxFilePath {
+		if len(p) > workspacefile.MaxPath {
 			continue
 		}
 		switch st.Mode & unix.S_IFMT {

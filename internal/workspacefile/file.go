@@ -1,29 +1,29 @@
-package session
+package workspacefile
 
 import "time"
 
 // Bounds of what is kept of a workspace.
 const (
-	// MaxWatchedFiles is how many files of a workspace are listed; others are not seen.
-	MaxWatchedFiles = 20_000
-	// MaxFileBytes is the largest file whose content is kept.
-	MaxFileBytes = 1 << 20
+	// MaxWatched is how many files of a workspace are listed; others are not seen.
+	MaxWatched = 20_000
+	// MaxBytes is the largest file whose content is kept.
+	MaxBytes = 1 << 20
 	// MaxSavedBytes bounds the content that is kept of all files of a session together.
 	MaxSavedBytes = 64 << 20
-	// MaxFilePath bounds a path; a file with a longer one is not seen.
-	MaxFilePath = 1024
+	// MaxPath bounds a path; a file with a longer one is not seen.
+	MaxPath = 1024
 	// MaxPatchBytes bounds the text of a diff; the rest is left out.
 	MaxPatchBytes = 1 << 20
 )
 
-// Change is what happened to a file of the workspace.
-type Change string
+// ChangeKind is what happened to a file of the workspace.
+type ChangeKind string
 
 // The changes.
 const (
-	FileCreated  Change = "created"
-	FileModified Change = "modified"
-	FileDeleted  Change = "deleted"
+	Created  ChangeKind = "created"
+	Modified ChangeKind = "modified"
+	Deleted  ChangeKind = "deleted"
 )
 
 // Unsaved is why the content of a file is not kept; empty when it is.
@@ -31,7 +31,7 @@ type Unsaved string
 
 // The reasons.
 const (
-	// UnsavedTooLarge: it is larger than MaxFileBytes.
+	// UnsavedTooLarge: it is larger than MaxBytes.
 	UnsavedTooLarge Unsaved = "too_large"
 	// UnsavedFull: with it the session's files would be more than MaxSavedBytes.
 	UnsavedFull Unsaved = "session_full"
@@ -39,10 +39,10 @@ const (
 	UnsavedUnreadable Unsaved = "unreadable"
 )
 
-// FilesPosition is how much of the history of a workspace is stored. A runner numbers the changes
+// Position is how much of the history of a workspace is stored. A runner numbers the changes
 // that it finds from 1 in a lineage, a name that it makes up whenever its state of the workspace
 // does not continue what is stored.
-type FilesPosition struct {
+type Position struct {
 	Session string `json:"session"`
 	Lineage string `json:"lineage,omitempty"` // empty: nothing has been stored
 	Seq     int64  `json:"seq,omitempty"`
@@ -53,8 +53,8 @@ type FilesPosition struct {
 	DiffKey string `json:"diffKey,omitempty"`
 }
 
-// FileInfo describes a file of the workspace.
-type FileInfo struct {
+// Info describes a file of the workspace.
+type Info struct {
 	Path string // relative to the workspace, with slashes
 	Size int64
 	// SHA256 of the content as hexadecimal digits; empty where it was not read to its end.
@@ -65,10 +65,10 @@ type FileInfo struct {
 }
 
 // Saved reports whether the content is kept.
-func (f FileInfo) Saved() bool { return f.Unsaved == "" }
+func (f Info) Saved() bool { return f.Unsaved == "" }
 
-// KnownFile is what a runner must know of a file that is stored.
-type KnownFile struct {
+// Known is what a runner must know of a file that is stored.
+type Known struct {
 	Path    string  `json:"path"`
 	Size    int64   `json:"size"`
 	SHA256  string  `json:"sha256,omitempty"`
@@ -76,26 +76,26 @@ type KnownFile struct {
 	Unsaved Unsaved `json:"unsaved,omitempty"`
 }
 
-// FileContent is a file with its content, which is nil where it is not saved.
-type FileContent struct {
-	FileInfo
+// Content is a file with its content, which is nil where it is not saved.
+type Content struct {
+	Info
 	Data []byte
 }
 
-// FileChange is one change as a runner reports it.
-type FileChange struct {
-	FileContent
+// Change is one change as a runner reports it.
+type Change struct {
+	Content
 	Seq int64
-	// Change as the runner sees it. A file whose creation was reported and not stored is reported
+	// Kind as the runner sees it. A file whose creation was reported and not stored is reported
 	// again as modified: the store, which knows better, says that it is created.
-	Change Change
+	Kind ChangeKind
 	// Initial: the file was there before the session's agent was, which is no event.
 	Initial bool
 }
 
-// FilesBatch is what a worker has learned of a workspace, written together or
+// Batch is what a worker has learned of a workspace, written together or
 // not at all. What is stored already, by lineage and seq, is skipped.
-type FilesBatch struct {
+type Batch struct {
 	SessionID  string
 	Generation int64
 	// RunID and Token are of the run that found the changes; both are empty where
@@ -104,20 +104,20 @@ type FilesBatch struct {
 
 	Lineage string
 	Base    string
-	Changes []FileChange // seq rises
+	Changes []Change // seq rises
 	// BoundedSeq is the number of the runner's report that the workspace has more than
-	// MaxWatchedFiles; 0 if there is none.
+	// MaxWatched; 0 if there is none.
 	BoundedSeq int64
-	Diff       *WorkspaceDiff // nil when it has not changed
+	Diff       *Diff // nil when it has not changed
 	// Mask masks the paths that events contain. Default: the paths as they are.
 	Mask func(string) string
 	// Budget bounds the events, and is charged for those that are stored. Nil: they are not bounded.
-	Budget *FilesBudget
+	Budget *Budget
 }
 
-// FilesBudget is what the changes of a workspace may still add to the log in a turn, or in a seal: a runner reports as many
+// Budget is what the changes of a workspace may still add to the log in a turn, or in a seal: a runner reports as many
 // changes as it likes. The changes themselves are stored in any case.
-type FilesBudget struct {
+type Budget struct {
 	Bytes, Events int64 // left for file events
 	// Full: a change had no event, and an error event has said so.
 	Full bool
@@ -126,22 +126,22 @@ type FilesBudget struct {
 }
 
 // None reports whether no event may be added.
-func (b *FilesBudget) None() bool { return b.Bytes <= 0 || b.Events <= 0 }
+func (b *Budget) None() bool { return b.Bytes <= 0 || b.Events <= 0 }
 
-// FilesTold is what the log has of the changes of a workspace in one run.
-type FilesTold struct {
+// Logged is what the log has of the changes of a workspace in one run.
+type Logged struct {
 	Bytes, Events int64 // of file events
 	Full          bool  // an error event has said that events are left out
 	TooLarge      bool  // an error event has said that the workspace has too many files
 }
 
-// WorkspaceDiff is how a workspace differs from the session's beginning.
-type WorkspaceDiff struct {
-	Key       string      `json:"key"` // names what was compared
-	Base      string      `json:"base,omitempty"`
-	Files     []FileDelta `json:"files"`
-	Additions int64       `json:"additions"`
-	Deletions int64       `json:"deletions"`
+// Diff is how a workspace differs from the session's beginning.
+type Diff struct {
+	Key       string  `json:"key"` // names what was compared
+	Base      string  `json:"base,omitempty"`
+	Files     []Delta `json:"files"`
+	Additions int64   `json:"additions"`
+	Deletions int64   `json:"deletions"`
 	// FilesChanged counts all files, also those beyond the bound of Files.
 	FilesChanged int       `json:"filesChanged"`
 	Git          *GitState `json:"git,omitempty"` // nil where the workspace is no repository
@@ -151,13 +151,13 @@ type WorkspaceDiff struct {
 	At        time.Time `json:"at"`
 }
 
-// FileDelta is how one file differs. Binary files have no lines to count.
-type FileDelta struct {
-	Path      string `json:"path"`
-	Change    Change `json:"change"`
-	Additions int64  `json:"additions"`
-	Deletions int64  `json:"deletions"`
-	Binary    bool   `json:"binary,omitempty"`
+// Delta is how one file differs. Binary files have no lines to count.
+type Delta struct {
+	Path      string     `json:"path"`
+	Change    ChangeKind `json:"change"`
+	Additions int64      `json:"additions"`
+	Deletions int64      `json:"deletions"`
+	Binary    bool       `json:"binary,omitempty"`
 }
 
 // GitState is where a repository stands.
