@@ -88,7 +88,7 @@ type Change struct {
 	Seq int64
 	// Kind as the runner sees it. A file whose creation was reported and not stored is reported
 	// again as modified: the store, which knows better, says that it is created.
-	Kind ChangeKind
+	Kind ChangeKind `json:"Change"` // the key that runners of every release write
 	// Initial: the file was there before the session's agent was, which is no event.
 	Initial bool
 }
