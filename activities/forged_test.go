@@ -16,6 +16,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -29,7 +30,7 @@ type forged struct {
 	welcome *runner.Welcome
 	attach  func(send func(runner.Message), run string) // after the prompt was delivered
 	flushes bool                                        // it answers a flush
-	seal    *session.Manifest
+	seal    *manifest.Manifest
 	// segments are printed before the manifest of a seal.
 	segments []*runner.Segment
 	verify   *runner.Verification
@@ -237,7 +238,7 @@ func TestASessionSleepsAlthoughItsSealsLeaveGaps(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
-	b.forge(forged{seal: &session.Manifest{}, segments: []*runner.Segment{
+	b.forge(forged{seal: &manifest.Manifest{}, segments: []*runner.Segment{
 		{Path: "/root/t", Version: 1, Offset: 5, Data: []byte("late")}, {Path: "/root/other", Version: 1, Data: []byte("whole")},
 	}})
 	b.awake(t)
@@ -359,14 +360,14 @@ func TestASealThatIsForgedIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
-	manifest := session.Manifest{Lost: []string{strings.Repeat("lost ", 1<<18)}, Tree: &session.ManifestTree{Digest: strings.Repeat("d", 1<<20)}}
+	sealed := manifest.Manifest{Lost: []string{strings.Repeat("lost ", 1<<18)}, Tree: &manifest.Tree{Digest: strings.Repeat("d", 1<<20)}}
 	var missing []string
 	for i := range 50_000 {
 		path := fmt.Sprintf("/root/%0100d", i)
-		manifest.AgentFiles = append(manifest.AgentFiles, session.ManifestFile{Path: path, Size: 1})
+		sealed.AgentFiles = append(sealed.AgentFiles, manifest.File{Path: path, Size: 1})
 		missing = append(missing, path)
 	}
-	b.forge(forged{seal: &manifest, verify: &runner.Verification{Missing: missing, Mismatched: []string{}}})
+	b.forge(forged{seal: &sealed, verify: &runner.Verification{Missing: missing, Mismatched: []string{}}})
 	b.awake(t)
 	_, err := b.save(ready)
 	require.NoError(t, err)

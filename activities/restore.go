@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
@@ -467,7 +468,7 @@ type agentFiles struct {
 // updateTranscripts makes the agent's files in a sandbox at least as new as those that are stored: a file
 // that is missing or is the beginning of the stored one is written, one that continues it stays. Of two that
 // have gone different ways the stored one is used and the other is kept next to it.
-func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, in SandboxRequest, m session.Manifest, differing []string) (agentFiles, error) {
+func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, in SandboxRequest, m manifest.Manifest, differing []string) (agentFiles, error) {
 	var out agentFiles
 	positions, err := g.store.TranscriptPositions(ctx, in.SessionID)
 	if err != nil {
@@ -493,7 +494,7 @@ func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, i
 	}
 	out.changed = true
 	var files []transcript.Position
-	var want session.Manifest
+	var want manifest.Manifest
 	for _, p := range positions {
 		if !doubtful[p.Path] {
 			continue
@@ -546,8 +547,8 @@ func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, i
 }
 
 // isOlder reports whether what was found in a sandbox is the beginning of a stored transcript.
-func (g *restores) isOlder(ctx context.Context, sessionID string, p transcript.Position, whole session.ManifestFile, found []session.ManifestFile) (bool, error) {
-	i := slices.IndexFunc(found, func(m session.ManifestFile) bool { return m.Path == p.Path })
+func (g *restores) isOlder(ctx context.Context, sessionID string, p transcript.Position, whole manifest.File, found []manifest.File) (bool, error) {
+	i := slices.IndexFunc(found, func(m manifest.File) bool { return m.Path == p.Path })
 	if i < 0 || found[i].Size < 0 || found[i].Size > p.Size {
 		return false, nil
 	}
@@ -581,7 +582,7 @@ type verification struct {
 }
 
 // verify compares a sandbox with a bundle's manifest.
-func (g *restores) verify(ctx context.Context, sb *sandbox.Sandbox, m session.Manifest) (verification, error) {
+func (g *restores) verify(ctx context.Context, sb *sandbox.Sandbox, m manifest.Manifest) (verification, error) {
 	v, err := g.verifyFiles(ctx, sb, m)
 	out := verification{differing: slices.Concat(v.Missing, v.Mismatched, v.Longer)}
 	switch {
@@ -598,7 +599,7 @@ func (g *restores) verify(ctx context.Context, sb *sandbox.Sandbox, m session.Ma
 	return out, err
 }
 
-func (g *restores) verifyFiles(ctx context.Context, sb *sandbox.Sandbox, m session.Manifest) (runner.Verification, error) {
+func (g *restores) verifyFiles(ctx context.Context, sb *sandbox.Sandbox, m manifest.Manifest) (runner.Verification, error) {
 	stdout, err := runnerexec.Run(ctx, sb, runner.DefaultPaths().Verify(m), verifyTimeout)
 	if err != nil {
 		return runner.Verification{}, fmt.Errorf("verify: %w", err)

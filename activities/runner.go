@@ -13,6 +13,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
@@ -145,40 +146,40 @@ const sealBatch = 8 << 20
 
 // seal stops the agent, stores the rest of its transcripts and of its files, and
 // returns the manifest.
-func (g *runners) seal(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, grace time.Duration) (session.Manifest, error) {
+func (g *runners) seal(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, grace time.Duration) (manifest.Manifest, error) {
 	token, err := g.runnerToken(ctx, sessionID, generation)
 	if err != nil {
-		return session.Manifest{}, err
+		return manifest.Manifest{}, err
 	}
 	known, err := g.store.TranscriptPositions(ctx, sessionID)
 	if err != nil {
-		return session.Manifest{}, stored(err)
+		return manifest.Manifest{}, stored(err)
 	}
 	position, err := g.store.FilesPosition(ctx, sessionID)
 	if err != nil {
-		return session.Manifest{}, stored(err)
+		return manifest.Manifest{}, stored(err)
 	}
 	files, err := g.store.FilesKnown(ctx, sessionID)
 	if err != nil {
-		return session.Manifest{}, stored(err)
+		return manifest.Manifest{}, stored(err)
 	}
 	e := runner.DefaultPaths().Seal(runner.SealRequest{
 		Token: token, Known: known, Grace: grace, Files: &position, KnownFiles: files,
 	})
 	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: e.Argv, Timeout: sealTimeout})
 	if err != nil {
-		return session.Manifest{}, fmt.Errorf("seal: %w", err)
+		return manifest.Manifest{}, fmt.Errorf("seal: %w", err)
 	}
 	defer process.Close() // only cuts the link
 	if _, err := process.Stdin.Write(e.Stdin); err != nil {
-		return session.Manifest{}, fmt.Errorf("seal: %w", err)
+		return manifest.Manifest{}, fmt.Errorf("seal: %w", err)
 	}
 	if err := process.Stdin.Close(); err != nil {
-		return session.Manifest{}, fmt.Errorf("seal: %w", err)
+		return manifest.Manifest{}, fmt.Errorf("seal: %w", err)
 	}
 	masker, err := g.Masks.Masker(ctx)
 	if err != nil {
-		return session.Manifest{}, fmt.Errorf("read the secrets to mask: %w", err)
+		return manifest.Manifest{}, fmt.Errorf("read the secrets to mask: %w", err)
 	}
 	gatherer := runner.NewFileGatherer(position, generation)
 	// A seal may report as much as a turn.
@@ -214,14 +215,14 @@ func (g *runners) seal(ctx context.Context, sessionID string, generation int64, 
 		err = storeFiles()
 	}
 	if err != nil {
-		return session.Manifest{}, fmt.Errorf("seal: %w", err)
+		return manifest.Manifest{}, fmt.Errorf("seal: %w", err)
 	}
 	code, err := process.Wait(ctx)
 	if err != nil {
-		return session.Manifest{}, fmt.Errorf("seal: %w", err)
+		return manifest.Manifest{}, fmt.Errorf("seal: %w", err)
 	}
 	if code != runner.ExitOK {
-		return session.Manifest{}, fmt.Errorf("seal: the runner's command ended with %d", code)
+		return manifest.Manifest{}, fmt.Errorf("seal: the runner's command ended with %d", code)
 	}
 	return sealed.Manifest.Bounded(), nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
@@ -94,9 +95,9 @@ func idleRunner(ctx context.Context, p *memsandbox.Proc) int {
 		<-ctx.Done()
 		return 0
 	case "seal":
-		answer["seal"] = runner.Seal{Manifest: session.Manifest{Tree: &session.ManifestTree{}}}
+		answer["seal"] = runner.Seal{Manifest: manifest.Manifest{Tree: &manifest.Tree{}}}
 	case "verify":
-		answer["tree"] = session.TreeDifference{}
+		answer["tree"] = manifest.TreeDifference{}
 		answer["missing"], answer["mismatched"] = []string{}, []string{}
 	}
 	if _, err := io.Copy(io.Discard, p.Stdin); err != nil {

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
@@ -31,15 +32,15 @@ type transcripts struct {
 }
 
 // storedFile describes a stored transcript, of which it holds one piece in memory.
-func (g *transcripts) storedFile(ctx context.Context, sessionID string, p transcript.Position) (session.ManifestFile, error) {
+func (g *transcripts) storedFile(ctx context.Context, sessionID string, p transcript.Position) (manifest.File, error) {
 	sum := sha256.New()
 	for piece, err := range g.store.TranscriptContent(ctx, sessionID, p) {
 		if err != nil {
-			return session.ManifestFile{}, stored(err)
+			return manifest.File{}, stored(err)
 		}
 		sum.Write(piece)
 	}
-	return session.ManifestFile{Path: p.Path, Size: p.Size, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+	return manifest.File{Path: p.Path, Size: p.Size, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
 // storedManifest lists the transcripts that are stored.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
@@ -46,7 +46,7 @@ func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
 	text := "hello\nlast words\n"
 	require.Equal(t, text, string(s[path].Data), "what the agent wrote while it was stopped is handed over")
 	want := runner.Seal{
-		Manifest:  session.Manifest{AgentFiles: []session.ManifestFile{{Path: path, Size: int64(len(text)), SHA256: hashOf(text)}}, Runner: build(t)},
+		Manifest:  manifest.Manifest{AgentFiles: []manifest.File{{Path: path, Size: int64(len(text)), SHA256: hashOf(text)}}, Runner: build(t)},
 		Run:       "run_1",
 		LastFrame: 1, // the answer and the exit
 	}
@@ -94,7 +94,7 @@ func TestSealKillsAnAgentThatWillNotEnd(t *testing.T) {
 	w := b.started("run_1", `trap '' TERM; echo ready; while :; do sleep 1000; done`, "")
 	w.line("ready")
 	seal, _ := b.seal(runner.SealRequest{Grace: 50 * time.Millisecond})
-	require.Equal(t, []session.ManifestFile{}, seal.Manifest.AgentFiles)
+	require.Equal(t, []manifest.File{}, seal.Manifest.AgentFiles)
 	r := w.exit()
 	require.Equal(t, "killed", r.Signal)
 	require.Equal(t, runner.StoppedSeal, r.Stopped)
@@ -107,7 +107,7 @@ func TestSealOfASandboxThatNeverRan(t *testing.T) {
 	seal, segments := b.seal(runner.SealRequest{})
 	require.NotEmpty(t, seal.Manifest.Tree.Digest)
 	seal.Manifest.Tree = nil
-	require.Equal(t, runner.Seal{Manifest: session.Manifest{AgentFiles: []session.ManifestFile{}, Runner: build(t)}, LastFrame: -1}, seal)
+	require.Equal(t, runner.Seal{Manifest: manifest.Manifest{AgentFiles: []manifest.File{}, Runner: build(t)}, LastFrame: -1}, seal)
 	require.Empty(t, segments)
 }
 
@@ -164,7 +164,7 @@ func gitIn(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func (b *sandbox) verify(m session.Manifest) runner.Verification {
+func (b *sandbox) verify(m manifest.Manifest) runner.Verification {
 	b.t.Helper()
 	v, err := runner.ParseVerify(b.ok(b.paths.Verify(m)))
 	require.NoError(b.t, err)
@@ -179,7 +179,7 @@ func TestVerifyFindsWhatIsChangedAndWhatIsMissing(t *testing.T) {
 	b.agentFiles("run_1", nil)
 	seal, _ := b.seal(runner.SealRequest{})
 	require.Len(t, seal.Manifest.AgentFiles, 3)
-	same := &session.TreeDifference{}
+	same := &manifest.TreeDifference{}
 	require.Equal(t, runner.Verification{Missing: []string{}, Mismatched: []string{}, Tree: same}, b.verify(seal.Manifest))
 
 	require.NoError(t, os.Remove(a))
@@ -187,7 +187,7 @@ func TestVerifyFindsWhatIsChangedAndWhatIsMissing(t *testing.T) {
 	b.write("one.txt", "d", os.O_APPEND)
 	require.Equal(t, runner.Verification{
 		Missing: []string{a}, Mismatched: []string{c}, Longer: []string{d},
-		Found: []session.ManifestFile{{Path: c, Size: 4, SHA256: hashOf("cccX")}}, Tree: same,
+		Found: []manifest.File{{Path: c, Size: 4, SHA256: hashOf("cccX")}}, Tree: same,
 	}, b.verify(seal.Manifest))
 }
 
@@ -197,33 +197,33 @@ func TestTheManifestKnowsTheRepository(t *testing.T) {
 	b := setup(t)
 	dir := b.paths.Workspace
 	gitIn(t, dir, "init", "-q")
-	manifest := func() session.Manifest {
+	taken := func() manifest.Manifest {
 		s, _ := b.seal(runner.SealRequest{})
 		require.NotNil(t, s.Manifest.Git)
 		return s.Manifest
 	}
-	require.Equal(t, &session.ManifestGit{}, manifest().Git, "no commit and nothing changed")
+	require.Equal(t, &manifest.Git{}, taken().Git, "no commit and nothing changed")
 
 	file := filepath.Join(dir, "file name\n")
 	require.NoError(t, os.WriteFile(file, []byte("one"), 0o644))
 	gitIn(t, dir, "add", ".")
 	gitIn(t, dir, "commit", "-q", "-m", "one")
-	clean := manifest()
-	require.Equal(t, &session.ManifestGit{Head: gitIn(t, dir, "rev-parse", "HEAD")}, clean.Git)
+	clean := taken()
+	require.Equal(t, &manifest.Git{Head: gitIn(t, dir, "rev-parse", "HEAD")}, clean.Git)
 
 	require.NoError(t, os.WriteFile(file, []byte("two"), 0o644))
-	dirty := manifest()
+	dirty := taken()
 	require.NotEmpty(t, dirty.Git.DirtyHash)
-	require.Equal(t, dirty, manifest())
+	require.Equal(t, dirty, taken())
 	require.Equal(t, []string{runner.GitChanges}, b.verify(clean).Mismatched)
 	require.Empty(t, b.verify(dirty).Mismatched)
 
 	require.NoError(t, os.WriteFile(file, []byte("owt"), 0o644))
-	require.NotEqual(t, dirty.Git, manifest().Git, "the content counts, not the list of names")
+	require.NotEqual(t, dirty.Git, taken().Git, "the content counts, not the list of names")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "new"), []byte("1"), 0o644))
-	untracked := manifest()
+	untracked := taken()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "new"), []byte("2"), 0o644))
-	require.NotEqual(t, untracked.Git, manifest().Git)
+	require.NotEqual(t, untracked.Git, taken().Git)
 
 	gitIn(t, dir, "add", ".")
 	gitIn(t, dir, "commit", "-q", "-m", "two")

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -39,15 +40,15 @@ func (db *DB) BundleCommit(ctx context.Context, b session.Bundle) error {
 			b.ParentID = *s.row.HeadBundleID
 		}
 		if b.Manifest.AgentFiles == nil {
-			b.Manifest.AgentFiles = []session.ManifestFile{}
+			b.Manifest.AgentFiles = []manifest.File{}
 		}
-		manifest, err := json.Marshal(b.Manifest)
+		list, err := json.Marshal(b.Manifest)
 		if err != nil {
 			return fmt.Errorf("manifest of bundle %s: %w", b.ID, err)
 		}
 		err = s.q.BundleInsert(ctx, s, &dbsqlc.BundleInsertParams{
 			ID: b.ID, SessionID: b.SessionID, ParentID: b.ParentID, Generation: b.Generation, SnapshotID: b.SnapshotID,
-			Manifest: manifest, Verified: b.Verified, Checkpoint: b.Checkpoint, CreatedAt: b.CreatedAt.UTC(),
+			Manifest: list, Verified: b.Verified, Checkpoint: b.Checkpoint, CreatedAt: b.CreatedAt.UTC(),
 		})
 		if err != nil {
 			return err

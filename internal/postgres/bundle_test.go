@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -15,7 +16,7 @@ func (b *bundle) commit(t *testing.T, snapshotID string) session.Bundle {
 	t.Helper()
 	bundle := session.Bundle{
 		ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: b.generation(t), SnapshotID: snapshotID, Verified: true,
-		Manifest:  session.Manifest{AgentFiles: []session.ManifestFile{{Path: "/a", Size: 1, SHA256: "x"}}, Git: &session.ManifestGit{Head: "h"}, LastSeq: 3},
+		Manifest:  manifest.Manifest{AgentFiles: []manifest.File{{Path: "/a", Size: 1, SHA256: "x"}}, Git: &manifest.Git{Head: "h"}, LastSeq: 3},
 		CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
 	require.NoError(t, b.SnapshotRecord(b.ctx, b.id, bundle.Generation, snapshotID))

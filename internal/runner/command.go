@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
@@ -97,9 +97,9 @@ type SealRequest struct {
 // Seal is what a sealed sandbox holds.
 type Seal struct {
 	// Manifest has everything but LastSeq, which only the event log knows.
-	Manifest  session.Manifest `json:"manifest"`
-	Run       string           `json:"run,omitempty"` // the newest run
-	LastFrame int64            `json:"lastFrame"`     // of that run; -1 when it has none
+	Manifest  manifest.Manifest `json:"manifest"`
+	Run       string            `json:"run,omitempty"` // the newest run
+	LastFrame int64             `json:"lastFrame"`     // of that run; -1 when it has none
 }
 
 // Sealed is what the runner answers to the seal command, which adds the manifest and the diff.
@@ -199,9 +199,9 @@ func readLine(r *bufio.Reader, data []byte, most int) ([]byte, error) {
 
 // VerifyRequest is the stdin of verify.
 type VerifyRequest struct {
-	Manifest  session.Manifest `json:"manifest"`
-	Workspace string           `json:"workspace"` // Paths.Verify fills it in
-	State     string           `json:"state"`     // the same
+	Manifest  manifest.Manifest `json:"manifest"`
+	Workspace string            `json:"workspace"` // Paths.Verify fills it in
+	State     string            `json:"state"`     // the same
 }
 
 // What Verification names in addition to paths of files.
@@ -217,13 +217,13 @@ type Verification struct {
 	// Longer are files that begin with exactly the bytes that the manifest describes.
 	Longer []string `json:"longer,omitempty"`
 	// Found describes the mismatched files as they are.
-	Found []session.ManifestFile `json:"found,omitempty"`
+	Found []manifest.File `json:"found,omitempty"`
 	// Tree is how the workspace differs from the manifest's tree; nil where the manifest has none.
-	Tree *session.TreeDifference `json:"tree,omitempty"`
+	Tree *manifest.TreeDifference `json:"tree,omitempty"`
 }
 
 // Verify compares the sandbox with a manifest.
-func (p Paths) Verify(m session.Manifest) Exec {
+func (p Paths) Verify(m manifest.Manifest) Exec {
 	return Exec{
 		Argv:  []string{p.Binary, "verify"},
 		Stdin: mustJSON(VerifyRequest{Manifest: m, Workspace: p.Workspace, State: p.State}),

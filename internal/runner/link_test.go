@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -187,7 +187,7 @@ func TestReadSealWantsAManifestAtTheEnd(t *testing.T) {
 
 	s, err := ReadSeal(bytes.NewBufferString(line+`{"seal":{"manifest":{"agentFiles":[{"path":"/a","size":4,"sha256":"x"}]},"lastFrame":-1}}`), keep)
 	require.NoError(t, err)
-	require.Equal(t, []session.ManifestFile{{Path: "/a", Size: 4, SHA256: "x"}}, s.Manifest.AgentFiles)
+	require.Equal(t, []manifest.File{{Path: "/a", Size: 4, SHA256: "x"}}, s.Manifest.AgentFiles)
 
 	_, err = ReadSeal(bytes.NewBufferString(line+`{"se`), keep)
 	require.Error(t, err)

@@ -1,6 +1,10 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/manifest"
+)
 
 // Bundle is what a session wakes from: immutable, committed whole or not at all.
 type Bundle struct {
@@ -9,59 +13,8 @@ type Bundle struct {
 	ParentID   string // the bundle before it
 	Generation int64  // the sandbox it was taken from
 	SnapshotID string // image at the provider; empty when only transcripts are left
-	Manifest   Manifest
+	Manifest   manifest.Manifest
 	Checkpoint bool // the sandbox kept running after it, so another bundle of its generation follows
 	Verified   bool // the snapshot resolved at the provider when the bundle was committed
 	CreatedAt  time.Time
-}
-
-// Manifest lists what a restore must restore.
-type Manifest struct {
-	// AgentFiles are the agent's own files: its memory.
-	AgentFiles []ManifestFile `json:"agentFiles"`
-	// Git is the state of the workspace's repository; nil where there is none.
-	Git *ManifestGit `json:"git,omitempty"`
-	// Tree describes every entry of the workspace; nil in bundles of earlier versions, and of
-	// sandboxes that were not sealed.
-	Tree *ManifestTree `json:"tree,omitempty"`
-	// LastSeq is the newest event of the session when the manifest was taken.
-	LastSeq int64 `json:"lastSeq"`
-	// Runner is the build of the runner that is in the sandbox; empty where it is not known.
-	Runner string `json:"runner,omitempty"`
-	// Lost says what the bundle is known to lack, in words for people, such as changes made after
-	// the snapshot that it fell back to.
-	Lost []string `json:"lost,omitempty"`
-}
-
-// ManifestFile is one file with what proves it is the same.
-type ManifestFile struct {
-	Path   string `json:"path"` // absolute, in the sandbox
-	Size   int64  `json:"size"`
-	SHA256 string `json:"sha256"`
-}
-
-// ManifestGit is the state of a repository in the workspace.
-type ManifestGit struct {
-	Head      string `json:"head"`
-	DirtyHash string `json:"dirtyHash"` // hash over the uncommitted changes; empty when clean
-}
-
-// ManifestTree is the digest of a workspace. The index that it was made of is in the snapshot.
-type ManifestTree struct {
-	Digest  string `json:"digest,omitempty"` // SHA-256 over path, type, permissions, size, modification time and link target of each entry
-	Index   string `json:"index,omitempty"`  // SHA-256 of the index, which shows which entries differ
-	Entries int64  `json:"entries"`
-	Bytes   int64  `json:"bytes"`
-	// Unchecked says why there is no digest.
-	Unchecked string `json:"unchecked,omitempty"`
-}
-
-// TreeDifference is how a workspace differs from a ManifestTree.
-type TreeDifference struct {
-	// Paths are absolute: of entries that are missing, and with a remark of those that have changed or
-	// were added. There are at most 50; More counts the rest.
-	Paths []string `json:"paths,omitempty"`
-	More  int      `json:"more,omitempty"`
-	// Unchecked says what was not compared.
-	Unchecked []string `json:"unchecked,omitempty"`
 }

@@ -102,29 +102,6 @@ type SandboxView struct {
 	LastHealthCheck time.Time     `json:"lastHealthCheck"`
 }
 
-// ReceiptKind says how much of a session came back with a restore.
-type ReceiptKind string
-
-// The kinds of receipt.
-const (
-	// ReceiptFull: the newest state, agent files and workspace alike, compared with the bundle's manifest.
-	ReceiptFull ReceiptKind = "full"
-	// ReceiptPartial: something is known to be missing or different.
-	ReceiptPartial ReceiptKind = "partial"
-	// ReceiptFresh: nothing was restored.
-	ReceiptFresh ReceiptKind = "fresh"
-	// ReceiptUnverified: nothing is known to be missing, but not everything was compared.
-	ReceiptUnverified ReceiptKind = "unverified"
-)
-
-// Receipt is the honest account of a restore.
-type Receipt struct {
-	Kind    ReceiptKind `json:"kind"`
-	Missing []string    `json:"missing"` // what did not come back, or came back different; never nil in JSON
-	// Unchecked says what was not compared, in words for people.
-	Unchecked []string `json:"unchecked,omitempty"`
-}
-
 // Transition is one step of a session's life, recorded once.
 type Transition struct {
 	SessionID  string

@@ -16,9 +16,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
@@ -32,8 +32,8 @@ const maxDirty = 1 << 30
 const maxManifestNames = 8 << 20
 
 // takeManifest describes the agent's files and the repository in the workspace.
-func takeManifest(ctx context.Context, files []string, dir string) (session.Manifest, error) {
-	m := session.Manifest{AgentFiles: []session.ManifestFile{}}
+func takeManifest(ctx context.Context, files []string, dir string) (manifest.Manifest, error) {
+	m := manifest.Manifest{AgentFiles: []manifest.File{}}
 	names := 0
 	for _, path := range files {
 		// A worker stores no more files than these, and its receipts say so.
@@ -58,22 +58,22 @@ func takeManifest(ctx context.Context, files []string, dir string) (session.Mani
 	return m, nil
 }
 
-func describe(path string) (session.ManifestFile, error) {
+func describe(path string) (manifest.File, error) {
 	f, err := regular.Open(path)
 	if err != nil {
-		return session.ManifestFile{}, err
+		return manifest.File{}, err
 	}
 	defer f.Close() // only read
 	sum := sha256.New()
 	n, err := io.Copy(sum, f)
 	if err != nil {
-		return session.ManifestFile{}, fmt.Errorf("read %s: %w", path, err)
+		return manifest.File{}, fmt.Errorf("read %s: %w", path, err)
 	}
-	return session.ManifestFile{Path: path, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+	return manifest.File{Path: path, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
 // describeGit returns nil where the workspace is no repository or there is no git.
-func describeGit(ctx context.Context, dir string) (*session.ManifestGit, error) {
+func describeGit(ctx context.Context, dir string) (*manifest.Git, error) {
 	if dir == "" {
 		return nil, nil
 	}
@@ -96,7 +96,7 @@ func describeGit(ctx context.Context, dir string) (*session.ManifestGit, error) 
 	if err != nil {
 		return nil, err
 	}
-	g := &session.ManifestGit{Head: strings.TrimSpace(string(head))}
+	g := &manifest.Git{Head: strings.TrimSpace(string(head))}
 	if len(status) > 0 {
 		g.DirtyHash, err = dirtyHash(ctx, dir, status)
 	}
@@ -146,7 +146,7 @@ func dirtyHash(ctx context.Context, dir string, status []byte) (string, error) {
 }
 
 // beginsWith reports whether the file at a path begins with the bytes that are described.
-func beginsWith(want session.ManifestFile) bool {
+func beginsWith(want manifest.File) bool {
 	f, err := regular.Open(want.Path)
 	if err != nil {
 		return false

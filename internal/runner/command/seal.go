@@ -9,9 +9,9 @@ import (
 	"io"
 	"os"
 
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Seal seals the sandbox and prints what the worker does not have, and
@@ -60,7 +60,7 @@ func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) er
 		tree, err := workspace.TakeTree(ctx, r.Workspace, runner.IndexDir(dir))
 		if err != nil { // a session must be able to sleep without it
 			fmt.Fprintln(os.Stderr, "overwinter-runner: no index of the workspace:", err)
-			tree = session.ManifestTree{Unchecked: "no index was written"}
+			tree = manifest.Tree{Unchecked: "no index was written"}
 		}
 		m.Tree = &tree
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
@@ -44,7 +44,7 @@ func TestVerifyComparesTheAgentsFiles(t *testing.T) {
 	shorter, err := describe(files[3])
 	require.NoError(t, err)
 	require.Equal(t, runner.Verification{
-		Missing: []string{files[4]}, Mismatched: []string{files[2], files[3]}, Longer: []string{files[1]}, Found: []session.ManifestFile{other, shorter},
+		Missing: []string{files[4]}, Mismatched: []string{files[2], files[3]}, Longer: []string{files[1]}, Found: []manifest.File{other, shorter},
 	}, v)
 }
 

@@ -21,8 +21,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Bounds of a tree. What lies beyond is said to be unchecked.
@@ -160,17 +160,17 @@ func treeFile(dir string) string { return filepath.Join(dir, "tree.gz") }
 
 // TakeTree describes everything in the workspace root and writes the index of it into dir. A workspace
 // that exceeds the bounds gets no digest, and Unchecked says why.
-func TakeTree(ctx context.Context, root, dir string) (session.ManifestTree, error) {
+func TakeTree(ctx context.Context, root, dir string) (manifest.Tree, error) {
 	return takeTree(ctx, root, dir, maxTreeEntries)
 }
 
-func takeTree(ctx context.Context, root, dir string, limit int) (session.ManifestTree, error) {
+func takeTree(ctx context.Context, root, dir string, limit int) (manifest.Tree, error) {
 	entries, err := listTree(ctx, root, limit)
 	if err != nil {
-		return session.ManifestTree{Unchecked: err.Error()}, nil // it is said, and no reason not to hibernate
+		return manifest.Tree{Unchecked: err.Error()}, nil // it is said, and no reason not to hibernate
 	}
 	addSums(ctx, root, entries, Open(root, dir).s.Entries)
-	t := session.ManifestTree{Entries: int64(len(entries))}
+	t := manifest.Tree{Entries: int64(len(entries))}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return t, err
 	}
@@ -235,11 +235,11 @@ func addSums(ctx context.Context, root string, entries []treeEntry, known map[st
 
 // CompareTree compares the workspace root with a tree whose index is in dir. Type, size, permissions,
 // modification time and link target are compared; content only of files whose modification time differs.
-func CompareTree(ctx context.Context, root, dir string, want session.ManifestTree) session.TreeDifference {
+func CompareTree(ctx context.Context, root, dir string, want manifest.Tree) manifest.TreeDifference {
 	return compareTree(ctx, root, dir, want, maxTreeEntries)
 }
 
-func compareTree(ctx context.Context, root, dir string, want session.ManifestTree, limit int) session.TreeDifference {
+func compareTree(ctx context.Context, root, dir string, want manifest.Tree, limit int) manifest.TreeDifference {
 	if want.Digest == "" {
 		return unchecked(want.Unchecked)
 	}
@@ -254,11 +254,11 @@ func compareTree(ctx context.Context, root, dir string, want session.ManifestTre
 		digest.Write(line)
 	}
 	if hex.EncodeToString(digest.Sum(nil)) == want.Digest {
-		return session.TreeDifference{}
+		return manifest.TreeDifference{}
 	}
 	index, err := readTree(dir, want)
 	if err != nil { // the workspace differs at an unknown place
-		return session.TreeDifference{Paths: []string{root + " (differs; its index cannot be read)"}}
+		return manifest.TreeDifference{Paths: []string{root + " (differs; its index cannot be read)"}}
 	}
 	c := &comparison{ctx: ctx, root: root, room: hashBudget}
 	for _, e := range entries {
@@ -276,11 +276,11 @@ func compareTree(ctx context.Context, root, dir string, want session.ManifestTre
 	return c.result()
 }
 
-func unchecked(why string) session.TreeDifference {
+func unchecked(why string) manifest.TreeDifference {
 	if why == "" {
 		why = "no index"
 	}
-	return session.TreeDifference{Unchecked: []string{"workspace: " + why}}
+	return manifest.TreeDifference{Unchecked: []string{"workspace: " + why}}
 }
 
 type comparison struct {
@@ -340,8 +340,8 @@ func sumOf(root, path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-func (c *comparison) result() session.TreeDifference {
-	var d session.TreeDifference
+func (c *comparison) result() manifest.TreeDifference {
+	var d manifest.TreeDifference
 	slices.Sort(c.paths)
 	d.Paths = c.paths
 	if len(d.Paths) > maxDifferences {
@@ -354,7 +354,7 @@ func (c *comparison) result() session.TreeDifference {
 }
 
 // readTree reads the index that belongs to a tree.
-func readTree(dir string, want session.ManifestTree) (map[string]treeEntry, error) {
+func readTree(dir string, want manifest.Tree) (map[string]treeEntry, error) {
 	f, err := regular.Open(treeFile(dir))
 	if err != nil {
 		return nil, err

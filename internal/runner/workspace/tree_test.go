@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // tree is a workspace whose tree was taken.
 type tree struct {
 	root, dir string
-	taken     session.ManifestTree
+	taken     manifest.Tree
 }
 
 func takenTree(t *testing.T) *tree {
@@ -53,7 +53,7 @@ func (w *tree) take(t *testing.T) {
 	require.Empty(t, w.taken.Unchecked)
 }
 
-func (w *tree) compare(t *testing.T) session.TreeDifference {
+func (w *tree) compare(t *testing.T) manifest.TreeDifference {
 	t.Helper()
 	return CompareTree(t.Context(), w.root, w.dir, w.taken)
 }
@@ -94,7 +94,7 @@ func TestATreeTellsEveryDifference(t *testing.T) {
 			t.Parallel()
 			w := takenTree(t)
 			c.change(t, w)
-			require.Equal(t, session.TreeDifference{Paths: []string{filepath.Join(w.root, "") + "/" + c.want}}, w.compare(t))
+			require.Equal(t, manifest.TreeDifference{Paths: []string{filepath.Join(w.root, "") + "/" + c.want}}, w.compare(t))
 		})
 	}
 }
@@ -121,7 +121,7 @@ func TestOnlyTheTimeOfAFileDiffers(t *testing.T) {
 	w.take(t)
 	require.Zero(t, w.compare(t))
 	require.NoError(t, os.Chtimes(large, time.Time{}, time.Now().Add(time.Minute)))
-	require.Equal(t, session.TreeDifference{Unchecked: []string{"workspace: content of 1 files whose modification time differs"}}, w.compare(t))
+	require.Equal(t, manifest.TreeDifference{Unchecked: []string{"workspace: content of 1 files whose modification time differs"}}, w.compare(t))
 }
 
 // TestATreeTakesTheSumsOfTheIndexOfChanges, which has them of files that it would not read again.
@@ -150,7 +150,7 @@ func TestATreeBeyondItsBoundsIsUnchecked(t *testing.T) {
 	w := takenTree(t)
 	large, err := takeTree(t.Context(), w.root, w.dir, 5)
 	require.NoError(t, err)
-	require.Equal(t, session.ManifestTree{Unchecked: "more than 5 files and directories"}, large)
+	require.Equal(t, manifest.Tree{Unchecked: "more than 5 files and directories"}, large)
 	want := []string{"workspace: more than 5 files and directories"}
 	require.Equal(t, want, CompareTree(t.Context(), w.root, w.dir, large).Unchecked)
 	require.Equal(t, want, compareTree(t.Context(), w.root, w.dir, w.taken, 5).Unchecked)
@@ -203,7 +203,7 @@ func BenchmarkTree(b *testing.B) {
 			}
 			require.NoError(b, os.WriteFile(path, nil, 0o600))
 		}
-		var taken session.ManifestTree
+		var taken manifest.Tree
 		b.Run(fmt.Sprintf("take/%d", n), func(b *testing.B) {
 			for b.Loop() {
 				var err error

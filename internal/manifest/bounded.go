@@ -1,0 +1,52 @@
+package manifest
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/overwinter-dev/overwinter/internal/transcript"
+)
+
+const (
+	// MaxBytes bounds the paths of a manifest together.
+	MaxBytes = 8 << 20
+	// maxText bounds each other text of a manifest that a runner makes.
+	maxText = 1024
+)
+
+// Bounded returns the manifest as far as it is within bounds. It was printed by a program of the sandbox, which may not be
+// the runner any more.
+func (m Manifest) Bounded() Manifest {
+	bytes := 0
+	files := []File{}
+	for _, f := range m.AgentFiles {
+		if len(f.Path) > transcript.MaxPath || !utf8.ValidString(f.Path) || strings.IndexByte(f.Path, 0) >= 0 {
+			continue
+		}
+		if bytes += len(f.Path); len(files) == transcript.MaxFiles || bytes > MaxBytes {
+			break
+		}
+		f.SHA256 = bounded(f.SHA256)
+		files = append(files, f)
+	}
+	m.AgentFiles, m.Lost = files, nil // what is lost only the worker knows
+	m.Runner = bounded(m.Runner)
+	if m.Git != nil {
+		m.Git = &Git{Head: bounded(m.Git.Head), DirtyHash: bounded(m.Git.DirtyHash)}
+	}
+	if m.Tree != nil {
+		tree := *m.Tree
+		tree.Digest, tree.Index = bounded(tree.Digest), bounded(tree.Index)
+		tree.Unchecked = bounded(tree.Unchecked)
+		m.Tree = &tree
+	}
+	return m
+}
+
+// bounded is the beginning of a text that may be too long, without what is no UTF-8.
+func bounded(s string) string {
+	if len(s) > maxText {
+		s = s[:maxText-len("…")] + "…"
+	}
+	return strings.ToValidUTF8(s, "")
+}

@@ -1,0 +1,6 @@
+// Package manifest describes the contents of a snapshot: what a restore of it must restore, so that a session knows what it
+// lacks after it has woken.
+//
+// The runner makes a [Manifest] when it seals a sandbox, and compares the restored files with it. Bundles keep it as
+// JSON, so fields are added and never renamed. A program in the sandbox may have forged it: see [Manifest.Bounded].
+package manifest
