@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/secret"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // kept are the stored secrets of a test, and the hosts that they are bound to.
@@ -35,7 +35,7 @@ func TestAnAgentIsGivenTheSecretsThatItsProfileNames(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.keep(map[string]string{"GITHUB_TOKEN": "named-1234", "ANTHROPIC_API_KEY": "other-1234"})
-	p := b.profile(t, session.Profile{Name: "p", Spec: session.ProfileSpec{Secrets: []string{"GITHUB_TOKEN"}}})
+	p := b.profile(t, profile.Profile{Name: "p", Spec: profile.Spec{Secrets: []string{"GITHUB_TOKEN"}}})
 	ready := b.create(t)
 	in := b.claim(t, ready, "$ echo token:$GITHUB_TOKEN key:$ANTHROPIC_API_KEY.")
 	_, err := b.turn(in)
@@ -54,7 +54,7 @@ func TestAPromptIsNotDeliveredWithAKeyForAnotherHost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.keep(map[string]string{"ANTHROPIC_API_KEY": "sk-1234567890"})
-	b.profile(t, session.Profile{Name: "p", Spec: session.ProfileSpec{
+	b.profile(t, profile.Profile{Name: "p", Spec: profile.Spec{
 		Secrets: []string{"ANTHROPIC_API_KEY"}, Environment: map[string]string{"ANTHROPIC_BASE_URL": "https://attacker.example"},
 	}})
 	in := b.claim(t, b.create(t), "$ env")

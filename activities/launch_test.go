@@ -6,11 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // profile gives the session a version of its profile.
-func (b *bundle) profile(t *testing.T, p session.Profile) session.Profile {
+func (b *bundle) profile(t *testing.T, p profile.Profile) profile.Profile {
 	t.Helper()
 	var err error
 	if p.ID == "" {
@@ -39,8 +41,8 @@ func (b *bundle) printed(t *testing.T, runID string) string {
 func TestAProfileIsInTheSandboxBeforeTheAgentIs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.profile(t, session.Profile{Name: "p", Spec: session.ProfileSpec{
-		Files:       []session.ProfileFile{{Path: "docs/note.md", Content: "from version one"}},
+	p := b.profile(t, profile.Profile{Name: "p", Spec: profile.Spec{
+		Files:       []profile.File{{Path: "docs/note.md", Content: "from version one"}},
 		Environment: map[string]string{"LEVEL": "one"},
 	}})
 	ready := b.create(t)
@@ -79,8 +81,8 @@ func TestAProfileIsInTheSandboxBeforeTheAgentIs(t *testing.T) {
 func TestAProfileDeniesATool(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.profile(t, session.Profile{Name: "p", Spec: session.ProfileSpec{
-		Permissions: session.Permissions{Tools: map[string]session.Policy{"write": session.PolicyDeny}},
+	b.profile(t, profile.Profile{Name: "p", Spec: profile.Spec{
+		Permissions: permission.Rules{Tools: map[string]permission.Policy{"write": permission.Deny}},
 	}})
 	in := b.claim(t, b.create(t), "write a.txt: x\n$ ls")
 	result, err := b.turn(in)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 )
 
 // hostPorts are the ports of this machine that the sandboxes of these tests can reach.
@@ -73,7 +73,7 @@ func TestABaseURLOnThisMachineLeadsThereFromItsSandbox(t *testing.T) {
 	url := serveOnHostPort(t, "a model here")
 	b := setup(t)
 	config := `{"provider": {"p": {"options": {"baseURL": "` + url + `"}}}, "mcp": {"url": "` + url + `"}, "n": 12345678901234567890}`
-	b.profile(t, session.Profile{Name: "p", Spec: session.ProfileSpec{Environment: map[string]string{
+	b.profile(t, profile.Profile{Name: "p", Spec: profile.Spec{Environment: map[string]string{
 		"MODEL_BASE_URL": url + "/v1", "OTHER_URL": url, "AGENT_CONFIG_CONTENT": config, "PLAIN_CONFIG_CONTENT": `{ "baseURL": "https://api.example.com" }`,
 	}}})
 	ready := b.create(t)
@@ -101,7 +101,7 @@ func TestABaseURLOnAPortOutOfReachFailsTheTurnAtOnce(t *testing.T) {
 		{"MODEL_CONFIG_CONTENT", `{"provider": [{"base_url": "http://localhost:19999/v1"}]}`},
 	} {
 		b := setup(t)
-		b.profile(t, session.Profile{Name: "p", Spec: session.ProfileSpec{Environment: map[string]string{variable[0]: variable[1]}}})
+		b.profile(t, profile.Profile{Name: "p", Spec: profile.Spec{Environment: map[string]string{variable[0]: variable[1]}}})
 		_, err := b.turn(b.claim(t, b.create(t), "$ true"))
 		requireType(t, activities.Refused, err)
 		require.ErrorContains(t, err, variable[0])

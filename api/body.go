@@ -17,6 +17,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -342,12 +344,12 @@ func (o *object) options(name string) (session.Options, bool) {
 	if inner == nil {
 		return session.Options{}, false
 	}
-	model, _ := inner.short("model", session.MaxModelRunes)
-	policy := inner.oneOf("permissions", "", string(session.PolicyAllow), string(session.PolicyAsk), string(session.PolicyDeny))
+	model, _ := inner.short("model", profile.MaxModelRunes)
+	policy := inner.oneOf("permissions", "", string(permission.Allow), string(permission.Ask), string(permission.Deny))
 	timeout, _ := inner.duration("questionTimeout", session.MinQuestionTimeout, session.MaxQuestionTimeout)
 	inner.unknown()
 	return session.Options{
-		Model: model, Permissions: session.Policy(policy), QuestionTimeout: session.Duration(timeout),
+		Model: model, Permissions: permission.Policy(policy), QuestionTimeout: session.Duration(timeout),
 	}, true
 }
 

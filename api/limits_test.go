@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -43,15 +44,15 @@ func TestTheDocumentHasTheLimitsOfTheCode(t *testing.T) {
 		"content of a prompt":                                      bytes(session.MaxPromptBytes),
 		"prompts of a session that wait":                           fmt.Sprint(session.MaxQueued),
 		"title of a session":                                       characters(session.MaxTitleRunes),
-		"name of a model":                                          characters(session.MaxModelRunes),
+		"name of a model":                                          characters(profile.MaxModelRunes),
 		"metadata of a session":                                    bytes(session.MaxMetadataBytes),
 		"setup script of a workspace":                              bytes(session.MaxSetupBytes),
 		"URL of a repository":                                      bytes(maxRepoURLBytes),
 		"branch or commit of a repository":                         bytes(maxRefBytes),
 		"answers to one question":                                  fmt.Sprint(session.MaxAnswersItems),
 		"each answer in words, and the message of an answer":       characters(session.MaxAnswerRunes),
-		"items of a profile, of each kind":                         fmt.Sprint(session.MaxProfileItems),
-		"description of a profile":                                 characters(session.MaxProfileDescription),
+		"items of a profile, of each kind":                         fmt.Sprint(profile.MaxItems),
+		"description of a profile":                                 characters(profile.MaxDescription),
 		"text that a list is filtered by":                          bytes(maxFilterBytes),
 		"secrets of an installation":                               fmt.Sprint(session.MaxSecrets),
 		"hosts that a secret is bound to":                          fmt.Sprint(secret.MaxHosts),

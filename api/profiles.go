@@ -13,6 +13,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -20,13 +21,13 @@ import (
 // profileStore keeps profiles.
 type profileStore interface {
 	// ProfileList is newest first, each in its newest version.
-	ProfileList(ctx context.Context, limit int, cursor string) (items []session.Profile, nextCursor string, err error)
+	ProfileList(ctx context.Context, limit int, cursor string) (items []profile.Profile, nextCursor string, err error)
 	// ProfileGet finds a profile by id or name, in its newest version where version is 0.
-	ProfileGet(ctx context.Context, idOrName string, version int64) (session.Profile, error)
+	ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error)
 	// ProfileCreate stores version 1; illegal_state where the name is taken.
-	ProfileCreate(ctx context.Context, p session.Profile) (session.Profile, error)
+	ProfileCreate(ctx context.Context, p profile.Profile) (profile.Profile, error)
 	// ProfileUpdate stores the next version; illegal_state where version is neither 0 nor the newest.
-	ProfileUpdate(ctx context.Context, p session.Profile, version int64) (session.Profile, error)
+	ProfileUpdate(ctx context.Context, p profile.Profile, version int64) (profile.Profile, error)
 	// ProfileDelete leaves its versions to the sessions that have them.
 	ProfileDelete(ctx context.Context, id string) error
 }
@@ -46,13 +47,13 @@ type profileJSON struct {
 	Ref         string        `json:"ref"` // what a session that has it in this version says
 	CreatedAt   resource.Time `json:"createdAt"`
 	UpdatedAt   resource.Time `json:"updatedAt"`
-	session.ProfileSpec
+	profile.Spec
 }
 
-func profileOf(p session.Profile) profileJSON {
+func profileOf(p profile.Profile) profileJSON {
 	return profileJSON{
 		ID: p.ID, Name: p.Name, Description: p.Description, Version: p.Version, Ref: p.Ref(),
-		CreatedAt: resource.Time(p.CreatedAt), UpdatedAt: resource.Time(p.UpdatedAt), ProfileSpec: p.Spec,
+		CreatedAt: resource.Time(p.CreatedAt), UpdatedAt: resource.Time(p.UpdatedAt), Spec: p.Spec,
 	}
 }
 
@@ -62,7 +63,7 @@ func profileID(c echo.Context) (string, error) {
 	if strings.Contains(id, "/") {
 		return "", echo.ErrNotFound
 	}
-	if !session.ValidID(session.ProfilePrefix, id) && !session.ValidProfileName(id) {
+	if !session.ValidID(session.ProfilePrefix, id) && !profile.ValidName(id) {
 		return "", invalid("profileId", "must be %s and 32 lower-case hexadecimal digits, or the name of a profile", session.ProfilePrefix)
 	}
 	return id, nil
@@ -168,14 +169,14 @@ func (s *profiles) profileDelete(c echo.Context) error {
 }
 
 // profile takes a profile: its name, its description and all that agents are given.
-func (o *object) profile() session.Profile {
-	var p session.Profile
+func (o *object) profile() profile.Profile {
+	var p profile.Profile
 	if name, ok := o.text("name"); ok {
-		if p.Name = name; !session.ValidProfileName(name) {
+		if p.Name = name; !profile.ValidName(name) {
 			o.wrong("name", "must be 1 to 100 of A-Z a-z 0-9 space . _ - and not look like an id")
 		}
 	}
-	p.Description, _ = o.short("description", session.MaxProfileDescription)
+	p.Description, _ = o.short("description", profile.MaxDescription)
 	spec := map[string]json.RawMessage{}
 	for _, name := range []string{
 		"instructions", "skills", "subagents", "commands", "mcpServers", "files", "model", "environment", "secrets", "permissions",
@@ -218,8 +219,8 @@ func (o *object) profileRef(name string) (ref string, ok bool) {
 	if ref, ok = o.text(name); !ok {
 		return "", false
 	}
-	profile, _, err := session.ParseProfileRef(ref)
-	if err != nil || !session.ValidID(session.ProfilePrefix, profile) && !session.ValidProfileName(profile) {
+	named, _, err := profile.ParseRef(ref)
+	if err != nil || !session.ValidID(session.ProfilePrefix, named) && !profile.ValidName(named) {
 		o.wrong(name, "must be the id or the name of a profile, with @ and a version where it is not to be the newest")
 		return "", false
 	}

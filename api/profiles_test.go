@@ -7,18 +7,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // shownProfile is what the tests read of a profile.
 type shownProfile struct {
-	ID           string              `json:"id"`
-	Ref          string              `json:"ref"`
-	Version      int64               `json:"version"`
-	Name         string              `json:"name"`
-	Instructions string              `json:"instructions"`
-	Permissions  session.Permissions `json:"permissions"`
+	ID           string           `json:"id"`
+	Ref          string           `json:"ref"`
+	Version      int64            `json:"version"`
+	Name         string           `json:"name"`
+	Instructions string           `json:"instructions"`
+	Permissions  permission.Rules `json:"permissions"`
 }
 
 const wholeProfile = `{
@@ -38,7 +39,7 @@ func TestProfilesAreVersioned(t *testing.T) {
 	a.into(&first)
 	require.Equal(t, "/api/profiles/"+first.ID, a.header.Get("Location"))
 	require.Equal(t, first.ID+"@1", first.Ref)
-	require.Equal(t, session.PolicyDeny, first.Permissions.Of("Bash"))
+	require.Equal(t, permission.Deny, first.Permissions.Of("Bash"))
 	b.do("POST", "/api/profiles", `{"name":"Reviewer 1"}`).problem(http.StatusConflict, "illegal_state")
 
 	var s resource.SessionJSON

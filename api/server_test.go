@@ -23,6 +23,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -476,7 +477,7 @@ func TestTheDocumentStatesTheLimitsOfTheCode(t *testing.T) {
 	doc, _ := specification()
 	schemas := doc.Components.Schemas
 	require.EqualValues(t, session.MaxTitleRunes, *schemas["Title"].Value.MaxLength)
-	require.EqualValues(t, session.MaxModelRunes, *schemas["Options"].Value.Properties["model"].Value.MaxLength)
+	require.EqualValues(t, profile.MaxModelRunes, *schemas["Options"].Value.Properties["model"].Value.MaxLength)
 	require.InDelta(t, 200, *doc.Components.Parameters["Limit"].Value.Schema.Value.Max, 0)
 	require.Contains(t, schemas["Metadata"].Value.Description, "16 KiB")
 	require.Equal(t, 16<<10, session.MaxMetadataBytes)

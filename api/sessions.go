@@ -18,6 +18,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -34,7 +35,7 @@ type sessionStore interface {
 	SessionPatch(ctx context.Context, sessionID string, p session.Patch) (session.Session, error)
 	// PurgeRequest records that everything of a session is to be erased, and returns the session.
 	PurgeRequest(ctx context.Context, sessionID string) (session.Session, error)
-	ProfileGet(ctx context.Context, idOrName string, version int64) (session.Profile, error)
+	ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error)
 }
 
 // sessions are the routes of sessions.
@@ -163,7 +164,7 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sess, first, profile := s.newSession(body)
+	sess, first, named := s.newSession(body)
 	if err := body.done(); err != nil {
 		return err
 	}
@@ -172,8 +173,8 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 		idem = session.Idempotency{Key: key, Digest: digest(raw)}
 	}
 	ctx := c.Request().Context()
-	if profile != "" {
-		if sess.Profile, err = s.pinProfile(ctx, profile); err != nil {
+	if named != "" {
+		if sess.Profile, err = s.pinProfile(ctx, named); err != nil {
 			return err
 		}
 	}
@@ -200,7 +201,7 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 }
 
 // newSession reads the session that a request describes, its first prompt, if it has one, and the profile that it names.
-func (s *sessions) newSession(body *object) (sess session.Session, first *session.Prompt, profile string) {
+func (s *sessions) newSession(body *object) (sess session.Session, first *session.Prompt, named string) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	sess = session.Session{
 		ID: session.NewID(session.SessionPrefix), Status: session.Initializing, CreatedAt: now, LastActivity: now,
@@ -224,7 +225,7 @@ func (s *sessions) newSession(body *object) (sess session.Session, first *sessio
 	if options, ok := body.options("options"); ok {
 		sess.Options = options
 	}
-	profile, _ = body.profileRef("profile")
+	named, _ = body.profileRef("profile")
 	sess.Workspace = body.workspace("workspace")
 
 	if inner := body.object("prompt"); inner != nil {
@@ -239,13 +240,13 @@ func (s *sessions) newSession(body *object) (sess session.Session, first *sessio
 		byDefault = "eager"
 	}
 	sess.Lazy = body.oneOf("sandbox", byDefault, "lazy", "eager") == "lazy"
-	return sess, first, profile
+	return sess, first, named
 }
 
 // pinProfile finds the profile that a request names and pins its version: what the session keeps
 // does not change when the profile does.
 func (s *sessions) pinProfile(ctx context.Context, ref string) (string, error) {
-	name, version, err := session.ParseProfileRef(ref)
+	name, version, err := profile.ParseRef(ref)
 	if err != nil {
 		return "", invalid("profile", "%s", err)
 	}
@@ -354,13 +355,13 @@ func (s *sessions) sessionPatch(c echo.Context) error {
 	if options, ok := body.options("options"); ok {
 		patch.Options = &options
 	}
-	profile, hasProfile := body.profileRef("profile")
+	named, hasProfile := body.profileRef("profile")
 	if err := body.done(); err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
 	if hasProfile {
-		ref, err := s.pinProfile(ctx, profile)
+		ref, err := s.pinProfile(ctx, named)
 		if err != nil {
 			return err
 		}

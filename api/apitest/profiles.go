@@ -6,23 +6,23 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 )
 
 // profileRow is a profile with all its versions, oldest first.
 type profileRow struct {
-	versions []session.Profile
+	versions []profile.Profile
 	deleted  bool
 }
 
 // ProfileList implements api.Store; everything is on one page.
-func (m *Store) ProfileList(context.Context, int, string) ([]session.Profile, string, error) {
+func (m *Store) ProfileList(context.Context, int, string) ([]profile.Profile, string, error) {
 	leave, err := m.enter("ProfileList")
 	if err != nil {
 		return nil, "", err
 	}
 	defer leave()
-	var out []session.Profile
+	var out []profile.Profile
 	for _, row := range slices.Backward(m.profiles) {
 		if !row.deleted {
 			out = append(out, row.versions[len(row.versions)-1])
@@ -32,10 +32,10 @@ func (m *Store) ProfileList(context.Context, int, string) ([]session.Profile, st
 }
 
 // ProfileGet implements api.Store.
-func (m *Store) ProfileGet(_ context.Context, idOrName string, version int64) (session.Profile, error) {
+func (m *Store) ProfileGet(_ context.Context, idOrName string, version int64) (profile.Profile, error) {
 	leave, err := m.enter("ProfileGet")
 	if err != nil {
-		return session.Profile{}, err
+		return profile.Profile{}, err
 	}
 	defer leave()
 	for _, row := range m.profiles {
@@ -50,33 +50,33 @@ func (m *Store) ProfileGet(_ context.Context, idOrName string, version int64) (s
 			return row.versions[version-1], nil
 		}
 	}
-	return session.Profile{}, failure.Errorf(failure.NoProfile, "there is no profile %s", idOrName)
+	return profile.Profile{}, failure.Errorf(failure.NoProfile, "there is no profile %s", idOrName)
 }
 
 // ProfileCreate implements api.Store.
-func (m *Store) ProfileCreate(_ context.Context, p session.Profile) (session.Profile, error) {
+func (m *Store) ProfileCreate(_ context.Context, p profile.Profile) (profile.Profile, error) {
 	leave, err := m.enter("ProfileCreate")
 	if err != nil {
-		return session.Profile{}, err
+		return profile.Profile{}, err
 	}
 	defer leave()
 	if m.profileNamed(p.Name) != "" {
-		return session.Profile{}, failure.Errorf(failure.IllegalState, "another profile has this name")
+		return profile.Profile{}, failure.Errorf(failure.IllegalState, "another profile has this name")
 	}
 	p.Version, p.CreatedAt, p.UpdatedAt = 1, time.Now(), time.Now()
-	m.profiles = append(m.profiles, &profileRow{versions: []session.Profile{p}})
+	m.profiles = append(m.profiles, &profileRow{versions: []profile.Profile{p}})
 	return p, nil
 }
 
 // ProfileUpdate implements api.Store.
-func (m *Store) ProfileUpdate(_ context.Context, p session.Profile, version int64) (session.Profile, error) {
+func (m *Store) ProfileUpdate(_ context.Context, p profile.Profile, version int64) (profile.Profile, error) {
 	leave, err := m.enter("ProfileUpdate")
 	if err != nil {
-		return session.Profile{}, err
+		return profile.Profile{}, err
 	}
 	defer leave()
 	if id := m.profileNamed(p.Name); id != "" && id != p.ID {
-		return session.Profile{}, failure.Errorf(failure.IllegalState, "another profile has this name")
+		return profile.Profile{}, failure.Errorf(failure.IllegalState, "another profile has this name")
 	}
 	for _, row := range m.profiles {
 		newest := row.versions[len(row.versions)-1]
@@ -84,13 +84,13 @@ func (m *Store) ProfileUpdate(_ context.Context, p session.Profile, version int6
 			continue
 		}
 		if version != 0 && version != newest.Version {
-			return session.Profile{}, failure.Errorf(failure.IllegalState, "it was changed in the meantime")
+			return profile.Profile{}, failure.Errorf(failure.IllegalState, "it was changed in the meantime")
 		}
 		p.Version, p.CreatedAt, p.UpdatedAt = newest.Version+1, newest.CreatedAt, time.Now()
 		row.versions = append(row.versions, p)
 		return p, nil
 	}
-	return session.Profile{}, failure.Errorf(failure.NoProfile, "there is no profile %s", p.ID)
+	return profile.Profile{}, failure.Errorf(failure.NoProfile, "there is no profile %s", p.ID)
 }
 
 // ProfileDelete implements api.Store.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/devstack"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/secret"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // examine runs doctor on free ports and returns what it printed.
@@ -150,7 +150,7 @@ func TestDoctorFindsStoredURLsThatSandboxesDoNotReach(t *testing.T) {
 		_, _, err := db.SecretPut(t.Context(), name, keyring.Seal(name, secret.NewValue(value)))
 		require.NoError(t, err)
 	}
-	_, err := db.ProfileCreate(t.Context(), session.Profile{Name: "near", Spec: session.ProfileSpec{
+	_, err := db.ProfileCreate(t.Context(), profile.Profile{Name: "near", Spec: profile.Spec{
 		Environment: map[string]string{"OPENROUTER_BASE_URL": "http://localhost:11434"},
 	}})
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -104,7 +105,7 @@ func (c *sessionCreateCmd) Run(ctx context.Context, s streams, parent *sessionCm
 	if c.Eager {
 		create.Sandbox = "eager"
 	}
-	if options := (session.Options{Model: c.Model, Permissions: session.Policy(c.Permissions)}); options != (session.Options{}) {
+	if options := (session.Options{Model: c.Model, Permissions: permission.Policy(c.Permissions)}); options != (session.Options{}) {
 		create.Options = &options
 	}
 	if len(c.Metadata) > 0 {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -48,10 +50,10 @@ type LaunchInput struct {
 	// Permissions say what the agent may do without asking. Where they allow everything it is
 	// started so that it never asks; else so that it asks before everything that its own rules do not
 	// call harmless, and what is asked is answered by these permissions, or by people.
-	Permissions session.Permissions
+	Permissions permission.Rules
 	// Profile is the agent's configuration in addition to its defaults; nil for none. Its files are
 	// in the sandbox already: see Profiled.
-	Profile *session.ProfileSpec
+	Profile *profile.Spec
 }
 
 // DefaultModel names an agent's own choice of model, for agents that list it among their models.

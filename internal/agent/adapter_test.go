@@ -6,18 +6,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 )
 
 func TestTheModelOfTheSessionPrecedesThatOfItsProfile(t *testing.T) {
 	t.Parallel()
-	profile := &session.ProfileSpec{Model: "profile's"}
+	ofProfile := &profile.Spec{Model: "profile's"}
 	for _, c := range []struct {
 		model   string
-		profile *session.ProfileSpec
+		profile *profile.Spec
 		want    string
 	}{
-		{"", nil, ""}, {"", profile, "profile's"}, {"session's", profile, "session's"}, {agent.DefaultModel, profile, agent.DefaultModel},
+		{"", nil, ""}, {"", ofProfile, "profile's"}, {"session's", ofProfile, "session's"}, {agent.DefaultModel, ofProfile, agent.DefaultModel},
 	} {
 		require.Equal(t, c.want, agent.LaunchInput{Model: c.model, Profile: c.profile}.ChosenModel())
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -16,10 +17,10 @@ type profileCursor struct {
 }
 
 // ProfileCreate stores a profile as version 1; illegal_state where its name is taken.
-func (db *DB) ProfileCreate(ctx context.Context, p session.Profile) (session.Profile, error) {
+func (db *DB) ProfileCreate(ctx context.Context, p profile.Profile) (profile.Profile, error) {
 	spec, err := json.Marshal(p.Spec)
 	if err != nil {
-		return session.Profile{}, fault("store a profile", err)
+		return profile.Profile{}, fault("store a profile", err)
 	}
 	err = db.inTx(ctx, "store a profile", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		at, err := clock(ctx, db.q, tx)
@@ -41,10 +42,10 @@ func (db *DB) ProfileCreate(ctx context.Context, p session.Profile) (session.Pro
 
 // ProfileUpdate stores the next version of a profile. If version is not 0 it must be the newest so
 // far: illegal_state if another client was first, or if the new name is taken.
-func (db *DB) ProfileUpdate(ctx context.Context, p session.Profile, version int64) (session.Profile, error) {
+func (db *DB) ProfileUpdate(ctx context.Context, p profile.Profile, version int64) (profile.Profile, error) {
 	spec, err := json.Marshal(p.Spec)
 	if err != nil {
-		return session.Profile{}, fault("change a profile", err)
+		return profile.Profile{}, fault("change a profile", err)
 	}
 	err = db.inTx(ctx, "change a profile", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		at, err := clock(ctx, db.q, tx)
@@ -73,15 +74,15 @@ func (db *DB) ProfileUpdate(ctx context.Context, p session.Profile, version int6
 
 // ProfileGet returns a profile by its id, or its name, in a version, or with 0 in the newest. One
 // that is deleted is found by its id and version alone.
-func (db *DB) ProfileGet(ctx context.Context, idOrName string, version int64) (session.Profile, error) {
+func (db *DB) ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error) {
 	const doing = "read a profile"
 	id := idOrName
 	if !session.ValidID(session.ProfilePrefix, idOrName) {
 		var err error
 		if id, err = db.q.ProfileFind(ctx, db.pool, idOrName); isNoRows(err) {
-			return session.Profile{}, noProfile(idOrName)
+			return profile.Profile{}, noProfile(idOrName)
 		} else if err != nil {
-			return session.Profile{}, fault(doing, err)
+			return profile.Profile{}, fault(doing, err)
 		}
 	}
 	p, err := profileGet(ctx, db.q, db.pool, id, version)
@@ -89,7 +90,7 @@ func (db *DB) ProfileGet(ctx context.Context, idOrName string, version int64) (s
 }
 
 // ProfileList lists the profiles that are not deleted in their newest versions, newest profile first.
-func (db *DB) ProfileList(ctx context.Context, limit int, cursor string) (items []session.Profile, nextCursor string, err error) {
+func (db *DB) ProfileList(ctx context.Context, limit int, cursor string) (items []profile.Profile, nextCursor string, err error) {
 	const doing = "list profiles"
 	var from profileCursor
 	if cursor != "" {
@@ -106,7 +107,7 @@ func (db *DB) ProfileList(ctx context.Context, limit int, cursor string) (items 
 		rows = rows[:limit]
 		nextCursor = cursorEncode(profileCursor{ID: rows[limit-1].ID})
 	}
-	items = make([]session.Profile, len(rows))
+	items = make([]profile.Profile, len(rows))
 	for i, row := range rows {
 		if items[i], err = profileOf(dbsqlc.ProfileGetRow(row)); err != nil {
 			return nil, "", fault(doing, err)
@@ -124,19 +125,19 @@ func (db *DB) ProfileDelete(ctx context.Context, id string) error {
 	return fault("delete a profile", err)
 }
 
-func profileGet(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, id string, version int64) (session.Profile, error) {
+func profileGet(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, id string, version int64) (profile.Profile, error) {
 	row, err := q.ProfileGet(ctx, tx, &dbsqlc.ProfileGetParams{ID: id, Version: version})
 	if isNoRows(err) || err == nil && version == 0 && row.DeletedAt != nil {
-		return session.Profile{}, noProfile(id)
+		return profile.Profile{}, noProfile(id)
 	}
 	if err != nil {
-		return session.Profile{}, err
+		return profile.Profile{}, err
 	}
 	return profileOf(row)
 }
 
-func profileOf(row dbsqlc.ProfileGetRow) (session.Profile, error) {
-	p := session.Profile{
+func profileOf(row dbsqlc.ProfileGetRow) (profile.Profile, error) {
+	p := profile.Profile{
 		ID: row.ID, Name: row.Name, Description: row.Description, Version: row.Version,
 		CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC(),
 	}
@@ -148,7 +149,7 @@ func (s *sessionTx) profileInto(ctx context.Context, ref string, start *session.
 	if ref == "" {
 		return nil
 	}
-	id, version, err := session.ParseProfileRef(ref)
+	id, version, err := profile.ParseRef(ref)
 	if err != nil {
 		return err
 	}

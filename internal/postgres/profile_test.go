@@ -7,18 +7,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 func TestAProfileKeepsItsVersions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	first, err := b.ProfileCreate(b.ctx, session.Profile{
-		ID: session.NewID(session.ProfilePrefix), Name: "reviewer", Spec: session.ProfileSpec{Instructions: "one"},
+	first, err := b.ProfileCreate(b.ctx, profile.Profile{
+		ID: session.NewID(session.ProfilePrefix), Name: "reviewer", Spec: profile.Spec{Instructions: "one"},
 	})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, first.Version)
-	_, err = b.ProfileCreate(b.ctx, session.Profile{ID: session.NewID(session.ProfilePrefix), Name: "reviewer"})
+	_, err = b.ProfileCreate(b.ctx, profile.Profile{ID: session.NewID(session.ProfilePrefix), Name: "reviewer"})
 	requireCode(t, failure.IllegalState, err)
 
 	// Of many who have seen version 1, one makes version 2.
@@ -57,7 +58,7 @@ func TestAProfileKeepsItsVersions(t *testing.T) {
 	got, err = b.ProfileGet(b.ctx, first.ID, 1)
 	require.NoError(t, err)
 	require.Equal(t, first.Spec, got.Spec, "its versions stay with those who have them")
-	_, err = b.ProfileCreate(b.ctx, session.Profile{ID: session.NewID(session.ProfilePrefix), Name: "reviewer"})
+	_, err = b.ProfileCreate(b.ctx, profile.Profile{ID: session.NewID(session.ProfilePrefix), Name: "reviewer"})
 	require.NoError(t, err, "the name is free again")
 	items, next, err := b.ProfileList(b.ctx, 10, "")
 	require.NoError(t, err)
@@ -68,8 +69,8 @@ func TestAProfileKeepsItsVersions(t *testing.T) {
 func TestATurnHasTheProfileOfItsSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p, err := b.ProfileCreate(b.ctx, session.Profile{
-		ID: session.NewID(session.ProfilePrefix), Name: "x", Spec: session.ProfileSpec{Model: "opus"},
+	p, err := b.ProfileCreate(b.ctx, profile.Profile{
+		ID: session.NewID(session.ProfilePrefix), Name: "x", Spec: profile.Spec{Model: "opus"},
 	})
 	require.NoError(t, err)
 	ref := p.Ref()

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 )
 
 // The prefixes of the ids that this system makes. An id is its prefix and a
@@ -17,7 +18,7 @@ const (
 	RunPrefix      = "run_"
 	BundlePrefix   = "bun_"
 	QuestionPrefix = "que_"
-	ProfilePrefix  = "prf_"
+	ProfilePrefix  = profile.Prefix
 	CommandPrefix  = "cmd_"
 )
 

@@ -14,5 +14,4 @@ const (
 	MaxTitleRunes    = 200
 	MaxMetadataBytes = 16 << 10
 	MaxSetupBytes    = 64 << 10
-	MaxModelRunes    = 200
 )

@@ -3,6 +3,7 @@ package session
 import (
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
@@ -63,7 +64,7 @@ type RunStart struct {
 	Options Options
 	// Profile that the session has, as ID@VERSION, and what is in it; empty and nil for none.
 	ProfileRef string
-	Profile    *ProfileSpec
+	Profile    *profile.Spec
 	SandboxID  string
 	// Generation of the session now; the run may belong to an older one.
 	Generation int64

@@ -3,6 +3,8 @@ package session
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/permission"
 )
 
 // Session is one session as it is stored and shown: the projection of its
@@ -48,7 +50,7 @@ type Options struct {
 	Model string `json:"model,omitempty"`
 	// Permissions is the default policy for calls of tools: allow (the default), ask or deny. A
 	// profile may have exceptions by tool.
-	Permissions Policy `json:"permissions,omitempty"`
+	Permissions permission.Policy `json:"permissions,omitempty"`
 	// QuestionTimeout is how long a question to people waits for its answer; zero means
 	// DefaultQuestionTimeout.
 	QuestionTimeout Duration `json:"questionTimeout,omitzero"`

@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/loopback"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -50,7 +51,7 @@ type attempt struct {
 	mayHaveDelivered bool
 
 	suspicion   suspicion
-	permissions session.Permissions
+	permissions permission.Rules
 	waiting     waiting
 	files       runner.FileGatherer
 	// tooLargeTold: the log says that the workspace has too many files.

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/loopback"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/secret"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // A stored key is bound to hosts: those that were stored with it, or else its provider's own and that of the base URL
@@ -234,7 +234,7 @@ func checkText(from, text string, keys []boundKey, isStored bool) error {
 }
 
 // checkFiles checks the files of a profile that agents are configured by.
-func checkFiles(files []session.ProfileFile, keys []boundKey) error {
+func checkFiles(files []profile.File, keys []boundKey) error {
 	for _, f := range files {
 		if !isConfiguration(f.Path) {
 			continue

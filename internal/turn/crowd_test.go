@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -126,7 +127,7 @@ func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 	t.Parallel()
 	adapter, err := catalog.Agents().Get("claude-sdk")
 	require.NoError(t, err)
-	turn := &attempt{adapter: adapter, convert: &convert{limits: &conversation.Limiter{}}, permissions: session.Permissions{Default: session.PolicyAsk}}
+	turn := &attempt{adapter: adapter, convert: &convert{limits: &conversation.Limiter{}}, permissions: permission.Rules{Default: permission.Ask}}
 	small := agent.Question{ID: "1", Kind: agent.Permission, ToolName: "Bash", Input: []byte(`{"command":"ls"}`)}
 	large := small
 	large.Input = []byte(`{"command":"` + strings.Repeat("x", session.MaxQuestionBytes) + `"}`)
@@ -143,7 +144,7 @@ func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 	require.Equal(t, agent.DecisionReject, asked[0].Decided.Decision)
 	require.Contains(t, asked[0].Decided.Message, "1000 times")
 
-	turn.permissions = session.Permissions{Default: session.PolicyAllow}
+	turn.permissions = permission.Rules{Default: permission.Allow}
 	asked = turn.ask([]agent.Question{small}, 3)
 	require.Equal(t, agent.DecisionOnce, asked[0].Decided.Decision, "no person has to read what is allowed")
 	require.Equal(t, small.Input, asked[0].Asked.Input, "the agent is told what it may do")
@@ -166,7 +167,7 @@ func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 	}
 	require.InDelta(t, 127, allowed, 1)
 	require.LessOrEqual(t, kept, session.MaxTurnQuestionBytes)
-	turn.permissions = session.Permissions{Default: session.PolicyDeny}
+	turn.permissions = permission.Rules{Default: permission.Deny}
 	asked = turn.ask([]agent.Question{large}, 300)
 	require.Equal(t, deniedByPolicy, asked[0].Decided.Message)
 	require.Empty(t, asked[0].Asked.Input)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
@@ -97,8 +98,8 @@ func (a *attempt) environment(ctx context.Context, names []string) (map[string]s
 }
 
 // permissionsOf are the session's own word, then its profile's.
-func permissionsOf(start session.RunStart) session.Permissions {
-	var p session.Permissions
+func permissionsOf(start session.RunStart) permission.Rules {
+	var p permission.Rules
 	if start.Profile != nil {
 		p = start.Profile.Permissions
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -64,16 +65,16 @@ func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Questi
 			continue
 		}
 		answer := agent.Answer{Decision: agent.DecisionOnce}
-		policy := session.PolicyAsk
+		policy := permission.Ask
 		if q.Kind == agent.Permission {
 			policy = a.permissions.Of(q.ToolName)
 		}
 		switch policy {
-		case session.PolicyDeny:
+		case permission.Deny:
 			answer = agent.Answer{Decision: agent.DecisionReject, Message: deniedByPolicy}
-		case session.PolicyAllow:
+		case permission.Allow:
 		default:
-			policy = session.PolicyAsk
+			policy = permission.Ask
 		}
 		now := time.Now()
 		timeout := time.Duration(a.start.Options.QuestionTimeout)
@@ -83,11 +84,11 @@ func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Questi
 		asked := eventlog.Question{Frame: frame, Asked: q, Shown: a.masking.shown(q), At: now, ExpiresAt: now.Add(timeout)}
 		reason := a.unfit(q, policy)
 		switch {
-		case policy == session.PolicyDeny:
+		case policy == permission.Deny:
 			asked.Decided = &answer
 		case reason != "":
 			asked.Decided = &agent.Answer{Decision: agent.DecisionReject, Message: reason}
-		case policy == session.PolicyAllow:
+		case policy == permission.Allow:
 			asked.Decided = &answer
 		default:
 			a.limits.Asked++
@@ -109,12 +110,12 @@ const questionCost = 1 << 10
 
 // unfit is why a question is not stored whole, and so not put to people or allowed: it is too large, or there were
 // too many. A permission that is sent to an agent includes the input that it asked with.
-func (a *attempt) unfit(q agent.Question, policy session.Policy) string {
+func (a *attempt) unfit(q agent.Question, policy permission.Policy) string {
 	size := sizeOf(q)
 	switch {
-	case policy == session.PolicyAsk && a.limits.Asked >= session.MaxTurnQuestions:
+	case policy == permission.Ask && a.limits.Asked >= session.MaxTurnQuestions:
 		return tooManyToAsk
-	case policy == session.PolicyAsk && size > session.MaxQuestionBytes:
+	case policy == permission.Ask && size > session.MaxQuestionBytes:
 		return tooLargeToAsk
 	case size > session.MaxQuestionBytes:
 		return tooLargeToAllow

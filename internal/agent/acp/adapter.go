@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
@@ -115,7 +115,7 @@ type variable struct {
 	Value string `json:"value"`
 }
 
-func servers(list []session.ProfileMCPServer) []server {
+func servers(list []profile.MCPServer) []server {
 	out := make([]server, len(list))
 	for i, s := range list {
 		if s.Command != "" {

@@ -9,7 +9,8 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 )
 
 func TestLaunchHandsTheProfileToTheBridge(t *testing.T) {
@@ -21,11 +22,11 @@ func TestLaunchHandsTheProfileToTheBridge(t *testing.T) {
 	require.Equal(t, []string{"/root/.overwinter/acp/ses_1.jsonl"}, plain.Transcripts)
 	require.Equal(t, []string{acp.EnvCommand}, plain.Secrets, "keys are given only where a profile names them")
 
-	in.Permissions.Default = session.PolicyAsk
-	in.Profile = &session.ProfileSpec{
+	in.Permissions.Default = permission.Ask
+	in.Profile = &profile.Spec{
 		Instructions: "Be kind.",
 		Environment:  map[string]string{acp.EnvCommand: "opencode acp", acp.EnvTranscripts: ".local/share/opencode/*:../../etc/*"},
-		MCPServers: []session.ProfileMCPServer{
+		MCPServers: []profile.MCPServer{
 			{Name: "a", Command: "a", Environment: map[string]string{"X": "y"}},
 			{Name: "b", URL: "https://mcp.example", Headers: map[string]string{"K": "v"}},
 		},

@@ -16,8 +16,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/sandboxed"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpbridge"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // as makes this test's binary be the bridge or the scripted agent.
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // profiled is the adapter with a profile in every launch, which says what the agent is.
 type profiled struct {
 	acp.Adapter
-	profile session.ProfileSpec
+	profile profile.Spec
 }
 
 func (p profiled) Launch(in agent.LaunchInput) (agent.Launch, error) {
@@ -52,7 +52,7 @@ func withCommand(t *testing.T, argv ...string) profiled {
 	t.Helper()
 	line, err := json.Marshal(argv)
 	require.NoError(t, err)
-	return profiled{profile: session.ProfileSpec{Environment: map[string]string{acp.EnvCommand: string(line)}}}
+	return profiled{profile: profile.Spec{Environment: map[string]string{acp.EnvCommand: string(line)}}}
 }
 
 // scriptedAgent is the adapter with the scripted agent.

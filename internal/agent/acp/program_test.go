@@ -17,6 +17,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -92,7 +94,7 @@ func TestARealAgent(t *testing.T) {
 		gemini.SecretKey: "none", gemini.SecretBaseURL: server.URL(), "GEMINI_CLI_NO_RELAUNCH": "true",
 		"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_TELEMETRY_ENABLED": "false",
 	})
-	k := begin(t, adapter, agent.LaunchInput{Permissions: session.Permissions{Default: session.PolicyAsk}})
+	k := begin(t, adapter, agent.LaunchInput{Permissions: permission.Rules{Default: permission.Ask}})
 	settings := filepath.Join(k.input.Home, ".gemini", "settings.json")
 	require.NoError(t, os.MkdirAll(filepath.Dir(settings), 0o700))
 	require.NoError(t, os.WriteFile(settings, []byte(`{"security":{"auth":{"selectedType":"gemini-api-key"}},"privacy":{"usageStatisticsEnabled":false}}`), 0o600))
@@ -146,7 +148,7 @@ func TestAnAgentThatRemembers(t *testing.T) {
 		"OPENCODE_MODELS_PATH": models, "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
 	})
 	k := begin(t, adapter, agent.LaunchInput{
-		Permissions: session.Permissions{Default: session.PolicyAsk}, Model: "anthropic/claude-haiku-4-5",
+		Permissions: permission.Rules{Default: permission.Ask}, Model: "anthropic/claude-haiku-4-5",
 	})
 	got := k.turn(t, "{{write}} for the zebra", agent.Answer{Decision: agent.DecisionOnce})
 	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)
@@ -247,12 +249,12 @@ func TestAnAgentThatEndsIsSaidToHaveEnded(t *testing.T) {
 func TestWithoutACommandNothingStarts(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{"", "  ", `[]`, `["x"`, `[""]`} {
-		k := begin(t, profiled{profile: session.ProfileSpec{Environment: map[string]string{acp.EnvCommand: line}}}, agent.LaunchInput{})
+		k := begin(t, profiled{profile: profile.Spec{Environment: map[string]string{acp.EnvCommand: line}}}, agent.LaunchInput{})
 		require.Equal(t, 2, k.Wait(t), "%q", line)
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	k := begin(t, profiled{profile: session.ProfileSpec{Environment: map[string]string{acp.EnvCommand: "'" + self + "' scripted --load"}}}, agent.LaunchInput{})
+	k := begin(t, profiled{profile: profile.Spec{Environment: map[string]string{acp.EnvCommand: "'" + self + "' scripted --load"}}}, agent.LaunchInput{})
 	require.Equal(t, session.OutcomeCompleted, k.turn(t, "hello").End.Outcome, "a line for the shell")
 	require.Zero(t, k.Close(t))
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -37,7 +38,7 @@ type bench struct {
 	runs            []*run
 	killed          bool // a process was ended in the middle of something
 	launched        bool // there has been a process
-	permissions     session.Permissions
+	permissions     permission.Rules
 	// answer is what the suite says to a question; nil where none is expected.
 	answer func(agent.Question) agent.Answer
 }

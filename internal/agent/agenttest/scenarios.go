@@ -12,6 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -279,7 +280,7 @@ func callsToolsInParallel(t *testing.T, b *bench) {
 }
 
 // asking are permissions with which the agent asks before it acts.
-var asking = session.Permissions{Default: session.PolicyAsk}
+var asking = permission.Rules{Default: permission.Ask}
 
 func doesWhatItIsAllowed(t *testing.T, b *bench) {
 	b.permissions = asking

@@ -15,7 +15,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 )
 
 // Name is the agent's name in the API.
@@ -115,14 +115,14 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 
 // permissionFlags let the agent do as it likes, or have it ask. What it asks is answered by the same
 // permissions; those that deny a tool by name have the tool taken away.
-func permissionFlags(p session.Permissions) []string {
+func permissionFlags(p permission.Rules) []string {
 	if p.Free() {
 		return []string{"--dangerously-skip-permissions"}
 	}
 	flags := []string{"--permission-prompt-tool", "stdio", "--permission-mode", "default"}
 	var denied []string
 	for _, tool := range slices.Sorted(maps.Keys(p.Tools)) {
-		if p.Tools[tool] == session.PolicyDeny {
+		if p.Tools[tool] == permission.Deny {
 			denied = append(denied, tool)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 )
 
 const testSession = "ses_0193a5f07c7e7b3e8f0a1b2c3d4e5f60"
@@ -32,9 +32,9 @@ func TestLaunchNamesTheSessionByTheUUIDInItsID(t *testing.T) {
 
 	for _, change := range []func(*agent.LaunchInput){
 		func(in *agent.LaunchInput) { in.Model = "sonnet" },
-		func(in *agent.LaunchInput) { in.Permissions.Default = session.PolicyAsk },
+		func(in *agent.LaunchInput) { in.Permissions.Default = permission.Ask },
 		func(in *agent.LaunchInput) {
-			in.Permissions.Tools = map[string]session.Policy{"Bash": session.PolicyDeny}
+			in.Permissions.Tools = map[string]permission.Policy{"Bash": permission.Deny}
 		},
 		func(in *agent.LaunchInput) { in.SessionID = "ses_0193a5f07c7e7b3e8f0a1b2c3d4e5f61" },
 	} {
@@ -76,7 +76,7 @@ func TestAPromptHasTheSameUUIDWheneverItIsDelivered(t *testing.T) {
 
 func TestAnswersSayWhatTheAgentUnderstands(t *testing.T) {
 	t.Parallel()
-	permission := agent.Question{
+	asked := agent.Question{
 		ID: "q1", Kind: agent.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"ls"}`),
 		Suggestions: json.RawMessage(`[{"type":"addRules","rules":[{"toolName":"Bash","ruleContent":"ls"}],"behavior":"allow","destination":"localSettings"},{"type":"setMode","mode":"acceptEdits","destination":"session"}]`),
 	}
@@ -84,19 +84,19 @@ func TestAnswersSayWhatTheAgentUnderstands(t *testing.T) {
 		ID: "q2", Kind: agent.Inquiry, ToolName: "AskUserQuestion", Input: json.RawMessage(`{"questions":[{"question":"Which?"}]}`),
 		Inquiries: []agent.InquiryItem{{Question: "Which?"}},
 	}
-	bare := permission
+	bare := asked
 	bare.Suggestions = nil
 	for _, c := range []struct {
 		q    agent.Question
 		a    agent.Answer
 		want string
 	}{
-		{permission, agent.Answer{Decision: agent.DecisionOnce}, `{"behavior":"allow","updatedInput":{"command":"ls"}}`},
-		{permission, agent.Answer{Decision: agent.DecisionSession}, `{"behavior":"allow","updatedInput":{"command":"ls"},"updatedPermissions":[{"behavior":"allow","destination":"session","rules":[{"toolName":"Bash","ruleContent":"ls"}],"type":"addRules"}]}`},
-		{permission, agent.Answer{Decision: agent.DecisionAlways}, `{"behavior":"allow","updatedInput":{"command":"ls"},"updatedPermissions":[{"behavior":"allow","destination":"localSettings","rules":[{"toolName":"Bash","ruleContent":"ls"}],"type":"addRules"}]}`},
+		{asked, agent.Answer{Decision: agent.DecisionOnce}, `{"behavior":"allow","updatedInput":{"command":"ls"}}`},
+		{asked, agent.Answer{Decision: agent.DecisionSession}, `{"behavior":"allow","updatedInput":{"command":"ls"},"updatedPermissions":[{"behavior":"allow","destination":"session","rules":[{"toolName":"Bash","ruleContent":"ls"}],"type":"addRules"}]}`},
+		{asked, agent.Answer{Decision: agent.DecisionAlways}, `{"behavior":"allow","updatedInput":{"command":"ls"},"updatedPermissions":[{"behavior":"allow","destination":"localSettings","rules":[{"toolName":"Bash","ruleContent":"ls"}],"type":"addRules"}]}`},
 		{bare, agent.Answer{Decision: agent.DecisionSession}, `{"behavior":"allow","updatedInput":{"command":"ls"},"updatedPermissions":[{"behavior":"allow","destination":"session","rules":[{"toolName":"Bash"}],"type":"addRules"}]}`},
-		{permission, agent.Answer{Decision: agent.DecisionReject}, `{"behavior":"deny","message":"The user does not allow this."}`},
-		{permission, agent.Answer{Decision: agent.DecisionReject, Message: "not now"}, `{"behavior":"deny","message":"not now"}`},
+		{asked, agent.Answer{Decision: agent.DecisionReject}, `{"behavior":"deny","message":"The user does not allow this."}`},
+		{asked, agent.Answer{Decision: agent.DecisionReject, Message: "not now"}, `{"behavior":"deny","message":"not now"}`},
 		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]string{"Which?": "this"}}, `{"behavior":"allow","updatedInput":{"answers":{"Which?":"this"},"questions":[{"question":"Which?"}]}}`},
 	} {
 		got, err := claude.New().Answer(c.q, c.a)
@@ -108,7 +108,7 @@ func TestAnswersSayWhatTheAgentUnderstands(t *testing.T) {
 		q agent.Question
 		a agent.Answer
 	}{
-		{permission, agent.Answer{Decision: "perhaps"}},
+		{asked, agent.Answer{Decision: "perhaps"}},
 		{inquiry, agent.Answer{Decision: agent.DecisionOnce}},
 		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]string{"What?": "this"}}},
 	} {

@@ -133,7 +133,7 @@ func (t *translator) resolved(id string) {
 // Answer is the control response to a question. What the agent offered for the whole session is
 // kept to the session, and for always is written where the agent finds it again.
 func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
-	var r permission
+	var r permissionResult
 	switch a.Decision {
 	case agent.DecisionReject:
 		r.Behavior, r.Message = "deny", a.Message
@@ -177,12 +177,12 @@ type controlResponse struct {
 }
 
 type controlSuccess struct {
-	Subtype   string     `json:"subtype"`
-	RequestID string     `json:"request_id"`
-	Response  permission `json:"response"`
+	Subtype   string           `json:"subtype"`
+	RequestID string           `json:"request_id"`
+	Response  permissionResult `json:"response"`
 }
 
-type permission struct {
+type permissionResult struct {
 	Behavior           string            `json:"behavior"`
 	Message            string            `json:"message,omitempty"`
 	UpdatedInput       json.RawMessage   `json:"updatedInput,omitempty"`

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
@@ -50,7 +50,7 @@ func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 func mcpConfigPath(home string) string { return path.Join(home, ".claude", "overwinter-mcp.json") }
 
 // withFrontMatter puts a name, if it is wanted, and a description above a text.
-func withFrontMatter(t session.ProfileText, named bool) string {
+func withFrontMatter(t profile.Text, named bool) string {
 	var b strings.Builder
 	b.WriteString("---\n")
 	if named {
@@ -74,7 +74,7 @@ type mcpServer struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-func mcpConfig(servers []session.ProfileMCPServer) ([]byte, error) {
+func mcpConfig(servers []profile.MCPServer) ([]byte, error) {
 	out := map[string]mcpServer{}
 	for _, s := range servers {
 		kind := "stdio"

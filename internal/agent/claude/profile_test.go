@@ -10,6 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
+	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -29,16 +31,16 @@ func TestAProfileReachesTheModel(t *testing.T) {
 	t.Parallel()
 	script := filepath.Join(t.TempDir(), "echo.sh")
 	require.NoError(t, os.WriteFile(script, []byte(echoServer), 0o600))
-	profile := session.ProfileSpec{
+	spec := profile.Spec{
 		Instructions: "marker-instructions: be brief",
-		Skills:       []session.ProfileText{{Name: "skilled", Description: "marker-skill: use it", Content: "body of the skill"}},
-		Subagents:    []session.ProfileText{{Name: "helper", Description: `marker-subagent: "quoted"`, Content: "body of the subagent"}},
-		Commands:     []session.ProfileText{{Name: "greet", Content: "{{hello}} marker-command $ARGUMENTS"}},
-		MCPServers:   []session.ProfileMCPServer{{Name: "demo", Command: "sh", Args: []string{script}}},
+		Skills:       []profile.Text{{Name: "skilled", Description: "marker-skill: use it", Content: "body of the skill"}},
+		Subagents:    []profile.Text{{Name: "helper", Description: `marker-subagent: "quoted"`, Content: "body of the subagent"}},
+		Commands:     []profile.Text{{Name: "greet", Content: "{{hello}} marker-command $ARGUMENTS"}},
+		MCPServers:   []profile.MCPServer{{Name: "demo", Command: "sh", Args: []string{script}}},
 		Model:        "claude-haiku-4-5",
-		Permissions:  session.Permissions{Tools: map[string]session.Policy{"WebFetch": session.PolicyDeny}},
+		Permissions:  permission.Rules{Tools: map[string]permission.Policy{"WebFetch": permission.Deny}},
 	}
-	p := startWith(t, profile, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
+	p := startWith(t, spec, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
 	require.Equal(t, session.OutcomeCompleted, p.turn(t, "/greet you").End.Outcome)
 	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}} again").End.Outcome)
 	requests := p.server.Requests()
@@ -56,9 +58,9 @@ func TestAProfileIsWrittenOutsideOfTheWorkspace(t *testing.T) {
 	t.Parallel()
 	files, err := claude.New().ProfileFiles(agent.LaunchInput{
 		Home: "/root", Workspace: "/workspace",
-		Profile: &session.ProfileSpec{
-			Instructions: "x", Skills: []session.ProfileText{{Name: "a", Content: "y"}},
-			MCPServers: []session.ProfileMCPServer{{Name: "web", URL: "https://example.com/mcp", Headers: map[string]string{"A": "b"}}},
+		Profile: &profile.Spec{
+			Instructions: "x", Skills: []profile.Text{{Name: "a", Content: "y"}},
+			MCPServers: []profile.MCPServer{{Name: "web", URL: "https://example.com/mcp", Headers: map[string]string{"A": "b"}}},
 		},
 	})
 	require.NoError(t, err)

@@ -16,11 +16,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/program"
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // asking are permissions with which the agent asks.
-var asking = session.Permissions{Default: session.PolicyAsk}
+var asking = permission.Rules{Default: permission.Ask}
 
 // cli is the real Claude Code with its own model server.
 type cli struct {
@@ -32,17 +34,17 @@ type cli struct {
 }
 
 // startWith is start with a profile, written as into a sandbox.
-func startWith(t *testing.T, profile session.ProfileSpec, scripts map[string][]modelserver.Step) *cli {
+func startWith(t *testing.T, spec profile.Spec, scripts map[string][]modelserver.Step) *cli {
 	t.Helper()
 	p := &cli{server: modelserver.New(scripts), home: t.TempDir(), workspace: t.TempDir()}
 	t.Cleanup(p.server.Close)
-	in := agent.LaunchInput{SessionID: session.NewID(session.SessionPrefix), Profile: &profile, Permissions: profile.Permissions, Home: p.home, Workspace: p.workspace}
+	in := agent.LaunchInput{SessionID: session.NewID(session.SessionPrefix), Profile: &spec, Permissions: spec.Permissions, Home: p.home, Workspace: p.workspace}
 	program.WriteProfile(t, claude.New(), in)
 	p.begin(t, in)
 	return p
 }
 
-func start(t *testing.T, permissions session.Permissions, scripts map[string][]modelserver.Step) *cli {
+func start(t *testing.T, permissions permission.Rules, scripts map[string][]modelserver.Step) *cli {
 	t.Helper()
 	p := &cli{server: modelserver.New(scripts), home: t.TempDir(), workspace: t.TempDir()}
 	t.Cleanup(p.server.Close)
@@ -128,7 +130,7 @@ func TestAsksTheUser(t *testing.T) {
 
 func TestTellsHowTheModelsServerFails(t *testing.T) {
 	t.Parallel()
-	p := start(t, session.Permissions{}, map[string][]modelserver.Step{
+	p := start(t, permission.Rules{}, map[string][]modelserver.Step{
 		"refused":    {{Status: 400}},
 		"overloaded": {{Status: 529}},
 		"hello":      {{Text: "Hello."}},
@@ -153,7 +155,7 @@ func TestTellsHowTheModelsServerFails(t *testing.T) {
 
 func TestSurvivesACutConnection(t *testing.T) {
 	t.Parallel()
-	p := start(t, session.Permissions{}, map[string][]modelserver.Step{
+	p := start(t, permission.Rules{}, map[string][]modelserver.Step{
 		"cut": {{Text: strings.Repeat("word ", 40), Cut: true, Pause: 5 * time.Millisecond}},
 	})
 	p.turn(t, "{{cut}} it")
@@ -162,7 +164,7 @@ func TestSurvivesACutConnection(t *testing.T) {
 
 func TestRunsToolsAndSubagentsSideBySide(t *testing.T) {
 	t.Parallel()
-	p := start(t, session.Permissions{}, map[string][]modelserver.Step{
+	p := start(t, permission.Rules{}, map[string][]modelserver.Step{
 		"tools": {
 			{Text: "Both.", Calls: []modelserver.Call{modelserver.Bash("echo one"), modelserver.Bash("echo two")}},
 			{Text: "Done."},
@@ -193,7 +195,7 @@ func TestRunsToolsAndSubagentsSideBySide(t *testing.T) {
 
 func TestRemembersWhatItCompacted(t *testing.T) {
 	t.Parallel()
-	p := start(t, session.Permissions{}, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}, "recall": {{Recall: true}}})
+	p := start(t, permission.Rules{}, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}, "recall": {{Recall: true}}})
 	p.turn(t, "{{hello}} to the zebra")
 	r := p.turn(t, "/compact")
 	require.Equal(t, session.OutcomeCompleted, r.End.Outcome)

@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Names that both halves have in common.
@@ -84,7 +84,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		argv = append(argv, "--ask")
 	}
 	for _, tool := range slices.Sorted(maps.Keys(in.Permissions.Tools)) {
-		if in.Permissions.Tools[tool] == session.PolicyDeny {
+		if in.Permissions.Tools[tool] == permission.Deny {
 			argv = append(argv, "--deny", tool)
 		}
 	}

@@ -7,7 +7,8 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 )
 
 func TestLaunchStartsTheBridge(t *testing.T) {
@@ -28,12 +29,12 @@ func TestLaunchStartsTheBridge(t *testing.T) {
 
 	for _, change := range []func(*agent.LaunchInput){
 		func(in *agent.LaunchInput) { in.Model = "gpt-6-sol" },
-		func(in *agent.LaunchInput) { in.Permissions.Default = session.PolicyAsk },
+		func(in *agent.LaunchInput) { in.Permissions.Default = permission.Ask },
 		func(in *agent.LaunchInput) {
-			in.Permissions.Tools = map[string]session.Policy{"exec_command": session.PolicyDeny}
+			in.Permissions.Tools = map[string]permission.Policy{"exec_command": permission.Deny}
 		},
 		func(in *agent.LaunchInput) { in.SessionID = "ses_2" },
-		func(in *agent.LaunchInput) { in.Profile = &session.ProfileSpec{Instructions: "x"} },
+		func(in *agent.LaunchInput) { in.Profile = &profile.Spec{Instructions: "x"} },
 	} {
 		other := in
 		change(&other)
@@ -41,7 +42,7 @@ func TestLaunchStartsTheBridge(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEqual(t, first.Key, launch.Key)
 	}
-	in.Model, in.Profile = "", &session.ProfileSpec{Model: "gpt-6-sol", Environment: map[string]string{"A": "b", "HOME": "/elsewhere"}}
+	in.Model, in.Profile = "", &profile.Spec{Model: "gpt-6-sol", Environment: map[string]string{"A": "b", "HOME": "/elsewhere"}}
 	third, err := codex.New().Launch(in)
 	require.NoError(t, err)
 	require.Subset(t, third.Argv, []string{"--model", "gpt-6-sol"})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
@@ -42,7 +42,7 @@ func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 }
 
 // servers is the part of the configuration that names MCP servers.
-func servers(list []session.ProfileMCPServer) string {
+func servers(list []profile.MCPServer) string {
 	var b strings.Builder
 	table := func(name, key string, values map[string]string) {
 		if len(values) == 0 {

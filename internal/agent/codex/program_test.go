@@ -23,6 +23,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/scripted"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -90,7 +92,7 @@ func (p *cli) agree(t *testing.T) {
 	require.Empty(t, cmp.Diff(capture.Lines(parsed), capture.Lines(agenttest.Fold(t, p.events))), "- parsed, + streamed")
 }
 
-var asking = session.Permissions{Default: session.PolicyAsk}
+var asking = permission.Rules{Default: permission.Ask}
 
 func TestAnAnswerHoldsAsLongAsItSays(t *testing.T) {
 	t.Parallel()
@@ -114,7 +116,7 @@ func TestAnAnswerHoldsAsLongAsItSays(t *testing.T) {
 func TestAToolThatIsDeniedIsTakenAway(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{
-		Model: plain, Permissions: session.Permissions{Tools: map[string]session.Policy{"exec_command": session.PolicyDeny, "web_search": session.PolicyDeny}},
+		Model: plain, Permissions: permission.Rules{Tools: map[string]permission.Policy{"exec_command": permission.Deny, "web_search": permission.Deny}},
 	}, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
 	p.turn(t, "{{hello}}", nil)
 	tools := p.server.Requests()[0].Tools
@@ -318,12 +320,12 @@ func TestReadsItsProfile(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p := start(t, agent.LaunchInput{Permissions: asking, Profile: &session.ProfileSpec{
+	p := start(t, agent.LaunchInput{Permissions: asking, Profile: &profile.Spec{
 		Instructions: "Mark of the instructions: MI-1.",
-		Skills:       []session.ProfileText{{Name: "greeter", Description: "Mark of the \"skill\": MS-2.", Content: "Greet."}},
-		Subagents:    []session.ProfileText{{Name: "reviewer", Description: "Mark of the subagent: MA-3.", Content: "Review.\nWell."}},
-		Commands:     []session.ProfileText{{Name: "greet", Content: "{{reflect}} Mark of the command: MC-4, $ARGUMENTS."}},
-		MCPServers: []session.ProfileMCPServer{{
+		Skills:       []profile.Text{{Name: "greeter", Description: "Mark of the \"skill\": MS-2.", Content: "Greet."}},
+		Subagents:    []profile.Text{{Name: "reviewer", Description: "Mark of the subagent: MA-3.", Content: "Review.\nWell."}},
+		Commands:     []profile.Text{{Name: "greet", Content: "{{reflect}} Mark of the command: MC-4, $ARGUMENTS."}},
+		MCPServers: []profile.MCPServer{{
 			Name: "mirror", Command: self, Args: []string{"-test.run", "none"}, Environment: map[string]string{asServer: "1", "MARK": "MM-5"},
 		}},
 		Model:       old,

@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -87,12 +88,12 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 
 // permissionFlags name the tools that ask before they run. Those that are denied ask too, to be
 // rejected, and no earlier answer counts for them.
-func permissionFlags(p session.Permissions) []string {
+func permissionFlags(p permission.Rules) []string {
 	var asking, denied []string
 	for _, tool := range []string{demoformat.ToolShell, demoformat.ToolWrite} {
 		switch p.Of(tool) {
-		case session.PolicyAllow:
-		case session.PolicyDeny:
+		case permission.Allow:
+		case permission.Deny:
 			denied = append(denied, tool)
 		default:
 			asking = append(asking, tool)

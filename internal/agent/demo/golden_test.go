@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
@@ -43,7 +43,7 @@ func TestGolden(t *testing.T) {
 			s := newStage(t)
 			s.answers = answers(t, filepath.Join(dir, "answers"))
 			if len(s.answers) > 0 {
-				s.permissions.Default = session.PolicyAsk
+				s.permissions.Default = permission.Ask
 			}
 			var stream, events strings.Builder
 			for i, content := range strings.Split(string(script), "---\n") {

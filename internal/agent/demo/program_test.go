@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/demoagent"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -32,7 +33,7 @@ var begun = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 type stage struct {
 	home, workspace string
 	ticks, ids      int
-	permissions     session.Permissions
+	permissions     permission.Rules
 	answers         []agent.Answer // to what processes ask, in order; without any, stdin just ends
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -26,7 +27,7 @@ const patience = 30 * time.Second
 type desk struct {
 	home, workspace, session string
 
-	permissions session.Permissions
+	permissions permission.Rules
 	launch      agent.Launch
 	cmd         *exec.Cmd
 	stdin       io.WriteCloser
@@ -34,7 +35,7 @@ type desk struct {
 	folder      conversation.Folder
 }
 
-func newDesk(t *testing.T, permissions session.Permissions) *desk {
+func newDesk(t *testing.T, permissions permission.Rules) *desk {
 	t.Helper()
 	d := &desk{
 		home: t.TempDir(), workspace: t.TempDir(), session: session.NewID(session.SessionPrefix), permissions: permissions,
@@ -246,7 +247,7 @@ var (
 
 func TestAsksBeforeItActs(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, session.Permissions{Default: session.PolicyAsk})
+	d := newDesk(t, permission.Rules{Default: permission.Ask})
 	file := filepath.Join(d.workspace, "f")
 
 	no := d.turn(t, "$ echo one >>f\nstill here", rejected)
@@ -284,7 +285,7 @@ func TestAsksBeforeItActs(t *testing.T) {
 
 func TestIsAllowedUntilItsProcessEndsOrForGood(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, session.Permissions{Default: session.PolicyAsk})
+	d := newDesk(t, permission.Rules{Default: permission.Ask})
 	d.turn(t, "$ true\nwrite f: x", forNow, forGood)
 	d.turn(t, "$ true\nwrite f: x")
 	d.stop(t)
@@ -306,7 +307,7 @@ func TestIsAllowedUntilItsProcessEndsOrForGood(t *testing.T) {
 	d.turn(t, "write f: x\n$ true", once)
 	d.stop(t)
 
-	d.permissions.Tools = map[string]session.Policy{"write": session.PolicyDeny}
+	d.permissions.Tools = map[string]permission.Policy{"write": permission.Deny}
 	d.start(t)
 	d.turn(t, "write f: x", rejected) // what is denied now counts for more than what was allowed once
 	d.turn(t, "write f: x", rejected)
@@ -316,20 +317,20 @@ func TestIsAllowedUntilItsProcessEndsOrForGood(t *testing.T) {
 
 func TestAsksOnlyAboutWhatItsPermissionsDoNotAllow(t *testing.T) {
 	t.Parallel()
-	ask, allow, deny := session.PolicyAsk, session.PolicyAllow, session.PolicyDeny
+	ask, allow, deny := permission.Ask, permission.Allow, permission.Deny
 	for name, c := range map[string]struct {
-		permissions session.Permissions
+		permissions permission.Rules
 		flags       []string
 		questions   []agent.Answer
 	}{
 		"free":           {},
-		"others ask":     {permissions: session.Permissions{Tools: map[string]session.Policy{"other": ask}}},
-		"all but shell":  {session.Permissions{Default: ask, Tools: map[string]session.Policy{"shell": allow}}, []string{"--ask", "write"}, []agent.Answer{rejected}},
-		"shell alone":    {session.Permissions{Tools: map[string]session.Policy{"shell": ask}}, []string{"--ask", "shell"}, []agent.Answer{rejected}},
-		"all":            {session.Permissions{Default: ask}, []string{"--ask", "shell,write"}, []agent.Answer{rejected, once}},
-		"nothing may":    {session.Permissions{Default: deny}, []string{"--ask-every-time", "shell,write"}, []agent.Answer{rejected, rejected}},
-		"shell may not":  {session.Permissions{Default: ask, Tools: map[string]session.Policy{"shell": deny}}, []string{"--ask", "write", "--ask-every-time", "shell"}, []agent.Answer{rejected, once}},
-		"write only may": {session.Permissions{Default: deny, Tools: map[string]session.Policy{"write": allow}}, []string{"--ask-every-time", "shell"}, []agent.Answer{rejected}},
+		"others ask":     {permissions: permission.Rules{Tools: map[string]permission.Policy{"other": ask}}},
+		"all but shell":  {permission.Rules{Default: ask, Tools: map[string]permission.Policy{"shell": allow}}, []string{"--ask", "write"}, []agent.Answer{rejected}},
+		"shell alone":    {permission.Rules{Tools: map[string]permission.Policy{"shell": ask}}, []string{"--ask", "shell"}, []agent.Answer{rejected}},
+		"all":            {permission.Rules{Default: ask}, []string{"--ask", "shell,write"}, []agent.Answer{rejected, once}},
+		"nothing may":    {permission.Rules{Default: deny}, []string{"--ask-every-time", "shell,write"}, []agent.Answer{rejected, rejected}},
+		"shell may not":  {permission.Rules{Default: ask, Tools: map[string]permission.Policy{"shell": deny}}, []string{"--ask", "write", "--ask-every-time", "shell"}, []agent.Answer{rejected, once}},
+		"write only may": {permission.Rules{Default: deny, Tools: map[string]permission.Policy{"write": allow}}, []string{"--ask-every-time", "shell"}, []agent.Answer{rejected}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -344,7 +345,7 @@ func TestAsksOnlyAboutWhatItsPermissionsDoNotAllow(t *testing.T) {
 
 func TestAsksTheUser(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, session.Permissions{})
+	d := newDesk(t, permission.Rules{})
 	r := d.prompt(t, "ask: Which colour? | Red | Blue")
 	q := r.asked(t, 1)
 	call := r.only(t, conversation.ToolUse)
@@ -374,7 +375,7 @@ func TestAsksTheUser(t *testing.T) {
 
 func TestHeedsTheFirstAnswerAlone(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, session.Permissions{Default: session.PolicyAsk})
+	d := newDesk(t, permission.Rules{Default: permission.Ask})
 	r := d.prompt(t, "$ echo one >>f\n$ echo two >>f")
 	first := r.asked(t, 1)
 	stray := first
@@ -405,7 +406,7 @@ func TestAnInterruptEndsATurnThatWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t, session.Permissions{Default: session.PolicyAsk})
+			d := newDesk(t, permission.Rules{Default: permission.Ask})
 			r := d.prompt(t, content)
 			q := r.asked(t, 1)
 			d.write(t, demo.New().Interrupt(r.id).Stdin)
@@ -430,7 +431,7 @@ func TestAnInterruptEndsATurnThatWaits(t *testing.T) {
 
 func TestAProcessThatEndsWaitsNoMore(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, session.Permissions{Default: session.PolicyAsk})
+	d := newDesk(t, permission.Rules{Default: permission.Ask})
 	r := d.prompt(t, "write f: never")
 	q := r.asked(t, 1)
 	require.NoError(t, d.cmd.Process.Kill())
@@ -459,7 +460,7 @@ func TestAProcessThatEndsWaitsNoMore(t *testing.T) {
 
 func TestRefusesAnswersThatDoNotFit(t *testing.T) {
 	t.Parallel()
-	permission := agent.Question{ID: "q", Kind: agent.Permission, ToolName: "shell"}
+	asked := agent.Question{ID: "q", Kind: agent.Permission, ToolName: "shell"}
 	inquiry := agent.Question{ID: "q", Kind: agent.Inquiry, Inquiries: []agent.InquiryItem{{Question: "Well?"}}}
 	said := map[string]string{"Well?": "Yes"}
 	for _, c := range []struct {
@@ -467,13 +468,13 @@ func TestRefusesAnswersThatDoNotFit(t *testing.T) {
 		answer   agent.Answer
 		fits     bool
 	}{
-		{permission, once, true},
-		{permission, forNow, true},
-		{permission, forGood, true},
-		{permission, rejected, true},
-		{permission, agent.Answer{}, false},
-		{permission, agent.Answer{Decision: "perhaps"}, false},
-		{permission, agent.Answer{Decision: agent.DecisionOnce, Answers: said}, false},
+		{asked, once, true},
+		{asked, forNow, true},
+		{asked, forGood, true},
+		{asked, rejected, true},
+		{asked, agent.Answer{}, false},
+		{asked, agent.Answer{Decision: "perhaps"}, false},
+		{asked, agent.Answer{Decision: agent.DecisionOnce, Answers: said}, false},
 		{agent.Question{Kind: agent.Permission}, once, false},
 		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: said}, true},
 		{inquiry, rejected, true},

@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -25,7 +26,7 @@ const everything = "hello there\nthink: hm, well\nwrite a.txt: a <b> & c\n$ cat 
 func TestGoesOnFromAnyStateWithTheSameEvents(t *testing.T) {
 	t.Parallel()
 	stage := newStage(t)
-	stage.permissions.Default = session.PolicyAsk
+	stage.permissions.Default = permission.Ask
 	stage.answers = []agent.Answer{
 		{Decision: agent.DecisionSession},
 		{Decision: agent.DecisionOnce},

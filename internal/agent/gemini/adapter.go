@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Names that both halves have in common.
@@ -112,12 +112,12 @@ func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) { return
 
 // asks reports whether any tool needs a person's permission. The program denies tools by itself;
 // and if it asks at all, it lets no subagent work.
-func asks(p session.Permissions) bool {
-	if p.Of("") != session.PolicyAllow {
+func asks(p permission.Rules) bool {
+	if p.Of("") != permission.Allow {
 		return true
 	}
 	for _, policy := range p.Tools {
-		if policy == session.PolicyAsk {
+		if policy == permission.Ask {
 			return true
 		}
 	}
@@ -125,10 +125,10 @@ func asks(p session.Permissions) bool {
 }
 
 // denied are the tools that may not be used at all.
-func denied(p session.Permissions) []string {
+func denied(p permission.Rules) []string {
 	var out []string
 	for _, tool := range slices.Sorted(maps.Keys(p.Tools)) {
-		if p.Tools[tool] == session.PolicyDeny {
+		if p.Tools[tool] == permission.Deny {
 			out = append(out, tool)
 		}
 	}

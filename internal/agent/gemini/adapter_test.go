@@ -9,7 +9,8 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 )
 
 func TestLaunchStartsTheBridgeWithTheProgram(t *testing.T) {
@@ -30,17 +31,17 @@ func TestLaunchStartsTheBridgeWithTheProgram(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, first, second, "a process that runs takes the next prompt")
 
-	in.Permissions.Tools = map[string]session.Policy{"write_file": session.PolicyDeny}
+	in.Permissions.Tools = map[string]permission.Policy{"write_file": permission.Deny}
 	denying, err := gemini.New().Launch(in)
 	require.NoError(t, err)
 	require.Equal(t, first.Argv, denying.Argv, "nobody is asked about what is denied")
 	require.Contains(t, denying.Env["OVERWINTER_GEMINI_SETTINGS"], `"exclude":["write_file"]`)
 
-	in.Permissions.Default = session.PolicyAsk
+	in.Permissions.Default = permission.Ask
 	in.Model = "gemini-3.8-flash"
-	in.Profile = &session.ProfileSpec{
+	in.Profile = &profile.Spec{
 		Model: "gemini-2.5-pro", Environment: map[string]string{"A": "b", "HOME": "/elsewhere"},
-		MCPServers: []session.ProfileMCPServer{{Name: "web", URL: "https://mcp.example", Headers: map[string]string{"X": "y"}}},
+		MCPServers: []profile.MCPServer{{Name: "web", URL: "https://mcp.example", Headers: map[string]string{"X": "y"}}},
 	}
 	asking, err := gemini.New().Launch(in)
 	require.NoError(t, err)

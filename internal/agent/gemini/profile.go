@@ -8,7 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
@@ -41,7 +41,7 @@ func settingsOf(in agent.LaunchInput) map[string]any {
 }
 
 // mcpServer is a server as the program's settings have it.
-func mcpServer(s session.ProfileMCPServer) map[string]any {
+func mcpServer(s profile.MCPServer) map[string]any {
 	m := map[string]any{}
 	if s.Command != "" {
 		m["command"] = s.Command
@@ -93,7 +93,7 @@ func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 
 // withFrontMatter is a skill or a subagent as the program reads it: it refuses one that does not say
 // what it is for.
-func withFrontMatter(t session.ProfileText) string {
+func withFrontMatter(t profile.Text) string {
 	description := t.Description
 	if description == "" {
 		description = t.Name
@@ -102,7 +102,7 @@ func withFrontMatter(t session.ProfileText) string {
 }
 
 // commandFile is a command as the program reads it. A JSON string is one of TOML as well.
-func commandFile(c session.ProfileText) (string, error) {
+func commandFile(c profile.Text) (string, error) {
 	var b strings.Builder
 	if c.Description != "" {
 		fmt.Fprintf(&b, "description = %s\n", geminiformat.Quoted(c.Description))

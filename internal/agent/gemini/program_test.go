@@ -19,6 +19,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/program"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -82,12 +84,12 @@ func TestAProfileReachesTheModel(t *testing.T) {
 	p := start(t, map[string][]modelserver.Step{
 		"env":    {{Calls: []modelserver.Call{modelserver.Shell("echo marker is $PROFILE_MARKER")}}, {Text: "Done."}},
 		"polish": {{Text: "It shines."}},
-	}, agent.LaunchInput{Profile: &session.ProfileSpec{
+	}, agent.LaunchInput{Profile: &profile.Spec{
 		Instructions: "Always mind the instruction-marker.",
-		Skills:       []session.ProfileText{{Name: "knitting", Description: "Use it for: \"skill-marker\" yarn", Content: "Knit."}},
-		Subagents:    []session.ProfileText{{Name: "owl", Description: "Knows the agent-marker", Content: "You are an owl."}},
-		Commands:     []session.ProfileText{{Name: "polish", Description: "Make it shine", Content: "{{polish}} command-marker \"{{args}}\"\nthoroughly"}},
-		MCPServers: []session.ProfileMCPServer{{
+		Skills:       []profile.Text{{Name: "knitting", Description: "Use it for: \"skill-marker\" yarn", Content: "Knit."}},
+		Subagents:    []profile.Text{{Name: "owl", Description: "Knows the agent-marker", Content: "You are an owl."}},
+		Commands:     []profile.Text{{Name: "polish", Description: "Make it shine", Content: "{{polish}} command-marker \"{{args}}\"\nthoroughly"}},
+		MCPServers: []profile.MCPServer{{
 			Name: "demo", Command: self, Args: []string{"mcp"}, Environment: map[string]string{asBridge: "mcp", "MCP_MARKER": "mcp-marker"},
 		}},
 		Model:       "gemini-3-flash-preview",
@@ -228,8 +230,8 @@ func TestADeniedToolIsNotOffered(t *testing.T) {
 	other := modelserver.Call{Tool: "write_file", Input: map[string]any{"file_path": "b.txt", "content": "b"}}
 	p := start(t, map[string][]modelserver.Step{
 		"twice": {{Calls: []modelserver.Call{write}}, {Calls: []modelserver.Call{other}}, {Text: "Both."}},
-	}, agent.LaunchInput{Permissions: session.Permissions{
-		Default: session.PolicyAsk, Tools: map[string]session.Policy{"run_shell_command": session.PolicyDeny},
+	}, agent.LaunchInput{Permissions: permission.Rules{
+		Default: permission.Ask, Tools: map[string]permission.Policy{"run_shell_command": permission.Deny},
 	}})
 	got := p.turn(t, "{{twice}} please", agent.Answer{Decision: agent.DecisionSession})
 	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 )
 
 // settings are what OpenCode is configured with, in its own words.
@@ -60,17 +60,17 @@ var harmless = []string{"read", "glob", "grep", "list", "todowrite", "todoread",
 // permissionRules are the agent's own rules. Tools that it asks about under one name are asked about
 // where they differ: the answer is then given by tool. The rule for everything comes first, because
 // the last that fits counts; JSON has "*" in front of all letters.
-func permissionRules(p session.Permissions) map[string]string {
+func permissionRules(p permission.Rules) map[string]string {
 	if p.Free() {
-		return map[string]string{"*": string(session.PolicyAllow), questionTool: string(session.PolicyDeny)}
+		return map[string]string{"*": string(permission.Allow), questionTool: string(permission.Deny)}
 	}
 	rules := map[string]string{"*": string(p.Of(""))}
-	if p.Of("") == session.PolicyAsk {
+	if p.Of("") == permission.Ask {
 		for _, tool := range harmless {
-			rules[tool] = string(session.PolicyAllow)
+			rules[tool] = string(permission.Allow)
 		}
 	}
-	family := map[string][]session.Policy{}
+	family := map[string][]permission.Policy{}
 	for _, tool := range slices.Sorted(maps.Keys(p.Tools)) {
 		if tool == "" || tool == "*" {
 			continue
@@ -88,7 +88,7 @@ func permissionRules(p session.Permissions) map[string]string {
 		}
 		for _, policy := range policies {
 			if string(policy) != have {
-				have = string(session.PolicyAsk)
+				have = string(permission.Ask)
 			}
 		}
 		rules[name] = have

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
@@ -43,7 +43,7 @@ func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 }
 
 // withFrontMatter puts a description, and what else is needed, above a text.
-func withFrontMatter(t session.ProfileText, more ...string) string {
+func withFrontMatter(t profile.Text, more ...string) string {
 	description := t.Description
 	if description == "" {
 		description = t.Name

@@ -17,6 +17,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/scripted"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -103,14 +105,14 @@ func TestAProfileReachesTheModel(t *testing.T) {
 	t.Parallel()
 	script := filepath.Join(t.TempDir(), "echo.sh")
 	require.NoError(t, os.WriteFile(script, []byte(echoServer), 0o600))
-	profile := session.ProfileSpec{
+	spec := profile.Spec{
 		Instructions: "marker-instructions: be brief",
-		Skills:       []session.ProfileText{{Name: "skilled", Description: "marker-skill: use it", Content: "body of the skill"}},
-		Subagents:    []session.ProfileText{{Name: "helper", Description: `marker-subagent: "quoted"`, Content: "body of the subagent"}},
-		Commands:     []session.ProfileText{{Name: "greet", Content: "{{hello}} marker-command $ARGUMENTS"}},
-		MCPServers:   []session.ProfileMCPServer{{Name: "demo", Command: "sh", Args: []string{script}}},
+		Skills:       []profile.Text{{Name: "skilled", Description: "marker-skill: use it", Content: "body of the skill"}},
+		Subagents:    []profile.Text{{Name: "helper", Description: `marker-subagent: "quoted"`, Content: "body of the subagent"}},
+		Commands:     []profile.Text{{Name: "greet", Content: "{{hello}} marker-command $ARGUMENTS"}},
+		MCPServers:   []profile.MCPServer{{Name: "demo", Command: "sh", Args: []string{script}}},
 		Model:        "anthropic/claude-haiku-4-5",
-		Permissions:  session.Permissions{Tools: map[string]session.Policy{"webfetch": session.PolicyDeny, "write": session.PolicyAsk}},
+		Permissions:  permission.Rules{Tools: map[string]permission.Policy{"webfetch": permission.Deny, "write": permission.Ask}},
 	}
 	p := newProgram(t, map[string][]modelserver.Step{
 		"hello": {{Text: "Hello."}},
@@ -120,7 +122,7 @@ func TestAProfileReachesTheModel(t *testing.T) {
 		},
 	})
 	p.allModels = true
-	in := agent.LaunchInput{Home: p.home, Profile: &profile, Permissions: profile.Permissions}
+	in := agent.LaunchInput{Home: p.home, Profile: &spec, Permissions: spec.Permissions}
 	files, err := opencode.New().ProfileFiles(in)
 	require.NoError(t, err)
 	for _, f := range files {

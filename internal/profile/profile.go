@@ -1,4 +1,4 @@
-package session
+package profile
 
 import (
 	"fmt"
@@ -12,12 +12,17 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
+	"github.com/overwinter-dev/overwinter/internal/permission"
 )
+
+// Prefix is what the ids of profiles begin with.
+const Prefix = "prf_"
 
 // Limits of a profile. A request is bounded as a whole as well.
 const (
-	MaxProfileItems       = 100 // of each kind
-	MaxProfileDescription = 1000
+	MaxItems       = 100 // of each kind
+	MaxDescription = 1000
+	MaxModelRunes  = 200 // also of a session's own options
 )
 
 // Profile is a named set of what agents are given, in one of its versions.
@@ -26,7 +31,7 @@ type Profile struct {
 	Name        string
 	Description string
 	Version     int64 // 1, 2, …
-	Spec        ProfileSpec
+	Spec        Spec
 	CreatedAt   time.Time
 	UpdatedAt   time.Time // of the newest version
 }
@@ -34,8 +39,8 @@ type Profile struct {
 // Ref names the profile in this version: ID@VERSION, which is what a session keeps.
 func (p Profile) Ref() string { return p.ID + "@" + strconv.FormatInt(p.Version, 10) }
 
-// ParseProfileRef reads the id, or the name, and the version of a profile; 0 where none is given.
-func ParseProfileRef(ref string) (profile string, version int64, err error) {
+// ParseRef reads the id, or the name, and the version of a profile; 0 where none is given.
+func ParseRef(ref string) (profile string, version int64, err error) {
 	profile, number, found := strings.Cut(ref, "@")
 	if found {
 		version, err = strconv.ParseInt(number, 10, 64)
@@ -46,38 +51,38 @@ func ParseProfileRef(ref string) (profile string, version int64, err error) {
 	return profile, version, nil
 }
 
-// ProfileSpec is an agent's configuration in addition to its defaults. The adapter decides how the
+// Spec is an agent's configuration in addition to its defaults. The adapter decides how the
 // agent gets it, and reports what the agent does not support.
-type ProfileSpec struct {
+type Spec struct {
 	// Instructions are added to the agent's instructions at the start of every conversation.
 	Instructions string `json:"instructions,omitempty"`
 	// Skills, Subagents and Commands have names that are unique of their kind.
-	Skills     []ProfileText      `json:"skills,omitempty"`
-	Subagents  []ProfileText      `json:"subagents,omitempty"`
-	Commands   []ProfileText      `json:"commands,omitempty"`
-	MCPServers []ProfileMCPServer `json:"mcpServers,omitempty"`
+	Skills     []Text      `json:"skills,omitempty"`
+	Subagents  []Text      `json:"subagents,omitempty"`
+	Commands   []Text      `json:"commands,omitempty"`
+	MCPServers []MCPServer `json:"mcpServers,omitempty"`
 	// Files are written into the workspace before the agent starts.
-	Files []ProfileFile `json:"files,omitempty"`
+	Files []File `json:"files,omitempty"`
 	// Model is taken where the session's options name none.
 	Model string `json:"model,omitempty"`
 	// Environment is added to the agent's. It is no place for secrets.
 	Environment map[string]string `json:"environment,omitempty"`
 	// Secrets are the names of stored secrets that the agent is given as variables, besides those that its
 	// adapter asks for. A turn fails if one is not stored.
-	Secrets     []string    `json:"secrets,omitempty"`
-	Permissions Permissions `json:"permissions,omitzero"`
+	Secrets     []string         `json:"secrets,omitempty"`
+	Permissions permission.Rules `json:"permissions,omitzero"`
 }
 
-// ProfileText is a skill, a subagent or a command.
-type ProfileText struct {
+// Text is a skill, a subagent or a command.
+type Text struct {
 	Name        string `json:"name"` // lower-case letters, digits and hyphens
 	Description string `json:"description,omitempty"`
 	Content     string `json:"content"` // Markdown, without front matter
 }
 
-// ProfileMCPServer is a server of the Model Context Protocol: a program in the sandbox where
+// MCPServer is a server of the Model Context Protocol: a program in the sandbox where
 // Command is set, else one that is reached by URL.
-type ProfileMCPServer struct {
+type MCPServer struct {
 	Name        string            `json:"name"`
 	Command     string            `json:"command,omitempty"`
 	Args        []string          `json:"args,omitempty"`
@@ -86,30 +91,30 @@ type ProfileMCPServer struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 }
 
-// ProfileFile is a file of the workspace.
-type ProfileFile struct {
+// File is a file of the workspace.
+type File struct {
 	Path    string `json:"path"` // relative to the workspace
 	Content string `json:"content"`
 }
 
 var (
-	profileItem = lazyregexp.New(`^[a-z0-9][a-z0-9-]{0,63}$`)
-	variable    = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	itemName = lazyregexp.New(`^[a-z0-9][a-z0-9-]{0,63}$`)
+	variable = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	// secretVariable is the name of a secret that is given as a variable.
 	secretVariable = lazyregexp.New(`^[A-Z_][A-Z0-9_]{0,127}$`)
 )
 
-// profileName is a profile's own name: no id, and nothing that would read as a version.
-var profileName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}$`)
+// ownName is a profile's own name: no id, and nothing that would read as a version.
+var ownName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}$`)
 
-// ValidProfileName reports whether a profile may be called that.
-func ValidProfileName(name string) bool {
-	return profileName.MatchString(name) && !strings.HasPrefix(name, ProfilePrefix)
+// ValidName reports whether a profile may be called that.
+func ValidName(name string) bool {
+	return ownName.MatchString(name) && !strings.HasPrefix(name, Prefix)
 }
 
 // Check says what is wrong with the spec, field by field.
-func (s ProfileSpec) Check() []failure.Field {
-	var c profileCheck
+func (s Spec) Check() []failure.Field {
+	var c check
 	if n := utf8.RuneCountInString(s.Model); n > MaxModelRunes {
 		c.refuse("model", "is %d characters long; at most %d are allowed", n, MaxModelRunes)
 	}
@@ -139,17 +144,17 @@ const (
 	patienceVariable = "OVERWINTER_PATIENCE"
 )
 
-type profileCheck struct{ wrong []failure.Field }
+type check struct{ wrong []failure.Field }
 
-func (c *profileCheck) refuse(field, format string, args ...any) {
+func (c *check) refuse(field, format string, args ...any) {
 	c.wrong = append(c.wrong, failure.Field{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 // name checks the i-th name of a list and returns whether it occurred before.
-func (c *profileCheck) name(list string, i int, name string, seen map[string]bool) {
+func (c *check) name(list string, i int, name string, seen map[string]bool) {
 	field := fmt.Sprintf("%s[%d].name", list, i)
 	switch {
-	case !profileItem.MatchString(name):
+	case !itemName.MatchString(name):
 		c.refuse(field, "must be 1 to 64 of a-z 0-9 - and not begin with a hyphen")
 	case seen[name]:
 		c.refuse(field, "is there twice: %s", name)
@@ -157,19 +162,19 @@ func (c *profileCheck) name(list string, i int, name string, seen map[string]boo
 	seen[name] = true
 }
 
-func (c *profileCheck) count(list string, n int) {
-	if n > MaxProfileItems {
-		c.refuse(list, "has %d items; at most %d are allowed", n, MaxProfileItems)
+func (c *check) count(list string, n int) {
+	if n > MaxItems {
+		c.refuse(list, "has %d items; at most %d are allowed", n, MaxItems)
 	}
 }
 
-func (c *profileCheck) texts(list string, items []ProfileText) {
+func (c *check) texts(list string, items []Text) {
 	c.count(list, len(items))
 	seen := map[string]bool{}
 	for i, item := range items {
 		c.name(list, i, item.Name, seen)
-		if n := utf8.RuneCountInString(item.Description); n > MaxProfileDescription || strings.ContainsAny(item.Description, "\r\n") {
-			c.refuse(fmt.Sprintf("%s[%d].description", list, i), "must be one line of at most %d characters", MaxProfileDescription)
+		if n := utf8.RuneCountInString(item.Description); n > MaxDescription || strings.ContainsAny(item.Description, "\r\n") {
+			c.refuse(fmt.Sprintf("%s[%d].description", list, i), "must be one line of at most %d characters", MaxDescription)
 		}
 		if strings.TrimSpace(item.Content) == "" {
 			c.refuse(fmt.Sprintf("%s[%d].content", list, i), "must not be empty")
@@ -177,7 +182,7 @@ func (c *profileCheck) texts(list string, items []ProfileText) {
 	}
 }
 
-func (c *profileCheck) servers(servers []ProfileMCPServer) {
+func (c *check) servers(servers []MCPServer) {
 	c.count("mcpServers", len(servers))
 	seen := map[string]bool{}
 	for i, s := range servers {
@@ -197,7 +202,7 @@ func (c *profileCheck) servers(servers []ProfileMCPServer) {
 	}
 }
 
-func (c *profileCheck) files(files []ProfileFile) {
+func (c *check) files(files []File) {
 	c.count("files", len(files))
 	seen := map[string]bool{}
 	for i, f := range files {
@@ -215,7 +220,7 @@ func (c *profileCheck) files(files []ProfileFile) {
 	}
 }
 
-func (c *profileCheck) secrets(names []string, env map[string]string) {
+func (c *check) secrets(names []string, env map[string]string) {
 	c.count("secrets", len(names))
 	seen := map[string]bool{}
 	for i, name := range names {
@@ -237,7 +242,7 @@ func settable(name string) bool {
 	return !strings.HasPrefix(name, "OVERWINTER_") || strings.HasPrefix(name, acpVariables) || name == patienceVariable
 }
 
-func (c *profileCheck) environment(field string, env map[string]string) {
+func (c *check) environment(field string, env map[string]string) {
 	c.count(field, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if !settable(name) || !variable.MatchString(name) {
