@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -38,11 +39,11 @@ const (
 // PurgeStore is what purges and retention need of Postgres. Every method may be repeated.
 type PurgeStore interface {
 	// PurgesTake returns purges that are due, each to one caller for a while.
-	PurgesTake(ctx context.Context, limit int) ([]session.Purge, error)
+	PurgesTake(ctx context.Context, limit int) ([]purge.Purge, error)
 	// PurgeRenew keeps other callers from taking a purge for at least a while.
 	PurgeRenew(ctx context.Context, sessionID string, lease time.Duration) error
 	// PurgeSet moves a purge to a state, never to an earlier one, and has it looked at after a pause.
-	PurgeSet(ctx context.Context, sessionID string, state session.PurgeState, after time.Duration) error
+	PurgeSet(ctx context.Context, sessionID string, state purge.State, after time.Duration) error
 	// PurgeContent erases everything of a terminated session but what its images are found by.
 	PurgeContent(ctx context.Context, sessionID string) error
 	// ImageIntentsOf returns the IDs of the intents of a session's images that are still recorded.
@@ -103,14 +104,14 @@ func (p *Purger) Pass(ctx context.Context) error {
 		return errors.Join(retained, err)
 	}
 	var group errgroup.Group
-	for _, purge := range due {
+	for _, next := range due {
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, purgeTimeout)
 			defer cancel()
-			stop := p.renew(ctx, purge.SessionID)
+			stop := p.renew(ctx, next.SessionID)
 			defer stop()
-			if err := p.step(ctx, purge); err != nil {
-				return fmt.Errorf("purge session %s (%s): %w", purge.SessionID, purge.State, err)
+			if err := p.step(ctx, next); err != nil {
+				return fmt.Errorf("purge session %s (%s): %w", next.SessionID, next.State, err)
 			}
 			return nil
 		})
@@ -142,34 +143,34 @@ func (p *Purger) renew(ctx context.Context, id string) (stop func()) {
 }
 
 // step takes a purge as far as it gets.
-func (p *Purger) step(ctx context.Context, purge session.Purge) error {
-	id := purge.SessionID
-	switch purge.State {
-	case session.PurgeStopping:
+func (p *Purger) step(ctx context.Context, next purge.Purge) error {
+	id := next.SessionID
+	switch next.State {
+	case purge.Stopping:
 		stopped, err := p.stop(ctx, id)
 		if err != nil || !stopped {
 			return err
 		}
-		if err := p.store.PurgeSet(ctx, id, session.PurgeErasing, time.Minute); err != nil {
+		if err := p.store.PurgeSet(ctx, id, purge.Erasing, time.Minute); err != nil {
 			return err
 		}
 		fallthrough
-	case session.PurgeErasing:
+	case purge.Erasing:
 		erased, err := p.erase(ctx, id)
 		if err != nil {
 			return err
 		}
 		if !erased {
-			return p.store.PurgeSet(ctx, id, session.PurgeErasing, time.Second)
+			return p.store.PurgeSet(ctx, id, purge.Erasing, time.Second)
 		}
-		return p.store.PurgeSet(ctx, id, session.PurgeChecking, purgeSettle)
-	case session.PurgeChecking:
+		return p.store.PurgeSet(ctx, id, purge.Checking, purgeSettle)
+	case purge.Checking:
 		found, err := p.workflows.Erase(ctx, id)
 		if err != nil || found {
 			return err
 		}
 		p.Logger.InfoContext(ctx, "erased a session", slog.String("session_id", id))
-		return p.store.PurgeSet(ctx, id, session.PurgeErased, 0)
+		return p.store.PurgeSet(ctx, id, purge.Erased, 0)
 	}
 	return nil
 }

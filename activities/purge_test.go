@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -20,7 +21,7 @@ type slowPurge struct {
 	*postgres.DB
 	renewed atomic.Int64
 	enough  chan struct{}
-	taken   []session.Purge // by another worker, after that
+	taken   []purge.Purge // by another worker, after that
 }
 
 const renewals = 4 // of one second: the lease of PurgesTake is two

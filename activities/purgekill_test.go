@@ -26,6 +26,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
@@ -343,10 +344,10 @@ func (b *bundle) purge(t *testing.T, p *purging) (erased bool) {
 		if !p.lives {
 			require.NoError(t, err)
 		}
-		var state session.PurgeState
+		var state purge.State
 		b.query(t, &state, "SELECT state FROM purges WHERE session_id = $1", b.id)
 		b.visible(t, state)
-		if state == session.PurgeErased {
+		if state == purge.Erased {
 			return true
 		}
 	}
@@ -363,16 +364,16 @@ func (b *bundle) due(t *testing.T) {
 }
 
 // visible checks the answers that a client gets about a session whose purge is in a state.
-func (b *bundle) visible(t *testing.T, state session.PurgeState) {
+func (b *bundle) visible(t *testing.T, state purge.State) {
 	t.Helper()
 	s, err := b.db.SessionGet(b.ctx, b.id)
 	again, requestErr := b.db.PurgeRequest(b.ctx, b.id)
 	switch state {
-	case session.PurgeStopping:
+	case purge.Stopping:
 		require.NoError(t, err)
 		require.NoError(t, requestErr)
 		require.Equal(t, state, again.Purge.State)
-	case session.PurgeErasing: // the row is deleted before the state is recorded
+	case purge.Erasing: // the row is deleted before the state is recorded
 		if err == nil {
 			require.NoError(t, requestErr)
 			require.Equal(t, state, s.Purge.State)
@@ -380,7 +381,7 @@ func (b *bundle) visible(t *testing.T, state session.PurgeState) {
 			break
 		}
 		fallthrough
-	case session.PurgeChecking, session.PurgeErased:
+	case purge.Checking, purge.Erased:
 		require.Equal(t, failure.NoSession, failure.CodeOf(err), "error: %v", err)
 		require.Equal(t, failure.NoSession, failure.CodeOf(requestErr), "error: %v", requestErr)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -19,7 +20,7 @@ func (m *Store) PurgeRequest(_ context.Context, id string) (session.Session, err
 		return session.Session{}, err
 	}
 	if r.Session.Purge == nil {
-		r.Session.Purge = &session.Purge{SessionID: id, State: session.PurgeStopping, RequestedAt: time.Now()}
+		r.Session.Purge = &purge.Purge{SessionID: id, State: purge.Stopping, RequestedAt: time.Now()}
 	}
 	return r.view(), nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -67,21 +68,21 @@ func (db *DB) PurgeRequest(ctx context.Context, sessionID string) (s session.Ses
 }
 
 // purgeGet is the purge of a session; nil where none was requested.
-func (db *DB) purgeGet(ctx context.Context, tx dbsqlc.DBTX, sessionID string) (*session.Purge, error) {
+func (db *DB) purgeGet(ctx context.Context, tx dbsqlc.DBTX, sessionID string) (*purge.Purge, error) {
 	row, err := db.q.PurgeGet(ctx, tx, sessionID)
 	if isNoRows(err) {
 		return nil, nil
 	}
-	return &session.Purge{SessionID: row.SessionID, State: session.PurgeState(row.State), RequestedAt: row.RequestedAt.UTC()}, err
+	return &purge.Purge{SessionID: row.SessionID, State: purge.State(row.State), RequestedAt: row.RequestedAt.UTC()}, err
 }
 
 // PurgesTake returns up to limit purges that are due. No other caller gets them until a pause is over that grows with each
 // time, up to a minute.
-func (db *DB) PurgesTake(ctx context.Context, limit int) ([]session.Purge, error) {
+func (db *DB) PurgesTake(ctx context.Context, limit int) ([]purge.Purge, error) {
 	rows, err := db.q.PurgesTake(ctx, db.pool, int32(limit))
-	out := make([]session.Purge, len(rows))
+	out := make([]purge.Purge, len(rows))
 	for i, row := range rows {
-		out[i] = session.Purge{SessionID: row.SessionID, State: session.PurgeState(row.State), RequestedAt: row.RequestedAt.UTC()}
+		out[i] = purge.Purge{SessionID: row.SessionID, State: purge.State(row.State), RequestedAt: row.RequestedAt.UTC()}
 	}
 	return out, fault("choose purges", err)
 }
@@ -93,7 +94,7 @@ func (db *DB) PurgeRenew(ctx context.Context, sessionID string, lease time.Durat
 
 // PurgeSet moves a purge to its next state, or has it looked at again, after a pause. It changes nothing if another worker has
 // already moved the purge further.
-func (db *DB) PurgeSet(ctx context.Context, sessionID string, state session.PurgeState, after time.Duration) error {
+func (db *DB) PurgeSet(ctx context.Context, sessionID string, state purge.State, after time.Duration) error {
 	return fault("record the state of a purge", db.q.PurgeSet(ctx, db.pool, &dbsqlc.PurgeSetParams{
 		SessionID: sessionID, State: string(state), PauseSeconds: after.Seconds(),
 	}))

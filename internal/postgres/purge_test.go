@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -87,7 +88,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 
 	requested, err := b.PurgeRequest(b.ctx, purged)
 	require.NoError(t, err)
-	require.Equal(t, session.PurgeStopping, requested.Purge.State)
+	require.Equal(t, purge.Stopping, requested.Purge.State)
 	requireCode(t, failure.IllegalState, b.PurgeContent(b.ctx, purged)) // it runs
 	b.transit(t, session.EventStop, planted)
 	require.NoError(t, b.SandboxEnd(b.ctx, purged, 1, planted))
@@ -98,14 +99,14 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, again, "it is in the hands of the first")
 
-	require.NoError(t, b.PurgeSet(b.ctx, purged, session.PurgeErasing, 0))
+	require.NoError(t, b.PurgeSet(b.ctx, purged, purge.Erasing, 0))
 	require.NoError(t, b.PurgeContent(b.ctx, purged))
 	_, err = b.EventsPage(b.ctx, purged, 0, 10)
 	var gone *eventlog.PositionGoneError
 	require.ErrorAs(t, err, &gone)
 	s, err := b.SessionGet(b.ctx, purged)
 	require.NoError(t, err)
-	require.Equal(t, session.PurgeErasing, s.Purge.State)
+	require.Equal(t, purge.Erasing, s.Purge.State)
 	require.Empty(t, s.Title)
 	title := planted // a terminated session may be renamed
 	_, err = b.SessionPatch(b.ctx, purged, session.Patch{Title: &title})
@@ -129,7 +130,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 	_, _, err = b.SessionCreate(b.ctx, session.Session{ID: purged, Agent: "demo"}, nil, session.Idempotency{})
 	requireCode(t, failure.IllegalState, err)
-	require.NoError(t, b.PurgeSet(b.ctx, purged, session.PurgeErased, 0))
+	require.NoError(t, b.PurgeSet(b.ctx, purged, purge.Erased, 0))
 	_, _, err = b.SessionCreate(b.ctx, session.Session{ID: purged, Agent: "demo"}, nil, session.Idempotency{})
 	requireCode(t, failure.IllegalState, err)
 
@@ -225,7 +226,7 @@ func TestRetention(t *testing.T) {
 	require.Len(t, taken, 2)
 	require.ElementsMatch(t, terminated[:2], []string{taken[0].SessionID, taken[1].SessionID}, "the oldest")
 	for _, p := range taken {
-		require.NoError(t, b.PurgeSet(b.ctx, p.SessionID, session.PurgeErased, 0))
+		require.NoError(t, b.PurgeSet(b.ctx, p.SessionID, purge.Erased, 0))
 	}
 	n, err = b.PurgeTerminated(b.ctx, 204*time.Hour, 2)
 	require.NoError(t, err)
@@ -318,7 +319,7 @@ func TestAPurgeOnlyAdvances(t *testing.T) {
 	id := b.session(t)
 	_, err := b.PurgeRequest(b.ctx, id)
 	require.NoError(t, err)
-	states := []session.PurgeState{session.PurgeStopping, session.PurgeErasing, session.PurgeChecking, session.PurgeErased}
+	states := []purge.State{purge.Stopping, purge.Erasing, purge.Checking, purge.Erased}
 	for i, state := range states {
 		require.NoError(t, b.PurgeSet(b.ctx, id, state, 0))
 		for _, late := range states[:i] {

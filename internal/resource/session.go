@@ -3,6 +3,7 @@ package resource
 import (
 	"encoding/json"
 
+	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -34,12 +35,12 @@ type SessionJSON struct {
 
 // PurgeJSON is the erasure of a session.
 type PurgeJSON struct {
-	State       session.PurgeState `json:"state"`
-	RequestedAt Time               `json:"requestedAt"`
+	State       purge.State `json:"state"`
+	RequestedAt Time        `json:"requestedAt"`
 }
 
 // Purge converts p; nil stays nil.
-func Purge(p *session.Purge) *PurgeJSON {
+func Purge(p *purge.Purge) *PurgeJSON {
 	if p == nil {
 		return nil
 	}

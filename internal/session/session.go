@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/purge"
 )
 
 // Session is one session as it is stored and shown: the projection of its
@@ -32,8 +33,8 @@ type Session struct {
 	Queue        QueueCounts
 	Loaded       bool // the workflow is open
 	Sandbox      *SandboxView
-	Pending      []Command // commands that were accepted and have not ended, oldest first
-	Purge        *Purge    // set by the store's SessionGet alone: everything of the session is being erased
+	Pending      []Command    // commands that were accepted and have not ended, oldest first
+	Purge        *purge.Purge // set by the store's SessionGet alone: everything of the session is being erased
 	// Notify is set by the store's SessionPatch alone: the workflow is to be signalled.
 	Notify bool
 }
