@@ -12,15 +12,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // secretStore keeps secrets.
 type secretStore interface {
 	// SecretPut stores the sealed value of a secret, and the hosts that it is bound to, in place of an older one.
-	SecretPut(ctx context.Context, name string, sealed []byte, hosts ...string) (info session.SecretInfo, created bool, err error)
+	SecretPut(ctx context.Context, name string, sealed []byte, hosts ...string) (info secret.Info, created bool, err error)
 	// SecretsList is by name.
-	SecretsList(ctx context.Context) ([]session.SecretInfo, error)
+	SecretsList(ctx context.Context) ([]secret.Info, error)
 	// SecretDelete deletes a secret; secret_not_found when there is none.
 	SecretDelete(ctx context.Context, name string) error
 }
@@ -39,7 +38,7 @@ type secretJSON struct {
 	UpdatedAt resource.Time `json:"updatedAt"`
 }
 
-func secretOf(s session.SecretInfo) secretJSON {
+func secretOf(s secret.Info) secretJSON {
 	return secretJSON{Name: s.Name, Hosts: s.Hosts, CreatedAt: resource.Time(s.CreatedAt), UpdatedAt: resource.Time(s.UpdatedAt)}
 }
 

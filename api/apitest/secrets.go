@@ -7,25 +7,25 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 type secretRow struct {
-	info   session.SecretInfo
+	info   secret.Info
 	sealed []byte
 }
 
 // SecretPut stores a sealed secret.
-func (m *Store) SecretPut(_ context.Context, name string, sealed []byte, hosts ...string) (session.SecretInfo, bool, error) {
+func (m *Store) SecretPut(_ context.Context, name string, sealed []byte, hosts ...string) (secret.Info, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.faults["SecretPut"]; err != nil {
-		return session.SecretInfo{}, false, err
+		return secret.Info{}, false, err
 	}
 	now := time.Now().UTC()
 	row, old := m.secrets[name]
 	if !old {
-		row.info = session.SecretInfo{Name: name, CreatedAt: now}
+		row.info = secret.Info{Name: name, CreatedAt: now}
 	}
 	row.info.UpdatedAt, row.info.Hosts, row.sealed = now, hosts, sealed
 	m.secrets[name] = row
@@ -33,13 +33,13 @@ func (m *Store) SecretPut(_ context.Context, name string, sealed []byte, hosts .
 }
 
 // SecretsList lists them by name.
-func (m *Store) SecretsList(context.Context) ([]session.SecretInfo, error) {
+func (m *Store) SecretsList(context.Context) ([]secret.Info, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.faults["SecretsList"]; err != nil {
 		return nil, err
 	}
-	var out []session.SecretInfo
+	var out []secret.Info
 	for _, name := range slices.Sorted(maps.Keys(m.secrets)) {
 		out = append(out, m.secrets[name].info)
 	}

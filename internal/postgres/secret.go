@@ -7,13 +7,13 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 // SecretPut stores the sealed form of a secret, in place of an older one of the name; created is
 // true if there was none. illegal_state where there are MaxSecrets already. The value that it had
 // stays masked, and the hosts are all that it is bound to.
-func (db *DB) SecretPut(ctx context.Context, name string, sealed []byte, hosts ...string) (info session.SecretInfo, created bool, err error) {
+func (db *DB) SecretPut(ctx context.Context, name string, sealed []byte, hosts ...string) (info secret.Info, created bool, err error) {
 	err = db.inTx(ctx, "store a secret", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		if err := db.secretReplaced(ctx, tx, name); err != nil {
 			return err
@@ -30,11 +30,11 @@ func (db *DB) SecretPut(ctx context.Context, name string, sealed []byte, hosts .
 			if err != nil {
 				return err
 			}
-			if count > session.MaxSecrets {
-				return failure.Errorf(failure.IllegalState, "there are %d secrets already; delete one first", session.MaxSecrets)
+			if count > secret.MaxStored {
+				return failure.Errorf(failure.IllegalState, "there are %d secrets already; delete one first", secret.MaxStored)
 			}
 		}
-		info = session.SecretInfo{Name: row.Name, Hosts: row.Hosts, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC()}
+		info = secret.Info{Name: row.Name, Hosts: row.Hosts, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC()}
 		created = row.Created
 		return nil
 	})
@@ -42,14 +42,14 @@ func (db *DB) SecretPut(ctx context.Context, name string, sealed []byte, hosts .
 }
 
 // SecretsList lists all secrets by name, without their values.
-func (db *DB) SecretsList(ctx context.Context) ([]session.SecretInfo, error) {
+func (db *DB) SecretsList(ctx context.Context) ([]secret.Info, error) {
 	rows, err := db.q.SecretsList(ctx, db.pool)
 	if err != nil {
 		return nil, fault("list secrets", err)
 	}
-	out := make([]session.SecretInfo, len(rows))
+	out := make([]secret.Info, len(rows))
 	for i, row := range rows {
-		out[i] = session.SecretInfo{Name: row.Name, Hosts: row.Hosts, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC()}
+		out[i] = secret.Info{Name: row.Name, Hosts: row.Hosts, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC()}
 	}
 	return out, nil
 }
@@ -92,7 +92,7 @@ func (db *DB) secretReplaced(ctx context.Context, tx pgx.Tx, name string) error 
 		return err
 	}
 	return db.q.ReplacedSecretsTrim(ctx, tx, &dbsqlc.ReplacedSecretsTrimParams{
-		Name: name, MaxOfName: session.MaxReplacedValues, MaxItems: session.MaxReplacedSecrets,
+		Name: name, MaxOfName: secret.MaxReplacedValues, MaxItems: secret.MaxReplaced,
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 func TestSecretsAreReplacedListedAndDeleted(t *testing.T) {
@@ -59,7 +59,7 @@ func TestReplacedSecretsAreKeptWithinBounds(t *testing.T) {
 	db := postgrestest.New(t)
 	ctx := t.Context()
 	marks := map[string]bool{}
-	for i := range session.MaxReplacedValues + 3 {
+	for i := range secret.MaxReplacedValues + 3 {
 		_, _, err := db.SecretPut(ctx, "A", []byte{byte(i)})
 		require.NoError(t, err)
 		mark, err := db.SecretsMark(ctx)
@@ -73,9 +73,9 @@ func TestReplacedSecretsAreKeptWithinBounds(t *testing.T) {
 	require.NoError(t, db.SecretDelete(ctx, "B"))
 	replaced, err := db.SecretsReplaced(ctx)
 	require.NoError(t, err)
-	require.Len(t, replaced, session.MaxReplacedValues+1)
+	require.Len(t, replaced, secret.MaxReplacedValues+1)
 	require.Equal(t, []byte{3}, replaced[0].Sealed, "the oldest are dropped")
-	require.Equal(t, []byte{session.MaxReplacedValues + 2}, replaced[len(replaced)-2].Sealed)
+	require.Equal(t, []byte{secret.MaxReplacedValues + 2}, replaced[len(replaced)-2].Sealed)
 	require.Equal(t, []byte("b"), replaced[len(replaced)-1].Sealed)
 	mark, err := db.SecretsMark(ctx)
 	require.NoError(t, err)
