@@ -27,6 +27,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/purge"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
@@ -423,7 +424,7 @@ func (b *bundle) plant(t *testing.T, words string) {
 			{Type: "block_start", ConversationID: "main", At: time.Now(), Data: json.RawMessage(block)},
 			{Type: "error", ConversationID: words, Frame: 1, Data: json.RawMessage(`{"message":"` + words + `"}`)},
 		},
-		Questions: []eventlog.Question{{Frame: 2, Asked: session.Asked{ID: words, Kind: session.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + words + `"}`)}}},
+		Questions: []eventlog.Question{{Frame: 2, Asked: question.Asked{ID: words, Kind: question.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + words + `"}`)}}},
 	}})
 	require.NoError(t, errors.Join(append(verdicts, err)...))
 	require.NoError(t, b.db.TranscriptAppend(b.ctx, []transcript.Segment{{SessionID: b.id, Path: "/" + words, Version: 1, RunID: in.RunID, Data: []byte(words)}}))

@@ -7,25 +7,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // asked starts a turn that asks and returns when its question is there.
-func (b *bundle) asked(t *testing.T) (activities.TurnRequest, *pending[activities.TurnResult], session.Question) {
+func (b *bundle) asked(t *testing.T) (activities.TurnRequest, *pending[activities.TurnResult], question.Question) {
 	t.Helper()
 	in := b.claim(t, b.create(t), "ask: Which colour? | Red | Blue")
 	turn := b.begin(t, in)
 	b.await(t, in.RunID, "question")
-	items, _, err := b.db.QuestionList(b.ctx, b.id, session.QuestionOpen, 0, "")
+	items, _, err := b.db.QuestionList(b.ctx, b.id, question.Open, 0, "")
 	require.NoError(t, err)
 	require.Len(t, items, 1)
 	return in, turn, items[0]
 }
 
-func (b *bundle) answer(t *testing.T, q session.Question) {
+func (b *bundle) answer(t *testing.T, q question.Question) {
 	t.Helper()
-	_, err := b.db.QuestionAnswer(b.ctx, b.id, q.ID, session.Answer{
-		Decision: session.DecisionOnce, Answers: map[string]string{"Which colour?": "Green"},
+	_, err := b.db.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{
+		Decision: question.Once, Answers: map[string]string{"Which colour?": "Green"},
 	})
 	require.NoError(t, err)
 }
@@ -71,7 +72,7 @@ func TestAQuestionThatNobodyAnswersEndsInTime(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
 	require.Contains(t, b.printed(t, in.RunID), "No answer came in time")
 	require.Contains(t, b.said(t, in.RunID), "so be it")
-	items, _, err := b.db.QuestionList(b.ctx, b.id, session.QuestionExpired, 0, "")
+	items, _, err := b.db.QuestionList(b.ctx, b.id, question.Expired, 0, "")
 	require.NoError(t, err)
 	require.Len(t, items, 1)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/profile"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -346,7 +347,7 @@ func (o *object) options(name string) (session.Options, bool) {
 	}
 	model, _ := inner.short("model", profile.MaxModelRunes)
 	policy := inner.oneOf("permissions", "", string(permission.Allow), string(permission.Ask), string(permission.Deny))
-	timeout, _ := inner.duration("questionTimeout", session.MinQuestionTimeout, session.MaxQuestionTimeout)
+	timeout, _ := inner.duration("questionTimeout", question.MinTimeout, question.MaxTimeout)
 	inner.unknown()
 	return session.Options{
 		Model: model, Permissions: permission.Policy(policy), QuestionTimeout: session.Duration(timeout),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/profile"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -49,8 +50,8 @@ func TestTheDocumentHasTheLimitsOfTheCode(t *testing.T) {
 		"setup script of a workspace":                              bytes(session.MaxSetupBytes),
 		"URL of a repository":                                      bytes(maxRepoURLBytes),
 		"branch or commit of a repository":                         bytes(maxRefBytes),
-		"answers to one question":                                  fmt.Sprint(session.MaxAnswersItems),
-		"each answer in words, and the message of an answer":       characters(session.MaxAnswerRunes),
+		"answers to one question":                                  fmt.Sprint(question.MaxAnswers),
+		"each answer in words, and the message of an answer":       characters(question.MaxAnswerRunes),
 		"items of a profile, of each kind":                         fmt.Sprint(profile.MaxItems),
 		"description of a profile":                                 characters(profile.MaxDescription),
 		"text that a list is filtered by":                          bytes(maxFilterBytes),
@@ -64,10 +65,10 @@ func TestTheDocumentHasTheLimitsOfTheCode(t *testing.T) {
 		"events of a turn":                                         fmt.Sprint(conversation.MaxTurnEvents),
 		"content, message, input or output of a block, each":       bytes(conversation.MaxBlockBytes),
 		"id of a block or conversation":                            bytes(conversation.MaxIDBytes),
-		"a question for people, with the input that it is about":   bytes(session.MaxQuestionBytes),
-		"questions of a turn, also those that a policy decides":    bytes(session.MaxTurnQuestionBytes),
-		"the agent's id of a question":                             bytes(session.MaxQuestionIDBytes),
-		"questions for people in a turn":                           fmt.Sprint(session.MaxTurnQuestions),
+		"a question for people, with the input that it is about":   bytes(question.MaxBytes),
+		"questions of a turn, also those that a policy decides":    bytes(question.MaxBytesPerTurn),
+		"the agent's id of a question":                             bytes(question.MaxIDBytes),
+		"questions for people in a turn":                           fmt.Sprint(question.MaxPerTurn),
 		"files that are listed":                                    fmt.Sprint(workspacefile.MaxWatched),
 		"path of a file":                                           bytes(workspacefile.MaxPath),
 		"content of a file":                                        bytes(workspacefile.MaxBytes),

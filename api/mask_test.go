@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -31,21 +32,21 @@ func TestWhatIsReadOutIsMasked(t *testing.T) {
 		c.Masks = masks(func() (*secret.Masker, error) { return masker, failed })
 	})
 	id := b.store.Put(session.Hibernated)
-	asked := session.Asked{
-		ID: "a1", Kind: session.Permission, ToolName: "shell", Title: "run " + planted, Input: json.RawMessage(`{"command":"curl -H ` + planted + `"}`),
+	asked := question.Asked{
+		ID: "a1", Kind: question.Permission, ToolName: "shell", Title: "run " + planted, Input: json.RawMessage(`{"command":"curl -H ` + planted + `"}`),
 	}
-	question := session.Question{
-		ID: session.NewID(session.QuestionPrefix), SessionID: id, Asked: asked, Status: session.QuestionOpen,
+	put := question.Question{
+		ID: session.NewID(session.QuestionPrefix), SessionID: id, Asked: asked, Status: question.Open,
 		CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour),
 	}
 	b.store.With(id, func(r *apitest.Row) {
 		r.Files = []workspacefile.Content{file("env.txt", "KEY="+planted+"\n"), file("plain.txt", "nothing"), file("keys/"+planted+".txt", "named so")}
 		r.Diff = &workspacefile.Diff{Files: []workspacefile.Delta{{Path: "keys/" + planted + ".txt", Change: workspacefile.Created}}, Patch: []byte("+KEY=" + planted + "\n"), At: time.Now()}
 		r.Transcripts = []transcript.File{{Path: "t.jsonl", Data: []byte(`{"text":"` + planted + `"}` + "\n")}}
-		r.Questions = append(r.Questions, question)
+		r.Questions = append(r.Questions, put)
 	})
 	url := "/api/sessions/" + id
-	paths := []string{"/files", "/files/env.txt", "/diff", "/transcript", "/transcript?path=t.jsonl", "/questions", "/questions/" + question.ID}
+	paths := []string{"/files", "/files/env.txt", "/diff", "/transcript", "/transcript?path=t.jsonl", "/questions", "/questions/" + put.ID}
 	for _, path := range paths {
 		r := b.do("GET", url+path, "")
 		require.Equal(t, http.StatusOK, r.status, path)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -18,12 +19,12 @@ import (
 // questionStore keeps the questions of agents.
 type questionStore interface {
 	// QuestionList is newest first, of one status or with none of all.
-	QuestionList(ctx context.Context, sessionID string, status session.QuestionStatus, limit int, cursor string) (items []session.Question, nextCursor string, err error)
-	QuestionGet(ctx context.Context, sessionID, questionID string) (session.Question, error)
+	QuestionList(ctx context.Context, sessionID string, status question.Status, limit int, cursor string) (items []question.Question, nextCursor string, err error)
+	QuestionGet(ctx context.Context, sessionID, questionID string) (question.Question, error)
 	// QuestionAnswer answers an open question with the event question_resolved. illegal_state when
 	// it is not open any more or its time is over, invalid_request when the answer does not fit.
 	// The answer is as durable then as the row: whichever worker has the turn hands it over.
-	QuestionAnswer(ctx context.Context, sessionID, questionID string, answer session.Answer) (session.Question, error)
+	QuestionAnswer(ctx context.Context, sessionID, questionID string, answer question.Answer) (question.Question, error)
 }
 
 // questions are the routes of questions.
@@ -53,8 +54,8 @@ func (s *questions) questionList(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	statuses := []session.QuestionStatus{"", session.QuestionOpen, session.QuestionAnswered, session.QuestionExpired, session.QuestionCancelled}
-	status := session.QuestionStatus(c.QueryParam("status"))
+	statuses := []question.Status{"", question.Open, question.Answered, question.Expired, question.Cancelled}
+	status := question.Status(c.QueryParam("status"))
 	if !slices.Contains(statuses, status) {
 		return invalid("status", "must be one of: open, answered, expired, cancelled")
 	}
@@ -77,7 +78,7 @@ func (s *questions) questionGet(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	question, err := s.store.QuestionGet(c.Request().Context(), id, questionID)
+	q, err := s.store.QuestionGet(c.Request().Context(), id, questionID)
 	if err != nil {
 		return err
 	}
@@ -85,8 +86,8 @@ func (s *questions) questionGet(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	question.Asked = question.Asked.Map(masker.Text, masker.JSON)
-	return c.JSON(http.StatusOK, resource.Question(question))
+	q.Asked = q.Asked.Map(masker.Text, masker.JSON)
+	return c.JSON(http.StatusOK, resource.Question(q))
 }
 
 // questionAnswer writes the answer down, which is also its verdict: of two answers the second finds
@@ -109,32 +110,32 @@ func (s *questions) questionAnswer(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	question, err := s.store.QuestionAnswer(c.Request().Context(), id, questionID, answer)
+	q, err := s.store.QuestionAnswer(c.Request().Context(), id, questionID, answer)
 	if err != nil {
 		return err
 	}
-	question.Asked = question.Asked.Map(masker.Text, masker.JSON)
-	return c.JSON(http.StatusOK, resource.Question(question))
+	q.Asked = q.Asked.Map(masker.Text, masker.JSON)
+	return c.JSON(http.StatusOK, resource.Question(q))
 }
 
 // answer reads an answer. One with a text needs no decision.
-func (o *object) answer() session.Answer {
-	var a session.Answer
+func (o *object) answer() question.Answer {
+	var a question.Answer
 	if raw, ok := o.take("answers"); ok {
 		a.Answers = o.answers("answers", raw)
 	}
 	fallback := ""
 	if len(a.Answers) > 0 {
-		fallback = string(session.DecisionOnce)
+		fallback = string(question.Once)
 	} else {
 		o.required("answer")
 	}
 	var decisions []string
-	for _, d := range session.Decisions() {
+	for _, d := range question.Decisions() {
 		decisions = append(decisions, string(d))
 	}
-	a.Decision = session.Decision(o.oneOf("answer", fallback, decisions...))
-	a.Message, _ = o.short("message", session.MaxAnswerRunes)
+	a.Decision = question.Decision(o.oneOf("answer", fallback, decisions...))
+	a.Message, _ = o.short("message", question.MaxAnswerRunes)
 	return a
 }
 
@@ -145,23 +146,23 @@ func (o *object) answers(name string, raw []byte) map[string]string {
 		o.wrong(name, "must be an object with the answer to each question")
 		return nil
 	}
-	if len(fields) > session.MaxAnswersItems {
-		o.wrong(name, "has %d answers; at most %d are allowed", len(fields), session.MaxAnswersItems)
+	if len(fields) > question.MaxAnswers {
+		o.wrong(name, "has %d answers; at most %d are allowed", len(fields), question.MaxAnswers)
 		return nil
 	}
 	inner := &object{path: o.path + name + ".", fields: fields, taken: map[string]bool{}, wrongFields: o.wrongFields, large: o.large}
 	out := map[string]string{}
-	for _, question := range slices.Sorted(maps.Keys(fields)) {
+	for _, asked := range slices.Sorted(maps.Keys(fields)) {
 		var text string
-		if many, ok := inner.texts(question); ok {
+		if many, ok := inner.texts(asked); ok {
 			text = strings.Join(many, ", ")
 		} else {
-			text, _ = inner.text(question)
+			text, _ = inner.text(asked)
 		}
-		if n := utf8.RuneCountInString(text); n > session.MaxAnswerRunes {
-			inner.wrong(question, "is %d characters long; at most %d are allowed", n, session.MaxAnswerRunes)
+		if n := utf8.RuneCountInString(text); n > question.MaxAnswerRunes {
+			inner.wrong(asked, "is %d characters long; at most %d are allowed", n, question.MaxAnswerRunes)
 		}
-		out[question] = text
+		out[asked] = text
 	}
 	return out
 }

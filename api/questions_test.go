@@ -7,16 +7,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 var (
-	mayI = session.Asked{
-		ID: "q1", Kind: session.Permission, ToolName: "Bash", ToolUseID: "u", Title: "May I?", Input: []byte(`{"command":"ls"}`),
+	mayI = question.Asked{
+		ID: "q1", Kind: question.Permission, ToolName: "Bash", ToolUseID: "u", Title: "May I?", Input: []byte(`{"command":"ls"}`),
 	}
-	which = session.Asked{ID: "q2", Kind: session.Inquiry, ToolName: "Ask", Title: "Which?", Inquiries: []session.InquiryItem{
-		{Question: "Which?", Options: []session.InquiryOption{{Label: "This"}, {Label: "That", Description: "of them"}}},
+	which = question.Asked{ID: "q2", Kind: question.Inquiry, ToolName: "Ask", Title: "Which?", Inquiries: []question.Item{
+		{Question: "Which?", Options: []question.Option{{Label: "This"}, {Label: "That", Description: "of them"}}},
 		{Question: "How many?", Multiple: true},
 	}}
 )
@@ -41,17 +42,17 @@ func TestQuestionsAreListedAndAnswered(t *testing.T) {
 	a := b.do("POST", path+"/"+first+"/answer", `{"answer":"always"}`)
 	require.Equal(t, http.StatusOK, a.status, "%s", a.body)
 	a.into(&got)
-	require.Equal(t, session.QuestionAnswered, got.Status)
-	require.Equal(t, session.DecisionAlways, got.Answer)
+	require.Equal(t, question.Answered, got.Status)
+	require.Equal(t, question.Always, got.Answer)
 	require.NotNil(t, got.ResolvedAt)
 	b.do("POST", path+"/"+first+"/answer", `{"answer":"once"}`).problem(http.StatusConflict, "illegal_state")
 
 	b.do("POST", path+"/"+second+"/answer", `{"answers":{"Which?":"That","How many?":["one","two"]}}`).into(&got)
 	require.Equal(t, map[string]string{"Which?": "That", "How many?": "one, two"}, got.Answers)
-	require.Equal(t, session.DecisionOnce, got.Answer)
+	require.Equal(t, question.Once, got.Answer)
 
 	b.do("GET", path+"/"+second, "").into(&got)
-	require.Equal(t, session.QuestionAnswered, got.Status)
+	require.Equal(t, question.Answered, got.Status)
 	b.do("GET", path+"?status=open", "").into(&page)
 	require.Empty(t, page.Items)
 	require.Empty(t, b.temp.Heard(), "the row is the word; the worker that has the turn is woken by the commit")
@@ -89,7 +90,7 @@ func TestAnswersRefuseWhatIsWrong(t *testing.T) {
 		require.Equal(t, c.field, p.Errors[0].Field, c.body)
 	}
 	for _, q := range b.store.Row(id).Questions {
-		require.Equal(t, session.QuestionOpen, q.Status)
+		require.Equal(t, question.Open, q.Status)
 	}
 	b.do("POST", path+session.NewID(session.QuestionPrefix)+"/answer", `{"answer":"once"}`).problem(http.StatusNotFound, "question_not_found")
 	b.do("POST", path+"que_1/answer", `{"answer":"once"}`).problem(http.StatusBadRequest, "invalid_request")

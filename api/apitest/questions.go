@@ -7,15 +7,16 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Ask adds an open question to a session, with its event, and returns its id.
-func (m *Store) Ask(id string, asked session.Asked, timeout time.Duration) string {
-	q := session.Question{
+func (m *Store) Ask(id string, asked question.Asked, timeout time.Duration) string {
+	q := question.Question{
 		ID: session.NewID(session.QuestionPrefix), SessionID: id, RunID: session.NewID(session.RunPrefix), Asked: asked,
-		Status: session.QuestionOpen, CreatedAt: time.Now(), ExpiresAt: time.Now().Add(timeout),
+		Status: question.Open, CreatedAt: time.Now(), ExpiresAt: time.Now().Add(timeout),
 	}
 	m.With(id, func(r *Row) {
 		r.Questions = append(r.Questions, q)
@@ -25,7 +26,7 @@ func (m *Store) Ask(id string, asked session.Asked, timeout time.Duration) strin
 }
 
 // QuestionList implements api.Store; everything is on one page.
-func (m *Store) QuestionList(_ context.Context, id string, status session.QuestionStatus, _ int, _ string) ([]session.Question, string, error) {
+func (m *Store) QuestionList(_ context.Context, id string, status question.Status, _ int, _ string) ([]question.Question, string, error) {
 	leave, err := m.enter("QuestionList")
 	if err != nil {
 		return nil, "", err
@@ -35,7 +36,7 @@ func (m *Store) QuestionList(_ context.Context, id string, status session.Questi
 	if err != nil {
 		return nil, "", err
 	}
-	var out []session.Question
+	var out []question.Question
 	for _, q := range slices.Backward(r.Questions) {
 		if status == "" || q.Status == status {
 			out = append(out, q)
@@ -45,47 +46,47 @@ func (m *Store) QuestionList(_ context.Context, id string, status session.Questi
 }
 
 // QuestionGet implements api.Store.
-func (m *Store) QuestionGet(_ context.Context, id, questionID string) (session.Question, error) {
+func (m *Store) QuestionGet(_ context.Context, id, questionID string) (question.Question, error) {
 	leave, err := m.enter("QuestionGet")
 	if err != nil {
-		return session.Question{}, err
+		return question.Question{}, err
 	}
 	defer leave()
 	q, err := m.question(id, questionID)
 	if err != nil {
-		return session.Question{}, err
+		return question.Question{}, err
 	}
 	return *q, nil
 }
 
 // QuestionAnswer implements api.Store.
-func (m *Store) QuestionAnswer(_ context.Context, id, questionID string, answer session.Answer) (session.Question, error) {
+func (m *Store) QuestionAnswer(_ context.Context, id, questionID string, answer question.Answer) (question.Question, error) {
 	leave, err := m.enter("QuestionAnswer")
 	if err != nil {
-		return session.Question{}, err
+		return question.Question{}, err
 	}
 	defer leave()
 	q, err := m.question(id, questionID)
 	if err != nil {
-		return session.Question{}, err
+		return question.Question{}, err
 	}
-	if q.Status != session.QuestionOpen || !time.Now().Before(q.ExpiresAt) {
-		return session.Question{}, failure.Errorf(failure.IllegalState, "the question is not open any more")
+	if q.Status != question.Open || !time.Now().Before(q.ExpiresAt) {
+		return question.Question{}, failure.Errorf(failure.IllegalState, "the question is not open any more")
 	}
 	if faults := q.Asked.Check(answer); len(faults) > 0 {
-		return session.Question{}, &failure.Error{Code: failure.Invalid, Message: faults[0].Message, Fields: faults}
+		return question.Question{}, &failure.Error{Code: failure.Invalid, Message: faults[0].Message, Fields: faults}
 	}
-	q.Status, q.Answer, q.ResolvedAt = session.QuestionAnswered, &answer, time.Now()
+	q.Status, q.Answer, q.ResolvedAt = question.Answered, &answer, time.Now()
 	m.Append(m.rows[id], event.TypeQuestionResolved, event.QuestionResolved(*q))
 	return *q, nil
 }
 
-func (m *Store) question(id, questionID string) (*session.Question, error) {
+func (m *Store) question(id, questionID string) (*question.Question, error) {
 	r, err := m.get(id)
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(r.Questions, func(q session.Question) bool { return q.ID == questionID })
+	i := slices.IndexFunc(r.Questions, func(q question.Question) bool { return q.ID == questionID })
 	if i < 0 {
 		return nil, failure.Errorf(failure.NoQuestion, "there is no question %s", questionID)
 	}

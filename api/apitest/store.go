@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
@@ -39,7 +40,7 @@ type Store struct {
 type Row struct {
 	Session      session.Session
 	Prompts      []session.Prompt
-	Questions    []session.Question // oldest first
+	Questions    []question.Question // oldest first
 	Events       []eventlog.Event
 	First        int64 // oldest seq that is still there
 	Conversation conversation.Conversation

@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/cli"
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
@@ -104,8 +105,8 @@ func TestFollowTakesAnswersFromAFile(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Running)
-	permission := session.Asked{Kind: session.Permission, Title: "Bash: ls", ToolName: "Bash"}
-	store.Ask(id, session.Asked{Kind: session.Inquiry, Title: "Why?", Inquiries: []session.InquiryItem{{Question: "Why?"}}}, time.Hour)
+	permission := question.Asked{Kind: question.Permission, Title: "Bash: ls", ToolName: "Bash"}
+	store.Ask(id, question.Asked{Kind: question.Inquiry, Title: "Why?", Inquiries: []question.Item{{Question: "Why?"}}}, time.Hour)
 	store.Ask(id, permission, -time.Second) // it can no longer be answered
 	store.Ask(id, permission, time.Hour)
 	done := make(chan result, 1)
@@ -125,7 +126,7 @@ func TestFollowTakesAnswersFromAFile(t *testing.T) {
 	require.Contains(t, r.stdout, "the answer came too late: the question is not open any more\n")
 	require.Contains(t, r.stdout, "say once, session, always, or reject")
 	require.Contains(t, r.stdout, "answered: reject: why not\n")
-	require.Equal(t, session.DecisionReject, store.Row(id).Questions[2].Answer.Decision)
+	require.Equal(t, question.Reject, store.Row(id).Questions[2].Answer.Decision)
 }
 
 func TestFilesAndDiff(t *testing.T) {

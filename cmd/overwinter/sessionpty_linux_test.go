@@ -18,6 +18,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -153,9 +154,9 @@ func TestAttachInATerminal(t *testing.T) {
 	p.await("unknown command /dance")
 
 	// A question is answered where it is asked.
-	question := store.Ask(id, session.Asked{
-		Kind: session.Inquiry, Title: "Which colour?",
-		Inquiries: []session.InquiryItem{{Question: "Which colour?", Options: []session.InquiryOption{{Label: "Red"}, {Label: "Blue"}}}},
+	asked := store.Ask(id, question.Asked{
+		Kind: question.Inquiry, Title: "Which colour?",
+		Inquiries: []question.Item{{Question: "Which colour?", Options: []question.Option{{Label: "Red"}, {Label: "Blue"}}}},
 	}, time.Hour)
 	p.await("2. Blue")
 	p.await("own text> ")
@@ -163,7 +164,7 @@ func TestAttachInATerminal(t *testing.T) {
 	p.await("there is no option 3")
 	p.keys("2\n")
 	p.await("answered: Which colour? Blue")
-	require.Equal(t, question, store.Row(id).Questions[0].ID)
+	require.Equal(t, asked, store.Row(id).Questions[0].ID)
 	require.Equal(t, map[string]string{"Which colour?": "Blue"}, store.Row(id).Questions[0].Answer.Answers)
 
 	// Ctrl-C aborts the turn, and pressed again leaves.
@@ -194,13 +195,13 @@ func TestFollowInATerminal(t *testing.T) {
 	id := store.Put(session.Running)
 	p := inTerminal(t, "session", "follow", id, "--api-url", url)
 	require.Eventually(t, func() bool { return store.OpenReaders() == 1 }, eventuallyTimeout, eventuallyTick)
-	store.Ask(id, session.Asked{Kind: session.Permission, Title: "Bash: rm -rf", ToolName: "Bash"}, time.Hour)
+	store.Ask(id, question.Asked{Kind: question.Permission, Title: "Bash: rm -rf", ToolName: "Bash"}, time.Hour)
 	p.await("always or reject? ")
 	p.keys("reject not today\n")
 	p.await("answered: reject: not today")
 
 	// One that was answered too late: the follow continues.
-	store.Ask(id, session.Asked{Kind: session.Permission, Title: "Bash: ls", ToolName: "Bash"}, -time.Second)
+	store.Ask(id, question.Asked{Kind: question.Permission, Title: "Bash: ls", ToolName: "Bash"}, -time.Second)
 	p.await("always or reject? ")
 	p.keys("once\n")
 	p.await("the answer came too late")

@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -28,7 +28,7 @@ func (c *sessionQuestionsCmd) Run(ctx context.Context, s streams, parent *sessio
 		status = ""
 	}
 	return parent.with(func(client *apiclient.Client) error {
-		questions, err := client.QuestionList(ctx, c.ID, session.QuestionStatus(status))
+		questions, err := client.QuestionList(ctx, c.ID, question.Status(status))
 		if err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (c *sessionAnswerCmd) Validate() error {
 func (c *sessionAnswerCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.with(func(client *apiclient.Client) error {
 		q, err := client.QuestionAnswer(ctx, c.ID, c.Question, apiclient.Reply{
-			Answer: session.Decision(c.Decision), Answers: c.Answer, Message: c.Message,
+			Answer: question.Decision(c.Decision), Answers: c.Answer, Message: c.Message,
 		})
 		if err != nil {
 			return err
@@ -95,8 +95,8 @@ func (c *sessionCmd) printQuestion(w io.Writer, q resource.QuestionJSON) error {
 		return printJSON(w, q)
 	}
 	said := string(q.Answer)
-	for _, question := range slices.Sorted(maps.Keys(q.Answers)) {
-		said += fmt.Sprintf("; %s: %s", terminal.OneLine(question, terminal.LineRunes), terminal.OneLine(q.Answers[question], terminal.LineRunes))
+	for _, asked := range slices.Sorted(maps.Keys(q.Answers)) {
+		said += fmt.Sprintf("; %s: %s", terminal.OneLine(asked, terminal.LineRunes), terminal.OneLine(q.Answers[asked], terminal.LineRunes))
 	}
 	_, err := fmt.Fprintf(w, "%s  %s: %s\n", q.ID, q.Status, said)
 	return err

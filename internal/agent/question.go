@@ -1,36 +1,36 @@
 package agent
 
-import "github.com/overwinter-dev/overwinter/internal/session"
+import "github.com/overwinter-dev/overwinter/internal/question"
 
 // Clients see what agents ask and how it is answered, so these types are defined with those of
 // sessions; here they have the names that adapters use.
 
 // Question is what an agent waits for an answer to.
-type Question = session.Asked
+type Question = question.Asked
 
 // QuestionKind says what an agent waits for.
-type QuestionKind = session.QuestionKind
+type QuestionKind = question.Kind
 
 // InquiryItem is one thing that an Inquiry asks.
-type InquiryItem = session.InquiryItem
+type InquiryItem = question.Item
 
 // InquiryOption is an answer that the agent offers.
-type InquiryOption = session.InquiryOption
+type InquiryOption = question.Option
 
 // Decision is the answer to a question in one word.
-type Decision = session.Decision
+type Decision = question.Decision
 
 // Answer is an answer to a question.
-type Answer = session.Answer
+type Answer = question.Answer
 
 // The kinds of question and the decisions.
 const (
-	Permission      = session.Permission
-	Inquiry         = session.Inquiry
-	DecisionOnce    = session.DecisionOnce
-	DecisionSession = session.DecisionSession
-	DecisionAlways  = session.DecisionAlways
-	DecisionReject  = session.DecisionReject
+	Permission      = question.Permission
+	Inquiry         = question.Inquiry
+	DecisionOnce    = question.Once
+	DecisionSession = question.ForSession
+	DecisionAlways  = question.Always
+	DecisionReject  = question.Reject
 )
 
 // Answerer is an adapter whose agent asks questions; the turn waits until it has an answer. Answer

@@ -5,13 +5,13 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // QuestionList returns the questions of a session, newest first, those of one status or with none
 // all of them; at most one page.
-func (c *Client) QuestionList(ctx context.Context, sessionID string, status session.QuestionStatus) ([]resource.QuestionJSON, error) {
+func (c *Client) QuestionList(ctx context.Context, sessionID string, status question.Status) ([]resource.QuestionJSON, error) {
 	var page struct {
 		Items []resource.QuestionJSON `json:"items"`
 	}
@@ -22,7 +22,7 @@ func (c *Client) QuestionList(ctx context.Context, sessionID string, status sess
 
 // Reply answers a question.
 type Reply struct {
-	Answer  session.Decision  `json:"answer,omitempty"` // may be left out where Answers are given
+	Answer  question.Decision `json:"answer,omitempty"` // may be left out where Answers are given
 	Answers map[string]string `json:"answers,omitempty"`
 	Message string            `json:"message,omitempty"` // sent to the agent with a rejection
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -39,7 +39,7 @@ func (t *talk) resolved(id string) {
 
 // openQuestions shows the questions that were asked before the position at which the talk began.
 func (t *talk) openQuestions(ctx context.Context) func() error {
-	questions, err := t.client.QuestionList(ctx, t.id, session.QuestionOpen)
+	questions, err := t.client.QuestionList(ctx, t.id, question.Open)
 	return func() error {
 		t.live = true
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
@@ -211,14 +212,14 @@ type QuestionData struct {
 // QuestionResolvedData is the data of a question_resolved event: the answer, or why there is none.
 type QuestionResolvedData struct {
 	QuestionID string            `json:"questionId"`
-	Answer     session.Decision  `json:"answer,omitempty"`
+	Answer     question.Decision `json:"answer,omitempty"`
 	Answers    map[string]string `json:"answers,omitempty"`
 	Message    string            `json:"message,omitempty"`
 	Reason     string            `json:"reason,omitempty"`
 }
 
 // QuestionResolved describes how q ended.
-func QuestionResolved(q session.Question) QuestionResolvedData {
+func QuestionResolved(q question.Question) QuestionResolvedData {
 	out := QuestionResolvedData{QuestionID: q.ID, Reason: q.Reason}
 	if q.Answer != nil {
 		out.Answer, out.Answers, out.Message = q.Answer.Decision, q.Answer.Answers, q.Answer.Message

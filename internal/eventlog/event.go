@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
 // Event is one entry of a session's log. Seq is contiguous from 1 in its session
@@ -53,13 +53,13 @@ type Append struct {
 // Question is one that a frame has brought.
 type Question struct {
 	Frame     int64
-	Asked     session.Asked
-	Shown     *session.Asked // Asked without the values of secrets; nil if it is the same
+	Asked     question.Asked
+	Shown     *question.Asked // Asked without the values of secrets; nil if it is the same
 	At        time.Time
 	ExpiresAt time.Time
 	// Decided is the answer if no person needs to be asked; nil otherwise. It is kept so that the
 	// next attempt can give it again.
-	Decided *session.Answer
+	Decided *question.Answer
 }
 
 // Resolution is a frame's word that the agent does not wait for an answer any more.

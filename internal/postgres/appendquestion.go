@@ -10,6 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -69,12 +70,12 @@ func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Quest
 	if b.questions.find(a.RunID, agentID) != nil {
 		return nil
 	}
-	q := session.Question{
+	q := question.Question{
 		ID: session.NewID(session.QuestionPrefix), SessionID: s.ID, RunID: a.RunID, Asked: asked.Asked,
-		Status: session.QuestionOpen, CreatedAt: b.now, ExpiresAt: b.now.Add(asked.ExpiresAt.Sub(asked.At)), // by the clock that answers are judged by
+		Status: question.Open, CreatedAt: b.now, ExpiresAt: b.now.Add(asked.ExpiresAt.Sub(asked.At)), // by the clock that answers are judged by
 	}
 	if asked.Decided != nil {
-		q.Status = session.QuestionAnswered
+		q.Status = question.Answered
 	}
 	data, err := json.Marshal(q.Asked)
 	if err != nil {
@@ -89,7 +90,7 @@ func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Quest
 	}
 	b.questions.fresh = append(b.questions.fresh, row)
 	if asked.Decided != nil {
-		row.Reason, row.ResolvedAt = session.ReasonPolicy, &b.now
+		row.Reason, row.ResolvedAt = question.ReasonPolicy, &b.now
 		row.Answer, err = json.Marshal(asked.Decided)
 		return err
 	}
@@ -108,10 +109,10 @@ func (b *appendTx) resolve(s *appendSession, a eventlog.Append, agentID string) 
 	b.questions.closed = append(b.questions.closed, &dbsqlc.QuestionCancelParams{
 		ID: known.ID, Reason: session.ReasonWithdrawn, At: b.now,
 	})
-	if known.Status != string(session.QuestionOpen) {
+	if known.Status != string(question.Open) {
 		return nil
 	}
-	known.Status = string(session.QuestionCancelled)
+	known.Status = string(question.Cancelled)
 	return b.tell(s, a, event.TypeQuestionResolved, event.QuestionResolvedData{QuestionID: known.ID, Reason: session.ReasonWithdrawn})
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -55,7 +56,7 @@ func TestTimesAreTheServers(t *testing.T) {
 	ahead := time.Now().Add(24 * time.Hour)
 	require.NoError(t, b.appendOne(t, eventlog.Append{
 		SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: 0,
-		Questions: []eventlog.Question{{Frame: 0, Asked: session.Asked{ID: "q", Kind: session.Permission}, At: ahead, ExpiresAt: ahead.Add(time.Minute)}},
+		Questions: []eventlog.Question{{Frame: 0, Asked: question.Asked{ID: "q", Kind: question.Permission}, At: ahead, ExpiresAt: ahead.Add(time.Minute)}},
 	}))
 	pending, err := b.QuestionsPending(b.ctx, run, false)
 	require.NoError(t, err)

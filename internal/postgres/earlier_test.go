@@ -10,6 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -68,7 +69,7 @@ func TestADatabaseOfAnEarlierReleaseIsMigratedAndUsed(t *testing.T) {
 	questions, _, err := b.QuestionList(b.ctx, b.id, "", 0, "")
 	require.NoError(t, err)
 	require.Len(t, questions, 1)
-	_, err = b.QuestionAnswer(b.ctx, b.id, questions[0].ID, session.Answer{Decision: session.DecisionReject})
+	_, err = b.QuestionAnswer(b.ctx, b.id, questions[0].ID, question.Answer{Decision: question.Reject})
 	require.NoError(t, err)
 	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t2", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -54,7 +55,7 @@ func TestPagesOfQuestionsAreBoundedInBytes(t *testing.T) {
 	for i := range 7 {
 		require.NoError(t, b.appendOne(t, eventlog.Append{
 			SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: int64(i),
-			Questions: []eventlog.Question{{Frame: int64(i), Asked: session.Asked{ID: fmt.Sprint(i), Kind: session.Permission, ToolName: "x", Input: input}}},
+			Questions: []eventlog.Question{{Frame: int64(i), Asked: question.Asked{ID: fmt.Sprint(i), Kind: question.Permission, ToolName: "x", Input: input}}},
 		}))
 	}
 	seen := 0

@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/purge"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -65,7 +66,7 @@ func (b *bundle) plant(t *testing.T) {
 			draft("text_delta", 1, 0, `{"blockId":"b1","delta":"`+planted+`"}`),
 			{Type: "error", ConversationID: planted, Frame: 2, Data: json.RawMessage(`{"message":"` + planted + `"}`)},
 		},
-		Questions: []eventlog.Question{{Frame: 3, Asked: session.Asked{ID: planted, Kind: session.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + planted + `"}`)}}},
+		Questions: []eventlog.Question{{Frame: 3, Asked: question.Asked{ID: planted, Kind: question.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + planted + `"}`)}}},
 	}))
 	require.NoError(t, b.TranscriptAppend(b.ctx, []transcript.Segment{{SessionID: b.id, Path: "/" + planted, Version: 1, RunID: run, Data: []byte(planted)}}))
 	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeFailed, Reason: planted})

@@ -7,7 +7,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
 // questionCursor is the last question of a page of the newest first.
@@ -16,16 +16,16 @@ type questionCursor struct {
 }
 
 // QuestionGet returns a question; question_not_found when there is none.
-func (db *DB) QuestionGet(ctx context.Context, sessionID, questionID string) (session.Question, error) {
+func (db *DB) QuestionGet(ctx context.Context, sessionID, questionID string) (question.Question, error) {
 	row, err := db.q.QuestionGet(ctx, db.pool, &dbsqlc.QuestionGetParams{SessionID: sessionID, ID: questionID})
 	if isNoRows(err) {
 		if _, err := db.SessionGet(ctx, sessionID); err != nil {
-			return session.Question{}, err
+			return question.Question{}, err
 		}
-		return session.Question{}, noQuestion(questionID)
+		return question.Question{}, noQuestion(questionID)
 	}
 	if err != nil {
-		return session.Question{}, fault("read a question", err)
+		return question.Question{}, fault("read a question", err)
 	}
 	return questionOf(row)
 }
@@ -33,8 +33,8 @@ func (db *DB) QuestionGet(ctx context.Context, sessionID, questionID string) (se
 // QuestionList lists the questions of a session, newest first: those of one status, or with none
 // all of them.
 func (db *DB) QuestionList(
-	ctx context.Context, sessionID string, status session.QuestionStatus, limit int, cursor string,
-) (items []session.Question, nextCursor string, err error) {
+	ctx context.Context, sessionID string, status question.Status, limit int, cursor string,
+) (items []question.Question, nextCursor string, err error) {
 	const doing = "list questions"
 	var from questionCursor
 	if cursor != "" {
@@ -68,7 +68,7 @@ func (db *DB) QuestionList(
 // QuestionAnswer answers an open question, with the event question_resolved. illegal_state when it
 // is not open any more, be it that another answer was first or that its time is over;
 // invalid_request where the answer does not fit what is asked.
-func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, answer session.Answer) (answered session.Question, err error) {
+func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, answer question.Answer) (answered question.Question, err error) {
 	late := false
 	err = db.inSession(ctx, "answer a question", sessionID, func(s *sessionTx) error {
 		row, err := s.q.QuestionGet(ctx, s, &dbsqlc.QuestionGetParams{SessionID: sessionID, ID: questionID})
@@ -78,11 +78,11 @@ func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, 
 		if err != nil {
 			return err
 		}
-		if row.Status != string(session.QuestionOpen) {
+		if row.Status != string(question.Open) {
 			return illegal("the question is %s already", row.Status)
 		}
 		if late = !s.now.Before(row.ExpiresAt); late {
-			answered, err = s.questionResolve(ctx, questionID, session.QuestionExpired, nil, session.ReasonQuestionExpired)
+			answered, err = s.questionResolve(ctx, questionID, question.Expired, nil, question.ReasonExpired)
 			return err // which is to be committed
 		}
 		q, err := questionOf(row)
@@ -92,18 +92,18 @@ func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, 
 		if faults := q.Asked.Check(answer); len(faults) > 0 {
 			return &failure.Error{Code: failure.Invalid, Message: faults[0].Field + " " + faults[0].Message, Fields: faults}
 		}
-		answered, err = s.questionResolve(ctx, questionID, session.QuestionAnswered, &answer, "")
+		answered, err = s.questionResolve(ctx, questionID, question.Answered, &answer, "")
 		return err
 	})
 	if err == nil && late {
-		return session.Question{}, illegal("the question is expired already")
+		return question.Question{}, illegal("the question is expired already")
 	}
 	return answered, err
 }
 
 // QuestionExpire ends an open question whose time is over, with the event question_resolved, and
 // returns the question, whatever ended it.
-func (db *DB) QuestionExpire(ctx context.Context, sessionID, questionID string) (q session.Question, err error) {
+func (db *DB) QuestionExpire(ctx context.Context, sessionID, questionID string) (q question.Question, err error) {
 	err = db.inSession(ctx, "expire a question", sessionID, func(s *sessionTx) error {
 		row, err := s.q.QuestionGet(ctx, s, &dbsqlc.QuestionGetParams{SessionID: sessionID, ID: questionID})
 		if isNoRows(err) {
@@ -112,11 +112,11 @@ func (db *DB) QuestionExpire(ctx context.Context, sessionID, questionID string) 
 		if err != nil {
 			return err
 		}
-		if row.Status != string(session.QuestionOpen) || s.now.Before(row.ExpiresAt) {
+		if row.Status != string(question.Open) || s.now.Before(row.ExpiresAt) {
 			q, err = questionOf(row)
 			return err
 		}
-		q, err = s.questionResolve(ctx, questionID, session.QuestionExpired, nil, session.ReasonQuestionExpired)
+		q, err = s.questionResolve(ctx, questionID, question.Expired, nil, question.ReasonExpired)
 		return err
 	})
 	return q, err
@@ -125,7 +125,7 @@ func (db *DB) QuestionExpire(ctx context.Context, sessionID, questionID string) 
 // QuestionsPending returns the questions of a run whose end its agent has not received, open ones
 // included, oldest first. With again it also returns those that were sent: a write to a link does
 // not prove that it arrived, so an attempt that takes a run over sends everything again.
-func (db *DB) QuestionsPending(ctx context.Context, runID string, again bool) ([]session.Question, error) {
+func (db *DB) QuestionsPending(ctx context.Context, runID string, again bool) ([]question.Question, error) {
 	rows, err := db.q.QuestionsPending(ctx, db.pool, &dbsqlc.QuestionsPendingParams{RunID: runID, Again: again})
 	if err != nil {
 		return nil, fault("read pending questions", err)
@@ -142,20 +142,20 @@ func (db *DB) QuestionsDelivered(ctx context.Context, token string, questionIDs 
 }
 
 func (s *sessionTx) questionResolve(
-	ctx context.Context, id string, status session.QuestionStatus, answer *session.Answer, reason string,
-) (session.Question, error) {
+	ctx context.Context, id string, status question.Status, answer *question.Answer, reason string,
+) (question.Question, error) {
 	var encoded []byte
 	if answer != nil {
 		var err error
 		if encoded, err = json.Marshal(answer); err != nil {
-			return session.Question{}, err
+			return question.Question{}, err
 		}
 	}
 	row, err := s.q.QuestionResolve(ctx, s, &dbsqlc.QuestionResolveParams{
 		ID: id, Status: string(status), Answer: encoded, Reason: reason, At: s.now,
 	})
 	if err != nil {
-		return session.Question{}, err
+		return question.Question{}, err
 	}
 	q, err := questionOf(row)
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *sessionTx) questionResolve(
 // addQuestionsClosed appends the events of the questions that a run which is over has left open.
 func (s *sessionTx) addQuestionsClosed(runID string, ids []string) error {
 	for _, id := range ids {
-		err := s.add(event.TypeQuestionResolved, runID, event.QuestionResolvedData{QuestionID: id, Reason: session.ReasonTurnEnded})
+		err := s.add(event.TypeQuestionResolved, runID, event.QuestionResolvedData{QuestionID: id, Reason: question.ReasonTurnEnded})
 		if err != nil {
 			return err
 		}
@@ -175,8 +175,8 @@ func (s *sessionTx) addQuestionsClosed(runID string, ids []string) error {
 	return nil
 }
 
-func questionsOf(rows []dbsqlc.Question) ([]session.Question, error) {
-	out := make([]session.Question, len(rows))
+func questionsOf(rows []dbsqlc.Question) ([]question.Question, error) {
+	out := make([]question.Question, len(rows))
 	for i, row := range rows {
 		var err error
 		if out[i], err = questionOf(row); err != nil {
@@ -186,9 +186,9 @@ func questionsOf(rows []dbsqlc.Question) ([]session.Question, error) {
 	return out, nil
 }
 
-func questionOf(row dbsqlc.Question) (session.Question, error) {
-	q := session.Question{
-		ID: row.ID, SessionID: row.SessionID, RunID: row.RunID, Status: session.QuestionStatus(row.Status), Reason: row.Reason,
+func questionOf(row dbsqlc.Question) (question.Question, error) {
+	q := question.Question{
+		ID: row.ID, SessionID: row.SessionID, RunID: row.RunID, Status: question.Status(row.Status), Reason: row.Reason,
 		CreatedAt: row.CreatedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(), ResolvedAt: orZero(row.ResolvedAt),
 		Delivered: row.DeliveredAt != nil,
 	}

@@ -12,11 +12,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // asking is a session with a run whose agent has asked something.
-func asking(t *testing.T, expires time.Duration, asked ...session.Asked) (b *bundle, run string, add eventlog.Append) {
+func asking(t *testing.T, expires time.Duration, asked ...question.Asked) (b *bundle, run string, add eventlog.Append) {
 	t.Helper()
 	b = setup(t)
 	b.running(t)
@@ -33,11 +34,11 @@ func asking(t *testing.T, expires time.Duration, asked ...session.Asked) (b *bun
 }
 
 var (
-	permission = session.Asked{ID: "p1", Kind: session.Permission, ToolName: "Bash", Title: "May I?", Input: json.RawMessage(`{"command":"ls"}`)}
-	inquiry    = session.Asked{ID: "i1", Kind: session.Inquiry, Title: "Which?", Inquiries: []session.InquiryItem{{Question: "Which?"}}}
+	permission = question.Asked{ID: "p1", Kind: question.Permission, ToolName: "Bash", Title: "May I?", Input: json.RawMessage(`{"command":"ls"}`)}
+	inquiry    = question.Asked{ID: "i1", Kind: question.Inquiry, Title: "Which?", Inquiries: []question.Item{{Question: "Which?"}}}
 )
 
-func (b *bundle) questions(t *testing.T) []session.Question {
+func (b *bundle) questions(t *testing.T) []question.Question {
 	t.Helper()
 	items, next, err := b.QuestionList(b.ctx, b.id, "", 0, "")
 	require.NoError(t, err)
@@ -56,7 +57,7 @@ func TestAQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
 	require.Equal(t, inquiry, list[0].Asked, "newest first")
 	q := list[1]
 	require.Equal(t, permission, q.Asked)
-	require.Equal(t, session.QuestionOpen, q.Status)
+	require.Equal(t, question.Open, q.Status)
 	require.Equal(t, run, q.RunID)
 	require.WithinDuration(t, q.CreatedAt.Add(time.Hour), q.ExpiresAt, time.Minute)
 
@@ -65,7 +66,7 @@ func TestAQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
 	verdicts := make(chan error, 8) // one for each
 	for range 8 {
 		all.Go(func() {
-			_, err := b.QuestionAnswer(b.ctx, b.id, q.ID, session.Answer{Decision: session.DecisionOnce})
+			_, err := b.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{Decision: question.Once})
 			verdicts <- err
 		})
 	}
@@ -83,8 +84,8 @@ func TestAQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
 	require.Equal(t, []string{event.TypeQuestionResolved}, b.types(t, position), "told once")
 	got, err := b.QuestionGet(b.ctx, b.id, q.ID)
 	require.NoError(t, err)
-	require.Equal(t, session.QuestionAnswered, got.Status)
-	require.Equal(t, &session.Answer{Decision: session.DecisionOnce}, got.Answer)
+	require.Equal(t, question.Answered, got.Status)
+	require.Equal(t, &question.Answer{Decision: question.Once}, got.Answer)
 
 	pending, err := b.QuestionsPending(b.ctx, run, false)
 	require.NoError(t, err)
@@ -102,25 +103,25 @@ func TestAnAnswerMustFitItsQuestion(t *testing.T) {
 	list := b.questions(t)
 	for _, c := range []struct {
 		id     string
-		answer session.Answer
+		answer question.Answer
 	}{
-		{list[1].ID, session.Answer{Decision: session.DecisionOnce, Answers: map[string]string{"x": "y"}}},
-		{list[0].ID, session.Answer{Decision: session.DecisionAlways, Answers: map[string]string{"Which?": "this"}}},
-		{list[0].ID, session.Answer{Decision: session.DecisionOnce}},
-		{list[0].ID, session.Answer{Decision: session.DecisionOnce, Answers: map[string]string{"Which?": "this", "What?": "that"}}},
+		{list[1].ID, question.Answer{Decision: question.Once, Answers: map[string]string{"x": "y"}}},
+		{list[0].ID, question.Answer{Decision: question.Always, Answers: map[string]string{"Which?": "this"}}},
+		{list[0].ID, question.Answer{Decision: question.Once}},
+		{list[0].ID, question.Answer{Decision: question.Once, Answers: map[string]string{"Which?": "this", "What?": "that"}}},
 	} {
 		_, err := b.QuestionAnswer(b.ctx, b.id, c.id, c.answer)
 		requireCode(t, failure.Invalid, err)
 	}
 	for _, q := range b.questions(t) {
-		require.Equal(t, session.QuestionOpen, q.Status, "what was refused changed nothing")
+		require.Equal(t, question.Open, q.Status, "what was refused changed nothing")
 	}
-	_, err := b.QuestionAnswer(b.ctx, b.id, session.NewID(session.QuestionPrefix), session.Answer{Decision: session.DecisionOnce})
+	_, err := b.QuestionAnswer(b.ctx, b.id, session.NewID(session.QuestionPrefix), question.Answer{Decision: question.Once})
 	requireCode(t, failure.NoQuestion, err)
-	_, err = b.QuestionAnswer(b.ctx, session.NewID(session.SessionPrefix), list[0].ID, session.Answer{Decision: session.DecisionOnce})
+	_, err = b.QuestionAnswer(b.ctx, session.NewID(session.SessionPrefix), list[0].ID, question.Answer{Decision: question.Once})
 	requireCode(t, failure.NoSession, err)
 	other := b.session(t)
-	_, err = b.QuestionAnswer(b.ctx, other, list[0].ID, session.Answer{Decision: session.DecisionReject})
+	_, err = b.QuestionAnswer(b.ctx, other, list[0].ID, question.Answer{Decision: question.Reject})
 	requireCode(t, failure.NoQuestion, err)
 }
 
@@ -129,11 +130,11 @@ func TestALateAnswerIsRefusedAndTheQuestionExpires(t *testing.T) {
 	b, run, _ := asking(t, -time.Second, permission)
 	q := b.questions(t)[0]
 	position := b.position(t)
-	_, err := b.QuestionAnswer(b.ctx, b.id, q.ID, session.Answer{Decision: session.DecisionOnce})
+	_, err := b.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{Decision: question.Once})
 	requireCode(t, failure.IllegalState, err)
 	got, err := b.QuestionExpire(b.ctx, b.id, q.ID)
 	require.NoError(t, err)
-	require.Equal(t, session.QuestionExpired, got.Status)
+	require.Equal(t, question.Expired, got.Status)
 	require.Equal(t, []string{event.TypeQuestionResolved}, b.types(t, position), "told once, whoever noticed")
 	pending, err := b.QuestionsPending(b.ctx, run, false)
 	require.NoError(t, err)
@@ -145,14 +146,14 @@ func TestAQuestionDoesNotExpireEarly(t *testing.T) {
 	b, _, _ := asking(t, time.Hour, permission)
 	got, err := b.QuestionExpire(b.ctx, b.id, b.questions(t)[0].ID)
 	require.NoError(t, err)
-	require.Equal(t, session.QuestionOpen, got.Status)
+	require.Equal(t, question.Open, got.Status)
 }
 
 func TestTheAgentGivesAQuestionUp(t *testing.T) {
 	t.Parallel()
 	b, run, add := asking(t, time.Hour, permission, inquiry)
 	answered := b.questions(t)[1]
-	_, err := b.QuestionAnswer(b.ctx, b.id, answered.ID, session.Answer{Decision: session.DecisionReject})
+	_, err := b.QuestionAnswer(b.ctx, b.id, answered.ID, question.Answer{Decision: question.Reject})
 	require.NoError(t, err)
 	position := b.position(t)
 	add.Events, add.Questions, add.LastFrame = nil, nil, 4
@@ -160,9 +161,9 @@ func TestTheAgentGivesAQuestionUp(t *testing.T) {
 	require.NoError(t, b.appendOne(t, add))
 	require.Equal(t, []string{event.TypeQuestionResolved}, b.types(t, position), "the other had its answer")
 	list := b.questions(t)
-	require.Equal(t, session.QuestionCancelled, list[0].Status)
+	require.Equal(t, question.Cancelled, list[0].Status)
 	require.Equal(t, session.ReasonWithdrawn, list[0].Reason)
-	require.Equal(t, session.QuestionAnswered, list[1].Status)
+	require.Equal(t, question.Answered, list[1].Status)
 	pending, err := b.QuestionsPending(b.ctx, run, false)
 	require.NoError(t, err)
 	require.Empty(t, pending)
@@ -176,9 +177,9 @@ func TestAQuestionEndsWithItsTurn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, event.TypeQuestionResolved, b.types(t, position)[0], "before the end of the turn")
 	q := b.questions(t)[0]
-	require.Equal(t, session.QuestionCancelled, q.Status)
-	require.Equal(t, session.ReasonTurnEnded, q.Reason)
-	_, err = b.QuestionAnswer(b.ctx, b.id, q.ID, session.Answer{Decision: session.DecisionOnce})
+	require.Equal(t, question.Cancelled, q.Status)
+	require.Equal(t, question.ReasonTurnEnded, q.Reason)
+	_, err = b.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{Decision: question.Once})
 	requireCode(t, failure.IllegalState, err)
 }
 
@@ -190,7 +191,7 @@ func TestAnAttemptThatIsOvertakenTellsNobody(t *testing.T) {
 	q := b.questions(t)[0]
 	_, err := b.RunAttach(b.ctx, run, "newer", session.Dispatch{No: 1, Attempt: 3})
 	require.NoError(t, err)
-	_, err = b.QuestionAnswer(b.ctx, b.id, q.ID, session.Answer{Decision: session.DecisionOnce})
+	_, err = b.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{Decision: question.Once})
 	require.NoError(t, err)
 	require.NoError(t, b.QuestionsDelivered(b.ctx, "token", []string{q.ID}))
 	pending, err := b.QuestionsPending(b.ctx, run, false)
@@ -212,14 +213,14 @@ func TestWhatPolicyDecidesIsKeptForTheNextAttemptAndShownToNobody(t *testing.T) 
 	long := permission
 	long.ID = strings.Repeat("\x00x", 3000)
 	add.Events, add.LastFrame = nil, 4
-	add.Questions = []eventlog.Question{{Frame: 4, Asked: long, At: time.Now(), ExpiresAt: time.Now(), Decided: &session.Answer{Decision: session.DecisionReject}}}
+	add.Questions = []eventlog.Question{{Frame: 4, Asked: long, At: time.Now(), ExpiresAt: time.Now(), Decided: &question.Answer{Decision: question.Reject}}}
 	require.NoError(t, b.appendOne(t, add), "agents choose their ids as they like")
 	require.Empty(t, b.questions(t))
 	require.Equal(t, position, b.position(t), "no event")
 	pending, err := b.QuestionsPending(b.ctx, run, false)
 	require.NoError(t, err)
 	require.Len(t, pending, 1)
-	require.Equal(t, session.DecisionReject, pending[0].Answer.Decision)
+	require.Equal(t, question.Reject, pending[0].Answer.Decision)
 	add.Questions, add.LastFrame = nil, 5
 	add.Resolved = []eventlog.Resolution{{Frame: 5, AgentID: long.ID}}
 	require.NoError(t, b.appendOne(t, add))
@@ -231,7 +232,7 @@ func TestWhatPolicyDecidesIsKeptForTheNextAttemptAndShownToNobody(t *testing.T) 
 
 func TestQuestionsComeInPages(t *testing.T) {
 	t.Parallel()
-	var many []session.Asked
+	var many []question.Asked
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		q := permission
 		q.ID = id
@@ -240,7 +241,7 @@ func TestQuestionsComeInPages(t *testing.T) {
 	b, _, _ := asking(t, time.Hour, many...)
 	var got, cursor string
 	for {
-		items, next, err := b.QuestionList(b.ctx, b.id, session.QuestionOpen, 2, cursor)
+		items, next, err := b.QuestionList(b.ctx, b.id, question.Open, 2, cursor)
 		require.NoError(t, err)
 		for _, q := range items {
 			got += q.Asked.ID
@@ -250,7 +251,7 @@ func TestQuestionsComeInPages(t *testing.T) {
 		}
 	}
 	require.Equal(t, "edcba", got)
-	none, _, err := b.QuestionList(b.ctx, b.id, session.QuestionAnswered, 0, "")
+	none, _, err := b.QuestionList(b.ctx, b.id, question.Answered, 0, "")
 	require.NoError(t, err)
 	require.Empty(t, none)
 	_, _, err = b.QuestionList(b.ctx, session.NewID(session.SessionPrefix), "", 0, "")

@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -327,7 +328,7 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	err := in.also(ctx, s.Conn, func(in *lookups) error {
 		var liveErr, questionsErr, runErr, promptErr, abortsErr, headErr error
 		live, liveErr = s.q.BlocksLive(ctx, in, s.row.ID)
-		questions, questionsErr = s.q.QuestionsClose(ctx, in, &dbsqlc.QuestionsCloseParams{RunID: runID, Reason: session.ReasonTurnEnded, At: s.now})
+		questions, questionsErr = s.q.QuestionsClose(ctx, in, &dbsqlc.QuestionsCloseParams{RunID: runID, Reason: question.ReasonTurnEnded, At: s.now})
 		run, runErr = s.q.RunEnd(ctx, in, &dbsqlc.RunEndParams{
 			ID: runID, Outcome: string(ending.Outcome), Reason: reason, Model: text(ending.Model),
 			InputTokens: ending.Usage.InputTokens, OutputTokens: ending.Usage.OutputTokens,

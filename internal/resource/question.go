@@ -3,27 +3,27 @@ package resource
 import (
 	"encoding/json"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
 // QuestionJSON is a question of an agent as clients see it.
 type QuestionJSON struct {
-	ID        string                 `json:"id"`
-	SessionID string                 `json:"sessionId"`
-	RunID     string                 `json:"runId"`
-	Kind      session.QuestionKind   `json:"kind"`
-	Title     string                 `json:"title"`
-	ToolName  string                 `json:"toolName,omitempty"`
-	ToolUseID string                 `json:"toolUseId,omitempty"`
-	Input     json.RawMessage        `json:"input,omitempty"`
-	Questions []QuestionItem         `json:"questions,omitempty"`
-	Status    session.QuestionStatus `json:"status"`
-	Answer    session.Decision       `json:"answer,omitempty"`
-	Answers   map[string]string      `json:"answers,omitempty"`
-	Message   string                 `json:"message,omitempty"`
-	Reason    string                 `json:"reason,omitempty"`
-	CreatedAt Time                   `json:"createdAt"`
-	ExpiresAt Time                   `json:"expiresAt"`
+	ID        string            `json:"id"`
+	SessionID string            `json:"sessionId"`
+	RunID     string            `json:"runId"`
+	Kind      question.Kind     `json:"kind"`
+	Title     string            `json:"title"`
+	ToolName  string            `json:"toolName,omitempty"`
+	ToolUseID string            `json:"toolUseId,omitempty"`
+	Input     json.RawMessage   `json:"input,omitempty"`
+	Questions []QuestionItem    `json:"questions,omitempty"`
+	Status    question.Status   `json:"status"`
+	Answer    question.Decision `json:"answer,omitempty"`
+	Answers   map[string]string `json:"answers,omitempty"`
+	Message   string            `json:"message,omitempty"`
+	Reason    string            `json:"reason,omitempty"`
+	CreatedAt Time              `json:"createdAt"`
+	ExpiresAt Time              `json:"expiresAt"`
 	// ResolvedAt is when it was answered, expired or was cancelled.
 	ResolvedAt *Time `json:"resolvedAt,omitempty"`
 }
@@ -43,7 +43,7 @@ type QuestionOption struct {
 }
 
 // Question converts q.
-func Question(q session.Question) QuestionJSON {
+func Question(q question.Question) QuestionJSON {
 	out := QuestionJSON{
 		ID: q.ID, SessionID: q.SessionID, RunID: q.RunID, Kind: q.Asked.Kind, Title: q.Asked.Title,
 		ToolName: q.Asked.ToolName, ToolUseID: q.Asked.ToolUseID, Input: q.Asked.Input, Status: q.Status, Reason: q.Reason,
@@ -65,7 +65,7 @@ func Question(q session.Question) QuestionJSON {
 }
 
 // Questions converts a list; the result is never nil, so that it is [] in JSON.
-func Questions(questions []session.Question) []QuestionJSON {
+func Questions(questions []question.Question) []QuestionJSON {
 	out := make([]QuestionJSON, len(questions))
 	for i, q := range questions {
 		out[i] = Question(q)

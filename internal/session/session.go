@@ -53,7 +53,7 @@ type Options struct {
 	// profile may have exceptions by tool.
 	Permissions permission.Policy `json:"permissions,omitempty"`
 	// QuestionTimeout is how long a question to people waits for its answer; zero means
-	// DefaultQuestionTimeout.
+	// question.DefaultTimeout.
 	QuestionTimeout Duration `json:"questionTimeout,omitzero"`
 }
 

@@ -5,14 +5,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Dialog makes the answer to a question out of the lines that a person types.
 type Dialog struct {
 	question resource.QuestionJSON
-	answer   session.Answer
+	answer   question.Answer
 	item     int // the one that is asked now
 }
 
@@ -23,11 +23,11 @@ func NewDialog(q resource.QuestionJSON) *Dialog { return &Dialog{question: q} }
 func (d *Dialog) Question() resource.QuestionJSON { return d.question }
 
 // Answer is what was said, once Line has reported that it is complete.
-func (d *Dialog) Answer() session.Answer { return d.answer }
+func (d *Dialog) Answer() question.Answer { return d.answer }
 
 // inWords reports whether words are asked for, not a decision.
 func (d *Dialog) inWords() bool {
-	return d.question.Kind != session.Permission && len(d.question.Questions) > 0
+	return d.question.Kind != question.Permission && len(d.question.Questions) > 0
 }
 
 // Prompt is the text in front of the line that is to be typed next.
@@ -62,7 +62,7 @@ func (d *Dialog) Line(line string) (done bool, hint string) {
 		return d.decide(line)
 	}
 	if word, message, _ := strings.Cut(line, " "); word == rejects {
-		d.answer = session.Answer{Decision: session.DecisionReject, Message: strings.TrimSpace(message)}
+		d.answer = question.Answer{Decision: question.Reject, Message: strings.TrimSpace(message)}
 		return true, ""
 	}
 	item := d.question.Questions[d.item]
@@ -71,7 +71,7 @@ func (d *Dialog) Line(line string) (done bool, hint string) {
 		return false, hint
 	}
 	if d.answer.Answers == nil {
-		d.answer = session.Answer{Decision: session.DecisionOnce, Answers: map[string]string{}}
+		d.answer = question.Answer{Decision: question.Once, Answers: map[string]string{}}
 	}
 	d.answer.Answers[item.Question] = text
 	d.item++
@@ -83,15 +83,15 @@ func (d *Dialog) Line(line string) (done bool, hint string) {
 func (d *Dialog) decide(line string) (bool, string) {
 	word, message, _ := strings.Cut(line, " ")
 	word = strings.ToLower(strings.TrimPrefix(word, "/"))
-	for _, decision := range session.Decisions() {
+	for _, decision := range question.Decisions() {
 		if word == "" || (word != string(decision) && word != string(decision)[:1]) {
 			continue
 		}
 		message = strings.TrimSpace(message)
-		if message != "" && decision != session.DecisionReject {
+		if message != "" && decision != question.Reject {
 			break
 		}
-		d.answer = session.Answer{Decision: decision, Message: message}
+		d.answer = question.Answer{Decision: decision, Message: message}
 		return true, ""
 	}
 	return false, "say once, session, always, or reject and why; o, s, a and r will do"

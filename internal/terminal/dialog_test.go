@@ -5,22 +5,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
 func TestPermissionIsDecided(t *testing.T) {
 	t.Parallel()
-	permission := resource.QuestionJSON{Kind: session.Permission, Title: "Bash: list\x1b[2J files"}
+	permission := resource.QuestionJSON{Kind: question.Permission, Title: "Bash: list\x1b[2J files"}
 	require.Equal(t, "Bash: list[2J files: once, session, always or reject? ", terminal.NewDialog(permission).Prompt())
-	for line, want := range map[string]session.Answer{
-		"once":                         {Decision: session.DecisionOnce},
-		" O ":                          {Decision: session.DecisionOnce},
-		"s":                            {Decision: session.DecisionSession},
-		"Always":                       {Decision: session.DecisionAlways},
-		"r":                            {Decision: session.DecisionReject},
-		"/reject  not\x1b before tea ": {Decision: session.DecisionReject, Message: "not before tea"},
+	for line, want := range map[string]question.Answer{
+		"once":                         {Decision: question.Once},
+		" O ":                          {Decision: question.Once},
+		"s":                            {Decision: question.ForSession},
+		"Always":                       {Decision: question.Always},
+		"r":                            {Decision: question.Reject},
+		"/reject  not\x1b before tea ": {Decision: question.Reject, Message: "not before tea"},
 	} {
 		d := terminal.NewDialog(permission)
 		done, hint := d.Line(line)
@@ -38,7 +38,7 @@ func TestPermissionIsDecided(t *testing.T) {
 
 func TestQuestionsAreAnsweredOneByOne(t *testing.T) {
 	t.Parallel()
-	q := resource.QuestionJSON{Kind: session.Inquiry, Title: "Some things", Questions: []resource.QuestionItem{
+	q := resource.QuestionJSON{Kind: question.Inquiry, Title: "Some things", Questions: []resource.QuestionItem{
 		{Question: "Which colour?", Options: []resource.QuestionOption{{Label: "Red"}, {Label: "Blue"}}},
 		{Question: "Which fruit?", Multiple: true, Options: []resource.QuestionOption{{Label: "Fig"}, {Label: "Pear"}, {Label: "Plum"}}},
 		{Question: "Why?"},
@@ -59,7 +59,7 @@ func TestQuestionsAreAnsweredOneByOne(t *testing.T) {
 	done, hint := d.Line("7")
 	require.True(t, done, "no number means an option where there are none")
 	require.Empty(t, hint)
-	require.Equal(t, session.Answer{Decision: session.DecisionOnce, Answers: map[string]string{
+	require.Equal(t, question.Answer{Decision: question.Once, Answers: map[string]string{
 		"Which colour?": "Blue", "Which fruit?": "Fig, Plum", "Why?": "7",
 	}}, d.Answer())
 
@@ -67,12 +67,12 @@ func TestQuestionsAreAnsweredOneByOne(t *testing.T) {
 	_, _ = d.Line("1, 2") // own words: only one may be chosen
 	done, _ = d.Line("/reject I do not care")
 	require.True(t, done)
-	require.Equal(t, session.Answer{Decision: session.DecisionReject, Message: "I do not care"}, d.Answer())
+	require.Equal(t, question.Answer{Decision: question.Reject, Message: "I do not care"}, d.Answer())
 }
 
 func TestAQuestionWithoutWordsIsDecided(t *testing.T) {
 	t.Parallel()
-	d := terminal.NewDialog(resource.QuestionJSON{Kind: session.Inquiry, Title: "Go on?"})
+	d := terminal.NewDialog(resource.QuestionJSON{Kind: question.Inquiry, Title: "Go on?"})
 	require.Contains(t, d.Prompt(), "Go on?: once")
 	done, _ := d.Line("once")
 	require.True(t, done)

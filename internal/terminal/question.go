@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // question shows what an agent asks.
@@ -22,7 +22,7 @@ func (v *View) question(q resource.QuestionJSON) {
 	if title != "" {
 		v.asks(title)
 	}
-	if q.Kind == session.Permission {
+	if q.Kind == question.Permission {
 		if about := summary(q.Input); about != "" && !strings.Contains(title, about) {
 			v.line(nil, span{plain, "  " + q.ToolName + "  " + v.shorten(about)})
 		}
@@ -57,8 +57,8 @@ func (v *View) resolved(d event.QuestionResolvedData) {
 	text := "answered: " + v.shorten(string(d.Answer))
 	if len(d.Answers) > 0 {
 		var all []string
-		for _, question := range slices.Sorted(maps.Keys(d.Answers)) {
-			all = append(all, v.shorten(question)+" "+v.shorten(d.Answers[question]))
+		for _, asked := range slices.Sorted(maps.Keys(d.Answers)) {
+			all = append(all, v.shorten(asked)+" "+v.shorten(d.Answers[asked]))
 		}
 		text = "answered: " + strings.Join(all, "; ")
 	}

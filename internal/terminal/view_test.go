@@ -13,6 +13,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
@@ -303,7 +304,7 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 			ID: "b", Status: conversation.Running, Name: hostile, Content: hostile, ToolUseID: "b", Input: raw, Output: raw,
 			Subtype: hostile, Message: hostile, SubagentID: hostile,
 		}
-		question := resource.QuestionJSON{ID: hostile, Kind: session.Permission, Title: hostile, ToolName: hostile, Input: raw, Questions: []resource.QuestionItem{
+		asked := resource.QuestionJSON{ID: hostile, Kind: question.Permission, Title: hostile, ToolName: hostile, Input: raw, Questions: []resource.QuestionItem{
 			{Question: hostile, Options: []resource.QuestionOption{{Label: hostile, Description: hostile}}},
 		}}
 		events := []event.JSON{
@@ -313,8 +314,8 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 			eventOf(t, "prompt", event.PromptData{Prompt: event.PromptChange{PromptJSON: resource.PromptJSON{ID: "q", Status: session.PromptQueued}, Content: hostile}}),
 			eventOf(t, "prompt", event.PromptData{Prompt: event.PromptChange{PromptJSON: resource.PromptJSON{ID: "q", Status: session.PromptStatus(hostile), Reason: hostile}}}),
 			eventOf(t, "metadata_update", conversation.MetadataUpdate{CostUSD: 1, Model: hostile}),
-			eventOf(t, "question", event.QuestionData{Question: question}),
-			eventOf(t, "question_resolved", event.QuestionResolvedData{Answer: session.Decision(hostile), Message: hostile}),
+			eventOf(t, "question", event.QuestionData{Question: asked}),
+			eventOf(t, "question_resolved", event.QuestionResolvedData{Answer: question.Decision(hostile), Message: hostile}),
 			eventOf(t, "question_resolved", event.QuestionResolvedData{Answers: map[string]string{hostile: hostile}, Reason: hostile}),
 			eventOf(t, "file", event.FileData{Path: hostile, Change: workspacefile.ChangeKind(hostile)}),
 			eventOf(t, "title", conversation.Title{Title: hostile}),
@@ -356,7 +357,7 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 			// emulated terminal is wide: the view itself leaves a column free.
 			emulate(t, 1<<20, shown)
 		}
-		d := terminal.NewDialog(question)
+		d := terminal.NewDialog(asked)
 		require.NotContains(t, d.Prompt(), "\x1b")
 		if _, hint := d.Line(hostile); hint != "" {
 			require.NotContains(t, hint, "\x1b")

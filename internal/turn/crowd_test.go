@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/permission"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
 // openCalls are, by agent, lines that each begin a call which never ends. %d is the number of the call, %s
@@ -130,7 +130,7 @@ func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 	turn := &attempt{adapter: adapter, convert: &convert{limits: &conversation.Limiter{}}, permissions: permission.Rules{Default: permission.Ask}}
 	small := agent.Question{ID: "1", Kind: agent.Permission, ToolName: "Bash", Input: []byte(`{"command":"ls"}`)}
 	large := small
-	large.Input = []byte(`{"command":"` + strings.Repeat("x", session.MaxQuestionBytes) + `"}`)
+	large.Input = []byte(`{"command":"` + strings.Repeat("x", question.MaxBytes) + `"}`)
 
 	asked := turn.ask([]agent.Question{large, small}, 1)
 	require.Equal(t, agent.DecisionReject, asked[0].Decided.Decision)
@@ -139,7 +139,7 @@ func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 	require.Nil(t, asked[1].Decided, "people are asked the other")
 	require.Equal(t, 1, turn.limits.Asked)
 
-	turn.limits.Asked = session.MaxTurnQuestions
+	turn.limits.Asked = question.MaxPerTurn
 	asked = turn.ask([]agent.Question{small}, 2)
 	require.Equal(t, agent.DecisionReject, asked[0].Decided.Decision)
 	require.Contains(t, asked[0].Decided.Message, "1000 times")
@@ -155,7 +155,7 @@ func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 	require.Contains(t, asked[0].Decided.Message, "at most 1 MiB")
 	require.Empty(t, asked[0].Asked.Input)
 	half := small
-	half.Input = []byte(`{"command":"` + strings.Repeat("x", session.MaxQuestionBytes/2) + `"}`)
+	half.Input = []byte(`{"command":"` + strings.Repeat("x", question.MaxBytes/2) + `"}`)
 	var allowed, kept int
 	for i := range 200 {
 		asked = turn.ask([]agent.Question{half}, int64(5+i))
@@ -166,13 +166,13 @@ func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 		}
 	}
 	require.InDelta(t, 127, allowed, 1)
-	require.LessOrEqual(t, kept, session.MaxTurnQuestionBytes)
+	require.LessOrEqual(t, kept, question.MaxBytesPerTurn)
 	turn.permissions = permission.Rules{Default: permission.Deny}
 	asked = turn.ask([]agent.Question{large}, 300)
 	require.Equal(t, deniedByPolicy, asked[0].Decided.Message)
 	require.Empty(t, asked[0].Asked.Input)
 
-	small.ID = strings.Repeat("x", session.MaxQuestionIDBytes+1)
+	small.ID = strings.Repeat("x", question.MaxIDBytes+1)
 	turn.Executor = &Executor{Config: Config{Logger: slog.New(slog.DiscardHandler)}}
 	require.Empty(t, turn.ask([]agent.Question{small}, 301))
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/secret"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Masks knows how to mask the stored secrets.
@@ -150,7 +150,7 @@ func (m *masking) end(e *agent.TurnEnd) *agent.TurnEnd {
 }
 
 // shown is a question in the form that people see. The agent gets back what it asked.
-func (m *masking) shown(q session.Asked) *session.Asked {
+func (m *masking) shown(q question.Asked) *question.Asked {
 	if m.masker == nil {
 		return nil
 	}

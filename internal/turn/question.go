@@ -11,16 +11,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/permission"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
 // questionStore keeps the questions of agents.
 type questionStore interface {
 	// QuestionsPending are the questions of a run whose end its agent has not received, open ones
 	// included; with again also those whose end an earlier attempt has sent.
-	QuestionsPending(ctx context.Context, runID string, again bool) ([]session.Question, error)
+	QuestionsPending(ctx context.Context, runID string, again bool) ([]question.Question, error)
 	// QuestionExpire ends an open question whose time is over and returns the question.
-	QuestionExpire(ctx context.Context, sessionID, questionID string) (session.Question, error)
+	QuestionExpire(ctx context.Context, sessionID, questionID string) (question.Question, error)
 	// QuestionsDelivered records that the ends of questions were sent to the agent. It counts only
 	// while token is the run's newest.
 	QuestionsDelivered(ctx context.Context, token string, questionIDs []string) error
@@ -60,7 +60,7 @@ func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Questi
 	}
 	var out []eventlog.Question
 	for _, q := range questions {
-		if len(q.ID) > session.MaxQuestionIDBytes {
+		if len(q.ID) > question.MaxIDBytes {
 			a.log().Warn("a question is ignored, because its id is too long", slog.Int("bytes", len(q.ID)))
 			continue
 		}
@@ -79,7 +79,7 @@ func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Questi
 		now := time.Now()
 		timeout := time.Duration(a.start.Options.QuestionTimeout)
 		if timeout <= 0 {
-			timeout = session.DefaultQuestionTimeout
+			timeout = question.DefaultTimeout
 		}
 		asked := eventlog.Question{Frame: frame, Asked: q, Shown: a.masking.shown(q), At: now, ExpiresAt: now.Add(timeout)}
 		reason := a.unfit(q, policy)
@@ -113,13 +113,13 @@ const questionCost = 1 << 10
 func (a *attempt) unfit(q agent.Question, policy permission.Policy) string {
 	size := sizeOf(q)
 	switch {
-	case policy == permission.Ask && a.limits.Asked >= session.MaxTurnQuestions:
+	case policy == permission.Ask && a.limits.Asked >= question.MaxPerTurn:
 		return tooManyToAsk
-	case policy == permission.Ask && size > session.MaxQuestionBytes:
+	case policy == permission.Ask && size > question.MaxBytes:
 		return tooLargeToAsk
-	case size > session.MaxQuestionBytes:
+	case size > question.MaxBytes:
 		return tooLargeToAllow
-	case a.limits.AskedBytes+questionCost+int64(size) > session.MaxTurnQuestionBytes:
+	case a.limits.AskedBytes+questionCost+int64(size) > question.MaxBytesPerTurn:
 		return tooMuchToAllow
 	}
 	return ""
@@ -184,12 +184,12 @@ func (a *attempt) tellAnswers(ctx context.Context, link *turnLink) error {
 	w.due, w.again, w.looked, w.expires = false, false, now, time.Time{}
 	var told []string
 	for _, q := range pending {
-		if q.Status == session.QuestionOpen && !now.Before(q.ExpiresAt) {
+		if q.Status == question.Open && !now.Before(q.ExpiresAt) {
 			if q, err = a.Store.QuestionExpire(ctx, a.in.SessionID, q.ID); err != nil {
 				return stored(err)
 			}
 		}
-		if q.Status == session.QuestionOpen {
+		if q.Status == question.Open {
 			if w.expires.IsZero() || q.ExpiresAt.Before(w.expires) {
 				w.expires = q.ExpiresAt
 			}

@@ -48,7 +48,7 @@ type importRule struct {
 var importRules = []importRule{
 	{
 		pkg:     "internal/session",
-		only:    []string{"github.com/google/uuid", ours("internal/failure"), ours("internal/lazyregexp"), ours("internal/purge"), ours("internal/permission"), ours("internal/profile"), ours("internal/manifest"), ours("internal/transcript"), ours("internal/workspacefile")},
+		only:    []string{"github.com/google/uuid", ours("internal/failure"), ours("internal/lazyregexp"), ours("internal/question"), ours("internal/purge"), ours("internal/permission"), ours("internal/profile"), ours("internal/manifest"), ours("internal/transcript"), ours("internal/workspacefile")},
 		onlyWhy: "the domain says what a session is and knows no engine, store or transport",
 	},
 	{
@@ -79,6 +79,11 @@ var importRules = []importRule{
 	{
 		pkg:     "internal/purge",
 		only:    []string{},
+		onlyWhy: "a part of the domain that others build on",
+	},
+	{
+		pkg:     "internal/question",
+		only:    []string{ours("internal/failure")},
 		onlyWhy: "a part of the domain that others build on",
 	},
 	{

@@ -14,8 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Names that both halves have in common.
@@ -134,7 +134,7 @@ func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	if q.ID == "" {
 		return nil, errors.New("answer demo agent: the question has no id")
 	}
-	if !slices.Contains(session.Decisions(), a.Decision) {
+	if !slices.Contains(question.Decisions(), a.Decision) {
 		return nil, fmt.Errorf("answer question %s: %q is no decision", q.ID, a.Decision)
 	}
 	if faults := q.Check(a); len(faults) > 0 {

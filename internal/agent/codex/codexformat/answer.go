@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
 // The requests of the agent that need an answer.
@@ -27,9 +27,9 @@ func questionID(turn string, id json.RawMessage) string {
 }
 
 // Question reads a request of the agent as a question; false means that it is none.
-func Question(l Frame) (session.Asked, bool) {
+func Question(l Frame) (question.Asked, bool) {
 	r := l.Params
-	q := session.Asked{ID: questionID(r.Turn, l.ID), Kind: session.Permission, ToolUseID: r.ItemID}
+	q := question.Asked{ID: questionID(r.Turn, l.ID), Kind: question.Permission, ToolUseID: r.ItemID}
 	switch l.Method {
 	case askCommand:
 		command, err := json.Marshal(r.Command)
@@ -56,7 +56,7 @@ func Question(l Frame) (session.Asked, bool) {
 			q.Input = OrNull(meta.Params)
 		}
 	case AskUser:
-		q.Kind, q.ToolName = session.Inquiry, AskTool
+		q.Kind, q.ToolName = question.Inquiry, AskTool
 		q.Input = AskInput(r.Questions)
 		for _, item := range AsksOf(r.Questions) {
 			q.Inquiries = append(q.Inquiries, item.inquiry())
@@ -95,10 +95,10 @@ func AsksOf(raw []byte) []Ask {
 	return asks
 }
 
-func (a Ask) inquiry() session.InquiryItem {
-	item := session.InquiryItem{Question: a.Question, Header: a.Header}
+func (a Ask) inquiry() question.Item {
+	item := question.Item{Question: a.Question, Header: a.Header}
 	for _, o := range a.Options {
-		item.Options = append(item.Options, session.InquiryOption{Label: o.Label, Description: o.Description})
+		item.Options = append(item.Options, question.Option{Label: o.Label, Description: o.Description})
 	}
 	return item
 }

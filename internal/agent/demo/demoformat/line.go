@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
 // LineType says what a line of the agent's stdin, stdout or transcript is.
@@ -46,7 +46,7 @@ type Line struct {
 
 	PromptID string `json:"promptId,omitempty"`
 	Author   string `json:"author,omitempty"`
-	Kind     string `json:"kind,omitempty"`    // start, assistant: text or thinking; question: an session.QuestionKind
+	Kind     string `json:"kind,omitempty"`    // start, assistant: text or thinking; question: an question.Kind
 	Content  string `json:"content,omitempty"` // user, delta, assistant, system, title, question, answer
 	Subtype  string `json:"subtype,omitempty"` // system
 
@@ -58,9 +58,9 @@ type Line struct {
 	IsError   bool            `json:"isError,omitempty"`   // tool_result
 	Aborted   bool            `json:"aborted,omitempty"`   // assistant, tool_result: aborted
 
-	Inquiries []session.InquiryItem `json:"inquiries,omitempty"` // question
-	Decision  session.Decision      `json:"decision,omitempty"`  // answer, answered; empty where there was none
-	Answers   map[string]string     `json:"answers,omitempty"`   // answer: by what was asked
+	Inquiries []question.Item   `json:"inquiries,omitempty"` // question
+	Decision  question.Decision `json:"decision,omitempty"`  // answer, answered; empty where there was none
+	Answers   map[string]string `json:"answers,omitempty"`   // answer: by what was asked
 
 	Outcome string `json:"outcome,omitempty"` // result, acknowledged
 	Reason  string `json:"reason,omitempty"`  // result, acknowledged
@@ -95,8 +95,8 @@ func DecodeLine(data []byte) (Line, bool) {
 	case LineUser, LineDelta, LineToolUse, LineToolRunning, LineToolResult, LineSystem, LineAnswered:
 		return l, l.UUID != ""
 	case LineQuestion:
-		asks := l.Kind == string(session.Inquiry) && len(l.Inquiries) > 0
-		return l, l.UUID != "" && (asks || l.Kind == string(session.Permission))
+		asks := l.Kind == string(question.Inquiry) && len(l.Inquiries) > 0
+		return l, l.UUID != "" && (asks || l.Kind == string(question.Permission))
 	case LineStart, LineAssistant:
 		return l, l.UUID != "" && (l.Kind == KindText || l.Kind == KindThinking)
 	case LineResult:

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
 // The result of a tool that was rejected without a message, and why a question is rejected that can
@@ -47,18 +47,18 @@ func (t *turn) permit(call demoformat.Line, title string) (refused answer, ok bo
 		return answer{}, true, nil
 	}
 	a, err := t.ask(demoformat.Line{
-		Kind: string(session.Permission), Name: call.Name, ToolUseID: call.UUID, Input: call.Input, Content: title,
+		Kind: string(question.Permission), Name: call.Name, ToolUseID: call.UUID, Input: call.Input, Content: title,
 	})
 	if err != nil {
 		return answer{output: interruptedOutput}, false, err
 	}
 	switch a.Decision {
-	case session.DecisionReject:
+	case question.Reject:
 		t.answer = orElse(a.Content, notAllowed)
 		return answer{output: t.answer, failed: true}, false, nil
-	case session.DecisionSession:
+	case question.ForSession:
 		t.memory.allowed[call.Name] = true
-	case session.DecisionAlways:
+	case question.Always:
 		err = t.memory.allow(call.Name)
 	}
 	return answer{}, true, err
@@ -73,18 +73,18 @@ func (t *turn) mustAsk(tool string) bool {
 func (t *turn) inquire(s step) error {
 	in := askInput{Question: s.text, Options: s.options}
 	return t.call(tool{name: toolAsk, input: in, work: func(call demoformat.Line) (answer, error) {
-		item := session.InquiryItem{Question: s.text}
+		item := question.Item{Question: s.text}
 		for _, o := range s.options {
-			item.Options = append(item.Options, session.InquiryOption{Label: o})
+			item.Options = append(item.Options, question.Option{Label: o})
 		}
 		a, err := t.ask(demoformat.Line{
-			Kind: string(session.Inquiry), Name: call.Name, ToolUseID: call.UUID, Input: call.Input, Content: s.text,
-			Inquiries: []session.InquiryItem{item},
+			Kind: string(question.Inquiry), Name: call.Name, ToolUseID: call.UUID, Input: call.Input, Content: s.text,
+			Inquiries: []question.Item{item},
 		})
 		switch {
 		case err != nil:
 			return answer{output: interruptedOutput}, err
-		case a.Decision == session.DecisionReject:
+		case a.Decision == question.Reject:
 			t.answer = orElse(a.Content, notSaid)
 			return answer{output: t.answer, failed: true}, nil
 		}

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
 // delivery is a prompt with the means to break it off, before or while it is worked on.
@@ -68,7 +68,7 @@ func (b *inbox) take(data []byte, stderr io.Writer) {
 		b.ring()
 	case l.Type == demoformat.LineInterrupt:
 		b.interrupt(l.RunID)
-	case l.Type == demoformat.LineAnswer && slices.Contains(session.Decisions(), l.Decision):
+	case l.Type == demoformat.LineAnswer && slices.Contains(question.Decisions(), l.Decision):
 		b.reply(l)
 	default:
 		fmt.Fprintf(stderr, "demo agent: stdin: a line of type %q is not a prompt with a uuid, an interrupt or an answer with a decision\n", l.Type)
@@ -77,22 +77,22 @@ func (b *inbox) take(data []byte, stderr io.Writer) {
 
 // expect says that a question is about to be asked; its answer comes by the channel, which holds
 // one. Where stdin has ended the answer is no.
-func (b *inbox) expect(question string) <-chan demoformat.Line {
+func (b *inbox) expect(id string) <-chan demoformat.Line {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	reply := make(chan demoformat.Line, 1)
-	b.asked[question] = reply
+	b.asked[id] = reply
 	if b.closed {
-		b.answer(demoformat.Line{UUID: question, Decision: session.DecisionReject, Content: unanswered})
+		b.answer(demoformat.Line{UUID: id, Decision: question.Reject, Content: unanswered})
 	}
 	return reply
 }
 
 // forget says that a question does not wait any more.
-func (b *inbox) forget(question string) {
+func (b *inbox) forget(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.asked, question)
+	delete(b.asked, id)
 }
 
 func (b *inbox) reply(l demoformat.Line) {
@@ -149,8 +149,8 @@ func (b *inbox) next() *delivery {
 func (b *inbox) close() {
 	b.mu.Lock()
 	b.closed = true
-	for question := range b.asked {
-		b.answer(demoformat.Line{UUID: question, Decision: session.DecisionReject, Content: unanswered})
+	for id := range b.asked {
+		b.answer(demoformat.Line{UUID: id, Decision: question.Reject, Content: unanswered})
 	}
 	b.mu.Unlock()
 	b.ring()

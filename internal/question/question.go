@@ -1,4 +1,4 @@
-package session
+package question
 
 import (
 	"encoding/json"
@@ -11,64 +11,64 @@ import (
 
 // How long a question waits for an answer.
 const (
-	DefaultQuestionTimeout = 5 * time.Minute
-	MinQuestionTimeout     = time.Second
-	MaxQuestionTimeout     = 7 * 24 * time.Hour
+	DefaultTimeout = 5 * time.Minute
+	MinTimeout     = time.Second
+	MaxTimeout     = 7 * 24 * time.Hour
 )
 
 // Bounds of an answer.
 const (
-	MaxAnswerRunes  = 16 << 10 // of each answer in words, and of the message
-	MaxAnswersItems = 64
+	MaxAnswerRunes = 16 << 10 // of each answer in words, and of the message
+	MaxAnswers     = 64
 )
 
 // Bounds of what an agent asks. A larger question is rejected, whether a policy or a person decides it.
 const (
-	MaxQuestionBytes     = 1 << 20  // of a question, with the input that it is about, as JSON
-	MaxTurnQuestions     = 1000     // that people are asked in a turn
-	MaxTurnQuestionBytes = 64 << 20 // of all questions of a turn, also of those that a policy decides
-	MaxQuestionIDBytes   = 4 << 10  // of the agent's id of a question
+	MaxBytes        = 1 << 20  // of a question, with the input that it is about, as JSON
+	MaxPerTurn      = 1000     // that people are asked in a turn
+	MaxBytesPerTurn = 64 << 20 // of all questions of a turn, also of those that a policy decides
+	MaxIDBytes      = 4 << 10  // of the agent's id of a question
 )
 
-// QuestionKind says what an agent waits for.
-type QuestionKind string
+// Kind says what an agent waits for.
+type Kind string
 
 // The kinds of question.
 const (
 	// Permission: may the agent call this tool with this input?
-	Permission QuestionKind = "permission"
+	Permission Kind = "permission"
 	// Inquiry: the agent asks the user something in words.
-	Inquiry QuestionKind = "question"
+	Inquiry Kind = "question"
 )
 
-// QuestionStatus is where a question stands. Every status but open is final.
-type QuestionStatus string
+// Status is where a question stands. Every status but open is final.
+type Status string
 
 // The statuses of questions.
 const (
-	QuestionOpen      QuestionStatus = "open"
-	QuestionAnswered  QuestionStatus = "answered"
-	QuestionExpired   QuestionStatus = "expired"   // no answer in time; the agent got a rejection
-	QuestionCancelled QuestionStatus = "cancelled" // the agent does not wait any more
+	Open      Status = "open"
+	Answered  Status = "answered"
+	Expired   Status = "expired"   // no answer in time; the agent got a rejection
+	Cancelled Status = "cancelled" // the agent does not wait any more
 )
 
-// Reasons of a question that was not answered, in addition to ReasonWithdrawn: by the agent, in the
+// Reasons of a question that was not answered, in addition to session.ReasonWithdrawn: by the agent, in the
 // middle of its turn.
 const (
-	ReasonQuestionExpired = "expired"
-	ReasonTurnEnded       = "turn_ended" // with the turn, whatever ended it
-	ReasonPolicy          = "policy"     // decided by the session's permissions; not shown to people
+	ReasonExpired   = "expired"
+	ReasonTurnEnded = "turn_ended" // with the turn, whatever ended it
+	ReasonPolicy    = "policy"     // decided by the session's permissions; not shown to people
 )
 
 // Asked is what an agent wants to know, as its adapter understands it.
 type Asked struct {
 	ID        string          `json:"id"` // the agent's own, unique in its run
-	Kind      QuestionKind    `json:"kind"`
+	Kind      Kind            `json:"kind"`
 	ToolName  string          `json:"toolName"`
 	ToolUseID string          `json:"toolUseId"`       // block id of the call it is about
 	Input     json.RawMessage `json:"input,omitempty"` // of the tool, as the agent would call it
 	Title     string          `json:"title"`           // what is asked, for people
-	Inquiries []InquiryItem   `json:"inquiries,omitempty"`
+	Inquiries []Item          `json:"inquiries,omitempty"`
 	// Suggestions are the agent's own words for "always", handed back with the answer.
 	Suggestions json.RawMessage `json:"suggestions,omitempty"`
 }
@@ -81,23 +81,23 @@ func (a Asked) Map(text func(string) string, raw func(json.RawMessage) json.RawM
 	for i, item := range a.Inquiries {
 		item.Question, item.Header, item.Options = text(item.Question), text(item.Header), slices.Clone(item.Options)
 		for j, o := range item.Options {
-			item.Options[j] = InquiryOption{Label: text(o.Label), Description: text(o.Description)}
+			item.Options[j] = Option{Label: text(o.Label), Description: text(o.Description)}
 		}
 		a.Inquiries[i] = item
 	}
 	return a
 }
 
-// InquiryItem is one thing that an Inquiry asks.
-type InquiryItem struct {
-	Question string          `json:"question"` // the key of its answer
-	Header   string          `json:"header,omitempty"`
-	Multiple bool            `json:"multiple,omitempty"` // more than one option may be chosen
-	Options  []InquiryOption `json:"options,omitempty"`
+// Item is one thing that an Inquiry asks.
+type Item struct {
+	Question string   `json:"question"` // the key of its answer
+	Header   string   `json:"header,omitempty"`
+	Multiple bool     `json:"multiple,omitempty"` // more than one option may be chosen
+	Options  []Option `json:"options,omitempty"`
 }
 
-// InquiryOption is an answer that the agent offers. Others may be given.
-type InquiryOption struct {
+// Option is an answer that the agent offers. Others may be given.
+type Option struct {
 	Label       string `json:"label"`
 	Description string `json:"description,omitempty"`
 }
@@ -107,21 +107,21 @@ type Decision string
 
 // The decisions. An Inquiry is answered with once, or rejected.
 const (
-	DecisionOnce    Decision = "once"    // allowed this time
-	DecisionSession Decision = "session" // and whatever is like it until the session's agent ends
-	DecisionAlways  Decision = "always"  // and whatever is like it from now on
-	DecisionReject  Decision = "reject"  // not allowed; the agent continues without it
+	Once       Decision = "once"    // allowed this time
+	ForSession Decision = "session" // and whatever is like it until the session's agent ends
+	Always     Decision = "always"  // and whatever is like it from now on
+	Reject     Decision = "reject"  // not allowed; the agent continues without it
 )
 
 // Decisions are all decisions.
 func Decisions() []Decision {
-	return []Decision{DecisionOnce, DecisionSession, DecisionAlways, DecisionReject}
+	return []Decision{Once, ForSession, Always, Reject}
 }
 
 // Answer is an answer to a question.
 type Answer struct {
 	Decision Decision `json:"decision"`
-	// Answers has the answer to each InquiryItem by its Question.
+	// Answers has the answer to each Item by its Question.
 	Answers map[string]string `json:"answers,omitempty"`
 	// Message is sent to the agent with a rejection.
 	Message string `json:"message,omitempty"`
@@ -133,7 +133,7 @@ type Question struct {
 	SessionID string
 	RunID     string
 	Asked     Asked
-	Status    QuestionStatus
+	Status    Status
 	Answer    *Answer // of an answered one
 	Reason    string  // why it was not answered
 	CreatedAt time.Time
@@ -154,9 +154,9 @@ func (a Asked) Check(answer Answer) []failure.Field {
 		return wrong
 	}
 	switch answer.Decision {
-	case DecisionReject:
+	case Reject:
 		return nil
-	case DecisionOnce:
+	case Once:
 	default:
 		wrong = append(wrong, failure.Field{Field: "answer", Message: "must be once or reject unless the agent asks for permission"})
 	}
@@ -166,7 +166,7 @@ func (a Asked) Check(answer Answer) []failure.Field {
 		}
 	}
 	known := func(question string) bool {
-		return slices.ContainsFunc(a.Inquiries, func(i InquiryItem) bool { return i.Question == question })
+		return slices.ContainsFunc(a.Inquiries, func(i Item) bool { return i.Question == question })
 	}
 	for question := range answer.Answers {
 		if !known(question) {
