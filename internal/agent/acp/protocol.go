@@ -27,6 +27,11 @@ type message struct {
 	} `json:"error"`
 }
 
+// isResponse reports whether a line answers a request.
+func (m message) isResponse() bool {
+	return m.Method == "" && len(m.ID) > 0 && (m.Result != nil || m.Error != nil)
+}
+
 // Answer is the line for a bridge that answers a request for permission, whose options are the
 // question's suggestions. The protocol takes no words with a rejection.
 func Answer(q agent.Question, a agent.Answer) ([]byte, error) {

@@ -1,7 +1,6 @@
 package acp
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
@@ -23,18 +22,19 @@ type translator struct {
 const stateVersion = 1
 
 type state struct {
-	acpformat.Recorder
-	// Bridged: the bridge notes every block, so what the agent says itself only streams.
-	Bridged bool     `json:"bridged,omitempty"`
-	Begun   bool     `json:"begun,omitempty"`
-	Waiting []string `json:"waiting,omitempty"` // questions that are open
-	Ended   bool     `json:"ended,omitempty"`
+	acpformat.Recorder          // of what streams: the bridge notes every block
+	Begun              bool     `json:"begun,omitempty"`
+	Waiting            []string `json:"waiting,omitempty"` // questions that are open
+	Ended              bool     `json:"ended,omitempty"`
 }
 
-// NewTranslator starts a run, or resumes from a state. Without a run id it reads every turn of a
-// stream as one.
+// NewTranslator starts a run, or resumes from a state. Without a run id it reads a recording, and every
+// turn of it as one.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
-	t := &translator{Turn: translate.Turn{Run: run}, state: state{Bridged: run.RunID != ""}}
+	if run.RunID == "" {
+		return newRecording(from)
+	}
+	t := &translator{Turn: translate.Turn{Run: run}}
 	if err := t.Restore("acp", from, stateVersion, &t.state); err != nil {
 		return nil, err
 	}
@@ -44,9 +44,13 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 // State returns what a later translator needs. Long content of open blocks is left out: the bridge
 // reports them whole in the end.
 func (t *translator) State() ([]byte, error) {
-	s := t.state
+	return agent.EncodeState(stateVersion, t.state.kept())
+}
+
+// kept is the state with what there is room for.
+func (s state) kept() *state {
 	s.Open = kept(s.Open)
-	return agent.EncodeState(stateVersion, &s)
+	return &s
 }
 
 // Translate reads one frame.
@@ -68,13 +72,11 @@ func (t *translator) line(f agent.Frame) {
 	switch {
 	case !understood:
 	case m.Method == acpformat.MethodUpdate:
-		understood = t.update(f, m, at)
+		understood = t.update(m, at)
 	case m.Method == acpformat.MethodPermission:
-		understood = t.asked(m, at)
-	case m.Method == "" && len(m.ID) > 0 && (m.Result != nil || m.Error != nil):
-		t.responded(f, m, at)
-	case m.Method != "" && t.state.Bridged, OfClient(m.Method):
-		// The bridge answers what it knows, and refuses the rest.
+		understood = t.asked(m)
+	case m.Method != "", m.isResponse():
+		// The bridge answers what it knows, and refuses the rest; it notes what responses mean.
 	default:
 		understood = false
 	}
@@ -85,7 +87,6 @@ func (t *translator) line(f agent.Frame) {
 
 // note reads a line of the bridge.
 func (t *translator) note(n stdio.Note, at time.Time) {
-	t.state.Bridged = true
 	mine := t.Mine(n.RunID)
 	switch n.Type {
 	case stdio.NoteRun:
@@ -131,53 +132,34 @@ func (t *translator) block(b conversation.Block, at time.Time) {
 	}
 }
 
-// update reads what the agent says of its work.
-func (t *translator) update(f agent.Frame, m message, at time.Time) bool {
-	p := &m.Params
-	if p.Update.Kind == "" {
-		return false
-	}
-	if !t.state.Bridged {
-		if t.state.Prefix == "" {
-			t.state.Prefix = fmt.Sprintf("%s/%d", p.SessionID, f.No)
-		}
-		if p.Update.Kind == acpformat.UpdateUser {
-			t.Emit(t.state.CloseText(at)...)
-			if words := acpformat.Words(p.Update.Content); words != "" {
-				t.Emit(ledger.Whole("", conversation.Block{
-					ID: fmt.Sprintf("%s/%d", p.SessionID, f.No), Type: conversation.UserMessage, Status: conversation.Complete,
-					CreatedAt: at, Content: words,
-				}, at)...)
-			}
-			return true
-		}
-		events, ok := t.state.Update(p.Update, at)
-		t.Emit(events...)
+// update reads what the agent says of its work: text streams, and the bridge notes the rest.
+func (t *translator) update(m message, at time.Time) bool {
+	u := m.Params.Update
+	if u.Kind != acpformat.UpdateText && u.Kind != acpformat.UpdateThought {
+		_, ok := (&acpformat.Recorder{}).Update(u, at)
 		return ok
 	}
-	switch p.Update.Kind {
-	case acpformat.UpdateText, acpformat.UpdateThought:
-		if t.state.Begun {
-			events, _ := t.state.Update(p.Update, at)
-			t.Emit(events...)
-		}
-		return true
+	if t.state.Begun {
+		events, _ := t.state.Update(u, at)
+		t.Emit(events...)
 	}
-	_, ok := (&acpformat.Recorder{}).Update(p.Update, at)
-	return ok
+	return true
 }
 
 // asked reads that the agent wants permission for a call.
-func (t *translator) asked(m message, at time.Time) bool {
-	u := m.Params.ToolCall
-	if u.ID == "" {
+func (t *translator) asked(m message) bool {
+	if m.Params.ToolCall.ID == "" {
 		return false
 	}
-	if !t.state.Bridged {
-		t.Emit(t.state.Call(u, true, at)...)
-	} else if !t.state.Begun {
-		return true
+	if t.state.Begun {
+		t.question(m)
 	}
+	return true
+}
+
+// question asks for permission for a call.
+func (t *translator) question(m message) {
+	u := m.Params.ToolCall
 	q := agent.Question{
 		ID: u.ID, Kind: agent.Permission, ToolName: u.Name(), ToolUseID: u.ID, Input: u.CalledWith(), Title: u.Title, Suggestions: m.Params.Options,
 	}
@@ -193,33 +175,6 @@ func (t *translator) asked(m message, at time.Time) bool {
 		q.Title = q.ToolName
 	}
 	t.Ask(&t.state.Waiting, q)
-	return true
-}
-
-// responded reads the answer to a request. Where there is no bridge to say so, the one to a prompt
-// ends the turn, and so does an error.
-func (t *translator) responded(f agent.Frame, m message, at time.Time) {
-	if t.state.Bridged {
-		return
-	}
-	t.Emit(t.state.CloseText(at)...)
-	if m.Error != nil {
-		t.Emit(ledger.Whole("", conversation.Block{
-			ID: fmt.Sprintf("error/%d", f.No), Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-			Subtype: "error", Message: acpformat.Bounded(m.Error.Message),
-		}, at)...)
-		t.end(acpformat.EndNote{Outcome: session.OutcomeFailed, Reason: acpformat.Bounded(m.Error.Message)}, at)
-		return
-	}
-	var result struct {
-		StopReason string `json:"stopReason"`
-	}
-	if acpformat.Decode(m.Result, &result); result.StopReason == "" {
-		return
-	}
-	d := acpformat.EndNote{Usage: acpformat.Usage(m.Result)}
-	d.Outcome, d.Reason = acpformat.Stopped(result.StopReason)
-	t.end(d, at)
 }
 
 // end closes what is open and ends the turn.
@@ -228,9 +183,6 @@ func (t *translator) end(d acpformat.EndNote, at time.Time) {
 	case session.OutcomeCompleted, session.OutcomeFailed, session.OutcomeCancelled, session.OutcomeUnknown:
 	default:
 		d.Outcome, d.Reason = session.OutcomeUnknown, "the bridge does not say how the turn ended"
-	}
-	if !t.state.Bridged {
-		d.Usage.ToolCalls = t.state.Calls
 	}
 	t.Out.Resolved = append(t.Out.Resolved, t.state.Waiting...)
 	t.Emit(t.state.Cut(at)...)

@@ -45,7 +45,6 @@ type state struct {
 	Ended   bool            `json:"ended,omitempty"`
 	Limit   string          `json:"limit,omitempty"` // why the bridge has broken the turn off
 	Counted map[string]base `json:"counted,omitempty"`
-	Exec    string          `json:"exec,omitempty"` // what stands before the ids of a stream of codex exec
 }
 
 type verdictState struct {
@@ -61,15 +60,15 @@ type base struct {
 	RunOutput int64 `json:"runOutput"`
 }
 
-// NewTranslator starts a run, or resumes from a state. Without a run id it reads every turn of a
-// stream as one.
+// NewTranslator starts a run, or resumes from a state. Without a run id it reads a recording, and every
+// turn of it as one.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
+	if run.RunID == "" {
+		return newRecording(from)
+	}
 	t := &translator{Turn: translate.Turn{Run: run}}
 	if err := t.Restore("codex", from, stateVersion, &t.state); err != nil {
 		return nil, err
-	}
-	if run.RunID == "" {
-		return recording{t}, nil
 	}
 	return t, nil
 }

@@ -149,7 +149,7 @@ func (r *reader) compacted(n stdio.Note, at time.Time) []conversation.Event {
 
 // record reads a message of a chat file.
 func (r *reader) record(conv string, rec geminiformat.Record, at time.Time) []conversation.Event {
-	at = when(rec.Timestamp, at)
+	at = geminiformat.Time(rec.Timestamp, at)
 	switch rec.Type {
 	case geminiformat.UserRecord:
 		return r.user(conv, rec, at)
@@ -261,7 +261,7 @@ func (r *reader) response(conv string, rec geminiformat.Record, at time.Time) []
 	for i, t := range rec.Thoughts {
 		events = append(events, r.Show(conv, conversation.Block{
 			ID: thinkingID(id, i), Type: conversation.Thinking, Status: conversation.Complete,
-			CreatedAt: when(t.Timestamp, at), Content: t.Text(),
+			CreatedAt: geminiformat.Time(t.Timestamp, at), Content: t.Text(),
 		}, at)...)
 	}
 	if content != "" {
@@ -345,7 +345,7 @@ func (r *reader) ended(conv string, c geminiformat.ToolCall, at time.Time) (use,
 	if c.ID == "" || !r.once("call/"+c.ID) {
 		return nil, nil
 	}
-	at = when(c.Timestamp, at)
+	at = geminiformat.Time(c.Timestamp, at)
 	output, isError := c.Output()
 	block := conversation.Block{
 		ID: c.ID, Type: conversation.ToolUse, Status: conversation.Success, CreatedAt: at,
@@ -438,20 +438,6 @@ func (r *reader) once(id string) bool {
 	return true
 }
 
-// closeText completes text and thoughts that stream, where nothing else says that they have ended.
-func (r *reader) closeText(at time.Time) []conversation.Event {
-	var events []conversation.Event
-	for i := 0; i < len(r.Open); {
-		o := r.Open[i]
-		if o.Block.Type != conversation.AssistantText && o.Block.Type != conversation.Thinking {
-			i++
-			continue
-		}
-		events = append(events, r.Close(o, conversation.Complete, at)) // which takes it out
-	}
-	return events
-}
-
 // where is the conversation of a chat file.
 func where(subagent string) string {
 	if subagent == "" {
@@ -473,12 +459,3 @@ const (
 	errorRecord   = "error"
 	warningRecord = "warning"
 )
-
-// when reads a time of the agent, or gives another.
-func when(s string, other time.Time) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return other
-	}
-	return t.UTC()
-}

@@ -1,7 +1,6 @@
 package gemini
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
@@ -25,25 +24,20 @@ const stateVersion = 1
 
 type state struct {
 	reader
-	// Bridged: the bridge speaks in this stream, so what the agent streams only fills what the
-	// bridge notes.
-	Bridged bool `json:"bridged,omitempty"`
 	// Begun: the turn has begun; what the agent says before that is its past.
 	Begun bool `json:"begun,omitempty"`
 	// Waiting are the questions that are open: ids of calls.
 	Waiting []string `json:"waiting,omitempty"`
 	Ended   bool     `json:"ended,omitempty"`
-
-	// Of a stream without a bridge: the session, and the id of the text that streams.
-	Session string `json:"session,omitempty"`
-	Text    string `json:"text,omitempty"`
-	Failure string `json:"failure,omitempty"`
 }
 
-// NewTranslator starts a run, or resumes from a state. Without a run id it reads every turn of a
-// stream as one.
+// NewTranslator starts a run, or resumes from a state. Without a run id it reads a recording, and every
+// turn of it as one.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
-	t := &translator{Turn: translate.Turn{Run: run}, state: state{Bridged: run.RunID != ""}}
+	if run.RunID == "" {
+		return newRecording(from)
+	}
+	t := &translator{Turn: translate.Turn{Run: run}}
 	if err := t.Restore("gemini", from, stateVersion, &t.state); err != nil {
 		return nil, err
 	}
@@ -53,9 +47,13 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 // State returns what a later translator needs. Long text that streams is left out: the bridge
 // reports it whole in the end.
 func (t *translator) State() ([]byte, error) {
-	s := t.state
+	return agent.EncodeState(stateVersion, t.state.kept())
+}
+
+// kept is the state with what there is room for.
+func (s state) kept() *state {
 	s.Open = kept(s.Open)
-	return agent.EncodeState(stateVersion, &s)
+	return &s
 }
 
 // Translate reads one frame.
@@ -66,53 +64,31 @@ func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 // Cut closes what is open.
 func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.Cut(at.UTC()) }
 
-// line reads a line of stdout: a note of the bridge, a message of the Agent Client Protocol, or a
-// line of the program's own stream-json.
+// line reads a line of stdout: a note of the bridge, or a message of the Agent Client Protocol.
 func (t *translator) line(f agent.Frame) {
-	at := f.At
 	if n, ok := stdio.ParseNote(f.Data); ok {
-		t.note(n, at)
+		t.note(n, f.At)
 		return
 	}
-	var m frame
+	var m message
+	understood := geminiformat.Decode(f.Data, &m)
 	switch {
-	case !geminiformat.Decode(f.Data, &m):
-		t.Unparsed(f, geminiformat.Bounded(string(f.Data)))
+	case !understood:
 	case m.Method == acpformat.MethodUpdate:
-		if !t.update(f, m, at) {
-			t.Unparsed(f, geminiformat.Bounded(string(f.Data)))
-		}
+		understood = t.update(m.Params.Update, f.At)
 	case m.Method == acpformat.MethodPermission:
-		if !t.asked(m, at) {
-			t.Unparsed(f, geminiformat.Bounded(string(f.Data)))
-		}
-	case m.Method == "" && len(m.ID) > 0 && (len(m.Result) > 0 || m.Error != nil):
-		t.responded(f, m, at)
-	case m.Method == "" && m.Type != "":
-		if !t.native(f, m, at) {
-			t.Unparsed(f, geminiformat.Bounded(string(f.Data)))
-		}
-	case acp.OfClient(m.Method):
+		understood = t.asked(m)
+	case m.isResponse(): // the bridge notes what it means
 	default:
+		understood = acp.OfClient(m.Method)
+	}
+	if !understood {
 		t.Unparsed(f, geminiformat.Bounded(string(f.Data)))
 	}
-}
-
-// frame is a line of either protocol.
-type frame struct {
-	ID     json.RawMessage           `json:"id"`
-	Method string                    `json:"method"`
-	Params geminiformat.UpdateParams `json:"params"`
-	Result json.RawMessage           `json:"result"`
-	Error  *struct {
-		Message string `json:"message"`
-	} `json:"error"`
-	nativeLine
 }
 
 // note reads a line of the bridge.
 func (t *translator) note(n stdio.Note, at time.Time) {
-	t.state.Bridged = true
 	switch n.Type {
 	case geminiformat.NotePrompt:
 		if !t.Mine(n.RunID) {

@@ -21,7 +21,7 @@ type envelope struct {
 func isSummary(m *opencodeformat.Message) bool { return string(m.Summary) == "true" }
 
 // createdAt is when the message was begun.
-func createdAt(m *opencodeformat.Message) time.Time { return stampTime(m.Time.Created) }
+func createdAt(m *opencodeformat.Message) time.Time { return m.Time.Created.Time() }
 
 // modelOf is the message's model as people name it.
 func modelOf(m *opencodeformat.Message) string {
@@ -120,11 +120,4 @@ func costOf(p *opencodeformat.Part) float64 {
 		return 0
 	}
 	return n
-}
-
-func stampTime(s opencodeformat.Stamp) time.Time {
-	if !(s > 0) || s > opencodeformat.MaxStamp {
-		return time.UnixMilli(0).UTC()
-	}
-	return time.UnixMilli(int64(s)).UTC()
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/httplog"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -15,7 +16,7 @@ import (
 
 // Parse reads exports of sessions: {"info":…,"messages":…}, as the agent's export command writes
 // them and the bridge saves them. It also reads a bare list of messages, as the server returns it,
-// and lines of {"path":…,"response":…} with such responses. Of a truncated file the whole messages
+// and what was recorded of its responses. Of a truncated file the whole messages
 // count. The main conversation is the first session without a parent, and every such session that
 // the bridge has saved, one after the other.
 func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
@@ -58,9 +59,12 @@ func (p *parser) read(data []byte) {
 	case len(data) == 0:
 	case data[0] == '[':
 		p.messages(data, opencodeformat.SessionInfo{})
-	case isRecording(data):
-		for line := range bytes.Lines(data) {
-			p.recorded(line)
+	case httplog.Is(data):
+		for _, r := range httplog.Read(data) {
+			p.messages(r.Messages, opencodeformat.SessionInfo{})
+			for _, s := range r.Sessions {
+				p.known(s, false)
+			}
 		}
 	default:
 		p.export(data)
@@ -180,40 +184,6 @@ func (t *savedSession) add(m opencodeformat.Exported) {
 	}
 	t.places[m.Info.ID] = len(t.messages)
 	t.messages = append(t.messages, m)
-}
-
-// isRecording reports whether a file has requests and responses of the server, one a line.
-func isRecording(data []byte) bool {
-	line, _, _ := bytes.Cut(data, []byte("\n"))
-	var r recorded
-	return json.Unmarshal(line, &r) == nil && r.Path != ""
-}
-
-type recorded struct {
-	Path     string          `json:"path"`
-	Response json.RawMessage `json:"response"`
-}
-
-// recorded reads one response.
-func (p *parser) recorded(line []byte) {
-	var r recorded
-	if json.Unmarshal(line, &r) != nil {
-		return
-	}
-	switch route, _, _ := strings.Cut(strings.TrimPrefix(r.Path, "/session"), "?"); {
-	case route == r.Path, len(r.Response) == 0:
-	case strings.HasSuffix(route, "/message") && r.Response[0] == '[':
-		p.messages(r.Response, opencodeformat.SessionInfo{})
-	case strings.HasSuffix(route, "/children"), r.Response[0] == '[':
-		var children []json.RawMessage
-		if json.Unmarshal(r.Response, &children) == nil {
-			for _, c := range children {
-				p.known(c, false)
-			}
-		}
-	case strings.Count(route, "/") <= 1:
-		p.known(r.Response, false)
-	}
 }
 
 // conversation puts the sessions together.

@@ -74,7 +74,7 @@ func begunAt(p *opencodeformat.Part, m *opencodeformat.Message) time.Time {
 	case m.FromUser():
 		return createdAt(m)
 	case isText(p) && p.Time != nil && p.Time.Start > 0:
-		return stampTime(p.Time.Start)
+		return p.Time.Start.Time()
 	}
 	return opencodeformat.IdTime(p.ID, createdAt(m))
 }

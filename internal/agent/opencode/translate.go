@@ -20,8 +20,7 @@ import (
 // translator reads the lines of one run.
 type translator struct {
 	translate.Turn
-	state   state
-	capture *capture // nil for a run of the bridge
+	state state
 }
 
 // stateVersion is the version of the form of a state.
@@ -44,13 +43,12 @@ type state struct {
 
 const maxChildren = 64
 
-// NewTranslator starts a run, or resumes from a state. Without a run id it reads a captured stream,
-// in which a turn ends when the agent is idle.
+// NewTranslator starts a run, or resumes from a state. Without a run id it reads a recording.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
-	t := &translator{Turn: translate.Turn{Run: run}}
 	if run.RunID == "" {
-		t.capture = &capture{}
+		return newRecording(from)
 	}
+	t := &translator{Turn: translate.Turn{Run: run}}
 	if err := t.Restore("opencode", from, stateVersion, &t.state); err != nil {
 		return nil, err
 	}
@@ -66,43 +64,22 @@ func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 }
 
 // Cut closes what is open.
-func (t *translator) Cut(at time.Time) []conversation.Event {
-	at = at.UTC()
-	t.Out = agent.Translation{}
-	for _, where := range t.capture.waiting() {
-		t.release(where, at)
+func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.Cut(at.UTC()) }
+
+// line reads a line: an event of the server, or a note of the bridge.
+func (t *translator) line(f agent.Frame) {
+	data := bytes.TrimSpace(f.Data)
+	if note, ok := stdio.ParseNote(data); ok {
+		t.note(note, f.At)
+		return
 	}
-	events := append(t.Out.Events, t.state.Cut(at)...)
-	t.Out = agent.Translation{}
-	return append(events, t.settleReverts(at)...)
+	if e, ok := opened(data); !ok || !t.event(e, f.At) {
+		t.unparsed(f, data)
+	}
 }
 
-// The fields of a stream of server-sent events that are not data.
-var sseFields = [][]byte{[]byte("event:"), []byte("id:"), []byte("retry:"), []byte(":")}
-
-// line reads a line: an event of the server, raw or after "data:", or a note of the bridge.
-func (t *translator) line(f agent.Frame) {
-	at := f.At
-	data := bytes.TrimSpace(f.Data)
-	if rest, ok := bytes.CutPrefix(data, []byte("data:")); ok {
-		data = bytes.TrimSpace(rest)
-	}
-	if len(data) == 0 {
-		return
-	}
-	for _, field := range sseFields {
-		if bytes.HasPrefix(data, field) {
-			return
-		}
-	}
-	if note, ok := stdio.ParseNote(data); ok {
-		t.note(note, at)
-		return
-	}
-	e, ok := opened(data)
-	if (!ok || !t.event(e, at)) && !t.runLine(data, at) {
-		t.Unparsed(f, opencodeformat.Bounded(string(data), opencodeformat.MaxWords))
-	}
+func (t *translator) unparsed(f agent.Frame, data []byte) {
+	t.Unparsed(f, opencodeformat.Bounded(string(data), opencodeformat.MaxWords))
 }
 
 // The form in which the server writes its events.
@@ -155,18 +132,12 @@ func (t *translator) event(e envelope, at time.Time) bool {
 		return decoded(e, at, t.updated)
 	case "message.part.removed":
 		return decoded(e, at, t.partRemoved)
-	case "message.removed":
-		return decoded(e, at, t.messageRemoved)
 	case "message.updated":
 		return decoded(e, at, t.message)
-	case "session.created":
-		return decoded(e, at, t.created)
-	case "session.updated":
+	case "session.created", "session.updated":
 		return decoded(e, at, t.sessionInfo)
 	case "session.status":
 		return decoded(e, at, t.status)
-	case "session.idle":
-		return decoded(e, at, t.idle)
 	case "session.error":
 		return decoded(e, at, t.sessionError)
 	case "permission.asked":
@@ -179,9 +150,9 @@ func (t *translator) event(e envelope, at time.Time) bool {
 	kind, rest, _ := strings.Cut(e.Type, ".")
 	switch kind {
 	case "session":
-		return slices.Contains([]string{"diff", "deleted", "compacted"}, rest) || strings.HasPrefix(rest, "next.")
+		return slices.Contains([]string{"diff", "deleted", "compacted", "idle"}, rest) || strings.HasPrefix(rest, "next.")
 	case "message":
-		return rest == "part.patched"
+		return rest == "part.patched" || rest == "removed"
 	case "permission", "question":
 		return true // the same again, in the words of a newer interface
 	}
@@ -214,7 +185,6 @@ func (t *translator) sessionInfo(e opencodeformat.SessionEvent, at time.Time) {
 	if e.Info.ID == "" {
 		return
 	}
-	t.reverted(&e.Info)
 	if e.Info.ParentID != "" {
 		if t.state.Root == "" && !slices.Contains(t.state.Children, e.Info.ID) && len(t.state.Children) < maxChildren {
 			t.state.Children = append(t.state.Children, e.Info.ID)
@@ -252,23 +222,29 @@ func (t *translator) message(e messageEvent, at time.Time) {
 	}
 	m := t.state.message(in.ID)
 	if m == nil {
-		isNew := t.isNew(in)
-		if !isNew && !t.capture.copies(in) {
+		if !t.isNew(in) {
 			return
 		}
-		m = &openMessage{
-			ID: in.ID, Session: in.SessionID, Conversation: t.conversationOf(in.SessionID),
-			User: in.FromUser(), Summary: isSummary(in), Created: createdAt(in),
-		}
-		if !m.User {
-			t.release(m.Conversation, at)
-		}
-		t.state.begin(m)
-		t.state.Begun = t.state.Begun || isNew
-		if m.Conversation == conversation.Main {
-			t.state.Errored = nil // the agent has got over it
-		}
+		m = t.begins(in)
 	}
+	t.changed(m, in, at)
+}
+
+// begins notes a message.
+func (t *translator) begins(in *opencodeformat.Message) *openMessage {
+	m := &openMessage{
+		ID: in.ID, Session: in.SessionID, Conversation: t.conversationOf(in.SessionID),
+		User: in.FromUser(), Summary: isSummary(in), Created: createdAt(in),
+	}
+	t.state.begin(m)
+	if m.Conversation == conversation.Main {
+		t.state.Errored = nil // the agent has got over it
+	}
+	return m
+}
+
+// changed reads the present state of a message.
+func (t *translator) changed(m *openMessage, in *opencodeformat.Message, at time.Time) {
 	if m.User {
 		return
 	}
@@ -282,10 +258,6 @@ func (t *translator) message(e messageEvent, at time.Time) {
 	if in.Time.Completed != 0 {
 		t.Emit(t.state.settle(m, m.fate(), at)...)
 		m.Over = true
-		t.release(m.Conversation, at)
-		if t.state.Idle && !t.state.writing() {
-			t.end(t.verdict(opencodeformat.EndNote{}), at)
-		}
 	}
 }
 
@@ -313,9 +285,7 @@ func (t *translator) failed(m *openMessage, e *opencodeformat.NativeError, at ti
 		return
 	}
 	m.Told = true
-	b := failureOf(m.native(), e)
-	t.capture.noted(shownBlock{conversation: m.Conversation, session: m.Session, message: m.ID, id: b.ID})
-	t.Emit(ledger.Whole(m.Conversation, b, at)...)
+	t.Emit(ledger.Whole(m.Conversation, failureOf(m.native(), e), at)...)
 }
 
 type partEvent struct {
@@ -324,11 +294,13 @@ type partEvent struct {
 
 // updated reads the present state of a part.
 func (t *translator) updated(e partEvent, at time.Time) {
-	p := &e.Part
-	m := t.state.message(p.MessageID)
-	if m == nil || p.ID == "" {
-		return
+	if m := t.state.message(e.Part.MessageID); m != nil && e.Part.ID != "" {
+		t.part(m, &e.Part, at)
 	}
+}
+
+// part reads the present state of a part of a message.
+func (t *translator) part(m *openMessage, p *opencodeformat.Part, at time.Time) {
 	t.progressed(at)
 	isNew := m.saw(p.ID)
 	if isNew && !m.User {
@@ -349,10 +321,6 @@ func (t *translator) updated(e partEvent, at time.Time) {
 		b := headOf(p, native)
 		b.Status = conversation.Complete
 		say(&b, p.Text)
-		if t.holds(m, p, b) {
-			return
-		}
-		t.capture.noted(m.shows(p, b.ID))
 		t.Emit(ledger.Whole(m.Conversation, t.signed(b, m), at)...)
 	case isText(p):
 		t.text(m, native, p, o, at)
@@ -373,7 +341,6 @@ func (t *translator) signed(b conversation.Block, m *openMessage) conversation.B
 func (t *translator) text(m *openMessage, native *opencodeformat.Message, p *opencodeformat.Part, o *openBlock, at time.Time) {
 	if o == nil {
 		o = &openBlock{Message: m.ID, Entry: ledger.Entry{Conversation: m.Conversation, Block: headOf(p, native)}}
-		t.capture.noted(m.shows(p, p.ID))
 		t.Emit(t.state.Start(o, at)...)
 	}
 	if !isEnded(p) { // what it has by then comes in pieces as well
@@ -423,8 +390,6 @@ func (t *translator) call(m *openMessage, native *opencodeformat.Message, p *ope
 		t.Emit(t.state.Start(&openBlock{Message: m.ID, Entry: ledger.Entry{Conversation: m.Conversation, Block: conversation.Block{
 			ID: resultID(p.ID), Type: conversation.ToolResult, Status: conversation.Pending, CreatedAt: o.Block.CreatedAt, ToolUseID: p.ID,
 		}}}, at)...)
-		t.capture.noted(m.shows(p, p.ID))
-		t.capture.noted(m.shows(p, resultID(p.ID)))
 		t.state.ToolCalls++
 	}
 	now := headOf(p, native) // a call of a tool that there is not gets another name
@@ -486,9 +451,8 @@ type removedEvent struct {
 	PartID string `json:"partID"`
 }
 
-// partRemoved reads that the agent has taken a part back, with what came of it.
+// partRemoved reads that the agent has taken a part back that is still open, with what came of it.
 func (t *translator) partRemoved(e removedEvent, at time.Time) {
-	t.Emit(t.takeBack(func(b shownBlock) bool { return b.part != "" && b.part == e.PartID }, at)...)
 	for _, id := range []string{e.PartID, resultID(e.PartID)} {
 		if o := t.state.Find(id); o != nil {
 			t.Emit(t.state.Remove(o, at))

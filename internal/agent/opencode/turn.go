@@ -17,10 +17,6 @@ type turn struct {
 	Model     string        `json:"model,omitempty"`
 	Usage     session.Usage `json:"usage,omitzero"`
 	ToolCalls int64         `json:"toolCalls,omitempty"`
-	// Begun: something has happened; what a stream has left of another turn does not count.
-	Begun bool `json:"begun,omitempty"`
-	// Idle: the agent has nothing more to do, and may still write down what it did.
-	Idle bool `json:"idle,omitempty"`
 	// Noted: a bridge reports when the turn ends.
 	Noted bool `json:"noted,omitempty"`
 	// Before is the newest message of the turn before.
@@ -92,7 +88,6 @@ func (t *translator) sessionError(e errorEvent, at time.Time) {
 	if where != conversation.Main {
 		return
 	}
-	t.state.Begun = true
 	if e.Error.Name == opencodeformat.Aborted {
 		t.state.Errored = &opencodeformat.EndNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 		return
@@ -106,23 +101,6 @@ func (t *translator) sessionError(e errorEvent, at time.Time) {
 	}
 }
 
-type idleEvent struct {
-	SessionID string `json:"sessionID"`
-}
-
-// idle reads that a session has nothing more to do. Without a bridge this ends the turn: at once,
-// or when the agent has stored how it aborted its work.
-func (t *translator) idle(e idleEvent, at time.Time) {
-	if t.state.Noted || t.Run.RunID != "" || !t.state.Begun || t.state.Root == "" || e.SessionID != t.state.Root {
-		return
-	}
-	if t.state.writing() && !t.state.Idle {
-		t.state.Idle = true
-		return
-	}
-	t.end(t.verdict(opencodeformat.EndNote{}), at)
-}
-
 // exit reads that the process has ended.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, agent.MaxStderr)
@@ -132,19 +110,16 @@ func (t *translator) exit(f agent.Frame) {
 
 // end closes what is open and ends the turn.
 func (t *translator) end(v opencodeformat.EndNote, at time.Time) {
+	t.Emit(t.state.Cut(at)...)
+	t.report(v, at)
+	t.state = state{turn: turn{Ended: true}}
+}
+
+// report says how the turn has ended.
+func (t *translator) report(v opencodeformat.EndNote, at time.Time) {
 	t.Out.Resolved = append(t.Out.Resolved, t.state.Waiting...)
-	// In a captured stream the agent continues, and itself reports the outcome of what is open.
-	goesOn := t.capture != nil && !t.state.Noted
-	if !goesOn {
-		t.Emit(t.state.Cut(at)...)
-	}
 	t.Emit(translate.Usage(t.state.Usage, t.state.Model, at))
 	usage := t.state.Usage
 	usage.ToolCalls = t.state.ToolCalls
 	t.Out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
-	if goesOn {
-		t.state.turn = turn{Ended: true}
-		return
-	}
-	t.state = state{turn: turn{Ended: true}}
 }

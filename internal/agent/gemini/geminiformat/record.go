@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 )
 
 // The types of record that a chat file has blocks for. There are others, such as info.
@@ -235,4 +236,13 @@ func Quoted(s string) json.RawMessage {
 		panic("gemini: encode a string: " + err.Error()) // a string always encodes
 	}
 	return b
+}
+
+// Time reads a time of the agent, or gives another.
+func Time(s string, other time.Time) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return other
+	}
+	return t.UTC()
 }

@@ -100,6 +100,14 @@ type Stamp float64
 // MaxStamp is the last millisecond of the year 9999; later times cannot be encoded.
 const MaxStamp = 253402300799999
 
+// Time returns the time; that of 0 is also the time of what is none.
+func (s Stamp) Time() time.Time {
+	if !(s > 0) || s > MaxStamp {
+		return time.UnixMilli(0).UTC()
+	}
+	return time.UnixMilli(int64(s)).UTC()
+}
+
 // StampPair is when something was created or began, and when it was completed or ended.
 type StampPair struct {
 	Created   Stamp `json:"created"`
