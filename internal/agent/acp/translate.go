@@ -47,7 +47,7 @@ func (t *translator) State() ([]byte, error) {
 	return agent.EncodeState(stateVersion, t.state.kept())
 }
 
-// kept is the state with what there is room for.
+// kept is the state, with its open blocks bounded.
 func (s state) kept() *state {
 	s.Open = kept(s.Open)
 	return &s

@@ -84,7 +84,7 @@ func (r *recording) Translate(f agent.Frame) (agent.Translation, error) {
 	return r.Read(f, r.state.Ended, r.line, r.exit), nil
 }
 
-// Cut closes what is open, and takes back what was reverted at last.
+// Cut closes what is open, and removes what is reverted.
 func (r *recording) Cut(at time.Time) []conversation.Event {
 	at = at.UTC()
 	r.Out = agent.Translation{}

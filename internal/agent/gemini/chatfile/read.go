@@ -30,7 +30,7 @@ type Step struct {
 	Conversation string // of a subagent, or conversation.Main
 	At           time.Time
 	Message      geminiformat.Record
-	// Rewind is the id of the message that is taken back, with everything after it; empty: there is a
+	// Rewind is the id of the message that is removed, with everything after it; empty: there is a
 	// message.
 	Rewind string
 }
