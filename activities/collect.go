@@ -9,13 +9,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // imageStore knows which images are needed.
 type imageStore interface {
-	ImageIntend(ctx context.Context, intent session.ImageIntent) error
+	ImageIntend(ctx context.Context, intent image.Intent) error
 	// ImageIntentsForget forgets intents older than age.
 	ImageIntentsForget(ctx context.Context, age time.Duration) (int64, error)
 	// SnapshotsAge marks snapshots older than age that no bundle was made of as unneeded.
@@ -30,16 +31,16 @@ type imageStore interface {
 	SnapshotsForget(ctx context.Context, ids []string) error
 	// SnapshotsRenew returns snapshots that sleeping sessions wake from and that their
 	// provider deletes within the time.
-	SnapshotsRenew(ctx context.Context, within time.Duration, limit int) ([]session.Renewal, error)
+	SnapshotsRenew(ctx context.Context, within time.Duration, limit int) ([]image.Renewal, error)
 	// SnapshotReplace has a session wake from a copy of its snapshot, unless it has moved on.
-	SnapshotReplace(ctx context.Context, intent session.ImageIntent, oldID, newID string) error
+	SnapshotReplace(ctx context.Context, intent image.Intent, oldID, newID string) error
 	// ExitImagesDue returns ended sandboxes whose image is to be found. One that is
 	// not settled is returned again after a growing pause.
-	ExitImagesDue(ctx context.Context, limit int) ([]session.ExitImage, error)
+	ExitImagesDue(ctx context.Context, limit int) ([]image.Exit, error)
 	// ExitImagesSettle stores what was found. Images without a bundle are unneeded.
-	ExitImagesSettle(ctx context.Context, found []session.ExitImage) error
+	ExitImagesSettle(ctx context.Context, found []image.Exit) error
 	// ImagesStray condemns listed images that nothing knows of, and returns how many.
-	ImagesStray(ctx context.Context, listed []session.ListedImage, age time.Duration) (int, error)
+	ImagesStray(ctx context.Context, listed []image.Listed, age time.Duration) (int, error)
 	// BaseImagesCondemn returns base images that nothing uses, last used before age.
 	BaseImagesCondemn(ctx context.Context, age time.Duration, limit int) ([]string, error)
 	// BaseImagesForget records that base images are deleted at the provider.
@@ -98,8 +99,8 @@ func (l *look) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return each(ctx, due, func(ctx context.Context, r session.Renewal) error {
-		intent := session.ImageIntent{
+	return each(ctx, due, func(ctx context.Context, r image.Renewal) error {
+		intent := image.Intent{
 			ID: session.NewID("img_"), SessionID: r.SessionID, Generation: r.Generation, Source: r.SnapshotID, Lifetime: snapshotLifetime,
 		}
 		if err := l.store.ImageIntend(ctx, intent); err != nil {
@@ -130,8 +131,8 @@ func (l *look) settleExits(ctx context.Context) error {
 			return err
 		}
 		var mu sync.Mutex
-		var settled []session.ExitImage
-		failed := each(ctx, due, func(ctx context.Context, e session.ExitImage) error {
+		var settled []image.Exit
+		failed := each(ctx, due, func(ctx context.Context, e image.Exit) error {
 			known, err := l.findExit(ctx, &e)
 			if known {
 				mu.Lock()
@@ -150,7 +151,7 @@ func (l *look) settleExits(ctx context.Context) error {
 }
 
 // findExit sets the image of an ended sandbox, and reports whether it is known.
-func (l *look) findExit(ctx context.Context, e *session.ExitImage) (known bool, err error) {
+func (l *look) findExit(ctx context.Context, e *image.Exit) (known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, exitTimeout)
 	defer cancel()
 	image, err := l.Sandbox.Open(e.SandboxID).ExitSnapshot(ctx)
@@ -217,10 +218,10 @@ func (l *look) findStrays(ctx context.Context) error {
 	return err
 }
 
-func listedImages(page []sandbox.ImageListing) []session.ListedImage {
-	images := make([]session.ListedImage, len(page))
-	for i, image := range page {
-		images[i] = session.ListedImage{ID: image.ID, SessionID: image.Session, Generation: image.Generation, Exit: image.Exit}
+func listedImages(page []sandbox.ImageListing) []image.Listed {
+	images := make([]image.Listed, len(page))
+	for i, at := range page {
+		images[i] = image.Listed{ID: at.ID, SessionID: at.Session, Generation: at.Generation, Exit: at.Exit}
 	}
 	return images
 }

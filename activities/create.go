@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -29,7 +30,7 @@ type sandboxStore interface {
 	// an empty id of all.
 	SandboxesOpen(ctx context.Context, sessionID string) ([]session.SandboxRow, error)
 	// ExitImageExpect has the image of an ended sandbox looked for that no row names.
-	ExitImageExpect(ctx context.Context, e session.ExitImage) error
+	ExitImageExpect(ctx context.Context, e image.Exit) error
 	// SandboxCloned records that the repository is complete in the sandbox of a generation.
 	SandboxCloned(ctx context.Context, sessionID string, generation int64) error
 	// SandboxIsCloned reports whether it is.

@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -311,7 +312,7 @@ func (s *steps) SandboxesOpen(ctx context.Context, sessionID string) (rows []ses
 	return rows, err
 }
 
-func (s *steps) SnapshotMade(ctx context.Context, intent session.ImageIntent, snapshotID string) error {
+func (s *steps) SnapshotMade(ctx context.Context, intent image.Intent, snapshotID string) error {
 	return s.take(stepSnapshot, nil, func() error { return s.Store.SnapshotMade(ctx, intent, snapshotID) })
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -60,7 +61,7 @@ type PurgeStore interface {
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
 	SandboxesOpen(ctx context.Context, sessionID string) ([]session.SandboxRow, error)
-	ImagesStray(ctx context.Context, listed []session.ListedImage, age time.Duration) (int, error)
+	ImagesStray(ctx context.Context, listed []image.Listed, age time.Duration) (int, error)
 	ImageIntentEnd(ctx context.Context, intentID string) error
 	SnapshotsCondemn(ctx context.Context, limit int) ([]string, error)
 	SnapshotsForget(ctx context.Context, ids []string) error

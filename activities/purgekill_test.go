@@ -25,6 +25,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/question"
@@ -430,7 +431,7 @@ func (b *bundle) plant(t *testing.T, words string) {
 	require.NoError(t, b.db.TranscriptAppend(b.ctx, []transcript.Segment{{SessionID: b.id, Path: "/" + words, Version: 1, RunID: in.RunID, Data: []byte(words)}}))
 	_, _, _, err = b.db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: words})
 	require.NoError(t, err)
-	require.NoError(t, b.db.ImageIntend(b.ctx, session.ImageIntent{ID: session.NewID("img_"), SessionID: b.id, Generation: 2, Source: second.SandboxID}))
+	require.NoError(t, b.db.ImageIntend(b.ctx, image.Intent{ID: session.NewID("img_"), SessionID: b.id, Generation: 2, Source: second.SandboxID}))
 	_, err = b.driver.Snapshot(b.ctx, second.SandboxID, time.Minute)
 	require.NoError(t, err)
 	_, err = b.db.PurgeRequest(b.ctx, b.id)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -20,7 +21,7 @@ type reapStore interface {
 	SandboxesAbandoned(ctx context.Context, age time.Duration, after session.SandboxKey, limit int) ([]session.SandboxRow, error)
 	// SandboxesUnowned returns the indexes of the keys that no open sandbox has.
 	SandboxesUnowned(ctx context.Context, keys []session.SandboxKey) ([]int, error)
-	ExitImageExpect(ctx context.Context, e session.ExitImage) error
+	ExitImageExpect(ctx context.Context, e image.Exit) error
 }
 
 const (
@@ -238,7 +239,7 @@ func (r *reaper) unowned(ctx context.Context, page []sandbox.Listing) error {
 }
 
 func (l *look) endListed(ctx context.Context, s sandbox.Listing) error {
-	err := l.store.ExitImageExpect(ctx, session.ExitImage{SandboxID: s.ID, SessionID: s.Session, Generation: s.Generation})
+	err := l.store.ExitImageExpect(ctx, image.Exit{SandboxID: s.ID, SessionID: s.Session, Generation: s.Generation})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -19,11 +20,11 @@ type bundleStore interface {
 	// bundle does not cover, ended or not; false if there is none.
 	SandboxUnsaved(ctx context.Context, sessionID string) (session.UnsavedSandbox, bool, error)
 	// ImageIntend records that an image is about to be made.
-	ImageIntend(ctx context.Context, intent session.ImageIntent) error
+	ImageIntend(ctx context.Context, intent image.Intent) error
 	// ImageIntentEnd forgets an intent that failed.
 	ImageIntentEnd(ctx context.Context, intentID string) error
 	// SnapshotMade stores the image that came of an intent, before anything depends on it.
-	SnapshotMade(ctx context.Context, intent session.ImageIntent, snapshotID string) error
+	SnapshotMade(ctx context.Context, intent image.Intent, snapshotID string) error
 	// SnapshotRecord is SnapshotMade for an image that had no intent.
 	SnapshotRecord(ctx context.Context, sessionID string, generation int64, snapshotID string) error
 	// BundleCommit stores a bundle and makes it the session's head.

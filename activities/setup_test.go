@@ -156,19 +156,19 @@ func (b *bundle) endSandboxes(t *testing.T) {
 	}
 }
 
-// image prepares what sandboxes start from.
-type image struct {
+// preparer prepares what sandboxes start from.
+type preparer struct {
 	images *sandbox.Images
 	recipe sandbox.Recipe
 }
 
-func (i image) Prepare(ctx context.Context, _ string) (string, error) {
-	return i.images.Prepare(ctx, i.recipe)
+func (p preparer) Prepare(ctx context.Context, _ string) (string, error) {
+	return p.images.Prepare(ctx, p.recipe)
 }
 
-func runnerImage(p *sandbox.Provider) image {
+func runnerImage(p *sandbox.Provider) preparer {
 	paths := runner.DefaultPaths()
-	return image{sandbox.NewImages(p, sandbox.ImagesOptions{}), sandbox.Recipe{
+	return preparer{sandbox.NewImages(p, sandbox.ImagesOptions{}), sandbox.Recipe{
 		Name:     "activities-test",
 		Files:    []sandbox.RecipeFile{{Path: paths.Binary, Mode: 0o755, Source: runnerBinary}},
 		Commands: [][]string{{"mkdir", "-p", paths.Workspace, paths.State, paths.Home}},

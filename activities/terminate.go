@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -60,7 +61,7 @@ func (g *sandboxes) end(ctx context.Context, row session.SandboxRow, reason stri
 		default:
 			id = found.ID()
 			// Its row does not name it: the image that it leaves is looked for all the same.
-			e := session.ExitImage{SandboxID: id, SessionID: row.SessionID, Generation: row.Generation}
+			e := image.Exit{SandboxID: id, SessionID: row.SessionID, Generation: row.Generation}
 			if err := g.store.ExitImageExpect(ctx, e); err != nil {
 				return stored(err)
 			}

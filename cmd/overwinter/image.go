@@ -6,6 +6,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
+	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
@@ -16,7 +17,7 @@ import (
 type imageLedger struct{ db *postgres.DB }
 
 func (l imageLedger) Intend(ctx context.Context, name string) (string, error) {
-	intent := session.ImageIntent{ID: session.NewID("img_"), Source: name}
+	intent := image.Intent{ID: session.NewID("img_"), Source: name}
 	return intent.ID, l.db.ImageIntend(ctx, intent)
 }
 

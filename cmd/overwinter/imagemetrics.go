@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/overwinter-dev/overwinter/activities"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/image"
 )
 
 // imageCountAge is how long a count of images is shown before they are counted again.
@@ -16,7 +16,7 @@ const imageCountAge = 10 * time.Second
 
 // imageCounter counts images. *postgres.DB is one.
 type imageCounter interface {
-	ImageCounts(ctx context.Context, age time.Duration) (session.ImageCounts, error)
+	ImageCounts(ctx context.Context, age time.Duration) (image.Counts, error)
 }
 
 // imageCollector shows the images that wait for something.
@@ -26,7 +26,7 @@ type imageCollector struct {
 
 	mu     sync.Mutex
 	at     time.Time
-	counts session.ImageCounts
+	counts image.Counts
 }
 
 // imageMetrics returns what to gather the counts from.

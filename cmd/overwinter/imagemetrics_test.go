@@ -8,17 +8,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/image"
 )
 
 // countsOf are counts, or an error.
 type countsOf struct {
-	counts session.ImageCounts
+	counts image.Counts
 	err    error
 	asked  int
 }
 
-func (c *countsOf) ImageCounts(context.Context, time.Duration) (session.ImageCounts, error) {
+func (c *countsOf) ImageCounts(context.Context, time.Duration) (image.Counts, error) {
 	c.asked++
 	return c.counts, c.err
 }
@@ -30,7 +30,7 @@ func TestImageCountsAreGathered(t *testing.T) {
 	found, err := metrics.Gather()
 	require.NoError(t, err)
 	require.Empty(t, found, "nothing is known while Postgres is away")
-	counter.counts, counter.err = session.ImageCounts{Unneeded: 1, Failing: 2, Exits: 3, Hidden: 4}, nil
+	counter.counts, counter.err = image.Counts{Unneeded: 1, Failing: 2, Exits: 3, Hidden: 4}, nil
 	for range 2 {
 		found, err = metrics.Gather()
 		require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -219,5 +220,5 @@ func TestAnImageThatCannotBeDeletedWaitsLongerEachTime(t *testing.T) {
 	require.Equal(t, []float64{30, 60, 120, 240, 480, 600, 600}, pauses)
 	counts, err := b.ImageCounts(b.ctx, time.Hour)
 	require.NoError(t, err)
-	require.Equal(t, session.ImageCounts{Unneeded: 1, Failing: 1}, counts)
+	require.Equal(t, image.Counts{Unneeded: 1, Failing: 1}, counts)
 }

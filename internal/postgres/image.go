@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // The life of an image's record:
@@ -22,7 +22,7 @@ import (
 // ImageIntend records that an image is about to be made: of a sandbox of a
 // session, or, with an empty session, a base image. The intent ends when the image
 // is recorded, or when it is known that none was made.
-func (db *DB) ImageIntend(ctx context.Context, intent session.ImageIntent) error {
+func (db *DB) ImageIntend(ctx context.Context, intent image.Intent) error {
 	return fault("record the intent of an image", db.q.ImageIntend(ctx, db.pool, &dbsqlc.ImageIntendParams{
 		ID: intent.ID, SessionID: intent.SessionID, Generation: intent.Generation, Source: intent.Source,
 	}))
@@ -44,11 +44,11 @@ func (db *DB) ImageIntentsForget(ctx context.Context, age time.Duration) (int64,
 // which took it for one that nothing knows of: it is being deleted. An image of a
 // session that was purged meanwhile is stored to be deleted.
 func (db *DB) SnapshotRecord(ctx context.Context, sessionID string, generation int64, snapshotID string) error {
-	return db.SnapshotMade(ctx, session.ImageIntent{SessionID: sessionID, Generation: generation}, snapshotID)
+	return db.SnapshotMade(ctx, image.Intent{SessionID: sessionID, Generation: generation}, snapshotID)
 }
 
 // SnapshotMade is SnapshotRecord for an image whose intent was recorded.
-func (db *DB) SnapshotMade(ctx context.Context, intent session.ImageIntent, snapshotID string) error {
+func (db *DB) SnapshotMade(ctx context.Context, intent image.Intent, snapshotID string) error {
 	record := func() error {
 		return db.inTx(ctx, "record a snapshot", pgx.TxOptions{}, func(tx pgx.Tx) error {
 			return db.snapshotMade(ctx, tx, intent, snapshotID)
@@ -61,7 +61,7 @@ func (db *DB) SnapshotMade(ctx context.Context, intent session.ImageIntent, snap
 	return err
 }
 
-func (db *DB) snapshotMade(ctx context.Context, tx dbsqlc.DBTX, intent session.ImageIntent, snapshotID string) error {
+func (db *DB) snapshotMade(ctx context.Context, tx dbsqlc.DBTX, intent image.Intent, snapshotID string) error {
 	p := &dbsqlc.SnapshotInsertParams{ID: snapshotID, SessionID: intent.SessionID, Generation: intent.Generation, Lifetime: intent.Lifetime.Seconds()}
 	usable, err := db.q.SnapshotInsert(ctx, tx, p)
 	if err != nil {
@@ -78,21 +78,21 @@ func (db *DB) snapshotMade(ctx context.Context, tx dbsqlc.DBTX, intent session.I
 
 // SnapshotsRenew returns up to limit snapshots that sleeping sessions wake from and
 // that their provider deletes within the time. No other caller gets them for an hour.
-func (db *DB) SnapshotsRenew(ctx context.Context, within time.Duration, limit int) ([]session.Renewal, error) {
+func (db *DB) SnapshotsRenew(ctx context.Context, within time.Duration, limit int) ([]image.Renewal, error) {
 	rows, err := db.q.SnapshotsRenew(ctx, db.pool, &dbsqlc.SnapshotsRenewParams{Seconds: within.Seconds(), MaxItems: int32(limit)})
 	if err != nil {
 		return nil, fault("choose snapshots to renew", err)
 	}
-	out := make([]session.Renewal, len(rows))
+	out := make([]image.Renewal, len(rows))
 	for i, r := range rows {
-		out[i] = session.Renewal{SnapshotID: r.ID, SessionID: r.SessionID, Generation: r.Generation}
+		out[i] = image.Renewal{SnapshotID: r.ID, SessionID: r.SessionID, Generation: r.Generation}
 	}
 	return out, nil
 }
 
 // SnapshotReplace has a session wake from a copy of its snapshot. If the session has
 // moved on or was purged meanwhile, the copy is unneeded.
-func (db *DB) SnapshotReplace(ctx context.Context, intent session.ImageIntent, oldID, newID string) error {
+func (db *DB) SnapshotReplace(ctx context.Context, intent image.Intent, oldID, newID string) error {
 	err := db.inSession(ctx, "replace a snapshot", intent.SessionID, func(s *sessionTx) error {
 		if err := db.snapshotMade(ctx, s, intent, newID); err != nil {
 			return err
@@ -156,7 +156,7 @@ func (db *DB) SnapshotsForget(ctx context.Context, ids []string) error {
 
 // ExitImageExpect has the image looked for that the provider made of a sandbox
 // that no row names.
-func (db *DB) ExitImageExpect(ctx context.Context, e session.ExitImage) error {
+func (db *DB) ExitImageExpect(ctx context.Context, e image.Exit) error {
 	return fault("expect an exit image", db.q.ExitImageExpect(ctx, db.pool, &dbsqlc.ExitImageExpectParams{
 		SandboxID: e.SandboxID, SessionID: e.SessionID, Generation: e.Generation,
 	}))
@@ -164,21 +164,21 @@ func (db *DB) ExitImageExpect(ctx context.Context, e session.ExitImage) error {
 
 // ExitImagesDue returns up to limit ended sandboxes whose image is to be found.
 // One that is not settled is returned again after a pause that grows.
-func (db *DB) ExitImagesDue(ctx context.Context, limit int) ([]session.ExitImage, error) {
+func (db *DB) ExitImagesDue(ctx context.Context, limit int) ([]image.Exit, error) {
 	rows, err := db.q.ExitImagesDue(ctx, db.pool, int32(limit))
 	if err != nil {
 		return nil, fault("choose exit images", err)
 	}
-	out := make([]session.ExitImage, len(rows))
+	out := make([]image.Exit, len(rows))
 	for i, r := range rows {
-		out[i] = session.ExitImage{SandboxID: r.SandboxID, SessionID: r.SessionID, Generation: r.Generation, EndedAt: r.EndedAt.UTC()}
+		out[i] = image.Exit{SandboxID: r.SandboxID, SessionID: r.SessionID, Generation: r.Generation, EndedAt: r.EndedAt.UTC()}
 	}
 	return out, nil
 }
 
 // ExitImagesSettle stores what was found: the image of each, or none. Images that
 // no bundle was made of are unneeded.
-func (db *DB) ExitImagesSettle(ctx context.Context, found []session.ExitImage) error {
+func (db *DB) ExitImagesSettle(ctx context.Context, found []image.Exit) error {
 	p := &dbsqlc.ExitImagesRecordParams{}
 	var sandboxes []string
 	for _, e := range found {
@@ -200,7 +200,7 @@ func (db *DB) ExitImagesSettle(ctx context.Context, found []session.ExitImage) e
 // ImagesStray condemns those of the images listed by the provider that nothing
 // here knows of, and returns how many they are. Images that count as deleted since
 // before age and are listed all the same are deleted again.
-func (db *DB) ImagesStray(ctx context.Context, listed []session.ListedImage, age time.Duration) (int, error) {
+func (db *DB) ImagesStray(ctx context.Context, listed []image.Listed, age time.Duration) (int, error) {
 	p := &dbsqlc.ImagesStrayParams{}
 	for _, l := range listed {
 		p.Ids, p.SessionIds = append(p.Ids, l.ID), append(p.SessionIds, l.SessionID)
@@ -234,7 +234,7 @@ func (db *DB) BaseImagesForget(ctx context.Context, ids []string) error {
 
 // ImageCounts are the images that wait for something. An intent counts as hiding
 // an image once it is older than age.
-func (db *DB) ImageCounts(ctx context.Context, age time.Duration) (session.ImageCounts, error) {
+func (db *DB) ImageCounts(ctx context.Context, age time.Duration) (image.Counts, error) {
 	c, err := db.q.ImageCounts(ctx, db.pool, age.Seconds())
-	return session.ImageCounts{Unneeded: c.Unneeded, Failing: c.Failing, Exits: c.Exits, Hidden: c.Hidden}, fault("count images", err)
+	return image.Counts{Unneeded: c.Unneeded, Failing: c.Failing, Exits: c.Exits, Hidden: c.Hidden}, fault("count images", err)
 }

@@ -8,17 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func (b *bundle) intent(t *testing.T) session.ImageIntent {
+func (b *bundle) intent(t *testing.T) image.Intent {
 	t.Helper()
-	intent := session.ImageIntent{ID: session.NewID("img_"), SessionID: b.id, Generation: 1, Source: "sb-1"}
+	intent := image.Intent{ID: session.NewID("img_"), SessionID: b.id, Generation: 1, Source: "sb-1"}
 	require.NoError(t, b.ImageIntend(b.ctx, intent))
 	return intent
 }
 
-func (b *bundle) counts(t *testing.T, age time.Duration) session.ImageCounts {
+func (b *bundle) counts(t *testing.T, age time.Duration) image.Counts {
 	t.Helper()
 	counts, err := b.ImageCounts(b.ctx, age)
 	require.NoError(t, err)
@@ -44,7 +45,7 @@ func TestTheImageOfAnEndedSandboxIsUnneededUnlessABundleHasIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	due := func() []session.ExitImage {
+	due := func() []image.Exit {
 		t.Helper()
 		b.sql(t, "UPDATE exit_images SET next_at = now()")
 		due, err := b.ExitImagesDue(b.ctx, 10)
@@ -79,7 +80,7 @@ func TestTheImageOfAnEndedSandboxIsUnneededUnlessABundleHasIt(t *testing.T) {
 	require.Equal(t, []string{"im-exit"}, b.condemned(t))
 
 	// Of a sandbox that no row names, and a session that is not known.
-	require.NoError(t, b.ExitImageExpect(b.ctx, session.ExitImage{SandboxID: "sb-x", SessionID: "ses_nobody", Generation: 1}))
+	require.NoError(t, b.ExitImageExpect(b.ctx, image.Exit{SandboxID: "sb-x", SessionID: "ses_nobody", Generation: 1}))
 	found = due()
 	require.Len(t, found, 1)
 	found[0].ImageID = "im-x"
@@ -87,9 +88,9 @@ func TestTheImageOfAnEndedSandboxIsUnneededUnlessABundleHasIt(t *testing.T) {
 	require.ElementsMatch(t, []string{"im-exit", "im-x"}, b.condemned(t))
 
 	// There is none.
-	require.NoError(t, b.ExitImageExpect(b.ctx, session.ExitImage{SandboxID: "sb-y", SessionID: b.id, Generation: 1}))
+	require.NoError(t, b.ExitImageExpect(b.ctx, image.Exit{SandboxID: "sb-y", SessionID: b.id, Generation: 1}))
 	require.EqualValues(t, 1, b.counts(t, 0).Exits)
-	require.NoError(t, b.ExitImagesSettle(b.ctx, []session.ExitImage{{SandboxID: "sb-y"}}))
+	require.NoError(t, b.ExitImagesSettle(b.ctx, []image.Exit{{SandboxID: "sb-y"}}))
 	require.Zero(t, b.counts(t, 0).Exits)
 }
 
@@ -100,7 +101,7 @@ func TestOnlyListedImagesThatNothingKnowsOfAreStray(t *testing.T) {
 	b.commit(t, "im-known")
 	_, err := b.BaseImageUse(b.ctx, "base:1", "im-base")
 	require.NoError(t, err)
-	listed := []session.ListedImage{
+	listed := []image.Listed{
 		{ID: "im-known", SessionID: b.id, Generation: 1},
 		{ID: "im-base"},
 		{ID: "im-exit", SessionID: b.id, Generation: 1, Exit: true},
@@ -122,7 +123,7 @@ func TestOnlyListedImagesThatNothingKnowsOfAreStray(t *testing.T) {
 	}))
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "lost"))
 	stray(0) // the look for its image is still to come
-	require.NoError(t, b.ExitImagesSettle(b.ctx, []session.ExitImage{{SandboxID: "sb-1"}}))
+	require.NoError(t, b.ExitImagesSettle(b.ctx, []image.Exit{{SandboxID: "sb-1"}}))
 	b.sql(t, "UPDATE bundles SET checkpoint = true")
 	stray(0) // nothing newer than a checkpoint was saved
 	b.sql(t, "UPDATE bundles SET checkpoint = false")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/question"
@@ -334,12 +335,12 @@ func TestAPurgeOnlyAdvances(t *testing.T) {
 // TestAnImageThatIsRecordedAfterAPurgeIsDeleted: one worker makes images of a session while another one erases it.
 func TestAnImageThatIsRecordedAfterAPurgeIsDeleted(t *testing.T) {
 	t.Parallel()
-	records := map[string]func(b *bundle, intent session.ImageIntent) error{
-		"made": func(b *bundle, intent session.ImageIntent) error { return b.SnapshotMade(b.ctx, intent, "im-late") },
-		"replaced": func(b *bundle, intent session.ImageIntent) error {
+	records := map[string]func(b *bundle, intent image.Intent) error{
+		"made": func(b *bundle, intent image.Intent) error { return b.SnapshotMade(b.ctx, intent, "im-late") },
+		"replaced": func(b *bundle, intent image.Intent) error {
 			return b.SnapshotReplace(b.ctx, intent, "im-old", "im-late")
 		},
-		"without an intent": func(b *bundle, intent session.ImageIntent) error {
+		"without an intent": func(b *bundle, intent image.Intent) error {
 			require.NoError(t, b.ImageIntentEnd(b.ctx, intent.ID))
 			return b.SnapshotRecord(b.ctx, intent.SessionID, intent.Generation, "im-late")
 		},

@@ -87,6 +87,11 @@ var importRules = []importRule{
 		onlyWhy: "a part of the domain that others build on",
 	},
 	{
+		pkg:     "internal/image",
+		only:    []string{},
+		onlyWhy: "a part of the domain that others build on",
+	},
+	{
 		pkg:     "internal/contract",
 		only:    []string{ours("internal/session")},
 		onlyWhy: "the contract is read by the workflow and by those who reach it, and depends on neither",

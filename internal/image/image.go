@@ -1,10 +1,10 @@
-package session
+package image
 
 import "time"
 
-// ImageIntent says that an image is about to be made at the provider, so that one
+// Intent says that an image is about to be made at the provider, so that one
 // whose id is lost is known of.
-type ImageIntent struct {
+type Intent struct {
 	ID         string
 	SessionID  string // empty for a base image
 	Generation int64
@@ -20,8 +20,8 @@ type Renewal struct {
 	Generation int64
 }
 
-// ExitImage is the image that a provider makes of a sandbox when that ends.
-type ExitImage struct {
+// Exit is the image that a provider makes of a sandbox when that ends.
+type Exit struct {
 	SandboxID  string
 	SessionID  string
 	Generation int64
@@ -29,30 +29,18 @@ type ExitImage struct {
 	ImageID    string // empty when there is none
 }
 
-// ListedImage is an image as a provider lists it.
-type ListedImage struct {
+// Listed is an image as a provider lists it.
+type Listed struct {
 	ID         string
 	SessionID  string // empty for one that is not of a session
 	Generation int64
 	Exit       bool // made at the end of its sandbox
 }
 
-// ImageCounts are the images that wait for something.
-type ImageCounts struct {
+// Counts are the images that wait for something.
+type Counts struct {
 	Unneeded int64 // to be deleted
 	Failing  int64 // of these, could not be deleted more than three times
 	Exits    int64 // of ended sandboxes, still to be found
 	Hidden   int64 // may exist at the provider although their id was lost
-}
-
-// SandboxKey names the sandbox of a generation.
-type SandboxKey struct {
-	SessionID  string
-	Generation int64
-}
-
-// SandboxSeen is the health of a sandbox as it was found.
-type SandboxSeen struct {
-	SandboxKey
-	Status SandboxStatus
 }
