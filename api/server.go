@@ -183,8 +183,7 @@ type Server struct {
 	signals signals // under way
 	clients *connections
 
-	// streams is cancelled when the server stops: no stream outlives it.
-	streams    context.Context
+	streams    context.Context //nolint:containedctx // no stream outlives it: it is done when the server stops
 	endStreams context.CancelCauseFunc
 }
 

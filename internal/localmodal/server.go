@@ -79,7 +79,7 @@ type Server struct {
 	grpc     *grpc.Server
 	faults   faults
 
-	ctx        context.Context // done when the server closes
+	ctx        context.Context //nolint:containedctx // done when the server closes
 	cancel     context.CancelFunc
 	background sync.WaitGroup
 	closing    sync.Once

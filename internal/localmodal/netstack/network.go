@@ -72,7 +72,7 @@ type Network struct {
 	config  Config
 	link    *link
 	stack   *stack.Stack
-	ctx     context.Context // done when the network closes
+	ctx     context.Context //nolint:containedctx // done when the network closes
 	cancel  context.CancelFunc
 	queries chan struct{} // a place for each query that is under way
 	refused refusals

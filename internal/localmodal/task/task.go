@@ -35,7 +35,7 @@ type Task struct {
 	workdir string
 	scratch string
 	inbound []netip.Prefix
-	ctx     context.Context // done when the task closes; its goroutines' end
+	ctx     context.Context //nolint:containedctx // done when the task closes, with its goroutines
 	cancel  context.CancelFunc
 	group   sync.WaitGroup
 

@@ -29,7 +29,7 @@ type link struct {
 	direct bool
 	run    string
 	from   int64
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // done when the link ends, with its goroutines
 	stop   context.CancelFunc
 	flush  chan int64 // flushes that wait for the follower; a worker has one at a time
 	// changed holds one word that the delivery may have changed: who sends the

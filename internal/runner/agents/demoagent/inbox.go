@@ -17,7 +17,7 @@ import (
 // delivery is a prompt with the means to break it off, before or while it is worked on.
 type delivery struct {
 	prompt demoformat.Line
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // done when the prompt is interrupted
 	cancel context.CancelFunc
 }
 

@@ -27,7 +27,7 @@ func (e *failedError) Error() string { return e.reason }
 // turn is one prompt being worked on, or a subagent's part of it.
 type turn struct {
 	*Agent
-	ctx    context.Context // ends with an interrupt
+	ctx    context.Context //nolint:containedctx // done when the prompt is interrupted
 	prompt demoformat.Line
 	agent  string // the subagent that works; empty for the main one
 	usage  *demoformat.Usage
