@@ -1,8 +1,8 @@
 // Package session says what a session is: its states and the steps between them, its prompts and
 // their order, its runs and commands, its ids and limits. It knows no store, no transport and no
-// engine. What has a noun and users of its own is a package that knows no session: manifest,
-// permission, profile, purge, question, transcript and workspacefile, which are parts of what is
-// declared here, and image. How the workflow of a session is reached says package contract.
+// engine. What has its own noun and users is a package that knows no session: manifest,
+// permission, profile, purge, transcript and workspacefile, of which sessions and runs are made, and
+// image and question. How the workflow of a session is reached says package contract.
 //
 // # States
 //

@@ -32,14 +32,13 @@ const (
 )
 
 // importRule is what the files of a package, and of those below it, import directly. Tests and SDKs
-// may import any package.
+// may import any package. Which packages of this module they import says the table of ARCHITECTURE.md.
 type importRule struct {
 	pkg string
-	// only are the sole packages allowed in addition to the standard library and those below pkg;
-	// nil allows all.
-	only []string
-	// onlyWhy is the reason for only.
-	onlyWhy string
+	// libraries are the sole ones allowed; nil allows all.
+	libraries []string
+	// why is the reason for libraries.
+	why string
 	// never are packages that are refused with all below them, each with the reason.
 	never map[string]string
 }
@@ -47,59 +46,59 @@ type importRule struct {
 // importRules is the table of ARCHITECTURE.md.
 var importRules = []importRule{
 	{
-		pkg:     "internal/session",
-		only:    []string{"github.com/google/uuid", ours("internal/failure"), ours("internal/lazyregexp"), ours("internal/question"), ours("internal/purge"), ours("internal/permission"), ours("internal/profile"), ours("internal/manifest"), ours("internal/transcript"), ours("internal/workspacefile")},
-		onlyWhy: "the domain says what a session is and knows no engine, store or transport",
+		pkg:       "internal/session",
+		libraries: []string{"github.com/google/uuid"},
+		why:       "the domain says what a session is and knows no engine, store or transport",
 	},
 	{
-		pkg:     "internal/transcript",
-		only:    []string{},
-		onlyWhy: "a part of the domain that others build on",
+		pkg:       "internal/transcript",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
 	},
 	{
-		pkg:     "internal/workspacefile",
-		only:    []string{},
-		onlyWhy: "a part of the domain that others build on",
+		pkg:       "internal/workspacefile",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
 	},
 	{
-		pkg:     "internal/manifest",
-		only:    []string{ours("internal/transcript")},
-		onlyWhy: "a part of the domain that others build on",
+		pkg:       "internal/manifest",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
 	},
 	{
-		pkg:     "internal/profile",
-		only:    []string{ours("internal/failure"), ours("internal/lazyregexp"), ours("internal/permission")},
-		onlyWhy: "a part of the domain that others build on",
+		pkg:       "internal/profile",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
 	},
 	{
-		pkg:     "internal/permission",
-		only:    []string{},
-		onlyWhy: "a part of the domain that others build on",
+		pkg:       "internal/permission",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
 	},
 	{
-		pkg:     "internal/purge",
-		only:    []string{},
-		onlyWhy: "a part of the domain that others build on",
+		pkg:       "internal/purge",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
 	},
 	{
-		pkg:     "internal/question",
-		only:    []string{ours("internal/failure")},
-		onlyWhy: "a part of the domain that others build on",
+		pkg:       "internal/question",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
 	},
 	{
-		pkg:     "internal/image",
-		only:    []string{},
-		onlyWhy: "a part of the domain that others build on",
+		pkg:       "internal/image",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
 	},
 	{
-		pkg:     "internal/contract",
-		only:    []string{ours("internal/session")},
-		onlyWhy: "the contract is read by the workflow and by those who reach it, and depends on neither",
+		pkg:       "internal/contract",
+		libraries: []string{},
+		why:       "the contract is read by the workflow and by those who reach it, and depends on neither",
 	},
 	{
-		pkg:     "internal/conversation",
-		only:    []string{"github.com/google/uuid"},
-		onlyWhy: "the domain says what a conversation is and knows no agent, store or transport",
+		pkg:       "internal/conversation",
+		libraries: []string{"github.com/google/uuid"},
+		why:       "the domain says what a conversation is and knows no agent, store or transport",
 	},
 	{
 		pkg: "workflows",
@@ -283,10 +282,9 @@ func TestImportRulesBite(t *testing.T) {
 			require.Len(t, rule.violations(nil), 1, "a package that is not there")
 
 			fine := []string{"fmt", "encoding/json", ours(path.Join(rule.pkg, "deep")), "github.com/google/uuid", "osfoo.example/x"}
-			if rule.only != nil {
-				fine = append(fine[:3:3], rule.only...)
+			if rule.libraries != nil {
+				fine = append(fine[:3:3], rule.libraries...)
 				require.Len(t, rule.violations(imports{file: {"golang.org/x/sync"}}), 1)
-				require.Len(t, rule.violations(imports{file: {ours("internal/resource")}}), 1)
 				require.Len(t, rule.violations(imports{file: {"github.com/google/uuids"}}), 1)
 			}
 			require.Empty(t, rule.violations(imports{file: fine}))
@@ -416,8 +414,8 @@ func (r importRule) violations(files imports) []string {
 		}
 		exists = true
 		for _, imported := range files[file] {
-			if r.only != nil && !r.allows(imported) {
-				found = append(found, fmt.Sprintf("%s imports %s: %s", file, imported, r.onlyWhy))
+			if r.libraries != nil && !r.allows(imported) {
+				found = append(found, fmt.Sprintf("%s imports %s: %s", file, imported, r.why))
 			}
 			for _, banned := range slices.Sorted(maps.Keys(r.never)) {
 				// A program may be made of several packages.
@@ -433,12 +431,12 @@ func (r importRule) violations(files imports) []string {
 	return found
 }
 
-// allows says whether only lets the import pass.
+// allows says whether libraries lets the import pass.
 func (r importRule) allows(imported string) bool {
 	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
 		return true // the standard library
 	}
-	return under(imported, ours(r.pkg)) || slices.ContainsFunc(r.only, func(allowed string) bool {
+	return under(imported, module) || slices.ContainsFunc(r.libraries, func(allowed string) bool {
 		return under(imported, allowed)
 	})
 }
