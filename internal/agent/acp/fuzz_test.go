@@ -36,7 +36,7 @@ func FuzzTranslate(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, data string) {
-		capture.Translate(t, acp.New(), agent.RunContext{RunID: "run_1"}, data, func([]byte) {})
+		capture.Translate(t, acp.New(), agent.RunContext{RunID: "run_1"}, data)
 		capture.ParseAny(t, acp.New(), transcript.File{Path: "/x.jsonl", Data: []byte(data)})
 	})
 }
@@ -65,40 +65,13 @@ func TestAStreamWithoutTheBridge(t *testing.T) {
 	require.Equal(t, session.Usage{InputTokens: 1, OutputTokens: 2, ToolCalls: 1}, end.Usage)
 }
 
-// TestAStateIsSmall checks that the state stays within its bound while a long text streams, and
-// that a later translator uses what the bridge reports of the text in the end.
 func TestAStateIsSmall(t *testing.T) {
 	t.Parallel()
-	run := agent.RunContext{RunID: "run_1"}
-	tr, err := acp.New().NewTranslator(run, nil)
-	require.NoError(t, err)
-	var folder conversation.Folder
-	no := int64(0)
-	translate := func(line string) {
-		out, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: time.Unix(1, 0), Data: []byte(line)})
-		require.NoError(t, err)
-		for _, e := range out.Events {
-			folder.Add(e)
-		}
-		no++
-	}
-	translate(`{"overwinter":{"type":"run","runId":"run_1"}}`)
-	piece, long := strings.Repeat("word ", 500), ""
-	for range 100 {
-		long += piece
-		translate(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"` + piece + `"}}}}`)
-		state, err := tr.State()
-		require.NoError(t, err)
-		require.Less(t, len(state), 64<<10)
-		tr, err = acp.New().NewTranslator(run, state)
-		require.NoError(t, err)
-	}
-	last := func() conversation.Block {
-		blocks := folder.Conversation().Threads[0].Blocks
-		return blocks[len(blocks)-1]
-	}
-	require.Equal(t, strings.TrimSpace(long), strings.TrimSpace(last().Content), "what streams is whole")
-	translate(`{"overwinter":{"type":"block","data":{"id":"` + last().ID + `","type":"assistant_text","status":"complete","content":"` + strings.TrimSpace(long) + `"}}}`)
-	require.Equal(t, conversation.Complete, last().Status)
-	require.Equal(t, strings.TrimSpace(long), last().Content)
+	capture.LongText(t, acp.New(), agent.RunContext{RunID: "run_1"}, `{"overwinter":{"type":"run","runId":"run_1"}}`,
+		func(text string) string {
+			return `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"` + text + `"}}}}`
+		},
+		func(id, text string) string {
+			return `{"overwinter":{"type":"block","data":{"id":"` + id + `","type":"assistant_text","status":"complete","content":"` + text + `"}}}`
+		})
 }

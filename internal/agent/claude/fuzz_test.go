@@ -14,7 +14,7 @@ import (
 func FuzzTranslate(f *testing.F) {
 	capture.Seed(f, math.MaxInt, "testdata/captures/*/stdout*.jsonl")
 	f.Add(`{"type":"system","subtype":"task_started","task_type":"local_agent","task_id":"a","tool_use_id":"t","prompt":"x"}`)
-	f.Fuzz(func(t *testing.T, data string) { capture.Translate(t, claude.New(), testRun, data, func([]byte) {}) })
+	f.Fuzz(func(t *testing.T, data string) { capture.Translate(t, claude.New(), testRun, data) })
 }
 
 // FuzzParse holds the parser to the same.

@@ -24,7 +24,7 @@ func FuzzTranslate(f *testing.F) {
 		`{"overwinter":{"type":"answered","id":"c","data":{"threadId":"t","turnId":"u","atMs":2,"result":{}}}}` + "\n" +
 		`{"overwinter":{"type":"deadline","runId":"run_1","message":"x","data":{"threadId":"t","turnId":"u","atMs":2}}}` + "\n" +
 		`{"method":"item/started","params":{"threadId":"t","turnId":"u","item":{"type":"fileChange","id":"f","changes":[{"path":"p","kind":{"type":"update"}}]}}}`)
-	f.Fuzz(func(t *testing.T, data string) { capture.Translate(t, codex.New(), testRun, data, func([]byte) {}) })
+	f.Fuzz(func(t *testing.T, data string) { capture.Translate(t, codex.New(), testRun, data) })
 }
 
 // FuzzParse checks the same for the parser, on rollouts and the journal next to them.

@@ -37,13 +37,18 @@ func Seed(f *testing.F, most int, patterns ...string) {
 	}
 }
 
+// maxState bounds a translator's state, which is stored with every commit.
+const maxState = 64 << 10
+
 // Translate checks the promises of a translator on any input, for a run of a sandbox and for a captured
-// stream: it never fails, its state is enough to resume from, every event can be encoded, every
-// question can be rejected, and a cut closes every block. State is called with each state.
-func Translate(t *testing.T, a agent.Adapter, run agent.RunContext, data string, state func([]byte)) {
+// stream: it never fails, its state is small and enough to continue as without a restart, every event can be encoded, every
+// question can be rejected, and a cut closes every block.
+func Translate(t *testing.T, a agent.Adapter, run agent.RunContext, data string) {
 	t.Helper()
 	for _, run := range []agent.RunContext{run, {}} {
 		tr, err := a.NewTranslator(run, nil)
+		require.NoError(t, err)
+		steady, err := a.NewTranslator(run, nil) // never restarted
 		require.NoError(t, err)
 		var folder conversation.Folder
 		fold := func(events []conversation.Event) {
@@ -54,9 +59,15 @@ func Translate(t *testing.T, a agent.Adapter, run agent.RunContext, data string,
 			}
 		}
 		for i, line := range strings.Split(data, "\n") {
-			out, err := tr.Translate(agent.Frame{No: int64(i), Stream: agent.Stdout, At: Begun, Data: []byte(line)})
+			frame := agent.Frame{No: int64(i), Stream: agent.Stdout, At: Begun, Data: []byte(line)}
+			out, err := tr.Translate(frame)
 			require.NoError(t, err)
 			fold(out.Events)
+			if run.RunID != "" && len(data) < maxRestarted {
+				want, err := steady.Translate(frame)
+				require.NoError(t, err)
+				require.Equal(t, encoded(t, want), encoded(t, out), "line %d: want as without restarts", i)
+			}
 			for _, q := range out.Questions {
 				answerer, ok := a.(agent.Answerer)
 				require.True(t, ok, "a question of an agent that takes no answers")
@@ -66,7 +77,7 @@ func Translate(t *testing.T, a agent.Adapter, run agent.RunContext, data string,
 			if i%16 == 0 || len(data) < 4<<10 {
 				s, err := tr.State()
 				require.NoError(t, err)
-				state(s)
+				require.Less(t, len(s), maxState)
 				tr, err = a.NewTranslator(run, s)
 				require.NoError(t, err)
 			}
@@ -74,6 +85,17 @@ func Translate(t *testing.T, a agent.Adapter, run agent.RunContext, data string,
 		fold(tr.Cut(Begun))
 		Closed(t, folder.Conversation())
 	}
+}
+
+// maxRestarted bounds the input whose translation must not depend on restarts: of a longer one, a state may have
+// dropped some text. Recordings are not restarted.
+const maxRestarted = 16 << 10
+
+func encoded(t *testing.T, out agent.Translation) string {
+	t.Helper()
+	data, err := json.Marshal(out)
+	require.NoError(t, err)
+	return string(data)
 }
 
 // ParseAny checks that a parser reads any input without failing, and leaves no block open.
@@ -92,4 +114,40 @@ func Closed(t *testing.T, c conversation.Conversation) {
 			require.False(t, b.Status.Open(), "block %s is %s", b.ID, b.Status)
 		}
 	}
+}
+
+// LongText checks that the state of a translator stays small while a text streams that is longer than a state
+// may be, and that no restart loses a piece of it. After the line begin, piece is a line with a piece of the
+// text, and end the line that completes the block with that ID.
+func LongText(t *testing.T, a agent.Adapter, run agent.RunContext, begin string, piece func(text string) string, end func(id, text string) string) {
+	t.Helper()
+	tr, err := a.NewTranslator(run, nil)
+	require.NoError(t, err)
+	var folder conversation.Folder
+	no := int64(0)
+	translate := func(line string) {
+		out, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: Begun, Data: []byte(line)})
+		require.NoError(t, err)
+		adder(&folder)(out.Events)
+		no++
+	}
+	last := func() conversation.Block {
+		blocks := folder.Conversation().Threads[0].Blocks
+		return blocks[len(blocks)-1]
+	}
+	translate(begin)
+	words := strings.Repeat("word ", 500)
+	for range 100 {
+		translate(piece(words))
+		state, err := tr.State()
+		require.NoError(t, err)
+		require.Less(t, len(state), maxState)
+		tr, err = a.NewTranslator(run, state)
+		require.NoError(t, err)
+	}
+	whole := strings.TrimSpace(strings.Repeat(words, 100))
+	require.Equal(t, whole, strings.TrimSpace(last().Content), "what streams is whole")
+	translate(end(last().ID, whole))
+	require.Equal(t, conversation.Complete, last().Status)
+	require.Equal(t, whole, last().Content)
 }
