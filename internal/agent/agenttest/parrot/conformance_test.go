@@ -1,0 +1,72 @@
+package parrot
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
+)
+
+// asAgent makes this test's binary be the agent.
+const asAgent = "OVERWINTER_TEST_AS_PARROT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asAgent) != "" {
+		if err := runProgram(os.Args[2], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	leaktest.Main(m)
+}
+
+// command runs the program of a launch, which is somewhere else than in a sandbox.
+func command(t *testing.T, launch agent.Launch) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, launch.Argv[1:]...)
+	cmd.Env = append(os.Environ(), asAgent+"=1")
+	return cmd
+}
+
+func TestConformsToTheAdapterSuite(t *testing.T) {
+	t.Parallel()
+	const noTools = "it has no tools"
+	agenttest.Run(t, agenttest.Harness{
+		Adapter: New(),
+		Command: command,
+		Prompts: agenttest.Prompts{
+			Hello:     "hello to the " + agenttest.Word,
+			WriteFile: "a prompt like any other",
+			LongText:  "forever",
+			Recall:    "first?",
+		},
+		Cannot: map[string]string{
+			"WritesAFileWithATool":                    noTools,
+			"ReportsAFailingTool":                     noTools,
+			"Thinks":                                  "it does not",
+			"CallsASubagent":                          noTools,
+			"IsInterruptedInATool":                    noTools,
+			"IsKilledInATool":                         noTools,
+			"CountsAsAbortedWhenTheRunnerHadToKillIt": noTools,
+			"RunsAPromptDeliveredTwiceOnce":           noTools,
+			"CutsWhatIsOpen":                          noTools,
+			"CallsToolsInParallel":                    noTools,
+			"DoesWhatItIsAllowed":                     noTools,
+			"LeavesWhatItIsDenied":                    noTools,
+			"AsksItsUser":                             noTools,
+			"SaysThatTheModelRefuses":                 "it has no model",
+			"GivesUpWhereTheModelFailsForEver":        "it has no model",
+		},
+		KillLosesText: true,
+		Unknown:       []string{`{"run":7}`, `{"piece":"of no run"}`},
+	})
+}
