@@ -3,34 +3,11 @@ package acp
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
-
-// OfClient reports whether a method is one by which an agent uses its client's files and terminals.
-// The agent reports the result as that of a call.
-func OfClient(method string) bool {
-	return strings.HasPrefix(method, "fs/") || strings.HasPrefix(method, "terminal/")
-}
-
-// message is a line of the agent.
-type message struct {
-	ID     json.RawMessage  `json:"id"`
-	Method string           `json:"method"`
-	Params acpformat.Params `json:"params"`
-	Result json.RawMessage  `json:"result"`
-	Error  *struct {
-		Message string `json:"message"`
-	} `json:"error"`
-}
-
-// isResponse reports whether a line answers a request.
-func (m message) isResponse() bool {
-	return m.Method == "" && len(m.ID) > 0 && (m.Result != nil || m.Error != nil)
-}
 
 // Answer is the line for a bridge that answers a request for permission, whose options are the
 // question's suggestions. The protocol takes no words with a rejection.
