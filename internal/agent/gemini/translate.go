@@ -130,8 +130,7 @@ func (t *translator) question(m message, u geminiformat.Update) {
 	if title == "" {
 		title = geminiformat.ToolName(u.ID)
 	}
-	t.state.Waiting = append(t.state.Waiting, u.ID)
-	t.Out.Questions = append(t.Out.Questions, agent.Question{
+	t.Ask(&t.state.Waiting, agent.Question{
 		ID: u.ID, Kind: agent.Permission, ToolName: geminiformat.ToolName(u.ID), ToolUseID: u.ID,
 		Input: m.Params.ToolCall, Title: title, Suggestions: m.Params.Options,
 	})

@@ -123,3 +123,17 @@ func TestWhatTheProgramTellsItselfIsNoPrompt(t *testing.T) {
 		contents(parsedChat(t, "chats/session-1-s.jsonl", chatHeader+chatLine("1", "user", "one")+
 			chatLine("2", "gemini", "\n\n")+chatLine("3", "user", "System: Potential loop detected."))))
 }
+
+func TestAQuestionIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	tr, err := gemini.New().NewTranslator(testRun, nil)
+	require.NoError(t, err)
+	const ask = `{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"ls__1","title":"ls"},"options":[]}}`
+	var asked int
+	for i, line := range []string{`{"overwinter":{"type":"prompt","runId":"run_1","data":{"content":"x"}}}`, ask, ask} {
+		out, err := tr.Translate(agent.Frame{No: int64(i), Stream: agent.Stdout, At: capture.Begun, Data: []byte(line)})
+		require.NoError(t, err)
+		asked += len(out.Questions)
+	}
+	require.Equal(t, 1, asked)
+}
