@@ -142,9 +142,9 @@ func (s *streams) events(c echo.Context) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.metrics.dropped.Inc()
-		s.log.InfoContext(ctx, "stream dropped: its reader is slow", slog.String("session_id", id), slog.Int64("seq", st.last))
+		s.logger.InfoContext(ctx, "stream dropped: its reader is slow", slog.String("session_id", id), slog.Int64("seq", st.last))
 	case err != nil && ctx.Err() == nil:
-		s.log.WarnContext(ctx, "stream aborted", slog.String("session_id", id), slog.Int64("seq", st.last), slog.Any("error", err))
+		s.logger.WarnContext(ctx, "stream aborted", slog.String("session_id", id), slog.Int64("seq", st.last), slog.Any("error", err))
 	}
 	return nil // the answer has begun; the client comes back with its position
 }

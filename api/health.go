@@ -65,7 +65,7 @@ const checkPassed = "ok"
 
 func (s *Server) check(ctx context.Context, name string, ping func(context.Context) error) string {
 	if err := ping(ctx); err != nil {
-		s.log.WarnContext(ctx, "check failed", slog.String("check", name), slog.Any("error", err))
+		s.logger.WarnContext(ctx, "check failed", slog.String("check", name), slog.Any("error", err))
 		if f, ok := errors.AsType[*failure.Error](err); ok && name == "postgres" {
 			return f.Message
 		}

@@ -70,7 +70,7 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 			if open[route] || route == metricsRoute {
 				level = slog.LevelDebug
 			}
-			s.log.LogAttrs(context.WithoutCancel(c.Request().Context()), level, "request", append(s.requestAttrs(c),
+			s.logger.LogAttrs(context.WithoutCancel(c.Request().Context()), level, "request", append(s.requestAttrs(c),
 				slog.Int("status", status),
 				slog.Int64("bytes", c.Response().Size),
 				slog.Float64("duration_ms", float64(took.Microseconds())/1000),
@@ -95,7 +95,7 @@ func (s *Server) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
 			if cause, ok := caught.(error); ok && errors.Is(cause, http.ErrAbortHandler) {
 				panic(caught)
 			}
-			s.log.LogAttrs(c.Request().Context(), slog.LevelError, "handler panicked",
+			s.logger.LogAttrs(c.Request().Context(), slog.LevelError, "handler panicked",
 				append(s.requestAttrs(c), slog.Any("panic", caught), slog.String("stack", string(debug.Stack())))...)
 			if c.Response().Committed {
 				panic(http.ErrAbortHandler) // half an answer must not look whole

@@ -106,7 +106,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 		if f.Code == failure.Unavailable {
 			level = slog.LevelWarn
 		}
-		s.log.LogAttrs(c.Request().Context(), level, "request failed", append(s.requestAttrs(c), slog.String("error", err.Error()))...)
+		s.logger.LogAttrs(c.Request().Context(), level, "request failed", append(s.requestAttrs(c), slog.String("error", err.Error()))...)
 	}
 	header := c.Response().Header()
 	switch status {
@@ -124,11 +124,11 @@ func (s *Server) writeError(err error, c echo.Context) {
 		Detail: f.Message, Code: f.Code, Errors: f.Fields,
 	})
 	if err != nil {
-		s.log.ErrorContext(c.Request().Context(), "encode problem", slog.Any("error", err))
+		s.logger.ErrorContext(c.Request().Context(), "encode problem", slog.Any("error", err))
 		return
 	}
 	if err := c.Blob(status, problemType, body); err != nil {
-		s.log.DebugContext(c.Request().Context(), "write problem", slog.Any("error", err))
+		s.logger.DebugContext(c.Request().Context(), "write problem", slog.Any("error", err))
 	}
 }
 

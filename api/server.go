@@ -173,7 +173,7 @@ func (c Config) withDefaults() (Config, error) {
 // Server answers HTTP requests. It is an http.Handler, and Run serves it.
 type Server struct {
 	cfg     Config
-	log     *slog.Logger
+	logger  *slog.Logger
 	echo    *echo.Echo
 	metrics *metrics
 	origins *http.CrossOriginProtection
@@ -208,7 +208,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, echo: echo.New(), metrics: m, origins: http.NewCrossOriginProtection(), spec: spec}
+	s := &Server{cfg: cfg, logger: cfg.Logger, echo: echo.New(), metrics: m, origins: http.NewCrossOriginProtection(), spec: spec}
 	s.clients = newConnections(cfg.MaxConnections)
 	s.signals.slots = make(chan struct{}, signalsAtOnce)
 	s.streams, s.endStreams = context.WithCancelCause(context.Background())
@@ -238,7 +238,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		DisableGeneralOptionsHandler: true,
 		ConnState:                    s.clients.changed,
 		ConnContext:                  withConnection,
-		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:                     slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1) // one send, with or without a receiver
 	go func() { served <- srv.Serve(ln) }()

@@ -108,7 +108,7 @@ type Images struct {
 	p        *Provider
 	ledger   Ledger
 	base     string
-	log      *slog.Logger
+	logger   *slog.Logger
 	progress func(recipe, step string)
 
 	mu       sync.Mutex
@@ -128,7 +128,7 @@ type flight struct {
 // NewImages returns an Images that works with p.
 func NewImages(p *Provider, o ImagesOptions) *Images {
 	i := &Images{
-		p: p, ledger: o.Ledger, base: o.Base, log: o.Logger, progress: o.Progress,
+		p: p, ledger: o.Ledger, base: o.Base, logger: o.Logger, progress: o.Progress,
 		flights: map[string]*flight{}, nameless: map[string]string{},
 	}
 	if i.ledger == nil {
@@ -137,8 +137,8 @@ func NewImages(p *Provider, o ImagesOptions) *Images {
 	if i.base == "" {
 		i.base = DefaultBase
 	}
-	if i.log == nil {
-		i.log = slog.New(slog.DiscardHandler)
+	if i.logger == nil {
+		i.logger = slog.New(slog.DiscardHandler)
 	}
 	if i.progress == nil {
 		i.progress = func(string, string) {}
@@ -234,7 +234,7 @@ func (i *Images) find(ctx context.Context, name string, r Recipe) (string, error
 		return "", errors.Join(err, driver.Errorf(Unavailable, "prepare image", name, "the image was deleted before it was used"))
 	}
 	i.settled(ctx, intent, nil)
-	i.log.InfoContext(ctx, "image prepared",
+	i.logger.InfoContext(ctx, "image prepared",
 		slog.String("recipe", r.Name), slog.String("name", name), slog.String("image_id", image), slog.Duration("duration", time.Since(began)))
 	return image, nil
 }
@@ -273,7 +273,7 @@ func (i *Images) settled(ctx context.Context, intent string, made error) {
 		return
 	}
 	if err := i.ledger.End(context.WithoutCancel(ctx), intent); err != nil {
-		i.log.WarnContext(ctx, "the intent of an image stays recorded", slog.Any("error", err))
+		i.logger.WarnContext(ctx, "the intent of an image stays recorded", slog.Any("error", err))
 	}
 }
 
@@ -357,7 +357,7 @@ func (p *Provider) CopyImage(ctx context.Context, image, sessionID string, gener
 		},
 		Image: image, Timeout: builderTimeout,
 	}
-	defer NewImages(p, ImagesOptions{Logger: p.log}).clear(ctx, request.Name)
+	defer NewImages(p, ImagesOptions{Logger: p.logger}).clear(ctx, request.Name)
 	sb, _, err := p.create(ctx, request)
 	if err != nil {
 		return "", err
@@ -377,12 +377,12 @@ func (i *Images) clear(ctx context.Context, name string) {
 		err = i.p.Open(found.ID).Terminate(ctx)
 	}
 	if err != nil { // it ends itself in a while; the image is good
-		i.log.WarnContext(ctx, "builder not terminated", slog.String("name", name), slog.Any("error", err))
+		i.logger.WarnContext(ctx, "builder not terminated", slog.String("name", name), slog.Any("error", err))
 	}
 }
 
 func (i *Images) step(ctx context.Context, recipe, step string) {
-	i.log.DebugContext(ctx, "image step", slog.String("recipe", recipe), slog.String("step", step))
+	i.logger.DebugContext(ctx, "image step", slog.String("recipe", recipe), slog.String("step", step))
 	i.progress(recipe, step)
 }
 

@@ -54,15 +54,15 @@ type Options struct {
 type Provider struct {
 	drv          driver.Driver
 	installation string
-	log          *slog.Logger
+	logger       *slog.Logger
 	pollInterval time.Duration
 }
 
 // NewProvider returns a provider over drv, which the caller closes.
 func NewProvider(drv driver.Driver, o Options) *Provider {
-	p := &Provider{drv: drv, installation: o.Installation, log: o.Logger, pollInterval: o.PollInterval}
-	if p.log == nil {
-		p.log = slog.New(slog.DiscardHandler)
+	p := &Provider{drv: drv, installation: o.Installation, logger: o.Logger, pollInterval: o.PollInterval}
+	if p.logger == nil {
+		p.logger = slog.New(slog.DiscardHandler)
 	}
 	if p.pollInterval <= 0 {
 		p.pollInterval = 10 * time.Second
@@ -139,11 +139,11 @@ func (p *Provider) create(ctx context.Context, r driver.CreateRequest) (*Sandbox
 			return nil, false, fault(ctx, op, r.Name, err)
 		}
 		if !maps.Equal(holder.Tags, r.Tags) {
-			p.log.WarnContext(ctx, "sandbox name is taken",
+			p.logger.WarnContext(ctx, "sandbox name is taken",
 				slog.String("name", r.Name), slog.String("sandbox_id", holder.ID), slog.Any("tags", holder.Tags))
 			return nil, false, &Error{Code: NameTaken, Op: op, ID: r.Name, Err: ErrNameForeign}
 		}
-		p.log.InfoContext(ctx, "sandbox adopted", slog.String("name", r.Name), slog.String("sandbox_id", holder.ID))
+		p.logger.InfoContext(ctx, "sandbox adopted", slog.String("name", r.Name), slog.String("sandbox_id", holder.ID))
 		return p.Open(holder.ID), true, nil
 	}
 	return nil, false, driver.Errorf(Unavailable, op, r.Name, "the name is taken, but no sandbox has it")

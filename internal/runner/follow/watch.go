@@ -20,7 +20,7 @@ const surveyBudget = 10 * time.Second
 type Watch struct {
 	workspace *Workspace
 	send      func(runner.Message) error
-	log       *slog.Logger
+	logger    *slog.Logger
 	// surveyed is closed when the first look at the workspace is over: no prompt is delivered before.
 	surveyed chan struct{}
 	diffKey  string       // of the diff that the worker has; guarded by the workspace's lock
@@ -28,8 +28,8 @@ type Watch struct {
 }
 
 // Watch returns the watch of a link that sends with send, for one call of Run.
-func (w *Workspace) Watch(send func(runner.Message) error, log *slog.Logger) *Watch {
-	return &Watch{workspace: w, send: send, log: log, surveyed: make(chan struct{})}
+func (w *Workspace) Watch(send func(runner.Message) error, logger *slog.Logger) *Watch {
+	return &Watch{workspace: w, send: send, logger: logger, surveyed: make(chan struct{})}
 }
 
 // Mode is how the workspace is watched; empty until it is.
@@ -47,7 +47,7 @@ func (w *Watch) AwaitSurvey(ctx context.Context) {
 	case <-w.surveyed:
 	case <-ctx.Done():
 	case <-budget.C:
-		w.log.WarnContext(ctx, "a prompt is delivered before the first look at the workspace is over")
+		w.logger.WarnContext(ctx, "a prompt is delivered before the first look at the workspace is over")
 	}
 }
 
@@ -91,7 +91,7 @@ func (w *Watch) Run(ctx context.Context, p workspacefile.Position, list <-chan [
 
 func (w *Watch) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		w.log.WarnContext(ctx, "workspace watching disabled", slog.Any("error", err))
+		w.logger.WarnContext(ctx, "workspace watching disabled", slog.Any("error", err))
 	}
 }
 
@@ -197,7 +197,7 @@ func (w *Watch) Flush(ctx context.Context) (*runner.Survey, error) {
 		return nil, ctx.Err() // the turn does not wait for its files
 	}
 	if err := i.Save(); err != nil {
-		w.log.WarnContext(ctx, "the index of the workspace is not kept", slog.Any("error", err))
+		w.logger.WarnContext(ctx, "the index of the workspace is not kept", slog.Any("error", err))
 		return nil, nil
 	}
 	if key := i.DiffKey(); key != "" && key != w.diffKey {

@@ -43,7 +43,7 @@ type FrameFunc func(stream runner.Stream, data []byte, truncated bool)
 // Agent is one process of the agent, from its start to its exit frame. Its methods are safe for concurrent use.
 type Agent struct {
 	key    string
-	log    *slog.Logger
+	logger *slog.Logger
 	reaper *Reaper
 	frame  FrameFunc
 	child  *child
@@ -129,7 +129,7 @@ func lookPath(name, dir string, env []string) (string, error) {
 
 // Start starts the process of a launch. Every line that it writes goes to frame, and so does its exit, after which Done is
 // closed.
-func Start(r *Reaper, home string, s *runner.Start, log *slog.Logger, frame FrameFunc) (*Agent, error) {
+func Start(r *Reaper, home string, s *runner.Start, logger *slog.Logger, frame FrameFunc) (*Agent, error) {
 	if len(s.Launch.Argv) == 0 {
 		return nil, errors.New("launch names no program")
 	}
@@ -167,7 +167,7 @@ func Start(r *Reaper, home string, s *runner.Start, log *slog.Logger, frame Fram
 	}
 	_ = errors.Join(files[0].Close(), files[3].Close(), files[5].Close())
 	a := &Agent{
-		key: LaunchKey(s), log: log, reaper: r, frame: frame, child: c, stdin: files[1],
+		key: LaunchKey(s), logger: logger, reaper: r, frame: frame, child: c, stdin: files[1],
 		writes: make(chan stdinWrite, stdinQueue), done: make(chan struct{}),
 	}
 	go a.supervise(files[2], files[4])
@@ -356,7 +356,7 @@ func (a *Agent) Kill(reason runner.StopReason) {
 // killTree needs killing.
 func (a *Agent) killTree() {
 	if err := a.reaper.killDescendants(killBudget); err != nil {
-		a.log.Error("processes of the agent are left", slog.Any("error", err))
+		a.logger.Error("processes of the agent are left", slog.Any("error", err))
 	}
 }
 

@@ -33,7 +33,7 @@ func (s *Server) serveConn(conn *net.UnixConn) {
 		return
 	}
 	if err := samePeer(conn); err != nil {
-		s.log.Warn("connection refused", slog.Any("error", err))
+		s.logger.Warn("connection refused", slog.Any("error", err))
 		return
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(helloBudget))
@@ -86,7 +86,7 @@ func samePeer(conn *net.UnixConn) error {
 func (s *Server) refuse(conn net.Conn, token string, version int) bool {
 	switch {
 	case !runner.TokenMatches(token, s.cfg.TokenHash):
-		s.log.Warn("connection with a wrong token")
+		s.logger.Warn("connection with a wrong token")
 		answer(conn, &runner.Error{Code: runner.CodeToken, Message: "the token is not this sandbox's"})
 	case version != runner.ProtocolVersion:
 		answer(conn, &runner.Error{
@@ -123,7 +123,7 @@ func (s *Server) serveCommand(conn net.Conn, c *runner.Command) {
 			err = ferr
 		}
 		if err != nil {
-			s.log.Error("seal failed", slog.Any("error", err))
+			s.logger.Error("seal failed", slog.Any("error", err))
 			err = &runner.Error{Code: runner.CodeIncomplete, Message: err.Error()}
 		}
 	default:

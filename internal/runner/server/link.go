@@ -74,7 +74,7 @@ func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader,
 		surveys: make(chan *runner.Diff, 1), w: bufio.NewWriterSize(rawio.NewWriter(out), 64<<10),
 	}
 	if hello.Files != nil {
-		l.watch = s.files.Watch(func(m runner.Message) error { return l.send(m, true) }, s.log.With(slog.String("run_id", l.run)))
+		l.watch = s.files.Watch(func(m runner.Message) error { return l.send(m, true) }, s.logger.With(slog.String("run_id", l.run)))
 	}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	if l.direct && l.sendAttach(&runner.Direct{}) != nil {
@@ -260,7 +260,7 @@ func (l *link) obey(m runner.Message) error {
 				l.watch.AwaitSurvey(l.ctx)
 			}
 			if err := l.s.begin(l.run, m, seals, l.delivering); err != nil {
-				l.s.log.Error("start failed", slog.String("run_id", l.run), slog.Any("error", err))
+				l.s.logger.Error("start failed", slog.String("run_id", l.run), slog.Any("error", err))
 				refusal, ok := errors.AsType[*runner.Error](err)
 				if !ok {
 					refusal = &runner.Error{Code: runner.CodeJournal, Message: err.Error()}

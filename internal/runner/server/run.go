@@ -76,7 +76,7 @@ func (s *Server) begin(run string, start *runner.Start, seals int, report func(*
 	}
 	report(j)
 	if a, err = s.deliver(j, a, start, report); err != nil {
-		s.log.Warn("agent cannot be started", slog.String("run_id", run), slog.Any("error", err))
+		s.logger.Warn("agent cannot be started", slog.String("run_id", run), slog.Any("error", err))
 		_, err = j.Append(runner.Exit, time.Now(), process.FailedStart(err), false)
 	}
 	s.interruptEarly(run, a)
@@ -97,7 +97,7 @@ func (s *Server) interruptEarly(run string, a *process.Agent) {
 		return
 	}
 	if err := a.Interrupt(early.interrupt); err != nil {
-		s.log.Warn("early abort", slog.String("run_id", run), slog.Any("error", err))
+		s.logger.Warn("early abort", slog.String("run_id", run), slog.Any("error", err))
 	}
 }
 
@@ -105,7 +105,7 @@ func (s *Server) interruptEarly(run string, a *process.Agent) {
 // a has ended or is nil. It fails when a new one cannot be started.
 func (s *Server) deliver(j *journal.Journal, a *process.Agent, start *runner.Start, report func(*journal.Journal)) (*process.Agent, error) {
 	if a == nil || a.Ended() {
-		fresh, err := process.Start(s.reaper, s.cfg.Home, start, s.log, s.frame)
+		fresh, err := process.Start(s.reaper, s.cfg.Home, start, s.logger, s.frame)
 		if err != nil {
 			return nil, err
 		}
@@ -113,11 +113,11 @@ func (s *Server) deliver(j *journal.Journal, a *process.Agent, start *runner.Sta
 		s.mu.Lock()
 		s.agent = a
 		s.mu.Unlock()
-		s.log.Info("agent started", slog.String("run_id", j.Run()), slog.Int("agent_pid", a.PID()))
+		s.logger.Info("agent started", slog.String("run_id", j.Run()), slog.Int("agent_pid", a.PID()))
 	}
 	err := a.Write(start.Input, func(err error) {
 		if err != nil {
-			s.log.Warn("prompt was not delivered", slog.String("run_id", j.Run()), slog.Any("error", err))
+			s.logger.Warn("prompt was not delivered", slog.String("run_id", j.Run()), slog.Any("error", err))
 			// It stays delivering: some of it may have been read. A process that closed
 			// its stdin without ending would leave the run without an end.
 			time.AfterFunc(stopGrace, func() { a.Kill(runner.StoppedStdin) })
@@ -196,14 +196,14 @@ func (s *Server) forget() {
 		}
 		delete(s.journals, run)
 		if err := errors.Join(j.Sync(), j.Close()); err != nil {
-			s.log.Warn("close journal", slog.String("run_id", run), slog.Any("error", err))
+			s.logger.Warn("close journal", slog.String("run_id", run), slog.Any("error", err))
 		}
 	}
 	if s.link != nil && s.link.run != s.open.Run() {
 		return // it may read an old run; the next start forgets
 	}
 	if err := journal.Forget(s.runs(), keepRuns); err != nil {
-		s.log.Warn("frames of old runs are kept", slog.Any("error", err))
+		s.logger.Warn("frames of old runs are kept", slog.Any("error", err))
 	}
 }
 

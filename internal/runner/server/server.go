@@ -42,7 +42,7 @@ type Config struct {
 // Server owns the agent of a sandbox, its journals and its one link.
 type Server struct {
 	cfg      Config
-	log      *slog.Logger
+	logger   *slog.Logger
 	reaper   *process.Reaper
 	versions *follow.Versions
 	files    *follow.Workspace
@@ -86,12 +86,12 @@ func Serve(ctx context.Context, cfg Config) error {
 		<-ctx.Done()
 		_ = listener.Close()
 	})
-	s.log.InfoContext(ctx, "runner serves", slog.String("dir", cfg.Dir), slog.Int("pid", os.Getpid()))
+	s.logger.InfoContext(ctx, "runner serves", slog.String("dir", cfg.Dir), slog.Int("pid", os.Getpid()))
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-				s.log.ErrorContext(ctx, "accept", slog.Any("error", err))
+				s.logger.ErrorContext(ctx, "accept", slog.Any("error", err))
 				select { // such as too many open files
 				case <-ctx.Done():
 				case <-time.After(10 * time.Millisecond):
@@ -112,7 +112,7 @@ func Serve(ctx context.Context, cfg Config) error {
 // open takes the state directory and settles what an earlier runner left open.
 func open(cfg Config) (*Server, error) {
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, versions: follow.NewVersions(),
+		cfg: cfg, logger: cfg.Logger, versions: follow.NewVersions(),
 		files: follow.NewWorkspace(cfg.Workspace, runner.IndexDir(cfg.Dir)),
 		conns: map[net.Conn]struct{}{}, attempts: map[string]int64{}, journals: map[string]*journal.Journal{},
 	}
@@ -128,7 +128,7 @@ func open(cfg Config) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("lock state directory: another runner has %s: %w", cfg.Dir, err), lock.Close())
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		s.log.Warn("not a subreaper: what the agent detaches can outlive it", slog.Any("error", err))
+		s.logger.Warn("not a subreaper: what the agent detaches can outlive it", slog.Any("error", err))
 	}
 	if err := s.recover(); err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -149,7 +149,7 @@ func (s *Server) recover() error {
 		err = json.Unmarshal(data, &s.patterns)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log.Warn("transcript patterns are lost", slog.Any("error", err))
+		s.logger.Warn("transcript patterns are lost", slog.Any("error", err))
 	}
 	name, err := regular.Read(s.openFile(), maxState)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -177,7 +177,7 @@ func (s *Server) recover() error {
 	if err := j.Mark(final); err != nil {
 		return err
 	}
-	s.log.Info("an open run was found", slog.String("run_id", run), slog.Int64("frames", status.Frames), slog.Bool("cut", final == journal.Cut))
+	s.logger.Info("an open run was found", slog.String("run_id", run), slog.Int64("frames", status.Frames), slog.Bool("cut", final == journal.Cut))
 	return os.Remove(s.openFile())
 }
 
@@ -263,7 +263,7 @@ func (s *Server) frame(stream runner.Stream, data []byte, truncated bool) {
 // fail ends agent and link when the journal cannot be written: frames that cannot be read back must
 // not be acted on.
 func (s *Server) fail(err error) {
-	s.log.Error("journal failed", slog.Any("error", err))
+	s.logger.Error("journal failed", slog.Any("error", err))
 	s.mu.Lock()
 	a, l := s.agent, s.link
 	s.mu.Unlock()
