@@ -38,13 +38,13 @@ type Spec struct {
 
 // Box is a running sandbox. It is safe for concurrent use.
 type Box struct {
-	id     string
-	rt     *Runtime
-	layers []string
-	limits Limits
-	allow  *netstack.Allowlist
-	cmd    *exec.Cmd
-	link   *link
+	id      string
+	rt      *Runtime
+	layers  []string
+	limits  Limits
+	allow   *netstack.Allowlist
+	cmd     *exec.Cmd
+	control *control
 	// network is the outer side of the box's own network; nil if it has none.
 	network *netstack.Network
 
@@ -183,7 +183,7 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, own, blocked bool)
 		b.leave()
 		return errors.Join(err, kill, conn.Close(), complaints.err())
 	}
-	b.link = newLink(conn, func() {
+	b.control = newControl(conn, func() {
 		_ = cmd.Wait()
 		b.closeNetwork()
 		b.sweep()
@@ -287,7 +287,7 @@ func (r *Runtime) attributes(network bool) *syscall.SysProcAttr {
 func (b *Box) PID() int { return b.cmd.Process.Pid }
 
 // Gone is closed when no process of the box is left.
-func (b *Box) Gone() <-chan struct{} { return b.link.gone }
+func (b *Box) Gone() <-chan struct{} { return b.control.gone }
 
 // Kill ends every process of the box and returns when they are gone.
 func (b *Box) Kill() {
@@ -298,7 +298,7 @@ func (b *Box) Kill() {
 	// The kernel kills the rest of a PID namespace with its PID 1, and lets no process wait for PID
 	// 1 before that is done. The only error is that it has ended already.
 	_ = b.cmd.Process.Kill()
-	<-b.link.gone
+	<-b.control.gone
 }
 
 // endTimeout is how long init may take to end all that it knows of.
@@ -308,15 +308,15 @@ const endTimeout = 5 * time.Second
 func (b *Box) end() {
 	asked := time.NewTimer(endTimeout)
 	defer asked.Stop()
-	if err := b.link.conn.Send(wire.Request{Op: wire.OpEnd}); err == nil {
+	if err := b.control.conn.Send(wire.Request{Op: wire.OpEnd}); err == nil {
 		select {
-		case <-b.link.gone:
+		case <-b.control.gone:
 			return
 		case <-asked.C:
 		}
 	}
 	_ = b.cmd.Process.Kill() // or it has ended already
-	<-b.link.gone
+	<-b.control.gone
 }
 
 // admit puts init into the box's control group, where there are any.

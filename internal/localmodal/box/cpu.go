@@ -12,7 +12,7 @@ import (
 )
 
 // Where no control groups bound CPU time, the watchdog adds up what the processes of a box use, and stops them all for
-// as long as it takes to be within the limit again. Init is not stopped: the link to the box works, and requests to
+// as long as it takes to be within the limit again. Init is not stopped: the control socket works, and requests to
 // start a process wait.
 
 const (

@@ -17,11 +17,11 @@ const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // Process is one process started in a box by Exec.
 type Process struct {
-	id     uint64
-	link   *link
-	done   chan struct{}
-	code   int
-	signal syscall.Signal
+	id      uint64
+	control *control
+	done    chan struct{}
+	code    int
+	signal  syscall.Signal
 }
 
 // Exec starts a process. The three files are the process's ends of its streams;
@@ -32,7 +32,7 @@ func (b *Box) Exec(spec wire.ExecSpec, stdin, stdout, stderr *os.File) (*Process
 		return nil, err
 	}
 	defer wire.CloseAll([]*os.File{f})
-	a, err := b.link.call(wire.Request{Op: wire.OpExec}, f, stdin, stdout, stderr)
+	a, err := b.control.call(wire.Request{Op: wire.OpExec}, f, stdin, stdout, stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (p *Process) Exit() (int, syscall.Signal) { return p.code, p.signal }
 
 // Signal reaches the process and its process group. One that has ended is fine.
 func (p *Process) Signal(signal syscall.Signal) error {
-	err := p.link.conn.Send(wire.Request{ID: p.id, Op: wire.OpSignal, Signal: int(signal)})
+	err := p.control.conn.Send(wire.Request{ID: p.id, Op: wire.OpSignal, Signal: int(signal)})
 	if err != nil {
 		select {
 		case <-p.done:
@@ -91,7 +91,7 @@ func (b *Box) Dial(ctx context.Context, address string) (net.Conn, error) {
 }
 
 func (b *Box) dial(address string) (net.Conn, error) {
-	a, err := b.link.call(wire.Request{Op: wire.OpDial, Address: address})
+	a, err := b.control.call(wire.Request{Op: wire.OpDial, Address: address})
 	if err != nil {
 		return nil, err
 	}
@@ -109,13 +109,13 @@ func (b *Box) Mount(path string, archive *os.File) error {
 	if archive != nil {
 		files = append(files, archive)
 	}
-	_, err := b.link.call(wire.Request{Op: wire.OpMount, Path: path}, files...)
+	_, err := b.control.call(wire.Request{Op: wire.OpMount, Path: path}, files...)
 	return err
 }
 
 // Unmount undoes Mount.
 func (b *Box) Unmount(path string) error {
-	_, err := b.link.call(wire.Request{Op: wire.OpUnmount, Path: path})
+	_, err := b.control.call(wire.Request{Op: wire.OpUnmount, Path: path})
 	return err
 }
 
@@ -125,17 +125,17 @@ func (b *Box) Archive(path string, oneFilesystem bool, out *os.File) error {
 	b.lockSnapshots()
 	defer b.snapshots.Unlock()
 	return b.whileFrozen(func() error {
-		_, err := b.link.call(wire.Request{Op: wire.OpArchive, Path: path, OneFilesystem: oneFilesystem}, out)
+		_, err := b.control.call(wire.Request{Op: wire.OpArchive, Path: path, OneFilesystem: oneFilesystem}, out)
 		return err
 	})
 }
 
 func (b *Box) whileFrozen(f func() error) error {
-	if _, err := b.link.call(wire.Request{Op: wire.OpFreeze}); err != nil {
+	if _, err := b.control.call(wire.Request{Op: wire.OpFreeze}); err != nil {
 		return fmt.Errorf("freeze sandbox: %w", err)
 	}
 	err := f()
-	if _, thaw := b.link.call(wire.Request{Op: wire.OpThaw}); thaw != nil {
+	if _, thaw := b.control.call(wire.Request{Op: wire.OpThaw}); thaw != nil {
 		err = errors.Join(err, fmt.Errorf("thaw sandbox: %w", thaw))
 	}
 	return err

@@ -4,7 +4,7 @@
 // involved, and nothing in the sandbox has to cooperate: the namespace has no other
 // way out.
 //
-//	sandbox: kernel TCP/IP ── device ── link ── TCP/IP (gVisor) ── policy ──▶ socket ──▶ internet
+//	sandbox: kernel TCP/IP ── device ── endpoint ── TCP/IP (gVisor) ── policy ──▶ socket ──▶ internet
 //	         nameserver 192.168.127.1 ─────────────▶ DNS ──────────────────▶ this machine's resolvers
 //	         host.overwinter.internal 192.168.127.254 ─▶ ports that are allowed ─▶ this machine's loopback
 //

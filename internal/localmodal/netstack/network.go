@@ -69,16 +69,16 @@ type Config struct {
 
 // Network is the outer side of a sandbox's network. It is safe for concurrent use.
 type Network struct {
-	config  Config
-	link    *link
-	stack   *stack.Stack
-	ctx     context.Context //nolint:containedctx // done when the network closes
-	cancel  context.CancelFunc
-	queries chan struct{} // a place for each query that is under way
-	refused refusals
-	names   names
-	allowed allowed
-	host    *hostPorts // nil without HostSockets
+	config   Config
+	endpoint *endpoint
+	stack    *stack.Stack
+	ctx      context.Context //nolint:containedctx // done when the network closes
+	cancel   context.CancelFunc
+	queries  chan struct{} // a place for each query that is under way
+	refused  refusals
+	names    names
+	allowed  allowed
+	host     *hostPorts // nil without HostSockets
 
 	closing     sync.Once
 	mu          sync.Mutex // guards what follows
@@ -94,7 +94,7 @@ func New(device *netdevice.Device, config Config) (*Network, error) {
 		config.Resolvers = machineResolvers
 	}
 	n := &Network{
-		config: config, link: newLink(device), queries: make(chan struct{}, maxQueries), flows: map[*flow]struct{}{},
+		config: config, endpoint: newEndpoint(device), queries: make(chan struct{}, maxQueries), flows: map[*flow]struct{}{},
 		refused: refusals{now: time.Now},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -139,7 +139,7 @@ func (n *Network) configure() error {
 	// Before the interface, which starts to read.
 	n.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(n.stack, bufferSize, maxConnections, n.forwardTCP).HandlePacket)
 	n.stack.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(n.stack, n.forwardUDP).HandlePacket)
-	check(n.stack.CreateNIC(nic, n.link))
+	check(n.stack.CreateNIC(nic, n.endpoint))
 	check(n.stack.AddProtocolAddress(nic, tcpip.ProtocolAddress{
 		Protocol: ipv4.ProtocolNumber, AddressWithPrefix: gateway.WithPrefix(),
 	}, stack.AddressProperties{}))
@@ -159,8 +159,8 @@ func (n *Network) close() {
 	n.mu.Unlock()
 	n.cancel()
 	n.host.close()
-	_ = n.link.device.File.Close() // nothing comes in any more
-	n.link.Wait()
+	_ = n.endpoint.device.File.Close() // nothing comes in any more
+	n.endpoint.Wait()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -27,60 +27,60 @@ const (
 	vnetTCP6          = 4
 )
 
-// link is the stack's end of a device. What it does not define itself, such as its
+// endpoint is the stack's end of a device. What it does not define itself, such as its
 // empty link address, is that of a channel.
-type link struct {
+type endpoint struct {
 	*channel.Endpoint
 
 	device  *netdevice.Device
 	reader  sync.WaitGroup
 	buffers sync.Pool
-	// dispatcher is where packets go; nil until the link is attached.
+	// dispatcher is where packets go; nil until the endpoint is attached.
 	dispatcher atomic.Pointer[stack.NetworkDispatcher]
 	// writing is held for reading while a packet is written. The sandbox's kernel answers within that call, and the
-	// endpoint is locked until it returns: a processor of the stack that is given the answer earlier spins on the lock.
+	// connection's own endpoint is locked until it returns: a processor of the stack that is given the answer earlier spins on the lock.
 	writing sync.RWMutex
 }
 
-func newLink(device *netdevice.Device) *link {
-	return &link{
+func newEndpoint(device *netdevice.Device) *endpoint {
+	return &endpoint{
 		Endpoint: channel.New(0, netdevice.MTU, ""), device: device,
 		buffers: sync.Pool{New: func() any { return new(make([]byte, 0, maxPacket+netdevice.VirtioHeader+netdevice.EthernetHeader)) }},
 	}
 }
 
 // Wait returns when reading has ended.
-func (l *link) Wait() { l.reader.Wait() }
+func (e *endpoint) Wait() { e.reader.Wait() }
 
 // IsAttached reports whether packets are read.
-func (l *link) IsAttached() bool { return l.dispatcher.Load() != nil }
+func (e *endpoint) IsAttached() bool { return e.dispatcher.Load() != nil }
 
 // GSOMaxSize is the size of the largest segment that is handed to the kernel.
-func (l *link) GSOMaxSize() uint32 { return maxPacket - header.IPv6MinimumSize }
+func (e *endpoint) GSOMaxSize() uint32 { return maxPacket - header.IPv6MinimumSize }
 
 // SupportedGSO says that the kernel splits segments.
-func (l *link) SupportedGSO() stack.SupportedGSO { return stack.HostGSOSupported }
+func (e *endpoint) SupportedGSO() stack.SupportedGSO { return stack.HostGSOSupported }
 
 // Capabilities says that checksums need not be verified: packets never were on a wire.
-func (l *link) Capabilities() stack.LinkEndpointCapabilities {
+func (e *endpoint) Capabilities() stack.LinkEndpointCapabilities {
 	return stack.CapabilityRXChecksumOffload
 }
 
 // Attach starts to read. The stack detaches, with nil, under a lock that the reader
 // may want: reading ends when the device is closed.
-func (l *link) Attach(dispatcher stack.NetworkDispatcher) {
+func (e *endpoint) Attach(dispatcher stack.NetworkDispatcher) {
 	if dispatcher != nil {
-		l.dispatcher.Store(&dispatcher)
-		l.reader.Go(l.read)
+		e.dispatcher.Store(&dispatcher)
+		e.reader.Go(e.read)
 	}
 }
 
-func (l *link) read() {
-	dispatcher := *l.dispatcher.Load()
-	ahead := netdevice.VirtioHeader + len(l.device.Header)
+func (e *endpoint) read() {
+	dispatcher := *e.dispatcher.Load()
+	ahead := netdevice.VirtioHeader + len(e.device.Header)
 	b := make([]byte, maxPacket+ahead)
 	for {
-		n, err := l.device.File.Read(b)
+		n, err := e.device.File.Read(b)
 		if errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENETDOWN) {
 			continue // packets were lost; an interface that is down has none
 		}
@@ -92,7 +92,7 @@ func (l *link) read() {
 		if !ok {
 			continue
 		}
-		l.awaitWrites()
+		e.awaitWrites()
 		pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(packet)})
 		dispatcher.DeliverNetworkPacket(protocol, pkt)
 		pkt.DecRef()
@@ -100,9 +100,9 @@ func (l *link) read() {
 }
 
 // awaitWrites returns when the writes that are under way have ended.
-func (l *link) awaitWrites() {
-	l.writing.Lock()
-	defer l.writing.Unlock()
+func (e *endpoint) awaitWrites() {
+	e.writing.Lock()
+	defer e.writing.Unlock()
 }
 
 // accept returns the protocol of a packet that the stack may see. It would answer an
@@ -132,23 +132,23 @@ func accept(packet []byte) (tcpip.NetworkProtocolNumber, bool) {
 }
 
 // WritePackets sends packets to the sandbox.
-func (l *link) WritePackets(packets stack.PacketBufferList) (int, tcpip.Error) {
-	b := l.buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
-	defer l.buffers.Put(b)
-	l.writing.RLock()
-	defer l.writing.RUnlock()
+func (e *endpoint) WritePackets(packets stack.PacketBufferList) (int, tcpip.Error) {
+	b := e.buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
+	defer e.buffers.Put(b)
+	e.writing.RLock()
+	defer e.writing.RUnlock()
 	for i, packet := range packets.AsSlice() {
 		out := (*b)[:netdevice.VirtioHeader]
 		clear(out)
-		l.describe(out, packet)
-		if ethernet := len(l.device.Header); ethernet > 0 {
-			out = append(out, l.device.Header...)
+		e.describe(out, packet)
+		if ethernet := len(e.device.Header); ethernet > 0 {
+			out = append(out, e.device.Header...)
 			binary.BigEndian.PutUint16(out[len(out)-2:], uint16(packet.NetworkProtocolNumber)) //nolint:gosec // a protocol has 16 bits
 		}
 		for _, part := range packet.AsSlices() {
 			out = append(out, part...)
 		}
-		_, err := l.device.File.Write(out)
+		_, err := e.device.File.Write(out)
 		if errors.Is(err, os.ErrClosed) {
 			return i, &tcpip.ErrAborted{}
 		}
@@ -158,12 +158,12 @@ func (l *link) WritePackets(packets stack.PacketBufferList) (int, tcpip.Error) {
 }
 
 // describe fills in the virtio header of a packet.
-func (l *link) describe(virtio []byte, packet *stack.PacketBuffer) {
+func (e *endpoint) describe(virtio []byte, packet *stack.PacketBuffer) {
 	gso := packet.GSOOptions
 	if gso.Type == stack.GSONone {
 		return
 	}
-	ethernet := uint16(len(l.device.Header)) //nolint:gosec // 14
+	ethernet := uint16(len(e.device.Header)) //nolint:gosec // 14
 	if gso.NeedsCsum {
 		virtio[0] = vnetNeedsChecksum
 		binary.NativeEndian.PutUint16(virtio[6:], gso.L3HdrLen+ethernet)

@@ -9,9 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// link is the host's end of a box's control socket: it matches answers with
+// control is the host's end of a box's control socket: it matches answers with
 // requests and exits with processes.
-type link struct {
+type control struct {
 	conn *wire.Conn
 	gone chan struct{}
 
@@ -28,84 +28,84 @@ type answer struct {
 	process *Process
 }
 
-// newLink starts reading. When the socket ends, wait is called to collect the
+// newControl starts reading. When the socket ends, wait is called to collect the
 // process, and then gone is closed.
-func newLink(conn *wire.Conn, wait func()) *link {
-	l := &link{conn: conn, gone: make(chan struct{}), waiting: map[uint64]chan answer{}, processes: map[uint64]*Process{}}
+func newControl(conn *wire.Conn, wait func()) *control {
+	c := &control{conn: conn, gone: make(chan struct{}), waiting: map[uint64]chan answer{}, processes: map[uint64]*Process{}}
 	go func() {
-		defer close(l.gone)
-		l.read()
+		defer close(c.gone)
+		c.read()
 		wait()
-		l.end()
+		c.end()
 	}()
-	return l
+	return c
 }
 
-func (l *link) read() {
+func (c *control) read() {
 	for {
 		var response wire.Response
-		files, err := l.conn.Receive(&response)
+		files, err := c.conn.Receive(&response)
 		if err != nil {
 			return
 		}
-		l.deliver(answer{Response: response, files: files})
+		c.deliver(answer{Response: response, files: files})
 	}
 }
 
-func (l *link) deliver(a answer) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (c *control) deliver(a answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if a.Op == wire.OpExited {
-		if p := l.processes[a.ID]; p != nil {
-			delete(l.processes, a.ID)
+		if p := c.processes[a.ID]; p != nil {
+			delete(c.processes, a.ID)
 			p.end(a.Code, syscall.Signal(a.Signal))
 		}
 		return
 	}
 	if a.Op == wire.OpStarted { // known before its exit can arrive
-		a.process = &Process{id: a.ID, link: l, done: make(chan struct{})}
-		l.processes[a.ID] = a.process
+		a.process = &Process{id: a.ID, control: c, done: make(chan struct{})}
+		c.processes[a.ID] = a.process
 	}
-	if waiter := l.waiting[a.ID]; waiter != nil {
-		delete(l.waiting, a.ID)
+	if waiter := c.waiting[a.ID]; waiter != nil {
+		delete(c.waiting, a.ID)
 		waiter <- a
 		return
 	}
 	wire.CloseAll(a.files)
 }
 
-func (l *link) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended = true
-	for id, p := range l.processes {
-		delete(l.processes, id)
+func (c *control) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	for id, p := range c.processes {
+		delete(c.processes, id)
 		p.end(0, syscall.SIGKILL)
 	}
-	for id, waiter := range l.waiting {
-		delete(l.waiting, id)
+	for id, waiter := range c.waiting {
+		delete(c.waiting, id)
 		close(waiter)
 	}
-	_ = l.conn.Close()
+	_ = c.conn.Close()
 }
 
 // call sends a request and waits for its answer. It ends at the latest when the
 // box does: init bounds what it does on its own.
-func (l *link) call(request wire.Request, files ...*os.File) (answer, error) {
+func (c *control) call(request wire.Request, files ...*os.File) (answer, error) {
 	waiter := make(chan answer, 1) // deliver never waits
-	l.mu.Lock()
-	if l.ended {
-		l.mu.Unlock()
+	c.mu.Lock()
+	if c.ended {
+		c.mu.Unlock()
 		return answer{}, ErrGone
 	}
-	l.next++
-	request.ID = l.next
-	l.waiting[request.ID] = waiter
-	l.mu.Unlock()
-	if err := l.conn.Send(request, files...); err != nil {
-		l.mu.Lock()
-		delete(l.waiting, request.ID)
-		l.mu.Unlock()
+	c.next++
+	request.ID = c.next
+	c.waiting[request.ID] = waiter
+	c.mu.Unlock()
+	if err := c.conn.Send(request, files...); err != nil {
+		c.mu.Lock()
+		delete(c.waiting, request.ID)
+		c.mu.Unlock()
 		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrClosed) {
 			return answer{}, ErrGone
 		}
