@@ -62,7 +62,7 @@ func (b *bundle) submit(t *testing.T, content string) session.Prompt {
 // over waits until a prompt has its outcome.
 func (b *bundle) over(t *testing.T, p session.Prompt) session.Prompt {
 	t.Helper()
-	require.Eventually(t, func() bool { return b.prompt(t, p.ID).Status.Over() }, patience, 10*time.Millisecond, "the prompt does not end")
+	require.Eventually(t, func() bool { return b.prompt(t, p.ID).Status.Final() }, patience, 10*time.Millisecond, "the prompt does not end")
 	return b.prompt(t, p.ID)
 }
 

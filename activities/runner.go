@@ -72,7 +72,7 @@ func (l *linkKeys) get(k session.SandboxKey) (string, bool) {
 	return id, ok
 }
 
-func (l *linkKeys) put(k session.SandboxKey, id string) {
+func (l *linkKeys) remember(k session.SandboxKey, id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of == nil || len(l.of) >= maxLinkKeys {
@@ -95,7 +95,7 @@ func (g *runners) runnerToken(ctx context.Context, sessionID string, generation 
 	}
 	token, err := g.deriveToken(sandboxKey, id)
 	if err == nil && id != "" {
-		g.linkKeys.put(sandboxKey, id)
+		g.linkKeys.remember(sandboxKey, id)
 	}
 	return token, err
 }

@@ -223,11 +223,11 @@ func (st *stream) run(ctx context.Context, reader EventReader, b eventlog.Batch)
 			}
 		}
 		if !settle.IsZero() && !now.Before(settle) {
-			over, err := st.over(ctx)
+			ended, err := st.ended(ctx)
 			if err != nil {
 				return err
 			}
-			if over {
+			if ended {
 				return st.write(marker(nil, event.MarkerEnd, struct{}{}))
 			}
 			wait = min(2*wait, settleMax)
@@ -251,10 +251,10 @@ func behindGap(err error) (after int64, ok bool) {
 	return gone.First - 1, true
 }
 
-// over reports whether the session is final, every prompt has its outcome, and everything up to
+// ended reports whether the session is final, every prompt has its outcome, and everything up to
 // there has been sent. The row is read before the log: what the row says was written together with
 // its events.
-func (st *stream) over(ctx context.Context) (bool, error) {
+func (st *stream) ended(ctx context.Context) (bool, error) {
 	sess, err := st.server.store.SessionGet(ctx, st.sessionID)
 	if err != nil {
 		return false, err

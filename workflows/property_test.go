@@ -95,7 +95,7 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 		require.Empty(t, w.violations, transcript)
 		require.Equal(t, session.Terminated, w.state, transcript)
 		for _, p := range w.prompts {
-			require.True(t, p.status.Over(), "%s is %s\n%s", p.ID, p.status, transcript)
+			require.True(t, p.status.Final(), "%s is %s\n%s", p.ID, p.status, transcript)
 		}
 		require.Empty(t, w.alive(), transcript)
 	})

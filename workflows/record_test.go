@@ -444,7 +444,7 @@ func (r *recorder) reach(state session.State) {
 }
 
 func (r *recorder) over(id string) {
-	r.wait("the end of "+id, func() bool { return r.world.prompt(id).status.Over() })
+	r.wait("the end of "+id, func() bool { return r.world.prompt(id).status.Final() })
 }
 
 func (r *recorder) delivered(id string) {

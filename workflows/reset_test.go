@@ -113,7 +113,7 @@ func TestAResetToAnyTaskIsSettledFromTheRow(t *testing.T) {
 				r.prompt("p_"+id, 20*time.Millisecond, session.Hold)
 				r.wait(fmt.Sprintf("the end of every prompt after a reset to task %d of %d", i, len(tasks)), func() bool {
 					for _, p := range r.world.prompts {
-						if !p.status.Over() {
+						if !p.status.Final() {
 							return false
 						}
 					}

@@ -410,7 +410,7 @@ func (c *cast) prompt(id string, a args) error {
 func (c *cast) relay(p *promptRow) {
 	w := c.stage.world
 	w.alarm(relayAge, func() {
-		if p.status.Over() || w.state.Final() {
+		if p.status.Final() || w.state.Final() {
 			return
 		}
 		if p.status == session.PromptQueued && w.state == session.Running && w.openRun() == nil && w.firstQueued() == p {

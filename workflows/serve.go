@@ -103,7 +103,7 @@ func (l *life) next(ctx workflow.Context) error {
 		l.queue.Requeue(p)
 		l.queue.Requeue(*verdict.Earlier)
 		return nil
-	case verdict.HeldBy != "" && !verdict.Status.Over():
+	case verdict.HeldBy != "" && !verdict.Status.Final():
 		// A run that this workflow does not know has this prompt, or another one: Postgres says
 		// which, and that run is executed first.
 		l.queue.Requeue(p)

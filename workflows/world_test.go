@@ -200,7 +200,7 @@ func (w *world) firstQueued() *promptRow {
 
 // end gives a prompt and its run their outcome. One that is over keeps the one it has.
 func (w *world) end(p *promptRow, outcome session.Outcome, reason string) {
-	if p.status.Over() {
+	if p.status.Final() {
 		return
 	}
 	if run := w.runs[p.runID]; run != nil && run.outcome == "" {
@@ -438,7 +438,7 @@ func (w *world) settled() {
 		return
 	}
 	for _, p := range w.prompts {
-		if !p.status.Over() {
+		if !p.status.Final() {
 			w.violate("%s is still %s, and the session %s", p.ID, p.status, w.state)
 		}
 	}

@@ -80,7 +80,7 @@ func (r *Row) queue() event.QueueData {
 		item := event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status}
 		change := event.QueueUpdated
 		switch {
-		case p.Status.Over():
+		case p.Status.Final():
 			change = event.QueueRemoved
 		case p.Status == session.PromptQueued:
 			data.Queued++

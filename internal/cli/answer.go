@@ -31,7 +31,7 @@ func (a *answer) take(e apiclient.Event) (ended *resource.PromptJSON, err error)
 		if err != nil {
 			return nil, err
 		}
-		if data.Prompt.ID == a.promptID && data.Prompt.Status.Over() {
+		if data.Prompt.ID == a.promptID && data.Prompt.Status.Final() {
 			whole := data.Prompt.Whole()
 			return &whole, nil
 		}

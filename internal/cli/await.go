@@ -55,7 +55,7 @@ func Await(
 		final.Content = content
 		break
 	}
-	if !final.Status.Over() { // the session was terminated and the stream did not say how the prompt ended
+	if !final.Status.Final() { // the session was terminated and the stream did not say how the prompt ended
 		var err error
 		if final, err = client.PromptGet(ctx, prompt.SessionID, prompt.ID); err != nil {
 			return PromptAnswer{}, err

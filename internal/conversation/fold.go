@@ -54,9 +54,9 @@ func (f *Folder) Apply(kind EventType, conversationID string, data json.RawMessa
 func (f *Folder) Add(e Event) {
 	switch d := e.Data.(type) {
 	case BlockStart:
-		f.thread(e.ConversationID).put(d.Block)
+		f.thread(e.ConversationID).set(d.Block)
 	case BlockComplete:
-		f.thread(e.ConversationID).put(d.Block)
+		f.thread(e.ConversationID).set(d.Block)
 	case TextDelta:
 		if b := f.block(e.ConversationID, d.BlockID); b != nil {
 			b.text.WriteString(d.Delta)
@@ -118,8 +118,8 @@ func (f *Folder) block(conversationID, id string) *foldedBlock {
 	return nil
 }
 
-// put shows b in its present state: in its old place, or after all others if it is new.
-func (t *foldedThread) put(b Block) {
+// set shows b in its present state: in its old place, or after all others if it is new.
+func (t *foldedThread) set(b Block) {
 	if have, ok := t.byID[b.ID]; ok {
 		have.block = b
 		have.text.Reset()

@@ -242,7 +242,7 @@ func (s *Server) forget(sb *sandbox) {
 // running returns the sandbox that has the name. The caller holds s.mu.
 func (s *Server) running(appID, name string) *sandbox {
 	for _, sb := range s.sandboxes {
-		if r := sb.record(); r.AppID == appID && r.Name == name && !sb.over() {
+		if r := sb.record(); r.AppID == appID && r.Name == name && !sb.ended() {
 			return sb
 		}
 	}

@@ -161,7 +161,7 @@ func (s *Server) collectLocked() error {
 		used[name], archives[name] = true, true
 	}
 	for _, sb := range s.snapshotOfSandboxes() {
-		if r := sb.record(); !r.over() {
+		if r := sb.record(); !r.ended() {
 			for _, l := range r.Root.Layers {
 				used[l] = true
 			}

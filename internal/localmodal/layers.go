@@ -83,7 +83,7 @@ func (s *Server) holdRoot(sb *sandbox) (*hold, error) {
 	s.layers.mu.Lock()
 	defer s.layers.mu.Unlock()
 	r := sb.record()
-	if r.over() {
+	if r.ended() {
 		return h, status.Errorf(codes.NotFound, "sandbox %s has ended", r.ID)
 	}
 	h.addLocked(r.Root.Layers...)

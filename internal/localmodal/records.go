@@ -70,7 +70,7 @@ type sandboxRecord struct {
 	Reason   string `json:",omitempty"` // the limit that it exceeded
 }
 
-func (r sandboxRecord) over() bool { return !r.Ended.IsZero() }
+func (r sandboxRecord) ended() bool { return !r.Ended.IsZero() }
 
 // records are the state on disk.
 type records struct {

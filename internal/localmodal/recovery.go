@@ -23,7 +23,7 @@ func (s *Server) recover(ctx context.Context) error {
 	}
 	var failures []error
 	for _, r := range s.records.sandboxes.All() {
-		if r.over() && time.Since(r.Ended) > remember {
+		if r.ended() && time.Since(r.Ended) > remember {
 			failures = append(failures, s.records.sandboxes.Delete(r.ID))
 			continue
 		}
@@ -31,7 +31,7 @@ func (s *Server) recover(ctx context.Context) error {
 			failures = append(failures, err)
 		}
 		sb := endedSandbox(s, r)
-		if r.over() {
+		if r.ended() {
 			close(sb.kept)
 		} else {
 			if _, claimed := s.exitImage(r.ID); !claimed && !slices.Contains(left, r.ID) {

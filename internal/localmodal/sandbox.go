@@ -85,7 +85,7 @@ func (sb *sandbox) isEnding() bool {
 	return sb.ending
 }
 
-func (sb *sandbox) over() bool {
+func (sb *sandbox) ended() bool {
 	select {
 	case <-sb.done:
 		return true
@@ -96,7 +96,7 @@ func (sb *sandbox) over() bool {
 
 // result is nil while the sandbox runs.
 func (sb *sandbox) result() *pb.GenericResult {
-	if !sb.over() {
+	if !sb.ended() {
 		return nil
 	}
 	r := sb.record()

@@ -151,7 +151,7 @@ func (s *Server) SandboxListV2(_ context.Context, q *pb.SandboxListRequest) (*pb
 	var found []sandboxRecord
 	for _, sb := range s.snapshotOfSandboxes() {
 		r := sb.record()
-		if s.matches(q, env, r) && (q.GetIncludeFinished() || !sb.over()) {
+		if s.matches(q, env, r) && (q.GetIncludeFinished() || !sb.ended()) {
 			found = append(found, r)
 		}
 	}
@@ -235,7 +235,7 @@ func (s *Server) SandboxSetName(ctx context.Context, q *pb.SandboxSetNameRequest
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := sb.record()
-	if sb.over() || r.Name != "" && r.Name != q.GetName() {
+	if sb.ended() || r.Name != "" && r.Name != q.GetName() {
 		return nil, status.Error(codes.FailedPrecondition, "the sandbox has a name already, or has ended")
 	}
 	if other := s.running(r.AppID, q.GetName()); other != nil && other != sb {

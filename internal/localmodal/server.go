@@ -327,7 +327,7 @@ func (s *Server) sweep() {
 		}
 		s.collect(s.ctx)
 		for _, sb := range s.snapshotOfSandboxes() {
-			if !sb.over() || sb.task == nil || time.Since(sb.record().Ended) < task.Retention {
+			if !sb.ended() || sb.task == nil || time.Since(sb.record().Ended) < task.Retention {
 				continue
 			}
 			if err := sb.task.Release(); err != nil {

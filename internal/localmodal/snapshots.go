@@ -37,7 +37,7 @@ func (s *Server) Task(ctx context.Context, id string) (*task.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sb.over() {
+	if sb.ended() {
 		return nil, status.Errorf(codes.NotFound, "task %s has ended", id)
 	}
 	return sb.task, nil

@@ -45,7 +45,7 @@ func (s *Server) SandboxCreateConnectTokenV2(ctx context.Context, q *pb.SandboxC
 	if err != nil {
 		return nil, err
 	}
-	if sb.over() {
+	if sb.ended() {
 		return nil, status.Errorf(codes.NotFound, "sandbox %s has ended", q.GetSandboxId())
 	}
 	port := q.GetPort()

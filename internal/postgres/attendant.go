@@ -68,7 +68,7 @@ func (db *DB) RunClaim(ctx context.Context, c session.Claim) (claimed session.Cl
 		return session.Claimed{}, err
 	}
 	if claimed.Start != nil {
-		db.runs.put(c.RunID, c.SessionID)
+		db.runs.remember(c.RunID, c.SessionID)
 		err = db.openState(&claimed.Start.Run)
 	}
 	return claimed, err

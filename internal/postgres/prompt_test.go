@@ -316,7 +316,7 @@ func TestAReaderRebuildsTheQueueFromItsChanges(t *testing.T) {
 			page, next, err := b.PromptList(b.ctx, b.id, 200, cursor)
 			require.NoError(t, err)
 			for _, p := range page {
-				if !p.Status.Over() {
+				if !p.Status.Final() {
 					want = append(want, event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status})
 				}
 			}

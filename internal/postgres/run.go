@@ -53,7 +53,7 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 	if err != nil {
 		return session.RunVerdict{}, err
 	}
-	db.runs.put(runID, sessionID)
+	db.runs.remember(runID, sessionID)
 	return verdict, nil
 }
 

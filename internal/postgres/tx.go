@@ -292,7 +292,7 @@ func (db *DB) inRun(ctx context.Context, doing, runID string, do func(*sessionTx
 			return fault(doing, err)
 		}
 		sessionID = found.SessionID
-		db.runs.put(runID, sessionID)
+		db.runs.remember(runID, sessionID)
 	}
 	var run dbsqlc.Run
 	read := func(in *lookups) (err error) {
@@ -320,7 +320,7 @@ func (r *runSessions) get(runID string) (string, bool) {
 	return sessionID, ok
 }
 
-func (r *runSessions) put(runID, sessionID string) {
+func (r *runSessions) remember(runID, sessionID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.of == nil || len(r.of) >= maxRunSessions {

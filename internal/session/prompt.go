@@ -17,8 +17,8 @@ const (
 	PromptUnknown PromptStatus = "unknown"
 )
 
-// Over reports whether the prompt has its outcome.
-func (s PromptStatus) Over() bool { return s != PromptQueued && s != PromptProcessing }
+// Final reports whether the prompt has its outcome.
+func (s PromptStatus) Final() bool { return s != PromptQueued && s != PromptProcessing }
 
 // Mode says how a prompt meets a turn that is running.
 type Mode string

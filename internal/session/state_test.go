@@ -168,8 +168,8 @@ func TestOnlySleepingAndEndedSessionsHaveNoSandbox(t *testing.T) {
 
 func TestAPromptIsOverWithTheOutcomeOfItsRun(t *testing.T) {
 	t.Parallel()
-	require.False(t, session.PromptQueued.Over())
-	require.False(t, session.PromptProcessing.Over())
+	require.False(t, session.PromptQueued.Final())
+	require.False(t, session.PromptProcessing.Final())
 	for outcome, status := range map[session.Outcome]session.PromptStatus{
 		session.OutcomeCompleted: session.PromptCompleted,
 		session.OutcomeFailed:    session.PromptFailed,
@@ -177,6 +177,6 @@ func TestAPromptIsOverWithTheOutcomeOfItsRun(t *testing.T) {
 		session.OutcomeUnknown:   session.PromptUnknown,
 	} {
 		require.Equal(t, status, outcome.PromptStatus())
-		require.True(t, status.Over(), status)
+		require.True(t, status.Final(), status)
 	}
 }

@@ -163,10 +163,10 @@ func (v *View) rich() bool { return v.options.Rewrite || v.options.Color }
 // line writes one line of a conversation, or of none.
 func (v *View) line(t *thread, spans ...span) {
 	v.flushCounts()
-	v.put(t, spans...)
+	v.print(t, spans...)
 }
 
-func (v *View) put(t *thread, spans ...span) {
+func (v *View) print(t *thread, spans ...span) {
 	v.enter(t)
 	v.screen.line(v.margin(t), spans...)
 	v.last, v.blank, v.spoken = nil, false, false
@@ -192,7 +192,7 @@ func (v *View) gap(t *thread) {
 	v.flushCounts()
 	v.enter(t)
 	if !v.blank {
-		v.put(t)
+		v.print(t)
 		v.blank = true
 	}
 }
@@ -328,7 +328,7 @@ func (v *View) prompt(p resource.PromptJSON) {
 		p.Content = known.Content
 	}
 	switch {
-	case !p.Status.Over():
+	case !p.Status.Final():
 		v.prompts[p.ID] = p
 		if p.Status == session.PromptProcessing {
 			v.processing = p.ID
@@ -497,7 +497,7 @@ func (v *View) file(d event.FileData) {
 	if d.Change != workspacefile.Deleted {
 		text += " (" + size(d.Size) + ")"
 	}
-	v.put(nil, span{dim, fmt.Sprintf("file %s: %s", OneLine(string(d.Change), lineRunes), text)})
+	v.print(nil, span{dim, fmt.Sprintf("file %s: %s", OneLine(string(d.Change), lineRunes), text)})
 }
 
 // flushRemoved shows the blocks that the agent has removed.
@@ -505,7 +505,7 @@ func (v *View) flushRemoved() {
 	n := v.removed
 	v.removed = 0
 	if n > 0 {
-		v.put(nil, span{yellow, fmt.Sprintf("removed: %d blocks", n)})
+		v.print(nil, span{yellow, fmt.Sprintf("removed: %d blocks", n)})
 	}
 }
 
@@ -515,7 +515,7 @@ func (v *View) flushCounts() {
 	more := v.moreFiles
 	v.files, v.moreFiles = 0, 0
 	if more > 0 {
-		v.put(nil, span{dim, fmt.Sprintf("and %d more files", more)})
+		v.print(nil, span{dim, fmt.Sprintf("and %d more files", more)})
 	}
 }
 

@@ -51,7 +51,7 @@ func (k *keptLink) close() {
 // sandbox.
 func (l *Links) keep(ctx context.Context, sandboxID string, link *runner.Link, process *sandbox.Process) {
 	k := &keptLink{link: link, process: process, detached: make(chan struct{})}
-	if l == nil || !l.put(sandboxID, k) {
+	if l == nil || !l.register(sandboxID, k) {
 		k.close()
 		return
 	}
@@ -67,8 +67,8 @@ func (l *Links) keep(ctx context.Context, sandboxID string, link *runner.Link, p
 	}()
 }
 
-// put counts the task that detaches k.
-func (l *Links) put(sandboxID string, k *keptLink) bool {
+// register adds k and counts the task that detaches it; false if k is not to be kept.
+func (l *Links) register(sandboxID string, k *keptLink) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || l.kept[sandboxID] != nil || len(l.kept) >= maxLinksKept {

@@ -158,7 +158,7 @@ func (p *parser) old(r oldrollout.Rollout) {
 	for _, s := range r.Steps {
 		switch s.Kind {
 		case oldrollout.Aborted:
-			t.over("", s.End, s.At)
+			t.endTurn("", s.End, s.At)
 		case oldrollout.Whole:
 			t.add(s.Item, "")
 		case oldrollout.Begun:
@@ -176,7 +176,7 @@ func (p *parser) event(t *thread, e codexformat.Payload, turn string, ms int64) 
 		t.found = append(t.found, &step{ms: ms, turn: e.Turn, what: stepTurn})
 		return e.Turn
 	case "task_complete", "turn_complete", "turn_aborted":
-		t.over(e.Turn, e.Verdict(), ms)
+		t.endTurn(e.Turn, e.Verdict(), ms)
 	case "item_completed":
 		it, ok := codexformat.DecodeItem(e.Item)
 		if !ok || (e.Thread != "" && e.Thread != t.id && !p.reviews[e.Thread]) {
@@ -188,7 +188,7 @@ func (p *parser) event(t *thread, e codexformat.Payload, turn string, ms int64) 
 	return turn
 }
 
-func (t *thread) over(turn string, v codexformat.Verdict, ms int64) {
+func (t *thread) endTurn(turn string, v codexformat.Verdict, ms int64) {
 	if !t.hasLast {
 		t.last, t.hasLast = v, true
 	}
@@ -477,7 +477,7 @@ func (p *parser) tell(r *reader, t *thread, done map[string]bool) []conversation
 			for _, o := range r.Open {
 				done[o.Block.ID] = true
 			}
-			events = append(events, r.over(where, s.end)...)
+			events = append(events, r.endTurn(where, s.end)...)
 		}
 		if t.first == 0 && len(events) > 0 {
 			t.first = s.ms

@@ -233,8 +233,8 @@ func (r *reader) void(p place) []conversation.Event {
 	return events
 }
 
-// over handles the end of a turn. What it leaves open is closed; subagents continue by themselves.
-func (r *reader) over(p place, v codexformat.Verdict) []conversation.Event {
+// endTurn handles the end of a turn. What it leaves open is closed; subagents continue by themselves.
+func (r *reader) endTurn(p place, v codexformat.Verdict) []conversation.Event {
 	where := r.conversation(p.thread)
 	var events []conversation.Event
 	if v.Status == codexformat.Failed {

@@ -76,16 +76,16 @@ func (r *recording) line(f agent.Frame) {
 				r.Emit(r.state.Close(o, conversation.Success, f.At)) // the stream does not say how it ended
 			}
 		}
-		r.over(l, where)
+		r.endTurn(l, where)
 	case execlines.TurnFailed:
-		r.over(l, where)
+		r.endTurn(l, where)
 	}
 }
 
-// over ends the turn.
-func (r *recording) over(l execlines.Line, where place) {
+// endTurn ends the turn.
+func (r *recording) endTurn(l execlines.Line, where place) {
 	v := l.Verdict()
-	r.Emit(r.state.over(where, v)...)
+	r.Emit(r.state.endTurn(where, v)...)
 	r.state.Usage = session.Usage{InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output}
 	r.end(*r.judge(v), where.at)
 }

@@ -264,7 +264,7 @@ func (t *translator) completed(p codexformat.Params, at time.Time) {
 	}
 	t.state.Turns = slices.Delete(t.state.Turns, i, i+1)
 	v := codexformat.Verdict{Status: info.Status, Message: codexformat.Problem(info.Error), MS: info.Ended * 1000}
-	t.Emit(t.state.over(place{thread: p.Thread, turn: info.ID, at: at}, v)...)
+	t.Emit(t.state.endTurn(place{thread: p.Thread, turn: info.ID, at: at}, v)...)
 	if p.Thread == t.state.Root {
 		t.state.Verdict = t.judge(v)
 	}

@@ -228,7 +228,7 @@ func (r *reader) gemini(conv string, rec geminiformat.Record, at time.Time) []co
 	}
 	var results []conversation.Event
 	for _, c := range rec.ToolCalls {
-		if c.Over() {
+		if c.Ended() {
 			use, result := r.ended(conv, c, at)
 			events, results = append(events, use...), append(results, result...)
 		}

@@ -61,7 +61,7 @@ func (r *Runtime) buildHostBase(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("make base image: %w", err), os.RemoveAll(building))
 	}
 	final := r.layerPath(BaseLayer)
-	if err := r.trash.put(final); err != nil {
+	if err := r.trash.discard(final); err != nil {
 		return err
 	}
 	if err := os.Rename(building, final); err != nil {

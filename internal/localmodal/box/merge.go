@@ -32,7 +32,7 @@ func (r *Runtime) Merge(ctx context.Context, layers []string, id string) error {
 		err = r.publish(building, id)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("merge %d layers: %w", len(layers), err), r.trash.put(building))
+		return errors.Join(fmt.Errorf("merge %d layers: %w", len(layers), err), r.trash.discard(building))
 	}
 	return nil
 }

@@ -223,7 +223,7 @@ func (r *Runtime) discardUnfinished() error {
 		return fmt.Errorf("list unfinished files: %w", err)
 	}
 	for _, e := range entries {
-		if err := r.trash.put(filepath.Join(r.dir, "building", e.Name())); err != nil {
+		if err := r.trash.discard(filepath.Join(r.dir, "building", e.Name())); err != nil {
 			return err
 		}
 	}
@@ -260,4 +260,4 @@ func (r *Runtime) LeftOver() ([]string, error) {
 }
 
 // Discard deletes the files of a dead box in the background.
-func (r *Runtime) Discard(id string) error { return r.trash.put(r.boxPath(id)) }
+func (r *Runtime) Discard(id string) error { return r.trash.discard(r.boxPath(id)) }

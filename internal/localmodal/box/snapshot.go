@@ -34,7 +34,7 @@ func (b *Box) Snapshot(ctx context.Context, id string) (SnapshotStats, error) {
 		err = b.rt.publish(building, id)
 	}
 	if err != nil {
-		return c.stats, errors.Join(fmt.Errorf("snapshot sandbox: %w", err), b.rt.trash.put(building))
+		return c.stats, errors.Join(fmt.Errorf("snapshot sandbox: %w", err), b.rt.trash.discard(building))
 	}
 	b.previous = c.manifest(id)
 	return c.stats, nil
@@ -62,7 +62,7 @@ func (r *Runtime) Claim(ctx context.Context, boxID, id string) error {
 	if _, err := os.Lstat(r.treePath(boxID)); err == nil {
 		changes = r.buildPlace()
 		if err := r.copyBox(ctx, newCopier(nil, nil, r.ids.shifted), boxID, changes); err != nil {
-			return errors.Join(fmt.Errorf("claim files of %s: %w", boxID, err), r.trash.put(changes))
+			return errors.Join(fmt.Errorf("claim files of %s: %w", boxID, err), r.trash.discard(changes))
 		}
 	} else if err := r.moveHostChanges(boxID, changes); err != nil {
 		return fmt.Errorf("claim files of %s: %w", boxID, err)
@@ -85,7 +85,7 @@ func (r *Runtime) publish(tree, id string) error {
 }
 
 // RemoveLayer deletes a layer in the background. No box may be using it.
-func (r *Runtime) RemoveLayer(id string) error { return r.trash.put(r.layerPath(id)) }
+func (r *Runtime) RemoveLayer(id string) error { return r.trash.discard(r.layerPath(id)) }
 
 // Missing returns the first of layers that is not a directory on disk; "" if all are.
 func (r *Runtime) Missing(layers []string) string {

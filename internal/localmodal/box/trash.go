@@ -30,8 +30,8 @@ func newTrash(dir string, logger *slog.Logger) *trash {
 	return t
 }
 
-// put takes a tree out of sight; one that does not exist is fine.
-func (t *trash) put(path string) error {
+// discard takes a tree out of sight; one that does not exist is fine.
+func (t *trash) discard(path string) error {
 	err := os.Rename(path, filepath.Join(t.dir, uuid.NewString()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

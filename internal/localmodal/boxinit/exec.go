@@ -190,7 +190,7 @@ func (p *initProcess) reapOne() bool {
 	if err != nil || pid <= 0 {
 		return false
 	}
-	p.over(pid, status)
+	p.reaped(pid, status)
 	return true
 }
 
@@ -198,12 +198,12 @@ func (p *initProcess) reapOne() bool {
 func (p *initProcess) exited(pid int, status syscall.WaitStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.over(pid, status)
+	p.reaped(pid, status)
 }
 
-// over passes on the end of a process, if it is one that the host side has
+// reaped passes on the end of a process, if it is one that the host side has
 // started. The caller holds p.mu.
-func (p *initProcess) over(pid int, status syscall.WaitStatus) {
+func (p *initProcess) reaped(pid int, status syscall.WaitStatus) {
 	id, ok := p.execs[pid]
 	if !ok {
 		return

@@ -119,8 +119,8 @@ func (t *Tracer) callDone(k *task) {
 	t.resume(k, 0)
 }
 
-// put writes data into the thread's slot and returns where.
-func (s *stop) put(data []byte) (uint64, error) {
+// write writes data into the thread's slot and returns where.
+func (s *stop) write(data []byte) (uint64, error) {
 	if s.used+uint64(len(data)) > slotSize {
 		return 0, unix.E2BIG
 	}
@@ -129,11 +129,11 @@ func (s *stop) put(data []byte) (uint64, error) {
 	return address, write(s.task.tid, address, data)
 }
 
-func (s *stop) putString(text string) (uint64, error) { return s.put(append([]byte(text), 0)) }
+func (s *stop) writeString(text string) (uint64, error) { return s.write(append([]byte(text), 0)) }
 
 // replace makes an argument point to another path.
 func (s *stop) replace(argument int, text string) error {
-	address, err := s.putString(text)
+	address, err := s.writeString(text)
 	if err != nil {
 		return err
 	}
@@ -358,7 +358,7 @@ func (t *Tracer) address(k *task, s *stop) outcome {
 		return failed(unix.ENAMETOOLONG)
 	}
 	raw = append(raw[:familySize:familySize], append([]byte(place.Outside), 0)...)
-	where, err := s.put(raw)
+	where, err := s.write(raw)
 	if err != nil {
 		return failed(err)
 	}
@@ -402,7 +402,7 @@ func (t *Tracer) exec(k *task, s *stop) outcome {
 func (s *stop) prepend(argument int, words []string) error {
 	var vector []uint64
 	for _, w := range words {
-		address, err := s.putString(w)
+		address, err := s.writeString(w)
 		if err != nil {
 			return err
 		}
@@ -428,7 +428,7 @@ func (s *stop) prepend(argument int, words []string) error {
 	}
 	var b bytes.Buffer
 	_ = binary.Write(&b, binary.NativeEndian, append(vector, 0)) // a buffer takes it all
-	address, err := s.put(b.Bytes())
+	address, err := s.write(b.Bytes())
 	*s.argument(argument), s.changed = address, true
 	return err
 }

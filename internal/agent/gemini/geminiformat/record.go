@@ -72,8 +72,8 @@ type ToolCall struct {
 	AgentID   string          `json:"agentId"` // of the subagent that it was
 }
 
-// Over reports whether the call has ended.
-func (c ToolCall) Over() bool {
+// Ended reports whether the call has ended.
+func (c ToolCall) Ended() bool {
 	return c.ID != "" && (c.Status == "success" || c.Status == "error" || c.Status == "cancelled")
 }
 

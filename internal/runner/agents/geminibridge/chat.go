@@ -142,7 +142,7 @@ func (s *news) gemini(chat func(json.RawMessage) stdio.Note, r geminiformat.Reco
 	var ids []string
 	for _, c := range all.Calls {
 		var call geminiformat.ToolCall
-		if !geminiformat.Decode(c, &call) || !call.Over() {
+		if !geminiformat.Decode(c, &call) || !call.Ended() {
 			continue
 		}
 		if _, ok := s.calls[call.ID]; ok {
