@@ -99,7 +99,7 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*session.RunS
 	a.pulse.Waiting()
 	a.place.rest()
 	defer a.place.rise()
-	timer := time.NewTimer(a.patience(result.Waiting))
+	timer := time.NewTimer(a.waitLimit(result.Waiting))
 	defer timer.Stop()
 	claim := session.Claim{
 		SessionID: a.in.SessionID, Attendant: a.token, Generation: a.in.Generation,
@@ -145,8 +145,8 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*session.RunS
 	}
 }
 
-// patience is how long the attendant waits for a prompt: not until the session is to hibernate, or to move.
-func (a *attendant) patience(waiting *Waiting) time.Duration {
+// waitLimit is how long the attendant waits for a prompt: not until the session is to hibernate, or to move.
+func (a *attendant) waitLimit(waiting *Waiting) time.Duration {
 	d := min(a.in.Attend.For, a.t.Attend)
 	if waiting != nil && waiting.IdleTimeout > 0 {
 		d = min(d, waiting.IdleTimeout)

@@ -10,9 +10,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// abortPatience is how long an interrupted turn may take to end by itself: the
+// abortGrace is how long an interrupted turn may take to end by itself: the
 // runner kills the agent's processes well before.
-const abortPatience = 30 * time.Second
+const abortGrace = 30 * time.Second
 
 // believesAttempts is the change since which an attempt that was cancelled is believed that it had not handed
 // the prompt over.
@@ -106,7 +106,7 @@ func (w *turnWatch) act(ctx workflow.Context, now time.Time) error {
 		w.interrupting = w.interrupt()
 		w.cancel()
 	case w.giveUp.IsZero() && !w.stopping && (w.abort || w.wants.Force || outlived):
-		w.giveUp = now.Add(abortPatience)
+		w.giveUp = now.Add(abortGrace)
 		w.interrupting = w.interrupt()
 		w.doing = "interrupt the turn"
 	case !w.giveUp.IsZero() && !now.Before(w.giveUp):

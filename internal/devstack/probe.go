@@ -86,13 +86,13 @@ type sandboxInfo struct {
 	Isolation string `json:"isolation"`
 }
 
-// sandboxInfoPatience is how long a worker that has started may take to describe its sandboxes.
-const sandboxInfoPatience = 5 * time.Second
+// sandboxInfoTimeout is how long a worker that has started may take to describe its sandboxes.
+const sandboxInfoTimeout = 5 * time.Second
 
 // readSandboxInfo asks the API until a worker has described its sandboxes, which it does after its start; what it does
 // not say stays empty.
 func readSandboxInfo(ctx context.Context, readyURL string) sandboxInfo {
-	ctx, cancel := context.WithTimeout(ctx, sandboxInfoPatience)
+	ctx, cancel := context.WithTimeout(ctx, sandboxInfoTimeout)
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()

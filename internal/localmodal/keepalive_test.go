@@ -20,7 +20,7 @@ func TestPingsDoNotEndTheConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		listener := bufconn.Listen(64 << 10)
-		server := grpc.NewServer(patience())
+		server := grpc.NewServer(allowPings())
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(listener) }()
 		conn, err := grpc.NewClient("passthrough:local",

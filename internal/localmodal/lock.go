@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	lockPatience = time.Second
-	lockPoll     = 10 * time.Millisecond
+	lockTimeout = time.Second
+	lockPoll    = 10 * time.Millisecond
 )
 
 // lockDir makes the data directory private and takes it for this process. The lock goes
@@ -39,7 +39,7 @@ func lockDir(dir string) (*os.File, error) {
 // takeLock waits a moment for a lock that is held: a process that a killed server
 // had just forked holds it until it finds its server gone.
 func takeLock(f *os.File, dir string) error {
-	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPoll) { //nolint:forbidigo // flock with a deadline has no other way
+	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(lockPoll) { //nolint:forbidigo // flock with a deadline has no other way
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:

@@ -188,7 +188,7 @@ func (s *Server) open(o Options, address string) error {
 	s.grpc = grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(s.interceptUnary), grpc.ChainStreamInterceptor(s.interceptStream),
-		patience(),
+		allowPings(),
 	)
 	pb.RegisterModalClientServer(s.grpc, s)
 	s.grpc.RegisterService(&imageServiceDesc, s)
@@ -197,10 +197,10 @@ func (s *Server) open(o Options, address string) error {
 	return nil
 }
 
-// patience lets clients ping. The SDK does so every 30 s whatever it does; by
+// allowPings lets clients ping. The SDK does so every 30 s whatever it does; by
 // default a server takes that for an attack, and after some minutes hangs up, on
 // everything that the connection carries.
-func patience() grpc.ServerOption {
+func allowPings() grpc.ServerOption {
 	return grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true})
 }
 

@@ -44,8 +44,8 @@ const (
 	ddlLockTimeout = 3 * time.Second
 	// ddlPause is between two attempts of a step, in which the others get their turn.
 	ddlPause = 2 * time.Second
-	// ddlPatience is how long a step is tried again before Migrate fails.
-	ddlPatience = 10 * time.Minute
+	// ddlRetryLimit is how long a step is tried again before Migrate fails.
+	ddlRetryLimit = 10 * time.Minute
 )
 
 // Migrate brings the schema up to date. Any number of processes may call it at once. Each step is
@@ -79,7 +79,7 @@ func (db *DB) Migrate(ctx context.Context) error {
 			if err == nil {
 				db.ensureSearchIndex(ctx, lock)
 			}
-			if !isLockTimeout(err) || time.Since(begun) > ddlPatience {
+			if !isLockTimeout(err) || time.Since(begun) > ddlRetryLimit {
 				return err
 			}
 			db.logger.WarnContext(ctx, "a migration waits for a lock; trying again", slog.Any("error", err), slog.Duration("backoff", ddlPause))

@@ -137,11 +137,11 @@ func (s Spec) Check() []failure.Field {
 }
 
 // A profile may set those of overwinter's variables that configure agents: names that begin with
-// acpVariables configure the agent acp; patienceVariable sets how long a turn continues while all
+// acpVariables configure the agent acp; modelTimeoutVariable sets how long a turn continues while all
 // requests to the model fail.
 const (
 	acpVariables     = "OVERWINTER_ACP_"
-	patienceVariable = "OVERWINTER_PATIENCE"
+	modelTimeoutVariable = "OVERWINTER_PATIENCE"
 )
 
 type check struct{ wrong []failure.Field }
@@ -239,7 +239,7 @@ func (c *check) secrets(names []string, env map[string]string) {
 
 // settable reports whether a profile may set a variable of the name.
 func settable(name string) bool {
-	return !strings.HasPrefix(name, "OVERWINTER_") || strings.HasPrefix(name, acpVariables) || name == patienceVariable
+	return !strings.HasPrefix(name, "OVERWINTER_") || strings.HasPrefix(name, acpVariables) || name == modelTimeoutVariable
 }
 
 func (c *check) environment(field string, env map[string]string) {
@@ -247,7 +247,7 @@ func (c *check) environment(field string, env map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if !settable(name) || !variable.MatchString(name) {
 			c.refuse(field+"."+name, "must be a name of a variable: letters, digits and _, not OVERWINTER_ but for %s… and %s",
-				acpVariables, patienceVariable)
+				acpVariables, modelTimeoutVariable)
 		}
 	}
 }

@@ -53,9 +53,9 @@ func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, s
 		if err := errors.Join(runner.WriteMessage(a.stdout, &runner.Detached{}), a.stdout.Flush()); err != nil {
 			return fmt.Errorf("write to worker: %w", err)
 		}
-		patience := time.NewTimer(runner.MaxDetached)
-		hello, err = a.hello(ctx, patience.C)
-		patience.Stop()
+		timeout := time.NewTimer(runner.MaxDetached)
+		hello, err = a.hello(ctx, timeout.C)
+		timeout.Stop()
 		if err != nil || hello == nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (a *attachment) listen(ctx context.Context, r io.Reader) {
 
 // hello waits for the worker to begin a link. It is nil where none came in time,
 // or the worker has gone.
-func (a *attachment) hello(ctx context.Context, patience <-chan time.Time) (*runner.Hello, error) {
+func (a *attachment) hello(ctx context.Context, timeout <-chan time.Time) (*runner.Hello, error) {
 	select {
 	case m, ok := <-a.stdin:
 		if hello, is := m.(*runner.Hello); is {
@@ -106,11 +106,11 @@ func (a *attachment) hello(ctx context.Context, patience <-chan time.Time) (*run
 			return nil, fmt.Errorf("read hello: %w", err)
 		default:
 		}
-		if patience == nil {
+		if timeout == nil {
 			return nil, fmt.Errorf("read hello: %w", io.EOF)
 		}
 		return nil, nil
-	case <-patience:
+	case <-timeout:
 		return nil, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)

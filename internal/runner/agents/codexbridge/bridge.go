@@ -88,7 +88,7 @@ type program struct {
 	journal         *journal
 	child           *bridge.Child
 	peer            *bridge.Peer
-	limit           chan struct{} // one token: the turn has used up its patience
+	limit           chan struct{} // one token: requests to the model have failed for too long
 
 	mu        sync.Mutex
 	run       string // the newest

@@ -168,7 +168,7 @@ func refusal(raw json.RawMessage) string {
 	return codexformat.Bounded("The model's server does not let us in: " + e.Details)
 }
 
-// fails has the patience with the model's server run out, unless something succeeds; at once where that
+// fails starts the timeout for the model's server, which ends the turn unless something succeeds; at once where the failure
 // is permanent.
 func (p *program) fails(permanent string) {
 	p.mu.Lock()

@@ -32,7 +32,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	b := driver{
 		out: bridge.NewOutput(stdout), stderr: stderr, incomplete: map[string]bool{},
-		lookEvery: lookEvery, silence: silencePatience,
+		lookEvery: lookEvery, silence: silenceTimeout,
 	}
 	flags.StringVar(&b.program, "program", opencodeformat.Binary, "OpenCode itself")
 	flags.StringVar(&b.store.dir, "transcripts", "", "directory for the saved sessions")

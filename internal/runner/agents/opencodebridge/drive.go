@@ -24,10 +24,10 @@ const (
 	idleLooks  = 3
 	startLooks = 60
 	lookEvery  = time.Second
-	// lookPatience is how long the agent may take to say whether it works, and silencePatience how long
+	// lookTimeout is how long the agent may take to say whether it works, and silenceTimeout how long
 	// it may leave such questions open before it is taken for hung.
-	lookPatience    = 10 * time.Second
-	silencePatience = 2 * time.Minute
+	lookTimeout    = 10 * time.Second
+	silenceTimeout = 2 * time.Minute
 )
 
 // running is the turn under way.

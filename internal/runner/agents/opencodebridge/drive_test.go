@@ -81,7 +81,7 @@ func driven(t *testing.T, s *mute) (*driver, *bytes.Buffer) {
 	d := &driver{
 		out: bridge.NewOutput(&out), stderr: &stderr, incomplete: map[string]bool{}, root: "ses_1",
 		store:  store{dir: t.TempDir()},
-		server: &server{child: child, base: http1.URL, client: client, patience: requestPatience},
+		server: &server{child: child, base: http1.URL, client: client, timeout: requestTimeout},
 		// Whatever time has gone by, there is something to be looked at.
 		lookEvery: -time.Second, silence: -time.Second,
 	}
@@ -151,7 +151,7 @@ func TestAPromptThatIsRefusedHasFailed(t *testing.T) {
 	t.Cleanup(client.CloseIdleConnections)
 	d := &driver{
 		out: bridge.NewOutput(&out), stderr: &stderr, incomplete: map[string]bool{}, root: "ses_1",
-		store: store{dir: t.TempDir()}, server: &server{base: refusing.URL, client: client, patience: requestPatience},
+		store: store{dir: t.TempDir()}, server: &server{base: refusing.URL, client: client, timeout: requestTimeout},
 	}
 	d.command(context.Background(), stdio.Command{Type: stdio.Prompt, RunID: "run_1", Content: "hello"})
 	require.Nil(t, d.turn)

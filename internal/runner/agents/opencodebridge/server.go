@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	startPatience   = 60 * time.Second // for the server to listen
-	requestPatience = 60 * time.Second // for an answer of the server that is no turn
-	stopGrace       = 3 * time.Second  // for the server to end gracefully
+	startTimeout   = 60 * time.Second // for the server to listen
+	requestTimeout = 60 * time.Second // for an answer of the server that is no turn
+	stopGrace      = 3 * time.Second  // for the server to end gracefully
 )
 
 // user is the name that the server wants with its password.
@@ -40,7 +40,7 @@ type server struct {
 	base     string
 	password string
 	client   *http.Client
-	patience time.Duration // for an answer that is no turn
+	timeout  time.Duration // for an answer that is no turn
 	events   chan []byte   // the data of its events; closed when their stream has ended
 }
 
@@ -78,7 +78,7 @@ func startServer(ctx context.Context, program string, config []byte, stderr io.W
 	}
 	s := &server{
 		password: rand.Text(),
-		patience: requestPatience,
+		timeout:  requestTimeout,
 		client:   &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}},
 		events:   make(chan []byte, 256), // some slack while a request of ours is under way
 	}
@@ -103,7 +103,7 @@ func startServer(ctx context.Context, program string, config []byte, stderr io.W
 			fmt.Fprintf(stderr, "%s\n", line)
 		})
 	}()
-	timer := time.NewTimer(startPatience)
+	timer := time.NewTimer(startTimeout)
 	defer timer.Stop()
 	select {
 	case s.base = <-listening:
@@ -255,7 +255,7 @@ func (s *server) call(ctx context.Context, method, path string, body any) ([]byt
 
 // quick is call for what takes no time.
 func (s *server) quick(ctx context.Context, method, path string, body any) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.patience, errors.New("it takes too long"))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errors.New("it takes too long"))
 	defer cancel()
 	return s.call(ctx, method, path, body)
 }
@@ -310,7 +310,7 @@ func (s *server) export(ctx context.Context, sessionID string) ([]byte, error) {
 
 // busy reports whether the agent works on a session.
 func (s *server) busy(ctx context.Context, sessionID string) (bool, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, lookPatience, errors.New("OpenCode does not say whether it works"))
+	ctx, cancel := context.WithTimeoutCause(ctx, lookTimeout, errors.New("OpenCode does not say whether it works"))
 	defer cancel()
 	data, err := s.quick(ctx, http.MethodGet, "/session/status", nil)
 	if err != nil {
@@ -328,7 +328,7 @@ func (s *server) busy(ctx context.Context, sessionID string) (bool, error) {
 
 // importSession has OpenCode take a session over from an export.
 func importSession(ctx context.Context, program, file string, config []byte, stderr io.Writer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, errors.New("it takes too long"))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("it takes too long"))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "import", file)
 	cmd.Env = environment(config, rand.Text())

@@ -20,7 +20,7 @@ func serving(t *testing.T, h http.HandlerFunc) *server {
 	t.Helper()
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
-	return &server{base: s.URL, client: s.Client(), patience: time.Minute}
+	return &server{base: s.URL, client: s.Client(), timeout: time.Minute}
 }
 
 func TestTheNewestReadableMainSessionIsResumed(t *testing.T) {
