@@ -43,7 +43,8 @@ type PurgeStore interface {
 	PurgesTake(ctx context.Context, limit int) ([]purge.Purge, error)
 	// PurgeRenew keeps other callers from taking a purge for at least a while.
 	PurgeRenew(ctx context.Context, sessionID string, lease time.Duration) error
-	// PurgeSet moves a purge to a state, never to an earlier one, and has it looked at after a pause.
+	// PurgeSet moves a purge to a state, never to an earlier one, and has it looked at after a pause. It is erased only
+	// after the last look at its workflow, and no workflow has begun since.
 	PurgeSet(ctx context.Context, sessionID string, state purge.State, after time.Duration) error
 	// PurgeContent erases everything of a terminated session but what its images are found by.
 	PurgeContent(ctx context.Context, sessionID string) error

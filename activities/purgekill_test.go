@@ -38,16 +38,27 @@ import (
 
 var errKilled = errors.New("the process was killed")
 
-// mortal is a process that takes steps, one at a time, and may be killed at one of them. A step is a statement or a
+// mortal is a process that takes steps, one at a time, and has a fault at one of them. A step is a statement or a
 // transaction's end that Postgres has answered, a call of the provider, or a call of the engine.
 type mortal struct {
 	mu     sync.Mutex
 	steps  []string
-	at     int  // the step of the fault, from 1; 0 for none
-	lives  bool // it survives: only the answer to the step is lost
+	at     int // the step of the fault, from 1; 0 for none
+	fault  stepFault
 	killed bool
-	kill   func() // ends the connections of the process
+	kill   func()        // ends the connections of the process
+	frozen chan struct{} // closed when the process is frozen
+	thawed chan struct{} // closed to let a frozen process continue
 }
+
+// stepFault is what happens to a process after a step, before it has the answer.
+type stepFault int
+
+const (
+	kills   stepFault = iota
+	loses             // the answer to the step, and the process continues
+	freezes           // the process, until it is thawed
+)
 
 // taken counts a step that was done, and reports whether its answer is lost.
 func (m *mortal) taken(step string) (lost bool) {
@@ -60,9 +71,14 @@ func (m *mortal) taken(step string) (lost bool) {
 	if len(m.steps) != m.at {
 		return false
 	}
-	if !m.lives {
+	switch m.fault {
+	case kills:
 		m.killed = true
 		m.kill()
+	case freezes: // all of it: no other step is taken while the lock is held
+		close(m.frozen)
+		<-m.thawed
+		return false
 	}
 	return true
 }
@@ -310,10 +326,10 @@ type purging struct {
 	close  func() // ends its connections
 }
 
-// purging starts a process that is killed at a step, or only loses the answer to it.
-func (b *bundle) purging(t *testing.T, e *engine, at int, lives bool) *purging {
+// purging starts a process that has a fault at a step.
+func (b *bundle) purging(t *testing.T, e *engine, at int, fault stepFault) *purging {
 	t.Helper()
-	process := &mortal{lives: lives}
+	process := &mortal{fault: fault, frozen: make(chan struct{}), thawed: make(chan struct{})}
 	relay := newRelay(t, b.url, process)
 	ctx, cancel := context.WithCancel(b.ctx)
 	t.Cleanup(cancel)
@@ -343,11 +359,10 @@ func (b *bundle) purge(t *testing.T, p *purging) (erased bool) {
 		if p.dead() {
 			return false
 		}
-		if !p.lives {
+		if p.fault != loses {
 			require.NoError(t, err)
 		}
-		var state purge.State
-		b.query(t, &state, "SELECT state FROM purges WHERE session_id = $1", b.id)
+		state := b.purgeState(t)
 		b.visible(t, state)
 		if state == purge.Erased {
 			return true
@@ -470,7 +485,7 @@ func (b *bundle) requireErased(t *testing.T, e *engine, words string) {
 func (b *bundle) newEngine(t *testing.T) *engine {
 	t.Helper()
 	return &engine{runs: map[string]int{}, stop: func(id string) {
-		s, err := b.db.SessionGet(b.ctx, id)
+		s, err := b.db.SessionOpen(b.ctx, id, session.NewID("run_"))
 		if err != nil || s.Status.Final() {
 			return
 		}
@@ -497,16 +512,23 @@ var allFaults = flag.Bool("all-faults", false, "have a fault in every step of a 
 // complete the purge.
 func TestAPurgeIsCompletedWhereverItsWorkerIsKilled(t *testing.T) {
 	t.Parallel()
-	testPurgeSteps(t, false)
+	testPurgeSteps(t, kills)
 }
 
 // TestAPurgeIsCompletedWhicheverAnswerIsLost lets steps of a purge fail, one in each purge, although they had their effect.
 func TestAPurgeIsCompletedWhicheverAnswerIsLost(t *testing.T) {
 	t.Parallel()
-	testPurgeSteps(t, true)
+	testPurgeSteps(t, loses)
 }
 
-func testPurgeSteps(t *testing.T, lives bool) {
+// TestAPurgeIsCompletedWhereverItsWorkerIsFrozen freezes the worker of a purge at steps of it, one in each purge, has another worker
+// complete the purge, and lets the first one continue.
+func TestAPurgeIsCompletedWhereverItsWorkerIsFrozen(t *testing.T) {
+	t.Parallel()
+	testPurgeSteps(t, freezes)
+}
+
+func testPurgeSteps(t *testing.T, fault stepFault) {
 	b := setupMemory(t)
 	b.memory.Handle("sh", func(context.Context, *memsandbox.Proc) int { return 0 }) // clones the repository
 	e := b.newEngine(t)
@@ -517,14 +539,15 @@ func testPurgeSteps(t *testing.T, lives bool) {
 	for ; ; at += stride {
 		words := fmt.Sprintf("planted%dwords", at)
 		b.plant(t, words)
-		p := b.purging(t, e, at, lives)
-		erased := b.purge(t, p)
-		p.close()
-		if !erased {
-			successor := b.purging(t, e, 0, lives)
+		p := b.purging(t, e, at, fault)
+		if fault == freezes {
+			b.purgeFrozen(t, e, p)
+		} else if erased := b.purge(t, p); !erased {
+			successor := b.purging(t, e, 0, fault)
 			require.True(t, b.purge(t, successor), "killed at step %d: %s", at, p.steps[at-1])
 			successor.close()
 		}
+		p.close()
 		b.requireErased(t, e, words)
 		if len(p.steps) < at {
 			require.Greater(t, at, 40, "steps: %v", p.steps)
@@ -532,4 +555,43 @@ func testPurgeSteps(t *testing.T, lives bool) {
 			return
 		}
 	}
+}
+
+// purgeFrozen lets a process that is frozen at a step, and a second one meanwhile, erase the session of the bundle, and the first one
+// continue after that.
+func (b *bundle) purgeFrozen(t *testing.T, e *engine, p *purging) {
+	t.Helper()
+	passed := make(chan error, 1)
+	pass := func() bool { // whether it is frozen
+		b.due(t)
+		go func() { passed <- p.purger.Pass(p.ctx) }()
+		select {
+		case <-p.frozen:
+			return true
+		case err := <-passed:
+			require.NoError(t, err)
+			return false
+		}
+	}
+	for !pass() {
+		if b.purgeState(t) == purge.Erased {
+			return
+		}
+	}
+	successor := b.purging(t, e, 0, freezes)
+	require.True(t, b.purge(t, successor), "frozen at step %d", p.at)
+	close(p.thawed)
+	if err := <-passed; err != nil { // the session is gone, or Postgres has ended its transaction
+		t.Logf("frozen at step %d: %v", p.at, err)
+	}
+	require.NotEqual(t, purge.Stopping, b.purgeState(t))
+	b.visible(t, b.purgeState(t))
+	require.True(t, b.purge(t, successor), "what a step that was late has begun is erased")
+	successor.close()
+}
+
+func (b *bundle) purgeState(t *testing.T) (state purge.State) {
+	t.Helper()
+	b.query(t, &state, "SELECT state FROM purges WHERE session_id = $1", b.id)
+	return state
 }

@@ -93,7 +93,8 @@ func (db *DB) PurgeRenew(ctx context.Context, sessionID string, lease time.Durat
 }
 
 // PurgeSet moves a purge to its next state, or has it looked at again, after a pause. It changes nothing if another worker has
-// already moved the purge further.
+// already moved the purge further. A purge is erased only after it was checked: a workflow that opens the session after that
+// sets it back.
 func (db *DB) PurgeSet(ctx context.Context, sessionID string, state purge.State, after time.Duration) error {
 	return fault("record the state of a purge", db.q.PurgeSet(ctx, db.pool, &dbsqlc.PurgeSetParams{
 		SessionID: sessionID, State: string(state), PauseSeconds: after.Seconds(),

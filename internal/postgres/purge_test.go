@@ -132,6 +132,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 	_, _, err = b.SessionCreate(b.ctx, session.Session{ID: purged, Agent: "demo"}, nil, session.Idempotency{})
 	requireCode(t, failure.IllegalState, err)
+	require.NoError(t, b.PurgeSet(b.ctx, purged, purge.Checking, 0))
 	require.NoError(t, b.PurgeSet(b.ctx, purged, purge.Erased, 0))
 	_, _, err = b.SessionCreate(b.ctx, session.Session{ID: purged, Agent: "demo"}, nil, session.Idempotency{})
 	requireCode(t, failure.IllegalState, err)
@@ -228,6 +229,7 @@ func TestRetention(t *testing.T) {
 	require.Len(t, taken, 2)
 	require.ElementsMatch(t, terminated[:2], []string{taken[0].SessionID, taken[1].SessionID}, "the oldest")
 	for _, p := range taken {
+		require.NoError(t, b.PurgeSet(b.ctx, p.SessionID, purge.Checking, 0))
 		require.NoError(t, b.PurgeSet(b.ctx, p.SessionID, purge.Erased, 0))
 	}
 	n, err = b.PurgeTerminated(b.ctx, 204*time.Hour, 2)
@@ -423,4 +425,38 @@ func TestASnapshotIsRecordedWhileItsSessionIsDeleted(t *testing.T) {
 	require.NoError(t, tx.Commit(b.ctx))
 	require.NoError(t, <-recorded)
 	require.Equal(t, []string{"im-late"}, b.condemned(t))
+}
+
+// TestAWorkflowThatBeginsAfterAPurgeIsErased: a process that was frozen signals the workflow of a session whose row is deleted.
+func TestAWorkflowThatBeginsAfterAPurgeIsErased(t *testing.T) {
+	t.Parallel()
+	for _, state := range []purge.State{purge.Checking, purge.Erased} {
+		t.Run(string(state), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			id := b.id
+			_, err := b.PurgeRequest(b.ctx, id)
+			require.NoError(t, err)
+			b.transit(t, session.EventStop, "")
+			require.NoError(t, b.PurgeContent(b.ctx, id))
+			require.NoError(t, b.PurgeSession(b.ctx, id))
+			require.NoError(t, b.PurgeSet(b.ctx, id, purge.Checking, time.Hour))
+			require.NoError(t, b.PurgeSet(b.ctx, id, state, time.Hour))
+
+			_, err = b.SessionOpen(b.ctx, id, "w-late")
+			requireCode(t, failure.NoSession, err)
+			// What another worker has found before it has become outdated.
+			require.NoError(t, b.PurgeSet(b.ctx, id, purge.Erased, 0))
+			taken, err := b.PurgesTake(b.ctx, 10)
+			require.NoError(t, err)
+			require.Len(t, taken, 1)
+			require.Equal(t, purge.Erasing, taken[0].State)
+			_, _, err = b.SessionCreate(b.ctx, session.Session{ID: id, Agent: "demo"}, nil, session.Idempotency{})
+			requireCode(t, failure.IllegalState, err)
+		})
+	}
+	b := setup(t)
+	_, err := b.SessionOpen(b.ctx, session.NewID(session.SessionPrefix), "w-none")
+	requireCode(t, failure.NoSession, err)
+	require.Zero(t, query[int](b.ctx, t, b.url, "SELECT count(*)::int FROM purges"))
 }

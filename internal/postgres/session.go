@@ -209,7 +209,8 @@ func (db *DB) SessionPatch(ctx context.Context, sessionID string, p session.Patc
 
 // SessionOpen marks the session loaded, records that the workflow run has read what waits, and returns all
 // a workflow must know. A run that is open is allotted a new dispatch: who opens the session carries it on.
-// From then on the session takes records of this workflow run alone.
+// From then on the session takes records of this workflow run alone. If the session was purged, because the workflow was
+// signalled by a process that had been frozen, the purge erases this workflow too.
 func (db *DB) SessionOpen(ctx context.Context, sessionID, workflowRunID string) (loaded session.Loaded, err error) {
 	ctx = session.WithWorkflowRun(ctx, "") // any run may open it
 	err = db.inSession(ctx, "open a session", sessionID, func(s *sessionTx) error {
@@ -250,6 +251,11 @@ func (db *DB) SessionOpen(ctx context.Context, sessionID, workflowRunID string) 
 		}
 		return nil
 	})
+	if failure.CodeOf(err) == failure.NoSession {
+		if resumeErr := db.q.PurgeResume(ctx, db.pool, sessionID); resumeErr != nil {
+			return loaded, fault("resume a purge", resumeErr)
+		}
+	}
 	return loaded, err
 }
 

@@ -183,11 +183,23 @@ func (q *Queries) PurgeRenew(ctx context.Context, db DBTX, arg *PurgeRenewParams
 	return err
 }
 
+const purgeResume = `-- name: PurgeResume :exec
+UPDATE purges SET state = 'erasing', attempts = 0, next_at = clock_timestamp(), erased_at = NULL
+WHERE session_id = $1 AND state IN ('checking', 'erased')
+`
+
+// PurgeResume has a purge erase the workflow that has begun after the session's row was deleted.
+func (q *Queries) PurgeResume(ctx context.Context, db DBTX, sessionID string) error {
+	_, err := db.Exec(ctx, purgeResume, sessionID)
+	return err
+}
+
 const purgeSet = `-- name: PurgeSet :exec
 UPDATE purges SET state = $1, attempts = 0, next_at = clock_timestamp() + make_interval(secs => $2::double precision),
     erased_at = CASE WHEN $1 = 'erased' THEN clock_timestamp() END
 WHERE session_id = $3
-    AND array_position('{stopping,erasing,checking,erased}'::text[], state) <= array_position('{stopping,erasing,checking,erased}'::text[], $1)
+    AND CASE WHEN $1 = 'erased' THEN state = 'checking'
+        ELSE array_position('{stopping,erasing,checking,erased}'::text[], state) <= array_position('{stopping,erasing,checking,erased}'::text[], $1) END
 `
 
 type PurgeSetParams struct {
@@ -196,7 +208,8 @@ type PurgeSetParams struct {
 	SessionID    string
 }
 
-// PurgeSet changes nothing if another worker has already moved the purge further: states only advance.
+// PurgeSet changes nothing if another worker has already moved the purge further, or a workflow that began late has set it
+// back (PurgeResume): a purge is erased only after a check.
 func (q *Queries) PurgeSet(ctx context.Context, db DBTX, arg *PurgeSetParams) error {
 	_, err := db.Exec(ctx, purgeSet, arg.State, arg.PauseSeconds, arg.SessionID)
 	return err

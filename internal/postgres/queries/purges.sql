@@ -5,11 +5,18 @@ INSERT INTO purges (session_id, state) VALUES (@session_id, 'stopping') ON CONFL
 SELECT session_id, state, requested_at FROM purges WHERE session_id = @session_id;
 
 -- name: PurgeSet :exec
--- PurgeSet changes nothing if another worker has already moved the purge further: states only advance.
+-- PurgeSet changes nothing if another worker has already moved the purge further, or a workflow that began late has set it
+-- back (PurgeResume): a purge is erased only after a check.
 UPDATE purges SET state = @state, attempts = 0, next_at = clock_timestamp() + make_interval(secs => @pause_seconds::double precision),
     erased_at = CASE WHEN @state = 'erased' THEN clock_timestamp() END
 WHERE session_id = @session_id
-    AND array_position('{stopping,erasing,checking,erased}'::text[], state) <= array_position('{stopping,erasing,checking,erased}'::text[], @state);
+    AND CASE WHEN @state = 'erased' THEN state = 'checking'
+        ELSE array_position('{stopping,erasing,checking,erased}'::text[], state) <= array_position('{stopping,erasing,checking,erased}'::text[], @state) END;
+
+-- name: PurgeResume :exec
+-- PurgeResume has a purge erase the workflow that has begun after the session's row was deleted.
+UPDATE purges SET state = 'erasing', attempts = 0, next_at = clock_timestamp(), erased_at = NULL
+WHERE session_id = @session_id AND state IN ('checking', 'erased');
 
 -- name: SessionScrub :exec
 -- SessionScrub leaves nothing in the row of a session that a person or an agent wrote, and makes readers of its log get
