@@ -40,8 +40,10 @@ func (db *DB) EventsTryAppend(ctx context.Context, appends []eventlog.Append) ([
 
 // genericPlans has the statements of the transaction planned once for each connection. They look rows up by key, in one way
 // whatever the parameters are. The planner believes that a plan for an array that it knows is cheaper than one for any array,
-// and makes one again for every execution.
-const genericPlans = "set local plan_cache_mode = force_generic_plan"
+// and makes one again for every execution. A plan is kept until a table is analyzed. One that was made while tables were small
+// must not scan them when they have grown, so only look-ups in indexes are considered.
+const genericPlans = "select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true), " +
+	"set_config('enable_bitmapscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)"
 
 func (db *DB) eventsAppend(ctx context.Context, appends []eventlog.Append, begin []string, skipLocked bool) ([]error, error) {
 	b := &appendTx{

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -19,4 +21,38 @@ func PlansOf(ctx context.Context, db *DB) ([]Plans, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Plans])
+}
+
+// ExplainPrepared returns the plan for any parameters of every statement that one connection has prepared.
+func ExplainPrepared(ctx context.Context, db *DB) (plans []string, err error) {
+	tx, err := db.pool.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback(ctx) //nolint:errcheck // nothing is changed
+	rows, err := tx.Query(ctx, `SELECT format('%I', name) || CASE WHEN cardinality(parameter_types) > 0
+		THEN '(' || array_to_string(array_fill('NULL'::text, ARRAY[cardinality(parameter_types)]), ',') || ')' ELSE '' END
+		FROM pg_prepared_statements WHERE statement ~* '(select|insert|update|delete|with)' AND generic_plans > 0 ORDER BY 1`, pgx.QueryExecModeExec)
+	if err != nil {
+		return nil, err
+	}
+	executions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, genericPlans, pgx.QueryExecModeExec); err != nil {
+		return nil, err
+	}
+	for _, execution := range executions {
+		rows, err := tx.Query(ctx, "EXPLAIN EXECUTE "+execution, pgx.QueryExecModeSimpleProtocol)
+		if err != nil {
+			return nil, err
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return nil, fmt.Errorf("explain %s: %w", execution, err)
+		}
+		plans = append(plans, strings.Join(lines, "\n"))
+	}
+	return plans, nil
 }

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -105,4 +106,38 @@ func TestReadsOfEventsArePlannedOnce(t *testing.T) {
 		generic += s.Generic
 	}
 	require.GreaterOrEqual(t, generic, int64(reads))
+}
+
+// TestPlansOfReadsAndAppendsScanNoTable: they are kept until a table is analyzed, so those that are made while tables are small
+// serve large tables as well.
+func TestPlansOfReadsAndAppendsScanNoTable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	run := b.begin(t, b.submit(t, "hello"))
+	b.sql(t, "ANALYZE")
+	db, err := postgres.Open(b.ctx, b.url, postgres.Options{MaxConns: 1})
+	require.NoError(t, err)
+	defer db.Close()
+	verdicts, err := db.EventsAppend(b.ctx, []eventlog.Append{{
+		SessionID: b.id, RunID: run, Generation: 1, Token: "t1", State: []byte("{}"), LastFrame: 1,
+		Events: []eventlog.Draft{draft("text_delta", 1, 0, `{"blockId":"block_1","delta":"word "}`)},
+	}})
+	require.NoError(t, err)
+	require.NoError(t, verdicts[0])
+	_, err = db.EventsPage(b.ctx, b.id, 0, 10)
+	require.NoError(t, err)
+	plans, err := postgres.ExplainPrepared(b.ctx, db)
+	require.NoError(t, err)
+	logs := 0
+	for _, plan := range plans {
+		require.NotContains(t, plan, "Seq Scan")
+		require.NotContains(t, plan, "Bitmap")
+		require.NotContains(t, plan, "Hash Join")
+		require.NotContains(t, plan, "Merge Join")
+		if strings.Contains(plan, "Index Scan using event_log_pkey") {
+			logs++
+		}
+	}
+	require.Equal(t, 1, logs, "the log is read by position: %v", plans)
 }
