@@ -18,3 +18,9 @@ type Bundle struct {
 	Verified   bool // the snapshot resolved at the provider when the bundle was committed
 	CreatedAt  time.Time
 }
+
+// BundleRef names a bundle and where its files are.
+type BundleRef struct {
+	ID         string
+	SnapshotID string
+}

@@ -1,6 +1,12 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/profile"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
+)
 
 // Outcome is how a run ended.
 type Outcome string
@@ -86,4 +92,66 @@ type Run struct {
 	Look *Look
 	// Attended: the attempt that has ended the run may claim the session's next prompt.
 	Attended bool
+}
+
+// RunVerdict answers the claim of a prompt.
+type RunVerdict struct {
+	// Granted: the run has the prompt, now or since an earlier call with its id.
+	Granted bool
+	// Dispatch is the number to give a granted run to a worker with.
+	Dispatch int64
+	// Status of the prompt, and who has it where it was not granted.
+	Status PromptStatus
+	HeldBy string
+	// Earlier is a waiting prompt of the session that comes first; nil if there is none. Signals
+	// may arrive out of order, or not at all: the rows decide.
+	Earlier *QueuedPrompt
+	// Generation that the run in HeldBy was dispatched to.
+	Generation int64
+	// OnUnknown is the prompt's policy for a lost outcome.
+	OnUnknown OnUnknown
+}
+
+// RunStart is what a worker needs to carry on a run.
+type RunStart struct {
+	Run     Run
+	Prompt  Prompt
+	Agent   string
+	Options Options
+	// Profile that the session has, as ID@VERSION, and what is in it; empty and nil for none.
+	ProfileRef string
+	Profile    *profile.Spec
+	SandboxID  string
+	// Generation of the session now; the run may belong to an older one.
+	Generation int64
+	// Suspect: the attempt before was lost at the position where the run still is.
+	Suspect bool
+	// Quarantine: so many were lost there that no further attempt reads frames. See Losses.
+	Quarantine bool
+	// Resume: the session has had a turn before this one.
+	Resume bool
+	// Transcripts says how much of each native file is stored already.
+	Transcripts []transcript.Position
+	// Files says how much of what happened in the workspace is stored.
+	Files workspacefile.Position
+}
+
+// RunEnding is the end of a run as its worker, or the workflow in its place, saw it.
+type RunEnding struct {
+	RunID string
+	// Token of the attempt; empty when the workflow settles a run that no worker can end.
+	Token   string
+	Outcome Outcome
+	Reason  string
+	Usage   Usage
+	Model   string
+	// Requeue: the prompt returns to its place in the queue instead of taking the outcome. A run that a pending abort
+	// names ends cancelled, and its prompt with it.
+	Requeue bool
+	// LookFor is the workflow run that reads with the end of the run what waits for it next; empty for none. A run that
+	// is over, or whose prompt returns to the queue, is ended without.
+	LookFor string
+	// Attend is the token of the attempt that asks to attend the session: to claim the next prompt by itself. It is
+	// granted to an attempt that looks, and only if nothing but a prompt may come next. Empty for none.
+	Attend string
 }

@@ -86,25 +86,6 @@ type QueueCounts struct {
 	Processing int64 `json:"processing"`
 }
 
-// SandboxStatus is what is known of the sandbox of a session.
-type SandboxStatus string
-
-// The statuses of a sandbox.
-const (
-	SandboxStarting   SandboxStatus = "starting"
-	SandboxReady      SandboxStatus = "ready"
-	SandboxUnhealthy  SandboxStatus = "unhealthy"
-	SandboxTerminated SandboxStatus = "terminated"
-)
-
-// SandboxView is the sandbox of a session as clients see it.
-type SandboxView struct {
-	SandboxID       string        `json:"sandboxId"`
-	Status          SandboxStatus `json:"status"`
-	RestartCount    int64         `json:"restartCount"`
-	LastHealthCheck time.Time     `json:"lastHealthCheck"`
-}
-
 // Transition is one step of a session's life, recorded once.
 type Transition struct {
 	SessionID  string

@@ -1,0 +1,29 @@
+package session
+
+import "time"
+
+// Claim asks for the next prompt of a session on behalf of its attendant.
+type Claim struct {
+	SessionID  string
+	Attendant  string // the token that the attendance was granted to
+	Generation int64  // that the attendant has a sandbox of
+	RunID      string // of the run that is to have the prompt; the same again claims nothing more
+	Token      string // of the run's first attempt, which is the attendant's
+	Attempt    int64  // of the engine at the attendant's activity
+}
+
+// Claimed is what a claim of an attendant came to.
+type Claimed struct {
+	// Attended: the attendance continues. Otherwise the workflow has taken the session back, or is to have it back because
+	// something other than a prompt waits.
+	Attended bool
+	Start    *RunStart // of the prompt that was claimed; nil if none waits
+}
+
+// TakenBack is what a workflow reads that takes its session back from an attendant.
+type TakenBack struct {
+	Look
+	// Run is in progress, and the attendant keeps the session until it ends. Nil: the session has no attendant any more.
+	Run          *Processing
+	LastActivity time.Time
+}
