@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// maxOpen bounds the text and the input that are kept of an open block. A block that completes is
+// maxOpen bounds the text and the input that are kept of one open block; ledger.MaxKept bounds those of all. A block that completes is
 // emitted whole; a longer one that is aborted only changes its state.
 const maxOpen = 8 << 10
 
@@ -32,9 +32,20 @@ func (r *reader) find(where, id string) *openBlock {
 	return nil
 }
 
-// delta appends to an open block.
-func (o *openBlock) delta(words string, at time.Time) conversation.Event {
-	if len(o.Text)+len(words) > maxOpen {
+// room is how many bytes of an open block may be kept, in view of the others.
+func (r *reader) room(o *openBlock) int {
+	kept := 0
+	for _, x := range r.Open {
+		if x != o {
+			kept += len(x.Text) + len(x.Block.Input)
+		}
+	}
+	return min(maxOpen, ledger.MaxKept-kept)
+}
+
+// delta appends to an open block, which keeps as much text as there is room for.
+func (o *openBlock) delta(words string, room int, at time.Time) conversation.Event {
+	if len(o.Text)+len(words) > room {
 		o.Long, o.Text = true, nil
 	}
 	if !o.Long {
@@ -48,14 +59,14 @@ func (o *openBlock) wordless() bool {
 	return o.Block.Type == conversation.AssistantText && len(o.Text) == 0 && !o.Long
 }
 
-// running shows what a call is called with.
-func (o *openBlock) running(u conversation.Updates, at time.Time) conversation.Event {
+// running shows what a call is called with, which the block keeps if there is room for it.
+func (o *openBlock) running(u conversation.Updates, room int, at time.Time) conversation.Event {
 	u.Status = conversation.Running
 	o.Block.Status = conversation.Running
 	if u.SubagentID != "" {
 		o.Block.SubagentID = u.SubagentID
 	}
-	if len(u.Input) > maxOpen {
+	if len(u.Input) > room {
 		o.Long = true
 	} else if len(u.Input) > 0 {
 		o.Block.Input = u.Input

@@ -89,7 +89,7 @@ func (r *reader) call(p place, it codexformat.Item) []conversation.Event {
 	if it.Subagent() {
 		o.Block.Type, o.Block.ToolUseID = conversation.Subagent, ""
 	}
-	return append(r.Start(o, p.at), o.running(conversation.Updates{Input: it.Input, SubagentID: it.Child}, p.at))
+	return append(r.Start(o, p.at), o.running(conversation.Updates{Input: it.Input, SubagentID: it.Child}, r.room(o), p.at))
 }
 
 // say reads more of a message or of thinking. Part numbers the parts of a summary.
@@ -117,7 +117,7 @@ func (r *reader) say(p place, id, words string, part int) []conversation.Event {
 		o.Part = part
 		words = codexformat.Paragraph + words
 	}
-	return append(events, o.delta(words, p.at))
+	return append(events, o.delta(words, r.room(o), p.at))
 }
 
 // thought takes thinking from those that have no words.
@@ -187,7 +187,7 @@ func (r *reader) called(p place, it codexformat.Item) []conversation.Event {
 			return append(events, r.Close(o, status, p.at))
 		}
 		if o.Block.SubagentID != it.Child {
-			events = append(events, o.running(conversation.Updates{SubagentID: it.Child}, p.at))
+			events = append(events, o.running(conversation.Updates{SubagentID: it.Child}, r.room(o), p.at))
 		}
 		return events
 	}

@@ -3,6 +3,7 @@ package codex
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -333,6 +334,7 @@ func (t *translator) used(p codexformat.Params, at time.Time) {
 	}
 	b, ok := t.state.Counted[p.Thread]
 	if !ok {
+		t.forgetUsage()
 		b = base{Input: u.Total.Input - u.Last.Input, Output: u.Total.Output - u.Last.Output}
 	}
 	input, output := max(0, u.Total.Input-b.Input), max(0, u.Total.Output-b.Output)
@@ -345,6 +347,17 @@ func (t *translator) used(p codexformat.Params, at time.Time) {
 			Usage: conversation.Usage{InputTokens: t.state.Usage.InputTokens, OutputTokens: t.state.Usage.OutputTokens},
 			Model: t.state.Model,
 		},
+	})
+}
+
+// forgetUsage forgets threads whose turns have ended, if there are many: should one continue, its usage before
+// follows from its next request again.
+func (t *translator) forgetUsage() {
+	if len(t.state.Counted) < ledger.Max {
+		return
+	}
+	maps.DeleteFunc(t.state.Counted, func(thread string, _ base) bool {
+		return !slices.ContainsFunc(t.state.Turns, func(u codexformat.Turn) bool { return u.Thread == thread })
 	})
 }
 
