@@ -39,7 +39,18 @@ func command(t *testing.T, launch agent.Launch) *exec.Cmd {
 
 func TestConformsToTheAdapterSuite(t *testing.T) {
 	t.Parallel()
-	const noTools = "it has no tools"
+	cannot := map[string]string{
+		"Thinks":                           "it does not",
+		"SaysThatTheModelRefuses":          "it has no model",
+		"GivesUpWhereTheModelFailsForEver": "it has no model",
+	}
+	for _, scenario := range []string{
+		"WritesAFileWithATool", "ReportsAFailingTool", "CallsASubagent", "IsInterruptedInATool", "IsKilledInATool",
+		"CountsAsAbortedWhenTheRunnerHadToKillIt", "RunsAPromptDeliveredTwiceOnce", "CutsWhatIsOpen",
+		"CallsToolsInParallel", "DoesWhatItIsAllowed", "LeavesWhatItIsDenied", "AsksItsUser",
+	} {
+		cannot[scenario] = "it has no tools"
+	}
 	agenttest.Run(t, agenttest.Harness{
 		Adapter: New(),
 		Command: command,
@@ -49,23 +60,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			LongText:  "forever",
 			Recall:    "first?",
 		},
-		Cannot: map[string]string{
-			"WritesAFileWithATool":                    noTools,
-			"ReportsAFailingTool":                     noTools,
-			"Thinks":                                  "it does not",
-			"CallsASubagent":                          noTools,
-			"IsInterruptedInATool":                    noTools,
-			"IsKilledInATool":                         noTools,
-			"CountsAsAbortedWhenTheRunnerHadToKillIt": noTools,
-			"RunsAPromptDeliveredTwiceOnce":           noTools,
-			"CutsWhatIsOpen":                          noTools,
-			"CallsToolsInParallel":                    noTools,
-			"DoesWhatItIsAllowed":                     noTools,
-			"LeavesWhatItIsDenied":                    noTools,
-			"AsksItsUser":                             noTools,
-			"SaysThatTheModelRefuses":                 "it has no model",
-			"GivesUpWhereTheModelFailsForEver":        "it has no model",
-		},
+		Cannot:        cannot,
 		KillLosesText: true,
 		Unknown:       []string{`{"run":7}`, `{"piece":"of no run"}`},
 	})
