@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/overwinter-dev/overwinter/internal/durable"
 	"github.com/overwinter-dev/overwinter/internal/privatedir"
 )
 
@@ -148,11 +149,7 @@ func (d *dataDir) secret(name string, generate func() string) (string, error) {
 
 // write replaces a file so that a reader sees all of it or what was there before.
 func (d *dataDir) write(name, content string) error {
-	part := d.join(name + ".part")
-	if err := os.WriteFile(part, []byte(content), 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	if err := os.Rename(part, d.join(name)); err != nil {
+	if err := durable.WriteFile(d.join(name), []byte(content)); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil

@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/overwinter-dev/overwinter/internal/durable"
 )
 
 // FileName is the name of the file in the data directory. A shell can read it:
@@ -112,17 +114,8 @@ func parse(f *os.File) (Token, error) {
 // create writes a new token so that a reader sees all of it or none.
 func create(path string) (Token, error) {
 	t := New()
-	f, err := os.CreateTemp(filepath.Dir(path), FileName+"-*") // mode 0600
-	if err != nil {
+	if err := durable.WriteFile(path, []byte(strings.Join(t.Environment(), "\n")+"\n")); err != nil {
 		return Token{}, fmt.Errorf("make token: %w", err)
-	}
-	_, err = fmt.Fprintln(f, strings.Join(t.Environment(), "\n"))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return Token{}, errors.Join(fmt.Errorf("make token: %w", err), os.Remove(f.Name()))
 	}
 	return t, nil
 }

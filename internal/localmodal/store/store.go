@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/overwinter-dev/overwinter/internal/durable"
 )
 
 const (
@@ -87,7 +89,7 @@ func (c *Collection[T]) Put(id string, record T) error {
 	defer c.lock(id)()
 	b, err := json.Marshal(record)
 	if err == nil {
-		err = c.write(id, b)
+		err = durable.WriteFile(c.path(id), b)
 	}
 	if err != nil {
 		return fmt.Errorf("store record %s: %w", id, err)
@@ -96,28 +98,6 @@ func (c *Collection[T]) Put(id string, record T) error {
 	defer c.mu.Unlock()
 	c.records[id] = record
 	return nil
-}
-
-func (c *Collection[T]) write(id string, b []byte) error {
-	f, err := os.CreateTemp(c.dir, "writing-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	if err := os.Rename(f.Name(), c.path(id)); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	d, err := os.Open(c.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // Delete removes a record; one that is not there is fine.

@@ -49,19 +49,10 @@ func putFile(r io.Reader, file *runner.File) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".overwinter-*") // mode 0600
-	if err != nil {
+	if err := durable.Replace(file.Path, func(w io.Writer) error { return copyData(w, r, file.Size) }); err != nil {
 		return err
 	}
-	err = copyData(f, r, file.Size)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file.Path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	for _, d := range append(made, dir) {
+	for _, d := range made {
 		if err := durable.Sync(d); err != nil {
 			return err
 		}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/durable"
 )
 
 // stubSize bounds the log of a run whose frames were given up: magic and marks.
@@ -66,20 +68,12 @@ func shorten(dir, run string) error {
 		stub = appendMark(stub, m, time.Now())
 	}
 	base := filepath.Join(dir, run)
-	f, err := os.CreateTemp(dir, ".stub-*")
-	if err != nil {
+	if err := durable.WriteFile(base+".log", stub); err != nil {
 		return err
-	}
-	_, err = f.Write(stub)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), base+".log")
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
 	}
 	// Runners of earlier versions kept an index.
 	if err := os.Remove(base + ".idx"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return syncDir(dir)
+	return durable.Sync(dir)
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/durable"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
@@ -59,7 +60,7 @@ func Create(dir, run string, first Mark) (*Journal, error) {
 		err = j.mark(first)
 	}
 	if err == nil {
-		err = errors.Join(j.log.Sync(), syncDir(dir))
+		err = errors.Join(j.log.Sync(), durable.Sync(dir))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create journal: %w", err), j.Close())
@@ -303,11 +304,3 @@ func (j *Journal) Status() Status {
 
 // Close closes the files. Readers fail from then on.
 func (j *Journal) Close() error { return j.log.Close() }
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

@@ -147,13 +147,13 @@ func (s *Server) openRun(run string, patterns []string) (j, before *journal.Jour
 	if len(patterns) > 0 && !known {
 		data, err := json.Marshal(patterns)
 		if err == nil {
-			err = writeDurably(s.patternsFile(), data)
+			err = durable.WriteFile(s.patternsFile(), data)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("keep transcript patterns: %w", err)
 		}
 	}
-	if err := replaceFile(s.openFile(), []byte(run+"\n"), false); err != nil {
+	if err := replaceFile(s.openFile(), []byte(run+"\n")); err != nil {
 		return nil, nil, fmt.Errorf("name open run: %w", err)
 	}
 	// A caller that finds the journal of a run that is not open takes it for an abandoned one.

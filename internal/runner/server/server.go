@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/overwinter-dev/overwinter/internal/durable"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/follow"
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
@@ -309,21 +308,13 @@ func (s *Server) closeJournals() error {
 	return errors.Join(errs...)
 }
 
-// writeDurably replaces a file, whole or not at all, and has it on disk.
-func writeDurably(path string, data []byte) error {
-	return errors.Join(replaceFile(path, data, true), durable.Sync(filepath.Dir(path)))
-}
-
-// replaceFile replaces a file, whole or not at all. With sync that holds on disk too.
-func replaceFile(path string, data []byte, sync bool) error {
+// replaceFile replaces a file, whole or not at all, but may lose the change in a crash of the machine.
+func replaceFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
-	if err == nil && sync {
-		err = f.Sync()
-	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
