@@ -54,7 +54,7 @@ func TestAnAgentThatIgnoresAnAbortIsKilled(t *testing.T) {
 	in := b.claim(t, ready, "$ kill -STOP $PPID; trap '' INT TERM; sleep 600")
 	turn := b.begin(t, in)
 	b.await(t, in.RunID, "block_start")
-	require.Eventually(t, func() bool { return b.shell(t, ready.SandboxID, stopped) == "yes\n" }, patience, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return b.shell(t, ready.SandboxID, stopped) == "yes\n" }, waitLimit, 50*time.Millisecond)
 	began := time.Now()
 	require.NoError(t, b.abort(in))
 	result, err := turn.wait(t)

@@ -62,7 +62,7 @@ func (b *bundle) submit(t *testing.T, content string) session.Prompt {
 // over waits until a prompt has its outcome.
 func (b *bundle) over(t *testing.T, p session.Prompt) session.Prompt {
 	t.Helper()
-	require.Eventually(t, func() bool { return b.prompt(t, p.ID).Status.Final() }, patience, 10*time.Millisecond, "the prompt does not end")
+	require.Eventually(t, func() bool { return b.prompt(t, p.ID).Status.Final() }, waitLimit, 10*time.Millisecond, "the prompt does not end")
 	return b.prompt(t, p.ID)
 }
 
@@ -347,7 +347,7 @@ func TestAnAttendedTurnIsHandedOver(t *testing.T) {
 	turn := b.begin(t, in)
 	b.ranOnce(t, b.submit(t, "the second"), "the second")
 	third := b.submit(t, "slow 30ms: one two three four five six seven eight nine ten")
-	require.Eventually(t, func() bool { return b.prompt(t, third.ID).RunID != "" }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.prompt(t, third.ID).RunID != "" }, waitLimit, 5*time.Millisecond)
 	b.await(t, b.prompt(t, third.ID).RunID, "text_delta")
 	close(turn.stop)
 	_, err := turn.wait(t)

@@ -72,7 +72,7 @@ func TestAPromptWhoseSandboxExceedsItsDiskFails(t *testing.T) {
 		trash, err := os.ReadDir(filepath.Join(dir, "trash"))
 		require.NoError(t, err)
 		return len(boxes) == 0 && len(trash) == 0
-	}, patience, 10*time.Millisecond, "its files are deleted")
+	}, waitLimit, 10*time.Millisecond, "its files are deleted")
 }
 
 func TestTheReconcilerReportsWhichLimitASandboxExceeded(t *testing.T) {
@@ -84,7 +84,7 @@ func TestTheReconcilerReportsWhichLimitASandboxExceeded(t *testing.T) {
 		status, err := b.provider.Open(ready.SandboxID).Poll(b.ctx)
 		require.NoError(t, err)
 		return !status.Running
-	}, patience, 10*time.Millisecond)
+	}, waitLimit, 10*time.Millisecond)
 	_, err := b.reconcile()
 	require.NoError(t, err)
 	signals := b.tell.signals

@@ -37,7 +37,7 @@ func (s *slowPurge) PurgeRenew(ctx context.Context, id string, lease time.Durati
 func (s *slowPurge) PurgeContent(ctx context.Context, id string) error {
 	select {
 	case <-s.enough:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		return errors.New("the purge is not renewed")
 	}
 	var err error

@@ -334,7 +334,7 @@ func (b *bundle) purging(t *testing.T, e *engine, at int, fault stepFault) *purg
 	ctx, cancel := context.WithCancel(b.ctx)
 	t.Cleanup(cancel)
 	process.kill = func() { cancel(); relay.cut() }
-	db, err := postgres.Open(ctx, relay.url, postgres.Options{MaxConns: 4, ConnectTimeout: patience, CallTimeout: patience})
+	db, err := postgres.Open(ctx, relay.url, postgres.Options{MaxConns: 4, ConnectTimeout: waitLimit, CallTimeout: waitLimit})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	installation, err := db.Installation(ctx)

@@ -195,7 +195,7 @@ func TestARunWhoseFramesEndTwoWorkersIsQuarantined(t *testing.T) {
 	in := b.claim(t, ready, "before it\n$ until [ -e /tmp/go ]; do sleep 0.05; done; for i in 1 2 3; do echo line $i; done; "+
 		"printf 'deadly-%s\\n' marker\n$ sleep 600")
 	first := b.worker(t, in)
-	require.Eventually(t, func() bool { return b.said(t, in.RunID) == "before it" }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.said(t, in.RunID) == "before it" }, waitLimit, 5*time.Millisecond)
 	b.shell(t, ready.SandboxID, "touch /tmp/go")
 	first.killed(t)
 	require.Empty(t, b.run(t, in.RunID).Outcome)
@@ -229,14 +229,14 @@ func TestAnInnocentTurnOutlivesItsWorkers(t *testing.T) {
 	in := b.claim(t, ready, "slow 30ms: "+words+"\n$ while [ ! -e /tmp/go ]; do sleep 0.1; done\nslow 30ms: "+words+" the end")
 	reaches := func(frame int64) {
 		t.Helper()
-		require.Eventually(t, func() bool { return b.run(t, in.RunID).LastFrame >= frame }, patience, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return b.run(t, in.RunID).LastFrame >= frame }, waitLimit, 5*time.Millisecond)
 	}
 	attempts := int64(0)
 	lose := func(when func()) {
 		t.Helper()
 		p := b.worker(t, in)
 		attempts++
-		require.Eventually(t, func() bool { return b.run(t, in.RunID).Attempt == attempts }, patience, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return b.run(t, in.RunID).Attempt == attempts }, waitLimit, 5*time.Millisecond)
 		when()
 		require.NoError(t, p.Process.Kill())
 		p.killed(t)
@@ -267,7 +267,7 @@ func TestAnInnocentTurnOutlivesItsWorkers(t *testing.T) {
 // silent waits until the turn's shell runs and all that came before is committed.
 func (b *bundle) silent(t *testing.T, in activities.TurnRequest) {
 	t.Helper()
-	require.Eventually(t, func() bool { return b.run(t, in.RunID).Attempt > 0 && len(b.toolsOf(t, in.RunID)) > 0 }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.run(t, in.RunID).Attempt > 0 && len(b.toolsOf(t, in.RunID)) > 0 }, waitLimit, 5*time.Millisecond)
 }
 
 // toolsOf are the calls of tools that a run has begun.
@@ -304,7 +304,7 @@ func TestAKeyThatIsSplitOverFramesIsMaskedAlthoughItsWorkerIsKilled(t *testing.T
 		return text
 	}
 	p := b.maskingWorker(t, in, key)
-	require.Eventually(t, func() bool { return strings.HasPrefix(held(), "correct") }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.HasPrefix(held(), "correct") }, waitLimit, 5*time.Millisecond)
 	require.NoError(t, p.Process.Kill())
 	p.killed(t)
 	require.True(t, strings.HasPrefix(held(), "correct") && len(held()) < len(key), "%q: killed within the key", held())

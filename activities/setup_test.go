@@ -41,8 +41,8 @@ import (
 // masterKey is the key of the installation in tests.
 var masterKey = []byte("a secret of thirty-two bytes ...")
 
-// patience bounds every wait of a test.
-const patience = 2 * time.Minute
+// waitLimit bounds every wait of a test.
+const waitLimit = 2 * time.Minute
 
 // bundle is a database with one session in it, and the activities of one worker.
 type bundle struct {
@@ -331,7 +331,7 @@ func (p *pending[O]) wait(t *testing.T) (O, error) {
 	t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		require.FailNow(t, "the attempt does not end")
 	}
 	return p.out, p.err
@@ -395,7 +395,7 @@ func (b *bundle) said(t *testing.T, runID string) string {
 // await waits until a run has an event of this type.
 func (b *bundle) await(t *testing.T, runID, kind string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(b.of(t, runID, kind)) > 0 }, patience, 5*time.Millisecond, "no %s", kind)
+	require.Eventually(t, func() bool { return len(b.of(t, runID, kind)) > 0 }, waitLimit, 5*time.Millisecond, "no %s", kind)
 }
 
 func (b *bundle) run(t *testing.T, runID string) session.Run {
@@ -446,7 +446,7 @@ func (b *bundle) running(t *testing.T, id string) bool {
 // shell runs a command in a sandbox and returns what it printed.
 func (b *bundle) shell(t *testing.T, id, script string) string {
 	t.Helper()
-	result, err := b.provider.Open(id).Run(b.ctx, sandbox.RunSpec{Argv: []string{"sh", "-c", script}, Timeout: patience})
+	result, err := b.provider.Open(id).Run(b.ctx, sandbox.RunSpec{Argv: []string{"sh", "-c", script}, Timeout: waitLimit})
 	require.NoError(t, err)
 	require.Zero(t, result.Code, "stderr: %s", result.Stderr)
 	return string(result.Stdout)
@@ -478,7 +478,7 @@ func requireType(t *testing.T, want string, err error) {
 }
 
 func execOf(argv ...string) sandbox.ExecSpec {
-	return sandbox.ExecSpec{Argv: argv, Timeout: patience}
+	return sandbox.ExecSpec{Argv: argv, Timeout: waitLimit}
 }
 
 // requirePassing wants an error that the engine tries again after.
@@ -503,5 +503,5 @@ func (b *bundle) untilFinal(t *testing.T, in activities.TurnRequest, turn *pendi
 }
 
 func runOf(script string) sandbox.RunSpec {
-	return sandbox.RunSpec{Argv: []string{"sh", "-c", script}, Timeout: patience}
+	return sandbox.RunSpec{Argv: []string{"sh", "-c", script}, Timeout: waitLimit}
 }

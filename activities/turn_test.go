@@ -130,7 +130,7 @@ func TestAStoppedWorkerHandsOverAndTheAgentGoesOn(t *testing.T) {
 	require.Empty(t, b.run(t, in.RunID).Outcome)
 	require.Eventually(t, func() bool {
 		return b.shell(t, ready.SandboxID, "cat /workspace/finished 2>/dev/null || true") == "done\n"
-	}, patience, 50*time.Millisecond, "the agent works on without a worker")
+	}, waitLimit, 50*time.Millisecond, "the agent works on without a worker")
 
 	result, err := b.turn(in)
 	require.NoError(t, err)
@@ -317,7 +317,7 @@ func TestARunnerThatIsKilledTakesItsSandboxAlong(t *testing.T) {
 	defer process.Close() // its sandbox is gone
 	_, err = b.untilFinal(t, in, turn)
 	require.Contains(t, []string{activities.SandboxLost, activities.DeliveryUnknown}, activities.TypeOf(err), "error: %v", err)
-	require.Eventually(t, func() bool { return !b.running(t, ready.SandboxID) }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return !b.running(t, ready.SandboxID) }, waitLimit, 20*time.Millisecond)
 }
 
 func TestATurnCatchesUpWhenPostgresWasAway(t *testing.T) {

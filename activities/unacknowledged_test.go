@@ -73,7 +73,7 @@ func TestWhatAnAgentHasNotAcknowledgedIsSentAgain(t *testing.T) {
 	b.build()
 	in := b.claim(t, b.create(t), "anything")
 	turn := b.begin(t, in)
-	require.Eventually(t, func() bool { return b.run(t, in.RunID).LastFrame >= 0 }, patience, 5*time.Millisecond, "the frame that asks is not committed")
+	require.Eventually(t, func() bool { return b.run(t, in.RunID).LastFrame >= 0 }, waitLimit, 5*time.Millisecond, "the frame that asks is not committed")
 	turn.cancel()
 	_, err := turn.wait(t)
 	require.Error(t, err)

@@ -65,7 +65,7 @@ func (b *bundle) awaitSetup(t *testing.T) string {
 		id = rows[0].SandboxID
 		result, err := b.provider.Open(id).Run(b.ctx, runOf("test -e /workspace/runs"))
 		return err == nil && result.Code == 0
-	}, patience, 20*time.Millisecond)
+	}, waitLimit, 20*time.Millisecond)
 	return id
 }
 
@@ -82,7 +82,7 @@ func TestASetupScriptSurvivesTheLossOfItsWorker(t *testing.T) {
 
 	second := b.beginCreate(t)
 	// The second attempt waits: its process is blocked on the lock that the first one's holds.
-	require.Eventually(t, func() bool { return b.waitsForSetup(id) }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return b.waitsForSetup(id) }, waitLimit, 20*time.Millisecond)
 	b.shell(t, id, "touch /workspace/go")
 	ready, err := second.wait(t)
 	require.NoError(t, err)
@@ -225,7 +225,7 @@ func TestASecondCloneWaitsForTheFirst(t *testing.T) {
 		until [ -e /tmp/held ]; do sleep 0.05; done`)
 	b.sql(t, `UPDATE sessions SET workspace = '{"repoUrl": "/tmp/repo"}' WHERE id = $1`, b.id)
 	second := b.beginCreate(t)
-	require.Eventually(t, func() bool { return b.waitsForSetup(ready.SandboxID) }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return b.waitsForSetup(ready.SandboxID) }, waitLimit, 20*time.Millisecond)
 	require.Equal(t, "precious\n", b.shell(t, ready.SandboxID, "cat /workspace/precious"))
 	b.shell(t, ready.SandboxID, "touch /tmp/go")
 	_, err := second.wait(t)

@@ -32,7 +32,7 @@ func (b *bundle) connect(n int, text string) []net.Conn {
 func (b *bundle) requireClosed(conns []net.Conn) {
 	b.t.Helper()
 	for i, conn := range conns {
-		require.NoError(b.t, conn.SetReadDeadline(time.Now().Add(patience)))
+		require.NoError(b.t, conn.SetReadDeadline(time.Now().Add(waitLimit)))
 		_, err := conn.Read(make([]byte, 1))
 		require.Error(b.t, err)
 		require.NotErrorIs(b.t, err, os.ErrDeadlineExceeded, "connection %d", i)
@@ -87,5 +87,5 @@ func TestEventStreamsLeaveRoomForRequests(t *testing.T) {
 		require.NoError(t, err)
 		defer resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
-	}, patience, 10*time.Millisecond, "a stream that has ended makes room")
+	}, waitLimit, 10*time.Millisecond, "a stream that has ended makes room")
 }

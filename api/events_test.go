@@ -283,7 +283,7 @@ func TestStreamsEndWhenTheServerStops(t *testing.T) {
 	select {
 	case err := <-stopped:
 		require.NoError(t, err)
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		require.Fail(t, "the stream holds the server up")
 	}
 	require.Zero(t, b.store.OpenReaders())

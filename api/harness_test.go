@@ -27,9 +27,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
-// patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
+// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
 // all packages' tests share it.
-const patience = 2 * time.Minute
+const waitLimit = 2 * time.Minute
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
@@ -62,8 +62,8 @@ func setup(t testing.TB, change ...func(*api.Config)) *bundle {
 		Logger:  slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: "v1",
 		// None of these is to end what merely has no processor yet.
-		SignalWait: patience, RingTimeout: patience, StateTimeout: patience, RequestTimeout: patience, WriteTimeout: patience,
-		ShutdownTimeout: patience,
+		SignalWait: waitLimit, RingTimeout: waitLimit, StateTimeout: waitLimit, RequestTimeout: waitLimit, WriteTimeout: waitLimit,
+		ShutdownTimeout: waitLimit,
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -78,7 +78,7 @@ func setup(t testing.TB, change ...func(*api.Config)) *bundle {
 	go func() { done <- server.Run(ctx, ln) }()
 	b.stop = sync.OnceValue(func() error { cancel(); return <-done })
 	transport := &http.Transport{}
-	b.client = &http.Client{Transport: transport, Timeout: patience}
+	b.client = &http.Client{Transport: transport, Timeout: waitLimit}
 	b.url = "http://" + ln.Addr().String()
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
@@ -227,5 +227,5 @@ func (b *syncBuffer) String() string {
 // eventually waits for what another goroutine brings about.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, patience, 5*time.Millisecond, what)
+	require.Eventually(t, ok, waitLimit, 5*time.Millisecond, what)
 }

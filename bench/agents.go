@@ -273,7 +273,7 @@ func startBareAgent(adapter agent.Adapter, placeholder, program string, secrets 
 
 // turn runs a prompt to its end and returns how long its first text took.
 func (a *bareAgent) turn(ctx context.Context, content string) (first time.Duration, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the agent did not end its turn within %s", patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("the agent did not end its turn within %s", waitLimit))
 	defer cancel()
 	run := agent.RunContext{RunID: session.NewID(session.RunPrefix)}
 	translator, err := a.adapter.NewTranslator(run, nil)
@@ -360,7 +360,7 @@ func (t processes) descends(pid, ancestor int) bool {
 // firstText is how long a program that was just started took until its output has a line that match
 // accepts.
 func firstText(ctx context.Context, command *exec.Cmd, match string) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
 	stdout, err := command.StdoutPipe()
 	if err != nil {

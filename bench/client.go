@@ -50,7 +50,7 @@ func (e *statusError) Error() string {
 // call makes a request and requires a status below 300. It repeats a request that was answered with
 // 503, as every client does; the time that this takes is part of what is measured.
 func (c *client) call(ctx context.Context, method, path string, body any) (object, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
 	for {
 		out, err := c.try(ctx, method, path, body)
@@ -115,7 +115,7 @@ func (c *client) command(ctx context.Context, sessionID, name string) error {
 // stopAll stops sessions and returns when their sandboxes are gone, so that they do not disturb what
 // is measured next.
 func (c *client) stopAll(ctx context.Context, sessions []string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(8)

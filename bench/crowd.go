@@ -66,7 +66,7 @@ func startCrowd(ctx context.Context, c *client, size int, pause time.Duration) (
 			g.failed.Store(&err)
 		}
 	}()
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(waitLimit)
 	defer timeout.Stop()
 	for range size {
 		select {
@@ -76,7 +76,7 @@ func startCrowd(ctx context.Context, c *client, size int, pause time.Duration) (
 			return nil, errors.Join(errors.New("a session of the crowd failed"), g.err())
 		case <-timeout.C:
 			g.stop(whole)
-			return nil, fmt.Errorf("not all of %d sessions spoke within %s", size, patience)
+			return nil, fmt.Errorf("not all of %d sessions spoke within %s", size, waitLimit)
 		case <-ctx.Done():
 			g.stop(whole)
 			return nil, ctx.Err()

@@ -226,7 +226,7 @@ var errCaughtUp = errors.New("caught up")
 // catchUp reads a stream from its start until everything that was stored has arrived, and returns the
 // bytes of its data.
 func (c *client) catchUp(ctx context.Context, sessionID string) (size int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
 	events := 0
 	err = c.lines(ctx, "/api/sessions/"+sessionID+"/events", func(data []byte) error {

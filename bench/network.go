@@ -130,7 +130,7 @@ func measureSandboxStart(ctx context.Context, b *bench, own *system, s *section)
 // run runs a program in a sandbox and returns the number that it prints.
 func (b *bare) run(ctx context.Context, sandboxID string, argv ...string) (float64, error) {
 	process, err := b.modal.Exec(ctx, sandboxID, driver.ExecRequest{
-		Argv: argv, Env: map[string]string{roleVariable: "network"}, Timeout: patience,
+		Argv: argv, Env: map[string]string{roleVariable: "network"}, Timeout: waitLimit,
 	})
 	if err != nil {
 		return 0, err
@@ -268,7 +268,7 @@ func repeat(n int, do func() error) (time.Duration, error) {
 
 // ask connects to the server and sends it the request.
 func ask(what byte, address string, n int) (net.Conn, error) {
-	conn, err := net.DialTimeout("tcp", address, patience) //nolint:noctx // a separate process
+	conn, err := net.DialTimeout("tcp", address, waitLimit) //nolint:noctx // a separate process
 	if err != nil {
 		return nil, err
 	}

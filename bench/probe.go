@@ -11,8 +11,8 @@ import (
 // taken as the end of its millisecond, so that no figure is better than the truth.
 const clockStep = time.Millisecond
 
-// patience is how long anything may take before it counts as failed.
-const patience = 2 * time.Minute
+// waitLimit is how long anything may take before it counts as failed.
+const waitLimit = 2 * time.Minute
 
 // prompts are the durations of prompts to a running session.
 type prompts struct {
@@ -92,7 +92,7 @@ func (p *probe) close(ctx context.Context) {
 
 // await returns the first event that match accepts.
 func (p *probe) await(ctx context.Context, what string, match func(event) bool) (event, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no %s within %s", what, patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("no %s within %s", what, waitLimit))
 	defer cancel()
 	for {
 		select {

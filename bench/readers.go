@@ -169,13 +169,13 @@ func gather(ctx context.Context, c *client, path string, n int) (*audience, erro
 			}
 		})
 	}
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(waitLimit)
 	defer timeout.Stop()
 	for range n {
 		select {
 		case <-ready:
 		case <-timeout.C:
-			return a, fmt.Errorf("not all of %d readers were connected within %s", n, patience)
+			return a, fmt.Errorf("not all of %d readers were connected within %s", n, waitLimit)
 		case <-ctx.Done():
 			return a, ctx.Err()
 		}
@@ -227,13 +227,13 @@ func (a *audience) hear(ctx context.Context, speak func() error) error {
 	if err := speak(); err != nil {
 		return err
 	}
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(waitLimit)
 	defer timeout.Stop()
 	select {
 	case <-a.heard:
 		return nil
 	case <-timeout.C:
-		return errors.Join(fmt.Errorf("%d of %d readers had everything within %s", a.ended.Load(), a.size, patience), a.failure())
+		return errors.Join(fmt.Errorf("%d of %d readers had everything within %s", a.ended.Load(), a.size, waitLimit), a.failure())
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -23,9 +23,9 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 )
 
-// patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
+// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
 // all packages' tests share it.
-const patience = 2 * time.Minute
+const waitLimit = 2 * time.Minute
 
 // Environment that makes the test binary something else than a test.
 const (
@@ -143,7 +143,7 @@ func (p *process) waitReady(t *testing.T) {
 	case <-p.stdout.wait("ready"):
 	case <-p.exited:
 		require.FailNow(t, "the server ended before it was ready", "%v: %s", p.err, p.stderr.text())
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		require.FailNow(t, "the server is not ready in time", p.stderr.text())
 	}
 }
@@ -154,7 +154,7 @@ func (p *process) waitExit(t *testing.T) error {
 	select {
 	case <-p.exited:
 		return p.err
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		require.FailNow(t, "the process did not end", p.stderr.text())
 		return nil
 	}
@@ -254,7 +254,7 @@ func freePort(t *testing.T) int {
 // eventually polls until try succeeds, and fails with its last error.
 func eventually(t *testing.T, try func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
@@ -266,7 +266,7 @@ func eventually(t *testing.T, try func(ctx context.Context) error) {
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			require.NoError(t, err, "still after %s", patience)
+			require.NoError(t, err, "still after %s", waitLimit)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func TestLoneSignalDoesNotWaitForAQueueRead(t *testing.T) {
 	c := b.client(t, "default")
 	counters := work(t, c)
 	run := startCounter(t, c, "lone")
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	var took []time.Duration
 	for n, quick := 0, 0; quick < enough; n++ {
 		require.True(t, time.Now().Before(deadline), "of %d signals, %d took less than half of %s", len(took), quick, floor)
@@ -123,7 +123,7 @@ func TestLoneSignalDoesNotWaitForAQueueRead(t *testing.T) {
 		require.NoError(t, c.SignalWorkflow(t.Context(), run.GetID(), "", countSignal, n))
 		select {
 		case <-handled:
-		case <-time.After(patience):
+		case <-time.After(waitLimit):
 			require.FailNow(t, "signal not handled", "number %d", n)
 		}
 		if n < warmUp {

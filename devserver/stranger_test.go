@@ -27,7 +27,7 @@ func try(addresses []string) {
 				panic(err)
 			}
 			defer conn.Close()
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 			defer cancel()
 			fmt.Fprintf(os.Stdout, "%s %s: %s\n", way, address, grpcstatus.Code(call(ctx, conn)))
 		}

@@ -39,7 +39,7 @@ func troubledAgents() []troubled {
 		"question": "Which colour?", "header": "Choice",
 		"options": []object{{"label": "Red", "description": "It is red"}, {"label": "Blue", "description": "It is blue"}},
 	}}}}
-	patience := map[string]string{"OVERWINTER_PATIENCE": "3s"}
+	hurried := map[string]string{"OVERWINTER_PATIENCE": "3s"}
 	return []troubled{
 		{
 			agentUnderTest: agentsUnderTest[0], process: "/overwinter/agents/claude/claude ", mark: "86400",
@@ -51,14 +51,14 @@ func troubledAgents() []troubled {
 		{
 			agentUnderTest: agentsUnderTest[1], process: "/overwinter/agents/codex/codex ", mark: "86401",
 			models: [2]string{"gpt-6.1-sol", "gpt-6-sol"}, served: [2]string{"gpt-6.1-sol", "gpt-6-sol"},
-			arguments: "$ARGUMENTS", ask: &codex, denied: "apply_patch", write: modelserver.Patch("denied.txt", "x"), hurry: patience,
+			arguments: "$ARGUMENTS", ask: &codex, denied: "apply_patch", write: modelserver.Patch("denied.txt", "x"), hurry: hurried,
 			look: []modelserver.Call{modelserver.Script("text(ALL_TOOLS.map(t => t.name).join(' '))")},
 		},
 		{
 			agentUnderTest: agentsUnderTest[2], process: "/overwinter/agents/opencode/bin/opencode ", mark: "86402",
 			models: [2]string{"anthropic/claude-haiku-4-5", "anthropic/claude-sonnet-4-5"}, served: [2]string{"claude-haiku-4-5", "claude-sonnet-4-5"},
 			arguments: "$ARGUMENTS", ask: &opencode, denied: "write",
-			write: modelserver.Call{Tool: "write", Input: object{"filePath": "denied.txt", "content": "x"}}, hurry: patience,
+			write: modelserver.Call{Tool: "write", Input: object{"filePath": "denied.txt", "content": "x"}}, hurry: hurried,
 		},
 		{
 			agentUnderTest: agentsUnderTest[3], process: "node /overwinter/agents/gemini/", mark: "86403",

@@ -49,7 +49,7 @@ func (n *notifier) until(t *testing.T, what string, ok func(*notifier) bool) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return ok(n)
-	}, patience, 5*time.Millisecond, what)
+	}, waitLimit, 5*time.Millisecond, what)
 }
 
 func (n *notifier) set(change func(*notifier)) {

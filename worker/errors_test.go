@@ -52,7 +52,7 @@ func TestAFinalErrorIsNotRepeatedByTheEngine(t *testing.T) {
 
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: queue}, "terminate")
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	var kind string
 	require.NoError(t, run.Get(ctx, &kind))

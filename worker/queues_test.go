@@ -53,7 +53,7 @@ func (i *installation) session(t *testing.T, c client.Client, queue string) stri
 	s, _, err := i.SessionCreate(t.Context(), session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo", Lazy: true}, nil, session.Idempotency{})
 	require.NoError(t, err)
 	o := sessionclient.New(c, "default", sessionclient.At(queue))
-	require.Eventually(t, func() bool { return o.SignalPrompt(t.Context(), s.ID, "", 0) == nil }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return o.SignalPrompt(t.Context(), s.ID, "", 0) == nil }, waitLimit, 20*time.Millisecond)
 	t.Cleanup(func() { c.TerminateWorkflow(t.Context(), s.ID, "", "the test is over") }) //nolint:errcheck // it may be over
 	return s.ID
 }
@@ -73,7 +73,7 @@ func TestInstallationsThatShareANamespaceTakeNoneOfEachOthersTasks(t *testing.T)
 	start(t, other.worker(c))
 	for range 3 {
 		id := other.session(t, c, contract.QueuesOf(other.id).Control)
-		require.Eventually(t, func() bool { return other.loaded(t, id) }, patience, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return other.loaded(t, id) }, waitLimit, 10*time.Millisecond)
 	}
 	d, err := c.DescribeWorkflowExecution(t.Context(), lone, "")
 	require.NoError(t, err)
@@ -81,12 +81,12 @@ func TestInstallationsThatShareANamespaceTakeNoneOfEachOthersTasks(t *testing.T)
 	require.False(t, one.loaded(t, lone))
 
 	start(t, one.worker(c))
-	require.Eventually(t, func() bool { return one.loaded(t, lone) }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return one.loaded(t, lone) }, waitLimit, 10*time.Millisecond)
 	for _, i := range []*installation{one, other} {
 		require.Eventually(t, func() bool {
 			_, err := c.ScheduleClient().GetHandle(t.Context(), contract.ScheduleOf(i.id)).Describe(t.Context())
 			return err == nil
-		}, patience, 20*time.Millisecond)
+		}, waitLimit, 20*time.Millisecond)
 		t.Cleanup(func() { c.ScheduleClient().GetHandle(t.Context(), contract.ScheduleOf(i.id)).Delete(t.Context()) }) //nolint:errcheck // the server ends with the tests
 	}
 }
@@ -105,7 +105,7 @@ func TestQueuesOfAnEarlierReleaseArePolledUntilTheyAreDrained(t *testing.T) { //
 	upgraded("1 minute")
 	id := i.session(t, c, contract.QueuesOf("").Control)
 	_, stop := start(t, i.worker(c))
-	require.Eventually(t, func() bool { return i.loaded(t, id) }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return i.loaded(t, id) }, waitLimit, 10*time.Millisecond)
 
 	upgraded("25 hours")
 	require.Never(t, func() bool {
@@ -116,6 +116,6 @@ func TestQueuesOfAnEarlierReleaseArePolledUntilTheyAreDrained(t *testing.T) { //
 	require.Eventually(t, func() bool {
 		legacy, err := i.LegacyQueues(t.Context())
 		return err == nil && !legacy
-	}, patience, 20*time.Millisecond)
+	}, waitLimit, 20*time.Millisecond)
 	require.NoError(t, stop())
 }

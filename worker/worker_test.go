@@ -25,9 +25,9 @@ import (
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
-// patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
+// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
 // all packages' tests share it.
-const patience = 2 * time.Minute
+const waitLimit = 2 * time.Minute
 
 // engine is where the Temporal of this package's tests listens.
 var engine string
@@ -44,7 +44,7 @@ func run(m *testing.M) int {
 		logger.Error("the tests need bin/overwinter-temporal: run make build", slog.Any("error", err))
 		return 1
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	server, err := testsuite.StartDevServer(ctx, testsuite.DevServerOptions{
 		ExistingPath: path, LogLevel: "error", Stdout: os.Stderr, Stderr: os.Stderr,
@@ -158,7 +158,7 @@ func TestTheRelayRingsForWhatNobodyHasClaimed(t *testing.T) {
 
 	heard := &signaler{}
 	start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: db, Signaler: heard, Every: 20 * time.Millisecond, Age: time.Millisecond}})
-	require.Eventually(t, func() bool { return len(heard.heard()) >= 3 }, patience, 5*time.Millisecond, "again and again: it is harmless")
+	require.Eventually(t, func() bool { return len(heard.heard()) >= 3 }, waitLimit, 5*time.Millisecond, "again and again: it is harmless")
 	for _, work := range heard.heard() {
 		require.Equal(t, session.UnclaimedWork{SessionID: waiting, PromptID: prompt, Ordinal: 1}, work)
 	}
@@ -184,7 +184,7 @@ func TestASignalThatFailsDelaysNoOther(t *testing.T) {
 			reached[work.SessionID] = true
 		}
 		return len(reached) == len(waiting)
-	}, patience, 5*time.Millisecond, "every page is looked at")
+	}, waitLimit, 5*time.Millisecond, "every page is looked at")
 	count := len(heard.heard())
 	require.Eventually(t, func() bool {
 		for _, work := range heard.heard()[count:] {
@@ -193,13 +193,13 @@ func TestASignalThatFailsDelaysNoOther(t *testing.T) {
 			}
 		}
 		return false
-	}, patience, 5*time.Millisecond, "and the one that fails again")
+	}, waitLimit, 5*time.Millisecond, "and the one that fails again")
 }
 
 func TestAWorkerIsReadyWhileItPolls(t *testing.T) {
 	t.Parallel()
 	w, stop := start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: nothing{}, Signaler: &signaler{}}})
-	require.Eventually(t, func() bool { return w.Ready(t.Context()) == nil }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return w.Ready(t.Context()) == nil }, waitLimit, 5*time.Millisecond)
 	require.NoError(t, stop())
 	require.Error(t, w.Ready(t.Context()))
 	require.NoError(t, stop())
@@ -222,7 +222,7 @@ func TestTheScheduleTakesTheIntervalOfTheWorkerThatCameLast(t *testing.T) { //no
 		require.Eventually(t, func() bool {
 			d, err := c.ScheduleClient().GetHandle(t.Context(), contract.ScheduleOf("")).Describe(t.Context())
 			return err == nil && len(d.Schedule.Spec.Intervals) == 1 && d.Schedule.Spec.Intervals[0].Every == every
-		}, patience, 20*time.Millisecond)
+		}, waitLimit, 20*time.Millisecond)
 		require.NoError(t, stop())
 	}
 	d, err := c.ScheduleClient().GetHandle(t.Context(), contract.ScheduleOf("")).Describe(t.Context())

@@ -30,9 +30,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 )
 
-// patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
+// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
 // all packages' tests share it.
-const patience = 2 * time.Minute
+const waitLimit = 2 * time.Minute
 
 // TestMain lets this program play overwinter and overwinter-temporal, next to a real Postgres, and
 // a dev that is to be killed.
@@ -121,7 +121,7 @@ func playHTTP(ctx context.Context, listener net.Listener) error {
 	mux.HandleFunc("/environment", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(os.Environ())
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: patience}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: waitLimit}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -211,7 +211,7 @@ func setup(t *testing.T) bundle {
 	}
 	// Runs before the directory is removed.
 	t.Cleanup(func() {
-		require.Eventually(t, func() bool { return len(b.processes()) == 0 }, patience, 20*time.Millisecond, "processes are left")
+		require.Eventually(t, func() bool { return len(b.processes()) == 0 }, waitLimit, 20*time.Millisecond, "processes are left")
 	})
 	return b
 }
@@ -246,7 +246,7 @@ func (b bundle) run(c devstack.Config) *running {
 	case <-stack.Ready():
 	case err := <-r.ended:
 		require.NoError(b.t, err, "Run ended at the start")
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		require.Fail(b.t, "not ready in time")
 	}
 	return r
@@ -259,7 +259,7 @@ func (r *running) end() {
 	select {
 	case err := <-r.ended:
 		require.NoError(r.b.t, err)
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		require.Fail(r.b.t, "not stopped in time")
 	}
 }
@@ -314,5 +314,5 @@ func (b bundle) notes() []string {
 
 func (b bundle) eventually(condition func() bool, what string) {
 	b.t.Helper()
-	require.Eventually(b.t, condition, patience, 10*time.Millisecond, what)
+	require.Eventually(b.t, condition, waitLimit, 10*time.Millisecond, what)
 }

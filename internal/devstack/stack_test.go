@@ -189,7 +189,7 @@ func TestEndsAPostgresThatNobodyOwns(t *testing.T) {
 	select {
 	case err := <-ended:
 		require.NoError(t, err, "it was shut down, not killed")
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		require.Fail(t, "the stray Postgres is still there")
 	}
 }
@@ -203,7 +203,7 @@ func TestKillEndsAllAtOnce(t *testing.T) {
 	select {
 	case err := <-r.ended:
 		require.EqualError(t, err, "killed before everything had stopped; state is kept")
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		require.Fail(t, "Run still waits")
 	}
 	b.eventually(func() bool { return len(b.processes()) == 0 }, "processes are left")

@@ -103,7 +103,7 @@ func BenchmarkWake(b *testing.B) {
 		var listens bool
 		err := conn.QueryRow(b.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %')").Scan(&listens)
 		return err == nil && listens
-	}, patience, 10*time.Millisecond)
+	}, waitLimit, 10*time.Millisecond)
 	var waited time.Duration
 	b.ResetTimer()
 	for no := range int64(b.N) {

@@ -36,7 +36,7 @@ func (b *logBundle) lock(t *testing.T, id string) (release func()) {
 func TestALockedSessionDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	const others, frames = 4, 20
 	stuck := b.session(t)
@@ -84,7 +84,7 @@ func TestASessionThatIsLockedAgainAndAgainIsAppendedTo(t *testing.T) {
 	b := setupLog(t, eventlog.FollowerOptions{})
 	id := b.session(t)
 	runID := b.run(t, id)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	contending, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup

@@ -71,7 +71,7 @@ func (b *logBundle) counted(t *testing.T, o eventlog.FollowerOptions) (*counting
 	t.Cleanup(f.Stop)
 	select {
 	case <-source.listens:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		require.Fail(t, "the follower does not listen")
 	}
 	return source, f
@@ -123,7 +123,7 @@ func openReaders(ctx context.Context, t *testing.T, b *logBundle, f *eventlog.Fo
 func TestACommitIsReadOnceWhateverTheNumberOfReaders(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for _, n := range []int{1, 200} {
 		source, f := b.counted(t, eventlog.FollowerOptions{Poll: time.Hour})
@@ -148,7 +148,7 @@ func TestACommitIsReadOnceWhateverTheNumberOfReaders(t *testing.T) {
 func TestACommitOfManySessionsIsReadWithOneStatement(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	source, f := b.counted(t, eventlog.FollowerOptions{Poll: time.Hour})
 	ids := make([]string, 50)
@@ -175,7 +175,7 @@ func TestACommitOfManySessionsIsReadWithOneStatement(t *testing.T) {
 func TestReadersAtRandomPositionsGetEveryEventOnce(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	source, f := b.counted(t, eventlog.FollowerOptions{
 		TailBytes: 3000, MemoryBytes: 6000, KeepBytes: 500, Keep: time.Millisecond, Linger: time.Millisecond,
@@ -269,7 +269,7 @@ func (b *logBundle) visit(ctx context.Context, f *eventlog.Follower, id string, 
 func TestPruningDuringReading(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	_, f := b.counted(t, eventlog.FollowerOptions{TailBytes: 4000, Poll: 5 * time.Millisecond, PageEvents: 5, Linger: -1})
 	id := b.session(t)
@@ -319,7 +319,7 @@ func TestPruningDuringReading(t *testing.T) {
 func TestWhatIsPrunedIsNotServedFromMemory(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	_, f := b.counted(t, eventlog.FollowerOptions{Poll: time.Millisecond})
 	id := b.session(t)
@@ -332,7 +332,7 @@ func TestWhatIsPrunedIsNotServedFromMemory(t *testing.T) {
 		_, err := f.Follow(ctx, id, after)
 		require.ErrorAs(t, err, new(*eventlog.PositionGoneError), "at once")
 	}
-	require.Eventually(t, func() bool { return f.Memory() < before }, patience, time.Millisecond, "it is gone from memory")
+	require.Eventually(t, func() bool { return f.Memory() < before }, waitLimit, time.Millisecond, "it is gone from memory")
 	left, err := f.Follow(ctx, id, 10)
 	require.NoError(t, err)
 	defer left.Close()
@@ -343,7 +343,7 @@ func TestWhatIsPrunedIsNotServedFromMemory(t *testing.T) {
 func TestASessionThatIsDeletedEndsItsReaders(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	_, f := b.counted(t, eventlog.FollowerOptions{Poll: time.Millisecond})
 	id := b.session(t)
@@ -363,7 +363,7 @@ func TestASessionThatIsDeletedEndsItsReaders(t *testing.T) {
 func TestAReaderIsWokenByItsTimerWhilePostgresHangs(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	source, f := b.counted(t, eventlog.FollowerOptions{})
 	id := b.session(t)
@@ -395,7 +395,7 @@ func TestAReaderIsWokenByItsTimerWhilePostgresHangs(t *testing.T) {
 func TestReadersThatComeBackTogetherShareWhatTheyMissed(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	id := b.session(t)
 	b.append(t, 300, id)
@@ -417,7 +417,7 @@ func TestReadersThatComeBackTogetherShareWhatTheyMissed(t *testing.T) {
 func TestAFollowerForgetsSessionsThatHaveNoReaders(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	_, f := b.counted(t, eventlog.FollowerOptions{Linger: time.Millisecond})
 	id := b.session(t)
@@ -426,14 +426,14 @@ func TestAFollowerForgetsSessionsThatHaveNoReaders(t *testing.T) {
 	readTo(ctx, t, r, 3)
 	require.NotZero(t, f.Memory())
 	r.Close()
-	require.Eventually(t, func() bool { return f.Memory() == 0 && f.Topics() == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return f.Memory() == 0 && f.Topics() == 0 }, waitLimit, time.Millisecond)
 }
 
 // TestTheMemoryOfManySessionsIsBounded follows more sessions than fit.
 func TestTheMemoryOfManySessionsIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	const bound = 100_000
 	_, f := b.counted(t, eventlog.FollowerOptions{MemoryBytes: bound})

@@ -20,9 +20,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
+// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
 // all packages' tests share it.
-const patience = 2 * time.Minute
+const waitLimit = 2 * time.Minute
 
 // logBundle is a log over a real Postgres.
 type logBundle struct {
@@ -132,7 +132,7 @@ func TestEveryReaderSeesEverySeqOnceInOrder(t *testing.T) {
 		frames := rapid.SliceOfN(rapid.IntRange(0, 5), 1, 20).Draw(t, "events per frame")
 		repeats := rapid.SliceOfN(rapid.Bool(), len(frames), len(frames)).Draw(t, "answer lost")
 		reconnects := rapid.SliceOfN(rapid.IntRange(1, 9), 1, 4).Draw(t, "events between reconnects")
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		total := 0
 		for _, n := range frames {
@@ -214,7 +214,7 @@ func TestAReaderIsToldOnceThatItHasCaughtUp(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{PageEvents: 2})
 	id := b.session(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	empty, err := b.follower.Follow(ctx, id, 0)
 	require.NoError(t, err)
@@ -297,7 +297,7 @@ func TestALostListenConnectionLosesNoEvent(t *testing.T) {
 	r, err := b.follower.Follow(t.Context(), id, start)
 	require.NoError(t, err)
 	defer r.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	killer, err := pgx.Connect(ctx, b.url)
 	require.NoError(t, err)
@@ -318,7 +318,7 @@ func killListener(ctx context.Context, t *testing.T, conn *pgx.Conn) (pid int) {
 		err := conn.QueryRow(ctx, `SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name LIKE '%(listen)' AND query LIKE 'LISTEN%'`).Scan(&pid, &killed)
 		return err == nil && killed
-	}, patience, 5*time.Millisecond)
+	}, waitLimit, 5*time.Millisecond)
 	return pid
 }
 
@@ -347,7 +347,7 @@ func TestThePollFindsWhatNobodyTold(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, got.CaughtUp)
 	require.NoError(t, b.appender.Append(t.Context(), frame(id, runID, 0, 3)))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	readTo(ctx, t, r, start+3)
 }
@@ -411,7 +411,7 @@ func TestConnectionsThatAreCutCostNothing(t *testing.T) {
 	runID := b.run(t, id)
 	start, err := b.appender.Position(t.Context(), id)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	killer, err := pgx.Connect(ctx, b.url)
 	require.NoError(t, err)

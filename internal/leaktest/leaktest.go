@@ -1,6 +1,6 @@
 // Package leaktest fails a package whose goroutines outlive its tests.
 //
-// It is go.uber.org/goleak with patience: that one looks for half a second, which
+// It is go.uber.org/goleak with more time: that one looks for half a second, which
 // goroutines that are about to end may not get a processor for while the tests of
 // other packages run.
 package leaktest
@@ -13,8 +13,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long goroutines have to end.
-const patience = time.Minute
+// waitLimit is how long goroutines have to end.
+const waitLimit = time.Minute
 
 // Main is what TestMain calls: it runs the tests, then looks for goroutines of
 // theirs, and ends the process.
@@ -30,10 +30,10 @@ func Main(m goleak.TestingM) {
 }
 
 // Find returns an error that describes the goroutines other than the caller's that do not end.
-func Find() error { return find(patience) }
+func Find() error { return find(waitLimit) }
 
-func find(patience time.Duration) error {
-	for deadline := time.Now().Add(patience); ; {
+func find(waitLimit time.Duration) error {
+	for deadline := time.Now().Add(waitLimit); ; {
 		err := goleak.Find()
 		if err == nil || time.Now().After(deadline) {
 			return err

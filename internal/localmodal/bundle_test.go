@@ -16,11 +16,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
-// patience bounds every wait of a test, and longLife a test as a whole. What they wait for takes a
+// waitLimit bounds every wait of a test, and longLife a test as a whole. What they wait for takes a
 // moment where the machine is free; all packages' tests share it.
 const (
-	patience = 2 * time.Minute
-	longLife = 10 * time.Minute
+	waitLimit = 2 * time.Minute
+	longLife  = 10 * time.Minute
 )
 
 // bundle is a server, with a client of the SDK's for it and an app of the test's own.
@@ -159,7 +159,7 @@ func (b *bundle) try(sb *modal.Sandbox, args ...string) {
 
 func (b *bundle) snapshot(sb *modal.Sandbox) *modal.Image {
 	b.t.Helper()
-	im, err := sb.SnapshotFilesystem(b.ctx, &modal.SandboxSnapshotFilesystemParams{Timeout: patience, TTL: modal.NoExpiryTTL})
+	im, err := sb.SnapshotFilesystem(b.ctx, &modal.SandboxSnapshotFilesystemParams{Timeout: waitLimit, TTL: modal.NoExpiryTTL})
 	require.NoError(b.t, err)
 	return im
 }

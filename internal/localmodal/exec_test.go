@@ -86,7 +86,7 @@ func TestExecTimeoutKills(t *testing.T) {
 		require.Equal(t, 137, code)
 	}
 	require.NoError(t, b.ctx.Err())
-	require.Eventually(t, func() bool { return processes(t, marker) == 0 }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return processes(t, marker) == 0 }, waitLimit, 20*time.Millisecond)
 }
 
 func TestProcessOutlivesItsClient(t *testing.T) {
@@ -110,7 +110,7 @@ func TestProcessOutlivesItsClient(t *testing.T) {
 	require.Eventually(t, func() bool {
 		text, err := other.Filesystem.ReadText(again.ctx, "/root/done", nil)
 		return err == nil && text == "done\n"
-	}, patience, 20*time.Millisecond)
+	}, waitLimit, 20*time.Millisecond)
 }
 
 func TestBackgroundChildDoesNotHoldTheOutputOpen(t *testing.T) {
@@ -128,5 +128,5 @@ func TestOrphansAreReaped(t *testing.T) {
 	require.Eventually(t, func() bool {
 		// The shell's parent is the sandbox's init, which orphans go to.
 		return b.sh(sb, `cat /proc/[0-9]*/stat 2>/dev/null | grep -c ") Z $PPID " || true`) == "0\n"
-	}, patience, 20*time.Millisecond)
+	}, waitLimit, 20*time.Millisecond)
 }

@@ -83,7 +83,7 @@ func TestFilesystemWatch(t *testing.T) {
 	b := setup(t)
 	sb := b.create(nil)
 	b.sh(sb, "mkdir -p /work/sub")
-	timeout := patience
+	timeout := waitLimit
 	events, err := sb.Filesystem.Watch(b.ctx, "/work", &modal.SandboxFilesystemWatchParams{
 		Timeout: &timeout, Recursive: true, Filter: []modal.FileWatchEventType{modal.FileWatchEventTypeCreate},
 	})

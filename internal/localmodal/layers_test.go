@@ -85,7 +85,7 @@ func TestAnImageIsDeletedWhileItIsUsed(t *testing.T) {
 	b.terminate(sb)
 	require.NoError(t, b.client.Images.Delete(b.ctx, im.ImageID, nil))
 	require.Empty(t, entries(t, dir, "layers"))
-	require.Eventually(t, func() bool { return len(entries(t, dir, "trash")) == 0 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(entries(t, dir, "trash")) == 0 }, waitLimit, 10*time.Millisecond)
 	require.Empty(t, entries(t, dir, "building"))
 	require.Empty(t, entries(t, dir, "boxes"))
 }

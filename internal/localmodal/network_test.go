@@ -39,7 +39,7 @@ func (b *bundle) webServer() (*modal.Sandbox, int) {
 		Command: []string{"python3", "-c", serveHTTP, strconv.Itoa(port)}, BlockNetwork: blocked,
 		UnencryptedPorts: []int{port}, ReadinessProbe: probe,
 	})
-	require.NoError(b.t, sb.WaitUntilReady(b.ctx, patience, nil))
+	require.NoError(b.t, sb.WaitUntilReady(b.ctx, waitLimit, nil))
 	return sb, port
 }
 
@@ -64,7 +64,7 @@ func TestPortsAreReachable(t *testing.T) {
 	b := setup(t)
 	sb, inside := b.webServer()
 
-	tunnels, err := sb.Tunnels(b.ctx, patience, nil)
+	tunnels, err := sb.Tunnels(b.ctx, waitLimit, nil)
 	require.NoError(t, err)
 	host, port, err := tunnels[inside].TCPSocket()
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestPortsAreReachable(t *testing.T) {
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	b.terminate(sb)
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(waitLimit)))
 	_, err = conn.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF, "an open connection ends with the sandbox")
 	require.NoError(t, conn.Close())
@@ -98,6 +98,6 @@ func TestExecProbe(t *testing.T) {
 	sb := b.create(&modal.SandboxCreateParams{
 		Command: []string{"sh", "-c", "sleep 0.1; touch /root/ready; sleep 60"}, ReadinessProbe: probe,
 	})
-	require.NoError(t, sb.WaitUntilReady(b.ctx, patience, nil))
+	require.NoError(t, sb.WaitUntilReady(b.ctx, waitLimit, nil))
 	require.Zero(t, b.exec(sb, nil, "", "test", "-e", "/root/ready").code)
 }

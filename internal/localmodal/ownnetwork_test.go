@@ -107,8 +107,8 @@ func TestHostNetworkHasTunnelsToAnOwnNetwork(t *testing.T) {
 	sb := b.create(&modal.SandboxCreateParams{
 		Command: []string{"python3", "-c", serveHTTP, "8080"}, UnencryptedPorts: []int{8080}, ReadinessProbe: probe,
 	})
-	require.NoError(t, sb.WaitUntilReady(b.ctx, patience, nil))
-	tunnels, err := sb.Tunnels(b.ctx, patience, nil)
+	require.NoError(t, sb.WaitUntilReady(b.ctx, waitLimit, nil))
+	tunnels, err := sb.Tunnels(b.ctx, waitLimit, nil)
 	require.NoError(t, err)
 	host, port, err := tunnels[8080].TCPSocket()
 	require.NoError(t, err)

@@ -125,8 +125,8 @@ func TestTunnelsTakeOnlyThoseOnTheInboundAllowlist(t *testing.T) {
 			Command: []string{"python3", "-c", serveHTTP, strconv.Itoa(port)}, UnencryptedPorts: []int{port}, ReadinessProbe: probe,
 			InboundCIDRAllowlist: []string{list},
 		})
-		require.NoError(t, sb.WaitUntilReady(b.ctx, patience, nil))
-		tunnels, err := sb.Tunnels(b.ctx, patience, nil)
+		require.NoError(t, sb.WaitUntilReady(b.ctx, waitLimit, nil))
+		tunnels, err := sb.Tunnels(b.ctx, waitLimit, nil)
 		require.NoError(t, err)
 		host, hostPort, err := tunnels[port].TCPSocket()
 		require.NoError(t, err)

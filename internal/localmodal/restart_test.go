@@ -90,10 +90,10 @@ func TestKilledServerLeavesNoProcessAndLosesNothing(t *testing.T) {
 	im := b.snapshot(sb)
 	require.NoError(t, im.Publish(b.ctx, "kept:1", nil))
 	b.sh(sb, "echo two > /root/f")
-	require.Eventually(t, func() bool { return processes(t, marker) == 1 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return processes(t, marker) == 1 }, waitLimit, 10*time.Millisecond)
 
 	kill()
-	require.Eventually(t, func() bool { return processes(t, marker) == 0 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return processes(t, marker) == 0 }, waitLimit, 10*time.Millisecond)
 	unfinished := filepath.Join(dir, "building", "left-by-the-kill")
 	require.NoError(t, os.MkdirAll(unfinished, 0o755))
 

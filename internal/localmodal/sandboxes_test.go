@@ -171,7 +171,7 @@ func TestTerminateKillsEverything(t *testing.T) {
 	sb := b.create(nil)
 	marker := "sleep-" + sb.SandboxID
 	b.sh(sb, "cp /usr/bin/sleep /tmp/"+marker+"; setsid /tmp/"+marker+" 1000 >/dev/null 2>&1 </dev/null & ")
-	require.Eventually(t, func() bool { return processes(t, marker) == 1 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return processes(t, marker) == 1 }, waitLimit, 10*time.Millisecond)
 	b.terminate(sb)
 	require.Zero(t, processes(t, marker))
 	code, err := sb.Terminate(b.ctx, &modal.SandboxTerminateParams{Wait: true})

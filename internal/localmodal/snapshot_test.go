@@ -101,7 +101,7 @@ func TestExpiredSnapshotIsGone(t *testing.T) {
 		_, err := b.client.Images.FromID(b.ctx, im.ImageID, nil)
 		var notFound modal.NotFoundError
 		return errors.As(err, &notFound)
-	}, patience, 50*time.Millisecond)
+	}, waitLimit, 50*time.Millisecond)
 }
 
 func TestExitSnapshotKeepsWhatWasLeft(t *testing.T) {

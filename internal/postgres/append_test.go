@@ -157,7 +157,7 @@ func TestAppendsUpdateInPlace(t *testing.T) {
 	b.Close() // a server process reports its counts when it ends
 	b.DB = postgrestest.Open(t, b.url)
 	var before, after map[string][2]int64
-	require.Eventually(t, func() bool { before = updates(); return before["sessions"][0] >= 3 }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { before = updates(); return before["sessions"][0] >= 3 }, waitLimit, 20*time.Millisecond)
 	const appends = 200
 	for i := range appends {
 		require.NoError(t, b.appendOne(t, eventlog.Append{
@@ -170,7 +170,7 @@ func TestAppendsUpdateInPlace(t *testing.T) {
 	require.Eventually(t, func() bool {
 		after = updates()
 		return after["sessions"][0] >= before["sessions"][0]+appends && after["runs"][0] >= before["runs"][0]+appends
-	}, patience, 20*time.Millisecond)
+	}, waitLimit, 20*time.Millisecond)
 	for _, table := range []string{"sessions", "runs"} {
 		all, inPlace := after[table][0]-before[table][0], after[table][1]-before[table][1]
 		require.EqualValues(t, appends, all, table)

@@ -32,7 +32,7 @@ func TestAFrameIsWrittenOnceByProcessesThatRepeatIt(t *testing.T) {
 	const frames = 60
 	var writers errgroup.Group
 	for w, size := range []int64{1, 3, 7, 7} {
-		db := b.open(t, postgres.Options{MaxConns: 2, CallTimeout: patience})
+		db := b.open(t, postgres.Options{MaxConns: 2, CallTimeout: waitLimit})
 		token := "t1"
 		if w == 3 {
 			token = "t0"

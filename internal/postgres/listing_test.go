@@ -326,7 +326,7 @@ func TestAListReadsABoundedNumberOfPages(t *testing.T) {
 	require.NoError(t, err)
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		db, err := postgres.Open(t.Context(), url+"&plan_cache_mode="+mode, postgres.Options{
-			MaxConns: 1, CallTimeout: patience, StatementTimeout: patience,
+			MaxConns: 1, CallTimeout: waitLimit, StatementTimeout: waitLimit,
 		})
 		require.NoError(t, err)
 		defer db.Close()

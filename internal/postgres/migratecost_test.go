@@ -41,7 +41,7 @@ func TestSessionsAreNumberedInOnePass(t *testing.T) {
 			require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
 				WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`).Scan(&others))
 			return others == 0
-		}, patience, 20*time.Millisecond)
+		}, waitLimit, 20*time.Millisecond)
 		exec("SELECT pg_stat_force_next_flush()")
 		require.NoError(t, conn.QueryRow(t.Context(),
 			"SELECT (seq_tup_read + coalesce(idx_tup_fetch, 0))::int FROM pg_stat_user_tables WHERE relname = 'sessions'").Scan(&rows))

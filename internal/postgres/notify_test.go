@@ -46,12 +46,12 @@ func TestReadersAreNotifiedAfterTheCommit(t *testing.T) {
 	b := setup(t)
 	told := b.listen(t)
 	b.submit(t, "hello")
-	require.Eventually(t, func() bool { return len(told()) > 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return len(told()) > 0 }, waitLimit, time.Millisecond)
 	require.Contains(t, told(), b.id)
 
 	other := b.session(t)
 	require.NoError(t, b.appendOne(t, eventlog.Append{SessionID: other, Events: []eventlog.Draft{draft("x", 0, 0, `{}`)}}))
-	require.Eventually(t, func() bool { return slices.Contains(told(), other) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return slices.Contains(told(), other) }, waitLimit, time.Millisecond)
 }
 
 // TestCommitsDoNotWaitForOthersToNotify has a transaction that notifies hang in its commit, for want
@@ -71,7 +71,7 @@ func TestCommitsDoNotWaitForOthersToNotify(t *testing.T) {
 		var names string
 		err := conn.QueryRow(b.ctx, "SELECT current_setting('synchronous_standby_names')").Scan(&names)
 		return err == nil && names == "nobody"
-	}, patience, 10*time.Millisecond)
+	}, waitLimit, 10*time.Millisecond)
 	hangs := make(chan error, 1) // one send
 	go func() {
 		defer conn.Close(context.Background())
@@ -81,9 +81,9 @@ func TestCommitsDoNotWaitForOthersToNotify(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return b.count(t, "pg_locks WHERE locktype = 'object' AND classid = 1262 AND objid = 0 AND granted") > 0
 	},
-		patience, 10*time.Millisecond)
+		waitLimit, 10*time.Millisecond)
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for range 5 {
 		_, _, _, err := b.PromptSubmit(ctx, prompt(b.id))
@@ -127,7 +127,7 @@ func TestALostNotificationIsFoundByPolling(t *testing.T) {
 	// Written without a notification, as by a process that ends right after its commit.
 	b.sql(t, "UPDATE sessions SET last_seq = 1 WHERE id = $1", b.id)
 	b.sql(t, "INSERT INTO events (session_id, seq, type, conversation_id, run_id, at, data) VALUES ($1, 1, 'x', '', '', now(), '{}')", b.id)
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, waitLimit)
 	defer cancel()
 	got, err = r.Next(ctx, nil)
 	require.NoError(t, err)

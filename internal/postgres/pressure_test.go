@@ -25,8 +25,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// patience bounds every wait of a test.
-const patience = 2 * time.Minute
+// waitLimit bounds every wait of a test.
+const waitLimit = 2 * time.Minute
 
 // open opens the bundle's database with options of the test's.
 func (b *bundle) open(t *testing.T, o postgres.Options) *postgres.DB {
@@ -59,7 +59,7 @@ func TestWritesToALockedSessionLeaveThePoolToOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := b.session(t)
-	db := b.open(t, postgres.Options{MaxConns: 4, CallTimeout: patience, LockTimeout: patience, StatementTimeout: patience})
+	db := b.open(t, postgres.Options{MaxConns: 4, CallTimeout: waitLimit, LockTimeout: waitLimit, StatementTimeout: waitLimit})
 	release := b.lock(t, b.id)
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -73,8 +73,8 @@ func TestWritesToALockedSessionLeaveThePoolToOthers(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return b.waitsForLock(t) }, patience, 5*time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	require.Eventually(t, func() bool { return b.waitsForLock(t) }, waitLimit, 5*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for range 20 {
 		_, _, _, err := db.PromptSubmit(ctx, prompt(other))
@@ -108,7 +108,7 @@ func (b *bundle) waitsForLock(t *testing.T) bool {
 func TestManyLockedSessionsLeaveThePoolToOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	db := b.open(t, postgres.Options{MaxConns: 4, CallTimeout: patience, LockTimeout: patience, StatementTimeout: patience})
+	db := b.open(t, postgres.Options{MaxConns: 4, CallTimeout: waitLimit, LockTimeout: waitLimit, StatementTimeout: waitLimit})
 	var locked []string
 	for range 12 {
 		locked = append(locked, b.session(t))
@@ -122,8 +122,8 @@ func TestManyLockedSessionsLeaveThePoolToOthers(t *testing.T) {
 			errs <- err
 		})
 	}
-	require.Eventually(t, func() bool { return b.waitsForLock(t) }, patience, 5*time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	require.Eventually(t, func() bool { return b.waitsForLock(t) }, waitLimit, 5*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for range 20 {
 		_, _, _, err := db.PromptSubmit(ctx, prompt(b.id))
@@ -140,7 +140,7 @@ func TestManyLockedSessionsLeaveThePoolToOthers(t *testing.T) {
 func TestALockedSessionIsGivenUpInTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	db := b.open(t, postgres.Options{LockTimeout: 50 * time.Millisecond, CallTimeout: patience, StatementTimeout: patience})
+	db := b.open(t, postgres.Options{LockTimeout: 50 * time.Millisecond, CallTimeout: waitLimit, StatementTimeout: waitLimit})
 	release := b.lock(t, b.id)
 	_, _, _, err := db.PromptSubmit(t.Context(), prompt(b.id))
 	requireCode(t, failure.Unavailable, err)
@@ -220,7 +220,7 @@ func TestAProcessThatFreezesInATransactionReleasesItsSession(t *testing.T) {
 	_, err = out.Read(line)
 	require.NoError(t, err)
 	require.Equal(t, "held", string(line))
-	db := b.open(t, postgres.Options{LockTimeout: patience, CallTimeout: patience, StatementTimeout: patience})
+	db := b.open(t, postgres.Options{LockTimeout: waitLimit, CallTimeout: waitLimit, StatementTimeout: waitLimit})
 	_, _, _, err = db.PromptSubmit(t.Context(), prompt(b.id))
 	require.NoError(t, err, "the server ended the transaction of the frozen process")
 }
@@ -306,7 +306,7 @@ func requireBounded(t *testing.T, db *postgres.DB, id string, heal func()) {
 			}
 		}
 		return true
-	}, patience, 50*time.Millisecond)
+	}, waitLimit, 50*time.Millisecond)
 }
 
 func TestEveryCallEndsWhilePostgresIsFrozen(t *testing.T) {
@@ -351,7 +351,7 @@ func shortDir(t *testing.T) string {
 		require.Eventually(t, func() bool { // the server's keeper removes what it made
 			left, err := filepath.Glob(filepath.Join(dir, "*"))
 			return err == nil && len(left) == 0
-		}, patience, 20*time.Millisecond)
+		}, waitLimit, 20*time.Millisecond)
 		require.NoError(t, os.RemoveAll(dir))
 	})
 	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
@@ -478,12 +478,12 @@ func TestALockedSessionIsLeftOutOfAnAppend(t *testing.T) {
 	appends := []eventlog.Append{
 		{SessionID: b.id, Events: event}, {SessionID: other, Events: event}, {SessionID: b.id, Events: event}, {SessionID: "ses_none", Events: event},
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	verdicts, err := b.EventsTryAppend(ctx, appends)
 	require.NoError(t, err)
 	require.Equal(t, []error{eventlog.ErrBusy, nil, eventlog.ErrBusy, eventlog.ErrBusy}, verdicts)
-	_, err = b.open(t, postgres.Options{CallTimeout: patience}).EventsAppend(ctx, appends[:1])
+	_, err = b.open(t, postgres.Options{CallTimeout: waitLimit}).EventsAppend(ctx, appends[:1])
 	requireCode(t, failure.Unavailable, err)
 	release()
 	verdicts, err = b.EventsAppend(ctx, appends)

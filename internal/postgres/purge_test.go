@@ -196,7 +196,7 @@ func TestAPurgeContinuesWhereItWasInterrupted(t *testing.T) {
 			return false
 		}
 		return true
-	}, patience, time.Millisecond)
+	}, waitLimit, time.Millisecond)
 	stop()
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, ""))
 	b.sql(t, "DELETE FROM exit_images")
@@ -421,7 +421,7 @@ func TestASnapshotIsRecordedWhileItsSessionIsDeleted(t *testing.T) {
 	go func() { recorded <- b.SnapshotRecord(b.ctx, id, 1, "im-late") }()
 	require.Eventually(t, func() bool {
 		return query[bool](b.ctx, t, b.url, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')")
-	}, patience, 10*time.Millisecond)
+	}, waitLimit, 10*time.Millisecond)
 	require.NoError(t, tx.Commit(b.ctx))
 	require.NoError(t, <-recorded)
 	require.Equal(t, []string{"im-late"}, b.condemned(t))

@@ -27,7 +27,7 @@ func TestADatabaseWithAFullDiskIsNotReady(t *testing.T) {
 		t.Skipf("a disk of its own needs a mount: %v", err)
 	}
 	t.Cleanup(func() {
-		require.Eventually(t, func() bool { return syscall.Unmount(disk, 0) == nil }, patience, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return syscall.Unmount(disk, 0) == nil }, waitLimit, 20*time.Millisecond)
 		require.NoError(t, os.Remove(disk))
 	})
 	server := postgrestest.StartServer(t, disk)
@@ -45,13 +45,13 @@ func TestADatabaseWithAFullDiskIsNotReady(t *testing.T) {
 			return false
 		}
 		return failure.CodeOf(err) == failure.Unavailable
-	}, patience, 100*time.Millisecond)
+	}, waitLimit, 100*time.Millisecond)
 	require.ErrorContains(t, b.Ready(t.Context()), "cannot be written to: its disk is full")
 	_, err := b.SessionGet(t.Context(), b.id)
 	require.NoError(t, err, "it can still be read")
 
 	require.NoError(t, os.Remove(filler))
-	require.Eventually(t, func() bool { return b.Ready(t.Context()) == nil }, patience, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return b.Ready(t.Context()) == nil }, waitLimit, 100*time.Millisecond)
 	_, _, _, err = b.PromptSubmit(t.Context(), prompt(b.id))
 	require.NoError(t, err)
 }
@@ -74,7 +74,7 @@ func TestAReadOnlyDatabaseIsNotReady(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.sql(t, "DO $$ BEGIN EXECUTE 'ALTER DATABASE '||current_database()||' SET default_transaction_read_only = on'; END $$")
-	db := b.open(t, postgres.Options{CallTimeout: patience})
+	db := b.open(t, postgres.Options{CallTimeout: waitLimit})
 	err := db.Ready(t.Context())
 	requireCode(t, failure.Unavailable, err)
 	require.ErrorContains(t, err, "read-only")
@@ -99,7 +99,7 @@ func TestChecksDoNotPileUpWhilePostgresIsFrozen(t *testing.T) {
 	all.Wait()
 	require.LessOrEqual(t, db.ConnsInUse(), 1)
 	thaw()
-	require.Eventually(t, func() bool { return db.Ready(t.Context()) == nil }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return db.Ready(t.Context()) == nil }, waitLimit, 20*time.Millisecond)
 }
 
 func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
@@ -143,7 +143,7 @@ func TestAMigrationBehindABackupLetsOthersPass(t *testing.T) {
 	require.NoError(t, err)
 	migrated := make(chan error, 1) // one send
 	go func() { migrated <- b.Migrate(t.Context()) }()
-	require.Eventually(t, func() bool { return b.waitsForLock(t) }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.waitsForLock(t) }, waitLimit, 5*time.Millisecond)
 	b.sql(t, "SELECT count(*) FROM runs") // waits until the migration releases the lock
 	select {
 	case err := <-migrated:

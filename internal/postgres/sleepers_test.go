@@ -51,13 +51,13 @@ func TestWhatIsAskedPeriodicallyReadsNoSleepers(t *testing.T) {
 			require.NoError(t, watcher.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
 				WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`).Scan(&others))
 			return others == 0
-		}, patience, 20*time.Millisecond)
+		}, waitLimit, 20*time.Millisecond)
 		require.NoError(t, watcher.QueryRow(t.Context(), `SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint FROM pg_stat_user_tables
 			WHERE relname IN ('sessions', 'prompts', 'runs', 'sandboxes', 'session_commands', 'session_labels', 'session_activity')`).Scan(&rows))
 		return rows
 	}
 	before := read()
-	db, err := postgres.Open(t.Context(), url, postgres.Options{CallTimeout: patience, StatementTimeout: patience})
+	db, err := postgres.Open(t.Context(), url, postgres.Options{CallTimeout: waitLimit, StatementTimeout: waitLimit})
 	require.NoError(t, err)
 	const rounds = 20
 	for range rounds {

@@ -57,7 +57,7 @@ func TestAnAppendReadsFewRows(t *testing.T) {
 		t.Helper()
 		require.Eventually(t, func() bool {
 			return query[int](b.ctx, t, b.url, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()") == 0
-		}, patience, patience/1000)
+		}, waitLimit, waitLimit/1000)
 		return query[int64](b.ctx, t, b.url, `SELECT sum(coalesce(idx_tup_fetch, 0) + seq_tup_read)::bigint FROM pg_stat_user_tables
 			WHERE relname LIKE 'transcript%'`)
 	}

@@ -25,9 +25,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 )
 
-// patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
+// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
 // all packages' tests share it.
-const patience = 2 * time.Minute
+const waitLimit = 2 * time.Minute
 
 // engine is the Temporal of this package's tests.
 var engine client.Client
@@ -47,7 +47,7 @@ func run(m *testing.M) int {
 		logger.Error("the tests need bin/overwinter-temporal: run make build", slog.Any("error", err))
 		return 1
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	server, err := testsuite.StartDevServer(ctx, testsuite.DevServerOptions{
 		ExistingPath: path, LogLevel: "error", Stdout: os.Stderr, Stderr: os.Stderr,
@@ -100,7 +100,7 @@ func stub(ctx workflow.Context, in contract.WorkflowInput) ([]heard, error) {
 
 func setup(t *testing.T) (context.Context, *sessionclient.Client, string) {
 	t.Helper()
-	return t.Context(), sessionclient.New(engine, "default", sessionclient.At(queue)).Patient(patience), session.NewID(session.SessionPrefix)
+	return t.Context(), sessionclient.New(engine, "default", sessionclient.At(queue)).Patient(waitLimit), session.NewID(session.SessionPrefix)
 }
 
 func TestEveryCallReachesTheWorkflow(t *testing.T) {
@@ -245,5 +245,5 @@ func TestPingAnswers(t *testing.T) {
 	t.Parallel()
 	ctx, o, _ := setup(t)
 	require.NoError(t, o.Ping(ctx))
-	require.Equal(t, failure.Unavailable, failure.CodeOf(sessionclient.New(engine, "nowhere", sessionclient.At(queue)).Patient(patience).Ping(ctx)))
+	require.Equal(t, failure.Unavailable, failure.CodeOf(sessionclient.New(engine, "nowhere", sessionclient.At(queue)).Patient(waitLimit).Ping(ctx)))
 }

@@ -34,12 +34,12 @@ func TestEraseLeavesNothingOfAWorkflow(t *testing.T) {
 		require.NoError(t, err)
 		return len(list.GetExecutions())
 	}
-	require.Eventually(t, func() bool { return listed(id) == 3 }, patience, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return listed(id) == 3 }, waitLimit, 50*time.Millisecond)
 	require.Eventually(t, func() bool {
 		found, err := o.Erase(ctx, id)
 		require.NoError(t, err)
 		return !found
-	}, patience, 200*time.Millisecond)
+	}, waitLimit, 200*time.Millisecond)
 	require.Zero(t, listed(id))
 	for _, run := range runs {
 		history := engine.GetWorkflowHistory(ctx, id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)

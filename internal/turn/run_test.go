@@ -26,8 +26,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
-// patience bounds every wait of a test.
-const patience = 2 * time.Minute
+// waitLimit bounds every wait of a test.
+const waitLimit = 2 * time.Minute
 
 // stage is a session with a prompt in a database, a sandbox in memory, and what executes turns: no part of the engine.
 type stage struct {
@@ -66,7 +66,7 @@ func setup(t *testing.T, s script) *stage {
 	st.executor = turn.New(turn.Config{
 		Store: st.db, Log: appender, Agents: agent.NewRegistry(demo.New()), Sandbox: provider, Secrets: none{}, Masks: none{}, Links: links,
 		Token:        func(context.Context, string, int64) (string, error) { return "a token", nil },
-		FlushTimeout: patience, Logger: slog.New(slog.DiscardHandler),
+		FlushTimeout: waitLimit, Logger: slog.New(slog.DiscardHandler),
 	})
 	st.claim(t, provider)
 	return st

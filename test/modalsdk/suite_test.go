@@ -25,9 +25,9 @@ import (
 const (
 	sdk      = "github.com/modal-labs/modal-client/go"
 	document = "../../docs/modal-sdk-tests.md"
-	// patience bounds one run of the suite's program. The longest takes less than a minute where the
+	// waitLimit bounds one run of the suite's program. The longest takes less than a minute where the
 	// machine is free.
-	patience = 8 * time.Minute
+	waitLimit = 8 * time.Minute
 	// parallel is how many tests of the suite run at once: most of them wait for sandboxes and timers.
 	parallel = "6"
 )
@@ -116,9 +116,9 @@ func (s suite) list(t *testing.T) []string {
 // run returns what the program printed, whether or not its tests passed.
 func (s suite) run(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.program, append([]string{"-test.v", "-test.timeout=" + patience.String()}, args...)...)
+	cmd := exec.CommandContext(ctx, s.program, append([]string{"-test.v", "-test.timeout=" + waitLimit.String()}, args...)...)
 	cmd.Dir = s.home
 	token := s.server.Token()
 	cmd.Env = []string{

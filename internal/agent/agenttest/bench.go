@@ -26,8 +26,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// patience is how long the suite waits for anything an agent does.
-const patience = 3 * time.Minute
+// waitLimit is how long the suite waits for anything an agent does.
+const waitLimit = 3 * time.Minute
 
 // bench is one session with its home, its workspace and all runs so far.
 type bench struct {
@@ -126,7 +126,7 @@ func (b *bench) finish(t *testing.T, r *run) {
 // until reads frames until an event is the one waited for, or the turn has ended.
 func (b *bench) until(t *testing.T, r *run, what string, found func(conversation.Event) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for r.end == nil {
 		var f agent.Frame
@@ -212,7 +212,7 @@ func (b *bench) kill(t *testing.T) {
 			}
 		}
 		return true
-	}, patience, 10*time.Millisecond, "the transcript lags behind for ever")
+	}, waitLimit, 10*time.Millisecond, "the transcript lags behind for ever")
 	require.NoError(t, b.process.cmd.Process.Kill())
 }
 
@@ -223,7 +223,7 @@ func (b *bench) close(t *testing.T) {
 		return
 	}
 	require.NoError(t, b.process.stdin.Close())
-	deadline := time.After(patience)
+	deadline := time.After(waitLimit)
 	for {
 		select {
 		case _, ok := <-b.process.frames:

@@ -20,8 +20,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// patience is how long a test waits for the agent.
-const patience = 30 * time.Second
+// waitLimit is how long a test waits for the agent.
+const waitLimit = 30 * time.Second
 
 // desk is a session whose processes are talked to as a runner would.
 type desk struct {
@@ -140,7 +140,7 @@ func (d *desk) prompt(t *testing.T, content string) *run {
 // until reads frames until something is so.
 func (r *run) until(t *testing.T, so func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(waitLimit)
 	for !so() {
 		var f agent.Frame
 		var ok bool

@@ -24,8 +24,8 @@ import (
 
 const testSession = "ses_0193a5f07c7e7b3e8f0a1b2c3d4e5f60"
 
-// patience is how long a test waits for anything that the program does.
-const patience = time.Minute
+// waitLimit is how long a test waits for anything that the program does.
+const waitLimit = time.Minute
 
 // cli is the bridge with the real OpenCode and its own model server.
 type cli struct {
@@ -199,7 +199,7 @@ func TestGoesOnWithAPromptThatWasCutOff(t *testing.T) {
 	require.Eventually(t, func() bool {
 		c := parse(t, p.files(t)...)
 		return len(c.Threads[0].Blocks) == 3 // prompt, text, call
-	}, patience, 20*time.Millisecond)
+	}, waitLimit, 20*time.Millisecond)
 	require.NoError(t, p.Cmd.Process.Kill())
 	p.Wait(t)
 

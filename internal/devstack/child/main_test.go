@@ -22,9 +22,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 )
 
-// patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
+// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
 // all packages' tests share it.
-const patience = 2 * time.Minute
+const waitLimit = 2 * time.Minute
 
 // The first thread is that of TestMain, for the role that ends it.
 func init() { runtime.LockOSThread() }
@@ -140,7 +140,7 @@ func alive(pid int) bool {
 
 func eventually(t *testing.T, condition func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, condition, patience, 5*time.Millisecond, what)
+	require.Eventually(t, condition, waitLimit, 5*time.Millisecond, what)
 }
 
 // readPID waits for a file with a process id.

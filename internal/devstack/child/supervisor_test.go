@@ -56,7 +56,7 @@ func TestStartsUntilReadyAndStops(t *testing.T) {
 	b := setup(t)
 	ready := b.file("ready")
 	require.NoError(t, b.Start(t.Context(), child.Spec{
-		Name: "one", Command: command(t, "answer", ready), Ready: exists(ready), StopTimeout: patience,
+		Name: "one", Command: command(t, "answer", ready), Ready: exists(ready), StopTimeout: waitLimit,
 	}))
 	pid := b.PID("one")
 	require.True(t, alive(pid))
@@ -189,7 +189,7 @@ func TestKillEndsAStopThatWaits(t *testing.T) {
 	b.Kill()
 	select {
 	case <-stopped:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		require.Fail(t, "Stop still waits")
 	}
 	require.Error(t, b.Start(t.Context(), child.Spec{Name: "two", Command: command(t, "hang")}), "nothing starts after Kill")

@@ -14,9 +14,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
+// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
 // all packages' tests share it.
-const patience = 2 * time.Minute
+const waitLimit = 2 * time.Minute
 
 type bundle struct {
 	t  *testing.T
@@ -123,7 +123,7 @@ func (b *bundle) settle(bx *Box, names ...string) {
 			}
 		}
 		return true
-	}, patience, 10*time.Millisecond)
+	}, waitLimit, 10*time.Millisecond)
 }
 
 func (b *bundle) inode(layer, name string) inode {

@@ -45,7 +45,7 @@ func TestASandboxHasNoMoreTimeThanItsCPUsWithoutControlGroups(t *testing.T) {
 					pauses++
 				}
 				return pauses >= 4 && time.Since(began) > 10*time.Second
-			}, patience, 20*time.Millisecond)
+			}, waitLimit, 20*time.Millisecond)
 			// What is used until the watchdog looks, and until all have stopped, is paid back later.
 			allowed := portion(time.Since(began)+cpuBurst, 0.2) + 3*time.Second
 			require.Less(t, used, allowed)
@@ -155,7 +155,7 @@ func TestAProcessThatWaitsForItsForkIsFrozen(t *testing.T) {
 					}
 				}
 				return false
-			}, patience, time.Millisecond)
+			}, waitLimit, time.Millisecond)
 			_, _ = b.snapshot(bx)
 		})
 	}

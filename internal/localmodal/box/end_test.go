@@ -31,7 +31,7 @@ func (b *bundle) daemon(bx *Box) string {
 	b.t.Helper()
 	name := "sleep-" + uuid.NewString()
 	b.sh(bx, "cp /usr/bin/sleep /tmp/"+name+" && (setsid setsid /tmp/"+name+" 1000 </dev/null >/dev/null 2>&1 &)")
-	require.Eventually(b.t, func() bool { return running(b.t, name) == 1 }, patience, 5*time.Millisecond)
+	require.Eventually(b.t, func() bool { return running(b.t, name) == 1 }, waitLimit, 5*time.Millisecond)
 	return name
 }
 
@@ -45,9 +45,9 @@ func TestNothingOutlivesABox(t *testing.T) {
 
 		require.NoError(t, syscall.Kill(crashed.PID(), syscall.SIGKILL))
 		<-crashed.Gone()
-		require.Eventually(t, func() bool { return running(t, two) == 0 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return running(t, two) == 0 }, waitLimit, time.Millisecond)
 		// A process that is being started has no command line for a moment.
-		require.Eventually(t, func() bool { return running(t, three) == 1 }, patience, time.Millisecond, "another's")
+		require.Eventually(t, func() bool { return running(t, three) == 1 }, waitLimit, time.Millisecond, "another's")
 		_, err := crashed.Snapshot(t.Context(), "never")
 		require.ErrorIs(t, err, ErrGone)
 	})

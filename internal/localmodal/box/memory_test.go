@@ -196,7 +196,7 @@ x = bytearray(40 << 20)
 print("on", flush=True)
 time.sleep(1000)'`)
 	before := looks() // those that follow know what the boxes have written until now
-	require.Eventually(t, func() bool { return looks() > before+1 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return looks() > before+1 }, waitLimit, 10*time.Millisecond)
 	b.awaitLine(hider, inFlight)
 	set(1<<30 - 30<<20)
 	requireExceeded(t, hider, Memory)
@@ -220,7 +220,7 @@ time.sleep(1000)'`)
 	}
 	set(1<<30 - 512<<20) // others take it: no sandbox is as large as what is missing
 	before := looks()
-	require.Eventually(t, func() bool { return looks() > before+5 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return looks() > before+5 }, waitLimit, 10*time.Millisecond)
 	require.Nil(t, large.Exceeded())
 	set(1<<30 - 30<<20)
 	requireExceeded(t, large, Memory)

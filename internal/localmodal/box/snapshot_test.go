@@ -120,7 +120,7 @@ func TestStoppedProcessStaysStoppedAfterASnapshot(t *testing.T) {
 		b.sh(bx, "sleep 100 >/dev/null 2>&1 & echo $! > /root/pid; until grep -q sleep /proc/$!/comm; do :; done; kill -STOP $!")
 		comesTo := func(want string) { // a signal takes effect when its process gets a CPU
 			t.Helper()
-			require.Eventually(t, func() bool { return strings.ToUpper(b.sh(bx, state)) == want+"\n" }, patience, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return strings.ToUpper(b.sh(bx, state)) == want+"\n" }, waitLimit, 5*time.Millisecond)
 		}
 		comesTo("T") // stopped, traced or not
 		b.snapshot(bx)

@@ -24,7 +24,7 @@ func requireExceeded(t *testing.T, bx *Box, resource Resource) {
 	t.Helper()
 	select {
 	case <-bx.Gone():
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		require.FailNow(t, "the sandbox was not ended")
 	}
 	why := bx.Exceeded()
@@ -95,7 +95,7 @@ func TestTheReserveStaysFreeWhateverASandboxWrites(t *testing.T) {
 			b.run(full, script)
 			requireExceeded(t, full, Disk)
 			require.NoError(t, rt.Discard(full.id))
-			require.Eventually(t, func() bool { return rt.RequireSpace() == nil }, patience, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return rt.RequireSpace() == nil }, waitLimit, 10*time.Millisecond)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "postgres"), make([]byte, 8<<20), 0o600))
 			require.Equal(t, "on\n", b.sh(large, "echo on"))
 			require.Nil(t, large.Exceeded())
@@ -122,7 +122,7 @@ func TestTheReserveIsFreedOfSandboxesThatNoLongerGrow(t *testing.T) {
 		rt.watchdog.mu.Lock()
 		defer rt.watchdog.mu.Unlock()
 		return rt.watchdog.boxes[large].marked.Load() >= 150<<20 && rt.watchdog.boxes[other].marked.Load() >= 8<<20
-	}, patience, 10*time.Millisecond)
+	}, waitLimit, 10*time.Millisecond)
 	var st unix.Statfs_t
 	require.NoError(t, unix.Statfs(dir, &st))
 	free := int64(st.Bavail) * st.Bsize                                                              //nolint:gosec // a size
@@ -131,7 +131,7 @@ func TestTheReserveIsFreedOfSandboxesThatNoLongerGrow(t *testing.T) {
 	requireExceeded(t, large, Disk)
 	require.Contains(t, large.Exceeded().Text, "is the largest")
 	require.NoError(t, rt.Discard(large.id))
-	require.Eventually(t, func() bool { return rt.RequireSpace() == nil }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return rt.RequireSpace() == nil }, waitLimit, 10*time.Millisecond)
 	require.Equal(t, "on\n", b.sh(other, "echo on"))
 	require.Nil(t, other.Exceeded())
 }
@@ -243,5 +243,5 @@ func TestTheProcessesOfABoxAreThoseOfItsGroup(t *testing.T) {
 		slices.Sort(grouped)
 		slices.Sort(descended)
 		return len(grouped) >= 10 && slices.Equal(grouped, descended)
-	}, patience, 10*time.Millisecond)
+	}, waitLimit, 10*time.Millisecond)
 }

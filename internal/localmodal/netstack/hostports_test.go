@@ -55,7 +55,7 @@ func (p *hostPort) await(t testing.TB, s *sandbox, routed, listening bool) {
 	require.Eventually(t, func() bool {
 		r, l := s.network.Routed(p.number)
 		return r == routed && l == listening
-	}, patience, poll)
+	}, waitLimit, poll)
 }
 
 func TestAHostPortIsServedBySocketsOfTheKernel(t *testing.T) {
@@ -76,7 +76,7 @@ func TestAHostPortIsServedBySocketsOfTheKernel(t *testing.T) {
 			require.Equal(t, []int{1, 0}, []int{direct, stacked})
 			require.Equal(t, "ok", s.ask(t, "use"))
 			require.Equal(t, "ok", s.ask(t, "drop"))
-			require.Eventually(t, func() bool { return s.network.Open() == 0 }, patience, poll)
+			require.Eventually(t, func() bool { return s.network.Open() == 0 }, waitLimit, poll)
 
 			require.Equal(t, "after you", inside(t, kind, p.config, "half", p.inside))
 			for _, direction := range []string{"up", "down"} {
@@ -134,7 +134,7 @@ func TestAConnectionThroughTheStackKeepsItsPortThere(t *testing.T) {
 			require.Equal(t, "ok", s.ask(t, "keep", p.inside))
 			_, stacked = s.network.Direct(p.number)
 		}
-		require.Eventually(t, func() bool { l, err := p.config.Listeners.Listens(p.number); return l && err == nil }, patience, poll)
+		require.Eventually(t, func() bool { l, err := p.config.Listeners.Listens(p.number); return l && err == nil }, waitLimit, poll)
 		p.config.Listeners.LookNow()
 		routed, _ := s.network.Routed(p.number)
 		require.False(t, routed)
@@ -195,7 +195,7 @@ func TestAResetOfAConnectionToAHostPortReachesTheOtherEnd(t *testing.T) {
 		require.NoError(t, conn.SetLinger(0))
 		require.NoError(t, conn.Close())
 		require.Regexp(t, "connection reset by peer$", s.ask(t, "read", "0"))
-		require.Eventually(t, func() bool { return s.network.Open() == 0 }, patience, poll)
+		require.Eventually(t, func() bool { return s.network.Open() == 0 }, waitLimit, poll)
 	})
 }
 
@@ -237,7 +237,7 @@ func TestAHostPortWhoseClientReadsSlowlyUsesNoCPU(t *testing.T) {
 		require.Less(t, after-before, int64(1000))
 		require.EqualValues(t, 1, stalled)
 		require.Equal(t, "ok", s.ask(t, "read", strconv.Itoa(sent)))
-		require.Eventually(t, func() bool { return s.network.Open() == 0 }, patience, poll)
+		require.Eventually(t, func() bool { return s.network.Open() == 0 }, waitLimit, poll)
 		_, stalled = s.network.Relay()
 		require.Zero(t, stalled)
 	})
@@ -262,7 +262,7 @@ func TestAHostPortWaitsForAServerThatAcceptsLate(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, first.Close()) })
 		s := start(t, kind, p.config, "ask")
 		s.begin(t, "try", p.inside)
-		require.Eventually(t, func() bool { direct, _ := s.network.Direct(p.number); return direct == 1 }, patience, poll)
+		require.Eventually(t, func() bool { direct, _ := s.network.Direct(p.number); return direct == 1 }, waitLimit, poll)
 		conn, err := listener.Accept()
 		require.NoError(t, errors.Join(err, conn.Close()))
 		conn, err = listener.Accept()
@@ -293,12 +293,12 @@ func TestNetworksCloseWithConnectionsToHostPorts(t *testing.T) {
 		p := newHostPort(t)
 		serveUntil(t, p.outside)
 		s := start(t, kind, p.config, "storm", p.inside)
-		require.Eventually(t, func() bool { return s.network.Open() > 0 }, patience, poll)
+		require.Eventually(t, func() bool { return s.network.Open() > 0 }, waitLimit, poll)
 		s.network.Close()
 		require.Zero(t, s.network.Open())
 		require.NoError(t, s.cmd.Process.Kill())
 		s.wait(t)
-		require.Eventually(t, func() bool { return !p.config.Listeners.Running() }, patience, poll, "without networks nothing is looked at")
+		require.Eventually(t, func() bool { return !p.config.Listeners.Running() }, waitLimit, poll, "without networks nothing is looked at")
 	})
 }
 
@@ -313,7 +313,7 @@ func TestNothingOfHostSocketsOutlivesTheirNetwork(t *testing.T) {
 		require.Equal(t, "ok", s.ask(t, "interface", "host0"))
 		s.network.Close()
 		require.Regexp(t, "error: ", s.ask(t, "use"))
-		require.Eventually(t, func() bool { return s.ask(t, "interface", "host0") != "ok" }, patience, poll)
+		require.Eventually(t, func() bool { return s.ask(t, "interface", "host0") != "ok" }, waitLimit, poll)
 	})
 }
 
@@ -360,6 +360,6 @@ func TestTheStackServesHostPortsWhoseSocketsFail(t *testing.T) {
 		require.Equal(t, 1, stacked)
 		server.stop(t)
 		// A program that another test is just starting has the listening socket too until it is executed.
-		require.Eventually(t, func() bool { return strings.HasSuffix(s.ask(t, "try", p.inside), "connection refused") }, patience, poll)
+		require.Eventually(t, func() bool { return strings.HasSuffix(s.ask(t, "try", p.inside), "connection refused") }, waitLimit, poll)
 	})
 }

@@ -32,7 +32,7 @@ import (
 const (
 	insideName = "netstack-inside" // argument zero of a process in a namespace
 	clientName = "netstack-client" // of one that runs the client where it is
-	patience   = 30 * time.Second
+	waitLimit  = 30 * time.Second
 	poll       = 5 * time.Millisecond
 
 	hostPortsVariable = "TEST_HOST_PORTS" // the process opens sockets for these
@@ -229,11 +229,11 @@ var modes = map[string]func(args []string) (string, error){
 		var lines []string
 		for _, address := range args {
 			began := time.Now()
-			conn, err := net.DialTimeout("tcp", address, patience)
+			conn, err := net.DialTimeout("tcp", address, waitLimit)
 			if err == nil {
 				err = conn.Close()
 			}
-			lines = append(lines, fmt.Sprintf("%s atOnce=%t %v", address, time.Since(began) < patience/3, err))
+			lines = append(lines, fmt.Sprintf("%s atOnce=%t %v", address, time.Since(began) < waitLimit/3, err))
 		}
 		return strings.Join(lines, "\n"), nil
 	},
@@ -243,7 +243,7 @@ var modes = map[string]func(args []string) (string, error){
 		var open []net.Conn // so that none is closed as garbage
 		use := func(conn net.Conn) error {
 			sent, got := []byte("hello"), make([]byte, 5)
-			_ = conn.SetDeadline(time.Now().Add(patience))
+			_ = conn.SetDeadline(time.Now().Add(waitLimit))
 			if _, err := conn.Write(sent); err != nil {
 				return err
 			}
@@ -299,7 +299,7 @@ var modes = map[string]func(args []string) (string, error){
 		count, _ := strconv.Atoi(args[1])
 		var open []net.Conn
 		for range count {
-			if conn, err := net.DialTimeout("tcp", args[0], patience); err == nil {
+			if conn, err := net.DialTimeout("tcp", args[0], waitLimit); err == nil {
 				open = append(open, conn)
 			}
 		}
@@ -356,7 +356,7 @@ var modes = map[string]func(args []string) (string, error){
 		if err != nil {
 			return "", err
 		}
-		conn, err := net.DialTimeout("tcp", net.JoinHostPort(strings.Trim(address, "[]"), args[1]), patience)
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort(strings.Trim(address, "[]"), args[1]), waitLimit)
 		if err != nil {
 			return "", err
 		}
@@ -454,7 +454,7 @@ var modes = map[string]func(args []string) (string, error){
 		for range 20 {
 			go func() {
 				for {
-					if conn, err := net.DialTimeout("tcp", args[0], patience); err == nil {
+					if conn, err := net.DialTimeout("tcp", args[0], waitLimit); err == nil {
 						_ = conn.Close()
 					}
 				}
@@ -465,7 +465,7 @@ var modes = map[string]func(args []string) (string, error){
 }
 
 func echoPacket(conn net.Conn, sent []byte) ([]byte, error) {
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(waitLimit))
 	if _, err := conn.Write(sent); err != nil {
 		return nil, err
 	}
@@ -476,7 +476,7 @@ func echoPacket(conn net.Conn, sent []byte) ([]byte, error) {
 
 // ask connects to a server and sends it a request.
 func ask(address string, what byte, n int) (net.Conn, error) {
-	conn, err := net.DialTimeout("tcp", address, patience)
+	conn, err := net.DialTimeout("tcp", address, waitLimit)
 	if err != nil {
 		return nil, err
 	}

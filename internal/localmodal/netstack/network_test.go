@@ -299,7 +299,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	require.Len(t, told, 1)
 	require.Equal(t, netstack.Limited, told[0].Verdict)
 	// The client has ended, and its connections with it.
-	require.Eventually(t, func() bool { return s.network.Open() == 0 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return s.network.Open() == 0 }, waitLimit, 10*time.Millisecond)
 }
 
 // TestConnectionsOfACrowdedSandboxHaveSmallBuffers: what a sandbox can have this process hold is bounded by the buffers.
@@ -333,7 +333,7 @@ func TestNetworksEndAmidTransfers(t *testing.T) {
 				args = []string{"down", internet, strconv.Itoa(1 << 40)}
 			}
 			s := start(t, kind, config, args...)
-			require.Eventually(t, func() bool { return s.network.Open() > 0 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return s.network.Open() > 0 }, waitLimit, time.Millisecond)
 			require.NoError(t, s.cmd.Process.Kill())
 			s.wait(t)
 			closed := make(chan struct{})
@@ -343,7 +343,7 @@ func TestNetworksEndAmidTransfers(t *testing.T) {
 			}()
 			select {
 			case <-closed:
-			case <-time.After(patience):
+			case <-time.After(waitLimit):
 				require.FailNow(t, "the network does not close")
 			}
 		}

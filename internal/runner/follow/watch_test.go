@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience bounds each wait of a test.
-const patience = 2 * time.Minute
+// waitLimit bounds each wait of a test.
+const waitLimit = 2 * time.Minute
 
 // link is what a watch sends to.
 type link struct {
@@ -66,7 +66,7 @@ func until[M runner.Message](l *link) M {
 			if got, ok := m.(M); ok {
 				return got
 			}
-		case <-time.After(patience):
+		case <-time.After(waitLimit):
 			var none M
 			l.t.Fatalf("no %T comes", none)
 		}
@@ -100,7 +100,7 @@ func TestAWatchSendsChangesAsTheyHappen(t *testing.T) {
 			break
 		}
 	}
-	require.Eventually(t, func() bool { return l.Mode() == runner.WatchInotify }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return l.Mode() == runner.WatchInotify }, waitLimit, time.Millisecond)
 }
 
 // TestWhatTheWorkerMustListIsAwaited: a position of another lineage cannot be continued. Nothing is sent, and no prompt

@@ -23,7 +23,7 @@ func TestLinesAndExit(t *testing.T) {
 	h.line("out")
 	require.Empty(t, h.do(order{Write: []byte("one\n")}).Err)
 	h.line("got one")
-	require.Empty(t, h.do(order{Stop: patience}).Err, "the end of stdin is enough")
+	require.Empty(t, h.do(order{Stop: waitLimit}).Err, "the end of stdin is enough")
 	report := h.exit()
 	require.Equal(t, runner.ExitReport{Code: 3, Stderr: "last\n", Stopped: runner.StoppedSeal}, report)
 	h.line("last")

@@ -127,8 +127,8 @@ func serveHost(home string, stdin io.Reader, stdout io.Writer) error {
 	}
 }
 
-// patience bounds each wait of a test.
-const patience = 2 * time.Minute
+// waitLimit bounds each wait of a test.
+const waitLimit = 2 * time.Minute
 
 // host is such a process, with a directory for its agent.
 type host struct {
@@ -180,7 +180,7 @@ func (h *host) next() said {
 	case s, ok := <-h.lines:
 		require.True(h.t, ok, "the host has ended; frames so far: %v", h.frames)
 		return s
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		h.t.Fatalf("the host is silent; frames so far: %v", h.frames)
 		return said{}
 	}

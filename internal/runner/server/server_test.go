@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience bounds each wait of a test.
-const patience = 2 * time.Minute
+// waitLimit bounds each wait of a test.
+const waitLimit = 2 * time.Minute
 
 // umask is held for reading by tests, and for writing while a server begins to listen: it changes the umask of the process for
 // its socket, and directories that are made meanwhile would be closed to their owner.
@@ -87,7 +87,7 @@ func (s *served) serve() {
 			return false
 		}
 		return conn.Close() == nil
-	}, patience, time.Millisecond)
+	}, waitLimit, time.Millisecond)
 }
 
 // peer is a connection to the server.
@@ -102,7 +102,7 @@ func (s *served) dial() *peer {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: runner.SocketPath(s.dir), Net: "unix"})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { _ = conn.Close() })
-	require.NoError(s.t, conn.SetDeadline(time.Now().Add(patience)))
+	require.NoError(s.t, conn.SetDeadline(time.Now().Add(waitLimit)))
 	return &peer{t: s.t, conn: conn, r: bufio.NewReader(conn)}
 }
 
@@ -224,7 +224,7 @@ func TestLinksDisplaceEachOther(t *testing.T) {
 	other, _ := s.link(runner.Hello{Run: "run_2", Attempt: 1, Files: &workspacefile.Position{}})
 	require.Equal(t, &runner.Displaced{}, newer.next(), "there is one for all runs, and attempts count by run")
 	require.IsType(t, &runner.FilesBegun{}, other.next())
-	require.Eventually(t, func() bool { return s.ping().Watch != "" }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.ping().Watch != "" }, waitLimit, time.Millisecond)
 	require.NoError(t, s.stop())
 	other.refused(runner.CodeStopping)
 }

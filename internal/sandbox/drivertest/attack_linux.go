@@ -329,8 +329,8 @@ func attackKeys(args []string) (bool, string) {
 	return false, s.String()
 }
 
-// attackPatience is how long an attack looks for what may not have started yet.
-const attackPatience = 3 * time.Second
+// attackLimit is how long an attack looks for what may not have started yet.
+const attackLimit = 3 * time.Second
 
 // attackUser succeeds if it gets more than half of what the user of the server has: inotify instances, signals that
 // wait (each timer takes one), or bytes of message queues.
@@ -422,7 +422,7 @@ func lookFor(found func(pid string) bool) (bool, string) {
 		mine[strconv.Itoa(pid)] = true
 	}
 	seen := 0
-	for end := time.Now().Add(attackPatience); time.Now().Before(end); {
+	for end := time.Now().Add(attackLimit); time.Now().Before(end); {
 		entries, err := os.ReadDir("/proc")
 		if err != nil {
 			return false, err.Error()

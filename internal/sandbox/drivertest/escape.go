@@ -303,7 +303,7 @@ func readThroughLink(t *testing.T, a *attacker) (bool, string) {
 	require.Eventually(t, func() bool {
 		_, err := a.sb.ReadFile(t.Context(), "/root/swapping")
 		return err == nil
-	}, a.Patience, 20*time.Millisecond)
+	}, a.WaitLimit, 20*time.Millisecond)
 	for range 5 {
 		image, err := a.sb.Snapshot(a.ctx(t), sandbox.SnapshotSpec{})
 		require.NoError(t, err)
@@ -338,7 +338,7 @@ func blindSnapshot(t *testing.T, a *attacker) (bool, string) {
 	}
 	for range 5 {
 		before := number(a.sb, "/root/b")
-		require.Eventually(t, func() bool { return number(a.sb, "/root/b") > before }, a.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return number(a.sb, "/root/b") > before }, a.WaitLimit, time.Millisecond)
 		image := a.snapshot(t, a.sb)
 		spec := a.spec()
 		spec.Image = image

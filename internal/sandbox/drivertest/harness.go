@@ -28,8 +28,8 @@ type Harness struct {
 	Faults Faults
 	// Unsupported are the abilities that the driver does not have.
 	Unsupported []Ability
-	// Patience is how long the provider may take for anything. Default 2 min.
-	Patience time.Duration
+	// WaitLimit is how long the provider may take for anything. Default 2 min.
+	WaitLimit time.Duration
 }
 
 // Ability is something that not every driver can do.
@@ -123,8 +123,8 @@ type bench struct {
 func setup(t *testing.T, make func(t *testing.T) Harness) *bench {
 	t.Helper()
 	h := make(t)
-	if h.Patience == 0 {
-		h.Patience = 2 * time.Minute
+	if h.WaitLimit == 0 {
+		h.WaitLimit = 2 * time.Minute
 	}
 	id := session.NewID("")
 	const poll = 100 * time.Millisecond
@@ -138,7 +138,7 @@ func setup(t *testing.T, make func(t *testing.T) Harness) *bench {
 
 func (b *bench) ctx(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), b.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), b.WaitLimit)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -177,7 +177,7 @@ func (b *bench) create(t *testing.T, spec sandbox.Spec) *sandbox.Sandbox {
 func (b *bench) terminateAfter(t *testing.T, sb *sandbox.Sandbox) {
 	t.Helper()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), b.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), b.WaitLimit)
 		defer cancel()
 		if err := sb.Terminate(ctx); err != nil {
 			t.Errorf("clean up: %v", err)
@@ -189,7 +189,7 @@ func (b *bench) terminateAfter(t *testing.T, sb *sandbox.Sandbox) {
 func (b *bench) deleteAfter(t *testing.T, image string) {
 	t.Helper()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), b.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), b.WaitLimit)
 		defer cancel()
 		if err := b.provider.DeleteImage(ctx, image); err != nil {
 			t.Errorf("clean up: %v", err)
@@ -241,6 +241,6 @@ func (b *bench) ends(t *testing.T, sb *sandbox.Sandbox) sandbox.Status {
 		var err error
 		st, err = sb.Poll(t.Context())
 		return err == nil && !st.Running
-	}, b.Patience, 20*time.Millisecond)
+	}, b.WaitLimit, 20*time.Millisecond)
 	return st
 }

@@ -100,7 +100,7 @@ func snapshotConsistent(t *testing.T, b *bench) {
 	require.Eventually(t, func() bool {
 		n, ok := number(sb, "/work/b")
 		return ok && n > 10
-	}, b.Patience, 10*time.Millisecond)
+	}, b.WaitLimit, 10*time.Millisecond)
 	for range 3 {
 		spec := b.spec()
 		spec.Image = b.snapshot(t, sb)

@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patience is how long a test waits for a line, on a busy machine.
-const patience = time.Minute
+// waitLimit is how long a test waits for a line, on a busy machine.
+const waitLimit = time.Minute
 
 // talk is the smallest Agent: its notes name the methods that the loop calls.
 type talk struct {
@@ -171,7 +171,7 @@ func (r *rig) expect(t *testing.T, want ...string) {
 		case line, ok := <-r.out:
 			require.True(t, ok, "the output ends before %q", w)
 			require.Equal(t, w, brief(line))
-		case <-time.After(patience):
+		case <-time.After(waitLimit):
 			require.FailNow(t, "the loop does nothing", "want %q", w)
 		}
 	}
@@ -194,7 +194,7 @@ func (r *rig) code(t *testing.T) int {
 	case code := <-r.exit:
 		r.exit <- code
 		return code
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		require.FailNow(t, "the loop does not end")
 		return 0
 	}
