@@ -44,7 +44,7 @@ func TestAnAbortReachesTheAgentAtOnce(t *testing.T) {
 	}
 	t.Logf("an abort took %v", best)
 	require.Less(t, best, 100*time.Millisecond)
-	require.Contains(t, b.say(t, ready, "recall"), "prompts", "the agent goes on")
+	require.Contains(t, b.say(t, ready, "recall"), "prompts", "the agent continues")
 }
 
 func TestAnAgentThatIgnoresAnAbortIsKilled(t *testing.T) {

@@ -151,13 +151,13 @@ func TestAnAttendantLeaves(t *testing.T) {
 		then   func(t *testing.T, b *bundle, s activities.SandboxReady)
 		waits  func(t *testing.T, w activities.Waiting)
 	}{
-		"its time is up":                 {attend: activities.Attend{For: 50 * time.Millisecond, MaxPrompts: 10}},
-		"the worker's time is up":        {change: func(c *activities.Config) { c.Attend = 50 * time.Millisecond }},
-		"the session moves":              {attend: activities.Attend{For: time.Minute, MaxPrompts: 10, Until: time.Now()}},
-		"it has run as many as it may":   {attend: activities.Attend{For: time.Minute}},
-		"the worker has room for one":    {change: func(c *activities.Config) { c.MaxTurns = 1 }},
-		"the worker does not attend":     {change: func(c *activities.Config) { c.Attend = 0 }},
-		"the worker hears of no changes": {change: func(c *activities.Config) { c.Changes = nil }},
+		"its time is up":                   {attend: activities.Attend{For: 50 * time.Millisecond, MaxPrompts: 10}},
+		"the worker's time is up":          {change: func(c *activities.Config) { c.Attend = 50 * time.Millisecond }},
+		"the session moves":                {attend: activities.Attend{For: time.Minute, MaxPrompts: 10, Until: time.Now()}},
+		"it has run as many as it may":     {attend: activities.Attend{For: time.Minute}},
+		"the worker has room for one":      {change: func(c *activities.Config) { c.MaxTurns = 1 }},
+		"the worker does not attend":       {change: func(c *activities.Config) { c.Attend = 0 }},
+		"the worker gets no notifications": {change: func(c *activities.Config) { c.Changes = nil }},
 		"a command is submitted": {then: func(t *testing.T, b *bundle, _ activities.SandboxReady) {
 			_, err := b.db.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate})
 			require.NoError(t, err)
@@ -282,7 +282,7 @@ func TestAnAttendantThatIsFrozenRunsNoPromptTwice(t *testing.T) {
 				close(frozen.thaw)
 				result, err := turn.wait(t)
 				if err == nil {
-					require.True(t, result.Reread, "the workflow is not told what the attendant does not know: %+v", result)
+					require.True(t, result.Reread, "the workflow does not learn what the attendant does not know: %+v", result)
 				}
 				if !c.claims {
 					require.Equal(t, session.PromptQueued, b.prompt(t, third.ID).Status, "it is the workflow's")

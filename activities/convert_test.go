@@ -32,7 +32,7 @@ func TestAFinalErrorStaysFinalHoweverItIsWrapped(t *testing.T) {
 		err  error
 		kind string // "" where it may pass
 	}{
-		"as it is":             {final, activities.Fenced},
+		"unchanged":            {final, activities.Fenced},
 		"wrapped":              {fmt.Errorf("end generation 1: %w", final), activities.Fenced},
 		"wrapped twice":        {fmt.Errorf("restore: %w", fmt.Errorf("end generation 1: %w", final)), activities.Fenced},
 		"joined":               {errors.Join(nil, final), activities.Fenced},

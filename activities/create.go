@@ -71,8 +71,8 @@ type origin struct {
 	image    string
 	snapshot bool // of the session; else it is what every sandbox of its agent starts from
 	outdated bool // the runner in it is not this worker's
-	// beside does what needs no runner that serves while it starts; nil for nothing.
-	beside func(context.Context, *sandbox.Sandbox) error
+	// meanwhile does what needs no runner that serves while it starts; nil for nothing.
+	meanwhile func(context.Context, *sandbox.Sandbox) error
 }
 
 // imageOf is the image that an earlier attempt reserved for this generation, if it still exists, else the
@@ -150,7 +150,7 @@ func (g *sandboxes) start(ctx context.Context, in SandboxRequest, from origin) (
 			return SandboxReady{}, nil, g.spentOr(ctx, in, sb, err)
 		}
 	}
-	if err := g.settleIn(ctx, in, sb, from.beside); err != nil {
+	if err := g.settleIn(ctx, in, sb, from.meanwhile); err != nil {
 		return SandboxReady{}, nil, err
 	}
 	if err := g.store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxReady, deadline); err != nil {
@@ -160,24 +160,24 @@ func (g *sandboxes) start(ctx context.Context, in SandboxRequest, from origin) (
 }
 
 // settleIn waits for the runner of a sandbox, and for what is done concurrently.
-func (g *sandboxes) settleIn(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, beside func(context.Context, *sandbox.Sandbox) error) error {
+func (g *sandboxes) settleIn(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, meanwhile func(context.Context, *sandbox.Sandbox) error) error {
 	other := make(chan error, 1)
 	go func() {
 		var err error
-		if beside != nil {
-			err = beside(ctx, sb)
+		if meanwhile != nil {
+			err = meanwhile(ctx, sb)
 		}
 		other <- err
 	}()
 	err := g.awake(ctx, sb, in.SessionID, in.Generation, 30*time.Second)
-	besideErr := <-other
+	meanwhileErr := <-other
 	switch {
 	case err != nil && (ctx.Err() != nil || unreached(err)):
 		return err // the next attempt finds it
 	case err != nil:
 		return g.notAwake(ctx, in, sb, err)
 	}
-	return g.spentOr(ctx, in, sb, besideErr)
+	return g.spentOr(ctx, in, sb, meanwhileErr)
 }
 
 // reserve records the intent to make the sandbox of a generation and returns when

@@ -65,7 +65,7 @@ func (l *look) healthPage(ctx context.Context, after session.SandboxKey, rows []
 	}
 	for _, row := range rows {
 		switch {
-		case forsaken(row):
+		case abandoned(row):
 		case row.SandboxID == "": // being created; TerminateSandbox or the next generation ends it
 		case running.has(row.SandboxID) && row.ReadyAt.IsZero():
 			see(row, session.SandboxStarting)

@@ -92,5 +92,5 @@ func TestAProfileDeniesATool(t *testing.T) {
 	require.NotContains(t, b.printed(t, in.RunID), "a.txt\\n")
 	items, _, err := b.db.QuestionList(b.ctx, b.id, "", 0, "")
 	require.NoError(t, err)
-	require.Empty(t, items, "nobody was asked")
+	require.Empty(t, items, "no question was asked")
 }

@@ -77,7 +77,7 @@ func TestNoLinkIsKeptBehindTheEndOfAWorker(t *testing.T) {
 	require.Equal(t, "one", b.say(t, ready, "one"))
 	b.links.Close()
 	const count = `n=0; for p in /proc/[0-9]*; do tr '\0' ' ' < $p/cmdline 2>/dev/null | grep -q '[r]unner attach' && n=$((n+1)); done; echo $n`
-	require.Eventually(t, func() bool { return b.shell(t, ready.SandboxID, count) == "0\n" }, waitLimit, 20*time.Millisecond, "the exec of the link goes on")
+	require.Eventually(t, func() bool { return b.shell(t, ready.SandboxID, count) == "0\n" }, waitLimit, 20*time.Millisecond, "the exec of the link is still running")
 	require.Equal(t, "two", b.say(t, ready, "two"), "it is a worker all the same")
 	require.Equal(t, 2, b.attaches())
 	b.links.Close()

@@ -22,7 +22,7 @@ func (t *Turns) quarantine(ctx context.Context, in TurnRequest, start session.Ru
 	}
 	message := fmt.Sprintf("Workers were lost while they handled what the agent printed after frame %d. "+
 		"The rest of its output in this turn is not read.", start.Run.LastFrame)
-	if err := t.store.ProblemTell(ctx, in.SessionID, session.ReasonQuarantined, message); err != nil {
+	if err := t.store.ProblemReport(ctx, in.SessionID, session.ReasonQuarantined, message); err != nil {
 		return TurnResult{}, stored(err)
 	}
 	ending := session.RunEnding{RunID: in.RunID, Outcome: session.OutcomeFailed, Reason: session.ReasonQuarantined}

@@ -33,8 +33,8 @@ const (
 	maxStuck = 10_000
 )
 
-// forsaken reports whether the session of a row has moved on without its sandbox.
-func forsaken(row session.SandboxRow) bool {
+// abandoned reports whether the session of a row has moved on without its sandbox.
+func abandoned(row session.SandboxRow) bool {
 	return !row.Current || row.Status == session.Hibernated || row.Status == session.Terminated
 }
 

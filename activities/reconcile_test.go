@@ -104,7 +104,7 @@ func TestReconcileRemindsAWorkflowOfARunThatItHasForgotten(t *testing.T) {
 	b.tell.forgotten = map[string]bool{in.RunID: true}
 	found, err := b.reconcile()
 	require.NoError(t, err)
-	require.Zero(t, found.Revived, "it was heard of just now")
+	require.Zero(t, found.Revived, "it was seen just now")
 	b.sql(t, `UPDATE sessions SET last_activity_at = now() - interval '1 minute'`)
 	found, err = b.reconcile()
 	require.NoError(t, err)

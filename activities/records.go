@@ -21,8 +21,8 @@ type recordStore interface {
 	// reason, receipt, running time, sandbox) and appends the status event. A
 	// transition with the same number and the same ends changes nothing.
 	TransitionRecord(ctx context.Context, t session.Transition) error
-	// ProblemTell adds an error event to the session's log.
-	ProblemTell(ctx context.Context, sessionID, code, message string) error
+	// ProblemReport adds an error event to the session's log.
+	ProblemReport(ctx context.Context, sessionID, code, message string) error
 	// RunBegin claims a prompt for a run: queued to processing in one statement,
 	// with the events turn_start, prompt and queue.
 	RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (session.RunVerdict, error)
@@ -83,7 +83,7 @@ func (g *records) RecordTransition(ctx context.Context, t session.Transition) er
 
 // TellProblem reports to readers of the session's events what could not be done.
 func (g *records) TellProblem(ctx context.Context, in Problem) error {
-	return stored(g.store.ProblemTell(ctx, in.SessionID, in.Code, in.Message))
+	return stored(g.store.ProblemReport(ctx, in.SessionID, in.Code, in.Message))
 }
 
 // BeginRun claims a prompt for a run.

@@ -60,7 +60,7 @@ func TestCancelEndsEveryPromptOnce(t *testing.T) {
 	require.Equal(t, session.PromptCancelled, b.prompt(t, waiting.ID).Status)
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 	_, err = b.turn(in)
-	require.NoError(t, err, "a worker that still believes in it tells its end")
+	require.NoError(t, err, "a worker that still believes in it reports its end")
 }
 
 func TestARunThatIsOverKeepsItsOutcome(t *testing.T) {

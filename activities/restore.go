@@ -121,7 +121,7 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle se
 	var sb *sandbox.Sandbox
 	var err error
 	if from.snapshot {
-		from.beside = compare
+		from.meanwhile = compare
 		ready, sb, err = g.startFromSnapshot(ctx, in, from)
 	} else {
 		from = origin{}

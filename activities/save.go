@@ -31,7 +31,7 @@ type bundleStore interface {
 	BundleCommit(ctx context.Context, b session.Bundle) error
 	// BundleHead returns the bundle to wake from; bundle_not_found when there is none.
 	BundleHead(ctx context.Context, sessionID string) (session.Bundle, error)
-	ProblemTell(ctx context.Context, sessionID, code, message string) error
+	ProblemReport(ctx context.Context, sessionID, code, message string) error
 }
 
 // bundles are the activities that save sandboxes.
@@ -303,7 +303,7 @@ func (g *bundles) reportLimit(ctx context.Context, in SaveRequest) error {
 	case status.Limit == "":
 		return nil
 	}
-	return stored(g.store.ProblemTell(ctx, in.SessionID, session.ProblemSandboxLimit, (&limitError{status.Limit, status.Reason}).Error()))
+	return stored(g.store.ProblemReport(ctx, in.SessionID, session.ProblemSandboxLimit, (&limitError{status.Limit, status.Reason}).Error()))
 }
 
 // refusedOr makes err final where the provider would refuse the same again.

@@ -63,7 +63,7 @@ func TestASandboxIsReleasedByTheActivityThatSavesIt(t *testing.T) {
 		}
 	})
 	saved, err := release()
-	require.NoError(t, err, "the bundle is committed whatever becomes of the sandbox")
+	require.NoError(t, err, "the bundle is committed whatever happens to the sandbox")
 	require.Equal(t, activities.Saved{BundleID: "bdl_released", Verified: true}, saved)
 	require.True(t, b.running(t, ready.SandboxID))
 	require.Len(t, open(), 1)
@@ -181,7 +181,7 @@ func TestRescueTakesTheFilesOfTheEnd(t *testing.T) {
 
 	restored, err := b.restore(2)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptUnverified, restored.Receipt.Kind, "it matches, and still nobody has seen it whole")
+	require.Equal(t, session.ReceiptUnverified, restored.Receipt.Kind, "it matches, but was never checked as a whole")
 }
 
 // TestRescueOfASandboxThatRunsSavesIt: it was reported lost by mistake.

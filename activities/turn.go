@@ -35,7 +35,7 @@ type turnStore interface {
 	// and queue, and counts metrics. A run that is over keeps its outcome, which
 	// is returned either way.
 	RunEnd(ctx context.Context, ending session.RunEnding) (session.Run, error)
-	ProblemTell(ctx context.Context, sessionID, code, message string) error
+	ProblemReport(ctx context.Context, sessionID, code, message string) error
 }
 
 // errHandOver is what a turn ends with on a worker that stops: the agent works

@@ -63,7 +63,7 @@ func TestAnEndThatWasNotCommittedIsNoEnd(t *testing.T) {
 	}, nil)
 	_, err := b.turn(in)
 	require.ErrorContains(t, err, errInjected.Error())
-	require.Empty(t, b.run(t, in.RunID).Outcome, "the run is not over before its last words are in the log")
+	require.Empty(t, b.run(t, in.RunID).Outcome, "the run is not over before its final output is in the log")
 
 	b.steps.set(nil, nil)
 	result, err := b.turn(in)
@@ -79,7 +79,7 @@ func TestATranscriptWithAGapIsFilledByTheNextAttempt(t *testing.T) {
 	in := b.claim(t, b.create(t), "slow 60ms: to be remembered: "+strings.Repeat("word ", 40))
 	b.steps.set(func(step string, _ *eventlog.Append) error {
 		if step == stepTranscript {
-			return failure.Errorf(failure.IllegalState, "the segment starts behind the end")
+			return failure.Errorf(failure.IllegalState, "the segment starts after the end")
 		}
 		return nil
 	}, nil)
@@ -205,7 +205,7 @@ func TestAnAttemptThatIsCancelledInTheDialHasNotHandedThePromptOver(t *testing.T
 	requireType(t, activities.NotHandedOver, err)
 	b.driver.mend()
 	result, err := b.turn(in)
-	require.NoError(t, err, "where nobody had asked for it, the next attempt goes on")
+	require.NoError(t, err, "without a request for it, the next attempt continues")
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
 }
 
@@ -378,10 +378,10 @@ func TestAnAttemptMayBeCutOffAnywhere(t *testing.T) {
 		b.steps.set(nil, nil)
 		b.driver.mend()
 		result, err := b.turn(in)
-		require.NoError(t, err, "cut at %d (behind: %v) with %v", n, behind, first)
+		require.NoError(t, err, "cut at %d (after: %v) with %v", n, behind, first)
 		require.Equal(t, session.OutcomeCompleted, result.Outcome)
-		require.Equal(t, strings.TrimPrefix(text, "slow 2ms: "), b.said(t, in.RunID), "cut at %d (behind: %v)", n, behind)
-		require.Len(t, b.of(t, in.RunID, "turn_end"), 1, "cut at %d (behind: %v)", n, behind)
+		require.Equal(t, strings.TrimPrefix(text, "slow 2ms: "), b.said(t, in.RunID), "cut at %d (after: %v)", n, behind)
+		require.Len(t, b.of(t, in.RunID, "turn_end"), 1, "cut at %d (after: %v)", n, behind)
 		return ctx.Err() == nil
 	}
 	deadline := time.Now().Add(12 * time.Second)

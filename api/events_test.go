@@ -150,7 +150,7 @@ func TestAnEmptyLogIsCaughtUpAtOnce(t *testing.T) {
 	b := setup(t)
 	s := b.stream("/api/sessions/" + b.store.Put(session.Initializing) + "/events?after=0")
 	require.Equal(t, []string{`caught_up {"seq":0}`}, s.brief(1))
-	require.Empty(t, b.temp.Heard(), "reading tells no workflow of anything")
+	require.Empty(t, b.temp.Heard(), "reading signals no workflow")
 }
 
 func TestAStreamResumesBehindItsPosition(t *testing.T) {
@@ -199,7 +199,7 @@ func TestADeletedPositionIsGone(t *testing.T) {
 	b.store.Forget(id, 4)
 	path := "/api/sessions/" + id + "/events"
 	p := b.do("GET", path+"?after=1", "").problem(http.StatusGone, "position_gone")
-	require.Contains(t, p.Detail, "after 3", "where reading can go on is named")
+	require.Contains(t, p.Detail, "after 3", "it names where reading can continue")
 	require.Equal(t, []string{"4 text_delta", "5 text_delta", "6 text_delta", `caught_up {"seq":6}`}, b.stream(path+"?after=3").brief(4))
 	eventually(t, "refused readers are closed", func() bool { return b.store.OpenReaders() <= 1 })
 }

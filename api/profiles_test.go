@@ -59,7 +59,7 @@ func TestProfilesAreVersioned(t *testing.T) {
 	b.do("GET", "/api/sessions/"+s.ID, "").into(&s)
 	require.Equal(t, first.Ref, s.Profile, "it keeps the version it began with")
 	b.do("PATCH", "/api/sessions/"+s.ID, `{"profile":"`+first.ID+`"}`).into(&s)
-	require.Equal(t, second.Ref, s.Profile, "and moves on when it is told to")
+	require.Equal(t, second.Ref, s.Profile, "and changes when a request says so")
 	b.do("PATCH", "/api/sessions/"+s.ID, `{"profile":"`+first.ID+`@1"}`).into(&s)
 	require.Equal(t, first.Ref, s.Profile)
 

@@ -48,12 +48,12 @@ func TestTheSamePromptAgain(t *testing.T) {
 
 	again := b.do("POST", path, `{"id":"mine-1","content":"x"}`)
 	require.Equal(t, http.StatusOK, again.status)
-	require.Equal(t, []string{"ring " + id + " mine-1 1"}, b.temp.Heard(), "still queued: the first bell may have been lost")
+	require.Equal(t, []string{"ring " + id + " mine-1 1"}, b.temp.Heard(), "still queued: the first signal may have been lost")
 
 	b.store.Prompt(id, "mine-1", session.PromptCompleted)
 	again = b.do("POST", path, `{"id":"mine-1","content":"x"}`)
 	require.Equal(t, http.StatusOK, again.status)
-	require.Equal(t, session.PromptCompleted, again.accepted().Prompt.Status, "as it is now")
+	require.Equal(t, session.PromptCompleted, again.accepted().Prompt.Status, "its present state")
 	require.Empty(t, b.temp.Heard())
 
 	b.do("POST", path, `{"id":"mine-1","content":"y"}`).problem(http.StatusConflict, "prompt_conflict")
@@ -144,9 +144,9 @@ func TestFaultsOfTheStoreAreToldByCode(t *testing.T) {
 		failure.QueueFull: 429, failure.RateLimited: 429, failure.Unavailable: 503,
 		failure.Terminated: 409, failure.InError: 409, failure.Internal: 500,
 	} {
-		b.store.Fail("PromptSubmit", &failure.Error{Code: code, Message: "told", Err: errors.New("never told")})
+		b.store.Fail("PromptSubmit", &failure.Error{Code: code, Message: "shown", Err: errors.New("never shown")})
 		a := b.do("POST", path, `{"content":"x"}`)
-		require.Equal(t, "told", a.problem(status, string(code)).Detail)
+		require.Equal(t, "shown", a.problem(status, string(code)).Detail)
 		require.NotContains(t, string(a.body), "never")
 		require.Equal(t, status == 429 || status == 503, a.header.Get("Retry-After") != "", code)
 	}

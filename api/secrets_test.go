@@ -64,7 +64,7 @@ func TestSecretsRefuseWhatIsWrong(t *testing.T) {
 	} {
 		p := b.do("PUT", "/api/secrets/A", body).problem(http.StatusBadRequest, "invalid_request")
 		require.Equal(t, field, p.Errors[0].Field)
-		require.NotContains(t, p.Detail, "xxx", "a value is not told back")
+		require.NotContains(t, p.Detail, "xxx", "a value is not repeated")
 	}
 	p := b.do("PUT", "/api/secrets/lower", `{"value":"x"}`).problem(http.StatusBadRequest, "invalid_request")
 	require.Equal(t, "name", p.Errors[0].Field)

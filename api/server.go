@@ -19,7 +19,7 @@ import (
 
 // Events is what the API needs of the event log.
 type Events interface {
-	// Follow opens a reader of a session's events behind a position.
+	// Follow opens a reader of a session's events after a position.
 	// *eventlog.FuturePositionError and *eventlog.PositionGoneError say that there
 	// is no reading from there. The caller closes the reader.
 	Follow(ctx context.Context, sessionID string, after int64) (EventReader, error)

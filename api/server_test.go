@@ -135,7 +135,7 @@ func TestReadsNeedNoWorker(t *testing.T) {
 	b := setup(t)
 	id := b.store.Put(session.Hibernated)
 	b.store.Text(id, "x")
-	b.temp.Set(func(o *apitest.Signaler) { o.Err = errors.New("nobody is there") })
+	b.temp.Set(func(o *apitest.Signaler) { o.Err = errors.New("connection refused") })
 	for _, path := range []string{"", "/prompts", "/blocks", "/transcript"} {
 		require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions/"+id+path, "").status, path)
 	}

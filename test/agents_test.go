@@ -165,7 +165,7 @@ func (s *stack) worksAndFails(t *testing.T, id string) {
 		require.Contains(t, text, said)
 	}
 	conversations := s.conversations(t, id)
-	require.Greater(t, len(conversations), 1, "the subagent has a conversation of its own")
+	require.Greater(t, len(conversations), 1, "the subagent has its own conversation")
 	require.Contains(t, fmt.Sprint(conversations[1].blocks), "The subagent has looked.")
 	s.prompt(t, id, "refuse", "{{refuse}} it")
 	refused := s.waitPrompt(t, id, "refuse", 90*time.Second)
@@ -257,7 +257,7 @@ func databaseIsClean(t *testing.T, database, planted string) {
 		var found int
 		name := pgx.Identifier{table}.Sanitize()
 		require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM "+name+" r WHERE r::text LIKE '%' || $1 || '%'", planted).Scan(&found))
-		require.Zero(t, found, "the planted secret stands in %s", table)
+		require.Zero(t, found, "the planted secret is in %s", table)
 	}
 }
 
@@ -284,7 +284,7 @@ func (s *stack) filesAreClean(t *testing.T, planted string) {
 		}
 		found++
 		if strings.Contains(string(raw), planted) {
-			return fmt.Errorf("the planted secret stands in %s", path)
+			return fmt.Errorf("the planted secret is in %s", path)
 		}
 		return nil
 	}))

@@ -64,7 +64,7 @@ func (s *stack) startTurn(t *testing.T) runningTurn {
 	s.prompt(t, id, "first", "write kept.txt: from the first turn")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "first", 60*time.Second)["status"])
 	s.prompt(t, id, "slow", "slow 50ms: "+strings.Join(words, " "))
-	s.prompt(t, id, "behind", "behind the slow one")
+	s.prompt(t, id, "behind", "after the slow one")
 	stream.wait(t, 60*time.Second, "the agent speaks", func(e event) bool {
 		return e.Type == "text_delta" && strings.Contains(string(e.Data), "w5")
 	})

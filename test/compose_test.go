@@ -242,7 +242,7 @@ func TestComposeFileFitsThePrograms(t *testing.T) {
 				require.FileExists(t, filepath.Join("..", "bin", program))
 			}
 		}
-		require.Contains(t, images["overwinter"].copied, "/src/bin/overwinter-runner", "workers look for it beside overwinter")
+		require.Contains(t, images["overwinter"].copied, "/src/bin/overwinter-runner", "workers look for it next to overwinter")
 	})
 }
 

@@ -80,7 +80,7 @@ func TestWorkspaceFiles(t *testing.T) {
 	stream := s.follow(t, id)
 
 	// The file can be read while the turn runs.
-	eventually(t, 60*time.Second, "the file is told of in the turn", func() error {
+	eventually(t, 60*time.Second, "the file is reported in the turn", func() error {
 		if got := changes(t, stream.all(t)); len(got) < 2 {
 			return fmt.Errorf("only %v", got)
 		}
@@ -102,12 +102,12 @@ func TestWorkspaceFiles(t *testing.T) {
 	ended := false
 	for _, e := range stream.all(t) {
 		ended = ended || e.Type == "turn_end"
-		require.False(t, ended && e.Type == "file", "a file event behind the end of its turn")
+		require.False(t, ended && e.Type == "file", "a file event after the end of its turn")
 	}
 
 	// A worker is killed in the middle of a turn that writes: each change is reported once.
 	s.prompt(t, id, "second", "write a.txt: a\nsleep 2s\nwrite b.txt: b\n$ rm notes.txt\nsleep 2s\nwrite c.txt: c")
-	stream.wait(t, 60*time.Second, "the first file is told", func(e event) bool {
+	stream.wait(t, 60*time.Second, "the first file is reported", func(e event) bool {
 		return e.Type == "file" && strings.Contains(string(e.Data), "a.txt")
 	})
 	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))

@@ -16,7 +16,7 @@ import (
 func TestSessionWorksSleepsAndWakes(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
-	eventually(t, 10*time.Second, "readiness tells what sandboxes there are", func() error {
+	eventually(t, 10*time.Second, "readiness says which sandboxes there are", func() error {
 		_, got, err := s.call("GET", "/readyz", nil)
 		if err != nil {
 			return err
@@ -100,7 +100,7 @@ func TestCommandsOfASession(t *testing.T) {
 		require.Contains(t, s.text(t, id), "hello there")
 	})
 
-	t.Run("abort interrupts the turn and the session goes on", func(t *testing.T) {
+	t.Run("abort interrupts the turn and the session continues", func(t *testing.T) {
 		t.Parallel()
 		id := s.create(t, object{"prompt": object{"id": "long", "content": "before\nsleep 10m\nafter"}})
 		stream := s.follow(t, id)
@@ -128,7 +128,7 @@ func TestCommandsOfASession(t *testing.T) {
 		require.Contains(t, s.text(t, id), "1\n2\n3\n4\n5")
 	})
 
-	t.Run("stop ends a turn and what waits behind it", func(t *testing.T) {
+	t.Run("stop ends a turn and what waits for it", func(t *testing.T) {
 		t.Parallel()
 		id := s.create(t, object{"prompt": object{"id": "long", "content": "sleep 10m"}})
 		s.prompt(t, id, "behind", "never")
@@ -146,7 +146,7 @@ func TestCommandsOfASession(t *testing.T) {
 		require.Equal(t, "session_terminated", got["code"])
 	})
 
-	t.Run("an agent that crashes is told with its exit code and started again", func(t *testing.T) {
+	t.Run("an agent that crashes is reported with its exit code and started again", func(t *testing.T) {
 		t.Parallel()
 		id := s.create(t, object{"prompt": object{"id": "boom", "content": "before\ncrash"}})
 		boom := s.waitPrompt(t, id, "boom", 60*time.Second)

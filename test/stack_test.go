@@ -64,7 +64,7 @@ func startStackEnv(t *testing.T, env []string, dir string, extra ...string) *sta
 		left := s.processes()
 		for pid, line := range left {
 			syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it may end by itself meanwhile
-			t.Errorf("left behind after the end: %d %s", pid, line)
+			t.Errorf("still running after the end: %d %s", pid, line)
 		}
 	})
 	s.start(t)

@@ -267,7 +267,7 @@ func (b *trouble) isKilled(t *testing.T) {
 	b.over(t, "long", "failed", "agent_crashed")
 	text := b.last(t, "assistant_text")
 	require.Equal(t, "aborted", text["status"])
-	require.Contains(t, text["content"], "word0", "what was said is not taken back")
+	require.Contains(t, text["content"], "word0", "what was said is not removed")
 }
 
 func (b *trouble) givesUp(t *testing.T) {
@@ -288,7 +288,7 @@ func (b *trouble) isTakenBack(t *testing.T) {
 		return
 	}
 	b.must(t, http.StatusAccepted, "POST", "/api/sessions/"+b.id+"/revert", object{"promptId": "tool"})
-	eventually(t, within, "the agent is taken back", func() error {
+	eventually(t, within, "the agent is reverted", func() error {
 		_, prompt, err := b.call("GET", "/api/sessions/"+b.id+"/prompts/tool", nil)
 		if err == nil && prompt["reason"] != "reverted" {
 			err = fmt.Errorf("%v", prompt)
@@ -426,7 +426,7 @@ func (b *trouble) remembers(t *testing.T, prompt string) {
 func (b *trouble) told(t *testing.T, marker string) {
 	t.Helper()
 	if !strings.Contains(b.server.Sent(), marker) {
-		require.Failf(t, "the model is not told", "of %s", marker)
+		require.Failf(t, "the model does not get it", "of %s", marker)
 	}
 }
 

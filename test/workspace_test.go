@@ -105,7 +105,7 @@ func TestWorkspaceAtCreation(t *testing.T) { //nolint:tparallel // one after the
 	require.Contains(t, s.text(t, id), "1 .git/setup-runs", "the setup ran once")
 	require.Equal(t, "full", s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)["receipt"].(object)["kind"])
 
-	t.Run("a setup that fails is told with what it printed", func(t *testing.T) { //nolint:paralleltest // the system is stopped below
+	t.Run("a setup that fails is reported with what it printed", func(t *testing.T) { //nolint:paralleltest // the system is stopped below
 		id := s.create(t, object{"sandbox": "eager", "workspace": object{"setup": "echo half done\necho no such tool >&2\nexit 9"}})
 		failed := s.waitStatus(t, id, "error", 60*time.Second)
 		require.Contains(t, failed["statusReason"], "exit code 9")

@@ -144,8 +144,8 @@ func TestTheRelayRingsForWhatNobodyHasClaimed(t *testing.T) {
 		require.NoError(t, err)
 		return s.ID, p.ID
 	}
-	waiting, prompt := prompted("nobody has heard of this")
-	claimed, other := prompted("somebody works on this")
+	waiting, prompt := prompted("never signalled")
+	claimed, other := prompted("being worked on")
 	_, err := db.SessionOpen(t.Context(), claimed, "w1")
 	require.NoError(t, err)
 	require.NoError(t, db.GenerationReserve(t.Context(), claimed, 1, "im-1"))

@@ -345,12 +345,12 @@ func (f *fakes) RevertSession(ctx context.Context, in activities.RevertRequest) 
 			switch {
 			case r.outcome != "" || !r.delivered:
 			case asked:
-				w.violate("taken back while %s runs", r.promptID)
+				w.violate("reverted while %s runs", r.promptID)
 			default: // the workflow that asked was thrown away, and the next one knows nothing of it
 				return nothing{}, final(activities.Fenced, "a turn is under way")
 			}
 		}
-		w.say("taken back to before %s", in.PromptID)
+		w.say("reverted to before %s", in.PromptID)
 		return nothing{}, nil
 	})
 	return err
@@ -407,7 +407,7 @@ func (f *fakes) TerminateSandbox(ctx context.Context, in activities.SandboxRef) 
 
 func (f *fakes) FlushSandbox(ctx context.Context, in activities.SandboxRef) error {
 	_, err := take(ctx, f, "FlushSandbox", func(w *world) (nothing, error) {
-		w.say("last words of generation %d", in.Generation)
+		w.say("final output of generation %d", in.Generation)
 		return nothing{}, nil
 	})
 	return err
@@ -508,7 +508,7 @@ func (w *world) attach(in activities.TurnRequest) (*activities.TurnResult, error
 	case !s.alive:
 		return nil, final(activities.SandboxLost, "the sandbox has ended")
 	case run.delivered:
-		w.say("turn of %s goes on in generation %d", p.ID, in.Generation)
+		w.say("turn of %s continues in generation %d", p.ID, in.Generation)
 	default:
 		w.deliver(run, p)
 	}
@@ -628,7 +628,7 @@ func (f *fakes) SettleRun(ctx context.Context, in activities.SettleRequest) (act
 
 func (f *fakes) TellProblem(ctx context.Context, in activities.Problem) error {
 	_, err := take(ctx, f, "TellProblem", func(w *world) (nothing, error) {
-		w.say("told: %s: %s", in.Code, in.Message)
+		w.say("reported: %s: %s", in.Code, in.Message)
 		return nothing{}, nil
 	})
 	return err

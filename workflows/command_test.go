@@ -279,5 +279,5 @@ func TestSignalsInATurnAreAnsweredAtIntervals(t *testing.T) {
 	w := c.stage.world
 	require.Empty(t, w.violations)
 	require.Less(t, w.reads, 200, "of 300 signals")
-	require.Equal(t, session.PromptCancelled, w.prompt("p1").status, "the abort is heard all the same")
+	require.Equal(t, session.PromptCancelled, w.prompt("p1").status, "the abort takes effect all the same")
 }

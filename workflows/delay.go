@@ -18,17 +18,17 @@ const retriesPassingErrors = "retries-passing-errors"
 const (
 	// firstDelay is the pause before the first repetition; it doubles up to maxPause.
 	firstDelay = 2 * time.Second
-	// tellEvery is how often at most the session's events say that an operation is delayed.
-	tellEvery = time.Minute
+	// reportEvery is how often at most the session's events say that an operation is delayed.
+	reportEvery = time.Minute
 )
 
 // delay is an operation that keeps failing for reasons that may pass.
 type delay struct {
-	code  string // of its events; empty while nothing is delayed
-	times int
-	since time.Time
-	told  time.Time
-	cause string
+	code     string // of its events; empty while nothing is delayed
+	times    int
+	since    time.Time
+	reported time.Time
+	cause    string
 }
 
 func (d delay) String() string {
@@ -55,8 +55,8 @@ func (l *life) putOff(ctx workflow.Context, code, doing string, cause error) (bo
 	}
 	l.delay.times++
 	l.delay.cause = activities.ReasonOf(cause)
-	if l.delay.told.IsZero() || now.Sub(l.delay.told) >= tellEvery {
-		l.delay.told = now
+	if l.delay.reported.IsZero() || now.Sub(l.delay.reported) >= reportEvery {
+		l.delay.reported = now
 		problem := activities.Problem{SessionID: l.id, Code: code, Message: fmt.Sprintf("%s: %s", doing, l.delay)}
 		if err := l.record(ctx, "report the delay", control.TellProblem, problem, nil); err != nil {
 			return false, err

@@ -25,8 +25,8 @@ func (l *life) hibernate(ctx workflow.Context) error {
 	case l.wants.Stop:
 		return nil
 	case err != nil:
-		if delayed, tellErr := l.delayed(ctx, session.ProblemSavingDelayed, "save the session", err); delayed || tellErr != nil {
-			return tellErr
+		if delayed, reportErr := l.delayed(ctx, session.ProblemSavingDelayed, "save the session", err); delayed || reportErr != nil {
+			return reportErr
 		}
 		return l.transit(ctx, session.EventFail, activities.ReasonOf(err), nil)
 	}

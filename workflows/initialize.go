@@ -40,8 +40,8 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 		}
 		if l.wants.Stop || (kind != activities.GenerationSpent && kind != activities.Fenced) {
 			if err != nil {
-				if again, tellErr := l.delayed(ctx, delayed, doing, err); again || tellErr != nil {
-					return tellErr
+				if again, reportErr := l.delayed(ctx, delayed, doing, err); again || reportErr != nil {
+					return reportErr
 				}
 			}
 			return l.finishStart(ctx, ready, err)
@@ -52,8 +52,8 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 			continue
 		}
 		if patient || l.delay.times < maxRounds && l.trouble.tries == 0 {
-			if again, tellErr := l.putOff(ctx, delayed, doing, err); again || tellErr != nil {
-				return tellErr
+			if again, reportErr := l.putOff(ctx, delayed, doing, err); again || reportErr != nil {
+				return reportErr
 			}
 		}
 		return l.transit(ctx, session.EventFail, spentReason+activities.ReasonOf(err), nil)

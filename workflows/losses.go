@@ -20,11 +20,11 @@ const steadyAfter = 2 * time.Minute
 // losses are sandboxes in a row that ended soon after they were ready, and in which no turn was carried to its end. They
 // never lead to error: what ends them may pass, and no request was refused.
 type losses struct {
-	times  int
-	since  time.Time // of the first
-	up     time.Time // when the session became running
-	paused int       // the number of losses that a pause has followed
-	told   time.Time
+	times    int
+	since    time.Time // of the first
+	up       time.Time // when the session became running
+	paused   int       // the number of losses that a pause has followed
+	reported time.Time
 }
 
 // another counts the loss of the sandbox that the session runs in.
@@ -48,8 +48,8 @@ func (l *life) pauseAfterLosses(ctx workflow.Context) error {
 	}
 	l.losses.paused = n
 	cause := fmt.Sprintf("%d sandboxes in a row have ended before a turn did, since %s", n, l.losses.since.UTC().Format(time.RFC3339))
-	if now := workflow.Now(ctx); l.losses.told.IsZero() || now.Sub(l.losses.told) >= tellEvery {
-		l.losses.told = now
+	if now := workflow.Now(ctx); l.losses.reported.IsZero() || now.Sub(l.losses.reported) >= reportEvery {
+		l.losses.reported = now
 		problem := activities.Problem{
 			SessionID: l.id, Code: session.ProblemRestoringDelayed, Message: "restore the sandbox: " + cause + "; the next one follows after a pause",
 		}

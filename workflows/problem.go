@@ -7,7 +7,7 @@ import (
 )
 
 // problemsTold is the change since which a failed checkpoint or revert is reported in the session's events.
-const problemsTold = "problems-told"
+const problemsTold = "problems-reported"
 
 // reportProblem reports to readers of the session's events that a command has failed. The session continues.
 func (l *life) reportProblem(ctx workflow.Context, code string, cause error) error {

@@ -243,7 +243,7 @@ var paths = map[string]func(*recorder){
 		r.stop()
 	},
 	"error_and_recover": func(r *recorder) {
-		r.world.inject("CreateSandbox", 1, errors.New("it is not to be had just now"))
+		r.world.inject("CreateSandbox", 1, errors.New("it is not available just now"))
 		refused, _ := fault("refused")
 		r.world.inject("CreateSandbox", 1, refused)
 		r.start()

@@ -107,10 +107,10 @@ func newLife(ctx workflow.Context, in contract.WorkflowInput) *life {
 		l.wants, l.continued = c.Wants, c.Runs
 		l.trouble.tries, l.trouble.since = c.Retries, c.ErrorSince
 		if d := c.Delay; d != nil {
-			l.delay = delay{code: d.Code, times: d.Times, since: d.Since, told: d.Told, cause: d.Cause}
+			l.delay = delay{code: d.Code, times: d.Times, since: d.Since, reported: d.Reported, cause: d.Cause}
 		}
 		if s := c.Losses; s != nil {
-			l.losses = losses{times: s.Times, since: s.Since, up: s.Up, paused: s.Paused, told: s.Told}
+			l.losses = losses{times: s.Times, since: s.Since, up: s.Up, paused: s.Paused, reported: s.Reported}
 		}
 		if !c.LastActivity.IsZero() {
 			l.lastActivity = c.LastActivity
@@ -296,10 +296,10 @@ func (l *life) carry() *contract.Carry {
 		LastActivity: l.lastActivity, ErrorSince: l.trouble.since,
 	}
 	if d := l.delay; d.code != "" {
-		c.Delay = &contract.CarriedDelay{Code: d.code, Times: d.times, Since: d.since, Told: d.told, Cause: d.cause}
+		c.Delay = &contract.CarriedDelay{Code: d.code, Times: d.times, Since: d.since, Reported: d.reported, Cause: d.cause}
 	}
 	if s := l.losses; s.times > 0 {
-		c.Losses = &contract.CarriedLosses{Times: s.times, Since: s.since, Up: s.up, Paused: s.paused, Told: s.told}
+		c.Losses = &contract.CarriedLosses{Times: s.times, Since: s.since, Up: s.up, Paused: s.paused, Reported: s.reported}
 	}
 	return c
 }

@@ -466,7 +466,7 @@ func fault(kind string) (err error, known bool) { //nolint:revive // the error i
 	case "missing":
 		return final(activities.SessionMissing, "there is no such session"), true
 	case "fenced":
-		return final(activities.Fenced, "somebody else has it"), true
+		return final(activities.Fenced, "another worker has it"), true
 	}
 	return nil, false
 }

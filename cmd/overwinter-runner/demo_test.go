@@ -62,7 +62,7 @@ func TestTheDemoAgentWorksUnderTheRunner(t *testing.T) {
 		require.True(t, b.abort("run_2", runner.Interrupt{Stdin: i.Stdin, Signal: i.Signal, Grace: 2 * deadline}))
 	})
 	require.Equal(t, "cancelled", string(end.Outcome))
-	require.Equal(t, pid, b.ping().AgentPID, "an abort leaves the agent as it is")
+	require.Equal(t, pid, b.ping().AgentPID, "an abort leaves the agent running")
 
 	seal, _ := b.seal(runner.SealRequest{Known: s.positions()})
 	require.Len(t, seal.Manifest.AgentFiles, 1)

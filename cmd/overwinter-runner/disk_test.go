@@ -17,7 +17,7 @@ import (
 func TestAFullDiskEndsTheAgentAndTheLink(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 || exec.Command("unshare", "-m", "true").Run() != nil {
-		t.Skip("a small disk of its own needs root and mount namespaces")
+		t.Skip("a small file system needs root and mount namespaces")
 	}
 	b := setup(t)
 	b.stop(syscall.SIGTERM)

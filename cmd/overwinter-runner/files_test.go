@@ -129,7 +129,7 @@ func TestTellsOfTheWorkspaceWhileTheAgentWorks(t *testing.T) {
 	w := b.watching("run_1", s)
 	b.work("a", "1")
 	m := w.until(changed("a")).(*runner.FileChanged)
-	require.Equal(t, workspacefile.Created, m.Kind, "nobody asked for it")
+	require.Equal(t, workspacefile.Created, m.Kind, "it was not requested")
 	require.Equal(t, "1", string(m.Data))
 	require.Equal(t, runner.WatchInotify, b.ping().Watch)
 	b.work("deep/er/b", "2")
@@ -271,7 +271,7 @@ func TestABurstCostsLittle(t *testing.T) {
 			count++
 		}
 	}
-	require.Less(t, count, 200, "a file that grows is not told at every line")
+	require.Less(t, count, 200, "a file that grows is not reported at every line")
 }
 
 func TestALinkThatDoesNotAskIsNotToldOfFiles(t *testing.T) {

@@ -343,7 +343,7 @@ func TestADetachedLinkServesTheNextRun(t *testing.T) {
 	w.line("1 hello")
 	require.NoError(t, w.Settle())
 	require.NoError(t, w.Detach(t.Context()))
-	require.Equal(t, runner.Watch(""), b.ping().Watch, "nobody looks after the workspace")
+	require.Equal(t, runner.Watch(""), b.ping().Watch, "the workspace is not watched")
 	require.False(t, w.Ended())
 
 	// Another worker meets nothing of it.

@@ -29,7 +29,7 @@ func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.attach(runner.Hello{Run: "run_1"})
-	launch := b.shell(`setsid sleep 1000 & echo $! > child; while read -r line; do echo "$line" >> "$HOME/one.txt"; echo "got $line"; done; echo "last words" >> "$HOME/one.txt"`)
+	launch := b.shell(`setsid sleep 1000 & echo $! > child; while read -r line; do echo "$line" >> "$HOME/one.txt"; echo "got $line"; done; echo "final line" >> "$HOME/one.txt"`)
 	path := filepath.Join(b.paths.Home, "one.txt")
 	launch.Transcripts = []string{path}
 	require.NoError(t, w.Start(runner.Start{Launch: launch, Input: []byte("hello\n")}))
@@ -43,7 +43,7 @@ func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
 	for _, seg := range segments {
 		s.add(t, seg)
 	}
-	text := "hello\nlast words\n"
+	text := "hello\nfinal line\n"
 	require.Equal(t, text, string(s[path].Data), "what the agent wrote while it was stopped is handed over")
 	want := runner.Seal{
 		Manifest:  manifest.Manifest{AgentFiles: []manifest.File{{Path: path, Size: int64(len(text)), SHA256: hashOf(text)}}, Runner: build(t)},

@@ -80,7 +80,7 @@ func TestHandsOverTranscriptsAsTheyGrow(t *testing.T) {
 	s := store{}
 	first := b.write("log/a.jsonl", "one\n", os.O_APPEND)
 	m := w.until(func(m runner.Message) bool { _, ok := m.(*runner.Segment); return ok }).(*runner.Segment)
-	require.Equal(t, &runner.Segment{Path: first, Version: 1, Data: []byte("one\n")}, m, "nobody asked for it")
+	require.Equal(t, &runner.Segment{Path: first, Version: 1, Data: []byte("one\n")}, m, "it was not requested")
 
 	deep := b.write("log/x/y/b.jsonl", "deep\n", os.O_APPEND)
 	big := b.write("one.txt", strings.Repeat("0123456789", 300_000), os.O_APPEND)

@@ -156,7 +156,7 @@ func TestDoctorFindsStoredURLsThatSandboxesDoNotReach(t *testing.T) {
 	require.NoError(t, err)
 	look := func(args ...string) []devstack.Finding {
 		r, findings := examine(t, append([]string{"--data-dir=" + dataPlace(t), "--database-url=" + database, "--secret-key=" + keyText(1)}, args...)...)
-		require.NotContains(t, r.stdout+r.stderr, "hidden", "a part of a secret beside host and port")
+		require.NotContains(t, r.stdout+r.stderr, "hidden", "a part of a secret next to host and port")
 		return about(findings, "base URLs")
 	}
 

@@ -32,7 +32,7 @@ func TestHangupEndsInOrder(t *testing.T) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(eventuallyTimeout):
-		t.Fatal("the hangup was not heard")
+		t.Fatal("the hangup was not noticed")
 	}
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP), "once more, by the kernel after the shell")
 }

@@ -126,7 +126,7 @@ func TestSecondSignalKills(t *testing.T) {
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		killAtSecond(ctx, make(chan os.Signal), func() { t.Error("killed by nobody") })
+		killAtSecond(ctx, make(chan os.Signal), func() { t.Error("killed without a second signal") })
 	}()
 	<-returned
 }

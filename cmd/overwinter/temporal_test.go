@@ -89,7 +89,7 @@ func TestTheKeyGoesOverTLSAlone(t *testing.T) {
 		case err := <-shaken:
 			return err
 		case <-time.After(eventuallyTimeout):
-			return errors.New("nobody came")
+			return errors.New("no connection came")
 		}
 	}
 	require.NoError(t, try(temporalFlags{TemporalServerCA: ca, TemporalServerName: "example.com"}))

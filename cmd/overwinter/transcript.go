@@ -185,11 +185,11 @@ func transcriptFiles(path string) ([]transcript.File, error) {
 		return nil, err
 	}
 	files := []transcript.File{{Path: path, Data: data}}
-	beside := strings.TrimSuffix(path, filepath.Ext(path))
-	if info, err := os.Stat(beside); err != nil || !info.IsDir() {
+	folder := strings.TrimSuffix(path, filepath.Ext(path))
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 		return files, nil //nolint:nilerr // there is nothing next to it
 	}
-	more, err := filesBelow(beside)
+	more, err := filesBelow(folder)
 	return append(files, more...), err
 }
 

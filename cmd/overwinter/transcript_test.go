@@ -61,7 +61,7 @@ func TestTranscriptsAndStreamsGiveTheSameBlocks(t *testing.T) {
 		main, err := filepath.Glob(filepath.Join(dir, "transcript", "*.jsonl"))
 		require.NoError(t, err)
 		one := run(t.Context(), "transcript", "blocks", "--agent=claude-sdk", main[0])
-		require.Equal(t, blocks.stdout, one.stdout, "a file has its subagents beside it")
+		require.Equal(t, blocks.stdout, one.stdout, "a file has its subagents next to it")
 	}
 }
 

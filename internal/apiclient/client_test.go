@@ -280,7 +280,7 @@ func TestFollowGoesOnWhereItWasCutOff(t *testing.T) {
 		switch {
 		case len(seqs) <= cuts:
 			b.server.CloseClientConnections()
-			b.store.Text(id, "written while nobody reads")
+			b.store.Text(id, "written while no reader is connected")
 			b.store.Text(id, "twice")
 		case len(seqs) == 2*cuts+1:
 			b.store.Status(id, session.Terminated)

@@ -66,20 +66,20 @@ type Carry struct {
 
 // CarriedLosses are sandboxes in a row that ended soon after they were ready.
 type CarriedLosses struct {
-	Times  int       `json:"times"`
-	Since  time.Time `json:"since"`
-	Up     time.Time `json:"up,omitzero"`
-	Paused int       `json:"paused,omitempty"`
-	Told   time.Time `json:"told,omitzero"`
+	Times    int       `json:"times"`
+	Since    time.Time `json:"since"`
+	Up       time.Time `json:"up,omitzero"`
+	Paused   int       `json:"paused,omitempty"`
+	Reported time.Time `json:"told,omitzero"`
 }
 
 // CarriedDelay is an operation that keeps failing for a reason that may pass.
 type CarriedDelay struct {
-	Code  string    `json:"code"`
-	Times int       `json:"times"`
-	Since time.Time `json:"since"`
-	Told  time.Time `json:"told,omitzero"`
-	Cause string    `json:"cause,omitempty"`
+	Code     string    `json:"code"`
+	Times    int       `json:"times"`
+	Since    time.Time `json:"since"`
+	Reported time.Time `json:"told,omitzero"`
+	Cause    string    `json:"cause,omitempty"`
 }
 
 // Wants are the commands that were accepted and not yet carried out.

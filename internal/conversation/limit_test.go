@@ -128,8 +128,8 @@ func TestATurnThatHasSaidTooMuchOnlyClosesWhatIsOpen(t *testing.T) {
 func TestEventsOfATurnAreBoundedInNumber(t *testing.T) {
 	t.Parallel()
 	for name, l := range map[string]conversation.Limiter{
-		"of the agent":      {Events: conversation.MaxTurnEvents - 1},
-		"with those beside": {Events: conversation.MaxTurnEvents / 2, Beside: conversation.Spent{Events: conversation.MaxTurnEvents/2 - 1}},
+		"of the agent": {Events: conversation.MaxTurnEvents - 1},
+		"with others":  {Events: conversation.MaxTurnEvents / 2, Beside: conversation.Spent{Events: conversation.MaxTurnEvents/2 - 1}},
 	} {
 		out, err := l.Encode(begin("main", text("a", "", conversation.Streaming)))
 		require.NoError(t, err)

@@ -25,10 +25,10 @@ func findTemporal(c Config) (string, error) {
 		}
 		return filepath.Abs(c.TemporalBinary)
 	}
-	beside := filepath.Join(filepath.Dir(c.Executable), temporalProgram)
-	_, err := os.Stat(beside)
+	sibling := filepath.Join(filepath.Dir(c.Executable), temporalProgram)
+	_, err := os.Stat(sibling)
 	if err == nil {
-		return beside, nil
+		return sibling, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("look for %s: %w", temporalProgram, err)

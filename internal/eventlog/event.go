@@ -74,7 +74,7 @@ var ErrFenced = errors.New("eventlog: fenced off by a newer generation or attemp
 // ErrBusy means that another transaction holds the session, so that nothing was written.
 var ErrBusy = errors.New("eventlog: another transaction holds the session")
 
-// PositionGoneError means that events behind the position asked for have been
+// PositionGoneError means that events after the position asked for have been
 // deleted.
 type PositionGoneError struct {
 	First int64 // the oldest seq that is still there

@@ -280,7 +280,7 @@ func TestPositionsThatCannotBeReadFrom(t *testing.T) {
 	require.ErrorAs(t, err, &gone)
 	require.EqualValues(t, 6, gone.First)
 	at, err := b.follower.Follow(t.Context(), id, 5)
-	require.NoError(t, err, "everything behind this position is still there")
+	require.NoError(t, err, "everything after this position is still there")
 	at.Close()
 
 	_, err = b.follower.Follow(t.Context(), "ses_nobody", 0)

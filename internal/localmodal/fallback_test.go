@@ -103,7 +103,7 @@ func requireTaken(t *testing.T, expected box.Isolation) {
 		if level == expected {
 			break
 		}
-		require.Contains(t, log.String(), `refused="`+string(level), "the log tells why not")
+		require.Contains(t, log.String(), `refused="`+string(level), "the log says why not")
 		_, err := localmodal.New(localmodal.Options{DataDir: t.TempDir(), Isolation: level})
 		var unsupported *box.UnsupportedError
 		require.ErrorAs(t, err, &unsupported, "no other level is taken in its place")

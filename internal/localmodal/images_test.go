@@ -69,9 +69,9 @@ func TestFailedBuildTellsWhy(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var failed modal.RemoteError
-	_, err := b.image.DockerfileCommands([]string{"RUN echo told; exit 3"}, nil).Build(b.ctx, b.app, nil)
+	_, err := b.image.DockerfileCommands([]string{"RUN echo shown; exit 3"}, nil).Build(b.ctx, b.app, nil)
 	require.ErrorAs(t, err, &failed)
-	require.ErrorContains(t, err, "told")
+	require.ErrorContains(t, err, "shown")
 	_, err = b.image.DockerfileCommands([]string{"USER nobody"}, nil).Build(b.ctx, b.app, nil)
 	require.ErrorContains(t, err, "USER")
 }

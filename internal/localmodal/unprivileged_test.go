@@ -19,7 +19,7 @@ const nobody = 65534
 func TestAsAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 || os.Getenv(testLevel) != "" {
-		t.Skip("is one already, or one level's run of its own")
+		t.Skip("is one already, or the run of a single level")
 	}
 	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // its parents must be open to another user
 	require.NoError(t, err)

@@ -97,7 +97,7 @@ func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Quest
 	if asked.Shown != nil {
 		q.Asked = *asked.Shown
 	}
-	return b.tell(s, a, event.TypeQuestion, event.QuestionData{Question: resource.Question(q)})
+	return b.report(s, a, event.TypeQuestion, event.QuestionData{Question: resource.Question(q)})
 }
 
 // resolve takes in that the agent does not wait for an answer any more: it has one, or gave up.
@@ -113,11 +113,11 @@ func (b *appendTx) resolve(s *appendSession, a eventlog.Append, agentID string) 
 		return nil
 	}
 	known.Status = string(question.Cancelled)
-	return b.tell(s, a, event.TypeQuestionResolved, event.QuestionResolvedData{QuestionID: known.ID, Reason: session.ReasonWithdrawn})
+	return b.report(s, a, event.TypeQuestionResolved, event.QuestionResolvedData{QuestionID: known.ID, Reason: session.ReasonWithdrawn})
 }
 
-// tell adds an event that the store writes itself.
-func (b *appendTx) tell(s *appendSession, a eventlog.Append, kind string, data any) error {
+// report adds an event that the store writes itself.
+func (b *appendTx) report(s *appendSession, a eventlog.Append, kind string, data any) error {
 	body, err := json.Marshal(data)
 	if err != nil {
 		return err

@@ -175,7 +175,7 @@ func TestAnAttendantThatIsOutOfDateClaimsNothing(t *testing.T) {
 			b := setup(t)
 			b.attended(t)
 			change(t, b)
-			prompt := b.submit(t, "for nobody")
+			prompt := b.submit(t, "unattended")
 			before := b.position(t)
 			claimed, err := b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), session.Claim{
 				SessionID: b.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "c1", Attempt: 1,
@@ -213,7 +213,7 @@ func TestAnAttendanceIsGrantedAfterATurnThatEndedWell(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, b *bundle, ending *session.RunEnding){
 		"the turn failed":      func(_ *testing.T, _ *bundle, e *session.RunEnding) { e.Outcome = session.OutcomeFailed },
-		"nobody asks":          func(_ *testing.T, _ *bundle, e *session.RunEnding) { e.Attend = "" },
+		"not requested":        func(_ *testing.T, _ *bundle, e *session.RunEnding) { e.Attend = "" },
 		"it does not look":     func(_ *testing.T, _ *bundle, e *session.RunEnding) { e.LookFor = "" },
 		"for another workflow": func(_ *testing.T, _ *bundle, e *session.RunEnding) { e.LookFor = "w0" },
 		"a command waits": func(t *testing.T, b *bundle, _ *session.RunEnding) {
@@ -319,5 +319,5 @@ func TestARelaySignalsForAPromptThatItsAttendantForgets(t *testing.T) {
 	b.submit(t, "third")
 	rings, err = b.Unclaimed(b.ctx, "", -time.Minute, 10)
 	require.NoError(t, err)
-	require.Empty(t, rings, "it waits behind a turn")
+	require.Empty(t, rings, "it waits for a turn")
 }

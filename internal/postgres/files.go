@@ -246,8 +246,8 @@ func (s *sessionTx) filesFull(runID string, budget *workspacefile.Budget) error 
 	return s.add(string(conversation.EventError), runID, conversation.TurnTruncated())
 }
 
-// FilesTold returns what the log has of the changes of a workspace in a run.
-func (db *DB) FilesTold(ctx context.Context, sessionID, runID string) (workspacefile.Logged, error) {
+// FilesLogged returns what the log has of the changes of a workspace in a run.
+func (db *DB) FilesLogged(ctx context.Context, sessionID, runID string) (workspacefile.Logged, error) {
 	row, err := db.q.FileEventsOfRun(ctx, db.pool, &dbsqlc.FileEventsOfRunParams{
 		SessionID: sessionID, RunID: runID,
 		Truncated: problemPrefix(conversation.CodeTurnTruncated), Bounded: problemPrefix(codeWorkspaceTooLarge),

@@ -134,7 +134,7 @@ func TestFilesAreStoredAndToldOnce(t *testing.T) {
 func TestEventsOfFilesAreBoundedByTheirBudget(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
-	told, err := b.FilesTold(b.ctx, b.id, batch.RunID)
+	told, err := b.FilesLogged(b.ctx, b.id, batch.RunID)
 	require.NoError(t, err)
 	require.Equal(t, workspacefile.Logged{}, told)
 	batch.Budget = &workspacefile.Budget{Bytes: 1000, Events: 2}
@@ -166,7 +166,7 @@ func TestEventsOfFilesAreBoundedByTheirBudget(t *testing.T) {
 	require.Len(t, errors, 2)
 	require.Contains(t, errors[0], conversation.CodeTurnTruncated)
 	require.Contains(t, errors[1], "workspace_too_large")
-	told, err = b.FilesTold(b.ctx, b.id, batch.RunID)
+	told, err = b.FilesLogged(b.ctx, b.id, batch.RunID)
 	require.NoError(t, err)
 	require.Equal(t, workspacefile.Logged{Bytes: 2 * spent, Events: 2, Full: true, TooLarge: true}, told)
 }
@@ -276,7 +276,7 @@ func TestADiffIsStoredBesideTheFiles(t *testing.T) {
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	want := *batch.Diff
 	batch.Diff, batch.Changes = nil, []workspacefile.Change{written(1, "a", "1")}
-	require.NoError(t, b.FilesAppend(b.ctx, batch), "which leaves the diff as it is")
+	require.NoError(t, b.FilesAppend(b.ctx, batch), "which leaves the diff unchanged")
 	d, err = b.DiffGet(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Equal(t, &want, d)

@@ -109,12 +109,12 @@ func (db *DB) reportMigrations(ctx context.Context, applied []*goose.MigrationRe
 
 // lockMigrations waits until no other process migrates.
 func (db *DB) lockMigrations(ctx context.Context, conn *sql.Conn) error {
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		var got bool
 		if err := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrationLock)).Scan(&got); err != nil || got {
 			return err
 		}
-		if !told {
+		if !logged {
 			db.logger.InfoContext(ctx, "waiting for another process that migrates")
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {

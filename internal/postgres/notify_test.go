@@ -63,7 +63,7 @@ func TestCommitsDoNotWaitForOthersToNotify(t *testing.T) {
 	b.DB = postgrestest.Open(t, b.url)
 	b.id = b.session(t)
 	b.sql(t, "CREATE TABLE other (id int)")
-	b.sql(t, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+	b.sql(t, "ALTER SYSTEM SET synchronous_standby_names = 'absent'")
 	b.sql(t, "SELECT pg_reload_conf()")
 	conn, err := pgx.Connect(t.Context(), b.url)
 	require.NoError(t, err)

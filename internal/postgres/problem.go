@@ -9,9 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// ProblemTell adds an error event to a session's log. Called twice it adds two: the same failure
+// ProblemReport adds an error event to a session's log. Called twice it adds two: the same failure
 // may be reported again.
-func (db *DB) ProblemTell(ctx context.Context, sessionID, code, message string) error {
+func (db *DB) ProblemReport(ctx context.Context, sessionID, code, message string) error {
 	return db.inSession(ctx, "report a problem", sessionID, func(s *sessionTx) error {
 		return s.add(string(conversation.EventError), "", conversation.Problem{Code: code, Message: text(message)})
 	})

@@ -12,12 +12,12 @@ import (
 func TestAProblemIsInTheLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.ProblemTell(t.Context(), b.id, session.ProblemSyncFailed, "the disk\x00 is full"))
+	require.NoError(t, b.ProblemReport(t.Context(), b.id, session.ProblemSyncFailed, "the disk\x00 is full"))
 	events := b.events(t)
 	last := events[len(events)-1]
 	require.Equal(t, "error", last.Type)
 	require.JSONEq(t, `{"code":"sync_failed","message":"the disk� is full"}`, string(last.Data))
-	requireCode(t, failure.NoSession, b.ProblemTell(t.Context(), "ses_none", "x", "y"))
+	requireCode(t, failure.NoSession, b.ProblemReport(t.Context(), "ses_none", "x", "y"))
 }
 
 func TestRefusedConnectionsAreInTheLog(t *testing.T) {

@@ -125,8 +125,8 @@ func blocked(p session.Prompt, status, reason string) session.Prompt {
 // in the API alone.
 const maxBlockedTold = 100
 
-// tellBlocked appends an event for each of the first queued prompts: that they are blocked, or not any more.
-func (s *sessionTx) tellBlocked(ctx context.Context, status session.State, reason string) error {
+// reportBlocked appends an event for each of the first queued prompts: that they are blocked, or not any more.
+func (s *sessionTx) reportBlocked(ctx context.Context, status session.State, reason string) error {
 	rows, err := s.q.PromptsBlocked(ctx, s, &dbsqlc.PromptsBlockedParams{SessionID: s.row.ID, MaxItems: maxBlockedTold})
 	if err != nil {
 		return err
@@ -143,12 +143,12 @@ func (s *sessionTx) tellBlocked(ctx context.Context, status session.State, reaso
 	return nil
 }
 
-// tellPrompt appends the events that follow a change of a prompt after its first.
-func (s *sessionTx) tellPrompt(ctx context.Context, row dbsqlc.Prompt, change event.QueueChangeKind) error {
+// reportPrompt appends the events that follow a change of a prompt after its first.
+func (s *sessionTx) reportPrompt(ctx context.Context, row dbsqlc.Prompt, change event.QueueChangeKind) error {
 	if err := s.addPrompt(row); err != nil {
 		return err
 	}
-	return s.tellQueue(ctx, queueChange(change, row.ID, row.Ordinal, row.Status))
+	return s.reportQueue(ctx, queueChange(change, row.ID, row.Ordinal, row.Status))
 }
 
 // addPrompt appends the event of a prompt after its first.
@@ -160,9 +160,9 @@ func queueChange(kind event.QueueChangeKind, promptID string, ordinal int64, sta
 	return event.QueueChange{Change: kind, QueueItem: event.QueueItem{PromptID: promptID, Ordinal: ordinal, Status: session.PromptStatus(status)}}
 }
 
-// tellQueue appends a queue event with what changed and the head of the queue: its
+// reportQueue appends a queue event with what changed and the head of the queue: its
 // size does not depend on how many prompts wait.
-func (s *sessionTx) tellQueue(ctx context.Context, changes ...event.QueueChange) error {
+func (s *sessionTx) reportQueue(ctx context.Context, changes ...event.QueueChange) error {
 	head, err := promptHead(ctx, s.q, s, s.row.ID)
 	if err != nil {
 		return err
@@ -266,7 +266,7 @@ func (db *DB) PromptWithdraw(ctx context.Context, sessionID, promptID string) (w
 			return err
 		}
 		withdrawn = promptOf(p)
-		return s.tellPrompt(ctx, p, event.QueueRemoved)
+		return s.reportPrompt(ctx, p, event.QueueRemoved)
 	})
 	return withdrawn, err
 }
@@ -321,7 +321,7 @@ func (s *sessionTx) cancelSome(ctx context.Context, reason string) (cancelled in
 		}
 		changes[i] = queueChange(event.QueueRemoved, row.ID, row.Ordinal, row.Status)
 	}
-	return cancelled + int64(len(rows)), len(rows) == cancelChunk, s.tellQueue(ctx, changes...)
+	return cancelled + int64(len(rows)), len(rows) == cancelChunk, s.reportQueue(ctx, changes...)
 }
 
 // PromptRequeue returns a prompt whose outcome is unknown to its place in the queue. One that is
@@ -351,7 +351,7 @@ func (s *sessionTx) promptQueue(ctx context.Context, promptID, reason string) er
 	if err != nil {
 		return err
 	}
-	return s.tellPrompt(ctx, p, event.QueueAdded)
+	return s.reportPrompt(ctx, p, event.QueueAdded)
 }
 
 func (s *sessionTx) promptGet(ctx context.Context, promptID string) (dbsqlc.Prompt, error) {

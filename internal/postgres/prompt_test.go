@@ -209,7 +209,7 @@ func TestOnlyALostPromptIsRequeued(t *testing.T) {
 	b.submit(t, "2")
 	require.NoError(t, b.PromptRequeue(b.ctx, b.id, p), "it waits already")
 	run := b.begin(t, p)
-	require.NoError(t, b.PromptRequeue(b.ctx, b.id, p), "it is in hand")
+	require.NoError(t, b.PromptRequeue(b.ctx, b.id, p), "it is being processed")
 	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost})
 	require.NoError(t, err)
 	require.NoError(t, b.PromptRequeue(b.ctx, b.id, p))
@@ -271,7 +271,7 @@ func TestAFullQueueOfLargePromptsIsCancelled(t *testing.T) {
 	for _, e := range before {
 		submitted += len(e.Data)
 	}
-	require.Less(t, submitted, prompts*(300<<10), "content is stored as it is, without escapes for HTML")
+	require.Less(t, submitted, prompts*(300<<10), "content is stored unchanged, without escapes for HTML")
 
 	cancelled, err := b.PromptsCancel(b.ctx, b.id, session.ReasonSessionTerminated)
 	require.NoError(t, err)
@@ -300,7 +300,7 @@ func TestAFullQueueOfLargePromptsIsCancelled(t *testing.T) {
 	again, err := b.PromptsCancel(b.ctx, b.id, session.ReasonSessionTerminated)
 	require.NoError(t, err)
 	require.Zero(t, again)
-	require.Len(t, b.events(t), len(before)+len(events), "nothing is told twice")
+	require.Len(t, b.events(t), len(before)+len(events), "nothing is reported twice")
 }
 
 // TestAReaderRebuildsTheQueueFromItsChanges changes a queue at random. A reader of all queue events

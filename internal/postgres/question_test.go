@@ -51,7 +51,7 @@ func TestAQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
 	b, run, add := asking(t, time.Hour, permission, inquiry)
 	require.NoError(t, b.appendOne(t, add), "as after a lost answer")
 	types := b.types(t, 0)
-	require.Equal(t, []string{"title", "question", "question", "title"}, types[len(types)-4:], "behind the events of their frame")
+	require.Equal(t, []string{"title", "question", "question", "title"}, types[len(types)-4:], "after the events of their frame")
 	list := b.questions(t)
 	require.Len(t, list, 2)
 	require.Equal(t, inquiry, list[0].Asked, "newest first")
@@ -81,7 +81,7 @@ func TestAQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
 		requireCode(t, failure.IllegalState, err)
 	}
 	require.Equal(t, 1, won)
-	require.Equal(t, []string{event.TypeQuestionResolved}, b.types(t, position), "told once")
+	require.Equal(t, []string{event.TypeQuestionResolved}, b.types(t, position), "reported once")
 	got, err := b.QuestionGet(b.ctx, b.id, q.ID)
 	require.NoError(t, err)
 	require.Equal(t, question.Answered, got.Status)
@@ -89,7 +89,7 @@ func TestAQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
 
 	pending, err := b.QuestionsPending(b.ctx, run, false)
 	require.NoError(t, err)
-	require.Len(t, pending, 2, "the agent has heard of neither")
+	require.Len(t, pending, 2, "the agent has received neither")
 	require.NoError(t, b.QuestionsDelivered(b.ctx, "token", []string{q.ID, list[0].ID}))
 	pending, err = b.QuestionsPending(b.ctx, run, false)
 	require.NoError(t, err)
@@ -135,10 +135,10 @@ func TestALateAnswerIsRefusedAndTheQuestionExpires(t *testing.T) {
 	got, err := b.QuestionExpire(b.ctx, b.id, q.ID)
 	require.NoError(t, err)
 	require.Equal(t, question.Expired, got.Status)
-	require.Equal(t, []string{event.TypeQuestionResolved}, b.types(t, position), "told once, whoever noticed")
+	require.Equal(t, []string{event.TypeQuestionResolved}, b.types(t, position), "reported once, whichever attempt noticed")
 	pending, err := b.QuestionsPending(b.ctx, run, false)
 	require.NoError(t, err)
-	require.Len(t, pending, 1, "the agent is still to be told")
+	require.Len(t, pending, 1, "the agent must still be notified")
 }
 
 func TestAQuestionDoesNotExpireEarly(t *testing.T) {
@@ -157,7 +157,7 @@ func TestTheAgentGivesAQuestionUp(t *testing.T) {
 	require.NoError(t, err)
 	position := b.position(t)
 	add.Events, add.Questions, add.LastFrame = nil, nil, 4
-	add.Resolved = []eventlog.Resolution{{Frame: 4, AgentID: "p1"}, {Frame: 4, AgentID: "i1"}, {Frame: 4, AgentID: "nobody asked"}}
+	add.Resolved = []eventlog.Resolution{{Frame: 4, AgentID: "p1"}, {Frame: 4, AgentID: "i1"}, {Frame: 4, AgentID: "never asked"}}
 	require.NoError(t, b.appendOne(t, add))
 	require.Equal(t, []string{event.TypeQuestionResolved}, b.types(t, position), "the other had its answer")
 	list := b.questions(t)

@@ -24,7 +24,7 @@ func TestADatabaseWithAFullDiskIsNotReady(t *testing.T) {
 	disk := filepath.Join(dir, "d")
 	require.NoError(t, os.Mkdir(disk, 0o777))
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=192m,mode=1777"); err != nil {
-		t.Skipf("a disk of its own needs a mount: %v", err)
+		t.Skipf("a file system needs a mount: %v", err)
 	}
 	t.Cleanup(func() {
 		require.Eventually(t, func() bool { return syscall.Unmount(disk, 0) == nil }, waitLimit, 20*time.Millisecond)

@@ -358,7 +358,7 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 		return session.Run{}, err
 	}
 	if requeue {
-		if err := s.tellTurnEnd(run); err != nil {
+		if err := s.reportTurnEnd(run); err != nil {
 			return session.Run{}, err
 		}
 		if err := s.promptQueue(ctx, run.PromptID, ""); err != nil {
@@ -371,7 +371,7 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 			return session.Run{}, err
 		}
 	}
-	if err := s.tellTurnEnd(run); err != nil {
+	if err := s.reportTurnEnd(run); err != nil {
 		return session.Run{}, err
 	}
 	for _, row := range aborts {
@@ -464,7 +464,7 @@ func (db *DB) RunReturn(ctx context.Context, runID, reason string, untouched boo
 		if err != nil {
 			return err
 		}
-		if err := s.tellTurnEnd(run); err != nil {
+		if err := s.reportTurnEnd(run); err != nil {
 			return err
 		}
 		aborted, err := s.abortsEnd(ctx, runID, session.OutcomeCancelled, session.ReasonAborted)
@@ -487,10 +487,10 @@ func (s *sessionTx) promptAborted(ctx context.Context, promptID string) error {
 	if err != nil {
 		return err
 	}
-	return s.tellPrompt(ctx, p, event.QueueRemoved)
+	return s.reportPrompt(ctx, p, event.QueueRemoved)
 }
 
-func (s *sessionTx) tellTurnEnd(run dbsqlc.Run) error {
+func (s *sessionTx) reportTurnEnd(run dbsqlc.Run) error {
 	return s.add(event.TypeTurnEnd, run.ID, event.TurnEndData{
 		RunID: run.ID, PromptID: run.PromptID, Outcome: session.Outcome(run.Outcome), Reason: run.Reason,
 	})

@@ -45,7 +45,7 @@ func TestOneRunGetsAPrompt(t *testing.T) {
 	v, err := b.RunBegin(b.ctx, b.id, p, winner, 1)
 	require.NoError(t, err)
 	require.True(t, v.Granted)
-	require.Equal(t, before, b.position(t), "granted again, told once")
+	require.Equal(t, before, b.position(t), "granted again, reported once")
 
 	other := b.submit(t, "2")
 	v, err = b.RunBegin(b.ctx, b.id, other, session.NewID(session.RunPrefix), 1)
@@ -101,7 +101,7 @@ func TestAnOlderAttemptNeverTakesTheRun(t *testing.T) {
 	requireCode(t, failure.IllegalState, attach("first, paused", 1, 1))
 	requireCode(t, failure.IllegalState, attach("equal", 1, 2))
 	require.NoError(t, attach("second", 1, 2), "the same attempt again")
-	require.Equal(t, position, b.position(t), "nobody was told of them")
+	require.Equal(t, position, b.position(t), "they were not reported")
 
 	loaded, err := b.SessionOpen(b.ctx, b.id, "w1")
 	require.NoError(t, err)
@@ -205,7 +205,7 @@ func TestARunThatNeverReachedTheAgentGivesItsPromptBack(t *testing.T) {
 	b.submit(t, "2")
 	run := b.begin(t, p)
 	before := b.position(t)
-	queued, err := b.RunReturn(b.ctx, run, "nobody had it", true)
+	queued, err := b.RunReturn(b.ctx, run, "never handed over", true)
 	require.NoError(t, err)
 	require.False(t, queued, "an attempt has attached")
 	for range 2 {

@@ -187,7 +187,7 @@ func TestAPatchChangesWhatIsGiven(t *testing.T) {
 	require.JSONEq(t, `{"a":1}`, string(s.Metadata))
 	require.Equal(t, time.Minute, s.IdleTimeout)
 	require.Equal(t, "m2", s.Options.Model)
-	require.Equal(t, []string{"title"}, b.types(t, 0), "only the title is told of")
+	require.Equal(t, []string{"title"}, b.types(t, 0), "only the title is reported")
 	_, err = b.SessionPatch(b.ctx, "ses_nobody", session.Patch{})
 	requireCode(t, failure.NoSession, err)
 	_, err = b.SessionPatch(b.ctx, b.id, session.Patch{IdleTimeout: new(-time.Second)})

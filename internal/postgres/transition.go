@@ -139,7 +139,7 @@ func (s *sessionTx) transit(ctx context.Context, db *DB, t session.Transition) e
 	if err != nil || t.To != session.Error && t.From != session.Error {
 		return err
 	}
-	return s.tellBlocked(ctx, t.To, reason)
+	return s.reportBlocked(ctx, t.To, reason)
 }
 
 func receiptOf(data []byte) (*session.Receipt, error) {

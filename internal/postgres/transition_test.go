@@ -78,7 +78,7 @@ func TestATransitionIsRecordedOnce(t *testing.T) {
 	require.NoError(t, b.TransitionRecord(b.ctx, up))
 	require.Equal(t, before, b.position(t))
 	b.transit(t, session.EventHibernate, session.ReasonIdle)
-	require.NoError(t, b.TransitionRecord(b.ctx, up), "also when the session has gone on")
+	require.NoError(t, b.TransitionRecord(b.ctx, up), "also when the session has moved on")
 
 	other := up
 	other.To, other.Event = session.Error, session.EventFail

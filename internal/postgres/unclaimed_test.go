@@ -28,7 +28,7 @@ func TestWhoIsRungFor(t *testing.T) { //nolint:tparallel // the rows share a dat
 	}
 	failed := func(b *bundle, t *testing.T) { b.transit(t, session.EventFail, "why") }
 	prompt := func(b *bundle, t *testing.T) { b.submit(t, "first") }
-	turn := func(b *bundle, t *testing.T) { b.begin(t, b.submit(t, "in hand")) }
+	turn := func(b *bundle, t *testing.T) { b.begin(t, b.submit(t, "in progress")) }
 	running := func(b *bundle, t *testing.T) { b.running(t) }
 	eager := func(b *bundle, t *testing.T) {
 		b.sql(t, "UPDATE sessions SET lazy = false WHERE id = $1", b.id)
@@ -42,10 +42,10 @@ func TestWhoIsRungFor(t *testing.T) { //nolint:tparallel // the rows share a dat
 		steps steps
 		want  string
 	}{
-		"lazy, and nobody wants it yet":          {steps{}, nobody},
+		"lazy, and not needed yet":               {steps{}, nobody},
 		"the start was never heard":              {steps{eager}, session1},
-		"put away before its first prompt":       {steps{open, closed}, nobody},
-		"put away, a run was left open":          {steps{running, turn, asleep, open, closed}, session1},
+		"unloaded before its first prompt":       {steps{open, closed}, nobody},
+		"unloaded, a run was left open":          {steps{running, turn, asleep, open, closed}, session1},
 		"the first prompt was never heard":       {steps{prompt}, prompt1},
 		"the workflow was lost while running":    {steps{running, lost}, session1},
 		"the workflow was lost in a turn":        {steps{running, turn, lost}, session1},
@@ -58,7 +58,7 @@ func TestWhoIsRungFor(t *testing.T) { //nolint:tparallel // the rows share a dat
 		"open and waiting for a prompt":          {steps{open}, nobody},
 		"open, the prompt's signal was lost":     {steps{open, prompt}, prompt1},
 		"open and running, the signal was lost":  {steps{running, open, prompt}, prompt1},
-		"open, prompts wait behind a turn":       {steps{running, open, turn, prompt}, nobody},
+		"open, prompts wait for a turn":          {steps{running, open, turn, prompt}, nobody},
 		"open and asleep, the signal was lost":   {steps{hibernated, open, prompt}, prompt1},
 		"open, prompts wait for the hibernation": {steps{hibernating, open, prompt}, nobody},
 		"open, prompts wait for a person":        {steps{prompt, failed, open}, nobody},
@@ -130,7 +130,7 @@ func TestSessionsThatRestDoNotHideOthers(t *testing.T) {
 	b.sql(t, `INSERT INTO sessions (id, status, agent, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options)
 		SELECT 'ses_0000' || n, CASE WHEN n % 2 = 0 THEN 'hibernated' ELSE 'initializing' END, 'demo', true,
 			now() - interval '25 hours', now() - interval '25 hours', 1, '{}', '{}' FROM generate_series(1, 100) n`)
-	prompt := b.submit(t, "nobody has heard of this")
+	prompt := b.submit(t, "never signalled")
 	rings, err := b.Unclaimed(b.ctx, "", -time.Second, 10)
 	require.NoError(t, err)
 	require.Equal(t, []session.UnclaimedWork{{SessionID: b.id, PromptID: prompt, Ordinal: 1}}, rings)
@@ -150,7 +150,7 @@ func TestWhoseWorkflowMustBeOpen(t *testing.T) {
 	b.running(t)
 	require.Equal(t, []session.Attended{{SessionID: b.id, Status: session.Running, WorkflowRun: "w1"}}, attended(0))
 	run := b.begin(t, b.submit(t, "1"))
-	require.Equal(t, []session.Attended{{SessionID: b.id, Status: session.Running, WorkflowRun: "w1"}}, attended(time.Hour), "its run was heard of lately")
+	require.Equal(t, []session.Attended{{SessionID: b.id, Status: session.Running, WorkflowRun: "w1"}}, attended(time.Hour), "its run was seen lately")
 	require.Equal(t, []session.Attended{{SessionID: b.id, RunID: run, Status: session.Running, WorkflowRun: "w1"}}, attended(-time.Second))
 	page, err := b.Attended(b.ctx, b.id, 0, 10)
 	require.NoError(t, err)

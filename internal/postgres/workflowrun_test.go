@@ -63,7 +63,7 @@ func TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast(t *testing.T) {
 		"AttendantLeave":    func(session.Transition) error { _, err := b.AttendantLeave(second, b.id, "a1", "w2"); return err },
 		"SessionTakeBack":   func(session.Transition) error { _, err := b.SessionTakeBack(second, b.id, "w2"); return err },
 		"SessionClose":      func(session.Transition) error { return b.SessionClose(second, b.id) },
-		"ProblemTell":       func(session.Transition) error { return b.ProblemTell(second, b.id, "code", "words") },
+		"ProblemReport":     func(session.Transition) error { return b.ProblemReport(second, b.id, "code", "words") },
 		"PromptsCancel":     func(session.Transition) error { _, err := b.PromptsCancel(second, b.id, "stop"); return err },
 		"PromptRequeue":     func(session.Transition) error { return b.PromptRequeue(second, b.id, prompt) },
 		"GenerationReserve": func(session.Transition) error { return b.GenerationReserve(second, b.id, 3, "im-1") },

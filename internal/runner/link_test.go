@@ -155,7 +155,7 @@ func TestCloseEndsEverythingThatWaits(t *testing.T) {
 	_, l := dialed(t)
 	var waiting sync.WaitGroup
 	waiting.Go(func() { _, _ = l.Next(context.Background()) })
-	waiting.Go(func() { _ = l.Input([]byte("nobody reads this")) })
+	waiting.Go(func() { _ = l.Input([]byte("never read")) })
 	for range 2 {
 		waiting.Go(func() { _ = l.Close() })
 	}

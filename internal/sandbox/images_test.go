@@ -67,7 +67,7 @@ func TestPrepareUsesTheImageOfAFasterWorker(t *testing.T) {
 	got, err := sandbox.NewImages(p, sandbox.ImagesOptions{}).Prepare(t.Context(), recipe)
 	require.NoError(t, err)
 	require.Equal(t, theirs, got)
-	require.Equal(t, 1, b.drv.Calls(memsandbox.OpDeleteImage), "ours is not left behind")
+	require.Equal(t, 1, b.drv.Calls(memsandbox.OpDeleteImage), "ours is deleted")
 }
 
 func TestPrepareLeavesNothingBehindWhenItFails(t *testing.T) {

@@ -224,7 +224,7 @@ func TestWaitEndsWithTheSandboxThoughTheProviderKeepsItHanging(t *testing.T) {
 		began := time.Now()
 		_, err = p.Wait(t.Context())
 		require.Equal(t, sandbox.Gone, sandbox.CodeOf(err), "error: %v", err)
-		require.Equal(t, 30*time.Second, time.Since(began), "the third poll tells")
+		require.Equal(t, 30*time.Second, time.Since(began), "the third poll shows it")
 		require.NoError(t, p.Close())
 	})
 }

@@ -51,8 +51,8 @@ func TestMasksAValueInEveryForm(t *testing.T) {
 			forms["as a form, without "+safe] = strings.ReplaceAll(percent(value, safe), "%20", "+")
 		}
 		for name, form := range forms {
-			got := m.Text("before " + form + " behind")
-			require.Regexp(t, `^before \[redacted (KEY|OTHER)\] behind$`, got, name)
+			got := m.Text("before " + form + " after")
+			require.Regexp(t, `^before \[redacted (KEY|OTHER)\] after$`, got, name)
 		}
 		for before := range 6 {
 			for after := range 4 {

@@ -18,7 +18,7 @@ func TestATitleIsTheBeginningOfAPrompt(t *testing.T) {
 		" \n\t\n":                       "",
 		"Fix the build":                 "Fix the build",
 		"\n  Fix\tthe   build \nplease": "Fix the build",
-		"Please look at the flaky test in the scheduler package and mend it": "Please look at the flaky test in the scheduler package and…",
+		"Please look at the flaky test in the scheduler package and fix it": "Please look at the flaky test in the scheduler package and…",
 		strings.Repeat("ä", 80): strings.Repeat("ä", 60) + "…",
 	} {
 		require.Equal(t, want, session.TitleOf(content))

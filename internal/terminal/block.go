@@ -114,9 +114,9 @@ func (v *View) userMessage(b *block) {
 	switch {
 	case b.thread.depth > 0:
 		v.line(b.thread, span{cyan, v.sign("prompt: ", "❯ ")}, span{dim, v.shorten(b.Content)})
-	case b.PromptID == "" || b.PromptID != v.told:
+	case b.PromptID == "" || b.PromptID != v.shownPrompt:
 		v.said(b.thread, b.Content)
-		v.told = b.PromptID
+		v.shownPrompt = b.PromptID
 	}
 }
 

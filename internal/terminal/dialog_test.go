@@ -72,8 +72,8 @@ func TestQuestionsAreAnsweredOneByOne(t *testing.T) {
 
 func TestAQuestionWithoutWordsIsDecided(t *testing.T) {
 	t.Parallel()
-	d := terminal.NewDialog(resource.QuestionJSON{Kind: question.Inquiry, Title: "Go on?"})
-	require.Contains(t, d.Prompt(), "Go on?: once")
+	d := terminal.NewDialog(resource.QuestionJSON{Kind: question.Inquiry, Title: "Continue?"})
+	require.Contains(t, d.Prompt(), "Continue?: once")
 	done, _ := d.Line("once")
 	require.True(t, done)
 }

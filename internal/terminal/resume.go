@@ -7,7 +7,7 @@ import (
 )
 
 // Resume shows the last blocks of a conversation as it stands, the main one, and takes up what is
-// open in all of them, so that the events behind that position can follow. It is for a new view.
+// open in all of them, so that the events after that position can follow. It is for a new view.
 func (v *View) Resume(c conversation.Conversation, last int) error {
 	for _, th := range c.Threads { // a subagent follows the conversation that it works for
 		t := v.thread(th.ID)

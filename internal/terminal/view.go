@@ -60,14 +60,14 @@ type View struct {
 	moreFiles int     // that were not
 	removed   int     // blocks that were removed in a row
 
-	prompts    map[string]resource.PromptJSON // that are not over
-	told       string                         // the prompt that was shown last
-	processing string                         // the prompt that has its turn
-	runs       map[string]*turn
-	queue      event.Queue
-	queued     []string // ids of the prompts that wait, as far as events have named them
-	unseen     int      // how many more wait
-	stamp      string
+	prompts     map[string]resource.PromptJSON // that are not over
+	shownPrompt string                         // the prompt that was shown last
+	processing  string                         // the prompt that has its turn
+	runs        map[string]*turn
+	queue       event.Queue
+	queued      []string // ids of the prompts that wait, as far as events have named them
+	unseen      int      // how many more wait
+	stamp       string
 }
 
 // thread is a conversation.
@@ -351,7 +351,7 @@ func (v *View) prompt(p resource.PromptJSON) {
 // takeQueue takes the waiting prompts. Plain text shows them as lines; a terminal has them in the
 // footer.
 func (v *View) takeQueue(d event.QueueData) {
-	before := v.behind()
+	before := v.queuedAfter()
 	v.queue.Apply(d)
 	v.queued = v.queued[:0]
 	for _, item := range v.queue.Items() {
@@ -360,13 +360,13 @@ func (v *View) takeQueue(d event.QueueData) {
 		}
 	}
 	v.unseen = max(0, int(d.Queued)-len(v.queued))
-	if n := v.behind(); n != before && n > 1 && !v.options.Rewrite {
+	if n := v.queuedAfter(); n != before && n > 1 && !v.options.Rewrite {
 		v.line(nil, span{dim, fmt.Sprintf("in the queue: %d", n)})
 	}
 }
 
-// behind is how many prompts wait for the one that has its turn.
-func (v *View) behind() int {
+// queuedAfter is how many prompts wait for the one that has its turn.
+func (v *View) queuedAfter() int {
 	n := 0
 	for _, id := range v.queued {
 		if id != v.processing {
@@ -385,7 +385,7 @@ func (v *View) turnStart(d event.TurnStartData, at time.Time) {
 	v.processing = d.PromptID
 	if p, ok := v.prompts[d.PromptID]; ok {
 		v.said(v.thread(conversation.Main), p.Content)
-		v.told = d.PromptID
+		v.shownPrompt = d.PromptID
 	}
 }
 
@@ -547,7 +547,7 @@ func (v *View) footer() {
 	for _, b := range rows {
 		v.screen.footer = append(v.screen.footer, v.screen.row(append(v.margin(b.thread), v.call(b)...)...))
 	}
-	if n := v.behind(); n > 0 && v.processing != "" {
+	if n := v.queuedAfter(); n > 0 && v.processing != "" {
 		v.screen.footer = append(v.screen.footer, v.screen.row(span{dim, fmt.Sprintf("  in the queue: %d", n)}))
 	}
 }

@@ -54,8 +54,8 @@ type attempt struct {
 	permissions permission.Rules
 	waiting     waiting
 	files       runner.FileGatherer
-	// tooLargeTold: the log says that the workspace has too many files.
-	tooLargeTold bool
+	// tooLargeLogged: the log says that the workspace has too many files.
+	tooLargeLogged bool
 }
 
 func (x *Executor) newAttempt(ctx context.Context, in Request, progress Progress) (*attempt, error) {

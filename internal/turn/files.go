@@ -12,8 +12,8 @@ import (
 // fileStore keeps what has happened in workspaces.
 type fileStore interface {
 	FilesAppend(ctx context.Context, b workspacefile.Batch) error
-	// FilesTold returns what the log has of the changes of a workspace in a run.
-	FilesTold(ctx context.Context, sessionID, runID string) (workspacefile.Logged, error)
+	// FilesLogged returns what the log has of the changes of a workspace in a run.
+	FilesLogged(ctx context.Context, sessionID, runID string) (workspacefile.Logged, error)
 	FilesKnown(ctx context.Context, sessionID string) ([]workspacefile.Known, error)
 }
 
@@ -41,13 +41,13 @@ func (a *attempt) commitFiles(ctx context.Context, messages []runner.Message) er
 	}
 	b.RunID, b.Token, b.Mask = a.in.RunID, a.token, a.masking.masker.Text
 	room := a.limits.Room()
-	b.Budget = &workspacefile.Budget{Bytes: room.Bytes, Events: room.Events, Full: a.limits.Full, TooLarge: a.tooLargeTold}
+	b.Budget = &workspacefile.Budget{Bytes: room.Bytes, Events: room.Events, Full: a.limits.Full, TooLarge: a.tooLargeLogged}
 	if err := a.Store.FilesAppend(ctx, b); err != nil {
 		return kept(err)
 	}
 	a.limits.Beside.Bytes += room.Bytes - b.Budget.Bytes
 	a.limits.Beside.Events += room.Events - b.Budget.Events
-	a.limits.Full, a.tooLargeTold = b.Budget.Full, b.Budget.TooLarge
+	a.limits.Full, a.tooLargeLogged = b.Budget.Full, b.Budget.TooLarge
 	return nil
 }
 
@@ -57,11 +57,11 @@ func (a *attempt) countFiles(ctx context.Context) error {
 	if a.start.Run.Attempt <= 1 {
 		return nil
 	}
-	told, err := a.Store.FilesTold(ctx, a.in.SessionID, a.in.RunID)
+	logged, err := a.Store.FilesLogged(ctx, a.in.SessionID, a.in.RunID)
 	if err != nil {
 		return stored(err)
 	}
-	a.limits.Beside = conversation.Spent{Bytes: told.Bytes, Events: told.Events}
-	a.limits.Full, a.tooLargeTold = a.limits.Full || told.Full, told.TooLarge
+	a.limits.Beside = conversation.Spent{Bytes: logged.Bytes, Events: logged.Events}
+	a.limits.Full, a.tooLargeLogged = a.limits.Full || logged.Full, logged.TooLarge
 	return nil
 }

@@ -54,7 +54,7 @@ var allow = []*regexp.Regexp{
 	use(`(fall|falls|fallen|fell|falling|lag|lags|lagging|lies|far|bytes|MiB|events|too much) behind`),
 	use(`(tell|tells|telling|told) (\w+ ){0,4}apart`),
 	use(`(postgres or|postgres nor|user) nobody`),
-	use(`nobody:x:65534:65534:nobody`),
+	use(`nobody(:x:65534:65534:nobody|:nogroup| install ok)`),
 	use(`forsaken (→|from)`),
 	use(`(one|some|many|none|each|any) of (its|their|our) own \w+`),
 	use(`Index\.Tell`),

@@ -195,7 +195,7 @@ var importRules = []importRule{
 		pkg: "internal/runner/follow",
 		never: map[string]string{
 			ours("internal/runner/journal"): "what is read is sent, not kept",
-			ours("internal/runner/process"): "files are read whoever writes them",
+			ours("internal/runner/process"): "files are read whichever agent writes them",
 			ours("internal/runner/server"):  "the server has a follower for each link",
 		},
 	},
@@ -211,7 +211,7 @@ var importRules = []importRule{
 	// What follows holds for the whole module.
 	{
 		pkg:   ".",
-		never: map[string]string{ours("cmd"): "programs wire packages; nobody builds on a program"},
+		never: map[string]string{ours("cmd"): "programs wire packages; no package builds on a program"},
 	},
 }
 

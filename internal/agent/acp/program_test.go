@@ -222,7 +222,7 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 	require.Equal(t, "refusal", got.End.Reason)
 	require.Equal(t, "clever", got.End.Model)
 	got = k.turn(t, "files please")
-	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, "a request that nobody takes is refused")
+	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, "a request without a handler is refused")
 	got = k.turn(t, "error please")
 	require.Equal(t, "the model is out of order", got.End.Reason)
 	require.Equal(t, "error", got.Only(t, conversation.System).Subtype)

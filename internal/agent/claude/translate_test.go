@@ -212,9 +212,9 @@ func TestAKnownPromptIsGoneOnWith(t *testing.T) {
 	t.Parallel()
 	id := ours(t)
 	for name, lines := range map[string][]string{
-		"by a new process":  {acknowledged(id), lifecycle(id, "completed"), idle},
-		"by the same":       {acknowledged(id), idle},
-		"told in two parts": {acknowledged(id), lifecycle(id, "completed")},
+		"by a new process":          {acknowledged(id), lifecycle(id, "completed"), idle},
+		"by the same":               {acknowledged(id), idle},
+		"acknowledged in two parts": {acknowledged(id), lifecycle(id, "completed")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

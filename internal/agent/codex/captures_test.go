@@ -16,10 +16,10 @@ import (
 type exception string
 
 const (
-	lost    exception = "what was being written when the turn was broken off is in the stream alone"
+	lost    exception = "what was being written when the turn was interrupted is in the stream alone"
 	untimed exception = "a call that never ended has the time of the model's call in the transcript"
 	retried exception = "requests that were sent again are in the stream alone"
-	refused exception = "a call that was cancelled counts as broken off in the transcript"
+	refused exception = "a call that was cancelled counts as interrupted in the transcript"
 	unheard exception = "what was answered to a question is in the transcript alone"
 )
 

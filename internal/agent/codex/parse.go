@@ -22,7 +22,7 @@ import (
 // Without a journal, as with files that another client made, it works out the order of things from
 // their times.
 func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
-	p := parser{threads: map[string]*thread{}, reviews: map[string]bool{}, told: map[string]bool{}}
+	p := parser{threads: map[string]*thread{}, reviews: map[string]bool{}, ended: map[string]bool{}}
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b transcript.File) int { return strings.Compare(path.Base(a.Path), path.Base(b.Path)) })
 	heads := map[string]codexformat.Payload{}
@@ -61,7 +61,7 @@ type parser struct {
 	// reviews are the threads of reviews: their work is in the rollout of the thread that requested
 	// them.
 	reviews map[string]bool
-	told    map[string]bool // items of the main conversation that have ended
+	ended   map[string]bool // items of the main conversation that have ended
 }
 
 // thread is what was said in one.
@@ -420,15 +420,15 @@ func (t *thread) steps() []*step {
 // conversation puts the threads together, the main one first.
 func (p *parser) conversation() conversation.Conversation {
 	var folder conversation.Folder
-	told := make([][]conversation.Event, 0, len(p.order))
+	events := make([][]conversation.Event, 0, len(p.order))
 	for _, t := range p.order {
 		// Threads without a parent are the main conversation: it may continue in a new one, or in a fork.
 		r := reader{Root: p.root}
 		done := map[string]bool{}
 		if t.main || t.id == p.root {
-			r.Root, done = t.id, p.told
+			r.Root, done = t.id, p.ended
 		}
-		told = append(told, p.tell(&r, t, done))
+		events = append(events, p.events(&r, t, done))
 	}
 	order := make([]int, len(p.order))
 	for i := range order {
@@ -436,16 +436,16 @@ func (p *parser) conversation() conversation.Conversation {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.order[a].first, p.order[b].first) })
 	for _, i := range order {
-		for _, e := range told[i] {
+		for _, e := range events[i] {
 			folder.Add(e)
 		}
 	}
 	return folder.Conversation()
 }
 
-// tell makes the blocks of a thread. Done are the items of its conversation that have ended, one way
+// events makes the blocks of a thread. Done are the items of its conversation that have ended, one way
 // or the other.
-func (p *parser) tell(r *reader, t *thread, done map[string]bool) []conversation.Event {
+func (p *parser) events(r *reader, t *thread, done map[string]bool) []conversation.Event {
 	var events []conversation.Event
 	var at time.Time
 	for _, s := range t.steps() {

@@ -105,7 +105,7 @@ func TestAnAnswerHoldsAsLongAsItSays(t *testing.T) {
 	require.Contains(t, no.Questions[0].Title, "touch permitted && echo touched")
 	require.JSONEq(t, fmt.Sprintf(`{"command":"touch permitted && echo touched","cwd":%q}`, p.in.Workspace), string(no.Questions[0].Input))
 	said := no.All(conversation.UserMessage)
-	require.Equal(t, "not now", said[len(said)-1].Content, "why it was rejected is told to the agent")
+	require.Equal(t, "not now", said[len(said)-1].Content, "the agent gets the reason of the rejection")
 
 	p.turn(t, "{{touch}} it", nil, agent.Answer{Decision: agent.DecisionSession})
 	require.FileExists(t, filepath.Join(p.in.Workspace, "permitted"))
@@ -397,6 +397,6 @@ func TestGoesOnWithWhatItWasTornOutOf(t *testing.T) {
 	require.Equal(t, "That was cut short.", said)
 	requests := p.server.Requests()
 	last := requests[len(requests)-1]
-	require.Len(t, last.Prompts, 1, "the prompt stands there once")
+	require.Len(t, last.Prompts, 1, "the prompt is there once")
 	p.Close(t)
 }

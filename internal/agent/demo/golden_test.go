@@ -60,7 +60,7 @@ func TestGolden(t *testing.T) {
 				fmt.Fprintf(&events, "# %s\n%s\n", run, strings.Join(inLog(t, es), "\n"))
 				fmt.Fprintf(&events, "# %s %s %+v\n", end.Outcome, end.Reason, end.Usage)
 			}
-			require.Empty(t, s.answers, "nobody asked for them")
+			require.Empty(t, s.answers, "they were not requested")
 			var transcripts strings.Builder
 			files := s.files(t)
 			for _, f := range files {

@@ -286,7 +286,7 @@ func TestEndsATurnAsFailed(t *testing.T) {
 	require.Equal(t, session.OutcomeFailed, end.Outcome)
 	require.Equal(t, "out of luck", end.Reason)
 	blocks := fold(events).Threads[0].Blocks
-	require.Len(t, blocks, 3, "what stands behind fail is not done")
+	require.Len(t, blocks, 3, "what follows fail is not done")
 	require.Equal(t, "error", blocks[2].Subtype)
 }
 
@@ -296,7 +296,7 @@ func TestGoesOnWhenASubagentFails(t *testing.T) {
 	events, end := translated(t, "r1", s.play(t, "r1", "subagent bob: fail: no\nsubagent eve: subagent mallory: hi\nafter"))
 	require.Equal(t, session.OutcomeCompleted, end.Outcome)
 	c := fold(events)
-	require.Len(t, c.Threads, 3, "subagents have none of their own")
+	require.Len(t, c.Threads, 3, "subagents have none")
 	require.Equal(t, conversation.Failed, c.Threads[0].Blocks[1].Status)
 	require.Equal(t, conversation.Success, c.Threads[0].Blocks[3].Status)
 	require.Equal(t, `"subagent mallory: hi"`, string(c.Threads[0].Blocks[4].Output))

@@ -21,7 +21,7 @@ import (
 
 // everything is a script with all that a turn can hold.
 const everything = "hello there\nthink: hm, well\nwrite a.txt: a <b> & c\n$ cat a.txt; exit 3\ntitle: All of it\n" +
-	"subagent bob: $ echo from bob\nsubagent eve: think: alone\nask: well? | yes | no\nlast words\nfail: at last"
+	"subagent bob: $ echo from bob\nsubagent eve: think: alone\nask: well? | yes | no\nfinal words\nfail: at last"
 
 func TestGoesOnFromAnyStateWithTheSameEvents(t *testing.T) {
 	t.Parallel()
@@ -78,7 +78,7 @@ func TestEndsATurnWhoseProcessEnded(t *testing.T) {
 		blocks := fold(events).Threads[0].Blocks
 		require.Equal(t, conversation.Aborted, blocks[len(blocks)-1].Status, report)
 		_, told := events[len(events)-1].Data.(conversation.Problem)
-		require.Equal(t, want.Outcome == session.OutcomeFailed, told, "%s: a crash is told, an abort is not", report)
+		require.Equal(t, want.Outcome == session.OutcomeFailed, told, "%s: a crash is reported, an abort is not", report)
 	}
 }
 

@@ -156,13 +156,13 @@ func (r *reader) record(conv string, rec geminiformat.Record, at time.Time) []co
 	case geminiformat.GeminiRecord:
 		return r.gemini(conv, rec, at)
 	case errorRecord, warningRecord:
-		return r.told(conv, rec, at)
+		return r.notice(conv, rec, at)
 	}
 	return nil
 }
 
-// told reads what the program has shown the person in front of its terminal.
-func (r *reader) told(conv string, rec geminiformat.Record, at time.Time) []conversation.Event {
+// notice reads what the program has shown the person in front of its terminal.
+func (r *reader) notice(conv string, rec geminiformat.Record, at time.Time) []conversation.Event {
 	said := geminiformat.Words(rec.Content)
 	if said == "" || rec.ID == "" || !r.once("record/"+conv+"/"+rec.ID) {
 		return nil

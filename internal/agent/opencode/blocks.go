@@ -33,9 +33,9 @@ type openMessage struct {
 	User         bool      `json:"user,omitempty"`
 	Summary      bool      `json:"summary,omitempty"`
 	Created      time.Time `json:"created"`
-	// Failed: the agent has reported an error; `Told`: and that has been shown.
-	Failed bool `json:"failed,omitempty"`
-	Told   bool `json:"told,omitempty"`
+	// Failed: the agent has reported an error; Reported: and that has been shown.
+	Failed   bool `json:"failed,omitempty"`
+	Reported bool `json:"told,omitempty"`
 	// Over: the agent has said that it is, though it may be that not all of its parts have come.
 	Over bool `json:"over,omitempty"`
 	// Last is the newest of its parts.

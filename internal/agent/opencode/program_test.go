@@ -136,7 +136,7 @@ func TestAProfileReachesTheModel(t *testing.T) {
 	sent := p.server.Sent()
 	for _, marker := range []string{"marker-instructions", "marker-skill", "marker-subagent", "marker-command you", "demo_echo"} {
 		if !strings.Contains(sent, marker) { // what was sent is too long to be shown
-			require.Failf(t, "the model is not told", "%s is not in what was sent", marker)
+			require.Failf(t, "the model does not get it", "%s is not in what was sent", marker)
 		}
 	}
 	requests := p.server.Requests()
@@ -187,7 +187,7 @@ func TestCompactsBehindAnAttemptThatFailed(t *testing.T) {
 func TestGoesOnWithAPromptThatWasCutOff(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, map[string][]modelserver.Step{
-		"wait":  {{Text: "This takes long.", Calls: []modelserver.Call{bash(scripted.UntilKilled)}}, {Text: "I have gone on."}},
+		"wait":  {{Text: "This takes long.", Calls: []modelserver.Call{bash(scripted.UntilKilled)}}, {Text: "I have continued."}},
 		"hello": {{Text: "Hello."}},
 	})
 	p.begin(t, agent.LaunchInput{})
@@ -206,7 +206,7 @@ func TestGoesOnWithAPromptThatWasCutOff(t *testing.T) {
 	p.begin(t, agent.LaunchInput{Resume: true})
 	r := p.run(t, run, "{{wait}} for it", nil)
 	require.Equal(t, session.OutcomeCompleted, r.End.Outcome, r.End.Reason)
-	require.Equal(t, "I have gone on.", r.Only(t, conversation.AssistantText).Content)
+	require.Equal(t, "I have continued.", r.Only(t, conversation.AssistantText).Content)
 	require.Len(t, p.server.Requests()[len(p.server.Requests())-1].Prompts, 1, "the model has the prompt once")
 	p.agree(t)
 	p.Close(t)

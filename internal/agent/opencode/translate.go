@@ -281,10 +281,10 @@ func (t *translator) isNew(in *opencodeformat.Message) bool {
 // failed reads that an answer has failed, which is reported once.
 func (t *translator) failed(m *openMessage, e *opencodeformat.NativeError, at time.Time) {
 	m.Failed = true
-	if m.Told || e.Name == opencodeformat.Aborted {
+	if m.Reported || e.Name == opencodeformat.Aborted {
 		return
 	}
-	m.Told = true
+	m.Reported = true
 	t.Emit(ledger.Whole(m.Conversation, failureOf(m.native(), e), at)...)
 }
 

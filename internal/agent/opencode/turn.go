@@ -58,10 +58,10 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 }
 
 // verdict is how the run has ended: as the bridge says, else as the agent did.
-func (t *translator) verdict(told opencodeformat.EndNote) opencodeformat.EndNote {
+func (t *translator) verdict(note opencodeformat.EndNote) opencodeformat.EndNote {
 	switch {
-	case told.Outcome != "":
-		return told
+	case note.Outcome != "":
+		return note
 	case t.state.Verdict != nil:
 		return *t.state.Verdict
 	case t.state.Errored != nil:

@@ -22,7 +22,7 @@ cat >/tmp/p/DEBIAN/control <<END
 Package: overwinter-trial
 Version: 1.0
 Architecture: all
-Maintainer: nobody <nobody@example.com>
+Maintainer: trial <trial@example.com>
 Description: trial
 END
 printf '#!/bin/sh\nset -e\nmkdir -p /var/lib/trial\nchown nobody:nogroup /var/lib/trial\n' >/tmp/p/DEBIAN/postinst

@@ -84,7 +84,7 @@ func TestTimeOfProcessesThatHaveEndedCountsOnce(t *testing.T) {
 
 func TestSandboxesShareWhatAllMayHave(t *testing.T) {
 	t.Parallel()
-	require.InDelta(t, 1.5, fairShare([]float64{0.2, 0.3}, 1.5)+0.5, 0.001, "nobody needs to be limited")
+	require.InDelta(t, 1.5, fairShare([]float64{0.2, 0.3}, 1.5)+0.5, 0.001, "no sandbox needs to be limited")
 	require.InDelta(t, 0.75, fairShare([]float64{1, 1}, 1.5), 0.001)
 	require.InDelta(t, 1.3, fairShare([]float64{0.2, 1.8}, 1.5), 0.001, "what one leaves is the other's")
 	var a cpuAccount

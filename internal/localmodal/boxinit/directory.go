@@ -17,7 +17,7 @@ import (
 type directory struct {
 	view   *tracer.View
 	tracer *tracer.Tracer
-	beside string // where mounted images are kept
+	base   string // where mounted images are kept
 
 	mu     sync.Mutex
 	images map[string]string // where each is mounted, by where it is kept
@@ -27,8 +27,8 @@ type directory struct {
 // its own.
 func openDirectory(p *initProcess, spec wire.RootSpec) (*directory, error) {
 	tree := filepath.Join(spec.Box.Path, "tree")
-	beside := spec.Box.Path
-	shared := filepath.Join(beside, "shm")
+	base := spec.Box.Path
+	shared := filepath.Join(base, "shm")
 	if err := os.Mkdir(shared, 0o700); err != nil {
 		return nil, fmt.Errorf("make shared memory: %w", err)
 	}
@@ -44,7 +44,7 @@ func openDirectory(p *initProcess, spec wire.RootSpec) (*directory, error) {
 	for _, path := range masked {
 		mappings = append(mappings, tracer.Mapping{Inside: path, Outside: path, Access: tracer.ReadOnly})
 	}
-	d := &directory{beside: beside, images: map[string]string{}}
+	d := &directory{base: base, images: map[string]string{}}
 	d.view = tracer.NewView(tree, "/proc/"+strconv.Itoa(os.Getpid())+"/cwd", mappings...)
 	for _, m := range spec.Mounts {
 		if _, err := d.mount(m); err != nil {
@@ -114,7 +114,7 @@ func (d *directory) start(path string, args []string, attr *syscall.ProcAttr, af
 // mountImage shows a fresh directory at path, filled from the tar stream in
 // files[0] if there is one.
 func (d *directory) mountImage(path string, files []*os.File) error {
-	dir, err := os.MkdirTemp(d.beside, "image-*")
+	dir, err := os.MkdirTemp(d.base, "image-*")
 	if err != nil {
 		return fmt.Errorf("mount %s: %w", path, err)
 	}

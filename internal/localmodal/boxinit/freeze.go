@@ -31,7 +31,7 @@ func (p *initProcess) freeze() error {
 		}
 		return err
 	}
-	p.frozen, p.told = nil, map[int]bool{}
+	p.frozen, p.stopped = nil, map[int]bool{}
 	passes := 0
 	for deadline := time.Now().Add(freezeTimeout); ; time.Sleep(freezePoll) { //nolint:forbidigo // no event signals that a process has stopped
 		settled, sure, err := p.stopRunning()
@@ -66,15 +66,15 @@ func (p *initProcess) stopRunning() (settled, sure bool, err error) {
 	settled, sure = true, true
 	for _, pid := range slices.Sorted(maps.Keys(now)) {
 		switch {
-		case now[pid] == forking && p.told[pid]:
+		case now[pid] == forking && p.stopped[pid]:
 			sure = false
 			continue
 		case now[pid] != running && now[pid] != forking:
 			continue
 		}
 		settled = false
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err == nil && !p.told[pid] {
-			p.told[pid] = true
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err == nil && !p.stopped[pid] {
+			p.stopped[pid] = true
 			p.frozen = append(p.frozen, pid)
 		}
 	}
@@ -97,7 +97,7 @@ func (p *initProcess) release() {
 	for _, pid := range slices.Backward(p.frozen) {
 		_ = syscall.Kill(pid, syscall.SIGCONT) // it may have been killed meanwhile
 	}
-	p.frozen, p.told = nil, nil
+	p.frozen, p.stopped = nil, nil
 	p.running.Unlock()
 }
 

@@ -36,7 +36,7 @@ type initProcess struct {
 	// while the sandbox is frozen.
 	running sync.RWMutex
 	frozen  []int        // PIDs that freeze stopped, in that order; guarded by running
-	told    map[int]bool // the same
+	stopped map[int]bool // the same
 
 	inner     *innerNamespaces // where processes live, on the level of namespaces
 	self      uintptr          // a descriptor of this program

@@ -486,11 +486,11 @@ func (t *Tracer) End() error {
 // until runs begin, and then waits for done, asked at each event. If that takes
 // too long it runs abort.
 func (t *Tracer) until(limit time.Duration, begin func(), done func() bool, abort func()) error {
-	told := make(chan struct{}, 1)
+	woken := make(chan struct{}, 1)
 	finished := false
 	t.do(func() {
 		begin()
-		t.waiters = append(t.waiters, told)
+		t.waiters = append(t.waiters, woken)
 		finished = done()
 	})
 	overdue := time.NewTimer(limit)
@@ -498,7 +498,7 @@ func (t *Tracer) until(limit time.Duration, begin func(), done func() bool, abor
 	var err error
 	for !finished && err == nil {
 		select {
-		case <-told:
+		case <-woken:
 			t.do(func() { finished = done() })
 		case <-overdue.C:
 			err = fmt.Errorf("not every process stopped within %v", limit)
@@ -506,7 +506,7 @@ func (t *Tracer) until(limit time.Duration, begin func(), done func() bool, abor
 		}
 	}
 	t.do(func() {
-		t.waiters = slices.DeleteFunc(t.waiters, func(w chan struct{}) bool { return w == told })
+		t.waiters = slices.DeleteFunc(t.waiters, func(w chan struct{}) bool { return w == woken })
 	})
 	return err
 }

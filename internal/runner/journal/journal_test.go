@@ -142,7 +142,7 @@ func TestAReaderWaitsForTheWriter(t *testing.T) {
 				}
 			}
 			if _, _, err := r.Next(t.Context()); !errors.Is(err, io.EOF) {
-				t.Errorf("behind the last frame: %v", err)
+				t.Errorf("after the last frame: %v", err)
 			}
 		})
 	}

@@ -231,7 +231,7 @@ func TestWhatCannotBeStarted(t *testing.T) {
 	require.Contains(t, start(plain, "sh"), "is not a directory")
 	require.JSONEq(t, `{"code": 127, "signal": "", "stderr": "why", "interrupted": false}`, string(FailedStart(errors.New("why"))))
 	h.shell(`exit 0`)
-	require.Zero(t, h.exit().Code, "a start that failed leaves nothing behind")
+	require.Zero(t, h.exit().Code, "a start that failed leaves nothing")
 }
 
 func TestLookPath(t *testing.T) {

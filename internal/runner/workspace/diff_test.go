@@ -58,7 +58,7 @@ func TestDiffAgainstWhatWasThereFirst(t *testing.T) {
 	b := setup(t)
 	b.write("kept", "same\n")
 	b.write("changed", "one\ntwo\nthree\n")
-	b.write("gone", "last words")
+	b.write("gone", "final words")
 	b.write("binary", "\x00\x01")
 	b.attach()
 	b.sync()
@@ -83,7 +83,7 @@ func TestDiffAgainstWhatWasThereFirst(t *testing.T) {
 	require.EqualValues(t, 2, d.Deletions)
 	require.Nil(t, d.Git)
 	require.Contains(t, string(d.Patch), "--- a/changed\n+++ b/changed\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n three\n+four\n")
-	require.Contains(t, string(d.Patch), "--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-last words\n\\ No newline at end of file\n")
+	require.Contains(t, string(d.Patch), "--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-final words\n\\ No newline at end of file\n")
 
 	b.write("changed", "one\ntwo\nthree\n")
 	require.NotContains(t, deltas(b.diff()), "changed", "it is as it was")

@@ -389,17 +389,17 @@ func (i *Index) Report(send func(workspacefile.Change) error, bounded func(seq i
 	for len(i.todo) > 0 {
 		path := i.todo[0]
 		i.todo = i.todo[1:]
-		if err := i.tell(path, send); err != nil {
+		if err := i.report(path, send); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (i *Index) tell(path string, send func(workspacefile.Change) error) error {
+func (i *Index) report(path string, send func(workspacefile.Change) error) error {
 	e := i.s.Entries[path]
 	if i.gone[path] { // or ignored since
-		return i.tellDeleted(path, e, send)
+		return i.reportDeleted(path, e, send)
 	}
 	got, err := i.read(path)
 	switch {
@@ -410,7 +410,7 @@ func (i *Index) tell(path string, send func(workspacefile.Change) error) error {
 	case err != nil:
 		s, there := i.lookAt(path)
 		if !there {
-			return i.tellDeleted(path, e, send)
+			return i.reportDeleted(path, e, send)
 		}
 		got = reading{stat: s} // unreadable, or never at rest: it is listed without content
 	}
@@ -455,7 +455,7 @@ func (i *Index) tell(path string, send func(workspacefile.Change) error) error {
 	return nil
 }
 
-func (i *Index) tellDeleted(path string, e *entry, send func(workspacefile.Change) error) error {
+func (i *Index) reportDeleted(path string, e *entry, send func(workspacefile.Change) error) error {
 	if e.Deleted && e.Known {
 		return nil
 	}

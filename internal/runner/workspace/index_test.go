@@ -383,7 +383,7 @@ func TestAWatcherWakesForWhatHappensBelow(t *testing.T) {
 		select {
 		case <-w.Wake():
 		case <-time.After(2 * time.Minute):
-			t.Fatal("nobody was woken: " + what)
+			t.Fatal("no wait ended: " + what)
 		}
 		pass()
 		for { // what it took up between the wake-up and the pass

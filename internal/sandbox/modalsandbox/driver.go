@@ -68,12 +68,12 @@ func (d *Driver) Close() error {
 // Describe implements driver.Driver.
 func (d *Driver) Describe() driver.Description {
 	isolation := d.cfg.Isolation
-	switch told := d.isolation.Load(); {
+	switch known := d.isolation.Load(); {
 	case isolation != "":
 	case !d.cfg.local:
 		isolation = "gvisor"
-	case told != nil:
-		isolation = *told
+	case known != nil:
+		isolation = *known
 	default:
 		isolation = "local"
 	}

@@ -80,13 +80,13 @@ func (d *Driver) WriteFile(ctx context.Context, id, path string, data []byte, mo
 	if err != nil {
 		return fault(op, id, err)
 	}
-	beside := path + "." + rand.Text() + ".tmp"
-	if err := sb.Filesystem.WriteBytes(ctx, data, beside, nil); err != nil {
+	temporary := path + "." + rand.Text() + ".tmp"
+	if err := sb.Filesystem.WriteBytes(ctx, data, temporary, nil); err != nil {
 		return insideFault(op, id, err)
 	}
 	p, err := sb.Exec(ctx, []string{
 		"sh", "-c", `chmod "$1" "$2" && mv -fT "$2" "$3" || { code=$?; rm -f "$2"; exit $code; }`,
-		"sh", fmt.Sprintf("%o", mode.Perm()), beside, path,
+		"sh", fmt.Sprintf("%o", mode.Perm()), temporary, path,
 	}, &modal.SandboxExecParams{Stdout: modal.Ignore, Timeout: moveTimeout})
 	if err != nil {
 		return insideFault(op, id, err)

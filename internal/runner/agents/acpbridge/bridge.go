@@ -273,13 +273,13 @@ func (b *talk) Updated(s acpclient.Said) {
 			b.cost = p.Update.Cost.Amount
 		}
 		events, _ := b.Update(p.Update, acpclient.Now())
-		b.tell(events)
+		b.note(events)
 	}
 	b.Out.Raw(s.Line)
 }
 
-// tell notes the blocks that events are about, but for text, which streams by itself.
-func (b *talk) tell(events []conversation.Event) {
+// note writes the blocks that events are about, but for text, which streams by itself.
+func (b *talk) note(events []conversation.Event) {
 	for _, e := range events {
 		switch d := e.Data.(type) {
 		case conversation.BlockStart:
@@ -301,7 +301,7 @@ func (b *talk) Asked(params json.RawMessage) (call string, options json.RawMessa
 	var p acpformat.Params
 	acpformat.Decode(params, &p)
 	if call = p.ToolCall.ID; call != "" {
-		b.tell(b.Call(p.ToolCall, true, acpclient.Now()))
+		b.note(b.Call(p.ToolCall, true, acpclient.Now()))
 	}
 	if b.Allow {
 		b.running(call)
@@ -333,14 +333,14 @@ func (b *talk) Finished(m bridge.Message) {
 		return
 	}
 	if outcome == session.OutcomeCompleted {
-		b.tell(b.CloseText(acpclient.Now()))
+		b.note(b.CloseText(acpclient.Now()))
 	}
 	b.end(outcome, reason, acpformat.Usage(m.Result))
 }
 
 // Failed ends the turn with what went wrong.
 func (b *talk) Failed(message string) {
-	b.tell(b.Cut(acpclient.Now()))
+	b.note(b.Cut(acpclient.Now()))
 	b.system("error", message)
 	b.Ended(session.OutcomeFailed, acpformat.Bounded(message))
 }
@@ -349,7 +349,7 @@ func (b *talk) Failed(message string) {
 func (b *talk) Ended(outcome session.Outcome, reason string) { b.end(outcome, reason, session.Usage{}) }
 
 func (b *talk) end(outcome session.Outcome, reason string, used session.Usage) {
-	b.tell(b.Cut(acpclient.Now()))
+	b.note(b.Cut(acpclient.Now()))
 	used.ToolCalls, used.CostUSD = b.Calls, max(0, b.cost-b.before)
 	end := acpformat.EndNote{At: acpclient.Now(), Outcome: outcome, Reason: reason, Usage: used.Bounded(), Model: b.model}
 	past := b.journal.runs[b.Turn.Run]

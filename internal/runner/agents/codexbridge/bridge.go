@@ -26,8 +26,8 @@ const (
 	startTimeout = 60 * time.Second
 	// callTimeout bounds every other request: the agent answers at once.
 	callTimeout = 20 * time.Second
-	// toldTimeout is how long an abort waits for the agent to say that it has the prompt.
-	toldTimeout = 5 * time.Second
+	// receiptTimeout is how long an abort waits for the agent to say that it has the prompt.
+	receiptTimeout = 5 * time.Second
 	// stopGrace is how long the agent may take to end gracefully, and again to act on SIGTERM.
 	stopGrace = 3 * time.Second
 	// defaultTimeout is how long requests may fail before the turn fails to the model.
@@ -105,10 +105,10 @@ type program struct {
 
 // delivery is a prompt that has reached the agent.
 type delivery struct {
-	turn    string
-	verdict *codexformat.KnownData // nil while it is in progress
-	live    bool                   // it was delivered by this process
-	told    bool                   // the agent has said that it has the prompt
+	turn     string
+	verdict  *codexformat.KnownData // nil while it is in progress
+	live     bool                   // it was delivered by this process
+	received bool                   // the agent has said that it has the prompt
 }
 
 // written is a message or thinking as far as it is written.
@@ -341,7 +341,7 @@ func (p *program) prompt(ctx context.Context, c stdio.Command) {
 		input = append(input, map[string]any{"type": "text", "text": p.expand(c.Content)})
 	}
 	p.mu.Lock()
-	p.run, p.delivered[c.RunID] = c.RunID, &delivery{live: true, told: len(input) == 0}
+	p.run, p.delivered[c.RunID] = c.RunID, &delivery{live: true, received: len(input) == 0}
 	p.mu.Unlock()
 	p.note(note)
 	p.out.Note(note)
@@ -452,11 +452,11 @@ func (p *program) interrupt(ctx context.Context, run string) {
 // awaitPrompt waits, up to a limit, until the agent has acknowledged the prompt of a run. If a turn is
 // aborted earlier, only the agent's own file has its prompt.
 func (p *program) awaitPrompt(ctx context.Context, run string) {
-	ctx, cancel := context.WithTimeout(ctx, toldTimeout)
+	ctx, cancel := context.WithTimeout(ctx, receiptTimeout)
 	defer cancel()
 	poll := time.NewTicker(flushPoll)
 	defer poll.Stop()
-	for !p.told(run) {
+	for !p.received(run) {
 		select {
 		case <-ctx.Done():
 			return
@@ -465,12 +465,12 @@ func (p *program) awaitPrompt(ctx context.Context, run string) {
 	}
 }
 
-// told reports whether a run can be aborted without waiting any longer.
-func (p *program) told(run string) bool {
+// received reports whether a run can be aborted without waiting any longer.
+func (p *program) received(run string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	d := p.delivered[run]
-	return d == nil || d.told || d.verdict != nil
+	return d == nil || d.received || d.verdict != nil
 }
 
 // goingOn returns the turns in progress for a run. The turn of the run itself counts from when the

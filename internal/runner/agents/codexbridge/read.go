@@ -124,7 +124,7 @@ func (p *program) itemCompleted(line []byte, n codexformat.Params) {
 	p.mu.Lock()
 	p.writing = slices.DeleteFunc(p.writing, func(w *written) bool { return w.item == it.ID })
 	if d := p.delivered[p.run]; d != nil && it.Kind == codexformat.KindUser && n.Thread == p.thread {
-		d.told = true
+		d.received = true
 	}
 	p.mu.Unlock()
 	if it.Status == codexformat.Declined {

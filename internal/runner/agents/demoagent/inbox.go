@@ -23,7 +23,7 @@ type delivery struct {
 
 // inbox reads stdin while the agent works, so that interrupts and answers take effect at once.
 type inbox struct {
-	bell chan struct{} // one token: something changed that next may wait for
+	changed chan struct{} // one token: something changed that next may wait for
 
 	mu      sync.Mutex
 	waiting []*delivery
@@ -33,7 +33,7 @@ type inbox struct {
 }
 
 func newInbox() *inbox {
-	return &inbox{bell: make(chan struct{}, 1), asked: map[string]chan demoformat.Line{}}
+	return &inbox{changed: make(chan struct{}, 1), asked: map[string]chan demoformat.Line{}}
 }
 
 // read reads lines until stdin ends. Lines that are nothing for the agent are reported on stderr.
@@ -65,7 +65,7 @@ func (b *inbox) take(data []byte, stderr io.Writer) {
 		b.mu.Lock()
 		b.waiting = append(b.waiting, &delivery{prompt: l, ctx: ctx, cancel: cancel})
 		b.mu.Unlock()
-		b.ring()
+		b.notify()
 	case l.Type == demoformat.LineInterrupt:
 		b.interrupt(l.RunID)
 	case l.Type == demoformat.LineAnswer && slices.Contains(question.Decisions(), l.Decision):
@@ -142,7 +142,7 @@ func (b *inbox) next() *delivery {
 		if closed {
 			return nil
 		}
-		<-b.bell
+		<-b.changed
 	}
 }
 
@@ -153,12 +153,12 @@ func (b *inbox) close() {
 		b.answer(demoformat.Line{UUID: id, Decision: question.Reject, Content: unanswered})
 	}
 	b.mu.Unlock()
-	b.ring()
+	b.notify()
 }
 
-func (b *inbox) ring() {
+func (b *inbox) notify() {
 	select {
-	case b.bell <- struct{}{}:
+	case b.changed <- struct{}{}:
 	default: // signaled already
 	}
 }

@@ -151,14 +151,14 @@ func words(text string) []string {
 }
 
 func wordEnd(text string) int {
-	inWord, behind := false, false
+	inWord, after := false, false
 	for i, r := range text {
 		switch {
 		case i+utf8.RuneLen(r) > maxWord && i > 0:
 			return i
 		case unicode.IsSpace(r):
-			behind = inWord
-		case behind:
+			after = inWord
+		case after:
 			return i
 		default:
 			inWord = true

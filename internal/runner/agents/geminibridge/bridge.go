@@ -202,7 +202,7 @@ func (b *talk) Updated(s acpclient.Said) {
 	b.emit(b.before(p.Update))
 	b.tool(p.Update.Call, p.Update.Kind, false)
 	b.Out.Raw(s.Line)
-	b.emit(b.behind(p.Update))
+	b.emit(b.printed(p.Update))
 }
 
 // Asked records the call that a question is about. The program asks although everything is allowed

@@ -20,7 +20,7 @@ type tail struct {
 	name   string
 	offset int64
 	rest   []byte // of a line that has no end yet
-	told   bool   // of a subagent: it has been said that it has begun
+	begun  bool   // of a subagent: it has been said that it has begun
 }
 
 // lines returns the whole lines that have come since the last call.

@@ -51,8 +51,8 @@ func (o *order) gained(subagents string) (notes []stdio.Note, heard bool) {
 	}
 	for _, a := range o.subagents(subagents) {
 		id := strings.TrimSuffix(filepath.Base(a.name), ".jsonl")
-		if !a.told {
-			a.told = true
+		if !a.begun {
+			a.begun = true
 			notes = append(notes, stdio.Note{Type: geminiformat.NoteSubagent, ID: id, Data: geminiformat.Data(geminiformat.SubagentNote{At: acpclient.Now(), ToolUseID: o.delegate})})
 		}
 		for _, line := range a.lines() {
@@ -163,8 +163,8 @@ func (o *order) before(u geminiformat.Update) []stdio.Note {
 	return nil
 }
 
-// behind records that an update has been printed, and returns what can be printed now.
-func (o *order) behind(u geminiformat.Update) []stdio.Note {
+// printed records that an update has been printed, and returns what can be printed now.
+func (o *order) printed(u geminiformat.Update) []stdio.Note {
 	switch u.Kind {
 	case "agent_message_chunk":
 		if text := geminiformat.Words(u.Content); !strings.HasPrefix(text, geminiformat.ModeTag) {

@@ -60,7 +60,7 @@ func (o *ordered) says(raw string) {
 	o.add(notes)
 	o.add(o.before(u))
 	o.out = append(o.out, u.Kind)
-	o.add(o.behind(u))
+	o.add(o.printed(u))
 }
 
 const (

@@ -116,10 +116,10 @@ func (b *driver) begin(ctx context.Context, c stdio.Command) {
 }
 
 // outcomeOf is how a message was answered; false as long as it has not been, to the end.
-func outcomeOf(messageID string, behind []opencodeformat.Exported) (opencodeformat.EndNote, bool) {
+func outcomeOf(messageID string, later []opencodeformat.Exported) (opencodeformat.EndNote, bool) {
 	var newest *opencodeformat.Message
-	for i := range behind {
-		if m := &behind[i].Info; m.ParentID == messageID && !m.FromUser() {
+	for i := range later {
+		if m := &later[i].Info; m.ParentID == messageID && !m.FromUser() {
 			newest = m
 		}
 	}

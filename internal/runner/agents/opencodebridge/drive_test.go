@@ -92,7 +92,7 @@ func driven(t *testing.T, s *mute) (*driver, *bytes.Buffer) {
 func TestAPromptThatIsNotAcknowledgedMayBeAtWork(t *testing.T) {
 	t.Parallel()
 	d, out := driven(t, &mute{takes: true, silent: map[string]bool{"POST /session/ses_1/prompt_async": true}})
-	require.NotNil(t, d.turn, "nobody knows that it has failed")
+	require.NotNil(t, d.turn, "its failure is not known")
 	require.NotContains(t, out.String(), `"failed"`)
 	require.Error(t, d.turn.unsure)
 	d.look(context.Background())
