@@ -140,7 +140,7 @@ func (s Spec) Check() []failure.Field {
 // acpVariables configure the agent acp; modelTimeoutVariable sets how long a turn continues while all
 // requests to the model fail.
 const (
-	acpVariables     = "OVERWINTER_ACP_"
+	acpVariables         = "OVERWINTER_ACP_"
 	modelTimeoutVariable = "OVERWINTER_PATIENCE"
 )
 

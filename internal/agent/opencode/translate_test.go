@@ -221,7 +221,7 @@ func TestHowACallEnds(t *testing.T) {
 		`"status":"error","input":{},"error":"Task cancelled"`:                                                            {conversation.Aborted, `"Task cancelled"`},
 		`"status":"error","input":{},"error":"stopped","metadata":{"interrupted":true}`:                                   {conversation.Aborted, `"stopped"`},
 	} {
-		got := ran(t, answer("msg_2", ""), printed(1), call(state), call(`"status":"completed","input":{},"output":"told again"`))
+		got := ran(t, answer("msg_2", ""), printed(1), call(state), call(`"status":"completed","input":{},"output":"repeated"`))
 		require.Len(t, got.blocks, 2, state)
 		require.Equal(t, want.status, got.blocks[0].Status, state)
 		require.Equal(t, want.status, got.blocks[1].Status, state)
