@@ -17,13 +17,14 @@ type kept struct {
 	hosts  map[string][]string
 }
 
-func (k kept) Secret(_ context.Context, name string) (secret.Value, bool, error) {
-	value, ok := k.values[name]
-	return secret.NewValue(value), ok, nil
-}
-
-func (k kept) SecretHosts(_ context.Context, name string) ([]string, error) {
-	return k.hosts[name], nil
+func (k kept) Secrets(_ context.Context, names []string) (map[string]secret.Stored, error) {
+	out := map[string]secret.Stored{}
+	for _, name := range names {
+		if value, ok := k.values[name]; ok {
+			out[name] = secret.Stored{Value: secret.NewValue(value), Hosts: k.hosts[name]}
+		}
+	}
+	return out, nil
 }
 
 func (b *bundle) keep(values map[string]string) {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,11 +58,12 @@ func TestCredentialsGoToTheirHostOnly(t *testing.T) {
 
 type oneSecret struct{ name, value string }
 
-func (s oneSecret) Secret(_ context.Context, name string) (secret.Value, bool, error) {
-	return secret.NewValue(s.value), name == s.name, nil
+func (s oneSecret) Secrets(_ context.Context, names []string) (map[string]secret.Stored, error) {
+	if !slices.Contains(names, s.name) {
+		return nil, nil
+	}
+	return map[string]secret.Stored{s.name: {Value: secret.NewValue(s.value)}}, nil
 }
-
-func (oneSecret) SecretHosts(context.Context, string) ([]string, error) { return nil, nil }
 
 func TestCredentialsAreSentOverHTTPSOnly(t *testing.T) {
 	t.Parallel()

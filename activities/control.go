@@ -89,10 +89,8 @@ type Image interface {
 
 // Secrets opens the installation's secrets.
 type Secrets interface {
-	// Secret returns a secret's value, and false when there is none of the name.
-	Secret(ctx context.Context, name string) (secret.Value, bool, error)
-	// SecretHosts returns the hosts that a secret is bound to; none for the default of its provider.
-	SecretHosts(ctx context.Context, name string) ([]string, error)
+	// Secrets returns those of the named secrets that are stored, by name.
+	Secrets(ctx context.Context, names []string) (map[string]secret.Stored, error)
 }
 
 // Masks knows how to mask the stored secrets.
@@ -115,11 +113,9 @@ type Keys interface {
 
 type noSecrets struct{}
 
-func (noSecrets) Secret(context.Context, string) (secret.Value, bool, error) {
-	return secret.Value{}, false, nil
+func (noSecrets) Secrets(context.Context, []string) (map[string]secret.Stored, error) {
+	return nil, nil
 }
-
-func (noSecrets) SecretHosts(context.Context, string) ([]string, error) { return nil, nil }
 
 // Signaler reaches the workflows of sessions.
 type Signaler interface {

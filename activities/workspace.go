@@ -143,8 +143,9 @@ func (g *sandboxes) credentials(ctx context.Context, u *url.URL) (secret.Value, 
 	if u.Scheme != "https" && !loopback.IsHost(u.Hostname()) {
 		return secret.Value{}, nil
 	}
-	credentials, _, err := g.Secrets.Secret(ctx, secret.GitName(strings.ToLower(u.Host)))
-	return credentials, err
+	name := secret.GitName(strings.ToLower(u.Host))
+	stored, err := g.Secrets.Secrets(ctx, []string{name})
+	return stored[name].Value, err
 }
 
 // isPrivate reports whether credentials are sent for the repository of a session.

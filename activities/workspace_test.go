@@ -235,11 +235,9 @@ func TestASecondCloneWaitsForTheFirst(t *testing.T) {
 
 type gitSecret string
 
-func (s gitSecret) Secret(_ context.Context, name string) (secret.Value, bool, error) {
-	return secret.NewValue("robot:hunter2-password"), name == string(s), nil
+func (s gitSecret) Secrets(ctx context.Context, names []string) (map[string]secret.Stored, error) {
+	return kept{values: map[string]string{string(s): "robot:hunter2-password"}}.Secrets(ctx, names)
 }
-
-func (gitSecret) SecretHosts(context.Context, string) ([]string, error) { return nil, nil }
 
 // Credentials are sent into a sandbox as long as nothing but the clone has run there: a setup script may change
 // what the next one is sent to.

@@ -30,25 +30,21 @@ type storedSecrets struct {
 	masker *secret.Masker
 }
 
-// Secret returns a secret's value, and false when there is none of the name.
-func (s *storedSecrets) Secret(ctx context.Context, name string) (secret.Value, bool, error) {
-	sealed, err := s.db.SecretSealed(ctx, name)
-	if failure.CodeOf(err) == failure.NoSecret {
-		return secret.Value{}, false, nil
-	}
+// Secrets returns those of the named secrets that are stored, by name.
+func (s *storedSecrets) Secrets(ctx context.Context, names []string) (map[string]secret.Stored, error) {
+	found, err := s.db.SecretsNamed(ctx, names)
 	if err != nil {
-		return secret.Value{}, false, err
+		return nil, err
 	}
-	value, err := s.keyring.Open(name, sealed)
-	if err != nil {
-		return secret.Value{}, false, fmt.Errorf("open secret %s: %w", name, err)
+	out := make(map[string]secret.Stored, len(found))
+	for name, sealed := range found {
+		value, err := s.keyring.Open(name, sealed.Sealed)
+		if err != nil {
+			return nil, fmt.Errorf("open secret %s: %w", name, err)
+		}
+		out[name] = secret.Stored{Value: value, Hosts: sealed.Hosts}
 	}
-	return value, true, nil
-}
-
-// SecretHosts returns the hosts that a secret is bound to.
-func (s *storedSecrets) SecretHosts(ctx context.Context, name string) ([]string, error) {
-	return s.db.SecretHosts(ctx, name)
+	return out, nil
 }
 
 // Masker returns a masker for what is stored now, and for values that were replaced or deleted. It is made again only when secrets have changed. unavailable

@@ -63,13 +63,23 @@ func (db *DB) SecretSealed(ctx context.Context, name string) ([]byte, error) {
 	return sealed, fault("read a secret", err)
 }
 
-// SecretHosts returns the hosts that a secret is bound to; none where there is no such secret.
-func (db *DB) SecretHosts(ctx context.Context, name string) ([]string, error) {
-	hosts, err := db.q.SecretHosts(ctx, db.pool, name)
-	if isNoRows(err) {
-		return nil, nil
+// SealedSecret is a stored secret: its sealed form, and the hosts that it is bound to.
+type SealedSecret struct {
+	Sealed []byte
+	Hosts  []string
+}
+
+// SecretsNamed returns those of the named secrets that are stored, by name, with one statement.
+func (db *DB) SecretsNamed(ctx context.Context, names []string) (map[string]SealedSecret, error) {
+	rows, err := db.q.SecretsNamed(ctx, db.pool, names)
+	if err != nil {
+		return nil, fault("read secrets", err)
 	}
-	return hosts, fault("read the hosts of a secret", err)
+	out := make(map[string]SealedSecret, len(rows))
+	for _, row := range rows {
+		out[row.Name] = SealedSecret{Sealed: row.Sealed, Hosts: row.Hosts}
+	}
+	return out, nil
 }
 
 // SecretDelete deletes a secret; secret_not_found when there is none. Its value stays masked.

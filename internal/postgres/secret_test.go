@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
@@ -36,15 +37,12 @@ func TestSecretsAreReplacedListedAndDeleted(t *testing.T) {
 	require.Equal(t, []string{"A", "B"}, []string{list[0].Name, list[1].Name})
 
 	require.Empty(t, list[0].Hosts)
-	hosts, err := db.SecretHosts(ctx, "MISSING")
-	require.NoError(t, err)
-	require.Empty(t, hosts)
 	bound, _, err := db.SecretPut(ctx, "A", []byte("b"), "api.example.com", "127.0.0.1:8901")
 	require.NoError(t, err)
 	require.Equal(t, []string{"api.example.com", "127.0.0.1:8901"}, bound.Hosts)
-	hosts, err = db.SecretHosts(ctx, "A")
+	named, err := db.SecretsNamed(ctx, []string{"MISSING", "A", "B"})
 	require.NoError(t, err)
-	require.Equal(t, bound.Hosts, hosts)
+	require.Equal(t, map[string]postgres.SealedSecret{"A": {Sealed: []byte("b"), Hosts: bound.Hosts}, "B": {Sealed: []byte{3}, Hosts: []string{}}}, named)
 	bound, _, err = db.SecretPut(ctx, "A", []byte("c"))
 	require.NoError(t, err)
 	require.Empty(t, bound.Hosts, "hosts belong to the value that they were stored with")

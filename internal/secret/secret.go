@@ -33,6 +33,13 @@ func (v Value) Reveal() string { return v.text }
 // Empty reports whether there is no text.
 func (v Value) Empty() bool { return v.text == "" }
 
+// Stored is a secret of the installation.
+type Stored struct {
+	Value Value
+	// Hosts are those that it is bound to; none for the default of its provider.
+	Hosts []string
+}
+
 // UnmarshalText takes the text, of a flag or an environment variable.
 func (v *Value) UnmarshalText(text []byte) error {
 	v.text = string(text)

@@ -89,29 +89,36 @@ func (a *attempt) bind(ctx context.Context, secrets, env map[string]string) erro
 // boundKeys are the keys among the secrets of an agent, with what they are bound to.
 func (a *attempt) boundKeys(ctx context.Context, secrets, env map[string]string) ([]boundKey, error) {
 	var keys []boundKey
+	var names []string // of the keys, and of the base URLs of their providers
 	for _, name := range slices.Sorted(maps.Keys(secrets)) {
 		provider, ok := secret.ProviderOfKey(name)
 		if !ok {
 			continue
 		}
-		stated, err := a.Secrets.SecretHosts(ctx, name)
-		if err != nil {
-			return nil, stored(err)
+		keys = append(keys, boundKey{name: name, provider: provider, own: slices.Clone(secret.OwnHosts(provider))})
+		names = append(names, name)
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	for name := range env {
+		provider, ok := secret.ProviderOfURL(name)
+		if ok && secrets[name] == "" && slices.ContainsFunc(keys, func(k boundKey) bool { return k.provider == provider }) {
+			names = append(names, name)
 		}
-		keys = append(keys, boundKey{name: name, provider: provider, stated: stated, own: slices.Clone(secret.OwnHosts(provider))})
+	}
+	found, err := a.Secrets.Secrets(ctx, names)
+	if err != nil {
+		return nil, stored(err)
+	}
+	for i := range keys {
+		keys[i].stated = found[keys[i].name].Hosts
 	}
 	// Stored base URLs have the same owner as stored keys, also those that this agent is not given.
 	for name := range env {
 		provider, ok := secret.ProviderOfURL(name)
-		if !ok || secrets[name] != "" || !slices.ContainsFunc(keys, func(k boundKey) bool { return k.provider == provider }) {
-			continue
-		}
-		value, ok, err := a.Secrets.Secret(ctx, name)
-		if err != nil {
-			return nil, fmt.Errorf("secrets of the agent: %w", err)
-		}
-		if ok {
-			addOwn(keys, provider, value.Reveal())
+		if s, isStored := found[name]; ok && isStored && secrets[name] == "" {
+			addOwn(keys, provider, s.Value.Reveal())
 		}
 	}
 	for name, value := range secrets {

@@ -19,13 +19,14 @@ type storedSecrets struct {
 	hosts  map[string][]string
 }
 
-func (s storedSecrets) Secret(_ context.Context, name string) (secret.Value, bool, error) {
-	value, ok := s.values[name]
-	return secret.NewValue(value), ok, nil
-}
-
-func (s storedSecrets) SecretHosts(_ context.Context, name string) ([]string, error) {
-	return s.hosts[name], nil
+func (s storedSecrets) Secrets(_ context.Context, names []string) (map[string]secret.Stored, error) {
+	out := map[string]secret.Stored{}
+	for _, name := range names {
+		if value, ok := s.values[name]; ok {
+			out[name] = secret.Stored{Value: secret.NewValue(value), Hosts: s.hosts[name]}
+		}
+	}
+	return out, nil
 }
 
 // kindOf is the kind of a final error; 0 for others.
@@ -101,4 +102,32 @@ func TestAProfileCannotPointAKeyAtAnotherHost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// countedSecrets counts how often secrets are read.
+type countedSecrets struct {
+	storedSecrets
+	reads *int
+}
+
+func (s countedSecrets) Secrets(ctx context.Context, names []string) (map[string]secret.Stored, error) {
+	*s.reads++
+	return s.storedSecrets.Secrets(ctx, names)
+}
+
+// TestTheSecretsOfAPromptAreReadTwice however many there are: the values first, then what the keys are bound to. Each read is a
+// round trip to Postgres with every prompt.
+func TestTheSecretsOfAPromptAreReadTwice(t *testing.T) {
+	t.Parallel()
+	reads := 0
+	stored := storedSecrets{values: map[string]string{"ANTHROPIC_API_KEY": "sk-1234567890", "OPENAI_API_KEY": "sk-0987654321", "TOKEN": "token-1234"}}
+	spec := profile.Spec{Secrets: []string{"OPENAI_API_KEY", "TOKEN"}}
+	a := &attempt{
+		Executor: &Executor{Config: Config{Secrets: countedSecrets{stored, &reads}}}, start: session.RunStart{Profile: &spec},
+	}
+	given, err := a.secrets(t.Context(), []string{"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"})
+	require.NoError(t, err)
+	require.Equal(t, stored.values, given)
+	require.NoError(t, a.bind(t.Context(), given, map[string]string{"OPENAI_BASE_URL": "https://api.openai.com/v1"}))
+	require.Equal(t, 2, reads)
 }

@@ -62,10 +62,8 @@ type Agents interface {
 
 // Secrets opens the installation's secrets.
 type Secrets interface {
-	// Secret returns a secret's value, and false when there is none of the name.
-	Secret(ctx context.Context, name string) (secret.Value, bool, error)
-	// SecretHosts returns the hosts that a secret is bound to; none for the default of its provider.
-	SecretHosts(ctx context.Context, name string) ([]string, error)
+	// Secrets returns those of the named secrets that are stored, by name.
+	Secrets(ctx context.Context, names []string) (map[string]secret.Stored, error)
 }
 
 // Changes signals when something has been written about a session, such as an answer.

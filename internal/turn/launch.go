@@ -65,36 +65,24 @@ func (a *attempt) launch(ctx context.Context) (agent.Launch, error) {
 // secrets opens the secrets of the agent: those that its adapter asks for, as far as they are stored, and those that
 // its profile names, all of which must be.
 func (a *attempt) secrets(ctx context.Context, wanted []string) (map[string]string, error) {
-	opened, err := a.environment(ctx, wanted)
-	if err != nil || a.start.Profile == nil || len(a.start.Profile.Secrets) == 0 {
-		return opened, err
+	var named []string
+	if a.start.Profile != nil {
+		named = a.start.Profile.Secrets
 	}
-	named, err := a.environment(ctx, a.start.Profile.Secrets)
+	found, err := a.Secrets.Secrets(ctx, slices.Concat(wanted, named))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("secrets of the agent: %w", err)
 	}
-	for _, name := range a.start.Profile.Secrets {
-		if _, ok := named[name]; !ok {
+	for _, name := range named {
+		if _, ok := found[name]; !ok {
 			return nil, final(Refused, fmt.Errorf("the profile names the secret %s, which is not stored", name))
 		}
 	}
-	maps.Copy(opened, named)
-	return opened, nil
-}
-
-// environment opens the secrets of an agent.
-func (a *attempt) environment(ctx context.Context, names []string) (map[string]string, error) {
-	out := make(map[string]string, len(names))
-	for _, name := range names {
-		value, ok, err := a.Secrets.Secret(ctx, name)
-		if err != nil {
-			return nil, fmt.Errorf("secrets of the agent: %w", err)
-		}
-		if ok {
-			out[name] = value.Reveal()
-		}
+	opened := make(map[string]string, len(found))
+	for name, s := range found {
+		opened[name] = s.Value.Reveal()
 	}
-	return out, nil
+	return opened, nil
 }
 
 // permissionsOf are the session's own word, then its profile's.

@@ -75,11 +75,7 @@ func setup(t *testing.T, s script) *stage {
 // none are no secrets.
 type none struct{}
 
-func (none) Secret(context.Context, string) (secret.Value, bool, error) {
-	return secret.Value{}, false, nil
-}
-
-func (none) SecretHosts(context.Context, string) ([]string, error) { return nil, nil }
+func (none) Secrets(context.Context, []string) (map[string]secret.Stored, error) { return nil, nil }
 
 func (none) Masker(context.Context) (*secret.Masker, error) { return nil, nil }
 

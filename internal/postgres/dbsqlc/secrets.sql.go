@@ -97,17 +97,6 @@ func (q *Queries) SecretGet(ctx context.Context, db DBTX, name string) ([]byte, 
 	return sealed, err
 }
 
-const secretHosts = `-- name: SecretHosts :one
-SELECT hosts FROM secrets WHERE name = $1
-`
-
-func (q *Queries) SecretHosts(ctx context.Context, db DBTX, name string) ([]string, error) {
-	row := db.QueryRow(ctx, secretHosts, name)
-	var hosts []string
-	err := row.Scan(&hosts)
-	return hosts, err
-}
-
 const secretPut = `-- name: SecretPut :one
 INSERT INTO secrets (name, sealed, hosts) VALUES ($1, $2, $3::text[])
 ON CONFLICT (name) DO UPDATE SET sealed = excluded.sealed, hosts = excluded.hosts, updated_at = now()
@@ -259,4 +248,34 @@ func (q *Queries) SecretsMark(ctx context.Context, db DBTX) (string, error) {
 	var column_1 string
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const secretsNamed = `-- name: SecretsNamed :many
+SELECT name, sealed, hosts FROM secrets WHERE name = ANY($1::text[])
+`
+
+type SecretsNamedRow struct {
+	Name   string
+	Sealed []byte
+	Hosts  []string
+}
+
+func (q *Queries) SecretsNamed(ctx context.Context, db DBTX, names []string) ([]SecretsNamedRow, error) {
+	rows, err := db.Query(ctx, secretsNamed, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SecretsNamedRow
+	for rows.Next() {
+		var i SecretsNamedRow
+		if err := rows.Scan(&i.Name, &i.Sealed, &i.Hosts); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -12,8 +12,8 @@ SELECT count(*) FROM secrets;
 -- name: SecretGet :one
 SELECT sealed FROM secrets WHERE name = @name;
 
--- name: SecretHosts :one
-SELECT hosts FROM secrets WHERE name = @name;
+-- name: SecretsNamed :many
+SELECT name, sealed, hosts FROM secrets WHERE name = ANY(@names::text[]);
 
 -- name: SecretReplaced :exec
 -- SecretReplaced keeps the value that a secret has before it is replaced or deleted.
