@@ -24,7 +24,7 @@ import (
 func setupLimited(t *testing.T, limits box.Limits) (*bundle, string) {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o711)) //nolint:gosec // init of a sandbox passes it
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o711)) // init of a sandbox passes it
 	t.Cleanup(func() { require.NoError(t, localmodaltest.Unlock(dir)) })
 	server := localmodaltest.Start(t, localmodal.Options{DataDir: dir, Limits: limits})
 	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: server.URL(), TokenID: server.Token().ID, TokenSecret: secret.NewValue(server.Token().Secret)})

@@ -55,7 +55,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 		c.open++
 		c.wait(conn)
 		if c.open > c.limit {
-			oldest := c.waiting.Front().Value.(net.Conn) //nolint:forcetypeassert // it contains nothing else
+			oldest := c.waiting.Front().Value.(net.Conn) // it contains nothing else
 			c.serve(oldest)                              // and is not closed again for the next one
 			_ = oldest.Close()
 		}

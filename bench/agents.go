@@ -240,7 +240,7 @@ func startBareAgent(adapter agent.Adapter, placeholder, program string, secrets 
 		return nil, fmt.Errorf("%s is not in the command line of %s", placeholder, adapter.Name())
 	}
 	argv[at] = program
-	a.command = exec.Command(argv[0], argv[1:]...) //nolint:gosec,noctx // a pinned agent; stop ends it
+	a.command = exec.Command(argv[0], argv[1:]...) //nolint:noctx // a pinned agent; stop ends it
 	a.command.Dir = launch.Dir
 	a.command.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + home}
 	for _, values := range []map[string]string{launch.Env, secrets} {

@@ -132,7 +132,7 @@ func readProcesses() processes {
 	out := processes{}
 	names, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
 	for _, name := range names {
-		raw, err := os.ReadFile(name) //nolint:gosec // of the process table
+		raw, err := os.ReadFile(name)
 		if err != nil {
 			continue
 		}
@@ -148,7 +148,7 @@ func readProcesses() processes {
 			ticks, _ := strconv.ParseInt(field, 10, 64) // the kernel writes numbers
 			p.used += time.Duration(ticks) * time.Second / ticksPerSecond
 		}
-		line, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline")) //nolint:gosec // of the process table
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
 		p.argv = strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
 		out[pid] = p
 	}

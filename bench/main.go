@@ -74,7 +74,7 @@ func (o options) run(ctx context.Context, stdout, progress io.Writer) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.WriteFile(o.Out, []byte(document+handwritten(string(old))), 0o644) //nolint:gosec // a document
+	return os.WriteFile(o.Out, []byte(document+handwritten(string(old))), 0o644)
 }
 
 // parts are the chosen parts, in the order of the list.

@@ -196,14 +196,14 @@ func answer(conn net.Conn) {
 	if _, err := io.ReadFull(conn, head); err != nil {
 		return
 	}
-	switch n := int64(binary.BigEndian.Uint64(head[1:])); head[0] { //nolint:gosec // from our own client
+	switch n := int64(binary.BigEndian.Uint64(head[1:])); head[0] {
 	case 'd':
 		for err := error(nil); n > 0 && err == nil; n -= chunk {
 			_, err = conn.Write(b[:min(n, chunk)])
 		}
 	case 'u':
 		got, _ := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{io.LimitReader(conn, n)}, b) // the client compares
-		_, _ = conn.Write(binary.BigEndian.AppendUint64(nil, uint64(got)))                                        //nolint:gosec // not negative
+		_, _ = conn.Write(binary.BigEndian.AppendUint64(nil, uint64(got)))
 	case 'e':
 		_, _ = io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn}) // until the client has had enough
 	}
@@ -272,7 +272,7 @@ func ask(what byte, address string, n int) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = conn.Write(binary.BigEndian.AppendUint64([]byte{what}, uint64(n))) //nolint:gosec // not negative
+	_, err = conn.Write(binary.BigEndian.AppendUint64([]byte{what}, uint64(n)))
 	return conn, err
 }
 
@@ -308,7 +308,7 @@ func transfer(what byte, address string, n int) (time.Duration, error) {
 	if _, err := io.ReadFull(conn, b[:8]); err != nil {
 		return 0, err
 	}
-	if got := binary.BigEndian.Uint64(b); got != uint64(n) { //nolint:gosec // not negative
+	if got := binary.BigEndian.Uint64(b); got != uint64(n) {
 		return 0, fmt.Errorf("%d of %d bytes arrived", got, n)
 	}
 	return time.Since(began), nil

@@ -31,7 +31,7 @@ func playRole() {
 
 // roleCommand runs this program in a role.
 func roleCommand(ctx context.Context, role string, args ...string) *exec.Cmd {
-	command := exec.CommandContext(ctx, "/proc/self/exe", args...) //nolint:gosec // this program
+	command := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	command.Env = append(os.Environ(), roleVariable+"="+role)
 	command.Stderr = os.Stderr
 	return command

@@ -41,7 +41,7 @@ func newStack(ctx context.Context, bin string, flags ...string) (*stack, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(parent, 0o755); err != nil { //nolint:gosec // Postgres runs as another user below it
+	if err := os.Chmod(parent, 0o755); err != nil { // Postgres runs as another user below it
 		return nil, err
 	}
 	address := func(i int) string { return "127.0.0.1:" + strconv.Itoa(ports[i]) }
@@ -64,7 +64,7 @@ func (s *stack) start(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	defer log.Close()                             // the child has a duplicate
-	command := exec.Command(s.program, s.args...) //nolint:gosec,noctx // our own program; stop ends it
+	command := exec.Command(s.program, s.args...) //nolint:noctx // our own program; stop ends it
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for the bench alone
 	began := time.Now()

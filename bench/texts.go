@@ -31,7 +31,7 @@ var starters = []starter{
 			return map[string]string{"ANTHROPIC_API_KEY": "sk-bench", "ANTHROPIC_BASE_URL": models.URL()}
 		},
 		bare: func(dir, home string, models *modelserver.Server) (*exec.Cmd, string, error) {
-			command := exec.Command(filepath.Join(dir, "bin", "opencode"), "run", "--format", "json", agentPrompt) //nolint:gosec // firstText ends it
+			command := exec.Command(filepath.Join(dir, "bin", "opencode"), "run", "--format", "json", agentPrompt) // firstText ends it
 			command.Env = []string{
 				"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 				`OPENCODE_CONFIG_CONTENT={"provider":{"anthropic":{"options":{"baseURL":"` + models.URL() + `/v1","apiKey":"sk-bench"}}},` +
@@ -53,7 +53,7 @@ var starters = []starter{
 			if err := os.WriteFile(settings, []byte(`{"security":{"auth":{"selectedType":"gemini-api-key"}}}`), 0o600); err != nil {
 				return nil, "", err
 			}
-			command := exec.Command("node", filepath.Join(dir, "bundle", "gemini.js"), //nolint:gosec // firstText ends it
+			command := exec.Command("node", filepath.Join(dir, "bundle", "gemini.js"), // firstText ends it
 				"--model", gemini.DefaultModel, "--output-format", "stream-json", "--yolo", "--prompt", agentPrompt)
 			command.Env = []string{
 				gemini.SecretKey + "=sk-bench", gemini.SecretBaseURL + "=" + models.URL(),

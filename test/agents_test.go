@@ -278,7 +278,7 @@ func (s *stack) filesAreClean(t *testing.T, planted string) {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
-		raw, err := os.ReadFile(path) //nolint:gosec // our own data directory
+		raw, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}

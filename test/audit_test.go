@@ -406,7 +406,7 @@ func (s *stack) images() ([]string, error) {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		raw, err := os.ReadFile(path) //nolint:gosec // our own data directory
+		raw, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}

@@ -253,7 +253,7 @@ func TestComposeFileWorksByHand(t *testing.T) {
 	given := composeVariables()
 	c, images := readCompose(t, given), readDockerfile(t)
 	dir := stackDir(t)
-	require.NoError(t, os.MkdirAll(dir, 0o755)) //nolint:gosec // sandboxes of other users are below it
+	require.NoError(t, os.MkdirAll(dir, 0o755)) // sandboxes of other users are below it
 	address := func() string { return fmt.Sprintf("127.0.0.1:%d", porttest.Free(t)) }
 	temporal, modal, api, health := address(), address(), address(), address()
 	_, temporalPort, err := net.SplitHostPort(temporal)
@@ -274,7 +274,7 @@ func TestComposeFileWorksByHand(t *testing.T) {
 		for i, a := range command {
 			args[i] = here.Replace(a)
 		}
-		cmd := exec.CommandContext(ctx, program(t, images[s.Build.Target].entrypoint[0]), args...) //nolint:gosec // our own programs
+		cmd := exec.CommandContext(ctx, program(t, images[s.Build.Target].entrypoint[0]), args...)
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
 		for k, v := range s.Environment {
 			cmd.Env = append(cmd.Env, k+"="+here.Replace(v))
@@ -470,7 +470,7 @@ func requireCommand(t *testing.T, name string, command []string) {
 
 func helpOf(t *testing.T, name string, command ...string) string {
 	t.Helper()
-	out, err := exec.Command(program(t, name), append(slices.Clone(command), "--help")...).CombinedOutput() //nolint:gosec // our own programs
+	out, err := exec.Command(program(t, name), append(slices.Clone(command), "--help")...).CombinedOutput()
 	require.NoError(t, err, "%s %v: %s", name, command, out)
 	return string(out)
 }

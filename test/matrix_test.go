@@ -35,10 +35,10 @@ func TestEveryFaultInEveryState(t *testing.T) { //nolint:tparallel // one fault 
 	t.Parallel()
 	seed := *stormSeed
 	if seed == 0 {
-		seed = uint64(rand.Uint32()) //nolint:gosec // any will do
+		seed = uint64(rand.Uint32())
 	}
 	t.Logf("seed: -seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // to be repeated
+	rng := rand.New(rand.NewPCG(seed, 1))
 	r := startRig(t, 1)
 	m := &matrix{rig: r, rng: rng, apart: newProxy(t, r.dialPostgres)}
 	m.addWorker(t, m.apart)

@@ -87,7 +87,7 @@ func (r *rig) addWorker(t *testing.T, through *proxy) {
 	t.Cleanup(func() { logs.Close() })
 	path := program(t, "overwinter")
 	r.extra = append(r.extra, supervise(t, func() *exec.Cmd {
-		cmd := exec.Command(path, "worker", "--health-address", health) //nolint:gosec // our own program
+		cmd := exec.Command(path, "worker", "--health-address", health)
 		cmd.Env = append(slices.Clone(env), "OVERWINTER_DATABASE_URL="+r.databaseURL(through))
 		cmd.Stdout, cmd.Stderr = logs, logs
 		return cmd
@@ -96,7 +96,7 @@ func (r *rig) addWorker(t *testing.T, through *proxy) {
 }
 
 func isReady(url string) error {
-	response, err := http.Get(url) //nolint:gosec // loopback
+	response, err := http.Get(url)
 	if err != nil {
 		return err
 	}
@@ -320,7 +320,7 @@ func startTemporal(t *testing.T) *temporalServer {
 	})
 	s := &temporalServer{address: fmt.Sprintf("127.0.0.1:%d", port)}
 	s.supervised = supervise(t, func() *exec.Cmd {
-		cmd := exec.Command(path, "serve", "--ip", "127.0.0.1", //nolint:gosec // our own program
+		cmd := exec.Command(path, "serve", "--ip", "127.0.0.1",
 			"--port", strconv.Itoa(port), "--ui-port", strconv.Itoa(uiPort),
 			"--db-file", filepath.Join(dir, "temporal.db"), "--namespace", "default", "--log-level", "warn")
 		cmd.Stdout, cmd.Stderr = out, out

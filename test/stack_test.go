@@ -76,7 +76,7 @@ func stackDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "overwinter-test-*") //nolint:usetesting // its parents must be open to another user
 	require.NoError(t, err)
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // Postgres runs as another user below it
+	require.NoError(t, os.Chmod(dir, 0o755)) // Postgres runs as another user below it
 	t.Cleanup(func() {
 		eventually(t, 20*time.Second, "the data directory can be deleted", func() error { return os.RemoveAll(dir) })
 	})
@@ -86,7 +86,7 @@ func stackDir(t *testing.T) string {
 func (s *stack) start(t *testing.T) {
 	t.Helper()
 	s.out = &safeBuffer{}
-	s.cmd = exec.Command(program(t, "overwinter"), s.args...) //nolint:gosec // our own program; it is stopped gracefully
+	s.cmd = exec.Command(program(t, "overwinter"), s.args...) // our own program; it is stopped gracefully
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
 	require.NoError(t, s.cmd.Start())
@@ -174,7 +174,7 @@ func (s *stack) dump(t *testing.T) {
 	t.Logf("output of overwinter dev:\n%s", s.out)
 	logs, _ := filepath.Glob(filepath.Join(s.dir, "logs", "*.log"))
 	for _, name := range logs {
-		raw, err := os.ReadFile(name) //nolint:gosec // our own log
+		raw, err := os.ReadFile(name)
 		if err != nil {
 			continue
 		}
@@ -274,7 +274,7 @@ func processTable() processes {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		stat, err := os.ReadFile(filepath.Join(e, "stat")) //nolint:gosec // of the process table
+		stat, err := os.ReadFile(filepath.Join(e, "stat"))
 		if err != nil {
 			continue
 		}
@@ -285,9 +285,9 @@ func processTable() processes {
 		}
 		p := process{}
 		p.parent, _ = strconv.Atoi(fields[1])
-		raw, _ := os.ReadFile(filepath.Join(e, "cmdline")) //nolint:gosec // of the process table
+		raw, _ := os.ReadFile(filepath.Join(e, "cmdline"))
 		p.line = string(bytes.ReplaceAll(bytes.TrimRight(raw, "\x00"), []byte{0}, []byte{' '}))
-		raw, _ = os.ReadFile(filepath.Join(e, "environ")) //nolint:gosec // of the process table
+		raw, _ = os.ReadFile(filepath.Join(e, "environ"))
 		p.environ = string(raw)
 		out[pid] = p
 	}

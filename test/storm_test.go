@@ -30,7 +30,7 @@ func TestStorm(t *testing.T) {
 	t.Parallel()
 	seed := *stormSeed
 	if seed == 0 {
-		seed = uint64(rand.Uint32()) //nolint:gosec // any will do
+		seed = uint64(rand.Uint32())
 	}
 	r := startRig(t, 1)
 	s := &storm{rig: r, apart: newProxy(t, r.dialPostgres), longest: 12 * time.Second}
@@ -133,7 +133,7 @@ func (s *storm) drawFault(rng *rand.Rand, between func(least, most time.Duration
 		if len(pids) == 0 {
 			return nil
 		}
-		i := int(pick % uint64(len(pids))) //nolint:gosec // small
+		i := int(pick % uint64(len(pids)))
 		return pids[i : i+1]
 	}
 	link := []*proxy{s.database, s.engine, s.apart}[rng.IntN(3)]
@@ -191,7 +191,7 @@ func (s *storm) drawFault(rng *rand.Rand, between func(least, most time.Duration
 
 func (s *storm) round(t *testing.T, seed uint64) {
 	t.Helper()
-	round := s.draw(rand.New(rand.NewPCG(seed, 0))) //nolint:gosec // to be repeated
+	round := s.draw(rand.New(rand.NewPCG(seed, 0)))
 	var names []string
 	for _, f := range round.faults {
 		names = append(names, fmt.Sprintf("%s at %s", f.name, f.at))

@@ -2,7 +2,7 @@ package test
 
 import (
 	"net/http"
-	"net/http/cgi" //nolint:gosec // serves git to this test alone
+	"net/http/cgi" // serves git to this test alone
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -25,14 +25,14 @@ func gitServer(t *testing.T) (base string, refused *atomic.Int64) {
 	t.Helper()
 	root := t.TempDir()
 	git := func(dir string, args ...string) {
-		cmd := exec.CommandContext(t.Context(), "git", args...) //nolint:gosec // fixed arguments
+		cmd := exec.CommandContext(t.Context(), "git", args...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "git %v: %s", args, out)
 	}
 	work := filepath.Join(root, "work")
-	require.NoError(t, os.Mkdir(work, 0o755)) //nolint:gosec // read by git's server
+	require.NoError(t, os.Mkdir(work, 0o755))
 	git(work, "init", "--quiet", "--initial-branch=main")
 	require.NoError(t, os.WriteFile(filepath.Join(work, "README"), []byte("on main\n"), 0o600))
 	git(work, "add", ".")

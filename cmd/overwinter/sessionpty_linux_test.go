@@ -62,7 +62,7 @@ func inTerminal(t *testing.T, args ...string) *terminalOf {
 
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.Command(self, "-test.run=^TestAsProgram$") //nolint:gosec // this very program; it is killed in the end
+	cmd := exec.Command(self, "-test.run=^TestAsProgram$") // this very program; it is killed in the end
 	cmd.Env = append(os.Environ(), programArgs+"="+strings.Join(args, "\n"), "TERM=xterm", "NO_COLOR=")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

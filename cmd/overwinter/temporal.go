@@ -47,7 +47,7 @@ func (f temporalFlags) dial(logger *slog.Logger) (client.Client, error) {
 // tls is nil where nothing asks for TLS.
 func (f temporalFlags) tls() (*tls.Config, error) {
 	if !f.TemporalTLS && f == (temporalFlags{TemporalAddress: f.TemporalAddress, TemporalNamespace: f.TemporalNamespace}) {
-		return nil, nil //nolint:nilnil // no TLS
+		return nil, nil // no TLS
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.TemporalServerName}
 	if f.TemporalServerCA != "" {

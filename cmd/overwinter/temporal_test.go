@@ -55,7 +55,7 @@ func TestTheKeyGoesOverTLSAlone(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
 	try := func(f temporalFlags) error {
-		ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: server.TLS.Certificates, NextProtos: []string{"h2"}}) //nolint:gosec // a test's
+		ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: server.TLS.Certificates, NextProtos: []string{"h2"}})
 		require.NoError(t, err)
 		shaken := make(chan error, 1)
 		accepting := make(chan struct{})
@@ -66,7 +66,7 @@ func TestTheKeyGoesOverTLSAlone(t *testing.T) {
 				shaken <- err
 				return
 			}
-			shaken <- conn.(*tls.Conn).HandshakeContext(t.Context()) //nolint:forcetypeassert // tls.Listen's
+			shaken <- conn.(*tls.Conn).HandshakeContext(t.Context())
 			conn.Close()
 		}()
 		f.TemporalAddress, f.TemporalNamespace, f.TemporalAPIKey = ln.Addr().String(), "default", secret.NewValue("key")

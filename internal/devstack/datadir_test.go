@@ -11,10 +11,10 @@ import (
 func TestDataDirectoryIsTightened(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, os.MkdirAll(b.dataDir, 0o755)) //nolint:gosec // as it was
-	require.NoError(t, os.Chmod(b.dataDir, 0o755))    //nolint:gosec // as it was
+	require.NoError(t, os.MkdirAll(b.dataDir, 0o755))
+	require.NoError(t, os.Chmod(b.dataDir, 0o755))
 	modal := b.dataDir + "/modal"
-	require.NoError(t, os.Mkdir(modal, 0o755)) //nolint:gosec // as it was
+	require.NoError(t, os.Mkdir(modal, 0o755))
 	b.run(b.config()).end()
 	want := os.FileMode(0o700)
 	if os.Geteuid() == 0 {

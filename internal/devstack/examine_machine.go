@@ -42,7 +42,7 @@ func examineDisk(dir string) Finding {
 	if err := unix.Statfs(place, &st); err != nil {
 		return missing(check, fmt.Sprintf("%s: %v", place, err))
 	}
-	free := st.Bavail * uint64(st.Bsize) //nolint:gosec // a block size is positive
+	free := st.Bavail * uint64(st.Bsize)
 	detail := fmt.Sprintf("%s free", size(free))
 	if st.Files > 0 { // some file systems have no fixed number
 		detail += fmt.Sprintf(", %d inodes", st.Ffree)

@@ -75,8 +75,8 @@ func (s Set) First(n int) []uint16 {
 			continue
 		}
 		for port := int(r.first); port <= int(r.last); port++ {
-			if !slices.Contains(ports, uint16(port)) { //nolint:gosec // between two ports
-				ports = append(ports, uint16(port)) //nolint:gosec // likewise
+			if !slices.Contains(ports, uint16(port)) {
+				ports = append(ports, uint16(port))
 			}
 		}
 	}

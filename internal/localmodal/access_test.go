@@ -119,10 +119,10 @@ func TestRouterTokensAreForOneTask(t *testing.T) {
 func TestDataDirectoriesArePrivate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // as it was
+	require.NoError(t, os.Chmod(dir, 0o755))
 	names := []string{"layers", "boxes", "building", "trash", "archives", "scratch", "volumes"}
 	for _, name := range names {
-		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755)) //nolint:gosec // as it was
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
 	localmodaltest.Start(t, options(t, dir))
 	for _, name := range append(names, ".", "records") {

@@ -56,10 +56,10 @@ func handleImageList(srv any, ctx context.Context, decode func(any) error, inter
 	}
 	handle := func(_ context.Context, request any) (any, error) {
 		var q imageListRequest
-		if err := json.Unmarshal(request.(*wrapperspb.BytesValue).GetValue(), &q); err != nil { //nolint:forcetypeassert // decoded above
+		if err := json.Unmarshal(request.(*wrapperspb.BytesValue).GetValue(), &q); err != nil { // decoded above
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
-		answer, err := json.Marshal(srv.(imageLister).listImages(q)) //nolint:forcetypeassert // registered so
+		answer, err := json.Marshal(srv.(imageLister).listImages(q)) // registered so
 		return wrapperspb.Bytes(answer), err
 	}
 	return intercept(ctx, &in, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/" + imageService + "/" + imageList}, handle)

@@ -65,10 +65,10 @@ func handleRefusals(srv any, ctx context.Context, decode func(any) error, interc
 	}
 	handle := func(ctx context.Context, request any) (any, error) {
 		var q refusalsRequest
-		if err := json.Unmarshal(request.(*wrapperspb.BytesValue).GetValue(), &q); err != nil { //nolint:forcetypeassert // decoded above
+		if err := json.Unmarshal(request.(*wrapperspb.BytesValue).GetValue(), &q); err != nil { // decoded above
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
-		found, err := srv.(refuser).refusals(ctx, q) //nolint:forcetypeassert // registered so
+		found, err := srv.(refuser).refusals(ctx, q) // registered so
 		if err != nil {
 			return nil, err
 		}

@@ -39,7 +39,7 @@ func (s *Server) VolumeGetOrCreate(_ context.Context, q *pb.VolumeGetOrCreateReq
 		}
 	}
 	v := volumeRecord{ID: newID("vo"), Name: name, Environment: env}
-	err := os.MkdirAll(s.volumePath(v.ID), 0o755) //nolint:gosec // what a sandbox sees; its parent is private
+	err := os.MkdirAll(s.volumePath(v.ID), 0o755) // what a sandbox sees; its parent is private
 	if err == nil {
 		err = s.runtime.Adopt(s.volumePath(v.ID))
 	}

@@ -98,7 +98,7 @@ func diagAnswer(b []byte, local, remote netip.AddrPort) (int, error) {
 	}
 	switch kind := binary.NativeEndian.Uint16(b[4:]); kind {
 	case unix.NLMSG_ERROR:
-		errno := unix.Errno(-int32(binary.NativeEndian.Uint32(b[headerSize:]))) //nolint:gosec // an error number
+		errno := unix.Errno(-int32(binary.NativeEndian.Uint32(b[headerSize:])))
 		return 0, os.NewSyscallError("sock_diag", errno)
 	case unix.SOCK_DIAG_BY_FAMILY:
 	default:

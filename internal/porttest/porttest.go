@@ -25,7 +25,7 @@ var given sync.Map
 func Free(t testing.TB) int {
 	t.Helper()
 	for range 1000 {
-		port := first + rand.IntN(count) //nolint:gosec // any will do
+		port := first + rand.IntN(count)
 		if _, again := given.LoadOrStore(port, true); !again && isFree(port) {
 			return port
 		}

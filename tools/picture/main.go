@@ -79,7 +79,7 @@ func run(ctx context.Context, programs, file string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // Postgres runs as another user below it
+	if err := os.Chmod(dir, 0o755); err != nil { // Postgres runs as another user below it
 		return err
 	}
 	api, err := freeAddress(ctx)
@@ -88,7 +88,7 @@ func run(ctx context.Context, programs, file string) (err error) {
 	}
 	var log bytes.Buffer
 	dev := exec.CommandContext(ctx, filepath.Join(programs, "overwinter"), "dev", "--data-dir", filepath.Join(dir, "data"),
-		"--api-address", api, "--temporal-port", "0", "--temporal-ui-port", "0") //nolint:gosec // our own program
+		"--api-address", api, "--temporal-port", "0", "--temporal-ui-port", "0")
 	dev.Stdout, dev.Stderr = &log, &log
 	dev.Cancel = func() error { return dev.Process.Signal(os.Interrupt) }
 	dev.WaitDelay = time.Minute
@@ -129,7 +129,7 @@ func run(ctx context.Context, programs, file string) (err error) {
 			return err
 		}
 	}
-	return os.WriteFile(file, draw(lines), 0o644) //nolint:gosec // a document
+	return os.WriteFile(file, draw(lines), 0o644)
 }
 
 type shell struct{ env []string }

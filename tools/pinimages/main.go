@@ -105,7 +105,7 @@ func rewrite(path string, change func(string) string) error {
 	if bytes.Equal(text, after) {
 		return nil
 	}
-	return os.WriteFile(path, after, 0o644) //nolint:gosec // files of the repository
+	return os.WriteFile(path, after, 0o644)
 }
 
 // digestOf asks the registry, with the first program that is here.
@@ -122,7 +122,7 @@ func digestOf(ctx context.Context, image string) (string, error) {
 		if _, err := exec.LookPath(args[0]); err != nil {
 			continue
 		}
-		output, err := exec.CommandContext(ctx, args[0], args[1:]...).Output() //nolint:gosec // the programs named above
+		output, err := exec.CommandContext(ctx, args[0], args[1:]...).Output()
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			return "", fmt.Errorf("%s: %w: %s", args[0], err, strings.TrimSpace(string(exit.Stderr)))
 		}

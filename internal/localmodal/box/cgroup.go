@@ -171,7 +171,7 @@ func makeUnified(dir, name string) error {
 		return err
 	}
 	group := filepath.Join(dir, name)
-	if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // as the others
+	if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := handDown(group); err != nil {
@@ -206,7 +206,7 @@ func openControllers(places map[string]cgroupPlace, name string) (*cgroups, erro
 			return nil, fmt.Errorf("controller %s is not mounted", controller)
 		}
 		group := filepath.Join(place.own, name)
-		if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // as the others
+		if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
 		c.groups[controller] = group
@@ -386,7 +386,7 @@ func (c *cgroups) of(box string) map[string]string {
 func (c *cgroups) admit(box string, pid int, l Limits) error {
 	groups := c.of(box)
 	for _, group := range groups {
-		if err := os.MkdirAll(filepath.Join(group, inside), 0o755); err != nil { //nolint:gosec // as the others
+		if err := os.MkdirAll(filepath.Join(group, inside), 0o755); err != nil {
 			return fmt.Errorf("make control group: %w", err)
 		}
 	}

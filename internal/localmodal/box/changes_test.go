@@ -115,9 +115,9 @@ func TestChangesOfProgramsFollowNoLink(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces})
 	outside := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(outside, "dpkg"), 0o755)) //nolint:gosec // others may read it
+	require.NoError(t, os.Mkdir(filepath.Join(outside, "dpkg"), 0o755)) // others may read it
 	layer := uuid.NewString()
-	require.NoError(t, os.MkdirAll(filepath.Join(b.rt.layerPath(layer), "var"), 0o755)) //nolint:gosec // a layer
+	require.NoError(t, os.MkdirAll(filepath.Join(b.rt.layerPath(layer), "var"), 0o755))
 	require.NoError(t, os.Symlink(outside, filepath.Join(b.rt.layerPath(layer), "var", "lib")))
 	require.NoError(t, os.Symlink(outside, filepath.Join(b.rt.layerPath(layer), "usr")))
 	for _, target := range []string{"/var/lib/dpkg", "/usr"} {

@@ -117,7 +117,7 @@ func (c *control) call(request wire.Request, files ...*os.File) (answer, error) 
 	}
 	if a.Op == wire.OpError {
 		wire.CloseAll(a.files)
-		return answer{}, &initError{a.Error, syscall.Errno(a.Errno)} //nolint:gosec // as init sent it
+		return answer{}, &initError{a.Error, syscall.Errno(a.Errno)} // as init sent it
 	}
 	return a, nil
 }

@@ -29,16 +29,16 @@ func TestLayersOfTheVersionBeforeAreAdopted(t *testing.T) {
 	}
 	dir := t.TempDir()
 	layer := filepath.Join(dir, "layers", "old")
-	require.NoError(t, os.MkdirAll(filepath.Join(layer, "root", "d"), 0o755)) //nolint:gosec // as it was
+	require.NoError(t, os.MkdirAll(filepath.Join(layer, "root", "d"), 0o755))
 	file := func(name string) string { return filepath.Join(layer, "root", name) }
 	require.NoError(t, os.WriteFile(file("f"), []byte("kept"), 0o600))
 	require.NoError(t, os.Chown(file("f"), 1000, 1001))
-	require.NoError(t, os.WriteFile(file("suid"), []byte("x"), 0o755)) //nolint:gosec // a program
+	require.NoError(t, os.WriteFile(file("suid"), []byte("x"), 0o755))
 	require.NoError(t, unix.Chmod(file("suid"), 0o4755))
 	require.NoError(t, unix.Setxattr(file("suid"), capabilityAttr, capsOnTheMachine, 0))
 	require.NoError(t, os.Link(file("suid"), file("d/twin")))
 	require.NoError(t, os.Symlink("/etc/passwd", file("link")))
-	require.NoError(t, os.MkdirAll(filepath.Join(layer, "etc"), 0o755)) //nolint:gosec // as it was
+	require.NoError(t, os.MkdirAll(filepath.Join(layer, "etc"), 0o755))
 	require.NoError(t, makeWhiteout(filepath.Join(layer, "etc", "profile")))
 	// A migration was killed here.
 	require.NoError(t, os.Lchown(file("d"), firstID, firstID))

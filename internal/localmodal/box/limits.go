@@ -123,6 +123,6 @@ func allMemory() int64 {
 	if err := unix.Sysinfo(&info); err != nil {
 		return 1 << 30
 	}
-	total := int64(info.Totalram) * int64(info.Unit) //nolint:gosec // a machine's memory
+	total := int64(info.Totalram) * int64(info.Unit)
 	return max(total/4*3, leastMemory)
 }

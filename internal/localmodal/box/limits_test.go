@@ -104,7 +104,7 @@ func TestControlGroupsGoWithTheirSandboxes(t *testing.T) {
 	}
 	// What a server that was killed left, the next removes.
 	for _, group := range b.rt.cgroups.of("left") {
-		require.NoError(t, os.Mkdir(group, 0o755)) //nolint:gosec // as the others
+		require.NoError(t, os.Mkdir(group, 0o755))
 	}
 	again, err := openCgroups(b.rt.dir)
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestControlGroupsThatASandboxMakesHideNothing(t *testing.T) {
 	bx := b.start()
 	if b.rt.cgroups.version == 2 {
 		group := filepath.Join(b.rt.cgroups.of(bx.id)[""], inside)
-		require.ErrorIs(t, os.Mkdir(filepath.Join(group, "hidden"), 0o755), unix.EAGAIN) //nolint:gosec // as the others
+		require.ErrorIs(t, os.Mkdir(filepath.Join(group, "hidden"), 0o755), unix.EAGAIN)
 		made := b.sh(bx, "unshare -UrmC sh -c 'mount -t cgroup2 x /mnt && ls /mnt/cgroup.procs && mkdir /mnt/hidden && echo made' 2>&1; true")
 		require.NotContains(t, made, "made")
 		return
@@ -133,7 +133,7 @@ func TestControlGroupsThatASandboxMakesHideNothing(t *testing.T) {
 	require.Contains(t, before, bx.PID())
 	for _, group := range b.rt.cgroups.of(bx.id) { // as such a process does
 		hidden := filepath.Join(group, inside, "hidden", "deeper")
-		require.NoError(t, os.MkdirAll(hidden, 0o755)) //nolint:gosec // as the others
+		require.NoError(t, os.MkdirAll(hidden, 0o755))
 		require.NoError(t, write(hidden, "cgroup.procs", strconv.Itoa(bx.PID())))
 	}
 	after, err := b.rt.cgroups.processes(bx.id)
@@ -155,13 +155,13 @@ func TestControlGroupsHaveNoneBelowTheOneInside(t *testing.T) {
 		t.Skip("version 2 of control groups is not mounted")
 	}
 	group := filepath.Join(place.own, "overwinter-test-"+strconv.Itoa(os.Getpid()))
-	if err := os.Mkdir(group, 0o755); err != nil { //nolint:gosec // as the others
+	if err := os.Mkdir(group, 0o755); err != nil {
 		t.Skip("no control groups of this user: ", err)
 	}
 	t.Cleanup(func() { require.NoError(t, removeGroup(group)) })
-	require.NoError(t, os.Mkdir(filepath.Join(group, inside), 0o755)) //nolint:gosec // likewise
+	require.NoError(t, os.Mkdir(filepath.Join(group, inside), 0o755))
 	require.NoError(t, forbidGroups(group))
-	require.ErrorIs(t, os.Mkdir(filepath.Join(group, inside, "hidden"), 0o755), unix.EAGAIN) //nolint:gosec // likewise
+	require.ErrorIs(t, os.Mkdir(filepath.Join(group, inside, "hidden"), 0o755), unix.EAGAIN)
 }
 
 // TestControlGroupsOfKilledServersAreRemoved has groups of a process that has ended, of this one and of one in another
@@ -186,7 +186,7 @@ func TestControlGroupsOfKilledServersAreRemoved(t *testing.T) {
 	for _, group := range rt.cgroups.groups {
 		for _, owner := range []groupOwner{killed, reused, elsewhere, self} {
 			path := filepath.Join(filepath.Dir(group), owner.name(dir))
-			require.NoError(t, os.MkdirAll(filepath.Join(path, "sb-left"), 0o755)) //nolint:gosec // as the others
+			require.NoError(t, os.MkdirAll(filepath.Join(path, "sb-left"), 0o755))
 			t.Cleanup(func() { _, _ = os.Remove(filepath.Join(path, "sb-left")), os.Remove(path) })
 		}
 	}
@@ -220,7 +220,7 @@ func TestAllSandboxesWeighAsMuchAsOneProgramOnEachCPU(t *testing.T) {
 		return strings.TrimSpace(string(content))
 	}
 	another := filepath.Join(filepath.Dir(all), "overwinter-test-"+filepath.Base(t.TempDir())+strconv.Itoa(os.Getpid()))
-	require.NoError(t, os.Mkdir(another, 0o755)) //nolint:gosec // as the others
+	require.NoError(t, os.Mkdir(another, 0o755))
 	t.Cleanup(func() { require.NoError(t, os.Remove(another)) })
 	ordinary, err := strconv.Atoi(read(another, file)) // the kernel's default, for a process too
 	require.NoError(t, err)

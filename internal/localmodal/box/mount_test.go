@@ -20,9 +20,9 @@ func TestMountOfAPartFollowsNoLink(t *testing.T) {
 			t.Parallel()
 			b := setup(t, o)
 			volume, outside := filepath.Join(b.rt.dir, "volume"), t.TempDir()
-			require.NoError(t, os.MkdirAll(filepath.Join(volume, "a", "b"), 0o755)) //nolint:gosec // as a volume is
+			require.NoError(t, os.MkdirAll(filepath.Join(volume, "a", "b"), 0o755)) // as a volume is
 			require.NoError(t, os.WriteFile(filepath.Join(volume, "a", "b", "f"), []byte("inside"), 0o644))
-			require.NoError(t, os.Mkdir(filepath.Join(outside, "b"), 0o755)) //nolint:gosec // anything
+			require.NoError(t, os.Mkdir(filepath.Join(outside, "b"), 0o755))
 			for link, target := range map[string]string{"out": outside, "up": "..", "in": "a"} {
 				require.NoError(t, os.Symlink(target, filepath.Join(volume, link)))
 			}

@@ -60,10 +60,10 @@ func (r *Runtime) prepareNetwork() error {
 		return nil
 	}
 	r.resolvConf = filepath.Join(r.dir, "resolv.conf")
-	if err := os.WriteFile(r.resolvConf, []byte(netstack.ResolvConf()), 0o644); err != nil { //nolint:gosec // sandboxes read it
+	if err := os.WriteFile(r.resolvConf, []byte(netstack.ResolvConf()), 0o644); err != nil { // sandboxes read it
 		return fmt.Errorf("write resolver configuration: %w", err)
 	}
-	if err := os.Chmod(r.resolvConf, 0o644); err != nil { //nolint:gosec // whatever the umask
+	if err := os.Chmod(r.resolvConf, 0o644); err != nil { // whatever the umask
 		return fmt.Errorf("write resolver configuration: %w", err)
 	}
 	if len(r.hostPorts.First(netdevice.MaxHostSockets)) > 0 {

@@ -321,9 +321,9 @@ func statFS(path string) (fsUsage, error) {
 		block = st.Bsize
 	}
 	return fsUsage{
-		used: usage{int64(st.Blocks-st.Bfree) * block, int64(st.Files - st.Ffree)}, //nolint:gosec // sizes of a disk
-		free: usage{int64(st.Bavail) * block, int64(st.Ffree)},                     //nolint:gosec // sizes of a disk
-		size: int64(st.Blocks) * block, inodes: int64(st.Files),                    //nolint:gosec // sizes of a disk
+		used: usage{int64(st.Blocks-st.Bfree) * block, int64(st.Files - st.Ffree)},
+		free: usage{int64(st.Bavail) * block, int64(st.Ffree)},
+		size: int64(st.Blocks) * block, inodes: int64(st.Files),
 	}, nil
 }
 

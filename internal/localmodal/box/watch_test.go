@@ -125,7 +125,7 @@ func TestTheReserveIsFreedOfSandboxesThatNoLongerGrow(t *testing.T) {
 	}, waitLimit, 10*time.Millisecond)
 	var st unix.Statfs_t
 	require.NoError(t, unix.Statfs(dir, &st))
-	free := int64(st.Bavail) * st.Bsize                                                              //nolint:gosec // a size
+	free := int64(st.Bavail) * st.Bsize
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "others"), make([]byte, free-10<<20), 0o600)) // not much too much
 	require.Error(t, rt.RequireSpace())
 	requireExceeded(t, large, Disk)
@@ -146,7 +146,7 @@ func TestNoSnapshotUsesTheReserve(t *testing.T) {
 	bx := b.start()
 	var st unix.Statfs_t
 	require.NoError(t, unix.Statfs(dir, &st))
-	free := int64(st.Bavail) * st.Bsize                                                             //nolint:gosec // a size
+	free := int64(st.Bavail) * st.Bsize
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "others"), make([]byte, free-8<<20), 0o600)) // not the sandbox's doing
 	_, err = bx.Snapshot(t.Context(), "refused")
 	require.ErrorIs(t, err, unix.ENOSPC)

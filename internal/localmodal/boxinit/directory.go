@@ -118,7 +118,7 @@ func (d *directory) mountImage(path string, files []*os.File) error {
 	if err != nil {
 		return fmt.Errorf("mount %s: %w", path, err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // as a mounted file system has it
+	if err := os.Chmod(dir, 0o755); err != nil { // as a mounted file system has it
 		return fmt.Errorf("mount %s: %w", path, err)
 	}
 	if len(files) > 0 {

@@ -62,7 +62,7 @@ func newFilter() []unix.SockFilter {
 	program := []unix.SockFilter{load(dataArch)}
 	for _, a := range []abi{native, compatABI[runtime.GOARCH]} {
 		calls := a.program()
-		program = append(program, unless(unix.BPF_JEQ, a.arch, uint8(len(calls)))) //nolint:gosec // some 120
+		program = append(program, unless(unix.BPF_JEQ, a.arch, uint8(len(calls))))
 		program = append(program, calls...)
 	}
 	return append(program, refuse(unix.ENOSYS)) // of yet another instruction set
@@ -90,7 +90,7 @@ func (a abi) program() []unix.SockFilter {
 	for _, f := range families {
 		family = append(family, unless(unix.BPF_JEQ, f, 1), allow())
 	}
-	family = append(family, unless(unix.BPF_JEQ, unix.AF_NETLINK, uint8(len(protocol)))) //nolint:gosec // a dozen
+	family = append(family, unless(unix.BPF_JEQ, unix.AF_NETLINK, uint8(len(protocol))))
 	family = append(family, protocol...)
 	family = append(family, refuse(unix.EAFNOSUPPORT))
 	var options []unix.SockFilter
@@ -100,7 +100,7 @@ func (a abi) program() []unix.SockFilter {
 			values = append(values, unless(unix.BPF_JGE, r[0], 2), when(unix.BPF_JGT, r[1], 1), refuse(unix.EPERM))
 		}
 		values = append(values, allow())
-		options = append(options, load(dataArguments+argumentSize), unless(unix.BPF_JEQ, level, uint8(len(values)))) //nolint:gosec // a dozen
+		options = append(options, load(dataArguments+argumentSize), unless(unix.BPF_JEQ, level, uint8(len(values))))
 		options = append(options, values...)
 	}
 	options = append(options, allow())
@@ -115,7 +115,7 @@ func (a abi) program() []unix.SockFilter {
 	}
 	calls := []unix.SockFilter{load(dataNumber)}
 	handle := func(number uint32, then []unix.SockFilter) {
-		calls = append(calls, unless(unix.BPF_JEQ, number, uint8(len(then)))) //nolint:gosec // some 30
+		calls = append(calls, unless(unix.BPF_JEQ, number, uint8(len(then))))
 		calls = append(calls, then...)
 	}
 	if a.arch == unix.AUDIT_ARCH_X86_64 {

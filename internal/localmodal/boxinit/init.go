@@ -331,7 +331,7 @@ func limitProcesses(n int) error {
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &have); err != nil {
 		return fmt.Errorf("read limit of processes: %w", err)
 	}
-	most := min(uint64(n), have.Max) //nolint:gosec // positive
+	most := min(uint64(n), have.Max)
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: most, Max: most}); err != nil {
 		return fmt.Errorf("limit processes: %w", err)
 	}

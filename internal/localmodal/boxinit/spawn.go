@@ -254,7 +254,7 @@ var filterProgram = func() *unix.SockFprog {
 	if len(program) == 0 {
 		return nil
 	}
-	return &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]} //nolint:gosec // some 60
+	return &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 }()
 
 // newSpawn prepares all memory that the child needs.

@@ -54,7 +54,7 @@ func OpenHostSockets(ports []uint16) (_ *HostSockets, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open host sockets: %w", err)
 	}
-	h := &HostSockets{routes: os.NewFile(uintptr(r.fd), "routes")} //nolint:gosec // a descriptor
+	h := &HostSockets{routes: os.NewFile(uintptr(r.fd), "routes")}
 	defer func() {
 		if err != nil {
 			h.Close()
@@ -120,7 +120,7 @@ func (h *HostSockets) open(ports []uint16) (err error) {
 		if err != nil {
 			return fmt.Errorf("open socket for port %d: %w", port, err)
 		}
-		h.sockets = append(h.sockets, os.NewFile(uintptr(fd), fmt.Sprint("port ", port))) //nolint:gosec // a descriptor
+		h.sockets = append(h.sockets, os.NewFile(uintptr(fd), fmt.Sprint("port ", port)))
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (r *route) do(kind, flags uint16, body []byte) error {
 	r.sequence++
 	message := make([]byte, unix.SizeofNlMsghdr, unix.SizeofNlMsghdr+len(body))
 	message = append(message, body...)
-	binary.NativeEndian.PutUint32(message, uint32(len(message))) //nolint:gosec // a few hundred bytes
+	binary.NativeEndian.PutUint32(message, uint32(len(message)))
 	binary.NativeEndian.PutUint16(message[4:], kind)
 	binary.NativeEndian.PutUint16(message[6:], flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK)
 	binary.NativeEndian.PutUint32(message[8:], r.sequence)
@@ -50,7 +50,7 @@ func (r *route) do(kind, flags uint16, body []byte) error {
 		if n < unix.SizeofNlMsghdr+4 || binary.NativeEndian.Uint16(answer[4:]) != unix.NLMSG_ERROR {
 			return errors.New("unexpected answer from the kernel")
 		}
-		if code := int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])); code != 0 { //nolint:gosec // a negative errno
+		if code := int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])); code != 0 {
 			return unix.Errno(-code)
 		}
 		return nil
@@ -59,7 +59,7 @@ func (r *route) do(kind, flags uint16, body []byte) error {
 
 // attribute appends one to b.
 func attribute(b []byte, kind uint16, value []byte) []byte {
-	b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofRtAttr+len(value))) //nolint:gosec // a few bytes
+	b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofRtAttr+len(value)))
 	b = binary.NativeEndian.AppendUint16(b, kind)
 	b = append(b, value...)
 	for len(b)%unix.RTA_ALIGNTO != 0 {
@@ -73,7 +73,7 @@ func number(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 // link is a struct ifinfomsg.
 func link(index int, flags uint32) []byte {
 	b := make([]byte, unix.SizeofIfInfomsg)
-	binary.NativeEndian.PutUint32(b[4:], uint32(index)) //nolint:gosec // the kernel's own
+	binary.NativeEndian.PutUint32(b[4:], uint32(index))
 	binary.NativeEndian.PutUint32(b[8:], flags)
 	binary.NativeEndian.PutUint32(b[12:], flags) // those to change
 	return b
@@ -92,7 +92,7 @@ func (r *route) addVethTo(own, peer veth, namespace int) error {
 		b := attribute(link(end.index, flags|unix.IFF_NOARP), unix.IFLA_IFNAME, append([]byte(end.name), 0))
 		return attribute(attribute(b, unix.IFLA_ADDRESS, vethAddress), unix.IFLA_MTU, number(MTU))
 	}
-	other := attribute(describe(peer, 0), unix.IFLA_NET_NS_FD, number(uint32(namespace))) //nolint:gosec // a descriptor
+	other := attribute(describe(peer, 0), unix.IFLA_NET_NS_FD, number(uint32(namespace)))
 	info := attribute(nil, unix.IFLA_INFO_KIND, append([]byte("veth"), 0))
 	info = attribute(info, unix.IFLA_INFO_DATA, attribute(nil, vethInfoPeer, other))
 	return r.do(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, attribute(describe(own, unix.IFF_UP), unix.IFLA_LINKINFO, info))
@@ -131,7 +131,7 @@ func (r *route) addAddress(index int, address netip.Addr) error {
 	}
 	// struct ifaddrmsg. Only IPv6 looks for duplicates, of which there are none.
 	b := []byte{family, byte(address.BitLen()), unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE}
-	b = append(b, number(uint32(index))...) //nolint:gosec // the kernel's own
+	b = append(b, number(uint32(index))...)
 	b = attribute(attribute(b, unix.IFA_LOCAL, address.AsSlice()), unix.IFA_ADDRESS, address.AsSlice())
 	if err := r.do(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, b); err != nil {
 		return fmt.Errorf("add address %s: %w", address, err)
@@ -146,7 +146,7 @@ func (r *route) addDefaultRoute(index int, family byte) error {
 		scope = unix.RT_SCOPE_UNIVERSE
 	}
 	b := []byte{family, 0, 0, 0, unix.RT_TABLE_MAIN, unix.RTPROT_STATIC, scope, unix.RTN_UNICAST, 0, 0, 0, 0} // struct rtmsg
-	b = attribute(b, unix.RTA_OIF, number(uint32(index)))                                                     //nolint:gosec // the kernel's own
+	b = attribute(b, unix.RTA_OIF, number(uint32(index)))
 	if err := r.do(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, b); err != nil {
 		return fmt.Errorf("add default route: %w", err)
 	}
@@ -157,7 +157,7 @@ func (r *route) addDefaultRoute(index int, family byte) error {
 func (r *route) addHostRoute(index int, table byte, to, from netip.Addr) error {
 	b := []byte{unix.AF_INET, 32, 0, 0, table, unix.RTPROT_STATIC, unix.RT_SCOPE_LINK, unix.RTN_UNICAST, 0, 0, 0, 0} // struct rtmsg
 	b = attribute(b, unix.RTA_DST, to.AsSlice())
-	b = attribute(b, unix.RTA_OIF, number(uint32(index))) //nolint:gosec // our own
+	b = attribute(b, unix.RTA_OIF, number(uint32(index)))
 	b = attribute(b, unix.RTA_PREFSRC, from.AsSlice())
 	if err := r.do(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, b); err != nil {
 		return fmt.Errorf("add route to %s: %w", to, err)
@@ -179,7 +179,7 @@ func rule(table byte, to netip.Addr, port uint16) []byte {
 func (r *route) addLocalRoute(loopback int, address netip.Addr) error {
 	b := []byte{unix.AF_INET6, 128, 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_UNIVERSE, unix.RTN_LOCAL, 0, 0, 0, 0}
 	b = attribute(b, unix.RTA_DST, address.AsSlice())
-	b = attribute(b, unix.RTA_OIF, number(uint32(loopback))) //nolint:gosec // the kernel's own
+	b = attribute(b, unix.RTA_OIF, number(uint32(loopback)))
 	if err := r.do(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, b); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("add local route: %w", err)
 	}

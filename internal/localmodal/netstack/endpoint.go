@@ -133,7 +133,7 @@ func accept(packet []byte) (tcpip.NetworkProtocolNumber, bool) {
 
 // WritePackets sends packets to the sandbox.
 func (e *endpoint) WritePackets(packets stack.PacketBufferList) (int, tcpip.Error) {
-	b := e.buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
+	b := e.buffers.Get().(*[]byte) // the pool holds nothing else
 	defer e.buffers.Put(b)
 	e.writing.RLock()
 	defer e.writing.RUnlock()
@@ -143,7 +143,7 @@ func (e *endpoint) WritePackets(packets stack.PacketBufferList) (int, tcpip.Erro
 		e.describe(out, packet)
 		if ethernet := len(e.device.Header); ethernet > 0 {
 			out = append(out, e.device.Header...)
-			binary.BigEndian.PutUint16(out[len(out)-2:], uint16(packet.NetworkProtocolNumber)) //nolint:gosec // a protocol has 16 bits
+			binary.BigEndian.PutUint16(out[len(out)-2:], uint16(packet.NetworkProtocolNumber))
 		}
 		for _, part := range packet.AsSlices() {
 			out = append(out, part...)
@@ -163,7 +163,7 @@ func (e *endpoint) describe(virtio []byte, packet *stack.PacketBuffer) {
 	if gso.Type == stack.GSONone {
 		return
 	}
-	ethernet := uint16(len(e.device.Header)) //nolint:gosec // 14
+	ethernet := uint16(len(e.device.Header))
 	if gso.NeedsCsum {
 		virtio[0] = vnetNeedsChecksum
 		binary.NativeEndian.PutUint16(virtio[6:], gso.L3HdrLen+ethernet)
@@ -174,7 +174,7 @@ func (e *endpoint) describe(virtio []byte, packet *stack.PacketBuffer) {
 		if gso.Type == stack.GSOTCPv6 {
 			virtio[1] = vnetTCP6
 		}
-		binary.NativeEndian.PutUint16(virtio[2:], uint16(packet.HeaderSize())+ethernet) //nolint:gosec // headers of one packet
+		binary.NativeEndian.PutUint16(virtio[2:], uint16(packet.HeaderSize())+ethernet)
 		binary.NativeEndian.PutUint16(virtio[4:], gso.MSS)
 	}
 }

@@ -150,7 +150,7 @@ func (l *HostListeners) asks(to netip.AddrPort) (bool, error) {
 	request = append(request, make([]byte, 2+16+16+4)...)
 	copy(request[unix.SizeofNlMsghdr+12:], to.Addr().AsSlice())
 	request = append(request, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) // whichever it is
-	binary.NativeEndian.PutUint32(request, uint32(len(request)))              //nolint:gosec // 72
+	binary.NativeEndian.PutUint32(request, uint32(len(request)))
 	binary.NativeEndian.PutUint16(request[4:], byFamily)
 	binary.NativeEndian.PutUint16(request[6:], unix.NLM_F_REQUEST)
 	if err := unix.Sendto(l.fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
@@ -171,8 +171,8 @@ func (l *HostListeners) asks(to netip.AddrPort) (bool, error) {
 		if binary.NativeEndian.Uint16(answer[4:]) != unix.NLMSG_ERROR {
 			return answer[stateAt] == listen, nil
 		}
-		code := unix.Errno(-int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:]))) //nolint:gosec // a negative errno
-		if code == unix.ENOENT && family == unix.AF_INET || family == unix.AF_INET6 {        // there may be no IPv6
+		code := unix.Errno(-int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])))
+		if code == unix.ENOENT && family == unix.AF_INET || family == unix.AF_INET6 { // there may be no IPv6
 			return false, nil
 		}
 		return false, fmt.Errorf("ask for listening socket: %w", code)

@@ -558,7 +558,7 @@ func serveUntil(t testing.TB, address string) *server {
 var buffers = sync.Pool{New: func() any { return new(make([]byte, 256<<10)) }}
 
 func answer(conn net.Conn) {
-	pooled := buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
+	pooled := buffers.Get().(*[]byte) // the pool holds nothing else
 	defer buffers.Put(pooled)
 	head, b := make([]byte, 9), *pooled
 	if _, err := io.ReadFull(conn, head); err != nil {

@@ -76,7 +76,7 @@ func newRelayLoop(h *hostPorts) (*relayLoop, error) {
 
 // wait changes what the loop waits for. Other goroutines may call it until stop.
 func (l *relayLoop) wait(operation, fd int, events uint32) error {
-	return unix.EpollCtl(l.epoll, operation, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}) //nolint:gosec // a descriptor
+	return unix.EpollCtl(l.epoll, operation, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 }
 
 // stop makes run return.

@@ -124,11 +124,11 @@ var (
 	crowdedChunks = &sync.Pool{New: func() any { return new(make([]byte, crowdedChunk)) }}
 )
 
-func takeChunk() *[]byte { return chunks.Get().(*[]byte) } //nolint:forcetypeassert // the pool contains nothing else
+func takeChunk() *[]byte { return chunks.Get().(*[]byte) } // the pool contains nothing else
 
 // pump copies one way and passes on the end.
 func pump(to stream, from io.Reader, used func(), pool *sync.Pool) error {
-	chunk := pool.Get().(*[]byte) //nolint:forcetypeassert // the pools contain nothing else
+	chunk := pool.Get().(*[]byte) // the pools contain nothing else
 	defer pool.Put(chunk)
 	for {
 		size, err := from.Read(*chunk)

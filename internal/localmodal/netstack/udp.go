@@ -93,7 +93,7 @@ func (f *flow) relay(ctx context.Context) {
 	idle := time.AfterFunc(udpIdle, f.close)
 	defer idle.Stop()
 	copyPackets := func(to, from net.Conn) {
-		chunk := chunks.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
+		chunk := chunks.Get().(*[]byte) // the pool holds nothing else
 		defer chunks.Put(chunk)
 		for {
 			size, err := from.Read(*chunk)

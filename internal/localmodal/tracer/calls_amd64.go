@@ -40,7 +40,7 @@ func on(paths ...pathArgument) call { return call{paths: paths} }
 // calls are the system calls that have paths, by number.
 var calls map[uint64]call
 
-func init() { //nolint:gochecknoinits // the handlers reach the table through the tracer
+func init() { // the handlers reach the table through the tracer
 	const noFollow, yesFollow = unix.AT_SYMLINK_NOFOLLOW, unix.AT_SYMLINK_FOLLOW
 	calls = map[uint64]call{
 		unix.SYS_OPEN:    {special: (*Tracer).open},

@@ -107,7 +107,7 @@ func TestScriptsAreRunByTheirInterpretersInside(t *testing.T) {
 	v, tree, host := setup(t)
 	me := tracer.Process{Group: os.Getpid(), Thread: os.Getpid()}
 	put := func(path, content string) {
-		require.NoError(t, os.WriteFile(path, []byte(content), 0o755)) //nolint:gosec // a program
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o755))
 	}
 	put(tree+"/work/plain", "\x7fELF")
 	put(tree+"/work/script", "#!/host/interpreter  -x y\n")

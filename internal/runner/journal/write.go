@@ -23,7 +23,7 @@ func (j *Journal) writeAt(p []byte, offset int64) error {
 	var errno unix.Errno
 	if err := conn.Control(func(fd uintptr) {
 		for len(p) > 0 {
-			n, _, e := unix.RawSyscall6(unix.SYS_PWRITE64, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), uintptr(offset), 0, 0) //nolint:gosec // as package syscall does it
+			n, _, e := unix.RawSyscall6(unix.SYS_PWRITE64, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), uintptr(offset), 0, 0) // as package syscall does it
 			switch {
 			case e == unix.EINTR:
 				continue

@@ -108,7 +108,7 @@ func nonblocking(f File) syscall.RawConn {
 // rawCall makes one system call on a descriptor with a buffer that is not empty.
 func rawCall(call, fd uintptr, p []byte) (int, unix.Errno) {
 	for {
-		n, _, errno := unix.RawSyscall(call, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p))) //nolint:gosec // as package syscall does it
+		n, _, errno := unix.RawSyscall(call, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p))) // as package syscall does it
 		if errno != unix.EINTR {
 			if errno != 0 {
 				return 0, errno

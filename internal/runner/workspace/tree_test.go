@@ -38,7 +38,7 @@ func takenTree(t *testing.T) *tree {
 func (w *tree) write(t *testing.T, name, content string) {
 	t.Helper()
 	path := filepath.Join(w.root, name)
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755)) //nolint:gosec // a test's own directory
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	// As old as files are whose sum the watcher's index trusts.
 	old := time.Now().Add(-time.Hour).Truncate(time.Millisecond).Add(123 * time.Microsecond)
@@ -79,7 +79,7 @@ func TestATreeTellsEveryDifference(t *testing.T) {
 		"ignored directory": {func(t *testing.T, w *tree) { w.write(t, "node_modules/x/index.js", "yy") }, "node_modules/x/index.js (changed)"},
 		"repository":        {func(t *testing.T, w *tree) { w.write(t, ".git/config", "[evil]!") }, ".git/config (changed)"},
 		"added":             {func(t *testing.T, w *tree) { w.write(t, "src/new", "") }, "src/new (added)"},
-		"permissions":       {func(t *testing.T, w *tree) { require.NoError(t, os.Chmod(filepath.Join(w.root, "a.txt"), 0o700)) }, "a.txt (changed)"}, //nolint:gosec // a test's own file
+		"permissions":       {func(t *testing.T, w *tree) { require.NoError(t, os.Chmod(filepath.Join(w.root, "a.txt"), 0o700)) }, "a.txt (changed)"},
 		"name":              {func(t *testing.T, w *tree) { require.NoError(t, os.Remove(filepath.Join(w.root, "odd \n\xff name"))) }, "odd \n\uFFFD name"},
 		"link": {func(t *testing.T, w *tree) {
 			require.NoError(t, os.Remove(filepath.Join(w.root, "link")))
@@ -156,7 +156,7 @@ func TestATreeBeyondItsBoundsIsUnchecked(t *testing.T) {
 	require.Equal(t, want, compareTree(t.Context(), w.root, w.dir, w.taken, 5).Unchecked)
 
 	deep := t.TempDir()
-	require.NoError(t, os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", maxTreeDepth+2)), 0o755)) //nolint:gosec // a test's own directory
+	require.NoError(t, os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", maxTreeDepth+2)), 0o755))
 	got, err := TakeTree(t.Context(), deep, w.dir)
 	require.NoError(t, err)
 	require.Equal(t, "deeper than 400 directories", got.Unchecked)
@@ -199,7 +199,7 @@ func BenchmarkTree(b *testing.B) {
 		for i := range n {
 			path := filepath.Join(root, fmt.Sprintf("d%03d", i/100), fmt.Sprintf("file-%06d.txt", i))
 			if i%100 == 0 {
-				require.NoError(b, os.MkdirAll(filepath.Dir(path), 0o755)) //nolint:gosec // a test's own directory
+				require.NoError(b, os.MkdirAll(filepath.Dir(path), 0o755))
 			}
 			require.NoError(b, os.WriteFile(path, nil, 0o600))
 		}

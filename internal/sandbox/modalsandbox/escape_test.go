@@ -89,7 +89,7 @@ func TestEscapesAsAnOrdinaryUser(t *testing.T) {
 	program := filepath.Join(dir, "modalsandbox.test")
 	content, err := os.ReadFile("/proc/self/exe")
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(program, content, 0o755)) //nolint:gosec // for that user
+	require.NoError(t, os.WriteFile(program, content, 0o755)) // for that user
 	cmd := exec.Command(program, "-test.v", "-test.run=^TestEscapes$")
 	cmd.Dir = dir
 	cmd.Env = []string{"TMPDIR=" + dir, "HOME=" + dir, "PATH=" + os.Getenv("PATH")}

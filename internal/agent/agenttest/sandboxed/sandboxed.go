@@ -186,11 +186,11 @@ func asAnOrdinaryUser(t *testing.T) {
 		{"sh", "-c", `! test -e testdata || cp -r testdata "$0"`, dir},
 		{"chown", "-R", fmt.Sprintf("%d:%d", ordinary, ordinary), dir},
 	} {
-		out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput() //nolint:gosec // the test's own
+		out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput()
 		require.NoError(t, err, "%v: %s", argv, out)
 	}
 	name, _, _ := strings.Cut(t.Name(), "/")
-	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run", "^"+name+"$", "-sandboxed-all", "-sandboxed-run", *only) //nolint:gosec // this program
+	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run", "^"+name+"$", "-sandboxed-all", "-sandboxed-run", *only)
 	cmd.Dir = dir
 	cmd.Env = []string{"TMPDIR=" + dir, "HOME=" + dir, "PATH=" + os.Getenv("PATH")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
