@@ -62,7 +62,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	}
 	env := map[string]string{}
 	model := in.ChosenModel()
-	transcripts := []string{acpformat.JournalPath(in.Home, in.SessionID)}
+	transcripts := []string{acpformat.NotebookPath(in.Home, in.SessionID)}
 	if p := in.Profile; p != nil {
 		maps.Copy(env, p.Environment)
 		if p.Instructions != "" {

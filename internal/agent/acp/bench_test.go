@@ -33,20 +33,20 @@ func grown(b *testing.B) []byte {
 func BenchmarkTranslate(b *testing.B) { capture.Benchmark(b, acp.New(), grown(b)) }
 
 func BenchmarkParse(b *testing.B) {
-	var journal []byte
+	var notebook []byte
 	capture.Events(b, acp.New(), capture.Journal(grown(b)), func(events []conversation.Event) {
 		for _, e := range events {
 			if d, ok := e.Data.(conversation.BlockComplete); ok {
 				block, err := json.Marshal(d.Block)
 				require.NoError(b, err)
-				journal = fmt.Appendf(journal, `{"overwinter":{"type":"block","data":%s}}`+"\n", block)
+				notebook = fmt.Appendf(notebook, `{"overwinter":{"type":"block","data":%s}}`+"\n", block)
 			}
 		}
 	})
-	b.SetBytes(int64(len(journal)))
+	b.SetBytes(int64(len(notebook)))
 	b.ReportAllocs()
 	for b.Loop() {
-		_, err := acp.New().Parse([]transcript.File{{Path: "a.jsonl", Data: journal}})
+		_, err := acp.New().Parse([]transcript.File{{Path: "a.jsonl", Data: notebook}})
 		require.NoError(b, err)
 	}
 }

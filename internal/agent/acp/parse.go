@@ -6,7 +6,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Parse reads the journals that the bridge has written; other files belong to the agent, and only it
+// Parse reads the notebooks that the bridge has written; other files belong to the agent, and only it
 // knows what they say. It never fails.
 func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
 	return acpformat.Recorded(files), nil

@@ -100,7 +100,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		Dir:  in.Workspace,
 		Transcripts: []string{
 			path.Join(in.Home, codexHome, "sessions/*/*/*/rollout-*.jsonl"),
-			codexformat.JournalPath(path.Join(in.Home, codexHome), in.SessionID),
+			codexformat.NotebookPath(path.Join(in.Home, codexHome), in.SessionID),
 		},
 		Secrets: []string{SecretKey, SecretBaseURL},
 	}, nil

@@ -79,7 +79,7 @@ func zombie(pid int) bool {
 	return err != nil || bytes.Contains(data, []byte(") Z "))
 }
 
-func TestAThreadIsFoundWithoutAJournal(t *testing.T) {
+func TestAThreadIsFoundWithoutANotebook(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: newest}, map[string][]modelserver.Step{
 		"delegate": {{Calls: []modelserver.Call{modelserver.Spawn("helper", "{{child}}")}}, {Text: "It is at work."}},

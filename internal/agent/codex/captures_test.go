@@ -12,7 +12,7 @@ import (
 )
 
 // exception is why the two sides of a capture differ, which was made without the bridge and has no
-// journal; the package documentation lists them all.
+// notebook; the package documentation lists them all.
 type exception string
 
 const (

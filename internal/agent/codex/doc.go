@@ -6,7 +6,7 @@
 //	         stdin                     JSON-RPC
 //	prompt ─▶         ─ thread/start ──▶           ┌▶ ~/.codex/sessions/*/*/*/rollout-*-<thread>.jsonl ─┐
 //	answer ─▶  bridge ─ turn/start ────▶  codex  ──┤                                                   ├─▶ Parse
-//	abort  ─▶    │    ─ turn/interrupt ▶ app-server│  ~/.codex/overwinter/<session>.jsonl  (journal) ──┘
+//	abort  ─▶    │    ─ turn/interrupt ▶ app-server│  ~/.codex/overwinter/<session>.jsonl  (notebook) ──┘
 //	             │    ◀─ item/started, …           │           ▲
 //	             │    ◀─ requestApproval, …        │           │
 //	             ├─────────────────────────────────┼───────────┘
@@ -15,7 +15,7 @@
 // # Process and ids
 //
 // One bridge with one app-server serves the prompts of an awake session. The agent chooses the id
-// of the session's thread. The journal has it; if the journal is lost, the newest rollout that
+// of the session's thread. The notebook has it; if the notebook is lost, the newest rollout that
 // belongs to no subagent is the main thread. In a fresh sandbox both files are restored, and
 // thread/resume continues with the history. If the thread is lost, a new one starts without memory.
 //
@@ -28,7 +28,7 @@
 // login. The agent reads the key from OPENAI_API_KEY, and the address from OPENAI_BASE_URL if it is
 // set. Neither is ever an argument or in a file. Update checks and all telemetry are off.
 //
-// A revert truncates the agent's rollouts and the journal before the turn of a prompt, and those of
+// A revert truncates the agent's rollouts and the notebook before the turn of a prompt, and those of
 // its subagents to their length at that time; it deletes the databases that the agent has made of
 // them.
 //
@@ -88,7 +88,7 @@
 //
 // Folding the translated stream gives the blocks that Parse finds: ids, order, content, status,
 // time, and the prompt's author. A rollout has items once they have ended. The bridge writes what it
-// lacks into the journal before it prints it: where each item began, calls that never end, retried
+// lacks into the notebook before it prints it: where each item began, calls that never end, retried
 // requests, text in progress when a turn was aborted, answers. The exceptions:
 //
 //   - What the model was writing when the process was killed is in the stream alone; a call that it
@@ -102,7 +102,7 @@
 //   - Calls that the agent refuses before they begin, such as of a tool that is not there or of a
 //     patch that does not fit, are in neither: it is sent to the model alone.
 //
-// Without a journal, as with files of other clients, the order of items is that of their times, and:
+// Without a notebook, as with files of other clients, the order of items is that of their times, and:
 //
 //   - What was being written when a turn was aborted, and requests that were sent again, are in
 //     the stream alone.
@@ -129,8 +129,8 @@
 //	the bridge is killed               the kernel kills codex; the same follows
 //	the runner had to kill it          open blocks aborted; the turn cancelled, reason aborted
 //	a line is broken or unknown        a system block holds its beginning; the turn continues
-//	the journal cannot be written      it is reported on stderr; the transcript lacks a line
+//	the notebook cannot be written      it is reported on stderr; the transcript lacks a line
 //	a transcript is truncated          whole lines count
-//	the journal is gone                the thread is found by its rollout
+//	the notebook is gone                the thread is found by its rollout
 //	the rollouts are gone              a new thread begins, and remembers nothing
 package codex

@@ -27,7 +27,7 @@ func FuzzTranslate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data string) { capture.Translate(t, codex.New(), testRun, data) })
 }
 
-// FuzzParse checks the same for the parser, on rollouts and the journal next to them.
+// FuzzParse checks the same for the parser, on rollouts and the notebook next to them.
 func FuzzParse(f *testing.F) {
 	capture.Seed(f, math.MaxInt, "testdata/captures/*/transcript/*.jsonl")
 	capture.Seed(f, math.MaxInt, "testdata/captures/*/stdout.jsonl")

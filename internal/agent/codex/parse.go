@@ -18,8 +18,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Parse reads the rollouts of a session, a thread each, and the journal that says what they lack.
-// Without a journal, as with files that another client made, it works out the order of things from
+// Parse reads the rollouts of a session, a thread each, and the notebook that says what they lack.
+// Without a notebook, as with files that another client made, it works out the order of things from
 // their times.
 func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
 	p := parser{threads: map[string]*thread{}, reviews: map[string]bool{}, ended: map[string]bool{}}
@@ -27,7 +27,7 @@ func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error)
 	slices.SortFunc(files, func(a, b transcript.File) int { return strings.Compare(path.Base(a.Path), path.Base(b.Path)) })
 	heads := map[string]codexformat.Payload{}
 	for _, f := range files {
-		if !isJournal(f.Path) {
+		if !isNotebook(f.Path) {
 			head := codexformat.Owner(f.Data)
 			heads[head.ID] = head
 		}
@@ -38,7 +38,7 @@ func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error)
 	}
 	for _, f := range files {
 		switch {
-		case isJournal(f.Path), p.reviews[codexformat.Owner(f.Data).ID]:
+		case isNotebook(f.Path), p.reviews[codexformat.Owner(f.Data).ID]:
 		case oldrollout.Is(f.Data):
 			p.old(oldrollout.Read(f.Data))
 		default:
@@ -46,8 +46,8 @@ func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error)
 		}
 	}
 	for _, f := range files {
-		if isJournal(f.Path) {
-			p.journal(f.Data)
+		if isNotebook(f.Path) {
+			p.notebook(f.Data)
 		}
 	}
 	return p.conversation(), nil
@@ -70,7 +70,7 @@ type thread struct {
 	main  bool // not a subagent
 	cwd   string
 	items map[string]codexformat.Item
-	// noted are the steps from the journal; found those from the rollout.
+	// noted are the steps from the notebook; found those from the rollout.
 	noted, found []*step
 	began        map[string]bool // items in noted
 	ended        map[string]bool
@@ -310,8 +310,8 @@ func (t *thread) uncompleted() {
 	t.found = append(found, t.found[taken:]...)
 }
 
-// journal reads what the bridge has written down.
-func (p *parser) journal(data []byte) {
+// notebook reads what the bridge has written down.
+func (p *parser) notebook(data []byte) {
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimSpace(line)
 		if n, ok := stdio.ParseNote(line); ok {
@@ -360,7 +360,7 @@ func (p *parser) journal(data []byte) {
 	}
 }
 
-// note reads a note of the journal.
+// note reads a note of the notebook.
 func (p *parser) note(n stdio.Note) {
 	var d codexformat.ItemData
 	if n.Type == stdio.NoteRun {
@@ -392,7 +392,7 @@ func (p *parser) note(n stdio.Note) {
 	t.noted = append(t.noted, s)
 }
 
-// steps returns everything that happened in a thread, in order. Steps from the journal are in its
+// steps returns everything that happened in a thread, in order. Steps from the notebook are in its
 // order; steps that only the rollout has are inserted by time.
 func (t *thread) steps() []*step {
 	var found []*step
@@ -501,5 +501,5 @@ func (p *parser) left(r *reader, at time.Time) []conversation.Event {
 	return events
 }
 
-// isJournal reports whether a transcript file is a journal.
-func isJournal(name string) bool { return path.Base(path.Dir(filepath.ToSlash(name))) == "overwinter" }
+// isNotebook reports whether a transcript file is a notebook.
+func isNotebook(name string) bool { return path.Base(path.Dir(filepath.ToSlash(name))) == "overwinter" }

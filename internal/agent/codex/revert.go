@@ -22,7 +22,7 @@ var _ agent.Reverter = Adapter{}
 var databases = []string{"state_5", "thread_history_1", "goals_1", "memories_1", "queue_1"}
 
 // Revert cuts every rollout before the first turn that began with the run's or later, so those of
-// subagents too, and the journal before its note of the run. Rollouts in which no turn is left are
+// subagents too, and the notebook before its note of the run. Rollouts in which no turn is left are
 // dropped. The agent reads what is left as it reads the rollouts of any thread.
 func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, error) {
 	cut, ok := begunAt(files, runID)
@@ -32,8 +32,8 @@ func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, er
 	var out agent.Reverted
 	homes := map[string]bool{}
 	for _, f := range files {
-		if isJournal(f.Path) {
-			f.Data = f.Data[:journalled(f.Data, runID)]
+		if isNotebook(f.Path) {
+			f.Data = f.Data[:lengthBefore(f.Data, runID)]
 		} else {
 			home, _, _ := strings.Cut(filepath.ToSlash(f.Path), "/sessions/")
 			if !homes[home] {
@@ -63,7 +63,7 @@ func indexes(home string) []string {
 // begunAt is when the turn of a run began.
 func begunAt(files []transcript.File, runID string) (time.Time, bool) {
 	for _, f := range files {
-		if isJournal(f.Path) {
+		if isNotebook(f.Path) {
 			continue
 		}
 		began := map[string]time.Time{} // by turn
@@ -109,11 +109,11 @@ func turnsBefore(rollout []byte, cut time.Time) int {
 	return at
 }
 
-// journalled is the length of a journal up to the note of a run; 0 if it has none, because then it
+// lengthBefore is the length of a notebook up to the note of a run; 0 if it has none, because then it
 // is unknown which part of it is still valid.
-func journalled(journal []byte, runID string) int {
+func lengthBefore(notebook []byte, runID string) int {
 	at := 0
-	for line := range bytes.Lines(journal) {
+	for line := range bytes.Lines(notebook) {
 		if n, ok := stdio.ParseNote(bytes.TrimSpace(line)); ok && n.Type == stdio.NoteRun && n.RunID == runID {
 			return at
 		}

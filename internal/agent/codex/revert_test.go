@@ -65,7 +65,7 @@ func TestWhatIsTakenBackIsNotToldToTheModel(t *testing.T) {
 	p.Close(t)
 
 	left := p.revert(t, run)
-	require.Len(t, left, 3, "the journal, the main thread and its first subagent")
+	require.Len(t, left, 3, "the notebook, the main thread and its first subagent")
 	for _, f := range left {
 		require.NotContains(t, string(f.Data), "regretted", f.Path)
 	}
@@ -92,7 +92,7 @@ func TestTakenBackToItsBeginningItBeginsAnew(t *testing.T) {
 	p.agree(t)
 }
 
-func TestARevertWithoutAJournalKeepsNone(t *testing.T) {
+func TestARevertWithoutANotebookKeepsNone(t *testing.T) {
 	t.Parallel()
 	_, err := codex.New().Revert(nil, "run_1")
 	require.Error(t, err)

@@ -66,7 +66,7 @@ func (Adapter) Describe() agent.Description {
 	}
 }
 
-// Launch starts the bridge, which starts the program. The bridge resumes from the journal, however
+// Launch starts the bridge, which starts the program. The bridge resumes from the notebook, however
 // the session came to this sandbox.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	if err := bridged.Validate("Gemini CLI", in); err != nil {
@@ -95,7 +95,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	return agent.Launch{
 		Argv: append(argv, "--", "node", Program, "--acp", "--model", model, "--approval-mode", mode),
 		Env:  env, Dir: in.Workspace,
-		Transcripts: []string{geminiformat.JournalPath(in.Home, in.SessionID)},
+		Transcripts: []string{geminiformat.NotebookPath(in.Home, in.SessionID)},
 		Secrets:     []string{SecretKey, SecretBaseURL, secretGoogle, geminiformat.SecretVertex},
 	}, nil
 }

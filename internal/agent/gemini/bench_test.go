@@ -42,8 +42,8 @@ func only(b *testing.B, pattern string) string {
 
 func BenchmarkParse(b *testing.B) {
 	for name, file := range map[string]string{
-		"journal.jsonl": only(b, "testdata/captures/bridge-tool/transcript/*.jsonl"),
-		"chat.jsonl":    only(b, "testdata/captures/native-tool/transcript/*/chats/*.jsonl"),
+		"notebook.jsonl": only(b, "testdata/captures/bridge-tool/transcript/*.jsonl"),
+		"chat.jsonl":     only(b, "testdata/captures/native-tool/transcript/*/chats/*.jsonl"),
 	} {
 		b.Run(name, func(b *testing.B) {
 			files := []transcript.File{{Path: name, Data: grown(b, file)}}

@@ -13,24 +13,24 @@
 //	              └────────── new lines ── ~/.gemini/tmp/overwinter/chats/session-*.jsonl ◀─┘
 //	                                       …/chats/<session>/<subagent>.jsonl
 //
-// # The journal
+// # The notebook
 //
-// The transcript of a session is the bridge's journal, which only grows: new records of the chat
+// The transcript of a session is the bridge's notebook, which only grows: new records of the chat
 // files, and notes of what they lack (prompts with their ids, calls that have begun, aborted
-// answers, ends of turns). Every line is in the journal before it is printed, so the transcript is
+// answers, ends of turns). Every line is in the notebook before it is printed, so the transcript is
 // complete when the turn ends. A record is held back until everything that it refers to has been
 // printed: the program's stdout may be read later than its files.
 //
 // Its own chat file is no reliable transcript: session/load creates a second file for the same
 // session, the next start deletes the first, and the session is gone. So at each start the bridge
-// removes all chats and writes one file from the journal, under a name that is older than any,
+// removes all chats and writes one file from the notebook, under a name that is older than any,
 // which the program then loads and appends to. In that file every call is present once, after the
 // answer that made it; the program itself keeps the calls of a session in one record, and sends the
 // model each result twice.
 //
 // # Process and ids
 //
-// One process serves the prompts of an awake session. A run executes once: the journal has it. If a
+// One process serves the prompts of an awake session. A run executes once: the notebook has it. If a
 // run is delivered again, its outcome is reported if its turn has ended; it is unknown
 // (already_delivered) if the program had started it before it died, because the program stores no
 // id to resume by; otherwise it executes.
@@ -57,13 +57,13 @@
 // that begins with a slash and names a command of the user or the workspace is sent as that
 // command's prompt: over ACP the program knows only its built-in commands.
 //
-// Chat files of the program itself, without a journal, parse as well: as logs, in which messages
+// Chat files of the program itself, without a notebook, parse as well: as logs, in which messages
 // stay although the program has forgotten them, except those that a rewind removes. There text and
 // prompts have the ids of their records.
 //
 // # Stream and transcript
 //
-// Folding the stream of the bridge gives the blocks that Parse finds in its journal. The exceptions:
+// Folding the stream of the bridge gives the blocks that Parse finds in its notebook. The exceptions:
 //
 //   - Text that was streaming when the process was killed is in the stream alone; of more than 32 KiB
 //     its last word may be the beginning.
@@ -116,6 +116,6 @@
 //	the process ends                  open blocks aborted; the turn failed, reason agent_crashed
 //	the runner had to kill it         open blocks aborted; the turn cancelled, reason aborted
 //	a line is broken or unknown       a system block holds its beginning; the turn continues
-//	the journal is truncated          whole lines count
-//	the journal is gone               the program starts again without memory
+//	the notebook is truncated          whole lines count
+//	the notebook is gone               the program starts again without memory
 package gemini

@@ -13,31 +13,31 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Parse reads the journal of a session, as the bridge writes it. Where there is none it reads the chat
+// Parse reads the notebook of a session, as the bridge writes it. Where there is none it reads the chat
 // files of the program itself. Lines that it does not understand are skipped; it never fails.
 func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
 	p := parser{reader: reader{seen: map[string]struct{}{}}}
-	var journals []transcript.File
+	var notebooks []transcript.File
 	var chats []chatfile.File
 	for _, f := range files {
 		if c, ok := chatfile.Open(f); ok {
 			chats = append(chats, c)
-		} else if isJournal(f.Data) {
-			journals = append(journals, f)
+		} else if isNotebook(f.Data) {
+			notebooks = append(notebooks, f)
 		}
 	}
-	if len(journals) == 0 {
+	if len(notebooks) == 0 {
 		p.chats(chatfile.Read(chats))
 	}
-	slices.SortStableFunc(journals, func(a, b transcript.File) int { return cmp.Compare(a.Path, b.Path) })
-	for _, j := range journals {
-		p.journal(j.Data)
+	slices.SortStableFunc(notebooks, func(a, b transcript.File) int { return cmp.Compare(a.Path, b.Path) })
+	for _, j := range notebooks {
+		p.notebook(j.Data)
 	}
 	return p.folder.Conversation(), nil
 }
 
-// isJournal reports whether a bridge has written in a file.
-func isJournal(data []byte) bool {
+// isNotebook reports whether a bridge has written in a file.
+func isNotebook(data []byte) bool {
 	for line := range bytes.Lines(data) {
 		if _, ok := stdio.ParseNote(line); ok {
 			return true
@@ -66,8 +66,8 @@ func (p *parser) fold(events []conversation.Event) {
 	}
 }
 
-// journal reads the notes of the bridge.
-func (p *parser) journal(data []byte) {
+// notebook reads the notes of the bridge.
+func (p *parser) notebook(data []byte) {
 	for line := range bytes.Lines(data) {
 		n, ok := stdio.ParseNote(line)
 		if !ok {

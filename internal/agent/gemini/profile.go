@@ -30,7 +30,7 @@ func settingsOf(in agent.LaunchInput) map[string]any {
 		"security": object{"auth": object{"selectedType": "gemini-api-key"}, "folderTrust": object{"enabled": false}},
 		"general": object{
 			"enableAutoUpdate": false, "enableAutoUpdateNotification": false,
-			// A chat is kept in the journal; that of a resumed session looks old.
+			// A chat is kept in the notebook; that of a resumed session looks old.
 			"sessionRetention": object{"enabled": false},
 		},
 		"privacy":    object{"usageStatisticsEnabled": false},

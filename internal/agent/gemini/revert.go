@@ -11,7 +11,7 @@ import (
 
 var _ agent.Reverter = Adapter{}
 
-// Revert cuts the journal before the run's first note: it only grows, and at each start the bridge
+// Revert cuts the notebook before the run's first note: it only grows, and at each start the bridge
 // makes the program's chat of it.
 func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, error) {
 	var out agent.Reverted
@@ -29,7 +29,7 @@ func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, er
 		out.Files = append(out.Files, f)
 	}
 	if !found {
-		return agent.Reverted{}, fmt.Errorf("revert Gemini CLI: run %s is not in its journal", runID)
+		return agent.Reverted{}, fmt.Errorf("revert Gemini CLI: run %s is not in its notebook", runID)
 	}
 	return out, nil
 }

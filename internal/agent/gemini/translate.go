@@ -155,7 +155,7 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 	case geminiformat.NoteAnswered:
 		t.Resolve(&t.state.Waiting, n.ID)
 	case geminiformat.NoteChat:
-		// The journal has the records of a turn that the stream has not, where its process died:
+		// The notebook has the records of a turn that the stream has not, where its process died:
 		// those of a turn before this one begin nothing here.
 		if !t.state.Begun {
 			return

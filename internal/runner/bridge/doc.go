@@ -2,7 +2,7 @@
 // and reads the agent's output. A bridge is the program between it and an agent that is driven over
 // a protocol: it starts the agent as its child, speaks the protocol, and
 // prints what the agent sends, raw and unchanged, one line each, so that a captured stream and a
-// journal read alike.
+// notebook read alike.
 //
 //	runner ── Command ──▶ bridge ── requests ──▶ agent
 //	       ◀── raw lines ──      ◀── replies, notifications ──

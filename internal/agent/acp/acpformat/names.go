@@ -27,7 +27,7 @@ const (
 	EnvInstructions = "OVERWINTER_ACP_INSTRUCTIONS" // for the first prompt
 )
 
-// JournalPath is where the transcript of a session is kept.
-func JournalPath(home, id string) string {
+// NotebookPath is where the transcript of a session is kept.
+func NotebookPath(home, id string) string {
 	return path.Join(home, ".overwinter", Name, id+".jsonl")
 }

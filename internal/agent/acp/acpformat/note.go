@@ -8,7 +8,7 @@ import (
 )
 
 // The notes of this bridge, in addition to the common ones. All of them but stdio.NoteKnown and
-// stdio.NoteDied are lines of the journal as well, which is the session's transcript.
+// stdio.NoteDied are lines of the notebook as well, which is the session's transcript.
 const (
 	// NoteBlock is the present state of a block: complete when its status is final. Data is the
 	// block.

@@ -11,5 +11,7 @@ const Command = "gemini-bridge"
 // the model by way of Vertex AI.
 const SecretVertex = "GOOGLE_GENAI_USE_VERTEXAI"
 
-// JournalPath is where the transcript of a session is kept.
-func JournalPath(home, id string) string { return path.Join(home, ".gemini", JournalDir, id+".jsonl") }
+// NotebookPath is where the transcript of a session is kept.
+func NotebookPath(home, id string) string {
+	return path.Join(home, ".gemini", NotebookDir, id+".jsonl")
+}

@@ -10,7 +10,7 @@ import (
 )
 
 // The notes of this bridge, in addition to the common ones. All of them but stdio.NoteKnown are
-// lines of the journal as well, so that a transcript has what the stream has.
+// lines of the notebook as well, so that a transcript has what the stream has.
 const (
 	// NotePrompt begins a turn; data is PromptNote.
 	NotePrompt stdio.NoteType = "prompt"

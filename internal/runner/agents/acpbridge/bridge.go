@@ -36,7 +36,7 @@ const reasonDelivered = "already_delivered"
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(acpformat.Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	id := flags.String("session", "", "the session, whose journal it is")
+	id := flags.String("session", "", "the session, whose notebook it is")
 	model := flags.String("model", "", "the model; empty leaves it to the agent")
 	allow := flags.Bool("allow", false, "allow whatever the agent asks for")
 	timeout := bridge.ModelTimeout(flags, DefaultTimeout)
@@ -59,7 +59,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		},
 		model: *model, timeout: *timeout,
 	}
-	code, err := b.main(acpformat.JournalPath(os.Getenv("HOME"), *id), argv, stdin)
+	code, err := b.main(acpformat.NotebookPath(os.Getenv("HOME"), *id), argv, stdin)
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", acpformat.Command, err)
 	}
@@ -85,9 +85,9 @@ func commandLine(line string) ([]string, error) {
 // talk is the conversation with the agent, and the [acpclient.Agent] of its loop.
 type talk struct {
 	acpclient.Bridge
-	model   string
-	timeout time.Duration
-	journal *journal
+	model    string
+	timeout  time.Duration
+	notebook *notebook
 
 	quietBy time.Time
 	preface []string // what the next prompt is to be led in by
@@ -100,10 +100,10 @@ type talk struct {
 
 func (b *talk) main(name string, argv []string, stdin io.Reader) (int, error) {
 	var err error
-	if b.journal, err = openJournal(name); err != nil {
+	if b.notebook, err = openNotebook(name); err != nil {
 		return bridge.ExitFailed, err
 	}
-	return b.Run(b, b.journal.Journal, func() error { return b.start(argv) }, stdin)
+	return b.Run(b, b.notebook.Notebook, func() error { return b.start(argv) }, stdin)
 }
 
 func (b *talk) start(argv []string) error {
@@ -122,7 +122,7 @@ func (b *talk) start(argv []string) error {
 		mcp = json.RawMessage(s)
 	}
 	where := acpclient.Where{Dir: workspace, Servers: mcp}
-	memory := b.journal.Session
+	memory := b.notebook.Session
 	return b.Start(bridge.Spec{Argv: argv, Env: env, Stderr: b.Stderr}, func(ctx context.Context, peer *bridge.Peer) acpclient.Started {
 		return begin(ctx, peer, where, memory, b.model)
 	})
@@ -184,7 +184,7 @@ func (b *talk) Ready(s acpclient.Started) {
 		}
 	}
 	if s.Lost != nil {
-		if past := b.journal.retold(); past != "" {
+		if past := b.notebook.summary(); past != "" {
 			b.preface = append(b.preface, "What was said in this conversation before, which you no longer remember:\n\n"+past)
 			b.lost = s.Lost
 		}
@@ -218,9 +218,9 @@ func (b *talk) Texts(content string) []string {
 	return append(texts, content)
 }
 
-// Known returns the end of a run that the journal knows.
+// Known returns the end of a run that the notebook knows.
 func (b *talk) Known(run string) (json.RawMessage, bool) {
-	past, ok := b.journal.runs[run]
+	past, ok := b.notebook.runs[run]
 	if !ok || !past.ended && !past.answered {
 		return nil, false
 	}
@@ -235,7 +235,7 @@ func (b *talk) Known(run string) (json.RawMessage, bool) {
 func (b *talk) Begun(c stdio.Command) {
 	b.before = b.cost
 	b.Recorder = acpformat.Recorder{Prefix: c.RunID}
-	b.journal.runs[c.RunID] = &pastRun{}
+	b.notebook.runs[c.RunID] = &pastRun{}
 	b.Note(stdio.Note{Type: stdio.NoteRun, RunID: c.RunID})
 	b.block(conversation.Block{
 		ID: c.RunID + "/prompt", Type: conversation.UserMessage, Status: conversation.Complete, CreatedAt: c.At,
@@ -352,7 +352,7 @@ func (b *talk) end(outcome session.Outcome, reason string, used session.Usage) {
 	b.note(b.Cut(acpclient.Now()))
 	used.ToolCalls, used.CostUSD = b.Calls, max(0, b.cost-b.before)
 	end := acpformat.EndNote{At: acpclient.Now(), Outcome: outcome, Reason: reason, Usage: used.Bounded(), Model: b.model}
-	past := b.journal.runs[b.Turn.Run]
+	past := b.notebook.runs[b.Turn.Run]
 	past.ended, past.end = true, end
 	b.End(acpformat.Encode(end))
 }

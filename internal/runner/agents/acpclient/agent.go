@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Agent is what one agent's bridge adds to the loop: what its journal records, and what its agent's
+// Agent is what one agent's bridge adds to the loop: what its notebook records, and what its agent's
 // lines mean. The loop calls its methods one after the other. Failed, Finished and Ended end the turn
 // with [Bridge.End].
 type Agent interface {
@@ -20,7 +20,7 @@ type Agent interface {
 	Repeating() bool
 	// Repeated reads a line outside a turn, which has been printed.
 	Repeated(s Said)
-	// Known returns the end of a run that the journal knows, as the data of a note.
+	// Known returns the end of a run that the notebook knows, as the data of a note.
 	Known(run string) (json.RawMessage, bool)
 	// Begun records that the turn of a prompt begins. The prompt has a time.
 	Begun(c stdio.Command)

@@ -35,8 +35,8 @@ type Bridge struct {
 	Silent string
 	// Interval is the time between two checks of the deadlines.
 	Interval time.Duration
-	// Journal is set by Run.
-	Journal *Journal
+	// Notebook is set by Run.
+	Notebook *Notebook
 	// Session is the agent's own ID of the session; empty until the agent is ready.
 	Session string
 	// Turn is the turn in progress, or nil.

@@ -1,20 +1,20 @@
 // Package acpclient is what bridges to agents of the Agent Client Protocol share: the client's side of
 // the protocol, and the loop that serves the runner's prompts with such an agent. A bridge embeds
-// [Bridge] and is the [Agent] of its loop: it says what the journal records and what the agent's lines
+// [Bridge] and is the [Agent] of its loop: it says what the notebook records and what the agent's lines
 // mean. Packages acpbridge and geminibridge are such bridges.
 //
 //	runner ── Command ──▶ loop ── prompt, cancel, answer ──▶ agent
 //	                       │ ▲◀── updates, questions, end ────
 //	                       ▼ │
-//	                      Agent: notes in the journal, blocks, deadlines
+//	                      Agent: notes in the notebook, blocks, deadlines
 //
 // # Invariants
 //
 //   - One goroutine runs the loop and calls the methods of [Agent]; a second one reads the agent's
 //     stdout, and requests wait for their response in others. [Bridge.Run] waits for all of them.
 //   - At most one prompt is at work and at most one waits until the agent is ready.
-//   - A run that the journal knows is not run again; its end is reported again.
-//   - A line of the journal is written before it is printed.
+//   - A run that the notebook knows is not run again; its end is reported again.
+//   - A line of the notebook is written before it is printed.
 //
 // # When things fail
 //

@@ -13,20 +13,20 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Now is the present time as journals record it.
+// Now is the present time as notebooks record it.
 func Now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
 // Run starts the agent with start, which calls [Bridge.Start], and serves the prompts of stdin until
-// stdin ends or the agent does. It returns the exit code, and closes the journal.
-func (b *Bridge) Run(a Agent, journal *Journal, start func() error, stdin io.Reader) (int, error) {
-	b.agent, b.Journal = a, journal
+// stdin ends or the agent does. It returns the exit code, and closes the notebook.
+func (b *Bridge) Run(a Agent, notebook *Notebook, start func() error, stdin io.Reader) (int, error) {
+	b.agent, b.Notebook = a, notebook
 	code, err := bridge.ExitFailed, start()
 	if err == nil {
-		b.Out.Note(stdio.Note{Type: NoteSession, ID: journal.Session})
+		b.Out.Note(stdio.Note{Type: NoteSession, ID: notebook.Session})
 		code = b.listen(bridge.Commands(b.done, stdin, b.Stderr))
 		b.stop()
 	}
-	return code, errors.Join(err, b.Out.Err(), journal.Close())
+	return code, errors.Join(err, b.Out.Err(), notebook.Close())
 }
 
 // listen serves the runner until stdin ends or the agent does.
@@ -111,7 +111,7 @@ func (b *Bridge) deliver() {
 	b.send(b.agent.Texts(c.Content))
 }
 
-// known reports whether the journal knows the run, and if so reports its end again: a run executes once.
+// known reports whether the notebook knows the run, and if so reports its end again: a run executes once.
 func (b *Bridge) known(run string) bool {
 	end, ok := b.agent.Known(run)
 	if ok {
@@ -130,13 +130,13 @@ func (b *Bridge) begin(c stdio.Command) {
 	b.agent.Begun(c)
 }
 
-// Note writes a line into the journal, and only then prints it.
+// Note writes a line into the notebook, and only then prints it.
 func (b *Bridge) Note(n stdio.Note) {
-	b.Journal.Note(n)
+	b.Notebook.Note(n)
 	b.Out.Note(n)
 }
 
-// End ends the turn with a note. It is the last line of a turn: the journal is complete before it is
+// End ends the turn with a note. It is the last line of a turn: the notebook is complete before it is
 // printed.
 func (b *Bridge) End(data json.RawMessage) {
 	b.Note(stdio.Note{Type: acpformat.NoteEnd, RunID: b.Turn.Run, Data: data})

@@ -92,7 +92,7 @@ type rig struct {
 	out    chan string
 	stderr logged
 	exit   chan int
-	name   string // of the journal
+	name   string // of the notebook
 }
 
 // setup starts a loop. The script reads the loop's lines from its stdin.
@@ -103,7 +103,7 @@ func setup(t *testing.T, script string, change func(*talk)) *rig {
 	r := &rig{
 		start: make(chan acpclient.Started), stdin: stdin, out: make(chan string), stderr: make(logged, 16), // more than a test logs
 
-		exit: make(chan int, 1), name: filepath.Join(t.TempDir(), "journal.jsonl"),
+		exit: make(chan int, 1), name: filepath.Join(t.TempDir(), "notebook.jsonl"),
 	}
 	r.talk = &talk{runs: map[string]bool{}, Bridge: acpclient.Bridge{
 		Name: "test-bridge", Noun: "agent", Silent: "no word", Stderr: r.stderr, Out: bridge.NewOutput(toTest), Interval: 5 * time.Millisecond,
@@ -111,7 +111,7 @@ func setup(t *testing.T, script string, change func(*talk)) *rig {
 	if change != nil {
 		change(r.talk)
 	}
-	journal, past, err := acpclient.OpenJournal(r.name)
+	notebook, past, err := acpclient.OpenNotebook(r.name)
 	require.NoError(t, err)
 	require.Empty(t, past)
 	start := func() error {
@@ -136,7 +136,7 @@ func setup(t *testing.T, script string, change func(*talk)) *rig {
 		}
 	}()
 	go func() {
-		code, err := r.Run(r.talk, journal, start, in)
+		code, err := r.Run(r.talk, notebook, start, in)
 		if err != nil {
 			code = -1
 		}
@@ -225,7 +225,7 @@ func TestAPromptWaitsForTheAgentAndRunsOnce(t *testing.T) {
 	for n := range acpclient.Notes(append(past, "no note\n"...)) {
 		notes = append(notes, string(n.Type))
 	}
-	require.Equal(t, []string{"ready s1", "begun run_1", "end"}, notes, "the journal has neither the agent's lines nor what is reported again")
+	require.Equal(t, []string{"ready s1", "begun run_1", "end"}, notes, "the notebook has neither the agent's lines nor what is reported again")
 }
 
 func TestAnAbortedPromptThatWaitsIsNotSent(t *testing.T) {

@@ -52,7 +52,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(codexformat.Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.program, "program", codexformat.Binary, "the agent's program")
-	flags.StringVar(&o.session, "session", "", "id of the session, which names the journal")
+	flags.StringVar(&o.session, "session", "", "id of the session, which names the notebook")
 	flags.StringVar(&o.model, "model", "", "model to use; empty is the agent's own choice")
 	flags.BoolVar(&o.ask, "ask", false, "ask before everything that is not known to be harmless")
 	flags.BoolVar(&o.resume, "resume", false, "resume an existing thread")
@@ -85,7 +85,7 @@ type program struct {
 	home, workspace string
 	out             *bridge.Output
 	stderr          io.Writer
-	journal         *journal
+	notebook        *notebook
 	child           *bridge.Child
 	peer            *bridge.Peer
 	limit           chan struct{} // one token: requests to the model have failed for too long
@@ -128,13 +128,13 @@ type pending struct {
 }
 
 func (p *program) main(stdin io.Reader) int {
-	file, have, err := bridge.OpenJournal(codexformat.JournalPath(p.home, p.session))
+	file, have, err := bridge.OpenNotebook(codexformat.NotebookPath(p.home, p.session))
 	if err != nil {
 		fmt.Fprintf(p.stderr, "codex bridge: %v\n", err)
 		return bridge.ExitFailed
 	}
-	p.journal = &journal{file: file}
-	defer p.closeJournal()
+	p.notebook = &notebook{file: file}
+	defer p.closeNotebook()
 	p.recall(have)
 	if err := p.start(); err != nil {
 		fmt.Fprintf(p.stderr, "codex bridge: %v\n", err)
@@ -146,9 +146,9 @@ func (p *program) main(stdin io.Reader) int {
 	return code
 }
 
-func (p *program) closeJournal() {
-	if err := p.journal.close(); err != nil {
-		fmt.Fprintf(p.stderr, "codex bridge: close the journal: %v\n", err)
+func (p *program) closeNotebook() {
+	if err := p.notebook.close(); err != nil {
+		fmt.Fprintf(p.stderr, "codex bridge: close the notebook: %v\n", err)
 	}
 }
 
@@ -542,17 +542,17 @@ func (p *program) giveUp() {
 	p.interrupt(ctx, run)
 }
 
-// note writes a note into the journal. If that fails, the transcript lacks a line and the turn
+// note writes a note into the notebook. If that fails, the transcript lacks a line and the turn
 // continues.
 func (p *program) note(n stdio.Note) {
-	if err := p.journal.note(n); err != nil {
-		fmt.Fprintf(p.stderr, "codex bridge: write the journal: %v\n", err)
+	if err := p.notebook.note(n); err != nil {
+		fmt.Fprintf(p.stderr, "codex bridge: write the notebook: %v\n", err)
 	}
 }
 
 func (p *program) keep(line []byte) {
-	if err := p.journal.line(line); err != nil {
-		fmt.Fprintf(p.stderr, "codex bridge: write the journal: %v\n", err)
+	if err := p.notebook.line(line); err != nil {
+		fmt.Fprintf(p.stderr, "codex bridge: write the notebook: %v\n", err)
 	}
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
-// recall finds what can be resumed: the main thread, and which prompts it has had. The journal
-// names the thread; if the journal is lost, it is the newest rollout that belongs to no subagent.
-func (p *program) recall(journal []byte) {
-	for line := range bytes.Lines(journal) {
+// recall finds what can be resumed: the main thread, and which prompts it has had. The notebook
+// names the thread; if the notebook is lost, it is the newest rollout that belongs to no subagent.
+func (p *program) recall(notebook []byte) {
+	for line := range bytes.Lines(notebook) {
 		if n, ok := stdio.ParseNote(bytes.TrimSpace(line)); ok && n.Type == stdio.NoteRun && n.ID != "" {
 			p.thread = n.ID
 		}

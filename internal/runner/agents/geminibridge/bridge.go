@@ -35,7 +35,7 @@ const (
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(geminiformat.Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	id := flags.String("session", "", "the session, whose journal it is")
+	id := flags.String("session", "", "the session, whose notebook it is")
 	allow := flags.Bool("allow", false, "allow whatever the program asks for")
 	timeout := bridge.ModelTimeout(flags, DefaultTimeout)
 	if err := flags.Parse(args); err != nil {
@@ -65,7 +65,7 @@ type talk struct {
 	timeout   time.Duration
 	home      string
 	workspace string
-	journal   *journal
+	notebook  *notebook
 
 	past   int // updates that are still to come of what it has loaded
 	pastBy time.Time
@@ -79,16 +79,16 @@ func (b *talk) main(id string, argv []string, stdin io.Reader) (int, error) {
 		return bridge.ExitFailed, err
 	}
 	b.workspace = workspace
-	if b.journal, err = openJournal(geminiformat.JournalPath(b.home, id)); err != nil {
+	if b.notebook, err = openNotebook(geminiformat.NotebookPath(b.home, id)); err != nil {
 		return bridge.ExitFailed, err
 	}
-	return b.Run(b, b.journal.Journal, func() error { return b.start(argv) }, stdin)
+	return b.Run(b, b.notebook.Notebook, func() error { return b.start(argv) }, stdin)
 }
 
-// start starts the program with nothing but the memory of the journal.
+// start starts the program with nothing but the memory of the notebook.
 func (b *talk) start(argv []string) error {
 	dir := filepath.Join(b.home, ".gemini")
-	restored, err := b.journal.memory.restore(dir, b.workspace, b.journal.Session)
+	restored, err := b.notebook.memory.restore(dir, b.workspace, b.notebook.Session)
 	if err != nil {
 		return err
 	}
@@ -98,14 +98,14 @@ func (b *talk) start(argv []string) error {
 	}
 	b.order = order{news: newNews(), finished: map[string]struct{}{}, open: map[string]bool{}}
 	if restored != "" {
-		b.past = b.journal.memory.frames()
-		b.news.remembers(b.journal.memory)
+		b.past = b.notebook.memory.frames()
+		b.news.remembers(b.notebook.memory)
 		if info, err := os.Stat(restored); err == nil {
 			b.chats = &tail{name: restored, offset: info.Size()}
 		}
 	}
 	where := acpclient.Where{Dir: b.workspace, Servers: json.RawMessage("[]")}
-	memory := b.journal.Session
+	memory := b.notebook.Session
 	return b.Start(bridge.Spec{Argv: argv, Env: env, Stderr: b.Stderr}, func(ctx context.Context, peer *bridge.Peer) acpclient.Started {
 		return begin(ctx, peer, where, memory)
 	})
@@ -137,7 +137,7 @@ func (b *talk) Ready(s acpclient.Started) {
 		b.chats = nil
 		b.news = newNews()
 	}
-	if s.Session != b.journal.Session || s.Loaded {
+	if s.Session != b.notebook.Session || s.Loaded {
 		b.Note(stdio.Note{Type: acpclient.NoteSession, ID: s.Session, Data: geminiformat.Data(sessionNote{At: acpclient.Now(), Version: s.Version, Loaded: s.Loaded})})
 	}
 	if s.Lost != nil {
@@ -156,9 +156,9 @@ const reasonDelivered = "already_delivered"
 // Texts returns the prompt, or that of a command of the user.
 func (b *talk) Texts(content string) []string { return []string{b.expand(content)} }
 
-// Known returns the end of a run that the journal knows.
+// Known returns the end of a run that the notebook knows.
 func (b *talk) Known(run string) (json.RawMessage, bool) {
-	past, ok := b.journal.runs[run]
+	past, ok := b.notebook.runs[run]
 	if !ok || !past.ended && !past.answered {
 		return nil, false
 	}
@@ -171,7 +171,7 @@ func (b *talk) Known(run string) (json.RawMessage, bool) {
 
 // Begun records that a turn begins.
 func (b *talk) Begun(c stdio.Command) {
-	b.journal.runs[c.RunID] = &pastRun{}
+	b.notebook.runs[c.RunID] = &pastRun{}
 	b.begin()
 	b.Note(stdio.Note{Type: geminiformat.NotePrompt, RunID: c.RunID, Data: geminiformat.Data(geminiformat.PromptNote{
 		At: c.At, PromptID: c.PromptID, Author: c.Author, Content: c.Content,
@@ -328,7 +328,7 @@ func (b *talk) partial(whole bool) {
 
 // Ended ends the turn.
 func (b *talk) Ended(outcome session.Outcome, reason string) {
-	past := b.journal.runs[b.Turn.Run]
+	past := b.notebook.runs[b.Turn.Run]
 	past.ended, past.outcome, past.reason = true, outcome, reason
 	b.End(geminiformat.Data(geminiformat.EndNote{At: acpclient.Now(), Outcome: outcome, Reason: reason}))
 }

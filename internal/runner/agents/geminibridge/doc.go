@@ -1,5 +1,5 @@
 // Package geminibridge connects the runner to Gemini CLI. It runs in the sandbox. It starts the program
 // over the Agent Client Protocol, follows the chat files that the program writes, and keeps the
-// journal from which a lost conversation is restored. Package gemini is its adapter and has the whole
+// notebook from which a lost conversation is restored. Package gemini is its adapter and has the whole
 // description.
 package geminibridge

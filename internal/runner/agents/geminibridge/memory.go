@@ -38,7 +38,7 @@ type message struct {
 	calls  []json.RawMessage
 }
 
-// note takes up a line of the journal.
+// note takes up a line of the notebook.
 func (m *memory) note(n stdio.Note) {
 	switch {
 	case n.Type == geminiformat.NoteChat && n.ID == "":

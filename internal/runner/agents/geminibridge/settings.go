@@ -38,13 +38,13 @@ func environment(dir string) ([]string, error) {
 }
 
 // writeSettings merges settings over those that the user has in dir. The user's settings are kept
-// next to the journals, so that settings of an earlier launch do not stay. The program also has a
+// next to the notebooks, so that settings of an earlier launch do not stay. The program also has a
 // file for settings that override the user's, but reads it only if no directory above it can be
 // written by others.
 func writeSettings(dir string, settings []byte) error {
 	name := filepath.Join(dir, "settings.json")
-	own := filepath.Join(dir, geminiformat.JournalDir, "settings.json")
-	users := filepath.Join(dir, geminiformat.JournalDir, "settings-of-user.json")
+	own := filepath.Join(dir, geminiformat.NotebookDir, "settings.json")
+	users := filepath.Join(dir, geminiformat.NotebookDir, "settings-of-user.json")
 	have, err := readIfThere(name)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 func TestSettingsOfALaunchStandOverTheUsersAndDoNotStay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, geminiformat.JournalDir), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, geminiformat.NotebookDir), 0o700))
 	name := filepath.Join(dir, "settings.json")
 	requireSettings := func(want string) {
 		t.Helper()

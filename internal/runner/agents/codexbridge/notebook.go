@@ -9,29 +9,29 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
-// journal is the file, open for more.
-type journal struct {
+// notebook is the file, open for more.
+type notebook struct {
 	file *os.File
 }
 
 // line writes a line of the stream down.
-func (j *journal) line(line []byte) error {
-	_, err := j.file.Write(append(bytes.TrimRight(line, "\r\n"), '\n'))
+func (nb *notebook) line(line []byte) error {
+	_, err := nb.file.Write(append(bytes.TrimRight(line, "\r\n"), '\n'))
 	return err
 }
 
 // note writes a note down.
-func (j *journal) note(n stdio.Note) error {
+func (nb *notebook) note(n stdio.Note) error {
 	var b bytes.Buffer
 	out := bridge.NewOutput(&b)
 	out.Note(n)
 	if err := out.Err(); err != nil {
 		return err
 	}
-	return j.line(b.Bytes())
+	return nb.line(b.Bytes())
 }
 
-func (j *journal) close() error { return j.file.Close() }
+func (nb *notebook) close() error { return nb.file.Close() }
 
 // data encodes what a note carries.
 func data(v any) json.RawMessage {

@@ -7,15 +7,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// The journal of a session has what the agent's own files lack, in the format of the stream: the
+// The notebook of a session has what the agent's own files lack, in the format of the stream: the
 // order in which items began and ended, calls that never ended, failed requests, text in progress
 // when a turn was aborted, and which thread is the main one. It is a separate file, so that the
 // agent's files stay as the agent wrote them.
 
-// JournalPath is where a session's journal is.
-func JournalPath(home, id string) string { return path.Join(home, "overwinter", id+".jsonl") }
+// NotebookPath is where a session's notebook is.
+func NotebookPath(home, id string) string { return path.Join(home, "overwinter", id+".jsonl") }
 
-// Notes that are in the journal alone.
+// Notes that are in the notebook alone.
 const (
 	NoteBegan stdio.NoteType = "began" // an item has begun
 	NoteEnded stdio.NoteType = "ended" // an item has ended; its rollout has it

@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// OpenJournal opens a file that only grows for appending, or creates it, and returns what it has. It
+// OpenNotebook opens a file that only grows for appending, or creates it, and returns what it has. It
 // ends a last line that a kill has truncated.
-func OpenJournal(name string) (file *os.File, past []byte, err error) {
+func OpenNotebook(name string) (file *os.File, past []byte, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("open the journal: %w", err)
+			err = fmt.Errorf("open the notebook: %w", err)
 		}
 	}()
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {

@@ -13,27 +13,27 @@ import (
 // NoteSession names the agent's session, in ID.
 const NoteSession stdio.NoteType = "session"
 
-// Journal is the transcript of a session: the notes of its bridges, one a line. It only grows.
-type Journal struct {
+// Notebook is the transcript of a session: the notes of its bridges, one a line. It only grows.
+type Notebook struct {
 	*bridge.Output
 	Session string // the agent's own ID of it
 
 	file *os.File
 }
 
-// OpenJournal opens the journal at name, or creates it, and returns what it has.
-func OpenJournal(name string) (*Journal, []byte, error) {
-	file, past, err := bridge.OpenJournal(name)
+// OpenNotebook opens the notebook at name, or creates it, and returns what it has.
+func OpenNotebook(name string) (*Notebook, []byte, error) {
+	file, past, err := bridge.OpenNotebook(name)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &Journal{Output: bridge.NewOutput(file), file: file}, past, nil
+	return &Notebook{Output: bridge.NewOutput(file), file: file}, past, nil
 }
 
 // Close closes the file. It returns the first error of a write.
-func (j *Journal) Close() error { return errors.Join(j.Err(), j.file.Close()) }
+func (nb *Notebook) Close() error { return errors.Join(nb.Err(), nb.file.Close()) }
 
-// Notes are the notes of a journal; other lines are skipped.
+// Notes are the notes of a notebook; other lines are skipped.
 func Notes(past []byte) iter.Seq[stdio.Note] {
 	return func(yield func(stdio.Note) bool) {
 		for line := range bytes.Lines(past) {

@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
-func TestAJournalGrowsByWholeLines(t *testing.T) {
+func TestANotebookGrowsByWholeLines(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "deep", "ses_1.jsonl")
 	for _, c := range []struct{ past, written, after string }{
@@ -19,7 +19,7 @@ func TestAJournalGrowsByWholeLines(t *testing.T) {
 		{"a\n", "b\nc", "a\nb\nc"}, // killed in the middle of a line
 		{"a\nb\nc", "d\n", "a\nb\nc\nd\n"},
 	} {
-		file, past, err := bridge.OpenJournal(name)
+		file, past, err := bridge.OpenNotebook(name)
 		require.NoError(t, err)
 		require.Equal(t, c.past, string(past))
 		_, err = file.WriteString(c.written)
@@ -29,8 +29,8 @@ func TestAJournalGrowsByWholeLines(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.after, string(got))
 	}
-	_, _, err := bridge.OpenJournal(filepath.Join(name, "below"))
-	require.ErrorContains(t, err, "open the journal: ")
+	_, _, err := bridge.OpenNotebook(filepath.Join(name, "below"))
+	require.ErrorContains(t, err, "open the notebook: ")
 	info, err := os.Stat(name)
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o600), info.Mode())

@@ -12,49 +12,49 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// journal is the transcript of a session, with what earlier bridges have recorded.
-type journal struct {
-	*acpclient.Journal
+// notebook is the transcript of a session, with what earlier bridges have recorded.
+type notebook struct {
+	*acpclient.Notebook
 	runs map[string]*pastRun
 	said []conversation.Block
 }
 
-// pastRun is a run that the journal has.
+// pastRun is a run that the notebook has.
 type pastRun struct {
 	ended    bool
 	end      acpformat.EndNote
 	answered bool // the agent had begun to do something
 }
 
-// openJournal opens the journal at name, or makes it.
-func openJournal(name string) (*journal, error) {
-	open, past, err := acpclient.OpenJournal(name)
+// openNotebook opens the notebook at name, or makes it.
+func openNotebook(name string) (*notebook, error) {
+	open, past, err := acpclient.OpenNotebook(name)
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{Journal: open, runs: map[string]*pastRun{}}
-	j.read(past)
-	j.said = acpformat.Recorded([]transcript.File{{Path: name, Data: past}}).Threads[0].Blocks
-	return j, nil
+	nb := &notebook{Notebook: open, runs: map[string]*pastRun{}}
+	nb.read(past)
+	nb.said = acpformat.Recorded([]transcript.File{{Path: name, Data: past}}).Threads[0].Blocks
+	return nb, nil
 }
 
 // read takes up what earlier bridges have noted.
-func (j *journal) read(past []byte) {
+func (nb *notebook) read(past []byte) {
 	var run *pastRun
 	for n := range acpclient.Notes(past) {
 		switch n.Type {
 		case acpclient.NoteSession:
-			j.Session = n.ID
+			nb.Session = n.ID
 		case stdio.NoteRun:
 			run = &pastRun{}
-			j.runs[n.RunID] = run
+			nb.runs[n.RunID] = run
 		case acpformat.NoteBlock:
 			var b conversation.Block
 			if run != nil && acpformat.Decode(n.Data, &b) && b.Type != conversation.UserMessage && b.Type != conversation.System {
 				run.answered = true
 			}
 		case acpformat.NoteEnd:
-			if past := j.runs[n.RunID]; past != nil {
+			if past := nb.runs[n.RunID]; past != nil {
 				past.ended = acpformat.Decode(n.Data, &past.end)
 			}
 		}
@@ -65,11 +65,11 @@ func (j *journal) read(past []byte) {
 // is kept.
 const maxRetold = 200 << 10
 
-// retold is what was said before, for an agent that has forgotten it; empty where nothing was.
-func (j *journal) retold() string {
+// summary is what was said before, for an agent that has forgotten it; empty where nothing was.
+func (nb *notebook) summary() string {
 	var lines []string
 	size := 0
-	for _, b := range slices.Backward(j.said) {
+	for _, b := range slices.Backward(nb.said) {
 		var line string
 		switch b.Type {
 		case conversation.UserMessage:

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Recorded is the conversation in journals. Lines that are no note are skipped.
+// Recorded is the conversation in notebooks. Lines that are no note are skipped.
 func Recorded(files []transcript.File) conversation.Conversation {
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b transcript.File) int { return cmp.Compare(a.Path, b.Path) })
@@ -35,7 +35,7 @@ func Recorded(files []transcript.File) conversation.Conversation {
 	return folder.Conversation()
 }
 
-// note reads a line of the journal. What is open when a turn begins or ends died with it.
+// note reads a line of the notebook. What is open when a turn begins or ends died with it.
 func (r *Recorder) note(n stdio.Note) []conversation.Event {
 	switch n.Type {
 	case stdio.NoteRun, NoteEnd:

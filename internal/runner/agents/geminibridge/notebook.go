@@ -7,14 +7,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// journal is the transcript of a session, with what earlier bridges have recorded.
-type journal struct {
-	*acpclient.Journal
+// notebook is the transcript of a session, with what earlier bridges have recorded.
+type notebook struct {
+	*acpclient.Notebook
 	memory memory // the earlier conversation of the agent's session
 	runs   map[string]*pastRun
 }
 
-// pastRun is a run that the journal has.
+// pastRun is a run that the notebook has.
 type pastRun struct {
 	ended    bool
 	outcome  session.Outcome
@@ -22,40 +22,40 @@ type pastRun struct {
 	answered bool // the agent had begun to do something
 }
 
-// openJournal opens the journal at name, or makes it.
-func openJournal(name string) (*journal, error) {
-	open, past, err := acpclient.OpenJournal(name)
+// openNotebook opens the notebook at name, or makes it.
+func openNotebook(name string) (*notebook, error) {
+	open, past, err := acpclient.OpenNotebook(name)
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{Journal: open, runs: map[string]*pastRun{}}
-	j.read(past)
-	return j, nil
+	nb := &notebook{Notebook: open, runs: map[string]*pastRun{}}
+	nb.read(past)
+	return nb, nil
 }
 
 // read takes up what earlier bridges have noted.
-func (j *journal) read(past []byte) {
+func (nb *notebook) read(past []byte) {
 	var run *pastRun
 	for n := range acpclient.Notes(past) {
 		switch n.Type {
 		case acpclient.NoteSession:
-			if n.ID != j.Session {
-				j.Session, j.memory = n.ID, memory{}
+			if n.ID != nb.Session {
+				nb.Session, nb.memory = n.ID, memory{}
 			}
 		case geminiformat.NotePrompt:
 			run = &pastRun{}
-			j.runs[n.RunID] = run
+			nb.runs[n.RunID] = run
 		case geminiformat.NoteChat, geminiformat.NoteTool:
 			if run != nil && (n.Type == geminiformat.NoteTool || !isPrompt(n)) {
 				run.answered = true
 			}
 		case geminiformat.NoteEnd:
 			var d geminiformat.EndNote
-			if past := j.runs[n.RunID]; past != nil && geminiformat.Decode(n.Data, &d) {
+			if past := nb.runs[n.RunID]; past != nil && geminiformat.Decode(n.Data, &d) {
 				past.ended, past.outcome, past.reason = true, d.Outcome, d.Reason
 			}
 		}
-		j.memory.note(n)
+		nb.memory.note(n)
 	}
 }
 
