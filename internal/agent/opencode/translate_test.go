@@ -280,8 +280,8 @@ func TestUsageIsTheSumOfTheSteps(t *testing.T) {
 		return part(id, "msg_2", `"type":"step-finish","tokens":`+tokens+`,"cost":`+cost)
 	}
 	first := finish("prt_6", `{"input":1,"output":2,"reasoning":4,"cache":{"read":8,"write":16}}`, "0.5")
-	got := ran(t, answer("msg_2", `,"providerID":"anthropic","modelID":"claude"`), first, first, finish("prt_7", `{"input":100,"output":200}`, "0.25"),
-		finish("prt_8", `"words"`, `"words"`), finish("prt_9", `{}`, "-1"), printed(1), note("end", `,"data":`+over))
+	got := ran(t, answer("msg_2", `,"providerID":"anthropic","modelID":"claude"`), printed(1), first, first, finish("prt_7", `{"input":100,"output":200}`, "0.25"),
+		finish("prt_8", `"words"`, `"words"`), finish("prt_9", `{}`, "-1"), note("end", `,"data":`+over))
 	require.Equal(t, session.Usage{InputTokens: 125, OutputTokens: 206, CostUSD: 0.75, ToolCalls: 1}, got.end.Usage)
 	require.Equal(t, "anthropic/claude", got.end.Model)
 }
