@@ -83,8 +83,17 @@ func (a agentUnderTest) scripts() map[string][]modelserver.Step {
 		"spawn":  {{Calls: []modelserver.Call{a.delegate("{{child}} look around")}}, {Text: "Delegated."}, {Text: "Done indeed."}},
 		"child":  {{Text: "The subagent has looked."}},
 		"guard":  {{Calls: []modelserver.Call{a.run("touch guarded-file && echo it was allowed")}}, {Text: "So be it."}},
-		"long":   {{Text: strings.Repeat("word ", 3000), Pause: 20 * time.Millisecond}},
+		"long":   {{Text: longStory(3000), Pause: 20 * time.Millisecond}},
 	}
+}
+
+// longStory is a text without repetition: Gemini CLI ends a turn in which 50 characters return ten times.
+func longStory(words int) string {
+	var b strings.Builder
+	for n := range words {
+		fmt.Fprintf(&b, "word%d ", n)
+	}
+	return b.String()
 }
 
 // TestEveryAgentKeepsItsMemory takes each agent through tools that run side by side and that fail, a
@@ -126,7 +135,7 @@ func keepsItsMemory(t *testing.T, a agentUnderTest) {
 	require.Equal(t, 1, strings.Count(s.text(t, id), `waited`+"\n"), "the tool ran once")
 
 	s.worksAndFails(t, id)
-	s.asksAndHeeds(t, id, stream)
+	s.asksForPermission(t, id, stream)
 
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
 	s.waitStatus(t, id, "hibernated", 60*time.Second)
@@ -174,9 +183,9 @@ func (s *stack) worksAndFails(t *testing.T, id string) {
 	require.NotContains(t, refused["reason"], "{", "people shall read it")
 }
 
-// asksAndHeeds has the agent ask for permission, which is refused and then given, and breaks it off
+// asksForPermission has the agent ask for permission, which is refused and then given, and breaks it off
 // in the middle of what it says.
-func (s *stack) asksAndHeeds(t *testing.T, id string, stream *follower) {
+func (s *stack) asksForPermission(t *testing.T, id string, stream *follower) {
 	t.Helper()
 	s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"options": object{"permissions": "ask"}})
 	s.prompt(t, id, "refused", "{{guard}} it")
@@ -193,7 +202,8 @@ func (s *stack) asksAndHeeds(t *testing.T, id string, stream *follower) {
 	run := s.promptRun(t, id, "long")
 	stream.wait(t, 60*time.Second, "the agent speaks", func(e event) bool { return e.RunID == run && e.Type == "text_delta" })
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/abort", nil)
-	require.Equal(t, "cancelled", s.waitPrompt(t, id, "long", 60*time.Second)["status"])
+	aborted := s.waitPrompt(t, id, "long", 60*time.Second)
+	require.Equal(t, "cancelled", aborted["status"], "%v", aborted)
 }
 
 // loseSnapshots deletes the session's snapshots at the provider.
