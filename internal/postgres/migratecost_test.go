@@ -60,7 +60,9 @@ func TestSessionsAreNumberedInOnePass(t *testing.T) {
 	require.Equal(t, query[int](t.Context(), t, url, "SELECT upto::int FROM event_log_copied"),
 		query[int](t.Context(), t, url, "SELECT count(DISTINCT no)::int FROM sessions WHERE no BETWEEN 1 AND (SELECT upto FROM event_log_copied)"))
 
-	// It is 7 times with an index of the numbers and its statistics, 16 without the statistics, 65 without both.
+	// It is 7 times with an index of the numbers and its statistics, 16 without the statistics, 65 without both. It is 12 times
+	// if autovacuum comes between: a piece is a twentieth of these few sessions, so that the plans of the first five pieces,
+	// which are made for their numbers, may read the whole table.
 	exec("ALTER TABLE events DISABLE TRIGGER events_mirror")
 	exec(`INSERT INTO events (session_id, seq, run_id, conversation_id, type, at, data)
 		SELECT id, last_seq + i, '', 'main', 'error', now(), '{}' FROM sessions, generate_series(1, 2) i`)
@@ -69,7 +71,7 @@ func TestSessionsAreNumberedInOnePass(t *testing.T) {
 	exec("VACUUM ANALYZE events")
 	before = read()
 	require.NoError(t, db.MigrateTo(t.Context(), 83))
-	require.Less(t, read()-before, 10*sessions)
+	require.Less(t, read()-before, 14*sessions)
 	require.Zero(t, query[int](t.Context(), t, url, "SELECT ((SELECT count(*) FROM events) - (SELECT count(*) FROM event_log))::int"))
 	require.NoError(t, db.Migrate(t.Context()))
 }

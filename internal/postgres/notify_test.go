@@ -70,7 +70,7 @@ func TestCommitsDoNotWaitForOthersToNotify(t *testing.T) {
 	require.Eventually(t, func() bool {
 		var names string
 		err := conn.QueryRow(b.ctx, "SELECT current_setting('synchronous_standby_names')").Scan(&names)
-		return err == nil && names == "nobody"
+		return err == nil && names == "absent"
 	}, waitLimit, 10*time.Millisecond)
 	hangs := make(chan error, 1) // one send
 	go func() {
