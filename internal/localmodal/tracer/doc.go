@@ -1,6 +1,9 @@
 // Package tracer shows processes a file system that is not there: a View, made of
 // a plain directory and parts of the machine. It needs no privilege, only leave to
-// trace one's own children (ptrace, seccomp). PRoot does the same.
+// trace one's own children (ptrace, seccomp).
+//
+// PRoot works the same way, and Debian's (5.1.0) runs the agents. It is not used because its bindings cannot be read-only, so that
+// root in a sandbox would write to the machine's /usr, and because processes outlive it if it is killed.
 //
 //	process ──a call with a path──▶ seccomp filter ──stop──▶ tracer
 //	   ▲                                                       │ reads the path, resolves it in
