@@ -161,6 +161,7 @@ func TestAFullDiskFailsSnapshotsAndLeavesNothing(t *testing.T) {
 	require.Len(t, entries(t, dir, "records", "sandboxes"), 1)
 
 	require.NoError(t, os.Remove(filler))
+	requireRoom(t, dir)
 	im := b.snapshot(sb)
 	restored := b.createFrom(im, nil)
 	require.Equal(t, "kept\n", b.sh(restored, "cat /root/f"))

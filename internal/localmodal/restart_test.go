@@ -170,6 +170,16 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	require.ErrorContains(t, err, "does not let sandboxes have namespaces")
 }
 
+// requireRoom waits until a file system has room again. A process that another test starts has the descriptors of this one until it
+// executes its program, and while its network namespace is made that takes a while: a removed file can still be open in it.
+func requireRoom(t *testing.T, dir string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var st unix.Statfs_t
+		return unix.Statfs(dir, &st) == nil && st.Bfree > st.Blocks/2
+	}, waitLimit, 10*time.Millisecond)
+}
+
 // TestAnExitImageSurvivesACrash: the server dies after the files of an ended sandbox have become an image and before
 // the sandbox's record says so, or while a full disk keeps it from making the image.
 func TestAnExitImageSurvivesACrash(t *testing.T) {
@@ -197,6 +207,7 @@ func TestAnExitImageSurvivesACrash(t *testing.T) {
 	}
 	stop()
 	require.NoError(t, os.Remove(filler))
+	requireRoom(t, dir)
 	path := filepath.Join(dir, "records", "sandboxes", ids[0]+".json")
 	raw, err := os.ReadFile(path)
 	require.NoError(t, err)
