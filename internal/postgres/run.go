@@ -313,91 +313,105 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 		return session.Run{}, err
 	}
 	ending.Usage = ending.Usage.Bounded()
-	reason := text(ending.Reason)
 	requeue := ending.Requeue && !session.State(s.row.Status).Final()
-	runID, promptID := run.ID, run.PromptID
-	var (
-		live      []dbsqlc.Block
-		questions []string
-		p         dbsqlc.Prompt
-		aborts    []dbsqlc.SessionCommand
-		head      []dbsqlc.PromptHeadRow
-		look      looking
-	)
+	closed, err := s.runClose(ctx, run, ending, requeue)
+	if err != nil {
+		return session.Run{}, err
+	}
+	if err := s.settleBlocks(ctx, closed.live); err != nil {
+		return session.Run{}, err
+	}
+	if err := s.addQuestionsClosed(run.ID, closed.questions); err != nil {
+		return session.Run{}, err
+	}
+	if requeue {
+		if err := s.reportTurnEnd(closed.run); err != nil {
+			return session.Run{}, err
+		}
+		if err := s.promptQueue(ctx, run.PromptID, ""); err != nil {
+			return session.Run{}, err
+		}
+		return runOf(closed.run), s.count(ctx, ending.Usage, "")
+	}
+	if err := s.reportEnd(ctx, closed, ending); err != nil {
+		return session.Run{}, err
+	}
+	ended := runOf(closed.run)
+	attendant := ""
+	if ending.LookFor != "" {
+		found := closed.look.found(s)
+		ended.Look = &found
+		if err := s.heard(ctx, ending.LookFor); err != nil {
+			return session.Run{}, err
+		}
+		if ended.Attended = s.attendable(closed.run, ending, found) && len(closed.aborts) == 0; ended.Attended {
+			attendant = ending.Attend
+		}
+	}
+	return ended, s.count(ctx, ending.Usage, attendant)
+}
+
+// closedRun is a run that has been ended, with the rows that ended with it. One that is queued again has neither prompt,
+// aborts nor head.
+type closedRun struct {
+	run       dbsqlc.Run
+	live      []dbsqlc.Block // that were open
+	questions []string       // that were open
+	prompt    dbsqlc.Prompt
+	aborts    []dbsqlc.SessionCommand
+	head      []dbsqlc.PromptHeadRow // of the queue
+	look      looking                // if the ending asks for one
+}
+
+// runClose writes that a run has ended, in one round trip.
+func (s *sessionTx) runClose(ctx context.Context, run dbsqlc.Run, ending session.RunEnding, requeue bool) (closed closedRun, err error) {
+	reason := text(ending.Reason)
 	var in lookups
-	err := in.also(ctx, s.Conn, func(in *lookups) error {
-		var liveErr, questionsErr, runErr, promptErr, abortsErr, headErr error
-		live, liveErr = s.q.BlocksLive(ctx, in, s.row.ID)
-		questions, questionsErr = s.q.QuestionsClose(ctx, in, &dbsqlc.QuestionsCloseParams{RunID: runID, Reason: question.ReasonTurnEnded, At: s.now})
-		run, runErr = s.q.RunEnd(ctx, in, &dbsqlc.RunEndParams{
-			ID: runID, Outcome: string(ending.Outcome), Reason: reason, Model: text(ending.Model),
+	err = in.also(ctx, s.Conn, func(in *lookups) error {
+		var liveErr, questionsErr, runErr, promptErr, abortsErr, headErr, lookErr error
+		closed.live, liveErr = s.q.BlocksLive(ctx, in, s.row.ID)
+		closed.questions, questionsErr = s.q.QuestionsClose(ctx, in, &dbsqlc.QuestionsCloseParams{RunID: run.ID, Reason: question.ReasonTurnEnded, At: s.now})
+		closed.run, runErr = s.q.RunEnd(ctx, in, &dbsqlc.RunEndParams{
+			ID: run.ID, Outcome: string(ending.Outcome), Reason: reason, Model: text(ending.Model),
 			InputTokens: ending.Usage.InputTokens, OutputTokens: ending.Usage.OutputTokens,
 			CostUsd: ending.Usage.CostUSD, ToolCalls: ending.Usage.ToolCalls, At: s.now,
 		})
 		if requeue {
 			return cmp.Or(liveErr, questionsErr, runErr)
 		}
-		p, promptErr = s.q.PromptEnd(ctx, in, &dbsqlc.PromptEndParams{
-			SessionID: s.row.ID, ID: promptID, Status: string(ending.Outcome.PromptStatus()), Reason: reason, At: s.now,
+		closed.prompt, promptErr = s.q.PromptEnd(ctx, in, &dbsqlc.PromptEndParams{
+			SessionID: s.row.ID, ID: run.PromptID, Status: string(ending.Outcome.PromptStatus()), Reason: reason, At: s.now,
 		})
-		aborts, abortsErr = s.abortsClose(ctx, in, runID, ending.Outcome, reason)
-		head, headErr = promptHead(ctx, s.q, in, s.row.ID)
-		var lookErr error
+		closed.aborts, abortsErr = s.abortsClose(ctx, in, run.ID, ending.Outcome, reason)
+		closed.head, headErr = promptHead(ctx, s.q, in, s.row.ID)
 		if ending.LookFor != "" {
-			lookErr = look.read(ctx, s.q, in, s.row.ID)
+			lookErr = closed.look.read(ctx, s.q, in, s.row.ID)
 		}
 		return cmp.Or(liveErr, questionsErr, runErr, promptErr, abortsErr, headErr, lookErr)
 	})
-	if err != nil {
-		return session.Run{}, err
-	}
-	if err := s.settleBlocks(ctx, live); err != nil {
-		return session.Run{}, err
-	}
-	if err := s.addQuestionsClosed(run.ID, questions); err != nil {
-		return session.Run{}, err
-	}
-	if requeue {
-		if err := s.reportTurnEnd(run); err != nil {
-			return session.Run{}, err
-		}
-		if err := s.promptQueue(ctx, run.PromptID, ""); err != nil {
-			return session.Run{}, err
-		}
-		return runOf(run), s.count(ctx, ending.Usage, "")
-	}
+	return closed, err
+}
+
+// reportEnd adds the events of a run that has ended and is not queued again.
+func (s *sessionTx) reportEnd(ctx context.Context, closed closedRun, ending session.RunEnding) error {
+	p := closed.prompt
 	if ending.Outcome == session.OutcomeCompleted {
 		if err := s.titleFrom(ctx, p.Content); err != nil {
-			return session.Run{}, err
+			return err
 		}
 	}
-	if err := s.reportTurnEnd(run); err != nil {
-		return session.Run{}, err
+	if err := s.reportTurnEnd(closed.run); err != nil {
+		return err
 	}
-	for _, row := range aborts {
+	for _, row := range closed.aborts {
 		if err := s.commandEvent(row); err != nil {
-			return session.Run{}, err
+			return err
 		}
 	}
 	if err := s.addPrompt(p); err != nil {
-		return session.Run{}, err
+		return err
 	}
-	if err := s.addQueue(headOf(head), queueChange(event.QueueRemoved, p.ID, p.Ordinal, p.Status)); err != nil {
-		return session.Run{}, err
-	}
-	ended := runOf(run)
-	attendant := ""
-	if ending.LookFor != "" {
-		found := look.found(s)
-		ended.Look = &found
-		if err := s.heard(ctx, ending.LookFor); err != nil {
-			return session.Run{}, err
-		}
-		if ended.Attended = s.attendable(run, ending, found) && len(aborts) == 0; ended.Attended {
-			attendant = ending.Attend
-		}
-	}
-	return ended, s.count(ctx, ending.Usage, attendant)
+	return s.addQueue(headOf(closed.head), queueChange(event.QueueRemoved, p.ID, p.Ordinal, p.Status))
 }
 
 // count adds a turn to what the session has used, and gives it its attendant. The events of its end have been added before.
