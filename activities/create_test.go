@@ -83,7 +83,7 @@ func TestAProviderThatIsAwayForAMomentSpendsNothing(t *testing.T) {
 	require.EqualValues(t, 1, ready.Generation)
 }
 
-func TestACreateThatIsGivenUpLeavesItsSandboxToTheNext(t *testing.T) {
+func TestACancelledCreateLeavesItsSandboxToTheNext(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ctx, cancel := context.WithCancel(b.ctx)

@@ -77,7 +77,7 @@ func TestATurnStoresWhatItsAgentWrites(t *testing.T) {
 	require.Equal(t, []string{"deleted there", "created late", "modified a.txt"}, b.fileEvents(t)[told:])
 }
 
-func TestFilesOfALostCommitAreToldByTheNextAttempt(t *testing.T) {
+func TestFilesOfALostCommitAreReportedByTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "write a.txt: one\nsleep 1s\nwrite b.txt: two")

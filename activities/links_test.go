@@ -70,7 +70,7 @@ func TestASandboxThatDiesBetweenTurnsHasNotHadTheNextPrompt(t *testing.T) {
 	requireType(t, activities.PromptNotDelivered, err)
 }
 
-func TestNoLinkIsKeptBehindTheEndOfAWorker(t *testing.T) {
+func TestNoLinkIsKeptAfterTheEndOfAWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)

@@ -31,7 +31,7 @@ func (b *bundle) answer(t *testing.T, q question.Question) {
 	require.NoError(t, err)
 }
 
-func TestAnAnswerGivenWhileNobodyIsUpIsHandedOver(t *testing.T) {
+func TestAnAnswerGivenWithoutAWorkerIsHandedOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in, turn, q := b.asked(t)
@@ -45,8 +45,8 @@ func TestAnAnswerGivenWhileNobodyIsUpIsHandedOver(t *testing.T) {
 	require.Contains(t, b.printed(t, in.RunID), "Green")
 }
 
-// TestAnAnswerThatWasToldToABrokenLinkIsToldAgain: the row says that the agent has it, and it has not.
-func TestAnAnswerThatWasToldToABrokenLinkIsToldAgain(t *testing.T) {
+// TestAnAnswerSentToABrokenLinkIsSentAgain: the row says that the agent has it, and it has not.
+func TestAnAnswerSentToABrokenLinkIsSentAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in, turn, q := b.asked(t)
@@ -61,7 +61,7 @@ func TestAnAnswerThatWasToldToABrokenLinkIsToldAgain(t *testing.T) {
 	require.Contains(t, b.printed(t, in.RunID), "Green")
 }
 
-func TestAQuestionThatNobodyAnswersEndsInTime(t *testing.T) {
+func TestAnUnansweredQuestionEndsInTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.db.SessionPatch(b.ctx, b.id, session.Patch{Options: &session.Options{QuestionTimeout: session.Duration(time.Second)}})

@@ -115,7 +115,7 @@ func TestReconcileRemindsAWorkflowOfARunThatItHasForgotten(t *testing.T) {
 	require.Equal(t, 1, found.Revived)
 }
 
-func TestReconcileAsksBeforeItCallsAnybodyDead(t *testing.T) {
+func TestReconcileAsksBeforeItCallsASandboxDead(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.create(t)
@@ -133,7 +133,7 @@ func TestReconcileAsksBeforeItCallsAnybodyDead(t *testing.T) {
 	require.Zero(t, found.Reported, "it runs")
 }
 
-func TestReconcileTerminatesWhatNobodyOwns(t *testing.T) {
+func TestReconcileTerminatesOrphans(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)
@@ -149,7 +149,7 @@ func TestReconcileTerminatesWhatNobodyOwns(t *testing.T) {
 	require.Equal(t, activities.Reconciled{}, found)
 }
 
-func TestReconcileTerminatesTheSandboxOfASessionThatHasGoneOn(t *testing.T) {
+func TestReconcileTerminatesTheSandboxOfASessionThatHasMovedOn(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	ready := b.create(t)

@@ -33,7 +33,7 @@ func TestAClaimMadeTwiceIsGrantedTwice(t *testing.T) {
 	require.Equal(t, in.RunID, verdict.HeldBy)
 }
 
-func TestARunThatNobodyHadReturnsItsPrompt(t *testing.T) {
+func TestARunThatWasNeverClaimedReturnsItsPrompt(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	in := b.claim(t, b.create(t), "claimed")
@@ -74,9 +74,9 @@ func TestARunThatIsOverKeepsItsOutcome(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, b.run(t, in.RunID).Outcome)
 }
 
-// TestAnEndThatOnlyTheLogHasStands: the worker was lost between the last frame
+// TestAnEndThatOnlyTheLogHasIsKept: the worker was lost between the last frame
 // and the outcome, and then the sandbox was.
-func TestAnEndThatOnlyTheLogHasStands(t *testing.T) {
+func TestAnEndThatOnlyTheLogHasIsKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	in := b.claim(t, b.create(t), "done")
@@ -114,9 +114,9 @@ func (b *bundle) token(t *testing.T, keys activities.Keys, generation int64) str
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// TestNoSecretStandsWhereItCanBeRead looks for the text of a prompt and the
+// TestNoSecretIsStoredWhereItCanBeRead looks for the text of a prompt and the
 // token of the runner in what the engine keeps, and on every command line.
-func TestNoSecretStandsWhereItCanBeRead(t *testing.T) {
+func TestNoSecretIsStoredWhereItCanBeRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var kept []any // inputs and results of activities

@@ -161,8 +161,8 @@ func working(t *testing.T) (*bundle, activities.SandboxReady) {
 	return b, ready
 }
 
-// TestASandboxThatRunsIsNotGivenUpForOneFailedCall: it has work that no bundle covers.
-func TestASandboxThatRunsIsNotGivenUpForOneFailedCall(t *testing.T) {
+// TestARunningSandboxSurvivesOneFailedCall: it has work that no bundle covers.
+func TestARunningSandboxSurvivesOneFailedCall(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
 	b.driver.set(func(f *faulty) {

@@ -17,9 +17,9 @@ func (b *bundle) revert(s activities.SandboxReady, promptID string) error {
 	return err
 }
 
-// TestARevertGoesOnWhereAnAttemptEnded: the first attempt rewrites the agent's memory and then loses
+// TestARevertContinuesWhereAnAttemptEnded: the first attempt rewrites the agent's memory and then loses
 // its store; the next one finds it rewritten and does the rest.
-func TestARevertGoesOnWhereAnAttemptEnded(t *testing.T) {
+func TestARevertContinuesWhereAnAttemptEnded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)

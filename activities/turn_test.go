@@ -116,7 +116,7 @@ func TestAnAttemptHeartbeatsWhileItAttaches(t *testing.T) {
 	require.True(t, heard, "a slow provider must not look like a lost worker")
 }
 
-func TestAStoppedWorkerHandsOverAndTheAgentGoesOn(t *testing.T) {
+func TestAStoppedWorkerHandsOverAndTheAgentContinues(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
@@ -347,9 +347,9 @@ func TestATurnCatchesUpWhenPostgresWasAway(t *testing.T) {
 	}
 }
 
-// TestAnAttemptMayBeCutOffAnywhere interrupts the first attempt before and after each of its steps
+// TestAnAttemptMayBeInterruptedAnywhere interrupts the first attempt before and after each of its steps
 // in turn, until it gets through.
-func TestAnAttemptMayBeCutOffAnywhere(t *testing.T) {
+func TestAnAttemptMayBeInterruptedAnywhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)

@@ -157,9 +157,9 @@ func TestASetupScriptOverItsTimeLimitIsKilledAndRecoverRunsItAgain(t *testing.T)
 	require.Equal(t, "run\nrun\n", b.shell(t, id, "cat /workspace/runs"))
 }
 
-// TestASetupWhoseShellIsKilledIsToldFromOneThatWorks kills the shell that waits for the script, as a
+// TestASetupWhoseShellIsKilledDiffersFromOneThatWorks kills the shell that waits for the script, as a
 // provider does at the timeout of an exec or a kernel without memory.
-func TestASetupWhoseShellIsKilledIsToldFromOneThatWorks(t *testing.T) {
+func TestASetupWhoseShellIsKilledDiffersFromOneThatWorks(t *testing.T) {
 	t.Parallel()
 	b := withSetup(t, "[ -e fixed ] || sleep 1000")
 	first := b.beginCreate(t)

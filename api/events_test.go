@@ -153,7 +153,7 @@ func TestAnEmptyLogIsCaughtUpAtOnce(t *testing.T) {
 	require.Empty(t, b.temp.Heard(), "reading signals no workflow")
 }
 
-func TestAStreamResumesBehindItsPosition(t *testing.T) {
+func TestAStreamResumesAfterItsPosition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -204,7 +204,7 @@ func TestADeletedPositionIsGone(t *testing.T) {
 	eventually(t, "refused readers are closed", func() bool { return b.store.OpenReaders() <= 1 })
 }
 
-func TestAGapInMidStreamIsTold(t *testing.T) {
+func TestAGapInMidStreamIsReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -345,9 +345,9 @@ func TestAStreamOutlivesTheDeadlinesOfRequests(t *testing.T) {
 	require.Equal(t, []string{`caught_up {"seq":0}`}, s.heartbeats(3))
 }
 
-// TestAStreamTakesOneGoroutineBesideItsConnection counts what streams that are open take: the goroutine
+// TestAStreamTakesOneGoroutineMoreThanItsConnection counts what streams that are open take: the goroutine
 // that net/http has for a request, and the one with which it sees that a client leaves.
-func TestAStreamTakesOneGoroutineBesideItsConnection(t *testing.T) { //nolint:paralleltest // goroutines are counted
+func TestAStreamTakesOneGoroutineMoreThanItsConnection(t *testing.T) { //nolint:paralleltest // goroutines are counted
 	b := setup(t)
 	id := b.store.Put(session.Running)
 	const streams = 50

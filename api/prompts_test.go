@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestAPromptIsStoredThenRungFor(t *testing.T) {
+func TestAPromptIsStoredThenSignalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Hibernated)
@@ -97,7 +97,7 @@ func TestPromptsRefuseWhatIsWrong(t *testing.T) {
 	require.Empty(t, b.store.Row(id).Prompts)
 }
 
-func TestContentHasABoundOfItsOwn(t *testing.T) {
+func TestContentHasItsOwnBound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	path := "/api/sessions/" + b.store.Put(session.Running) + "/prompts"
@@ -121,7 +121,7 @@ func TestAnyTextIsAPrompt(t *testing.T) {
 	}
 }
 
-func TestAPromptIsPromisedWhenTheBellIsBroken(t *testing.T) {
+func TestAPromptIsPromisedWhenSignalsFail(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.RingTimeout = 50 * time.Millisecond })
 	id := b.store.Put(session.Running)
@@ -136,7 +136,7 @@ func TestAPromptIsPromisedWhenTheBellIsBroken(t *testing.T) {
 	eventually(t, "both are logged", func() bool { return strings.Count(b.logs.String(), "signal failed") == 2 })
 }
 
-func TestFaultsOfTheStoreAreToldByCode(t *testing.T) {
+func TestErrorsOfTheStoreAreMappedByCode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	path := "/api/sessions/" + b.store.Put(session.Running) + "/prompts"

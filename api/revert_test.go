@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestAPromptMayBeTakenBack(t *testing.T) {
+func TestAPromptMayBeReverted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	prompts := []session.Prompt{

@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestCreateAnswersAtOnceAndRings(t *testing.T) {
+func TestCreateAnswersAtOnceAndSignals(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.do("POST", "/api/sessions", `{"agent":"demo"}`)
@@ -148,7 +148,7 @@ func TestEveryWrongFieldIsNamedInOneAnswer(t *testing.T) {
 	require.Contains(t, p.Errors[0].Message, "demo, other", "the agents that there are are named")
 }
 
-func TestAMillionFaultsAreNotAllTold(t *testing.T) {
+func TestAMillionFaultsAreNotAllReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	fields := map[string]int{}

@@ -430,7 +430,7 @@ func temporalSchemaVersion(t *testing.T, content string) string {
 	return ""
 }
 
-func TestStopsInOrderUnderAWorker(t *testing.T) {
+func TestStopsGracefullyUnderAWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	server := b.start(t, "--ui-port", fmt.Sprint(b.uiPort))
@@ -446,7 +446,7 @@ func TestStopsInOrderUnderAWorker(t *testing.T) {
 	t.Logf("stopped after %s", time.Since(start))
 }
 
-func TestStopsInOrderBeforeItIsUp(t *testing.T) {
+func TestStopsGracefullyBeforeItIsReady(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	server := launch(t, asServer, b.args())
@@ -485,8 +485,8 @@ func TestWithoutFileNothingIsKept(t *testing.T) {
 	require.True(t, gone, "%v", err)
 }
 
-// TestStandsInForTheTemporalTool runs the program the way the SDK's test suite runs the tool.
-func TestStandsInForTheTemporalTool(t *testing.T) {
+// TestReplacesTheTemporalTool runs the program the way the SDK's test suite runs the tool.
+func TestReplacesTheTemporalTool(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	script := t.TempDir() + "/temporal"

@@ -22,9 +22,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestReconcilerEndsWhatNobodyOwns leaks a sandbox that the system does not know and kills one that
+// TestReconcilerEndsOrphans leaks a sandbox that the system does not know and kills one that
 // it uses: within one interval the first is gone, and the second's session has noticed.
-func TestReconcilerEndsWhatNobodyOwns(t *testing.T) {
+func TestReconcilerEndsOrphans(t *testing.T) {
 	t.Parallel()
 	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"}, stackDir(t))
 	ctx := t.Context()

@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestASessionIsTakenBack reverts a hibernated session to before its second prompt: the agent knows
+// TestASessionIsReverted reverts a hibernated session to before its second prompt: the agent knows
 // the first alone, later blocks are gone from what is read, file and stream agree, and what is
 // stored is enough to wake in a fresh sandbox.
-func TestASessionIsTakenBack(t *testing.T) {
+func TestASessionIsReverted(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
 	id := s.create(t, object{"prompt": object{"id": "first", "content": "the first thing said"}})

@@ -134,7 +134,7 @@ func start(t *testing.T, c worker.Config) (w *worker.Worker, stop func() error) 
 	return w, stop
 }
 
-func TestTheRelayRingsForWhatNobodyHasClaimed(t *testing.T) {
+func TestTheRelaySignalsForWhatIsUnclaimed(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
 	prompted := func(content string) (sessionID, promptID string) {

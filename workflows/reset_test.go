@@ -18,10 +18,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 )
 
-// TestAWorkflowThatIsResetContinuesWhereItsSessionStands resets a workflow on a real server, as one may by hand, to its
+// TestAWorkflowThatIsResetContinuesWhereItsSessionIs resets a workflow on a real server, as one may by hand, to its
 // first and to its last task: in the middle of a turn, while the session sleeps, and while it is idle. No prompt is lost
 // or runs twice, and the session continues in its sandbox.
-func TestAWorkflowThatIsResetContinuesWhereItsSessionStands(t *testing.T) {
+func TestAWorkflowThatIsResetContinuesWhereItsSessionIs(t *testing.T) {
 	t.Parallel()
 	for name, task := range map[string]func(completed []int64) int64{
 		"first task": func(completed []int64) int64 { return completed[0] },

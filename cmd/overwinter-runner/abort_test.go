@@ -50,7 +50,7 @@ func TestAnAbortBySignalReachesTheProcessGroup(t *testing.T) {
 	require.False(t, r.Interrupted, "it ended by itself")
 }
 
-func TestWhatDoesNotHeedAnAbortIsKilledWithItsTree(t *testing.T) {
+func TestWhatIgnoresAnAbortIsKilledWithItsTree(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	// One child in a separate session, one double-forked from there, one that ignores every signal

@@ -59,7 +59,7 @@ func TestARunWhoseAgentHadEndedIsNotCut(t *testing.T) {
 	require.Zero(t, w.exit().Code)
 }
 
-func TestATornRecordIsCutOff(t *testing.T) {
+func TestATornRecordIsTruncated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "one\n")

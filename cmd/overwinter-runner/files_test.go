@@ -120,7 +120,7 @@ func changed(path string) func(runner.Message) bool {
 	}
 }
 
-func TestTellsOfTheWorkspaceWhileTheAgentWorks(t *testing.T) {
+func TestReportsTheWorkspaceWhileTheAgentWorks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.work("there", "first\n")
@@ -148,7 +148,7 @@ func TestTellsOfTheWorkspaceWhileTheAgentWorks(t *testing.T) {
 	require.Same(t, before, s.diff, "nor is there another diff")
 }
 
-func TestAWorkerThatDiesIsToldAgainByItsSuccessor(t *testing.T) {
+func TestTheSuccessorOfADeadWorkerReportsAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.work("there", "1")
@@ -274,7 +274,7 @@ func TestABurstCostsLittle(t *testing.T) {
 	require.Less(t, count, 200, "a file that grows is not reported at every line")
 }
 
-func TestALinkThatDoesNotAskIsNotToldOfFiles(t *testing.T) {
+func TestALinkThatDoesNotAskGetsNoFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "go\n")

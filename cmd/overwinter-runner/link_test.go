@@ -52,7 +52,7 @@ func TestOneProcessServesManyRuns(t *testing.T) {
 	}
 }
 
-func TestANewWorkerGoesOnWhereTheOldOneDied(t *testing.T) {
+func TestANewWorkerContinuesWhereTheOldOneDied(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const total = 400
@@ -129,7 +129,7 @@ func (b *sandbox) ends(cmd *exec.Cmd) {
 	}
 }
 
-func TestADisplacedAttachEndsThoughNobodyReadsIt(t *testing.T) {
+func TestADisplacedAttachEndsWithoutAReader(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	cmd, _ := b.deaf("run_1")

@@ -181,7 +181,7 @@ func TestARewriteThatNoWorkerStoredIsSentToTheNext(t *testing.T) {
 	require.Equal(t, "other and longer\n", string(s[path].Data))
 }
 
-func TestATranscriptBehindWhatIsStoredIsSentWhole(t *testing.T) {
+func TestATranscriptOlderThanTheStoredOneIsSentWhole(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	path := b.write("one.txt", "old\n", os.O_APPEND) // an older snapshot was restored

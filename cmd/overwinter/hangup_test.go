@@ -18,11 +18,11 @@ func restoreHangups() {
 	signal.Reset(syscall.SIGHUP)
 }
 
-// TestHangupEndsInOrder: a closed terminal asks the program to end; it does not kill it, however
+// TestHangupEndsGracefully: a closed terminal asks the program to end; it does not kill it, however
 // many hangups there are.
 //
 //nolint:paralleltest // signals are the whole process's
-func TestHangupEndsInOrder(t *testing.T) {
+func TestHangupEndsGracefully(t *testing.T) {
 	restoreHangups()
 	t.Cleanup(restoreHangups)
 	ctx := untilSignal(t.Context())

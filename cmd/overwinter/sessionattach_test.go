@@ -81,7 +81,7 @@ func TestPromptWaitsFromItsOwnPositionOn(t *testing.T) {
 	require.Contains(t, r.stderr, "read event 1", "that of a prompt that was sent before may be anywhere")
 }
 
-func TestWhoeverWaitsIsToldOfQuestions(t *testing.T) {
+func TestAClientThatWaitsLearnsOfQuestions(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
 	temporal.Set(func(o *apitest.Signaler) {

@@ -17,7 +17,7 @@ type named struct {
 func (n named) Name() string                { return n.name }
 func (n named) Describe() agent.Description { return agent.Description{Name: n.name} }
 
-func TestARegistryKnowsItsAdaptersInOrder(t *testing.T) {
+func TestARegistryListsItsAdaptersInOrder(t *testing.T) {
 	t.Parallel()
 	r := agent.NewRegistry(named{name: "zoe"}, named{name: "abe"})
 	require.Equal(t, []string{"zoe", "abe"}, r.Names())

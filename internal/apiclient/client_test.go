@@ -206,7 +206,7 @@ func TestACallIsTriedAgainWhenTheServerAsks(t *testing.T) {
 	require.EqualValues(t, 3, calls.Load())
 }
 
-func TestACallGivesUp(t *testing.T) {
+func TestACallEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	b := setup(t, func(http.Handler) http.Handler {
@@ -241,7 +241,7 @@ func TestALostAnswerMakesNothingTwice(t *testing.T) {
 	require.EqualValues(t, 4, calls.Load())
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestNoServer(t *testing.T) {
 	t.Parallel()
 	nobody, err := apiclient.New("http://127.0.0.1:1", key) // a port that is never assigned
 	require.NoError(t, err)
@@ -260,7 +260,7 @@ func TestNobodyThere(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestFollowGoesOnWhereItWasCutOff(t *testing.T) {
+func TestFollowResumesWhereItWasDisconnected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -294,7 +294,7 @@ func TestFollowGoesOnWhereItWasCutOff(t *testing.T) {
 	require.Equal(t, []string{"caught_up", "end"}, markers)
 }
 
-func TestFollowStartsBehindAPosition(t *testing.T) {
+func TestFollowStartsAfterAPosition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
@@ -309,7 +309,7 @@ func TestFollowStartsBehindAPosition(t *testing.T) {
 	require.Eventually(t, func() bool { return b.store.OpenReaders() == 0 }, 2*time.Minute, 5*time.Millisecond)
 }
 
-func TestFollowTellsOfGaps(t *testing.T) {
+func TestFollowReportsGaps(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)

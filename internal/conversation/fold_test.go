@@ -99,7 +99,7 @@ func TestUpdatesChangeWhatTheyName(t *testing.T) {
 	require.Equal(t, main(filled), got)
 }
 
-func TestARemovedBlockIsGoneAndMayComeBackBehind(t *testing.T) {
+func TestARemovedBlockIsGoneAndMayReturnLater(t *testing.T) {
 	t.Parallel()
 	a, b := text("a", "a", conversation.Complete), text("b", "b", conversation.Complete)
 	require.Equal(t, main(b), fold(t, complete("main", a), complete("main", b), removed("main", "a")))

@@ -99,7 +99,7 @@ func TestMissingTemporal(t *testing.T) {
 	require.Contains(t, b.fails(c), "--temporal-binary "+c.TemporalBinary+" cannot be used: no such file or directory")
 }
 
-func TestChildThatCannotStartTellsWhy(t *testing.T) {
+func TestChildThatCannotStartSaysWhy(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.config()

@@ -12,7 +12,7 @@ import (
 )
 
 // Whatever listens on the port while Postgres restarts gets to know no password.
-func TestThePasswordIsNotGivenToWhoeverAsks(t *testing.T) {
+func TestThePasswordIsNotGivenToEveryServer(t *testing.T) {
 	t.Parallel()
 	for name, method := range map[string]uint32{"the password itself": 3, "an MD5 hash": 5} {
 		t.Run(name, func(t *testing.T) {

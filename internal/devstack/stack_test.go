@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestComesUpKeepsItsStateAndStopsInOrder(t *testing.T) {
+func TestStartsKeepsItsStateAndStopsGracefully(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.run(b.config())
@@ -163,7 +163,7 @@ func TestKilledDevLeavesNothingAndItsStateIsKept(t *testing.T) {
 	r.end()
 }
 
-func TestEndsAPostgresThatNobodyOwns(t *testing.T) {
+func TestEndsAnOrphanedPostgres(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.run(b.config()).end()

@@ -139,7 +139,7 @@ func TestCommitsGrowWhileTheServerIsBusy(t *testing.T) {
 	})
 }
 
-func TestAFencedAppendIsToldAlone(t *testing.T) {
+func TestOnlyAFencedAppendFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
@@ -163,7 +163,7 @@ func TestAFencedAppendIsToldAlone(t *testing.T) {
 	})
 }
 
-func TestACommitIsRetriedWhileSomebodyWaits(t *testing.T) {
+func TestACommitIsRetriedWhileACallerWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{answer: func(n int, b []eventlog.Append) ([]error, error) {
@@ -179,7 +179,7 @@ func TestACommitIsRetriedWhileSomebodyWaits(t *testing.T) {
 	})
 }
 
-func TestACallerMayGiveUp(t *testing.T) {
+func TestACallerMayCancel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{answer: func(int, []eventlog.Append) ([]error, error) {
@@ -252,7 +252,7 @@ func TestStopBeforeStart(t *testing.T) {
 	a.Stop(t.Context())
 }
 
-func TestStopGivesUpWhenItsTimeIsOver(t *testing.T) {
+func TestStopEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{answer: func(int, []eventlog.Append) ([]error, error) {

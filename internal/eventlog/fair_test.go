@@ -106,7 +106,7 @@ func TestASessionThatIsLockedAgainAndAgainIsAppendedTo(t *testing.T) {
 	all.Wait()
 }
 
-func TestAnAppendToNoSessionIsTold(t *testing.T) {
+func TestAnAppendToNoSessionFails(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	err := b.appender.Append(t.Context(), add("ses_none"))

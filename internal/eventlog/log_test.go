@@ -210,7 +210,7 @@ func (b *logBundle) readWithReconnects(ctx context.Context, id string, last int6
 	return nil
 }
 
-func TestAReaderIsToldOnceThatItHasCaughtUp(t *testing.T) {
+func TestAReaderLearnsOnceThatItHasCaughtUp(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{PageEvents: 2})
 	id := b.session(t)
@@ -330,7 +330,7 @@ func (deafSource) EventsListen(ctx context.Context, _ func(), _ func([]string)) 
 	return ctx.Err()
 }
 
-func TestThePollFindsWhatNobodyTold(t *testing.T) {
+func TestThePollFindsWhatWasNotNotified(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	f := eventlog.NewFollower(deafSource{b.db}, eventlog.FollowerOptions{Poll: 20 * time.Millisecond})

@@ -102,7 +102,7 @@ func TestATailHoldsExactlyWhatItSays(t *testing.T) {
 	})
 }
 
-func TestWhatWasReadStaysAsItIsWhileATailGrows(t *testing.T) {
+func TestWhatWasReadStaysUnchangedWhileATailGrows(t *testing.T) {
 	t.Parallel()
 	sizes := []int{100}
 	var tail tail

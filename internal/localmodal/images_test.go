@@ -65,7 +65,7 @@ func TestOneImageIsBuiltForAllWhoWantTheSame(t *testing.T) {
 	}
 }
 
-func TestFailedBuildTellsWhy(t *testing.T) {
+func TestFailedBuildSaysWhy(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var failed modal.RemoteError
@@ -76,8 +76,8 @@ func TestFailedBuildTellsWhy(t *testing.T) {
 	require.ErrorContains(t, err, "USER")
 }
 
-// TestADamagedImageHasACodeOfItsOwn, so that a client does not try for ever.
-func TestADamagedImageHasACodeOfItsOwn(t *testing.T) {
+// TestADamagedImageHasItsOwnCode, so that a client does not try for ever.
+func TestADamagedImageHasItsOwnCode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	t.Cleanup(func() { require.NoError(t, localmodaltest.Unlock(dir)) })

@@ -122,7 +122,7 @@ func TestASessionWhoseRestoresNeverMatchKeepsThreeSnapshots(t *testing.T) {
 	require.Equal(t, []string{"im-3"}, b.condemned(t))
 }
 
-func TestAMarkOnASnapshotThatIsNeededIsTakenBack(t *testing.T) {
+func TestAMarkOnASnapshotThatIsNeededIsRemoved(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -106,9 +106,9 @@ func (b *bundle) terminateConnections(t *testing.T) (stop func()) {
 	}
 }
 
-// TestEventsWithoutAPlaceOfTheirOwnAreRefused: two of one place, or one after the last frame, could not be kept from being
+// TestEventsWithoutTheirOwnPlaceAreRefused: two of one place, or one after the last frame, could not be kept from being
 // written twice.
-func TestEventsWithoutAPlaceOfTheirOwnAreRefused(t *testing.T) {
+func TestEventsWithoutTheirOwnPlaceAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

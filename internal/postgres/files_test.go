@@ -68,7 +68,7 @@ func (b *bundle) paths(t *testing.T, prefix string) []string {
 	return out
 }
 
-func TestFilesAreStoredAndToldOnce(t *testing.T) {
+func TestFilesAreStoredAndReportedOnce(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
 	initial := written(1, "initial", "i")
@@ -263,7 +263,7 @@ func TestAFullWorkspaceIsAnErrorEvent(t *testing.T) {
 	require.Contains(t, notes[0], "20000")
 }
 
-func TestADiffIsStoredBesideTheFiles(t *testing.T) {
+func TestADiffIsStoredWithTheFiles(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)
 	d, err := b.DiffGet(b.ctx, b.id)

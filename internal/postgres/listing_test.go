@@ -148,7 +148,7 @@ func TestAListEndsThoughItsPagesAreShort(t *testing.T) {
 	require.Equal(t, 3, pages, "each reads a bounded number of sessions")
 }
 
-func TestMetadataIsListedAsItIs(t *testing.T) {
+func TestMetadataIsListedUnchanged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	create := func(metadata string) string {

@@ -92,7 +92,7 @@ func TestAPostgresThatIsAwayIsUnavailable(t *testing.T) {
 	require.NotContains(t, err.Error(), "secret")
 }
 
-func TestACallerThatGivesUpSeesItsOwnReason(t *testing.T) {
+func TestACallerThatCancelsSeesItsOwnReason(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx, cancel := context.WithCancel(t.Context())

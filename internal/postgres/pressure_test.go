@@ -137,7 +137,7 @@ func TestManyLockedSessionsLeaveThePoolToOthers(t *testing.T) {
 	}
 }
 
-func TestALockedSessionIsGivenUpInTime(t *testing.T) {
+func TestTheWaitForALockedSessionIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	db := b.open(t, postgres.Options{LockTimeout: 50 * time.Millisecond, CallTimeout: waitLimit, StatementTimeout: waitLimit})
@@ -225,8 +225,8 @@ func TestAProcessThatFreezesInATransactionReleasesItsSession(t *testing.T) {
 	require.NoError(t, err, "the server ended the transaction of the frozen process")
 }
 
-// TestTheServerEndsAFrozenTransactionBeforeItsWaitersGiveUp compares the defaults.
-func TestTheServerEndsAFrozenTransactionBeforeItsWaitersGiveUp(t *testing.T) {
+// TestTheServerEndsAFrozenTransactionBeforeItsWaitersTimeOut compares the defaults.
+func TestTheServerEndsAFrozenTransactionBeforeItsWaitersTimeOut(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	have := b.open(t, postgres.Options{}).ServerTimeouts(t.Context(), t)
@@ -443,7 +443,7 @@ func (p *proxy) serve(ctx context.Context, client net.Conn) {
 	}
 }
 
-func TestConnectionsBreakWhenNobodyAnswers(t *testing.T) {
+func TestConnectionsBreakWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.StartServer(t, shortDir(t))
 	proxy := startProxy(t, server.Socket())

@@ -53,7 +53,7 @@ func TestASubmitTwiceIsOnePrompt(t *testing.T) {
 	require.Equal(t, []string{"prompt", "queue"}, b.types(t, 0))
 }
 
-func TestTheQueueIsTold(t *testing.T) {
+func TestTheQueueIsReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first, second := b.submit(t, "1"), b.submit(t, "2")

@@ -183,9 +183,9 @@ func TestAQuestionEndsWithItsTurn(t *testing.T) {
 	requireCode(t, failure.IllegalState, err)
 }
 
-// TestAnAttemptThatIsOvertakenTellsNobody: what it wrote to its link may not have arrived, so the
+// TestAnAttemptThatIsOvertakenReportsNothing: what it wrote to its link may not have arrived, so the
 // next attempt finds the answer to be sent, and may find one that was sent before.
-func TestAnAttemptThatIsOvertakenTellsNobody(t *testing.T) {
+func TestAnAttemptThatIsOvertakenReportsNothing(t *testing.T) {
 	t.Parallel()
 	b, run, _ := asking(t, time.Hour, permission)
 	q := b.questions(t)[0]
@@ -206,7 +206,7 @@ func TestAnAttemptThatIsOvertakenTellsNobody(t *testing.T) {
 	require.Len(t, pending, 1)
 }
 
-func TestWhatPolicyDecidesIsKeptForTheNextAttemptAndShownToNobody(t *testing.T) {
+func TestWhatPolicyDecidesIsKeptForTheNextAttemptAndNeverShown(t *testing.T) {
 	t.Parallel()
 	b, run, add := asking(t, time.Hour)
 	position := b.position(t)

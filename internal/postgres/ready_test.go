@@ -129,9 +129,9 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	require.ErrorContains(t, empty.SchemaCheck(t.Context()), "too old")
 }
 
-// TestAMigrationBehindABackupLetsOthersPass holds a table as pg_dump does. A migration that waited
+// TestAMigrationThatWaitsForABackupLetsOthersPass holds a table as pg_dump does. A migration that waited
 // for it without a limit would hold up every statement that comes after.
-func TestAMigrationBehindABackupLetsOthersPass(t *testing.T) {
+func TestAMigrationThatWaitsForABackupLetsOthersPass(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.sql(t, "ALTER TABLE runs DROP COLUMN losses, DROP COLUMN losses_frame, DROP COLUMN doing")

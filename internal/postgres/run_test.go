@@ -231,7 +231,7 @@ func TestARunThatNeverReachedTheAgentGivesItsPromptBack(t *testing.T) {
 	requireCode(t, failure.IllegalState, err)
 }
 
-func TestARunThatNobodyAttachedToGivesItsPromptBack(t *testing.T) {
+func TestARunWithoutAnAttachReturnsItsPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)

@@ -27,7 +27,7 @@ func (b *bundle) lastStatus(t *testing.T) event.StatusData {
 	return out
 }
 
-func TestATransitionIsProjectedAndTold(t *testing.T) {
+func TestATransitionIsProjectedAndReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.reserve(t, 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestWhoIsRungFor(t *testing.T) { //nolint:tparallel // the rows share a database
+func TestWhichSessionsAreSignalled(t *testing.T) { //nolint:tparallel // the rows share a database
 	t.Parallel()
 	shared := setup(t)
 	open := func(b *bundle, t *testing.T) {
@@ -98,7 +98,7 @@ func (b *bundle) rings(t *testing.T) []session.UnclaimedWork {
 	return slices.DeleteFunc(all, func(r session.UnclaimedWork) bool { return r.SessionID != b.id })
 }
 
-func TestOneRingPerSessionAndNoMoreThanAsked(t *testing.T) {
+func TestOneSignalPerSessionAndNoMoreThanAsked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first := b.submit(t, "1")

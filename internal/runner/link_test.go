@@ -59,7 +59,7 @@ func dialed(t *testing.T) (*peer, *Link) {
 	return p, l
 }
 
-func TestDialSaysHelloAndHearsWelcome(t *testing.T) {
+func TestDialSendsHelloAndReceivesWelcome(t *testing.T) {
 	t.Parallel()
 	p, l := dialed(t)
 	require.EqualValues(t, 9, l.Welcome().LastFrame)
@@ -88,7 +88,7 @@ func TestDialFailsWithTheRunnersRefusal(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrClosedPipe, "a link that failed is closed")
 }
 
-func TestDialClosesALinkWhoseHelloWasCutOff(t *testing.T) {
+func TestDialClosesALinkWhoseHelloWasTruncated(t *testing.T) {
 	t.Parallel()
 	p, stdin, stdout := setup(t)
 	go func() {
@@ -118,7 +118,7 @@ func TestDialFailsWhenTheExecEndsSilently(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestNextTellsWhyALinkEnded(t *testing.T) {
+func TestNextReportsWhyALinkEnded(t *testing.T) {
 	t.Parallel()
 	journalFailed := &Error{Code: CodeJournal, Message: "full"}
 	ends := map[string]struct {
@@ -164,7 +164,7 @@ func TestCloseEndsEverythingThatWaits(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestCloseDoesNotWaitForAReaderWhoseMessagesNobodyTakes(t *testing.T) {
+func TestCloseDoesNotWaitForAReaderWithoutATaker(t *testing.T) {
 	t.Parallel()
 	p, l := dialed(t)
 	var flood sync.WaitGroup

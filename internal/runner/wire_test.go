@@ -78,7 +78,7 @@ func TestEveryMessageComesBackAsItWent(t *testing.T) {
 	require.Equal(t, io.EOF, err)
 }
 
-func TestAMessageThatIsCutOffIsNoEnd(t *testing.T) {
+func TestATruncatedMessageIsNoEnd(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	require.NoError(t, WriteMessage(&b, &Input{Data: []byte("hello")}))

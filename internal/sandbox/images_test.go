@@ -70,7 +70,7 @@ func TestPrepareUsesTheImageOfAFasterWorker(t *testing.T) {
 	require.Equal(t, 1, b.drv.Calls(memsandbox.OpDeleteImage), "ours is deleted")
 }
 
-func TestPrepareLeavesNothingBehindWhenItFails(t *testing.T) {
+func TestPrepareLeavesNothingWhenItFails(t *testing.T) {
 	t.Parallel()
 	for _, op := range []memsandbox.Op{
 		memsandbox.OpImageByName, memsandbox.OpCreate, memsandbox.OpWriteFile, memsandbox.OpSnapshot, memsandbox.OpNameImage,

@@ -145,7 +145,7 @@ func TestWhatComesBetweenDoesNotBreakAText(t *testing.T) {
 	require.Equal(t, "one\ntitle: T\ntwo\ntitle: U\nthree\n╭ sub\n│ from below\n", emulate(t, 40, show(t, events, rewriting())))
 }
 
-func TestATextThatWasAnotherIsShownAnew(t *testing.T) {
+func TestATextThatWasAnotherIsShownAgain(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "agent: one t\nagent: one and two\n", show(t, []event.JSON{
 		start(t, text("a", "", conversation.Streaming)), delta(t, "a", "one t"), complete(t, text("a", "one and two", conversation.Complete)),
@@ -208,7 +208,7 @@ func TestASubagentsResultIsWhatItSaid(t *testing.T) {
 		show(t, append(early[:3:3], done), terminal.Options{}), "where it said nothing the result is all there is")
 }
 
-func TestResumeGoesOnWithoutGapOrRepeat(t *testing.T) {
+func TestResumeContinuesWithoutGapOrRepeat(t *testing.T) {
 	t.Parallel()
 	for _, log := range []string{"testdata/demo.ndjson", "testdata/claude.ndjson"} {
 		events := slices.DeleteFunc(readLog(t, log), func(e event.JSON) bool { return e.Type == event.TypePrompt }) // one comes in the middle of a text
@@ -286,7 +286,7 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("gone") }
 
-func TestABrokenTerminalIsTold(t *testing.T) {
+func TestABrokenTerminalIsReported(t *testing.T) {
 	t.Parallel()
 	require.ErrorContains(t, terminal.New(brokenWriter{}, terminal.Options{}).Notice("x"), "write to the terminal: gone")
 }

@@ -3,7 +3,7 @@
 // better word for, with what to write instead. Allowed uses are listed next to it.
 //
 // A phrase is found across line ends. Code is not checked: code spans and fenced blocks of
-// Markdown, identifiers in Go, statements in SQL.
+// Markdown, identifiers in Go but for the names of tests, statements in SQL.
 package prose
 
 import (
@@ -124,6 +124,16 @@ func withoutCode(text string) string {
 	return text
 }
 
+var (
+	testName  = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]`)
+	wordStart = regexp.MustCompile(`[A-Z]`)
+)
+
+// inWords is a name in mixed capitals as a sentence.
+func inWords(name string) string {
+	return strings.ToLower(wordStart.ReplaceAllString(name, " $0"))
+}
+
 // unreleased is the changelog up to its first release.
 func unreleased(text string) string {
 	_, after, ok := strings.Cut(text, "\n## Unreleased\n")
@@ -208,6 +218,13 @@ func goFile(file string, content []byte) ([]passage, error) {
 			p.lines[0].text = strings.TrimPrefix(strings.TrimSpace(p.lines[0].text), name+" ")
 		}
 		all = append(all, p)
+	}
+	if strings.HasSuffix(file, "_test.go") {
+		for _, d := range f.Decls {
+			if function, ok := d.(*ast.FuncDecl); ok && testName.MatchString(function.Name.Name) {
+				all = append(all, passage{lines: []line{{set.Position(function.Pos()).Line, inWords(function.Name.Name)}}})
+			}
+		}
 	}
 	ast.Inspect(f, func(n ast.Node) bool {
 		literal, ok := n.(*ast.BasicLit)

@@ -60,7 +60,7 @@ var allow = []*regexp.Regexp{
 	use(`Index\.Tell`),
 	use(`never heard of`),
 	use(`as far as it is`),
-	use(`as it is (read|written|sent|made|called|stored|printed|received|produced)`),
+	use(`as it is (known|read|written|sent|made|called|stored|printed|received|produced)`),
 }
 
 func word(alternatives, instead string) rule {

@@ -128,7 +128,7 @@ func TestAsksTheUser(t *testing.T) {
 	p.agree(t)
 }
 
-func TestTellsHowTheModelsServerFails(t *testing.T) {
+func TestReportsHowTheModelsServerFails(t *testing.T) {
 	t.Parallel()
 	p := start(t, permission.Rules{}, map[string][]modelserver.Step{
 		"refused":    {{Status: 400}},
@@ -212,7 +212,7 @@ func TestRemembersWhatItCompacted(t *testing.T) {
 	p.agree(t)
 }
 
-func TestBeginsAnewWhereNothingIsLeftToResume(t *testing.T) {
+func TestStartsFreshWhereNothingIsLeftToResume(t *testing.T) {
 	t.Parallel()
 	for name, left := range map[string]string{
 		"no transcript":     "",

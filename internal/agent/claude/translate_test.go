@@ -119,7 +119,7 @@ func acknowledged(id string) string {
 	return fmt.Sprintf(`{"type":"user","uuid":%q,"isReplay":true,"message":{"role":"user","content":"do it"}}`, id)
 }
 
-func TestGoesOnFromAnyState(t *testing.T) {
+func TestContinuesFromAnyState(t *testing.T) {
 	t.Parallel()
 	dirs, err := filepath.Glob("testdata/captures/*")
 	require.NoError(t, err)
@@ -208,7 +208,7 @@ func TestWhatWasUnderWayBeforeDoesNotEndATurn(t *testing.T) {
 	require.Equal(t, session.OutcomeFailed, p.end.Outcome, "idle without a result")
 }
 
-func TestAKnownPromptIsGoneOnWith(t *testing.T) {
+func TestAKnownPromptIsContinued(t *testing.T) {
 	t.Parallel()
 	id := ours(t)
 	for name, lines := range map[string][]string{
@@ -268,9 +268,9 @@ func TestALongTextDoesNotMakeALargeState(t *testing.T) {
 	require.Equal(t, conversation.Aborted, b.Status)
 }
 
-// TestWhatTheAgentWasToldIsKnownUntilItHasHeard: a link may break after a write, and the frame that
+// TestUnacknowledgedInputIsKept: a link may break after a write, and the frame that
 // asked for it is committed all the same.
-func TestWhatTheAgentWasToldIsKnownUntilItHasHeard(t *testing.T) {
+func TestUnacknowledgedInputIsKept(t *testing.T) {
 	t.Parallel()
 	tr, err := claude.New().NewTranslator(testRun, nil)
 	require.NoError(t, err)
@@ -310,7 +310,7 @@ func TestAPromptThatIsOnlyEverAcknowledgedHasAnUnknownOutcome(t *testing.T) {
 	require.Len(t, p.inputs, 8)
 }
 
-func TestAFailureIsToldInTheAgentsWords(t *testing.T) {
+func TestAFailureIsReportedInTheAgentsWords(t *testing.T) {
 	t.Parallel()
 	id := ours(t)
 	for line, want := range map[string]agent.TurnEnd{
@@ -327,7 +327,7 @@ func TestAFailureIsToldInTheAgentsWords(t *testing.T) {
 	}
 }
 
-func TestAnInterruptThatIsHeededCancels(t *testing.T) {
+func TestAnInterruptThatTakesEffectCancels(t *testing.T) {
 	t.Parallel()
 	id := ours(t)
 	var request struct {
@@ -367,7 +367,7 @@ func TestAProcessThatEndsEndsItsTurn(t *testing.T) {
 	}
 }
 
-func TestALineThatNobodyUnderstandsIsKept(t *testing.T) {
+func TestALineThatIsNotUnderstoodIsKept(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{`{"type":"of the future","x":1}`, `{`, `"text"`, `{"type":"system","subtype":"new"}`, "\xff", `{"type":"user"`} {
 		p := play(t, testRun, true, line)
@@ -409,7 +409,7 @@ func TestAQuestionIsHandedOnAndResolved(t *testing.T) {
 	require.Empty(t, play(t, testRun, true, `{"type":"control_request","request_id":"q2","request":{"subtype":"hook_callback"}}`).questions)
 }
 
-func TestTitlesAreToldFromTheMirror(t *testing.T) {
+func TestTitlesAreReportedFromTheMirror(t *testing.T) {
 	t.Parallel()
 	p := play(t, testRun, true, `{"type":"transcript_mirror","entries":[{"type":"ai-title","aiTitle":"On whales","sessionId":"x"}]}`)
 	require.Equal(t, []conversation.Event{{Type: conversation.EventTitle, At: capture.Begun, Data: conversation.Title{Title: "On whales"}}}, p.events)
@@ -440,7 +440,7 @@ func TestAMessageThatBecameAPartOfTheNextIsShownOnce(t *testing.T) {
 	require.Equal(t, "one\n\ntwo", p.blocks()[0].Content)
 }
 
-func TestWhatAnAttemptWroteIsTakenBack(t *testing.T) {
+func TestWhatAnAttemptWroteIsRemoved(t *testing.T) {
 	t.Parallel()
 	start := func(id string) string {
 		return fmt.Sprintf(`{"type":"stream_event","event":{"type":"message_start","message":{"id":%q}}}`, id)

@@ -39,7 +39,7 @@ func children(t *testing.T, pid int) []int {
 	return pids
 }
 
-func TestTheBridgeTellsThatTheAgentHasDied(t *testing.T) {
+func TestTheBridgeReportsThatTheAgentHasDied(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
 	p.turn(t, "{{hello}}", nil)
@@ -96,7 +96,7 @@ func TestAThreadIsFoundWithoutANotebook(t *testing.T) {
 	p.Close(t)
 }
 
-func TestAThreadThatIsLostIsBegunAnew(t *testing.T) {
+func TestALostThreadIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"recall": {{Recall: true}}})
 	p.turn(t, "{{recall}} first", nil)

@@ -357,7 +357,7 @@ func TestReadsItsProfile(t *testing.T) {
 	p.agree(t)
 }
 
-func TestGoesOnWithWhatItWasTornOutOf(t *testing.T) {
+func TestContinuesWhatWasInterrupted(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
 		"long":  {{Text: "First.", Calls: []modelserver.Call{modelserver.Exec(scripted.UntilKilled)}}, {Text: "That was cut short."}},

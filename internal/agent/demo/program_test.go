@@ -244,7 +244,7 @@ func TestCutsLongOutputAndSaysSo(t *testing.T) {
 	require.Zero(t, out.ExitCode)
 }
 
-func TestDoesNotWaitForWhatACommandLeftBehind(t *testing.T) {
+func TestDoesNotWaitForWhatACommandLeavesRunning(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	began := time.Now()
@@ -290,7 +290,7 @@ func TestEndsATurnAsFailed(t *testing.T) {
 	require.Equal(t, "error", blocks[2].Subtype)
 }
 
-func TestGoesOnWhenASubagentFails(t *testing.T) {
+func TestContinuesWhenASubagentFails(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	events, end := translated(t, "r1", s.play(t, "r1", "subagent bob: fail: no\nsubagent eve: subagent mallory: hi\nafter"))
@@ -333,7 +333,7 @@ func TestAcknowledgesAPromptItKnows(t *testing.T) {
 	}
 }
 
-func TestGoesOnBehindATranscriptThatWasCutOff(t *testing.T) {
+func TestContinuesAfterATruncatedTranscript(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.play(t, "r1", "hello there")

@@ -373,7 +373,7 @@ func TestAsksTheUser(t *testing.T) {
 	d.agree(t)
 }
 
-func TestHeedsTheFirstAnswerAlone(t *testing.T) {
+func TestOnlyTheFirstAnswerCounts(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, permission.Rules{Default: permission.Ask})
 	r := d.prompt(t, "$ echo one >>f\n$ echo two >>f")

@@ -23,7 +23,7 @@ import (
 const everything = "hello there\nthink: hm, well\nwrite a.txt: a <b> & c\n$ cat a.txt; exit 3\ntitle: All of it\n" +
 	"subagent bob: $ echo from bob\nsubagent eve: think: alone\nask: well? | yes | no\nfinal words\nfail: at last"
 
-func TestGoesOnFromAnyStateWithTheSameEvents(t *testing.T) {
+func TestContinuesFromAnyStateWithTheSameEvents(t *testing.T) {
 	t.Parallel()
 	stage := newStage(t)
 	stage.permissions.Default = permission.Ask
@@ -102,7 +102,7 @@ func TestClosesWhatASubagentHadOpenBeforeTheSubagent(t *testing.T) {
 	require.Equal(t, []conversation.BlockType{conversation.AssistantText, conversation.Subagent}, closed)
 }
 
-func TestACrashTellsTheEndOfStderr(t *testing.T) {
+func TestACrashReportsTheEndOfStderr(t *testing.T) {
 	t.Parallel()
 	data, err := json.Marshal(agent.ExitReport{Code: 2, Stderr: strings.Repeat("x", 5000) + " out of memory\n"})
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestACrashTellsTheEndOfStderr(t *testing.T) {
 	require.Less(t, len(problem.Message), 2*maxRaw)
 }
 
-func TestWhatComesBehindTheEndMeansNothing(t *testing.T) {
+func TestWhatFollowsTheEndIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	first := s.play(t, "r1", "hello")

@@ -99,7 +99,7 @@ func TestAChatOfAnOlderReleaseIsOneObject(t *testing.T) {
 	require.Equal(t, want, contents(parsedChat(t, "chats/session-2025-09-01T00-00-s.jsonl", string(line)+"\n")))
 }
 
-func TestARewindTakesBackWhatFollows(t *testing.T) {
+func TestARewindRemovesWhatFollows(t *testing.T) {
 	t.Parallel()
 	chat := chatHeader + chatLine("0", "user", "<session_context>x</session_context>") +
 		chatLine("1", "user", "one") + chatLine("2", "gemini", "One.") + chatLine("3", "user", "two") + chatLine("4", "gemini", "Two.")
@@ -117,7 +117,7 @@ func TestARewindTakesBackWhatFollows(t *testing.T) {
 	}
 }
 
-func TestWhatTheProgramTellsItselfIsNoPrompt(t *testing.T) {
+func TestWhatTheProgramSendsItselfIsNoPrompt(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"user_message: one", "system: System: Potential loop detected."},
 		contents(parsedChat(t, "chats/session-1-s.jsonl", chatHeader+chatLine("1", "user", "one")+

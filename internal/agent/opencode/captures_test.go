@@ -30,9 +30,9 @@ func TestCaptures(t *testing.T) {
 	})
 }
 
-// TestAMessageMayBeToldAsItIsInTheEnd holds the translator to what the server does under load: it
+// TestAMessageMayBeReportedOnlyWhenItIsComplete holds the translator to what the server does under load: it
 // writes an event down late, so that the first word of an answer may be what the last one is.
-func TestAMessageMayBeToldAsItIsInTheEnd(t *testing.T) {
+func TestAMessageMayBeReportedOnlyWhenItIsComplete(t *testing.T) {
 	t.Parallel()
 	dirs, err := filepath.Glob("testdata/captures/*")
 	require.NoError(t, err)

@@ -156,7 +156,7 @@ func TestAProfileReachesTheModel(t *testing.T) {
 	p.Close(t)
 }
 
-func TestCompactsBehindAnAttemptThatFailed(t *testing.T) {
+func TestCompactsAfterAnAttemptThatFailed(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, map[string][]modelserver.Step{
 		"hello": {{Text: "Hello."}},
@@ -184,7 +184,7 @@ func TestCompactsBehindAnAttemptThatFailed(t *testing.T) {
 	p.Close(t)
 }
 
-func TestGoesOnWithAPromptThatWasCutOff(t *testing.T) {
+func TestContinuesAnInterruptedPrompt(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, map[string][]modelserver.Step{
 		"wait":  {{Text: "This takes long.", Calls: []modelserver.Call{bash(scripted.UntilKilled)}}, {Text: "I have continued."}},
@@ -212,7 +212,7 @@ func TestGoesOnWithAPromptThatWasCutOff(t *testing.T) {
 	p.Close(t)
 }
 
-func TestBeginsAnewWhereNothingCanBeRead(t *testing.T) {
+func TestStartsFreshWhereNothingCanBeRead(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
 	dir := filepath.Join(p.home, ".local/share/overwinter/opencode", testSession)

@@ -27,7 +27,7 @@ func TestReadsSeverityOfJSONLines(t *testing.T) {
 	}
 }
 
-func TestLastWordsPreferErrors(t *testing.T) {
+func TestTheLastOutputPrefersErrors(t *testing.T) {
 	t.Parallel()
 	log, err := openLog(t.TempDir(), "one", JSONSeverity, func(slog.Level, []byte) {})
 	require.NoError(t, err)

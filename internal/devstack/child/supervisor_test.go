@@ -99,7 +99,7 @@ func TestStopsWhileItWaitsToStartAgain(t *testing.T) {
 	require.Zero(t, b.PID("one"))
 }
 
-func TestFirstStartThatEndsIsAnErrorWithLastWords(t *testing.T) {
+func TestFirstStartThatEndsIsAnErrorWithItsOutput(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	err := b.Start(t.Context(), child.Spec{

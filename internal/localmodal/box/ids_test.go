@@ -72,7 +72,7 @@ func TestLayersOfTheVersionBeforeAreAdopted(t *testing.T) {
 
 // No process of root's sandboxes has an id that means anything on the machine, and
 // nothing maps ids onto themselves.
-func TestRootsSandboxesAreNobody(t *testing.T) {
+func TestRootsSandboxesAreUnprivileged(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user's sandboxes are that user")

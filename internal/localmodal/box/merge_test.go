@@ -14,7 +14,7 @@ const describe = `cd / && find work etc/ssl var -printf '%p %y %m %s %l\n' | sor
 
 // A merged layer shows what the layers it stands for showed, whatever was done
 // to the same few names in them.
-func TestMergedLayerStandsForItsLayers(t *testing.T) {
+func TestMergedLayerReplacesItsLayers(t *testing.T) {
 	t.Parallel()
 	onEach(t, storages, func(t *testing.T, b *bundle) {
 		steps := []string{

@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestEachTestHasADatabaseOfItsOwn(t *testing.T) {
+func TestEachTestHasItsOwnDatabase(t *testing.T) {
 	t.Parallel()
 	one, other := postgrestest.New(t), postgrestest.New(t)
 	s, _, err := one.SessionCreate(t.Context(), session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"}, nil, session.Idempotency{})

@@ -89,7 +89,7 @@ func TestACallGetsItsOwnResponse(t *testing.T) {
 	require.EqualError(t, r.err, "first: not now (code -32600)")
 }
 
-func TestEveryLineIsHandedOverAsItIs(t *testing.T) {
+func TestEveryLineIsHandedOverUnchanged(t *testing.T) {
 	t.Parallel()
 	p := setup(t)
 	for _, line := range []string{`no json`, `{"method":"tick",  "params":{}}`, `{"id":1,"method":"ask"}`} {
@@ -175,7 +175,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-func TestOutputTellsThatNobodyReads(t *testing.T) {
+func TestOutputReportsAMissingReader(t *testing.T) {
 	t.Parallel()
 	o := bridge.NewOutput(broken{})
 	o.Raw([]byte("x"))
@@ -206,7 +206,7 @@ func TestAChildEndsWithItsStdin(t *testing.T) {
 	require.Equal(t, "got it\nover\n", string(out))
 }
 
-func TestAChildThatDoesNotHeedIsKilled(t *testing.T) {
+func TestAChildThatIgnoresASignalIsKilled(t *testing.T) {
 	t.Parallel()
 	c := start(t, "trap '' TERM; echo ready; while :; do sleep 0.01; done")
 	_, err := io.ReadFull(c.Stdout, make([]byte, 6))

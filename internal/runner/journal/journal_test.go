@@ -85,7 +85,7 @@ func TestGivesBackWhatWasAppended(t *testing.T) {
 	}
 }
 
-func TestGoesOnAfterItWasOpenedAgain(t *testing.T) {
+func TestContinuesAfterItWasOpenedAgain(t *testing.T) {
 	t.Parallel()
 	j, dir := setup(t)
 	fill(t, j, 3)
@@ -152,7 +152,7 @@ func TestAReaderWaitsForTheWriter(t *testing.T) {
 	readers.Wait()
 }
 
-func TestATornTailIsCutOffWhereverItTore(t *testing.T) {
+func TestATornTailIsTruncatedAtEveryByte(t *testing.T) {
 	t.Parallel()
 	j, dir := setup(t)
 	require.NoError(t, j.Mark(Delivering))
@@ -252,7 +252,7 @@ func TestANewLineIsNotReadFromTheFile(t *testing.T) {
 	j.log = log
 }
 
-func TestAFailedAppendLeavesNothingBehind(t *testing.T) {
+func TestAFailedAppendLeavesNothing(t *testing.T) {
 	t.Parallel()
 	j, dir := setup(t)
 	fill(t, j, 2)

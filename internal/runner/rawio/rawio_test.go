@@ -73,7 +73,7 @@ func TestWhatCannotBeWritten(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestAFileThatMayBlockIsUsedAsItIs(t *testing.T) {
+func TestAFileThatMayBlockIsUsedUnchanged(t *testing.T) {
 	t.Parallel()
 	plain, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	require.NoError(t, err)

@@ -113,7 +113,7 @@ func (b *bundle) remove(name string) {
 	require.NoError(b.t, os.RemoveAll(filepath.Join(b.root, name)))
 }
 
-func TestTellsWhatChangedSinceTheBeginning(t *testing.T) {
+func TestReportsWhatChangedSinceTheBeginning(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.write("there", "1")
@@ -159,7 +159,7 @@ func TestAWriteWithinTheClocksTickIsFound(t *testing.T) {
 	}
 }
 
-func TestWhatTheWorkerDidNotStoreIsToldAgain(t *testing.T) {
+func TestWhatTheWorkerDidNotStoreIsReportedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.write("initial", "i")
@@ -197,7 +197,7 @@ func TestASendThatFailsLosesNothing(t *testing.T) {
 	require.Equal(t, []string{"created a", "created b"}, b.sync())
 }
 
-func TestARestoredDiskGoesOnWhereItStood(t *testing.T) {
+func TestARestoredDiskContinuesWhereItWas(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.write("a", "1")
@@ -272,7 +272,7 @@ func TestContentHasBounds(t *testing.T) {
 	require.True(t, b.files["file63"].Saved(), "what is deleted makes room")
 }
 
-func TestAFullWorkspaceIsToldOnce(t *testing.T) {
+func TestAFullWorkspaceIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.index.limit = 5
@@ -344,7 +344,7 @@ func TestIgnoreFilesCountInRepositoriesAlone(t *testing.T) {
 	require.Equal(t, []string{"deleted a.log", "deleted lib/b.log"}, b.sync(), "what is ignored is not seen any more")
 }
 
-func TestAFileThatGoesOnChangingIsHeldBack(t *testing.T) {
+func TestAFileThatKeepsChangingIsHeldBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.attach()

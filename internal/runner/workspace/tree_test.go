@@ -68,7 +68,7 @@ func TestATreeEqualsItselfHoweverOftenItIsTaken(t *testing.T) {
 	require.Equal(t, before, w.taken)
 }
 
-func TestATreeTellsEveryDifference(t *testing.T) {
+func TestATreeReportsEveryDifference(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(t *testing.T, w *tree)

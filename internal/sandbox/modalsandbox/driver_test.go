@@ -52,7 +52,7 @@ func TestThrottlingIsSleptOffForAWhileOnly(t *testing.T) {
 	require.Equal(t, driver.Throttled, driver.CodeOf(err), "error: %v", err)
 }
 
-func TestAShortFailureIsMendedByTheSDK(t *testing.T) {
+func TestAShortFailureIsRetriedByTheSDK(t *testing.T) {
 	t.Parallel()
 	server := localmodaltest.Start(t, localmodal.Options{})
 	drv := connect(t, server)

@@ -55,7 +55,7 @@ func server(t *testing.T) *modelserver.Server {
 	return s
 }
 
-func TestTheHistoryTellsTheStep(t *testing.T) {
+func TestTheHistoryShowsTheStep(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	for want, messages := range map[string][]message{

@@ -82,7 +82,7 @@ var want = []string{
 	"agent_message_chunk", "record b",
 }
 
-func TestRecordsStandBehindWhatTheyAreAbout(t *testing.T) {
+func TestRecordsFollowWhatTheyAreAbout(t *testing.T) {
 	t.Parallel()
 	updates := []string{thoughtT, chunkA, chunkB, callBegins, callEnds, chunkB}
 	records := []string{answerAB, recordCall, responseC, answerB}
@@ -141,7 +141,7 @@ func TestRepeatedRecordsAreNoNews(t *testing.T) {
 	require.Len(t, n.read("", []byte(`{"id":"8","type":"user","content":[{"functionResponse":{"id":"d","name":"x","response":{"error":"no"}}}]}`)), 1)
 }
 
-func TestMemoryPutsCallsBehindTheirAnswers(t *testing.T) {
+func TestMemoryPutsCallsAfterTheirAnswers(t *testing.T) {
 	t.Parallel()
 	n := newNews()
 	var m memory

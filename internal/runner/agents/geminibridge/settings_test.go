@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 )
 
-// TestSettingsOfALaunchStandOverTheUsersAndDoNotStay.
-func TestSettingsOfALaunchStandOverTheUsersAndDoNotStay(t *testing.T) {
+// TestSettingsOfALaunchOverrideTheUsersAndDoNotStay.
+func TestSettingsOfALaunchOverrideTheUsersAndDoNotStay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, geminiformat.NotebookDir), 0o700))
