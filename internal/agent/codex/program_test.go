@@ -197,7 +197,7 @@ func TestAnInterruptReachesSubagents(t *testing.T) {
 	p.agree(t)
 }
 
-// TestAnInterruptReachesASubagentThatWorksAlone: the main turn is over, the run is not.
+// TestAnInterruptReachesASubagentThatWorksAlone: the main turn has nothing more to say, the run is not over.
 func TestAnInterruptReachesASubagentThatWorksAlone(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: newest}, map[string][]modelserver.Step{
@@ -211,7 +211,7 @@ func TestAnInterruptReachesASubagentThatWorksAlone(t *testing.T) {
 		if !said || e.Type != conversation.EventTextDelta || e.ConversationID == conversation.Main {
 			return
 		}
-		if words++; words == 20 { // by now the main turn is over
+		if words++; words == 20 { // the main turn is over, or is just ending
 			p.Write(t, codex.New().Interrupt(p.run).Stdin)
 		}
 	})

@@ -41,7 +41,7 @@ type state struct {
 	Usage   session.Usage `json:"usage,omitzero"`
 	Model   string        `json:"model,omitempty"`
 	Died    string        `json:"died,omitempty"` // what the bridge said of the agent's end
-	// Aborted: subagents that were still at work at the end of the main turn were aborted.
+	// Aborted: the run was aborted while subagents were at work, perhaps after the main turn.
 	Aborted bool            `json:"aborted,omitempty"`
 	Ended   bool            `json:"ended,omitempty"`
 	Limit   string          `json:"limit,omitempty"` // why the bridge has broken the turn off

@@ -427,7 +427,7 @@ func (p *program) answer(ctx context.Context, c stdio.Command) {
 func (p *program) interrupt(ctx context.Context, run string) {
 	p.awaitPrompt(ctx, run)
 	turns := p.goingOn(run)
-	if len(turns) > 0 && p.subagentsAlone(run) {
+	if p.anyOfSubagents(turns) { // the main turn may be over, or end by itself meanwhile
 		p.out.Note(stdio.Note{Type: codexformat.NoteAborted, RunID: run})
 	}
 	for _, t := range slices.Backward(turns) {
@@ -495,12 +495,11 @@ func (p *program) goingOn(run string) []codexformat.Turn {
 	return turns
 }
 
-// subagentsAlone reports whether the main turn of a run is over.
-func (p *program) subagentsAlone(run string) bool {
+// anyOfSubagents reports whether a subagent is at work in one of the turns.
+func (p *program) anyOfSubagents(turns []codexformat.Turn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d := p.delivered[run]
-	return d != nil && d.verdict != nil
+	return slices.ContainsFunc(turns, func(t codexformat.Turn) bool { return t.Thread != p.thread })
 }
 
 // again waits before the next attempt to abort a turn; false means that it has ended, or that no
