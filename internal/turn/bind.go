@@ -115,9 +115,8 @@ func (a *attempt) boundKeys(ctx context.Context, secrets, env map[string]string)
 		keys[i].stated = found[keys[i].name].Hosts
 	}
 	// Stored base URLs have the same owner as stored keys, also those that this agent is not given.
-	for name := range env {
-		provider, ok := secret.ProviderOfURL(name)
-		if s, isStored := found[name]; ok && isStored && secrets[name] == "" {
+	for name, s := range found {
+		if provider, ok := secret.ProviderOfURL(name); ok {
 			addOwn(keys, provider, s.Value.Reveal())
 		}
 	}
