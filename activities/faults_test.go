@@ -221,18 +221,18 @@ type steps struct {
 
 	mu     sync.Mutex
 	before func(step string, a *eventlog.Append) error
-	behind func(step string)
+	after  func(step string)
 }
 
-func (s *steps) set(before func(step string, a *eventlog.Append) error, behind func(step string)) {
+func (s *steps) set(before func(step string, a *eventlog.Append) error, after func(step string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.before, s.behind = before, behind
+	s.before, s.after = before, after
 }
 
 func (s *steps) take(step string, a *eventlog.Append, do func() error) error {
 	s.mu.Lock()
-	before, behind := s.before, s.behind
+	before, after := s.before, s.after
 	s.mu.Unlock()
 	if before != nil {
 		if err := before(step, a); err != nil {
@@ -240,8 +240,8 @@ func (s *steps) take(step string, a *eventlog.Append, do func() error) error {
 		}
 	}
 	err := do()
-	if behind != nil {
-		behind(step)
+	if after != nil {
+		after(step)
 	}
 	return err
 }

@@ -355,7 +355,7 @@ func TestAnAttemptMayBeInterruptedAnywhere(t *testing.T) {
 	ready := b.create(t)
 	const text = "slow 2ms: a word at a time so that there are many frames and many commits"
 	prompts := 0
-	cutAt := func(n int64, behind bool) (through bool) {
+	cutAt := func(n int64, late bool) (through bool) {
 		ctx, cancel := context.WithCancel(b.ctx)
 		defer cancel()
 		var count atomic.Int64
@@ -365,7 +365,7 @@ func TestAnAttemptMayBeInterruptedAnywhere(t *testing.T) {
 			}
 		}
 		before, after := func(string, *eventlog.Append) error { hit(); return nil }, func(string) { hit() }
-		if behind {
+		if late {
 			before = nil
 		} else {
 			after = nil
@@ -378,15 +378,15 @@ func TestAnAttemptMayBeInterruptedAnywhere(t *testing.T) {
 		b.steps.set(nil, nil)
 		b.driver.mend()
 		result, err := b.turn(in)
-		require.NoError(t, err, "cut at %d (after: %v) with %v", n, behind, first)
+		require.NoError(t, err, "cut at %d (after: %v) with %v", n, late, first)
 		require.Equal(t, session.OutcomeCompleted, result.Outcome)
-		require.Equal(t, strings.TrimPrefix(text, "slow 2ms: "), b.said(t, in.RunID), "cut at %d (after: %v)", n, behind)
-		require.Len(t, b.of(t, in.RunID, "turn_end"), 1, "cut at %d (after: %v)", n, behind)
+		require.Equal(t, strings.TrimPrefix(text, "slow 2ms: "), b.said(t, in.RunID), "cut at %d (after: %v)", n, late)
+		require.Len(t, b.of(t, in.RunID, "turn_end"), 1, "cut at %d (after: %v)", n, late)
 		return ctx.Err() == nil
 	}
 	deadline := time.Now().Add(12 * time.Second)
-	for _, behind := range []bool{false, true} {
-		for n := int64(1); !cutAt(n, behind) && time.Now().Before(deadline); n++ {
+	for _, late := range []bool{false, true} {
+		for n := int64(1); !cutAt(n, late) && time.Now().Before(deadline); n++ {
 			continue
 		}
 	}

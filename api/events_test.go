@@ -238,9 +238,9 @@ func TestAStreamEndsWhenAllIsSaid(t *testing.T) {
 	late := b.stream("/api/sessions/" + id + "/events")
 	require.Equal(t, []string{"1 status", "2 prompt", `caught_up {"seq":2}`, "end {}"}, late.brief(4))
 	late.ended()
-	behind := b.stream("/api/sessions/"+id+"/events", "Last-Event-ID", "2")
-	require.Equal(t, []string{`caught_up {"seq":2}`, "end {}"}, behind.brief(2))
-	behind.ended()
+	after := b.stream("/api/sessions/"+id+"/events", "Last-Event-ID", "2")
+	require.Equal(t, []string{`caught_up {"seq":2}`, "end {}"}, after.brief(2))
+	after.ended()
 	eventually(t, "every reader is closed", func() bool { return b.store.OpenReaders() == 0 })
 }
 

@@ -12,15 +12,15 @@ import (
 
 // metrics are what the server counts of itself.
 type metrics struct {
-	registry  *prometheus.Registry
-	durations *prometheus.HistogramVec
-	requests  *prometheus.CounterVec
-	streams   prometheus.Gauge
-	events    prometheus.Counter
-	dropped   prometheus.Counter
-	sessions  prometheus.Counter
-	prompts   prometheus.Counter
-	rings     prometheus.Counter
+	registry      *prometheus.Registry
+	durations     *prometheus.HistogramVec
+	requests      *prometheus.CounterVec
+	streams       prometheus.Gauge
+	events        prometheus.Counter
+	dropped       prometheus.Counter
+	sessions      prometheus.Counter
+	prompts       prometheus.Counter
+	failedSignals prometheus.Counter
 }
 
 func newMetrics(registry *prometheus.Registry) (*metrics, error) {
@@ -48,11 +48,11 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		prompts: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "overwinter_api_prompts_accepted_total", Help: "Prompts accepted.",
 		}),
-		rings: prometheus.NewCounter(prometheus.CounterOpts{
+		failedSignals: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "overwinter_api_ring_failures_total", Help: "Requests stored whose workflow could not be signaled; a relay signals it later.",
 		}),
 	}
-	for _, c := range []prometheus.Collector{m.durations, m.requests, m.streams, m.events, m.dropped, m.sessions, m.prompts, m.rings} {
+	for _, c := range []prometheus.Collector{m.durations, m.requests, m.streams, m.events, m.dropped, m.sessions, m.prompts, m.failedSignals} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("api: register metrics: %w", err)
 		}

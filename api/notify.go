@@ -30,7 +30,7 @@ type signals struct {
 // failed. It continues when the client has left, since what it signals is stored.
 func (s *Server) signal(ctx context.Context, sessionID string, send func(context.Context) error) {
 	failed := func(err error) {
-		s.metrics.rings.Inc()
+		s.metrics.failedSignals.Inc()
 		s.logger.WarnContext(ctx, "signal failed; a relay sends it again", slog.String("session_id", sessionID), slog.Any("error", err))
 	}
 	select {

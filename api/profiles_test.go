@@ -117,10 +117,10 @@ func TestProfilesRefuseWhatIsWrong(t *testing.T) {
 		require.NotEmpty(t, p.Errors, body)
 		require.Equal(t, field, p.Errors[0].Field, body)
 	}
-	for _, ref := range []string{"nobody", "prf_x", "a@0", "a@x", session.NewID(session.ProfilePrefix)} {
+	for _, ref := range []string{"unknown", "prf_x", "a@0", "a@x", session.NewID(session.ProfilePrefix)} {
 		p := b.do("POST", "/api/sessions", `{"agent":"demo","profile":"`+ref+`"}`).problem(http.StatusBadRequest, "invalid_request")
 		require.Equal(t, "profile", p.Errors[0].Field, ref)
 	}
-	b.do("GET", "/api/profiles/nobody?version=x", "").problem(http.StatusBadRequest, "invalid_request")
-	b.do("GET", "/api/profiles/nobody", "").problem(http.StatusNotFound, "profile_not_found")
+	b.do("GET", "/api/profiles/unknown?version=x", "").problem(http.StatusBadRequest, "invalid_request")
+	b.do("GET", "/api/profiles/unknown", "").problem(http.StatusNotFound, "profile_not_found")
 }

@@ -77,7 +77,7 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 		return err
 	}
 	if stored.Notify {
-		s.ring(ctx, id, stored.ID, stored.Ordinal)
+		s.signalPrompt(ctx, id, stored.ID, stored.Ordinal)
 	}
 	status := http.StatusOK
 	if created {

@@ -31,7 +31,7 @@ func TestAPromptIsStoredThenSignalled(t *testing.T) {
 	require.Equal(t, session.Retry, got.Prompt.OnUnknown)
 	require.True(t, strings.HasPrefix(got.Prompt.ID, "prm_"), got.Prompt.ID)
 	require.Equal(t, "/api/sessions/"+id+"/prompts/"+got.Prompt.ID, a.header.Get("Location"))
-	require.Equal(t, []string{"ring " + id + " " + got.Prompt.ID + " 1"}, b.temp.Heard())
+	require.Equal(t, []string{"prompt " + id + " " + got.Prompt.ID + " 1"}, b.temp.Heard())
 
 	var shown resource.PromptJSON
 	b.do("GET", "/api/sessions/"+id+"/prompts/"+got.Prompt.ID, "").into(&shown)
@@ -48,7 +48,7 @@ func TestTheSamePromptAgain(t *testing.T) {
 
 	again := b.do("POST", path, `{"id":"mine-1","content":"x"}`)
 	require.Equal(t, http.StatusOK, again.status)
-	require.Equal(t, []string{"ring " + id + " mine-1 1"}, b.temp.Heard(), "still queued: the first signal may have been lost")
+	require.Equal(t, []string{"prompt " + id + " mine-1 1"}, b.temp.Heard(), "still queued: the first signal may have been lost")
 
 	b.store.Prompt(id, "mine-1", session.PromptCompleted)
 	again = b.do("POST", path, `{"id":"mine-1","content":"x"}`)

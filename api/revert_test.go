@@ -37,7 +37,7 @@ func TestAPromptMayBeReverted(t *testing.T) {
 	for _, prompt := range []string{"waits", "never", "gone"} {
 		b.do("POST", path+"/revert", `{"promptId":"`+prompt+`"}`).problem(http.StatusConflict, "illegal_state")
 	}
-	b.do("POST", path+"/revert", `{"promptId":"nobody"}`).problem(http.StatusNotFound, "prompt_not_found")
+	b.do("POST", path+"/revert", `{"promptId":"unknown"}`).problem(http.StatusNotFound, "prompt_not_found")
 	for _, body := range []string{`{}`, `{"promptId":7}`, `{"promptId":"a/b"}`, `{"promptId":"done","x":1}`, `{"promptId":"done","force":1}`} {
 		b.do("POST", path+"/revert", body).problem(http.StatusBadRequest, "invalid_request")
 	}

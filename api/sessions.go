@@ -190,12 +190,12 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 		s.metrics.sessions.Inc()
 		if first != nil {
 			s.metrics.prompts.Inc()
-			s.ring(ctx, stored.ID, first.ID, first.Ordinal)
+			s.signalPrompt(ctx, stored.ID, first.ID, first.Ordinal)
 		} else {
-			s.ring(ctx, stored.ID, "", 0)
+			s.signalPrompt(ctx, stored.ID, "", 0)
 		}
 	case !stored.Loaded && !stored.Status.Final():
-		s.ring(ctx, stored.ID, "", 0)
+		s.signalPrompt(ctx, stored.ID, "", 0)
 	}
 	return c.JSON(status, resource.Session(stored))
 }
@@ -271,9 +271,9 @@ func digest(body []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ring notifies the session's workflow of stored work. Failing is no error: the row is the promise,
+// signalPrompt notifies the session's workflow of stored work. Failing is no error: the row is the promise,
 // and a relay signals again for rows that no workflow claims.
-func (s *Server) ring(ctx context.Context, sessionID, promptID string, ordinal int64) {
+func (s *Server) signalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) {
 	s.signal(ctx, sessionID, func(ctx context.Context) error {
 		return s.cfg.Signaler.SignalPrompt(ctx, sessionID, promptID, ordinal)
 	})

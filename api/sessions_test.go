@@ -27,7 +27,7 @@ func TestCreateAnswersAtOnceAndSignals(t *testing.T) {
 	require.Equal(t, resource.Duration(session.DefaultIdleTimeout), s.IdleTimeout)
 	require.JSONEq(t, `{}`, string(s.Metadata))
 	require.Equal(t, "/api/sessions/"+s.ID, a.header.Get("Location"))
-	require.Equal(t, []string{"ring " + s.ID + "  0"}, b.temp.Heard())
+	require.Equal(t, []string{"prompt " + s.ID + "  0"}, b.temp.Heard())
 	require.True(t, b.store.Row(s.ID).Session.Lazy)
 
 	require.Equal(t, s.ID, b.do("GET", "/api/sessions/"+s.ID, "").session().ID)
@@ -45,7 +45,7 @@ func TestCreateTakesEverythingThatTheContractNames(t *testing.T) {
 	require.JSONEq(t, `{"k":[1,{"x":null}]}`, string(s.Metadata))
 	require.Equal(t, "m1", s.Options.Model)
 	require.EqualValues(t, 1, s.Queue.Queued)
-	require.Equal(t, []string{"ring " + s.ID + " p-1 1"}, b.temp.Heard())
+	require.Equal(t, []string{"prompt " + s.ID + " p-1 1"}, b.temp.Heard())
 }
 
 func TestASessionIsLazyUnlessAPromptIsGiven(t *testing.T) {
@@ -83,7 +83,7 @@ func TestCreateRefusesWhatIsWrongAndChangesNothing(t *testing.T) {
 		`{}`:                                  "agent",
 		`{"agent":5}`:                         "agent",
 		`{"agent":null}`:                      "agent",
-		`{"agent":"nobody"}`:                  "agent",
+		`{"agent":"unknown"}`:                 "agent",
 		`{"Agent":"demo"}`:                    "agent",
 		`{"agent":"demo","colour":"red"}`:     "colour",
 		`{"agent":"demo","title":5}`:          "title",
@@ -139,7 +139,7 @@ func TestCreateRefusesWhatIsWrongAndChangesNothing(t *testing.T) {
 func TestEveryWrongFieldIsNamedInOneAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p := b.do("POST", "/api/sessions", `{"agent":"nobody","title":1,"prompt":{"content":"","x":1},"z":1}`).problem(400, "invalid_request")
+	p := b.do("POST", "/api/sessions", `{"agent":"unknown","title":1,"prompt":{"content":"","x":1},"z":1}`).problem(400, "invalid_request")
 	var fields []string
 	for _, e := range p.Errors {
 		fields = append(fields, e.Field)

@@ -64,7 +64,7 @@ func (s *stack) startTurn(t *testing.T) runningTurn {
 	s.prompt(t, id, "first", "write kept.txt: from the first turn")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "first", 60*time.Second)["status"])
 	s.prompt(t, id, "slow", "slow 50ms: "+strings.Join(words, " "))
-	s.prompt(t, id, "behind", "after the slow one")
+	s.prompt(t, id, "next", "after the slow one")
 	stream.wait(t, 60*time.Second, "the agent speaks", func(e event) bool {
 		return e.Type == "text_delta" && strings.Contains(string(e.Data), "w5")
 	})
@@ -75,8 +75,8 @@ func (s *stack) endTurn(t *testing.T, turn runningTurn, outcomes []string) {
 	t.Helper()
 	slow := s.waitPrompt(t, turn.session, "slow", 90*time.Second)
 	require.Contains(t, outcomes, slow["status"], "%v", slow)
-	behind := s.waitPrompt(t, turn.session, "behind", 90*time.Second)
-	require.Equal(t, "completed", behind["status"], "%v", behind)
+	next := s.waitPrompt(t, turn.session, "next", 90*time.Second)
+	require.Equal(t, "completed", next["status"], "%v", next)
 
 	// A prompt sent with the same id again changes nothing.
 	s.prompt(t, turn.session, "slow", "slow 50ms: "+wordsFrom(t, s, turn.session))
@@ -99,7 +99,7 @@ func (s *stack) endTurn(t *testing.T, turn runningTurn, outcomes []string) {
 			ends[d.PromptID]++
 		}
 	}
-	require.Equal(t, map[string]int{"first": 1, "slow": 1, "behind": 1, "after": 1}, ends, "each prompt ran once")
+	require.Equal(t, map[string]int{"first": 1, "slow": 1, "next": 1, "after": 1}, ends, "each prompt ran once")
 	if slow["status"] == "completed" {
 		got := strings.Fields(said(t, events, slow["runId"].(string)))
 		require.Len(t, got, slowWords, "every word once")

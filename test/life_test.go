@@ -131,11 +131,11 @@ func TestCommandsOfASession(t *testing.T) {
 	t.Run("stop ends a turn and what waits for it", func(t *testing.T) {
 		t.Parallel()
 		id := s.create(t, object{"prompt": object{"id": "long", "content": "sleep 10m"}})
-		s.prompt(t, id, "behind", "never")
+		s.prompt(t, id, "next", "never")
 		s.waitStatus(t, id, "running", 60*time.Second)
 		s.must(t, http.StatusAccepted, "DELETE", "/api/sessions/"+id, nil)
 		s.waitStatus(t, id, "terminated", 30*time.Second)
-		for _, p := range []string{"long", "behind"} {
+		for _, p := range []string{"long", "next"} {
 			got := s.waitPrompt(t, id, p, time.Second)
 			require.Equal(t, "cancelled", got["status"], "%v", got)
 			require.Equal(t, "session_terminated", got["reason"], "%v", got)

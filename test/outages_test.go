@@ -81,7 +81,7 @@ func (r *rig) postgresRefused(t *testing.T) {
 	waking.sleep(t)
 	working.send(t.Context(), "working", "", "slow 500ms: "+strings.Repeat("word ", 60))
 	r.hits.wait(t, working.name("working"), settleWithin)
-	working.send(t.Context(), "behind", "")
+	working.send(t.Context(), "next", "")
 
 	after := waking.stream.last()
 	waking.send(t.Context(), "waking", "")

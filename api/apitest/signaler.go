@@ -11,7 +11,7 @@ import (
 // Signaler records its calls.
 type Signaler struct {
 	mu   sync.Mutex
-	told []string
+	sent []string
 
 	// Change these in Set alone.
 	Err   error
@@ -19,13 +19,13 @@ type Signaler struct {
 	Until <-chan struct{}
 	Panic any
 	View  string // the answer of State
-	// OnPrompt is called with every ring, if it is there: a workflow could begin its work.
+	// OnPrompt is called with every signal for a prompt, if it is set: a workflow could begin its work.
 	OnPrompt func(sessionID, promptID string)
 }
 
-func (o *Signaler) tell(ctx context.Context, format string, args ...any) error {
+func (o *Signaler) record(ctx context.Context, format string, args ...any) error {
 	o.mu.Lock()
-	o.told = append(o.told, fmt.Sprintf(format, args...))
+	o.sent = append(o.sent, fmt.Sprintf(format, args...))
 	err, hang, until, p := o.Err, o.Hang, o.Until, o.Panic
 	o.mu.Unlock()
 	if p != nil {
@@ -52,43 +52,43 @@ func (o *Signaler) Set(change func(*Signaler)) {
 func (o *Signaler) Heard() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	told := o.told
-	o.told = nil
-	return told
+	sent := o.sent
+	o.sent = nil
+	return sent
 }
 
 // SignalPrompt notes the call.
 func (o *Signaler) SignalPrompt(ctx context.Context, id, promptID string, ordinal int64) error {
-	if err := o.tell(ctx, "ring %s %s %d", id, promptID, ordinal); err != nil {
+	if err := o.record(ctx, "prompt %s %s %d", id, promptID, ordinal); err != nil {
 		return err
 	}
 	o.mu.Lock()
-	ring := o.OnPrompt
+	onPrompt := o.OnPrompt
 	o.mu.Unlock()
-	if ring != nil {
-		ring(id, promptID)
+	if onPrompt != nil {
+		onPrompt(id, promptID)
 	}
 	return nil
 }
 
 // SignalCommands notes the call.
 func (o *Signaler) SignalCommands(ctx context.Context, id string) error {
-	return o.tell(ctx, "notify %s", id)
+	return o.record(ctx, "notify %s", id)
 }
 
 // SignalStop notes the call.
 func (o *Signaler) SignalStop(ctx context.Context, id string) error {
-	return o.tell(ctx, "stop %s", id)
+	return o.record(ctx, "stop %s", id)
 }
 
 // SignalSettings notes the call.
 func (o *Signaler) SignalSettings(ctx context.Context, id string, d time.Duration) error {
-	return o.tell(ctx, "settings %s %s", id, d)
+	return o.record(ctx, "settings %s %s", id, d)
 }
 
 // State notes the call.
 func (o *Signaler) State(ctx context.Context, id string) (json.RawMessage, error) {
-	if err := o.tell(ctx, "state %s", id); err != nil {
+	if err := o.record(ctx, "state %s", id); err != nil {
 		return nil, err
 	}
 	o.mu.Lock()
@@ -97,4 +97,4 @@ func (o *Signaler) State(ctx context.Context, id string) (json.RawMessage, error
 }
 
 // Ping notes the call.
-func (o *Signaler) Ping(ctx context.Context) error { return o.tell(ctx, "ping") }
+func (o *Signaler) Ping(ctx context.Context) error { return o.record(ctx, "ping") }

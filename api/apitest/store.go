@@ -530,11 +530,11 @@ func (m *Store) Follow(_ context.Context, id string, after int64) (api.EventRead
 }
 
 type reader struct {
-	store  *Store
-	id     string
-	after  int64
-	told   bool
-	closed bool
+	store    *Store
+	id       string
+	after    int64
+	reported bool
+	closed   bool
 }
 
 // perBatch makes batches small, so that several are needed.
@@ -554,7 +554,7 @@ func (r *reader) Next(ctx context.Context, timer <-chan time.Time) (eventlog.Bat
 			r.store.mu.Unlock()
 			return eventlog.Batch{}, &eventlog.PositionGoneError{First: first}
 		}
-		if r.after < newest || !r.told {
+		if r.after < newest || !r.reported {
 			format := api.EventFormat()
 			page := eventlog.NewPage(&format, r.id, r.after)
 			for _, e := range row.Events[r.after+1-first : min(r.after+1-first+perBatch, int64(len(row.Events)))] {
@@ -562,8 +562,8 @@ func (r *reader) Next(ctx context.Context, timer <-chan time.Time) (eventlog.Bat
 			}
 			b := page.Batch()
 			r.after = b.Last
-			r.told = r.after == newest
-			b.CaughtUp = r.told
+			r.reported = r.after == newest
+			b.CaughtUp = r.reported
 			r.store.mu.Unlock()
 			return b, nil
 		}

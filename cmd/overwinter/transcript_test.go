@@ -108,7 +108,7 @@ func TestTranscriptCommandsSayWhatIsWrong(t *testing.T) {
 		code int
 		want string
 	}{
-		"unknown agent": {[]string{"transcript", "blocks", "--agent=nobody", "."}, exitUsage, "nobody"},
+		"unknown agent": {[]string{"transcript", "blocks", "--agent=unknown", "."}, exitUsage, "unknown"},
 		"no agent":      {[]string{"transcript", "events", "x"}, exitUsage, "--agent"},
 		"no file":       {[]string{"transcript", "events", "--agent=demo", "testdata/none"}, exitFailed, "none"},
 		"no directory":  {[]string{"transcript", "blocks", "--agent=demo", "testdata/none"}, exitFailed, "none"},

@@ -112,7 +112,7 @@ func TestEveryCallAnswers(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, accepted)
 	require.Equal(t, []string{"notify " + s.ID}, b.temp.Heard())
-	_, err = b.client.Revert(ctx, s.ID, "nobody", false)
+	_, err = b.client.Revert(ctx, s.ID, "unknown", false)
 	problem, ok := errors.AsType[*apiclient.Error](err)
 	require.True(t, ok)
 	require.Equal(t, failure.NoPrompt, problem.Code)
@@ -146,7 +146,7 @@ func TestProblemsAreErrorsWithACode(t *testing.T) {
 	require.Equal(t, failure.NoSession, problem.Code)
 	require.Equal(t, http.StatusNotFound, problem.Status)
 
-	_, err = b.client.SessionCreate(t.Context(), apiclient.Create{Agent: "nobody", IdleTimeout: "x"})
+	_, err = b.client.SessionCreate(t.Context(), apiclient.Create{Agent: "unknown", IdleTimeout: "x"})
 	require.ErrorContains(t, err, "agent must be one of: demo")
 	require.ErrorContains(t, err, "idleTimeout must be a duration")
 
@@ -243,20 +243,20 @@ func TestALostAnswerMakesNothingTwice(t *testing.T) {
 
 func TestNoServer(t *testing.T) {
 	t.Parallel()
-	nobody, err := apiclient.New("http://127.0.0.1:1", key) // a port that is never assigned
+	nowhere, err := apiclient.New("http://127.0.0.1:1", key) // a port that is never assigned
 	require.NoError(t, err)
-	defer nobody.Close()
-	_, err = nobody.SessionGet(t.Context(), "x")
+	defer nowhere.Close()
+	_, err = nowhere.SessionGet(t.Context(), "x")
 	require.ErrorContains(t, err, "connection refused")
 	events := 0
-	for _, err := range nobody.Follow(t.Context(), "x", 0) {
+	for _, err := range nowhere.Follow(t.Context(), "x", 0) {
 		require.ErrorContains(t, err, "connection refused")
 		events++
 	}
 	require.Equal(t, 1, events)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = nobody.SessionGet(ctx, "x")
+	_, err = nowhere.SessionGet(ctx, "x")
 	require.ErrorIs(t, err, context.Canceled)
 }
 

@@ -46,9 +46,9 @@ func TestTimesAreTheServers(t *testing.T) {
 	b := setup(t)
 	p, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: "p", SessionID: b.id, Content: "hello", CreatedAt: time.Now().Add(24 * time.Hour)})
 	require.NoError(t, err)
-	rings, err := b.Unclaimed(b.ctx, "", 0, 10)
+	unclaimed, err := b.Unclaimed(b.ctx, "", 0, 10)
 	require.NoError(t, err)
-	require.Len(t, rings, 1, "of no age by the server's clock")
+	require.Len(t, unclaimed, 1, "of no age by the server's clock")
 	require.WithinDuration(t, time.Now(), p.CreatedAt, time.Hour)
 
 	b.running(t)

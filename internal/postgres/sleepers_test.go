@@ -61,9 +61,9 @@ func TestWhatIsAskedPeriodicallyReadsNoSleepers(t *testing.T) {
 	require.NoError(t, err)
 	const rounds = 20
 	for range rounds {
-		rings, err := db.Unclaimed(t.Context(), "", time.Second, 200)
+		unclaimed, err := db.Unclaimed(t.Context(), "", time.Second, 200)
 		require.NoError(t, err)
-		require.Empty(t, rings)
+		require.Empty(t, unclaimed)
 		attended, err := db.Attended(t.Context(), "", time.Second, 200)
 		require.NoError(t, err)
 		require.Empty(t, attended)

@@ -37,31 +37,31 @@ func TestWhichSessionsAreSignalled(t *testing.T) { //nolint:tparallel // the row
 	asleep := func(b *bundle, t *testing.T) { b.asleepInATurn(t) }
 	stopped := func(b *bundle, t *testing.T) { b.transit(t, session.EventStop, "") }
 	type steps []func(*bundle, *testing.T)
-	const nobody, session1, prompt1 = "nobody", "session", "prompt"
+	const none, session1, prompt1 = "none", "session", "prompt"
 	for name, c := range map[string]struct { //nolint:paralleltest // see above
 		steps steps
 		want  string
 	}{
-		"lazy, and not needed yet":               {steps{}, nobody},
+		"lazy, and not needed yet":               {steps{}, none},
 		"the start was never heard":              {steps{eager}, session1},
-		"unloaded before its first prompt":       {steps{open, closed}, nobody},
+		"unloaded before its first prompt":       {steps{open, closed}, none},
 		"unloaded, a run was left open":          {steps{running, turn, asleep, open, closed}, session1},
 		"the first prompt was never heard":       {steps{prompt}, prompt1},
 		"the workflow was lost while running":    {steps{running, lost}, session1},
 		"the workflow was lost in a turn":        {steps{running, turn, lost}, session1},
 		"lost while hibernating":                 {steps{hibernating, lost}, session1},
-		"asleep with its workflow closed":        {steps{hibernated, lost}, nobody},
+		"asleep with its workflow closed":        {steps{hibernated, lost}, none},
 		"a prompt for one asleep":                {steps{hibernated, lost, prompt}, prompt1},
-		"an error rests":                         {steps{failed, lost}, nobody},
+		"an error rests":                         {steps{failed, lost}, none},
 		"an error with a prompt has a workflow":  {steps{prompt, failed, lost}, prompt1},
-		"over":                                   {steps{prompt, stopped}, nobody},
-		"open and waiting for a prompt":          {steps{open}, nobody},
+		"over":                                   {steps{prompt, stopped}, none},
+		"open and waiting for a prompt":          {steps{open}, none},
 		"open, the prompt's signal was lost":     {steps{open, prompt}, prompt1},
 		"open and running, the signal was lost":  {steps{running, open, prompt}, prompt1},
-		"open, prompts wait for a turn":          {steps{running, open, turn, prompt}, nobody},
+		"open, prompts wait for a turn":          {steps{running, open, turn, prompt}, none},
 		"open and asleep, the signal was lost":   {steps{hibernated, open, prompt}, prompt1},
-		"open, prompts wait for the hibernation": {steps{hibernating, open, prompt}, nobody},
-		"open, prompts wait for a person":        {steps{prompt, failed, open}, nobody},
+		"open, prompts wait for the hibernation": {steps{hibernating, open, prompt}, none},
+		"open, prompts wait for a person":        {steps{prompt, failed, open}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &bundle{DB: shared.DB, url: shared.url, ctx: shared.ctx}
@@ -69,29 +69,29 @@ func TestWhichSessionsAreSignalled(t *testing.T) { //nolint:tparallel // the row
 			for _, step := range c.steps {
 				step(b, t)
 			}
-			require.Empty(t, b.rings(t), "all of it is young")
+			require.Empty(t, b.unclaimed(t), "all of it is young")
 			b.sql(t, "UPDATE sessions SET last_activity_at = now() - interval '2 hours' WHERE id = $1", b.id)
 			b.sql(t, "UPDATE prompts SET created_at = now() - interval '2 hours', started_at = started_at - interval '2 hours' WHERE session_id = $1", b.id)
-			rings := b.rings(t)
+			unclaimed := b.unclaimed(t)
 			switch c.want {
-			case nobody:
-				require.Empty(t, rings)
+			case none:
+				require.Empty(t, unclaimed)
 			case session1:
-				require.Equal(t, []session.UnclaimedWork{{SessionID: b.id}}, rings)
+				require.Equal(t, []session.UnclaimedWork{{SessionID: b.id}}, unclaimed)
 			case prompt1:
-				require.Len(t, rings, 1)
-				require.Equal(t, b.id, rings[0].SessionID)
-				p, err := b.PromptGet(b.ctx, b.id, rings[0].PromptID)
+				require.Len(t, unclaimed, 1)
+				require.Equal(t, b.id, unclaimed[0].SessionID)
+				p, err := b.PromptGet(b.ctx, b.id, unclaimed[0].PromptID)
 				require.NoError(t, err)
 				require.Equal(t, "first", p.Content)
-				require.Equal(t, p.Ordinal, rings[0].Ordinal)
+				require.Equal(t, p.Ordinal, unclaimed[0].Ordinal)
 			}
 		})
 	}
 }
 
-// rings are those for this session that are older than an hour.
-func (b *bundle) rings(t *testing.T) []session.UnclaimedWork {
+// unclaimed are those for this session that are older than an hour.
+func (b *bundle) unclaimed(t *testing.T) []session.UnclaimedWork {
 	t.Helper()
 	all, err := b.Unclaimed(b.ctx, "", time.Hour, 1000)
 	require.NoError(t, err)
@@ -105,20 +105,20 @@ func TestOneSignalPerSessionAndNoMoreThanAsked(t *testing.T) {
 	b.submit(t, "2")
 	other := b.session(t)
 	b.sql(t, "UPDATE sessions SET lazy = false WHERE id = $1", other)
-	rings, err := b.Unclaimed(b.ctx, "", -time.Second, 10)
+	unclaimed, err := b.Unclaimed(b.ctx, "", -time.Second, 10)
 	require.NoError(t, err)
 	want := []session.UnclaimedWork{{SessionID: b.id, PromptID: first, Ordinal: 1}, {SessionID: other}}
-	require.Equal(t, want, rings, "in order of ids")
+	require.Equal(t, want, unclaimed, "in order of ids")
 	var paged []session.UnclaimedWork
 	after := ""
 	for {
-		rings, err = b.Unclaimed(b.ctx, after, -time.Second, 1)
+		unclaimed, err = b.Unclaimed(b.ctx, after, -time.Second, 1)
 		require.NoError(t, err)
-		if len(rings) == 0 {
+		if len(unclaimed) == 0 {
 			break
 		}
-		require.Len(t, rings, 1)
-		paged, after = append(paged, rings...), rings[0].SessionID
+		require.Len(t, unclaimed, 1)
+		paged, after = append(paged, unclaimed...), unclaimed[0].SessionID
 	}
 	require.Equal(t, want, paged)
 }
@@ -131,9 +131,9 @@ func TestSessionsThatRestDoNotHideOthers(t *testing.T) {
 		SELECT 'ses_0000' || n, CASE WHEN n % 2 = 0 THEN 'hibernated' ELSE 'initializing' END, 'demo', true,
 			now() - interval '25 hours', now() - interval '25 hours', 1, '{}', '{}' FROM generate_series(1, 100) n`)
 	prompt := b.submit(t, "never signalled")
-	rings, err := b.Unclaimed(b.ctx, "", -time.Second, 10)
+	unclaimed, err := b.Unclaimed(b.ctx, "", -time.Second, 10)
 	require.NoError(t, err)
-	require.Equal(t, []session.UnclaimedWork{{SessionID: b.id, PromptID: prompt, Ordinal: 1}}, rings)
+	require.Equal(t, []session.UnclaimedWork{{SessionID: b.id, PromptID: prompt, Ordinal: 1}}, unclaimed)
 }
 
 func TestWhoseWorkflowMustBeOpen(t *testing.T) {

@@ -38,7 +38,7 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 		if err := a.handle(ctx, link, a.suspicion.together(messages)); err != nil {
 			return err
 		}
-		if err := a.tellAnswers(ctx, link); err != nil {
+		if err := a.sendAnswers(ctx, link); err != nil {
 			return err
 		}
 	}

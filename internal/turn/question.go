@@ -164,8 +164,8 @@ func (a *attempt) stopWatching() {
 	a.waiting = waiting{}
 }
 
-// tellAnswers sends the agent what has been answered, and what has not been in time.
-func (a *attempt) tellAnswers(ctx context.Context, link *turnLink) error {
+// sendAnswers sends the agent what has been answered, and what has not been in time.
+func (a *attempt) sendAnswers(ctx context.Context, link *turnLink) error {
 	now := time.Now()
 	w := &a.waiting
 	expired := !w.expires.IsZero() && !now.Before(w.expires)
@@ -182,7 +182,7 @@ func (a *attempt) tellAnswers(ctx context.Context, link *turnLink) error {
 		return stored(err)
 	}
 	w.due, w.again, w.looked, w.expires = false, false, now, time.Time{}
-	var told []string
+	var sent []string
 	for _, q := range pending {
 		if q.Status == question.Open && !now.Before(q.ExpiresAt) {
 			if q, err = a.Store.QuestionExpire(ctx, a.in.SessionID, q.ID); err != nil {
@@ -202,10 +202,10 @@ func (a *attempt) tellAnswers(ctx context.Context, link *turnLink) error {
 		if err := a.answer(link, answerer, q.Asked, answer); err != nil {
 			return err
 		}
-		told = append(told, q.ID)
+		sent = append(sent, q.ID)
 	}
-	if len(told) > 0 {
-		if err := a.Store.QuestionsDelivered(ctx, a.token, told); err != nil {
+	if len(sent) > 0 {
+		if err := a.Store.QuestionsDelivered(ctx, a.token, sent); err != nil {
 			return stored(err)
 		}
 	}

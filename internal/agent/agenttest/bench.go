@@ -212,7 +212,7 @@ func (b *bench) kill(t *testing.T) {
 			}
 		}
 		return true
-	}, waitLimit, 10*time.Millisecond, "the transcript lags behind for ever")
+	}, waitLimit, 10*time.Millisecond, "the transcript does not catch up")
 	require.NoError(t, b.process.cmd.Process.Kill())
 }
 

@@ -69,7 +69,7 @@ func TestStartsUntilReadyAndStops(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(log), "bye", "it was killed instead of asked")
 	b.Stop("one") // again
-	b.Stop("nobody")
+	b.Stop("unknown")
 }
 
 func TestStartsAgainAfterKill(t *testing.T) {
