@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"log/slog"
+	"net"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -55,6 +56,9 @@ type Config struct {
 	InterruptedPause time.Duration
 	// FlushTimeout bounds the end of a turn, in which its runner sends the rest of the transcripts. Default 2m.
 	FlushTimeout time.Duration
+	// Resolve looks up a host that a sandbox could not: one that does not exist is an error of the session, a DNS server that does not
+	// answer may recover. Default: the resolver of this process.
+	Resolve func(ctx context.Context, host string) ([]string, error)
 	// SetupTimeout bounds a session's setup script, in whole seconds. Default 10m.
 	SetupTimeout time.Duration
 	// TurnStall is how long the loop of a turn may make no progress before its attempt is
@@ -164,6 +168,9 @@ func New(c Config) (*Control, *Turns) {
 	}
 	if c.SetupTimeout == 0 {
 		c.SetupTimeout = 10 * time.Minute
+	}
+	if c.Resolve == nil {
+		c.Resolve = net.DefaultResolver.LookupHost
 	}
 	if c.TurnStall == 0 {
 		c.TurnStall = time.Minute

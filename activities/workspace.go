@@ -84,6 +84,8 @@ func (g *sandboxes) reportStage(ctx context.Context, sessionID, stage string, ru
 	switch {
 	case TypeOf(err) == Refused:
 		status = "failed"
+		g.Logger.WarnContext(ctx, "workspace stage failed; the session needs a correction", slog.String("session_id", sessionID),
+			slog.String("stage", stage), slog.String("error", ReasonOf(err)))
 	case err != nil:
 		return err
 	}
@@ -94,11 +96,11 @@ func (g *sandboxes) reportStage(ctx context.Context, sessionID, stage string, ru
 }
 
 // clone fetches the repository. Its credentials go in by stdin and are in the environment of git
-// alone; a failure is retried, since most are the network's.
+// alone. judgeClone says which failures are retried.
 func (g *sandboxes) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace) error {
 	u, err := url.Parse(ws.RepoURL)
 	if err != nil {
-		return final(Refused, err)
+		return userError(err)
 	}
 	credentials, err := g.credentials(ctx, u)
 	if err != nil {
@@ -113,7 +115,7 @@ func (g *sandboxes) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.W
 		}
 		if n != nil {
 			if repoURL, err = loopback.FromSandbox(*n, "repoUrl", repoURL); err != nil {
-				return final(Refused, err)
+				return userError(err)
 			}
 		}
 	}
@@ -130,11 +132,7 @@ func (g *sandboxes) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.W
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("clone the repository: %w", err)
-	if failed, ok := errors.AsType[*stageError](err); ok && failed.refused() {
-		return final(Refused, fmt.Errorf("%w; the secret %s has its credentials, which are not sent to other hosts that it redirects to", err, secret.GitName(u.Host)))
-	}
-	return err
+	return g.judgeClone(ctx, sb, u, password != "" || user != "", fmt.Errorf("clone the repository: %w", err))
 }
 
 // credentials are those stored for the host of a repository. They are empty unless they go there over https, or
@@ -187,7 +185,7 @@ func (g *sandboxes) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.W
 			return errors.Join(err, pollErr)
 		}
 	}
-	return final(Refused, err)
+	return userError(err)
 }
 
 // outlives reports whether a sandbox runs on after one of its processes was killed. Only a sandbox that still runs
@@ -228,8 +226,8 @@ func (e *stageError) Error() string {
 	return fmt.Sprintf("exit code %d: %s", e.code, e.output)
 }
 
-// refused reports whether a server refused git's credentials.
-func (e *stageError) refused() bool {
+// unauthorized reports whether a server refused git's credentials, or asked for some where there are none.
+func (e *stageError) unauthorized() bool {
 	return strings.Contains(e.output, "Authentication failed") || strings.Contains(e.output, "could not read Username")
 }
 
