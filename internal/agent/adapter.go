@@ -169,6 +169,9 @@ type TurnEnd struct {
 	Reason  string
 	Usage   session.Usage
 	Model   string
+	// Unauthorized is set for a turn that failed because the server of the model does not accept the agent's key. Reason then
+	// has the agent's words for it.
+	Unauthorized *Unauthorized `json:",omitempty"`
 }
 
 // ParseExit reads the data of an exit frame.

@@ -29,6 +29,8 @@ type convert struct {
 	translator agent.Translator
 	limits     *conversation.Limiter
 	masking    masking
+	// explain returns the reason of a turn whose key the model's server has refused. Without one it is that of the agent.
+	explain func(agent.TurnEnd) string
 }
 
 // maxState bounds the state of a turn.
@@ -94,6 +96,13 @@ func (c *convert) translate(f agent.Frame) (agent.Translation, []eventlog.Draft,
 		return translated, nil, err
 	}
 	translated.End = c.masking.end(translated.End)
+	if c.explain != nil && translated.End != nil && translated.End.Unauthorized != nil {
+		translated.End.Reason = c.explain(*translated.End)
+		translated.Events = append(translated.Events, conversation.Event{
+			Type: conversation.EventError, At: f.At.UTC(),
+			Data: conversation.Problem{Code: codeAuthentication, Message: translated.End.Reason},
+		})
+	}
 	events, err := c.drafts(translated.Events, f.No)
 	if err == nil && c.limits.Crowded() {
 		events, err = c.closeOpen(f.At, events, f.No)

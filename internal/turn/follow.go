@@ -64,6 +64,7 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 	if err := a.handling(ctx, messages); err != nil {
 		return err
 	}
+	a.explain = func(end agent.TurnEnd) string { return a.unauthorized(ctx, end) }
 	next := a.newBatch()
 	for _, m := range messages {
 		f, ok := m.(*runner.Frame)

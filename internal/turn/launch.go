@@ -26,14 +26,7 @@ import (
 // launch says how the agent is started for this run. What the session's profile has for it is in
 // the sandbox when it returns.
 func (a *attempt) launch(ctx context.Context) (agent.Launch, error) {
-	paths := runner.DefaultPaths()
-	in := agent.LaunchInput{
-		SessionID: a.in.SessionID, Model: a.start.Options.Model, Home: paths.Home, Workspace: paths.Workspace,
-		Resume: a.start.Resume, Permissions: a.permissions, Profile: a.start.Profile,
-	}
-	if in.Model == "" && in.Profile != nil {
-		in.Model = in.Profile.Model
-	}
+	in := a.launchInput()
 	launch, err := a.adapter.Launch(in)
 	if err != nil {
 		return agent.Launch{}, final(Refused, fmt.Errorf("launch %s: %w", a.start.Agent, err))
@@ -60,6 +53,19 @@ func (a *attempt) launch(ctx context.Context) (agent.Launch, error) {
 		launch.Key += " " + a.start.ProfileRef
 	}
 	return launch, nil
+}
+
+// launchInput is what the launch of this run depends on.
+func (a *attempt) launchInput() agent.LaunchInput {
+	paths := runner.DefaultPaths()
+	in := agent.LaunchInput{
+		SessionID: a.in.SessionID, Model: a.start.Options.Model, Home: paths.Home, Workspace: paths.Workspace,
+		Resume: a.start.Resume, Permissions: a.permissions, Profile: a.start.Profile,
+	}
+	if in.Model == "" && in.Profile != nil {
+		in.Model = in.Profile.Model
+	}
+	return in
 }
 
 // secrets opens the secrets of the agent: those that its adapter asks for, as far as they are stored, and those that

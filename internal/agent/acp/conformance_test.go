@@ -92,6 +92,9 @@ var prompts = agenttest.Prompts{
 	Guarded:     "guarded " + agenttest.FileName + " " + agenttest.FileText,
 	Refused:     "error please",
 	Endless:     "silence please",
+
+	Unauthorized: "unauthorized please",
+	Forbidden:    "forbidden please",
 }
 
 var cannot = map[string]string{

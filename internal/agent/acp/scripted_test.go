@@ -262,6 +262,12 @@ func (a *scripted) prompt(ctx context.Context, id json.RawMessage, text string) 
 	case "error":
 		a.send(wire{ID: id, Error: object{"code": -32603, "message": "the model is out of order"}})
 		return
+	case "unauthorized":
+		a.send(wire{ID: id, Error: object{"code": -32000, "message": "Authentication required"}})
+		return
+	case "forbidden":
+		a.send(wire{ID: id, Error: object{"code": 403, "message": "the key may not do this"}})
+		return
 	case "refuse":
 		stop = "refusal"
 	case "exit":

@@ -188,6 +188,9 @@ func (t *translator) end(d acpformat.EndNote, at time.Time) {
 	t.Emit(t.state.Cut(at)...)
 	t.Emit(translate.Usage(d.Usage, d.Model, at))
 	t.Out.End = &agent.TurnEnd{Outcome: d.Outcome, Reason: d.Reason, Usage: d.Usage, Model: d.Model}
+	if d.Status != 0 {
+		t.Out.End.Unauthorized = &agent.Unauthorized{Status: d.Status}
+	}
 	t.state = state{Ended: true}
 }
 

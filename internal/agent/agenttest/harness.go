@@ -73,6 +73,10 @@ type Prompts struct {
 	Question string
 	// Refused is a prompt whose request the model's server refuses for good.
 	Refused string
+	// Unauthorized and Forbidden are prompts whose requests the model's server refuses with 401 and 403, as it does with a
+	// wrong key. The turn must end at once, whatever the agent's limits for other failures. Empty for an agent whose model
+	// needs no key.
+	Unauthorized, Forbidden string
 	// Endless is a prompt whose requests the model's server always fails, with an error that is
 	// worth a retry. The agent must give up within 30 seconds; if it takes longer by default,
 	// Command shortens its limits.

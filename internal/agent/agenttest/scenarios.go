@@ -42,6 +42,7 @@ var scenarios = []struct {
 	{"LeavesWhatItIsDenied", leavesWhatItIsDenied},
 	{"AsksItsUser", asksItsUser},
 	{"SaysThatTheModelRefuses", saysThatTheModelRefuses},
+	{"SaysThatItsKeyIsRefused", saysThatItsKeyIsRefused},
 	{"GivesUpWhereTheModelFailsForEver", givesUp},
 }
 
@@ -347,7 +348,14 @@ func (b *bench) asked(t *testing.T, r *run, kind agent.QuestionKind) agent.Quest
 }
 
 func saysThatTheModelRefuses(t *testing.T, b *bench) {
-	b.fails(t, b.Prompts.Refused)
+	require.Nil(t, b.fails(t, b.Prompts.Refused).end.Unauthorized)
+}
+
+// saysThatItsKeyIsRefused runs prompts with a key that the model's server does not accept.
+func saysThatItsKeyIsRefused(t *testing.T, b *bench) {
+	for _, content := range []string{b.Prompts.Unauthorized, b.Prompts.Forbidden} {
+		require.NotNil(t, b.fails(t, content).end.Unauthorized)
+	}
 }
 
 func givesUp(t *testing.T, b *bench) {
@@ -355,7 +363,7 @@ func givesUp(t *testing.T, b *bench) {
 }
 
 // fails runs a prompt that fails, for a reason that is reported, and another that succeeds.
-func (b *bench) fails(t *testing.T, content string) {
+func (b *bench) fails(t *testing.T, content string) *run {
 	t.Helper()
 	r := b.turn(t, content)
 	require.Equal(t, session.OutcomeFailed, r.end.Outcome)
@@ -366,6 +374,7 @@ func (b *bench) fails(t *testing.T, content string) {
 	after := b.turn(t, b.Prompts.Hello)
 	require.Equal(t, session.OutcomeCompleted, after.end.Outcome, "the agent must stay usable: %s", after.end.Reason)
 	b.check(t)
+	return r
 }
 
 // recalls asks a new process for what the first one received.

@@ -151,13 +151,18 @@ func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 
 // Interrupt asks the agent to abort its turn.
 func (Adapter) Interrupt(runID string) agent.Interrupt {
+	return agent.Interrupt{Stdin: interruptLine(interruptID(runID)), Grace: interruptGrace}
+}
+
+// interruptLine asks the agent to abort its turn. Its response has the id.
+func interruptLine(id string) []byte {
 	b, err := json.Marshal(controlRequest{
-		Type: "control_request", RequestID: interruptID(runID), Request: map[string]string{"subtype": "interrupt"},
+		Type: "control_request", RequestID: id, Request: map[string]string{"subtype": "interrupt"},
 	})
 	if err != nil {
 		panic(fmt.Sprintf("claude: encode interrupt: %v", err)) // strings always encode
 	}
-	return agent.Interrupt{Stdin: append(b, '\n'), Grace: interruptGrace}
+	return append(b, '\n')
 }
 
 type controlRequest struct {

@@ -132,6 +132,7 @@ func (t *translator) system(f agent.Frame, l record, at time.Time) {
 		t.owed(at)
 		t.Emit(t.state.retried(l, string(jsonscan.Field(l.raw, "attempt")), string(jsonscan.Field(l.raw, "max_retries")),
 			string(jsonscan.Field(l.raw, "error_status")), at)...)
+		t.refused(int(number(jsonscan.Field(l.raw, "error_status"))))
 	case "task_started":
 		t.started(l, at)
 	case "task_notification":

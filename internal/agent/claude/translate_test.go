@@ -462,6 +462,26 @@ func TestWhatAnAttemptWroteIsRemoved(t *testing.T) {
 	require.Equal(t, "half", play(t, testRun, true, start("m1"), block, delta, done).blocks()[0].Content, "the end of a turn aborts it")
 }
 
+// TestARefusedKeyAbortsTheTurnOnce: the agent would send the request again, for minutes.
+func TestARefusedKeyAbortsTheTurnOnce(t *testing.T) {
+	t.Parallel()
+	retry := func(attempt, status int) string {
+		return fmt.Sprintf(`{"type":"system","subtype":"api_retry","attempt":%d,"max_retries":10,"error_status":%d,"uuid":"u%d"}`, attempt, status, attempt)
+	}
+	for _, restart := range []bool{false, true} {
+		p := play(t, testRun, restart,
+			`{"type":"system","subtype":"session_state_changed","state":"running"}`, retry(1, 529), retry(2, 401), retry(3, 401),
+			`{"type":"result","subtype":"error_during_execution","is_error":false,"terminal_reason":"aborted_streaming"}`,
+		)
+		require.Len(t, p.inputs, 1)
+		require.Contains(t, p.inputs[0], `"interrupt"`)
+		require.NotContains(t, p.inputs[0], "interrupt-"+testRun.RunID, "the abort of a person has another id")
+		q := play(t, testRun, restart, retry(1, 401), `{"type":"result","subtype":"error_during_execution","terminal_reason":"aborted_streaming"}`)
+		require.Equal(t, session.OutcomeFailed, q.end.Outcome)
+		require.Equal(t, &agent.Unauthorized{Status: 401}, q.end.Unauthorized)
+	}
+}
+
 func TestAStateOfAnotherAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := claude.New().NewTranslator(testRun, []byte("{"))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -38,13 +39,16 @@ type turn struct {
 	// Result is what the newest result said.
 	Result      *verdict `json:"result,omitempty"`
 	Interrupted bool     `json:"interrupted,omitempty"`
-	Continues   int      `json:"continues,omitempty"`
-	Ended       bool     `json:"ended,omitempty"`
+	// Refused is the status with which the model's server has refused the key, and the turn been aborted for that.
+	Refused   int  `json:"refused,omitempty"`
+	Continues int  `json:"continues,omitempty"`
+	Ended     bool `json:"ended,omitempty"`
 }
 
 type verdict struct {
 	Outcome session.Outcome `json:"outcome"`
 	Reason  string          `json:"reason,omitempty"`
+	Status  int             `json:"status,omitempty"` // of the response of the model's server that failed the turn
 }
 
 // awaited is the uuid of the message that the run waits for.
@@ -121,7 +125,7 @@ func (t *translator) Unacknowledged() []byte {
 // result reads how a stretch of work ended. There are several in a turn whose subagents work in the
 // background.
 func (t *translator) result(l record, at time.Time) {
-	var words, errs, subtype, reason, usage, models, total []byte
+	var words, errs, subtype, reason, usage, models, total, status []byte
 	isError := false
 	jsonscan.Fields(l.raw, func(key, value []byte) {
 		switch string(key) {
@@ -141,6 +145,8 @@ func (t *translator) result(l record, at time.Time) {
 			models = value
 		case "total_cost_usd":
 			total = value
+		case "api_error_status":
+			status = value
 		}
 	})
 	t.spent(usage, models, total, at)
@@ -153,12 +159,22 @@ func (t *translator) result(l record, at time.Time) {
 	case strings.HasPrefix(jsonscan.Text(reason), "aborted"):
 		v = verdict{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 	case isError, strings.HasPrefix(jsonscan.Text(subtype), "error"):
-		v = verdict{Outcome: session.OutcomeFailed, Reason: failure(words, errs, subtype)}
+		v = verdict{Outcome: session.OutcomeFailed, Reason: failure(words, errs, subtype), Status: int(number(status))}
 	}
 	t.state.Result = &v
 	if !t.state.States && !t.background() {
 		t.end(v, at)
 	}
+}
+
+// refused aborts the turn where the model's server does not accept the key: the agent would send the request again, for
+// minutes.
+func (t *translator) refused(status int) {
+	if t.Run.RunID == "" || t.state.Refused != 0 || !stdio.RefusesKey(status, "") {
+		return
+	}
+	t.state.Refused = status
+	t.Out.Input = append(t.Out.Input, interruptLine("refused-"+t.Run.RunID)...)
 }
 
 // failure is why a turn failed, in the agent's words.
@@ -236,6 +252,12 @@ func (t *translator) end(v verdict, at time.Time) {
 	if t.state.Interrupted && v.Outcome != session.OutcomeUnknown {
 		v = verdict{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 	}
+	if t.state.Refused != 0 && !t.state.Interrupted && v.Outcome == session.OutcomeCancelled {
+		v = verdict{
+			Outcome: session.OutcomeFailed, Status: t.state.Refused,
+			Reason: fmt.Sprintf("The model API refused a request with status %d.", t.state.Refused),
+		}
+	}
 	for _, w := range t.state.Waiting {
 		t.Out.Resolved = append(t.Out.Resolved, w.ID)
 	}
@@ -244,5 +266,8 @@ func (t *translator) end(v verdict, at time.Time) {
 	usage := t.state.Usage
 	usage.ToolCalls = t.state.ToolCalls
 	t.Out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
+	if v.Outcome == session.OutcomeFailed && stdio.RefusesKey(v.Status, v.Reason) {
+		t.Out.End.Unauthorized = &agent.Unauthorized{Status: v.Status}
+	}
 	t.state = state{turn: turn{Ended: true}}
 }

@@ -273,7 +273,7 @@ func TestAKeyThatIsRefusedIsNotTriedForLong(t *testing.T) {
 	}, "--model-timeout", "5s", "--retries", "50")
 	r := p.turn(t, "{{refused}}", nil)
 	require.Equal(t, session.OutcomeFailed, r.End.Outcome)
-	require.Contains(t, r.End.Reason, "does not let us in")
+	require.Contains(t, r.End.Reason, "refused the key")
 	require.Contains(t, r.End.Reason, "scripted error 401")
 	r = p.turn(t, "{{endless}}", nil)
 	require.Equal(t, "The model API has failed for 5s.", r.End.Reason)

@@ -42,15 +42,18 @@ type state struct {
 	Model   string        `json:"model,omitempty"`
 	Died    string        `json:"died,omitempty"` // what the bridge said of the agent's end
 	// Aborted: the run was aborted while subagents were at work, perhaps after the main turn.
-	Aborted bool            `json:"aborted,omitempty"`
-	Ended   bool            `json:"ended,omitempty"`
-	Limit   string          `json:"limit,omitempty"` // why the bridge has broken the turn off
-	Counted map[string]base `json:"counted,omitempty"`
+	Aborted bool   `json:"aborted,omitempty"`
+	Ended   bool   `json:"ended,omitempty"`
+	Limit   string `json:"limit,omitempty"` // why the bridge has broken the turn off
+	// Failure is the response of the model's server because of which it did.
+	Failure codexformat.Failure `json:"failure,omitzero"`
+	Counted map[string]base     `json:"counted,omitempty"`
 }
 
 type verdictState struct {
 	Outcome session.Outcome `json:"outcome"`
 	Reason  string          `json:"reason,omitempty"`
+	codexformat.Failure
 }
 
 // base is what a thread had used up before the run, and with it.
@@ -264,7 +267,7 @@ func (t *translator) completed(p codexformat.Params, at time.Time) {
 		return
 	}
 	t.state.Turns = slices.Delete(t.state.Turns, i, i+1)
-	v := codexformat.Verdict{Status: info.Status, Message: codexformat.Problem(info.Error), MS: info.Ended * 1000}
+	v := codexformat.Verdict{Status: info.Status, Message: codexformat.Problem(info.Error), MS: info.Ended * 1000, Failure: codexformat.FailureOf(info.Error)}
 	t.Emit(t.state.endTurn(place{thread: p.Thread, turn: info.ID, at: at}, v)...)
 	if p.Thread == t.state.Root {
 		t.state.Verdict = t.judge(v)
@@ -276,13 +279,13 @@ func (t *translator) completed(p codexformat.Params, at time.Time) {
 func (t *translator) judge(v codexformat.Verdict) *verdictState {
 	switch {
 	case t.state.Limit != "":
-		return &verdictState{Outcome: session.OutcomeFailed, Reason: t.state.Limit}
+		return &verdictState{Outcome: session.OutcomeFailed, Reason: t.state.Limit, Failure: t.state.Failure}
 	case v.Status == codexformat.Completed:
 		return &verdictState{Outcome: session.OutcomeCompleted}
 	case v.Status == codexformat.Interrupted:
 		return &verdictState{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 	}
-	return &verdictState{Outcome: session.OutcomeFailed, Reason: v.Message}
+	return &verdictState{Outcome: session.OutcomeFailed, Reason: v.Message, Failure: v.Failure}
 }
 
 // settle ends the run once nothing is in progress any more: neither the main turn nor a subagent.
@@ -312,6 +315,9 @@ func (t *translator) end(v verdictState, at time.Time) {
 	usage := t.state.Usage
 	usage.ToolCalls = t.state.ToolCalls
 	t.Out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
+	if v.Outcome == session.OutcomeFailed && stdio.RefusesKey(v.Status, v.Reason) {
+		t.Out.End.Unauthorized = &agent.Unauthorized{Status: v.Status, URL: v.URL}
+	}
 	t.state = state{Ended: true}
 }
 
@@ -384,7 +390,9 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 		}
 	case stdio.NoteDeadline:
 		if mine {
-			t.state.Limit = codexformat.Bounded(n.Message)
+			var d codexformat.AskData
+			codexformat.Lenient(n.Data, &d)
+			t.state.Limit, t.state.Failure = codexformat.Bounded(n.Message), d.Failure
 			t.Emit(t.state.deadline(n, at)...)
 		}
 	case stdio.NoteDied:

@@ -59,6 +59,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 		Cannot: map[string]string{
 			"CallsToolsInParallel":             "it does one line of its script after the other",
 			"SaysThatTheModelRefuses":          "it has no model",
+			"SaysThatItsKeyIsRefused":          "it has no model",
 			"GivesUpWhereTheModelFailsForEver": "it has no model",
 		},
 		KillLosesText: true,

@@ -209,7 +209,7 @@ func (r *recording) responded(f agent.Frame, m message) {
 	}
 	if m.Error != nil {
 		r.problem(r.made(f), m.Error.Message, f.At)
-		r.end(session.OutcomeFailed, geminiformat.Bounded(m.Error.Message), f.At)
+		r.end(geminiformat.EndNote{Outcome: session.OutcomeFailed, Reason: geminiformat.Bounded(m.Error.Message)}, f.At)
 		return
 	}
 	if result.StopReason == "" {
@@ -225,7 +225,7 @@ func (r *recording) responded(f agent.Frame, m message) {
 		r.closeText(f.At)
 	}
 	outcome, reason := acpformat.Stopped(result.StopReason)
-	r.end(outcome, reason, f.At)
+	r.end(geminiformat.EndNote{Outcome: outcome, Reason: reason}, f.At)
 }
 
 // problem shows what went wrong.
@@ -263,7 +263,7 @@ func (r *recording) native(f agent.Frame, l streamjson.Line) bool {
 	case l.Type == streamjson.Result:
 		r.state.Usage.InputTokens, r.state.Usage.OutputTokens = l.Stats.Input, l.Stats.Output
 		outcome, reason := l.Outcome(r.streamed.Failure)
-		r.end(outcome, geminiformat.Bounded(reason), at)
+		r.end(geminiformat.EndNote{Outcome: outcome, Reason: geminiformat.Bounded(reason)}, at)
 	default:
 		return false
 	}

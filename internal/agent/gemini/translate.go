@@ -150,7 +150,7 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 		}
 		var d geminiformat.EndNote
 		geminiformat.Decode(n.Data, &d)
-		t.end(d.Outcome, d.Reason, at)
+		t.end(d, at)
 		return
 	case geminiformat.NoteAnswered:
 		t.Resolve(&t.state.Waiting, n.ID)
@@ -165,22 +165,25 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 }
 
 // end closes what is open and ends the turn.
-func (t *translator) end(outcome session.Outcome, reason string, at time.Time) {
-	switch outcome {
+func (t *translator) end(d geminiformat.EndNote, at time.Time) {
+	switch d.Outcome {
 	case session.OutcomeCompleted, session.OutcomeFailed, session.OutcomeCancelled, session.OutcomeUnknown:
 	default:
-		outcome, reason = session.OutcomeUnknown, "the bridge does not say how the turn ended"
+		d.Outcome, d.Reason = session.OutcomeUnknown, "the bridge does not say how the turn ended"
 	}
 	t.Out.Resolved = append(t.Out.Resolved, t.state.Waiting...)
 	t.Emit(t.state.Cut(at)...)
 	t.Emit(translate.Usage(t.state.Usage, t.state.Model, at))
-	t.Out.End = &agent.TurnEnd{Outcome: outcome, Reason: reason, Usage: t.state.Usage, Model: t.state.Model}
+	t.Out.End = &agent.TurnEnd{Outcome: d.Outcome, Reason: d.Reason, Usage: t.state.Usage, Model: t.state.Model}
+	if d.Status != 0 {
+		t.Out.End.Unauthorized = &agent.Unauthorized{Status: d.Status}
+	}
 	t.state = state{Ended: true}
 }
 
 // exit reads that the process has ended.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, agent.MaxStderr)
-	t.end(end.Outcome, end.Reason, f.At)
+	t.end(geminiformat.EndNote{Outcome: end.Outcome, Reason: end.Reason}, f.At)
 	t.Emit(events...)
 }

@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
@@ -92,7 +93,7 @@ func (t *translator) sessionError(e errorEvent, at time.Time) {
 		t.state.Errored = &opencodeformat.EndNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 		return
 	}
-	t.state.Errored = &opencodeformat.EndNote{Outcome: session.OutcomeFailed, Reason: e.Error.Words()}
+	t.state.Errored = new(opencodeformat.FailedBy(e.Error))
 	if m == nil {
 		t.Emit(conversation.Event{
 			Type: conversation.EventError, At: at,
@@ -122,4 +123,8 @@ func (t *translator) report(v opencodeformat.EndNote, at time.Time) {
 	usage := t.state.Usage
 	usage.ToolCalls = t.state.ToolCalls
 	t.Out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
+	if v.Outcome == session.OutcomeFailed && stdio.RefusesKey(v.Status, v.Reason) {
+		provider, _, _ := strings.Cut(t.state.Model, "/")
+		t.Out.End.Unauthorized = &agent.Unauthorized{Status: v.Status, URL: v.URL, Provider: provider}
+	}
 }

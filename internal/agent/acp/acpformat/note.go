@@ -26,4 +26,5 @@ type EndNote struct {
 	Reason  string          `json:"reason,omitempty"`
 	Usage   session.Usage   `json:"usage,omitzero"`
 	Model   string          `json:"model,omitempty"`
+	Status  int             `json:"status,omitempty"` // with which the model's server refused the key
 }

@@ -135,7 +135,7 @@ func Events(t testing.TB, a agent.Adapter, frames []agent.Frame, each func([]con
 		require.NoError(t, err)
 		each(out.Events)
 		if out.End != nil {
-			ends = append(ends, fmt.Sprintf("%d %+v", frame.No, *out.End))
+			ends = append(ends, fmt.Sprintf("%d %s", frame.No, endLine(*out.End)))
 			tr, err = agent.NextTurn(a, tr)
 			require.NoError(t, err)
 		}
@@ -205,4 +205,13 @@ func Parse(t testing.TB, a agent.Adapter, files []transcript.File) conversation.
 	c, err := a.Parse(files)
 	require.NoError(t, err)
 	return c
+}
+
+// endLine is the end of a turn as golden files have it.
+func endLine(e agent.TurnEnd) string {
+	line := fmt.Sprintf("{Outcome:%s Reason:%s Usage:%+v Model:%s", e.Outcome, e.Reason, e.Usage, e.Model)
+	if e.Unauthorized != nil {
+		line += fmt.Sprintf(" Unauthorized:%+v", *e.Unauthorized)
+	}
+	return line + "}"
 }

@@ -42,6 +42,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 	cannot := map[string]string{
 		"Thinks":                           "it does not",
 		"SaysThatTheModelRefuses":          "it has no model",
+		"SaysThatItsKeyIsRefused":          "it has no model",
 		"GivesUpWhereTheModelFailsForEver": "it has no model",
 	}
 	for _, scenario := range []string{

@@ -31,6 +31,9 @@ var Prompts = agenttest.Prompts{
 	Question:    "{{ask}} me",
 	Refused:     "{{refused}} it",
 	Endless:     "{{endless}} it",
+
+	Unauthorized: "{{unauthorized}} it",
+	Forbidden:    "{{forbidden}} it",
 }
 
 // Tools are the calls by which a model uses the tools of an agent.
@@ -63,15 +66,17 @@ func Scripts(t Tools) map[string][]modelserver.Step {
 			{Text: "I write a file.", Calls: shell(t.Write, "printf '%s' '"+agenttest.FileText+"' >"+agenttest.FileName)},
 			{Text: "It is written."},
 		},
-		"fail":     {{Calls: calls(t.Fail)}, {Text: "That did not work."}},
-		"think":    {{Thinking: "Should I say it? I think I should.", Text: "Yes."}},
-		"delegate": {{Text: "A subagent shall do it.", Calls: calls(t.Delegate)}, {Text: "It is at work."}, {Text: "It is done."}},
-		"child":    {{Text: "I look around.", Calls: shell(t.Child, "echo a subagent was here")}, {Text: "I have looked around."}},
-		"long":     {{Text: cmp.Or(t.Long, strings.Repeat("word ", 5000)), Pause: 20 * time.Millisecond}},
-		"wait":     {{Text: "This takes long.", Calls: calls(t.Shell(UntilKilled))}, {Text: "It took long."}},
-		"parallel": {{Text: "Two at once.", Calls: calls(t.Shell("echo one"), t.Shell("echo two"))}, {Text: "Both are done."}},
-		"refused":  {{Status: http.StatusBadRequest}},
-		"endless":  {{Status: cmp.Or(t.Failing, http.StatusInternalServerError)}},
+		"fail":         {{Calls: calls(t.Fail)}, {Text: "That did not work."}},
+		"think":        {{Thinking: "Should I say it? I think I should.", Text: "Yes."}},
+		"delegate":     {{Text: "A subagent shall do it.", Calls: calls(t.Delegate)}, {Text: "It is at work."}, {Text: "It is done."}},
+		"child":        {{Text: "I look around.", Calls: shell(t.Child, "echo a subagent was here")}, {Text: "I have looked around."}},
+		"long":         {{Text: cmp.Or(t.Long, strings.Repeat("word ", 5000)), Pause: 20 * time.Millisecond}},
+		"wait":         {{Text: "This takes long.", Calls: calls(t.Shell(UntilKilled))}, {Text: "It took long."}},
+		"parallel":     {{Text: "Two at once.", Calls: calls(t.Shell("echo one"), t.Shell("echo two"))}, {Text: "Both are done."}},
+		"refused":      {{Status: http.StatusBadRequest}},
+		"unauthorized": {{Status: http.StatusUnauthorized}},
+		"forbidden":    {{Status: http.StatusForbidden}},
+		"endless":      {{Status: cmp.Or(t.Failing, http.StatusInternalServerError)}},
 	}
 	if t.Ask != nil {
 		scripts["ask"] = []modelserver.Step{{Text: "I have a question.", Calls: calls(*t.Ask)}, {Text: "Thank you."}}

@@ -119,4 +119,5 @@ type AskData struct {
 	At     int64           `json:"atMs"`
 	Input  json.RawMessage `json:"input,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"` // as the agent's tool gives it to the model
+	Failure
 }

@@ -40,4 +40,5 @@ type RunData struct {
 type KnownData struct {
 	Outcome session.Outcome `json:"outcome"`
 	Reason  string          `json:"reason,omitempty"`
+	Failure
 }

@@ -90,6 +90,7 @@ type EndNote struct {
 	At      time.Time       `json:"at"`
 	Outcome session.Outcome `json:"outcome"`
 	Reason  string          `json:"reason,omitempty"`
+	Status  int             `json:"status,omitempty"` // with which the model's server refused the key
 }
 
 // Data encodes the data of a note.

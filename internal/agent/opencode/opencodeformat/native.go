@@ -63,6 +63,20 @@ func (e *NativeError) Words() string {
 	return "the agent failed without a reason"
 }
 
+// Failure is the response of a model's server that an error is about, if it is about one.
+func (e *NativeError) Failure() (status int, url string) {
+	var data struct {
+		Status   int `json:"statusCode"`
+		Metadata struct {
+			URL string `json:"url"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(e.Data, &data) != nil {
+		return 0, ""
+	}
+	return data.Status, data.Metadata.URL
+}
+
 // Part is a piece of a message.
 type Part struct {
 	ID        string          `json:"id"`

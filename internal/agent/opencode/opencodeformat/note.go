@@ -19,4 +19,14 @@ type RunNote struct {
 type EndNote struct {
 	Outcome session.Outcome `json:"outcome"`
 	Reason  string          `json:"reason,omitempty"`
+	// Status and URL are those of the response of a model's server that failed the run.
+	Status int    `json:"status,omitempty"`
+	URL    string `json:"url,omitempty"`
+}
+
+// FailedBy is the end of a run that an error has ended.
+func FailedBy(e *NativeError) EndNote {
+	end := EndNote{Outcome: session.OutcomeFailed, Reason: e.Words()}
+	end.Status, end.URL = e.Failure()
+	return end
 }

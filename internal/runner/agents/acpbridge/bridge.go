@@ -351,7 +351,7 @@ func (b *talk) Ended(outcome session.Outcome, reason string) { b.end(outcome, re
 func (b *talk) end(outcome session.Outcome, reason string, used session.Usage) {
 	b.note(b.Cut(acpclient.Now()))
 	used.ToolCalls, used.CostUSD = b.Calls, max(0, b.cost-b.before)
-	end := acpformat.EndNote{At: acpclient.Now(), Outcome: outcome, Reason: reason, Usage: used.Bounded(), Model: b.model}
+	end := acpformat.EndNote{At: acpclient.Now(), Outcome: outcome, Reason: reason, Usage: used.Bounded(), Model: b.model, Status: b.Turn.Refused}
 	past := b.notebook.runs[b.Turn.Run]
 	past.ended, past.end = true, end
 	b.End(acpformat.Encode(end))

@@ -66,6 +66,9 @@ func (b *Bridge) ready(s Started) bool {
 		why := fmt.Sprintf("the %s does not start: %v", b.Noun, s.Err)
 		if b.queued != nil {
 			b.begin(*b.queued)
+			if said, ok := errors.AsType[*bridge.RPCError](s.Err); ok {
+				b.Turn.Refused = refused(said)
+			}
 			b.agent.Failed(why)
 		} else {
 			b.log(errors.New(why))

@@ -2,9 +2,11 @@ package acpclient
 
 import (
 	"encoding/json"
+	"net/http"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -16,6 +18,8 @@ type Turn struct {
 	Interrupted bool
 	GaveUp      error                      // why the turn is no longer waited for
 	Asked       map[string]json.RawMessage // ids of requests for permission, by call
+	// Refused is the status with which the model's server has refused the agent's key, or 0.
+	Refused int
 
 	cancelled time.Time // when the last cancel was sent
 	giveUpBy  time.Time
@@ -28,6 +32,21 @@ func (t *Turn) look() (again, over bool) {
 	return again, t.GaveUp != nil && time.Now().After(t.giveUpBy)
 }
 
+// authRequired is the code of an error of an agent that has no key, or none that is accepted.
+const authRequired = -32000
+
+// refused returns the status with which a model's server has refused the key of the agent, if that is what an error is
+// about. Agents pass the status on as the error's code.
+func refused(e *bridge.RPCError) int {
+	switch {
+	case e.Code == authRequired:
+		return http.StatusUnauthorized
+	case stdio.RefusesKey(e.Code, e.Message):
+		return e.Code
+	}
+	return 0
+}
+
 // Ended returns how the turn has ended, from the response to its prompt, unless it was aborted or
 // given up. Failed: it had no result, for the reason.
 func (t *Turn) Ended(m bridge.Message) (o session.Outcome, reason string, failed bool) {
@@ -37,6 +56,7 @@ func (t *Turn) Ended(m bridge.Message) (o session.Outcome, reason string, failed
 	case t.Interrupted:
 		return session.OutcomeCancelled, session.ReasonAborted, false
 	case m.Error != nil:
+		t.Refused = refused(m.Error)
 		return session.OutcomeFailed, m.Error.Message, true
 	}
 	var result struct {

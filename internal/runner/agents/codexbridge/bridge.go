@@ -101,6 +101,7 @@ type program struct {
 	asked     map[string]pending // by questionID
 	failing   *time.Timer        // runs while requests to the model fail
 	permanent string             // why they will keep failing
+	refused   codexformat.Failure
 }
 
 // delivery is a prompt that has reached the agent.
@@ -525,6 +526,7 @@ func (p *program) giveUp() {
 			run, at = id, codexformat.Turn{Thread: p.thread, ID: d.turn}
 		}
 	}
+	refused := p.refused
 	message := codexformat.First(p.permanent, "The model API has failed for "+p.timeout.String()+".")
 	p.mu.Unlock()
 	if run == "" {
@@ -532,7 +534,7 @@ func (p *program) giveUp() {
 	}
 	n := stdio.Note{
 		Type: stdio.NoteDeadline, RunID: run, Message: message,
-		Data: data(codexformat.AskData{Thread: at.Thread, Turn: at.ID, At: now()}),
+		Data: data(codexformat.AskData{Thread: at.Thread, Turn: at.ID, At: now(), Failure: refused}),
 	}
 	p.note(n)
 	p.out.Note(n)

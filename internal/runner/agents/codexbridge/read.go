@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"time"
@@ -152,32 +151,27 @@ func (p *program) wrote(n codexformat.Params) {
 }
 
 // refusal is why requests will not succeed however often they are sent again: the model's server does
-// not let us in. It is empty for other failures.
-func refusal(raw json.RawMessage) string {
+// not accept the key. Its message is empty for other failures.
+func refusal(raw json.RawMessage) (message string, failure codexformat.Failure) {
 	var e struct {
-		Info struct {
-			Broken struct {
-				Status int `json:"httpStatusCode"`
-			} `json:"responseStreamDisconnected"`
-		} `json:"codexErrorInfo"`
 		Details string `json:"additionalDetails"`
 	}
-	if !codexformat.Lenient(raw, &e) || e.Info.Broken.Status != http.StatusUnauthorized && e.Info.Broken.Status != http.StatusForbidden {
-		return ""
+	if failure = codexformat.FailureOf(raw); !codexformat.Lenient(raw, &e) || !stdio.RefusesKey(failure.Status, e.Details) {
+		return "", codexformat.Failure{}
 	}
-	return codexformat.Bounded("The model's server does not let us in: " + e.Details)
+	return codexformat.Bounded("The model API refused the key: " + e.Details), failure
 }
 
 // fails starts the timeout for the model's server, which ends the turn unless something succeeds; at once where the failure
 // is permanent.
-func (p *program) fails(permanent string) {
+func (p *program) fails(permanent string, failure codexformat.Failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writing = nil // it is written again
 	switch {
 	case p.permanent != "": // the turn is being aborted
 	case permanent != "":
-		p.permanent = permanent
+		p.permanent, p.refused = permanent, failure
 		p.reachLimit()
 	case p.failing == nil:
 		p.failing = time.AfterFunc(p.timeout, p.reachLimit)
@@ -199,7 +193,7 @@ func (p *program) succeeds() {
 }
 
 func (p *program) stopTimer() {
-	p.permanent = ""
+	p.permanent, p.refused = "", codexformat.Failure{}
 	if p.failing != nil {
 		p.failing.Stop()
 		p.failing = nil
@@ -235,7 +229,7 @@ func (p *program) turnCompleted(line []byte, n codexformat.Params) {
 	}
 	for _, d := range p.delivered {
 		if d.live && d.verdict == nil && n.Thread == p.thread {
-			d.turn, d.verdict = info.ID, verdictOf(codexformat.Verdict{Status: info.Status, Message: codexformat.Problem(info.Error)})
+			d.turn, d.verdict = info.ID, verdictOf(codexformat.Verdict{Status: info.Status, Message: codexformat.Problem(info.Error), Failure: codexformat.FailureOf(info.Error)})
 		}
 	}
 	p.mu.Unlock()
@@ -260,7 +254,7 @@ func verdictOf(v codexformat.Verdict) *codexformat.KnownData {
 	case codexformat.Interrupted:
 		return &codexformat.KnownData{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 	}
-	return &codexformat.KnownData{Outcome: session.OutcomeFailed, Reason: v.Message}
+	return &codexformat.KnownData{Outcome: session.OutcomeFailed, Reason: v.Message, Failure: v.Failure}
 }
 
 const (

@@ -162,7 +162,7 @@ func (b *talk) Known(run string) (json.RawMessage, bool) {
 	if !ok || !past.ended && !past.answered {
 		return nil, false
 	}
-	end := geminiformat.EndNote{At: acpclient.Now(), Outcome: past.outcome, Reason: past.reason}
+	end := geminiformat.EndNote{At: acpclient.Now(), Outcome: past.outcome, Reason: past.reason, Status: past.status}
 	if !past.ended {
 		end.Outcome, end.Reason = session.OutcomeUnknown, reasonDelivered
 	}
@@ -329,6 +329,6 @@ func (b *talk) partial(whole bool) {
 // Ended ends the turn.
 func (b *talk) Ended(outcome session.Outcome, reason string) {
 	past := b.notebook.runs[b.Turn.Run]
-	past.ended, past.outcome, past.reason = true, outcome, reason
-	b.End(geminiformat.Data(geminiformat.EndNote{At: acpclient.Now(), Outcome: outcome, Reason: reason}))
+	past.ended, past.outcome, past.reason, past.status = true, outcome, reason, b.Turn.Refused
+	b.End(geminiformat.Data(geminiformat.EndNote{At: acpclient.Now(), Outcome: outcome, Reason: reason, Status: b.Turn.Refused}))
 }

@@ -19,6 +19,7 @@ type pastRun struct {
 	ended    bool
 	outcome  session.Outcome
 	reason   string
+	status   int
 	answered bool // the agent had begun to do something
 }
 
@@ -52,7 +53,7 @@ func (nb *notebook) read(past []byte) {
 		case geminiformat.NoteEnd:
 			var d geminiformat.EndNote
 			if past := nb.runs[n.RunID]; past != nil && geminiformat.Decode(n.Data, &d) {
-				past.ended, past.outcome, past.reason = true, d.Outcome, d.Reason
+				past.ended, past.outcome, past.reason, past.status = true, d.Outcome, d.Reason, d.Status
 			}
 		}
 		nb.memory.note(n)

@@ -129,7 +129,7 @@ func outcomeOf(messageID string, later []opencodeformat.Exported) (opencodeforma
 	case newest.Error != nil && newest.Error.Name == opencodeformat.Aborted:
 		return opencodeformat.EndNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, true
 	case newest.Error != nil:
-		return opencodeformat.EndNote{Outcome: session.OutcomeFailed, Reason: newest.Error.Words()}, true
+		return opencodeformat.FailedBy(newest.Error), true
 	case newest.Time.Completed != 0 && newest.Finish == "":
 		return opencodeformat.EndNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, true
 	case newest.Finish != "" && newest.Finish != "tool-calls" && newest.Finish != "unknown":
