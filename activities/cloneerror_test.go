@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // failingClone is a clone that fails, and what is to follow.
@@ -142,6 +143,39 @@ func TestARefMayBeACommitThatNoBranchHas(t *testing.T) {
 	b.sql(t, `UPDATE sessions SET workspace = jsonb_build_object('repoUrl', $2::text, 'ref', $3::text) WHERE id = $1`, b.id, server.url+"/private.git", commit)
 	ready := b.create(t)
 	require.Equal(t, commit+"\n", b.shell(t, ready.SandboxID, "git -C /workspace rev-parse HEAD"))
+}
+
+// A sandbox that was set up from earlier settings is not used again.
+func TestARecoveryUsesTheCorrectedWorkspace(t *testing.T) {
+	t.Parallel()
+	if sharesNetwork(t) {
+		return
+	}
+	a := newAuthority(t)
+	server := serveGit(t, a, true, gitBackend(t))
+	for name, wrong := range map[string]session.Workspace{
+		"repository": {RepoURL: server.url + "/nope.git"},
+		"setup":      {RepoURL: server.url + "/private.git", Setup: "touch /overwinter/left; exit 9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := clones(t, a, server.url)
+			patch := func(ws session.Workspace) {
+				_, err := b.db.SessionPatch(b.ctx, b.id, session.Patch{Workspace: &ws})
+				require.NoError(t, err)
+			}
+			patch(wrong)
+			_, err := b.beginCreate(t).wait(t)
+			requireType(t, activities.Refused, err)
+			b.transit(t, session.EventFail)
+			patch(session.Workspace{RepoURL: server.url + "/private.git", Setup: "cp hello set-up"})
+			b.transit(t, session.EventRecover)
+			ready, err := b.restore(2)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, ready.Generation)
+			require.Equal(t, "hello\nfresh\n", b.shell(t, ready.SandboxID, "cat /workspace/set-up; [ -e /overwinter/left ] || echo fresh"))
+		})
+	}
 }
 
 // gitRoot is the directory with the repositories of a gitBackend.

@@ -207,7 +207,8 @@ func (g *restores) passingIfLost(ctx context.Context, sb *sandbox.Sandbox, err e
 	return fmt.Errorf("sandbox %s has ended meanwhile: %w", sb.ID(), err)
 }
 
-// unused finds the newest sandbox that became ready and in which the session has not worked.
+// unused finds the newest sandbox that became ready and in which the session has not worked. One that was set up from
+// settings that have changed since is not used again.
 func (g *restores) unused(ctx context.Context, in SandboxRequest) (session.SandboxRow, bool, error) {
 	rows, err := g.store.SandboxesOpen(ctx, in.SessionID)
 	if err != nil {
@@ -219,7 +220,7 @@ func (g *restores) unused(ctx context.Context, in SandboxRequest) (session.Sandb
 	}
 	for _, row := range rows {
 		saved := row.Generation == head.Generation && !head.Checkpoint
-		if row.Current && row.Generation == in.Generation-1 && !saved && row.SandboxID != "" && !row.ReadyAt.IsZero() {
+		if row.Current && row.Generation == in.Generation-1 && !saved && row.SandboxID != "" && !row.ReadyAt.IsZero() && !row.WorkspaceChanged {
 			return row, true, nil
 		}
 	}

@@ -26,8 +26,6 @@ type commands struct {
 	store commandStore
 }
 
-const leaveError = "the session is in error; POST recover to try again, or stop to end it"
-
 // forced are the commands whose body may say force.
 var forced = map[session.CommandKind]bool{
 	session.CommandHibernate: true, session.CommandRestart: true, session.CommandDrop: true,

@@ -23,16 +23,17 @@ func TestCommandsInEveryState(t *testing.T) {
 		there   = "200"
 		illegal = "illegal_state"
 		over    = "session_terminated"
+		failed  = "session_in_error"
 	)
 	for _, tt := range []struct {
 		command                                                                         string
 		lazy, starting, running, hibernating, hibernated, restoring, failed, terminated string
 	}{
-		{"wake", told, there, there, told, told, there, illegal, over},
-		{"hibernate", illegal, illegal, told, there, there, told, illegal, over},
-		{"sync", illegal, illegal, told, there, there, told, illegal, over},
+		{"wake", told, there, there, told, told, there, failed, over},
+		{"hibernate", illegal, illegal, told, there, there, told, failed, over},
+		{"sync", illegal, illegal, told, there, there, told, failed, over},
 		{"environment/terminate", illegal, illegal, told, there, there, told, told, over},
-		{"environment/restart", illegal, illegal, told, illegal, illegal, told, illegal, over},
+		{"environment/restart", illegal, illegal, told, illegal, illegal, told, failed, over},
 		{"stop", told, told, told, told, told, told, told, there},
 		{"abort", there, there, there, there, there, there, there, over},
 		{"recover", illegal, illegal, there, illegal, illegal, there, told, over},
@@ -75,7 +76,7 @@ func TestCommandsInEveryState(t *testing.T) {
 				p := a.problem(http.StatusConflict, in.want)
 				require.Empty(t, heard, what)
 				if in.state == session.Error {
-					require.Contains(t, p.Detail, "recover", "a way out is named")
+					require.Contains(t, p.Detail, "in error: test; POST recover", "the reason and a way out are named")
 				}
 			}
 		}

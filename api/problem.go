@@ -31,6 +31,7 @@ var statuses = map[failure.Code]int{
 	failure.MethodUnknown: http.StatusMethodNotAllowed,
 	failure.Terminated:    http.StatusConflict,
 	failure.InError:       http.StatusConflict,
+	failure.WorkspaceUsed: http.StatusConflict,
 	failure.PromptExists:  http.StatusConflict,
 	failure.Idempotency:   http.StatusConflict,
 	failure.IllegalState:  http.StatusConflict,

@@ -56,7 +56,7 @@ func (s *commands) cannotRevert(sess session.Session, p session.Prompt) *failure
 	case sess.Status.Final():
 		return failure.Errorf(failure.Terminated, "the session is terminated; nothing can be done with it any more")
 	case sess.Status == session.Error:
-		return failure.Errorf(failure.IllegalState, leaveError)
+		return session.InError(sess.StatusReason)
 	case !can:
 		return failure.Errorf(failure.IllegalState, "the agent %s does not support revert", sess.Agent)
 	}

@@ -42,7 +42,7 @@ func TestAPromptMayBeReverted(t *testing.T) {
 		b.do("POST", path+"/revert", body).problem(http.StatusBadRequest, "invalid_request")
 	}
 	b.do("POST", in(session.Running, "stiff")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "illegal_state")
-	b.do("POST", in(session.Error, "demo")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "illegal_state")
+	b.do("POST", in(session.Error, "demo")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "session_in_error")
 	b.do("POST", in(session.Terminated, "demo")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "session_terminated")
 	require.Empty(t, b.temp.Heard())
 }

@@ -355,6 +355,7 @@ func (s *sessions) sessionPatch(c echo.Context) error {
 	if options, ok := body.options("options"); ok {
 		patch.Options = &options
 	}
+	patch.Workspace = body.workspacePatch("workspace")
 	named, hasProfile := body.profileRef("profile")
 	if err := body.done(); err != nil {
 		return err

@@ -245,6 +245,31 @@ func TestListIsPagedAndFiltered(t *testing.T) {
 	}
 }
 
+func TestAWorkspaceIsPatchedBeforeItIsUsedAndInError(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	unused := b.store.Put(session.Initializing)
+	path := "/api/sessions/" + unused
+	s := b.do("PATCH", path, `{"workspace":{"repoUrl":"https://example.com/r.git","ref":"main","setup":"make"}}`).session()
+	require.Equal(t, &session.Workspace{RepoURL: "https://example.com/r.git", Ref: "main", Setup: "make"}, s.Workspace)
+	for _, state := range session.States {
+		generation := int64(1)
+		id := b.store.Put(state, func(s *session.Session) { s.Generation = generation })
+		a := b.do("PATCH", "/api/sessions/"+id, `{"workspace":{"setup":"true"}}`)
+		switch state {
+		case session.Error:
+			require.Equal(t, "true", a.session().Workspace.Setup)
+		case session.Terminated:
+			a.problem(http.StatusConflict, "session_terminated")
+		default:
+			require.Contains(t, a.problem(http.StatusConflict, "workspace_in_use").Detail, "before the first sandbox")
+		}
+	}
+	for _, workspace := range []string{`{"repoUrl":"git@example.com:r"}`, `{"ref":"main"}`, `{"other":1}`, `null`, `[]`} {
+		b.do("PATCH", path, `{"workspace":`+workspace+`}`).problem(http.StatusBadRequest, "invalid_request")
+	}
+}
+
 func TestPatchChangesWhatIsGiven(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

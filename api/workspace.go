@@ -17,8 +17,17 @@ const (
 // gitRef is what a branch, a tag or a commit may look like; git says the rest.
 var gitRef = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/@+-]*$`)
 
-// workspace reads the initial content of the working directory of a new session.
+// workspace reads the initial content of the working directory of a new session; nil for none.
 func (o *object) workspace(name string) *session.Workspace {
+	w := o.workspacePatch(name)
+	if w == nil || *w == (session.Workspace{}) {
+		return nil
+	}
+	return w
+}
+
+// workspacePatch reads a workspace that takes the place of another; nil where none is given.
+func (o *object) workspacePatch(name string) *session.Workspace {
 	inner := o.object(name)
 	if inner == nil {
 		return nil
@@ -43,9 +52,6 @@ func (o *object) workspace(name string) *session.Workspace {
 	}
 	if len(w.Setup) > session.MaxSetupBytes {
 		inner.wrong("setup", "is %d bytes long; at most %d are allowed", len(w.Setup), session.MaxSetupBytes)
-	}
-	if w == (session.Workspace{}) {
-		return nil
 	}
 	return &w
 }

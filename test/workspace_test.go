@@ -87,6 +87,25 @@ func TestWorkspaceAtCreation(t *testing.T) { //nolint:tparallel // one after the
 		require.Contains(t, s.text(t, id), "on main")
 	})
 
+	t.Run("a wrong repository is corrected", func(t *testing.T) { //nolint:paralleltest // the system is stopped below
+		id := s.create(t, object{
+			"workspace": object{"repoUrl": base + "/typo.git", "ref": "feature"}, "prompt": object{"id": "waits", "content": "$ cat README"},
+		})
+		failed := s.waitStatus(t, id, "error", 60*time.Second)
+		require.Contains(t, failed["statusReason"], "/typo.git/' not found")
+		refused := s.must(t, http.StatusConflict, "POST", "/api/sessions/"+id+"/prompts", object{"content": "more"})
+		require.Equal(t, "session_in_error", refused["code"])
+		require.Contains(t, refused["detail"], "/typo.git/' not found; POST recover to try again (after a PATCH of workspace")
+		require.Contains(t, s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/prompts/waits", nil)["blockedReason"], "/typo.git/' not found")
+
+		s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"workspace": object{"repoUrl": base + "/repo.git", "ref": "feature"}})
+		s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/recover", nil)
+		require.Equal(t, "completed", s.waitPrompt(t, id, "waits", 60*time.Second)["status"])
+		require.Contains(t, s.text(t, id), "on the feature branch")
+		again := s.must(t, http.StatusConflict, "PATCH", "/api/sessions/"+id, object{"workspace": object{}})
+		require.Equal(t, "workspace_in_use", again["code"])
+	})
+
 	id := s.create(t, object{
 		"workspace": object{
 			"repoUrl": base + "/repo.git", "ref": "feature",

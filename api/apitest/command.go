@@ -23,7 +23,7 @@ func (m *Store) CommandSubmit(_ context.Context, c session.Command) (session.Com
 	if err != nil {
 		return session.Commanded{}, err
 	}
-	p := session.Pending{Status: r.Session.Status, Lazy: r.Session.Lazy, Commands: r.Session.Pending}
+	p := session.Pending{Status: r.Session.Status, Reason: "test", Lazy: r.Session.Lazy, Commands: r.Session.Pending}
 	for _, prompt := range r.Prompts {
 		if prompt.Status == session.PromptProcessing {
 			p.RunID = prompt.RunID

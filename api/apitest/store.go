@@ -290,6 +290,12 @@ func (m *Store) SessionPatch(_ context.Context, id string, p session.Patch) (ses
 	if p.Options != nil {
 		r.Session.Options = *p.Options
 	}
+	if p.Workspace != nil {
+		if refused := session.JudgeWorkspace(r.Session.Status, r.Session.Generation); refused != nil {
+			return session.Session{}, refused
+		}
+		r.Session.Workspace = p.Workspace
+	}
 	if p.Profile != nil {
 		r.Session.Profile = *p.Profile
 	}
@@ -322,7 +328,7 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 		return session.Prompt{}, 0, false, failure.Errorf(failure.Terminated, "the session is terminated")
 	}
 	if r.Session.Status == session.Error {
-		return session.Prompt{}, 0, false, failure.Errorf(failure.InError, "the session is in error: test; recover it to continue, or stop it")
+		return session.Prompt{}, 0, false, session.InError("test")
 	}
 	p.Ordinal = int64(len(r.Prompts) + 1)
 	r.Prompts = append(r.Prompts, p)

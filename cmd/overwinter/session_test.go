@@ -192,7 +192,7 @@ func TestAPromptThatIsBlockedIsSaidToBe(t *testing.T) {
 	store.Status(id, session.Error)
 	r = run(t.Context(), "session", "prompt", id, "y", "--api-url", url)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.stderr, "session is in error: test; recover it to continue, or stop it")
+	require.Contains(t, r.stderr, "session is in error: test; POST recover to try again")
 }
 
 func TestFollowUntilIdleWaitsForTheQueue(t *testing.T) {

@@ -24,6 +24,7 @@ const (
 	NoFile        Code = "file_not_found"
 	Terminated    Code = "session_terminated"
 	InError       Code = "session_in_error"
+	WorkspaceUsed Code = "workspace_in_use"
 	PromptExists  Code = "prompt_conflict"
 	Idempotency   Code = "idempotency_conflict"
 	IllegalState  Code = "illegal_state"

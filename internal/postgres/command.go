@@ -19,7 +19,7 @@ const signalAgain = 30 * time.Second
 // CommandSubmit judges a command under the session's lock and stores it as pending, with an event. A
 // command whose kind is pending already is merged with it. Commands that it supersedes end. The result's
 // command is nil where there was nothing to do. Faults: session_not_found, session_terminated,
-// illegal_state, prompt_not_found for a revert and run_not_found for an abort.
+// session_in_error, illegal_state, prompt_not_found for a revert and run_not_found for an abort.
 func (db *DB) CommandSubmit(ctx context.Context, c session.Command) (result session.Commanded, err error) {
 	err = db.inSession(ctx, "submit a command", c.SessionID, func(s *sessionTx) error {
 		pending, err := s.commandable(ctx)
@@ -49,7 +49,7 @@ func (db *DB) CommandSubmit(ctx context.Context, c session.Command) (result sess
 
 // commandable reads what a command is judged by.
 func (s *sessionTx) commandable(ctx context.Context) (session.Pending, error) {
-	p := session.Pending{Status: session.State(s.row.Status), Lazy: s.row.Lazy}
+	p := session.Pending{Status: session.State(s.row.Status), Reason: s.row.StatusReason, Lazy: s.row.Lazy}
 	var in lookups
 	err := in.also(ctx, s.Conn, func(in *lookups) error {
 		open, openErr := s.q.RunGetOpen(ctx, in, s.row.ID)

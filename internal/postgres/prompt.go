@@ -67,8 +67,7 @@ func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, queue ev
 		return session.Prompt{}, failure.Errorf(failure.Terminated, "the session is terminated")
 	}
 	if session.State(s.row.Status) == session.Error {
-		return session.Prompt{}, failure.Errorf(failure.InError,
-			"the session is in error: %s; recover it to continue, or stop it", cmp.Or(s.row.StatusReason, "no reason is known"))
+		return session.Prompt{}, session.InError(s.row.StatusReason)
 	}
 	if queue.Queued >= session.MaxQueued {
 		return session.Prompt{}, failure.Errorf(failure.QueueFull, "%d prompts wait already", queue.Queued)

@@ -181,7 +181,7 @@ func TestPromptsOfASessionInErrorAreBlocked(t *testing.T) {
 	b.transit(t, session.EventFail, "the setup script failed")
 	_, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: "late", SessionID: b.id, Content: "late"})
 	requireCode(t, failure.InError, err)
-	require.ErrorContains(t, err, "the session is in error: the setup script failed; recover it to continue, or stop it")
+	require.ErrorContains(t, err, "the session is in error: the setup script failed; POST recover to try again")
 	require.Equal(t, []string{"the setup script failed", "the setup script failed", "the setup script failed"}, stored())
 
 	b.transit(t, session.EventRecover, session.ReasonRequested)

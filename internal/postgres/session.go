@@ -174,7 +174,8 @@ func (db *DB) commandsInto(ctx context.Context, tx dbsqlc.DBTX, items []session.
 }
 
 // SessionPatch changes what is given, and appends a title event for a new title.
-// A terminated session may be renamed; its log is closed.
+// A terminated session may be renamed; its log is closed. workspace_in_use and session_terminated for a workspace that cannot
+// be changed any more.
 func (db *DB) SessionPatch(ctx context.Context, sessionID string, p session.Patch) (patched session.Session, err error) {
 	err = db.inSession(ctx, "change a session", sessionID, func(s *sessionTx) error {
 		params := &dbsqlc.SessionPatchParams{ID: sessionID, Title: p.Title, Metadata: p.Metadata}
@@ -188,6 +189,11 @@ func (db *DB) SessionPatch(ctx context.Context, sessionID string, p session.Patc
 			}
 		}
 		params.Profile = p.Profile
+		if p.Workspace != nil {
+			if err := s.patchWorkspace(ctx, params, *p.Workspace); err != nil {
+				return err
+			}
+		}
 		if err := s.q.SessionPatch(ctx, s, params); err != nil {
 			return err
 		}
@@ -205,6 +211,21 @@ func (db *DB) SessionPatch(ctx context.Context, sessionID string, p session.Patc
 		return err
 	})
 	return patched, err
+}
+
+// patchWorkspace has a patch change the workspace, if the session is in a state for it.
+func (s *sessionTx) patchWorkspace(ctx context.Context, params *dbsqlc.SessionPatchParams, ws session.Workspace) error {
+	if refused := session.JudgeWorkspace(session.State(s.row.Status), s.row.Generation); refused != nil {
+		return refused
+	}
+	params.WorkspaceGiven = true
+	if ws != (session.Workspace{}) {
+		var err error
+		if params.Workspace, err = json.Marshal(ws); err != nil {
+			return fmt.Errorf("workspace of a session: %w", err)
+		}
+	}
+	return s.q.SandboxesWorkspaceChanged(ctx, s, s.row.ID)
 }
 
 // SessionOpen marks the session loaded, records that the workflow run has read what waits, and returns all

@@ -219,3 +219,47 @@ func TestOpenReturnsWhatIsUnderWay(t *testing.T) {
 	_, err = b.SessionOpen(b.ctx, "ses_nobody", "w1")
 	requireCode(t, failure.NoSession, err)
 }
+
+func TestAWorkspaceIsChangedBeforeItsFirstSandboxAndInError(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	patch := func(ws session.Workspace) error {
+		_, err := b.SessionPatch(b.ctx, b.id, session.Patch{Workspace: &ws})
+		return err
+	}
+	workspace := func() *session.Workspace {
+		t.Helper()
+		s, err := b.SessionGet(b.ctx, b.id)
+		require.NoError(t, err)
+		return s.Workspace
+	}
+	changed := func() (out []bool) {
+		t.Helper()
+		rows, err := b.SandboxesOpen(b.ctx, b.id)
+		require.NoError(t, err)
+		for _, row := range rows {
+			out = append(out, row.WorkspaceChanged)
+		}
+		return out
+	}
+	first := session.Workspace{RepoURL: "https://example.com/r.git", Ref: "main", Setup: "make"}
+	require.NoError(t, patch(first))
+	require.Equal(t, &first, workspace())
+	require.NoError(t, b.GenerationReserve(b.ctx, b.id, 1, "image"))
+	requireCode(t, failure.WorkspaceUsed, patch(session.Workspace{}))
+	b.transit(t, session.EventFail, "no such repository")
+	require.Equal(t, []bool{false}, changed())
+
+	title := "another"
+	_, err := b.SessionPatch(b.ctx, b.id, session.Patch{Title: &title})
+	require.NoError(t, err)
+	require.Equal(t, &first, workspace(), "not given, not changed")
+	require.Equal(t, []bool{false}, changed())
+	require.NoError(t, patch(session.Workspace{Setup: "true"}))
+	require.Equal(t, &session.Workspace{Setup: "true"}, workspace())
+	require.Equal(t, []bool{true}, changed(), "its clone is of the earlier settings")
+	require.NoError(t, patch(session.Workspace{}))
+	require.Nil(t, workspace())
+	b.transit(t, session.EventRecover, session.ReasonRequested)
+	requireCode(t, failure.WorkspaceUsed, patch(first))
+}

@@ -88,6 +88,7 @@ type CommandVerdict struct {
 // Pending is what is known of a session where a command is judged.
 type Pending struct {
 	Status   State
+	Reason   string // of the status; empty if that needs none
 	Lazy     bool
 	RunID    string    // the run in progress; empty when there is none
 	Commands []Command // that are pending
@@ -103,7 +104,25 @@ func (p Pending) has(kinds ...CommandKind) []CommandKind {
 	return found
 }
 
-const leaveError = "the session is in error; POST recover to try again, environment/terminate to continue in a sandbox without its files, or stop to end it"
+// InError refuses what a session in error cannot do. It names the reason of the error and how to leave it.
+func InError(reason string) *failure.Error {
+	return failure.Errorf(failure.InError, "the session is in error: %s; POST recover to try again (after a PATCH of workspace, if that is the cause), "+
+		"environment/terminate to continue in a sandbox without its files, or stop to end it", cmp.Or(reason, "no reason is known"))
+}
+
+// JudgeWorkspace says why the workspace of a session cannot be changed now; nil when it can. What an activity may be
+// setting up stays unchanged.
+func JudgeWorkspace(status State, generation int64) *failure.Error {
+	switch {
+	case status.Final():
+		return failure.Errorf(failure.Terminated, "the session is terminated")
+	case status == Error, status == Initializing && generation == 0:
+		return nil
+	default:
+		return failure.Errorf(failure.WorkspaceUsed,
+			"workspace can be changed before the first sandbox of the session is created, and in error; the session is %s and has used %d sandboxes", status, generation)
+	}
+}
 
 func refuse(format string, args ...any) CommandVerdict {
 	return CommandVerdict{Refused: failure.Errorf(failure.IllegalState, format, args...)}
@@ -159,7 +178,7 @@ func judgeWake(p Pending) CommandVerdict {
 	case Initializing:
 		return CommandVerdict{Already: !p.Lazy} // a sandbox that is not lazy is being created
 	case Error:
-		return refuse(leaveError)
+		return CommandVerdict{Refused: InError(p.Reason)}
 	default:
 		return CommandVerdict{}
 	}
@@ -172,7 +191,7 @@ func judgeHibernate(p Pending) CommandVerdict {
 	case Initializing:
 		return refuse("the session has no sandbox yet that could hibernate; wait until it is running, or stop it")
 	case Error:
-		return refuse(leaveError)
+		return CommandVerdict{Refused: InError(p.Reason)}
 	default:
 		return CommandVerdict{Supersedes: p.has(CommandWake, CommandRestart, CommandDrop)}
 	}
@@ -187,7 +206,7 @@ func judgeSandbox(p Pending) CommandVerdict {
 	case Initializing:
 		return refuse("the session has no sandbox yet; wait until it is running")
 	case Error:
-		return refuse(leaveError)
+		return CommandVerdict{Refused: InError(p.Reason)}
 	default:
 		return CommandVerdict{}
 	}
@@ -214,7 +233,7 @@ func judgeRevert(p Pending) CommandVerdict {
 	case Initializing:
 		return refuse("the session has not run yet")
 	case Error:
-		return refuse(leaveError)
+		return CommandVerdict{Refused: InError(p.Reason)}
 	default:
 		return CommandVerdict{}
 	}

@@ -12,6 +12,8 @@ type Patch struct {
 	IdleTimeout *time.Duration
 	Options     *Options
 	Profile     *string // ID@VERSION
+	// Workspace takes the place of the present one; a zero one stands for none.
+	Workspace *Workspace
 }
 
 // ListFilter chooses sessions and their order. Zero fields choose all, newest first.

@@ -30,9 +30,11 @@ type SandboxRow struct {
 	Status     State         // of the session
 	Health     SandboxStatus // as it was seen last
 	Current    bool          // it is the session's newest generation
-	ReservedAt time.Time
-	ReadyAt    time.Time // zero until its runner answered
-	Deadline   time.Time // when the provider ends it; zero while its creation is under way
+	// WorkspaceChanged: the workspace of the session was changed after the sandbox was reserved; of SandboxesOpen only.
+	WorkspaceChanged bool
+	ReservedAt       time.Time
+	ReadyAt          time.Time // zero until its runner answered
+	Deadline         time.Time // when the provider ends it; zero while its creation is under way
 }
 
 // UnsavedSandbox is a sandbox with work that no bundle covers.

@@ -201,19 +201,20 @@ type Run struct {
 }
 
 type Sandbox struct {
-	SessionID  string
-	Generation int64
-	SandboxID  string
-	ImageID    string
-	Status     string
-	ReservedAt time.Time
-	ReadyAt    *time.Time
-	Deadline   *time.Time
-	SeenAt     *time.Time
-	EndedAt    *time.Time
-	EndReason  string
-	LinkKey    *string
-	ClonedAt   *time.Time
+	SessionID        string
+	Generation       int64
+	SandboxID        string
+	ImageID          string
+	Status           string
+	ReservedAt       time.Time
+	ReadyAt          *time.Time
+	Deadline         *time.Time
+	SeenAt           *time.Time
+	EndedAt          *time.Time
+	EndReason        string
+	LinkKey          *string
+	ClonedAt         *time.Time
+	WorkspaceChanged bool
 }
 
 type SavedGeneration struct {

@@ -54,7 +54,7 @@ func (q *Queries) SandboxEnd(ctx context.Context, db DBTX, arg *SandboxEndParams
 }
 
 const sandboxGet = `-- name: SandboxGet :one
-SELECT session_id, generation, sandbox_id, image_id, status, reserved_at, ready_at, deadline, seen_at, ended_at, end_reason, link_key, cloned_at FROM sandboxes WHERE session_id = $1 AND generation = $2
+SELECT session_id, generation, sandbox_id, image_id, status, reserved_at, ready_at, deadline, seen_at, ended_at, end_reason, link_key, cloned_at, workspace_changed FROM sandboxes WHERE session_id = $1 AND generation = $2
 `
 
 type SandboxGetParams struct {
@@ -79,6 +79,7 @@ func (q *Queries) SandboxGet(ctx context.Context, db DBTX, arg *SandboxGetParams
 		&i.EndReason,
 		&i.LinkKey,
 		&i.ClonedAt,
+		&i.WorkspaceChanged,
 	)
 	return i, err
 }
@@ -328,22 +329,23 @@ func (q *Queries) SandboxesFailed(ctx context.Context, db DBTX, arg *SandboxesFa
 }
 
 const sandboxesOpen = `-- name: SandboxesOpen :many
-SELECT b.session_id, b.generation, b.sandbox_id, b.image_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
+SELECT b.session_id, b.generation, b.sandbox_id, b.image_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline, b.workspace_changed
 FROM sandboxes b JOIN sessions s ON s.id = b.session_id
 WHERE b.ended_at IS NULL AND ($1::text = '' OR b.session_id = $1)
 ORDER BY b.session_id, b.generation
 `
 
 type SandboxesOpenRow struct {
-	SessionID  string
-	Generation int64
-	SandboxID  string
-	ImageID    string
-	Status     string
-	IsCurrent  bool
-	ReservedAt time.Time
-	ReadyAt    *time.Time
-	Deadline   *time.Time
+	SessionID        string
+	Generation       int64
+	SandboxID        string
+	ImageID          string
+	Status           string
+	IsCurrent        bool
+	ReservedAt       time.Time
+	ReadyAt          *time.Time
+	Deadline         *time.Time
+	WorkspaceChanged bool
 }
 
 func (q *Queries) SandboxesOpen(ctx context.Context, db DBTX, sessionID string) ([]SandboxesOpenRow, error) {
@@ -365,6 +367,7 @@ func (q *Queries) SandboxesOpen(ctx context.Context, db DBTX, sessionID string) 
 			&i.ReservedAt,
 			&i.ReadyAt,
 			&i.Deadline,
+			&i.WorkspaceChanged,
 		); err != nil {
 			return nil, err
 		}
@@ -481,4 +484,13 @@ func (q *Queries) SandboxesUnowned(ctx context.Context, db DBTX, arg *SandboxesU
 		return nil, err
 	}
 	return items, nil
+}
+
+const sandboxesWorkspaceChanged = `-- name: SandboxesWorkspaceChanged :exec
+UPDATE sandboxes SET workspace_changed = true WHERE session_id = $1 AND ended_at IS NULL
+`
+
+func (q *Queries) SandboxesWorkspaceChanged(ctx context.Context, db DBTX, sessionID string) error {
+	_, err := db.Exec(ctx, sandboxesWorkspaceChanged, sessionID)
+	return err
 }

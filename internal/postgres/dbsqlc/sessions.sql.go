@@ -365,17 +365,20 @@ UPDATE sessions SET
     metadata = coalesce($2::json, metadata),
     idle_timeout_ns = coalesce($3, idle_timeout_ns),
     options = coalesce($4::json, options),
-    profile = coalesce($5, profile)
-WHERE id = $6
+    profile = coalesce($5, profile),
+    workspace = CASE WHEN $6::boolean THEN $7::json ELSE workspace END
+WHERE id = $8
 `
 
 type SessionPatchParams struct {
-	Title         *string
-	Metadata      []byte
-	IdleTimeoutNs *int64
-	Options       []byte
-	Profile       *string
-	ID            string
+	Title          *string
+	Metadata       []byte
+	IdleTimeoutNs  *int64
+	Options        []byte
+	Profile        *string
+	WorkspaceGiven bool
+	Workspace      []byte
+	ID             string
 }
 
 func (q *Queries) SessionPatch(ctx context.Context, db DBTX, arg *SessionPatchParams) error {
@@ -385,6 +388,8 @@ func (q *Queries) SessionPatch(ctx context.Context, db DBTX, arg *SessionPatchPa
 		arg.IdleTimeoutNs,
 		arg.Options,
 		arg.Profile,
+		arg.WorkspaceGiven,
+		arg.Workspace,
 		arg.ID,
 	)
 	return err

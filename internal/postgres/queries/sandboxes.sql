@@ -29,7 +29,7 @@ SELECT ended.sandbox_id, @session_id, @generation FROM ended WHERE ended.sandbox
 ON CONFLICT (sandbox_id) DO NOTHING;
 
 -- name: SandboxesOpen :many
-SELECT b.session_id, b.generation, b.sandbox_id, b.image_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
+SELECT b.session_id, b.generation, b.sandbox_id, b.image_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline, b.workspace_changed
 FROM sandboxes b JOIN sessions s ON s.id = b.session_id
 WHERE b.ended_at IS NULL AND (@session_id::text = '' OR b.session_id = @session_id)
 ORDER BY b.session_id, b.generation;
@@ -99,6 +99,9 @@ RETURNING link_key;
 
 -- name: SandboxLinkKey :one
 SELECT coalesce(link_key, '') FROM sandboxes WHERE session_id = @session_id AND generation = @generation;
+
+-- name: SandboxesWorkspaceChanged :exec
+UPDATE sandboxes SET workspace_changed = true WHERE session_id = @session_id AND ended_at IS NULL;
 
 -- name: SandboxCloned :exec
 UPDATE sandboxes SET cloned_at = coalesce(cloned_at, clock_timestamp()) WHERE session_id = @session_id AND generation = @generation;

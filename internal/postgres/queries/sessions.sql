@@ -65,7 +65,8 @@ UPDATE sessions SET
     metadata = coalesce(sqlc.narg(metadata)::json, metadata),
     idle_timeout_ns = coalesce(sqlc.narg(idle_timeout_ns), idle_timeout_ns),
     options = coalesce(sqlc.narg(options)::json, options),
-    profile = coalesce(sqlc.narg(profile), profile)
+    profile = coalesce(sqlc.narg(profile), profile),
+    workspace = CASE WHEN @workspace_given::boolean THEN sqlc.narg(workspace)::json ELSE workspace END
 WHERE id = @id;
 
 -- name: SessionTransit :exec
