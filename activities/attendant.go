@@ -46,6 +46,7 @@ type attendant struct {
 	token   string
 	left    int // prompts that it may still claim
 	runs    []string
+	prompts []string // of the runs
 	ordinal int64
 
 	changed <-chan struct{} // the session's log has grown; nil until the first turn is about to end
@@ -88,7 +89,7 @@ func (a *attendant) ready() string {
 // report adds to the result of the last run what the attendant has done.
 func (a *attendant) report(result TurnResult) TurnResult {
 	if len(a.runs) > 0 {
-		result.Attended = &Attended{Runs: a.runs, Ordinal: a.ordinal}
+		result.Attended = &Attended{Runs: a.runs, Prompts: a.prompts, Ordinal: a.ordinal}
 	}
 	return result
 }
@@ -121,7 +122,8 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*session.RunS
 			case claimed.Start != nil:
 				a.pulse.Made()
 				a.left--
-				a.runs, a.ordinal = append(a.runs, claimed.Start.Run.ID), claimed.Start.Prompt.Ordinal
+				a.runs, a.prompts = append(a.runs, claimed.Start.Run.ID), append(a.prompts, claimed.Start.Prompt.ID)
+				a.ordinal = claimed.Start.Prompt.Ordinal
 				return claimed.Start, nil
 			case !claimed.Attended:
 				a.leave(ctx, result)

@@ -119,7 +119,8 @@ func TestAnAttendantRunsThePromptsThatFollow(t *testing.T) {
 	for _, p := range []session.Prompt{second, third, fourth} {
 		runs = append(runs, b.prompt(t, p.ID).RunID)
 	}
-	require.Equal(t, &activities.Attended{Runs: runs, Ordinal: fourth.Ordinal}, result.Attended)
+	prompts := []string{second.ID, third.ID, fourth.ID}
+	require.Equal(t, &activities.Attended{Runs: runs, Prompts: prompts, Ordinal: fourth.Ordinal}, result.Attended)
 	require.Equal(t, &activities.Waiting{IdleTimeout: session.DefaultIdleTimeout}, result.Waiting)
 	require.Equal(t, b.run(t, runs[2]).EndedAt, result.EndedAt.UTC())
 	require.False(t, result.Reread)

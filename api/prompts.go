@@ -76,8 +76,11 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if stored.Notify {
+	switch {
+	case stored.Notify:
 		s.signalPrompt(ctx, id, stored.ID, stored.Ordinal)
+	case stored.Attended:
+		s.attended.add(ctx, id, session.QueuedPrompt{ID: stored.ID, Ordinal: stored.Ordinal})
 	}
 	status := http.StatusOK
 	if created {

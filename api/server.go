@@ -95,6 +95,11 @@ type Config struct {
 	SignalWait time.Duration
 	// RingTimeout bounds a signal for what is stored already. Default 1 s.
 	RingTimeout time.Duration
+	// ClaimWait is how long a prompt to a session with an attendant waits to be claimed before its workflow is signalled.
+	// Default 250 ms.
+	ClaimWait time.Duration
+	// RecordAfter is how long the prompts to such a session gather before one signal names them to its workflow. Default 5 s.
+	RecordAfter time.Duration
 	// StateTimeout bounds asking a workflow for its state. Default 2 s.
 	StateTimeout time.Duration
 	// RequestTimeout bounds every request that is not a stream. Default 15 s.
@@ -156,6 +161,8 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{&c.SignalWait, 250 * time.Millisecond},
 		{&c.RingTimeout, time.Second},
+		{&c.ClaimWait, 250 * time.Millisecond},
+		{&c.RecordAfter, 5 * time.Second},
 		{&c.StateTimeout, 2 * time.Second},
 		{&c.RequestTimeout, 15 * time.Second},
 		{&c.Heartbeat, 15 * time.Second},
@@ -180,8 +187,9 @@ type Server struct {
 	spec    specification
 	known   map[string]bool // method and path of every route
 
-	signals signals // under way
-	clients *connections
+	signals  signals // under way
+	attended *attendedPrompts
+	clients  *connections
 
 	streams    context.Context //nolint:containedctx // no stream outlives it: it is done when the server stops
 	endStreams context.CancelCauseFunc
@@ -211,6 +219,10 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, logger: cfg.Logger, echo: echo.New(), metrics: m, origins: http.NewCrossOriginProtection(), spec: spec}
 	s.clients = newConnections(cfg.MaxConnections)
 	s.signals.slots = make(chan struct{}, signalsAtOnce)
+	s.attended = newAttendedPrompts(&attendedPrompts{
+		store: store, signal: s.signalStored, record: s.recordPrompts, logger: s.logger,
+		claimWait: s.cfg.ClaimWait, recordAfter: s.cfg.RecordAfter,
+	})
 	s.streams, s.endStreams = context.WithCancelCause(context.Background())
 	s.echo.HTTPErrorHandler = s.writeError
 	s.echo.IPExtractor = echo.ExtractIPDirect()
@@ -246,6 +258,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	select {
 	case err := <-served:
 		s.endStreams(errStopping)
+		s.attended.close()
 		return fmt.Errorf("api: serve: %w", err)
 	case <-ctx.Done():
 	}
@@ -256,6 +269,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	if err != nil {
 		err = errors.Join(fmt.Errorf("api: requests were interrupted: %w", err), srv.Close())
 	}
+	s.attended.close()
 	s.signals.running.Wait()
 	<-served //nolint:errcheck // Shutdown has said it
 	return err

@@ -279,6 +279,18 @@ func (s *Server) signalPrompt(ctx context.Context, sessionID, promptID string, o
 	})
 }
 
+// signalStored is signalPrompt for a prompt that was stored earlier.
+func (s *Server) signalStored(ctx context.Context, sessionID string, p session.QueuedPrompt) {
+	s.signalPrompt(ctx, sessionID, p.ID, p.Ordinal)
+}
+
+// recordPrompts has the workflow of a session record prompts that its attendant has claimed.
+func (s *Server) recordPrompts(ctx context.Context, sessionID string, prompts []session.QueuedPrompt) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RingTimeout)
+	defer cancel()
+	return safely(ctx, func(ctx context.Context) error { return s.cfg.Signaler.SignalAttended(ctx, sessionID, prompts) })
+}
+
 func (s *sessions) sessionList(c echo.Context) error {
 	limit, cursor, err := listQuery(c)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 type Store interface {
 	sessionStore
 	promptStore
+	claimStore
 	commandStore
 	questionStore
 	fileStore
@@ -34,6 +35,8 @@ type Signaler interface {
 	// SignalPrompt notifies the session's workflow of a prompt and starts the workflow if it is not open;
 	// with an empty prompt id it only makes sure that the workflow is open.
 	SignalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) error
+	// SignalAttended names prompts that came while the session had an attendant. Its workflow need not do anything.
+	SignalAttended(ctx context.Context, sessionID string, prompts []session.QueuedPrompt) error
 	// SignalCommands notifies the session's workflow that commands are pending and starts the workflow if
 	// it is not open; SignalStop, that one of them is a stop.
 	SignalCommands(ctx context.Context, sessionID string) error

@@ -2,6 +2,8 @@ package test
 
 import (
 	"fmt"
+	"net/http"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -14,9 +16,44 @@ import (
 func TestAttendedSessionsOutliveTheirWorkers(t *testing.T) { //nolint:tparallel // one fault after the other, all of one system
 	t.Parallel()
 	r := startRigEnv(t, []string{"OVERWINTER_ATTEND=30s"}, 2)
-	t.Run("frozen at the begin of turns", func(t *testing.T) { r.workersFrozenAtTheBegin(t) }) //nolint:paralleltest // see above
-	t.Run("killed at any time", func(t *testing.T) { r.attendantsKilled(t) })                  //nolint:paralleltest // see above
+	t.Run("frozen at the begin of turns", func(t *testing.T) { r.workersFrozenAtTheBegin(t) })        //nolint:paralleltest // see above
+	t.Run("frozen while the api is killed", func(t *testing.T) { r.attendantsFrozenAndAPIKilled(t) }) //nolint:paralleltest // see above
+	t.Run("killed at any time", func(t *testing.T) { r.attendantsKilled(t) })                         //nolint:paralleltest // see above
 	r.nothingIsLeft(t, settleWithin)
+}
+
+// attendantsFrozenAndAPIKilled kills the api after it has accepted prompts that it does not signal, since sessions have
+// attendants, while these are frozen and do not claim them: some prompts are lost between the two.
+func (r *rig) attendantsFrozenAndAPIKilled(t *testing.T) {
+	t.Helper()
+	subjects := make([]*subject, 4)
+	for i := range subjects {
+		subjects[i] = r.newSubject(t, nil)
+		subjects[i].run(t, "first")
+	}
+	for round, thaw := range []time.Duration{time.Second, outage} {
+		for _, s := range subjects { // their workers attend them
+			s.run(t, fmt.Sprintf("before%d", round))
+		}
+		var frozen sync.WaitGroup
+		frozen.Go(func() { freeze(r.pids(partWorker), thaw) })
+		prompt := fmt.Sprintf("lost%d", round)
+		for _, s := range subjects {
+			accepted, _, err := s.call("POST", "/api/sessions/"+s.id+"/prompts", object{"id": prompt, "content": s.script(prompt)})
+			require.NoError(t, err)
+			require.Equal(t, http.StatusAccepted, accepted)
+			s.mu.Lock()
+			s.prompts = append(s.prompts, &sentPrompt{id: prompt, verdict: accepted, accepted: true}) // sent once: a repeat is signalled
+			s.mu.Unlock()
+		}
+		kill(r.pids(partAPI))
+		frozen.Wait()
+		for _, s := range subjects {
+			s.settled(t, settleWithin)
+			require.Equal(t, "completed", s.waitPrompt(t, s.id, prompt, time.Second)["status"])
+		}
+	}
+	r.finish(t, subjects)
 }
 
 // attendantsKilled kills both workers, one after the other, while attended sessions get prompts: some between their turns,

@@ -20,6 +20,9 @@ const (
 	relayAge = 5 * time.Second
 	// heartbeatTimeout is when the engine gives the turn of a frozen worker to another one.
 	heartbeatTimeout = 18 * time.Second
+	// claimWait is when the api signals for a prompt that the attendant should have claimed, and recordAfter when it names
+	// prompts that were claimed.
+	claimWait, recordAfter = 250 * time.Millisecond, 5 * time.Second
 	// claimTakes is how long it takes until an attendant has noticed a change and claimed.
 	claimTakes = 2 * time.Millisecond
 )
@@ -143,7 +146,7 @@ func (f *fakes) TakeBack(ctx context.Context, _ activities.SessionRef) (activiti
 	})
 }
 
-// TestWhatAnAttendedPromptCostsInTemporal: nothing but its signal and a task that takes it in.
+// TestWhatAnAttendedPromptCostsInTemporal: nothing but its part of a signal and of a task that takes it in.
 func TestWhatAnAttendedPromptCostsInTemporal(t *testing.T) {
 	t.Parallel()
 	commands := func(prompts int) map[string]int {

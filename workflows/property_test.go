@@ -45,7 +45,7 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		script := &strings.Builder{}
 		write := func(format string, args ...any) { fmt.Fprintf(script, format+"\n", args...) }
-		write("create%s%s%s%s idle=%s lifetime=%s", rapid.SampledFrom([]string{"", " attend=20s", " attend=2s"}).Draw(t, "attend"), rapid.SampledFrom([]string{"", "", " signals=old"}).Draw(t, "signals"), rapid.SampledFrom([]string{"", " lazy"}).Draw(t, "lazy"),
+		write("create%s%s%s%s idle=%s lifetime=%s", rapid.SampledFrom([]string{"", " attend=20s", " attend=2s"}).Draw(t, "attend"), rapid.SampledFrom([]string{"", "", " signals=old", " signals=each"}).Draw(t, "signals"), rapid.SampledFrom([]string{"", " lazy"}).Draw(t, "lazy"),
 			rapid.SampledFrom([]string{"", " records=slow", " records=lost"}).Draw(t, "records"),
 			rapid.SampledFrom([]string{"5s", "15m", "48h"}).Draw(t, "idle"),
 			rapid.SampledFrom([]string{"1h", "4h", "24h"}).Draw(t, "lifetime"))

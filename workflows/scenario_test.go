@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 // followed by ---- and the transcript of what came of them until the next block;
 // times are since the beginning. Commands, see cast.do:
 //
-//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old] [attend=20s] [status=… reason=with_spaces cause=… generation=N sandbox=alive|dead bundle=N]
+//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old|each] [attend=20s] [status=… reason=with_spaces cause=… generation=N sandbox=alive|dead bundle=N]
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn]
 //	prompts N                                     prompts q1 to qN
@@ -332,6 +332,7 @@ func (c *cast) tell(name string, arg any) {
 func (c *cast) create(a args) (err error) {
 	w := c.stage.world
 	w.lazy, w.inTask, w.oldSignals = a.has("lazy"), a.get("records"), a.get("signals") == "old"
+	w.eachSignal = a.get("signals") == "each"
 	if w.idleTimeout, err = a.duration("idle", w.idleTimeout); err != nil {
 		return err
 	}
@@ -396,7 +397,12 @@ func (c *cast) prompt(id string, a args) error {
 		c.stage.world.say("%s is refused: the session is %s", id, c.stage.world.state)
 		return nil
 	}
-	if w := c.stage.world; w.mark(false) || w.oldSignals || !c.stage.open() {
+	w := c.stage.world
+	attended := w.attendant != nil && !w.eachSignal && !w.oldSignals && c.stage.open() && !w.signalled && w.openRun() == nil
+	switch {
+	case attended:
+		c.attended(p)
+	case w.mark(false) || w.oldSignals || !c.stage.open():
 		w.signals++
 		c.stage.signal(contract.SignalPrompt, contract.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal, At: c.stage.now()}, true)
 	}
@@ -404,6 +410,22 @@ func (c *cast) prompt(id string, a args) error {
 		c.relay(p)
 	}
 	return nil
+}
+
+// attended is a prompt for an attendant: the workflow is signalled soon if it is not claimed, and otherwise later.
+func (c *cast) attended(p *promptRow) {
+	w := c.stage.world
+	named := contract.AttendedSignal{Prompts: []session.QueuedPrompt{p.QueuedPrompt}}
+	w.alarm(claimWait, func() {
+		switch {
+		case w.state.Final():
+		case p.status == session.PromptQueued && w.openRun() == nil:
+			w.signals++
+			c.stage.signal(contract.SignalPrompt, contract.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal, At: c.stage.now()}, true)
+		default:
+			w.alarm(recordAfter, func() { c.stage.signal(contract.SignalAttended, named, false) })
+		}
+	})
 }
 
 // relay signals again for a prompt that is not claimed, as the relays of workers do.

@@ -77,6 +77,7 @@ type life struct {
 	turn       *session.Processing // the run under way; in an attended session it may be over
 	attends    time.Duration       // how long turns may attend the session; 0 for never
 	attended   bool                // the turn under way may claim prompts by itself
+	newest     string              // prompt that is known to have come while the session was attended
 	doubted    bool                // a prompt is signalled again that an attendant should have claimed
 	leftover   workflow.Future     // of an attendance that the workflow has ended; nil while there was none
 	doing      string

@@ -10,7 +10,7 @@ import (
 )
 
 type signals struct {
-	prompt, wake, hibernate, stop, abort, recover, settings, sandbox, sync, restart, revert, commands workflow.ReceiveChannel
+	prompt, wake, hibernate, stop, abort, recover, settings, sandbox, sync, restart, revert, commands, attended workflow.ReceiveChannel
 }
 
 // handle registers every handler before anything can block.
@@ -28,6 +28,7 @@ func (l *life) handle(ctx workflow.Context) error {
 		restart:   workflow.GetSignalChannel(ctx, contract.SignalRestart),
 		revert:    workflow.GetSignalChannel(ctx, contract.SignalRevert),
 		commands:  workflow.GetSignalChannel(ctx, contract.SignalCommands),
+		attended:  workflow.GetSignalChannel(ctx, contract.SignalAttended),
 	}
 	return workflow.SetQueryHandlerWithOptions(ctx, contract.QueryState, l.view, workflow.QueryHandlerOptions{
 		Description: "What the session is, wants and waits for, as its workflow sees it.",
@@ -67,6 +68,11 @@ func (l *life) receivers(ctx workflow.Context) []receiver {
 			var s contract.PromptSignal
 			c.Receive(ctx, &s)
 			l.notePrompt(s, workflow.Now(ctx))
+		}},
+		{l.signals.attended, func(c workflow.ReceiveChannel) {
+			var s contract.AttendedSignal
+			c.Receive(ctx, &s)
+			l.noteAttended(s)
 		}},
 		{l.signals.settings, func(c workflow.ReceiveChannel) {
 			var s contract.SettingsSignal
@@ -116,6 +122,14 @@ func (l *life) notePrompt(s contract.PromptSignal, now time.Time) {
 		l.stale, known = l.opened, true
 	}
 	l.doubted = l.doubted || known && l.attended
+}
+
+// noteAttended takes in which prompts came during an attendance. What happens to them is in its result, or in Postgres; they
+// only show in the history and in the view.
+func (l *life) noteAttended(s contract.AttendedSignal) {
+	if n := len(s.Prompts); n > 0 {
+		l.newest = s.Prompts[n-1].ID
+	}
 }
 
 // askWake requests that the session is awake; the later of wake and hibernate wins. Until the

@@ -16,7 +16,7 @@ const requeuesWithSettle = "requeues-with-settle"
 
 // runTurn executes a run to its end, even if another workflow run began it.
 func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
-	l.turn, l.looks = &run, 0
+	l.turn, l.looks, l.newest = &run, 0, ""
 	var result activities.TurnResult
 	takenBack := false // what waits has been read since the last run ended
 	defer func() {

@@ -134,10 +134,18 @@ func (w *turnWatch) pause(ctx workflow.Context, now time.Time) {
 	if w.interrupting != nil && !w.interrupting.IsReady() {
 		futures = append(futures, w.interrupting)
 	}
-	if ids := w.queue.IDs(); w.attended && w.giveUp.IsZero() && len(ids) > 0 {
-		w.doing = "run prompts as they come; the last was " + ids[len(ids)-1]
+	if newest := w.newestPrompt(); w.attended && w.giveUp.IsZero() && newest != "" {
+		w.doing = "run prompts as they come; the last was " + newest
 	}
 	w.wait(ctx, w.doing, until, futures...)
+}
+
+// newestPrompt is the last one of which the workflow knows that it came during the attendance; "" for none.
+func (l *life) newestPrompt() string {
+	if ids := l.queue.IDs(); len(ids) > 0 {
+		return ids[len(ids)-1]
+	}
+	return l.newest
 }
 
 // result reads how the activity ended, and settles a run that was interrupted or whose sandbox was lost.

@@ -40,6 +40,7 @@ type world struct {
 	commands     []session.Command // all of them, in order
 	signalled    bool              // a signal is under way that the workflow has not answered
 	oldSignals   bool              // commands are separate signals, as by an api of an earlier version
+	eachSignal   bool              // prompts of attended sessions are signalled at once, as by an api of an earlier version
 	signals      int               // sent for prompts and commands
 	reads        int               // of what waits
 	// answersLate is how long after its end the result of a turn reaches the workflow.

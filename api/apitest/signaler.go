@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Signaler records its calls.
@@ -69,6 +71,11 @@ func (o *Signaler) SignalPrompt(ctx context.Context, id, promptID string, ordina
 		onPrompt(id, promptID)
 	}
 	return nil
+}
+
+// SignalAttended notes the call.
+func (o *Signaler) SignalAttended(ctx context.Context, id string, prompts []session.QueuedPrompt) error {
+	return o.record(ctx, "attended %s %v", id, prompts)
 }
 
 // SignalCommands notes the call.

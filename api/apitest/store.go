@@ -34,6 +34,8 @@ type Store struct {
 	secrets  map[string]secretRow
 	profiles []*profileRow
 	blocked  chan struct{} // what Block returned to be closed
+
+	attendants map[string]bool // sessions that have one, and whether it claims
 }
 
 // Row is all that the store has of one session.
@@ -51,7 +53,7 @@ type Row struct {
 
 // NewStore returns an empty store.
 func NewStore() *Store {
-	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}, secrets: map[string]secretRow{}}
+	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}, secrets: map[string]secretRow{}, attendants: map[string]bool{}}
 }
 
 // Fail makes every call of a method return err, until it is nil.
@@ -334,8 +336,35 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 	r.Prompts = append(r.Prompts, p)
 	m.Append(r, event.TypePrompt, event.PromptSubmitted(p))
 	m.Append(r, event.TypeQueue, r.queue())
-	p.Notify = true
+	claims, attended := m.attendants[p.SessionID]
+	if claims {
+		r.Prompts[len(r.Prompts)-1].Status = session.PromptProcessing
+	}
+	p.Attended, p.Notify = attended, !attended
 	return p, r.view().Queue.Queued, true, nil
+}
+
+// Attend gives a session an attendant, which claims prompts as they come if claims is set.
+func (m *Store) Attend(id string, claims bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.attendants[id] = claims
+}
+
+// PromptsUnclaimed implements api.Store.
+func (m *Store) PromptsUnclaimed(_ context.Context, asked []session.UnclaimedWork) ([]session.UnclaimedWork, error) {
+	leave, err := m.enter("PromptsUnclaimed")
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	var unclaimed []session.UnclaimedWork
+	for _, a := range asked {
+		if p, err := m.find(a.SessionID, a.PromptID); err == nil && p.Status == session.PromptQueued {
+			unclaimed = append(unclaimed, a)
+		}
+	}
+	return unclaimed, nil
 }
 
 func (m *Store) find(id, promptID string) (*session.Prompt, error) {

@@ -26,6 +26,8 @@ const (
 	// SignalCommands says that commands of the session are pending in Postgres. Processes of earlier
 	// versions send a signal for each kind of command instead.
 	SignalCommands = "commands"
+	// SignalAttended names prompts that came while the session had an attendant. It only puts them into the workflow's history.
+	SignalAttended = "attended"
 	QueryState     = "state"
 )
 
@@ -109,6 +111,11 @@ type PromptSignal struct {
 	PromptID string    `json:"promptId"`
 	Ordinal  int64     `json:"ordinal"`
 	At       time.Time `json:"at"`
+}
+
+// AttendedSignal names prompts that were submitted to an attended session, which were not signalled one by one.
+type AttendedSignal struct {
+	Prompts []session.QueuedPrompt `json:"prompts"`
 }
 
 // HibernateSignal asks for hibernation: after the running turn, or at once with Force.

@@ -306,6 +306,48 @@ func TestAPromptIsClaimedOnceByItsAttendantOrItsWorkflow(t *testing.T) {
 	t.Logf("%d of 30 prompts were claimed by the attendant", byAttendant)
 }
 
+// TestAPromptForAnAttendantIsSignalledLater: its submit says so, and a command that follows has a signal for itself.
+func TestAPromptForAnAttendantIsSignalledLater(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attended(t)
+	submit := func() session.Prompt {
+		p, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "hello"})
+		require.NoError(t, err)
+		return p
+	}
+	unclaimed := func(prompts ...session.Prompt) []session.UnclaimedWork {
+		var asked []session.UnclaimedWork
+		for _, p := range prompts {
+			asked = append(asked, session.UnclaimedWork{SessionID: b.id, PromptID: p.ID, Ordinal: p.Ordinal})
+		}
+		found, err := b.PromptsUnclaimed(b.ctx, append(asked, session.UnclaimedWork{SessionID: "ses_other", PromptID: "p"}))
+		require.NoError(t, err)
+		return found
+	}
+	first, second := submit(), submit()
+	for _, p := range []session.Prompt{first, second} {
+		require.True(t, p.Attended)
+		require.False(t, p.Notify)
+	}
+	require.Equal(t, []session.UnclaimedWork{{SessionID: b.id, PromptID: first.ID, Ordinal: 2}, {SessionID: b.id, PromptID: second.ID, Ordinal: 3}}, unclaimed(first, second))
+	claimed := b.claimFor(t, "a1")
+	require.Empty(t, unclaimed(first, second), "the second waits for the turn of the first")
+	third := submit()
+	require.False(t, third.Attended || third.Notify, "what is submitted during a turn is read at its end")
+	require.True(t, b.end(t, claimed.Start.Run.ID, claimed.Start.Run.Token, "a1").Attended)
+	require.Len(t, unclaimed(first, second), 1)
+
+	done, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandSync})
+	require.NoError(t, err)
+	require.True(t, done.Notify)
+	_, err = b.SessionTakeBack(b.ctx, b.id, "w1")
+	require.NoError(t, err)
+	p := submit()
+	require.True(t, p.Notify, "without an attendant the workflow is signalled")
+	require.False(t, p.Attended)
+}
+
 // TestARelaySignalsForAPromptThatItsAttendantForgets: an attendance keeps no prompt from being signalled again.
 func TestARelaySignalsForAPromptThatItsAttendantForgets(t *testing.T) {
 	t.Parallel()

@@ -75,12 +75,15 @@ func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, queue ev
 	return s.promptInsert(ctx, p, queue, notify)
 }
 
-// promptInsert queues a prompt that is new to the session, after queue. With notify the session counts as signalled.
+// promptInsert queues a prompt that is new to the session, after queue. With notify the session counts as signalled, unless
+// it has an attendant: its workflow is signalled later, so that a command that comes meanwhile has a signal for itself.
 func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue event.QueueData, notify bool) (session.Prompt, error) {
 	p = withDefaults(p)
 	s.row.LastOrdinal++
 	p.Ordinal, p.Status = s.row.LastOrdinal, session.PromptQueued
-	p.CreatedAt, p.Notify = s.now, notify // in the order of ordinals, whichever process stored it
+	p.CreatedAt = s.now // in the order of ordinals, whichever process stored it
+	p.Attended = notify && s.row.Attendant != ""
+	p.Notify = notify && !p.Attended
 	err := s.q.PromptInsert(ctx, &s.later, &dbsqlc.PromptInsertParams{
 		SessionID: p.SessionID, ID: p.ID, Ordinal: p.Ordinal, Content: p.Content, Mode: string(p.Mode),
 		OnUnknown: string(p.OnUnknown), Author: p.Author, CreatedAt: p.CreatedAt.UTC(),
@@ -98,7 +101,7 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue ev
 	}
 	s.advanced = s.row.LastSeq
 	return p, s.q.SessionSubmitted(ctx, &s.later, &dbsqlc.SessionSubmittedParams{
-		ID: p.SessionID, LastOrdinal: p.Ordinal, LastSeq: s.row.LastSeq, At: s.now, IsSignalled: notify,
+		ID: p.SessionID, LastOrdinal: p.Ordinal, LastSeq: s.row.LastSeq, At: s.now, IsSignalled: p.Notify,
 	})
 }
 

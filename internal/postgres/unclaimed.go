@@ -22,6 +22,31 @@ func (db *DB) Unclaimed(ctx context.Context, after string, age time.Duration, li
 	return work, nil
 }
 
+// PromptsUnclaimed returns those of some prompts that wait in sessions in which no run is in progress.
+func (db *DB) PromptsUnclaimed(ctx context.Context, asked []session.UnclaimedWork) ([]session.UnclaimedWork, error) {
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
+	sessions, ids := make([]string, len(asked)), make([]string, len(asked))
+	for i, p := range asked {
+		sessions[i], ids[i] = p.SessionID, p.PromptID
+	}
+	rows, err := db.q.PromptsUnclaimed(ctx, db.pool, &dbsqlc.PromptsUnclaimedParams{SessionIds: sessions, Ids: ids})
+	if err != nil {
+		return nil, fault("look whether prompts were claimed", err)
+	}
+	waiting := make(map[dbsqlc.PromptsUnclaimedRow]bool, len(rows))
+	for _, row := range rows {
+		waiting[row] = true
+	}
+	var unclaimed []session.UnclaimedWork
+	for _, p := range asked {
+		if waiting[dbsqlc.PromptsUnclaimedRow{SessionID: p.SessionID, ID: p.PromptID}] {
+			unclaimed = append(unclaimed, p)
+		}
+	}
+	return unclaimed, nil
+}
+
 // Attended lists loaded sessions after an id, in order of ids, that have something to do, so that
 // their workflow must be open. RunID is an open run that has been silent for as long as quiet.
 func (db *DB) Attended(ctx context.Context, after string, quiet time.Duration, limit int) ([]session.Attended, error) {

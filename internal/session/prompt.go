@@ -59,6 +59,9 @@ type Prompt struct {
 	EndedAt       time.Time // zero until it is over
 	// Notify is set by the store's PromptSubmit alone: the workflow is to be signalled.
 	Notify bool
+	// Attended is set by the store's PromptSubmit alone: the workflow would have to be signalled, but the session has an
+	// attendant, which is expected to claim the prompt at once.
+	Attended bool
 }
 
 // Reasons of transitions and of ended prompts that clients may rely on.

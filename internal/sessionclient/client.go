@@ -48,6 +48,12 @@ func (c *Client) SignalPrompt(ctx context.Context, sessionID, promptID string, o
 	})
 }
 
+// SignalAttended has the history of an open workflow name prompts that came while the session had an attendant. None open
+// is no error.
+func (c *Client) SignalAttended(ctx context.Context, sessionID string, prompts []session.QueuedPrompt) error {
+	return ignoreClosed(c.signal(ctx, sessionID, contract.SignalAttended, contract.AttendedSignal{Prompts: prompts}))
+}
+
 // SignalCommands notifies the session's workflow that commands are pending and starts the workflow if it is
 // not open.
 func (c *Client) SignalCommands(ctx context.Context, sessionID string) error {

@@ -85,6 +85,7 @@ func stub(ctx workflow.Context, in contract.WorkflowInput) ([]heard, error) {
 	selector := workflow.NewSelector(ctx)
 	for _, name := range []string{
 		contract.SignalPrompt, contract.SignalCommands, contract.SignalStop, contract.SignalSettings, contract.SignalSandbox,
+		contract.SignalAttended,
 	} {
 		selector.AddReceive(workflow.GetSignalChannel(ctx, name), func(c workflow.ReceiveChannel, _ bool) {
 			var arg json.RawMessage
@@ -108,6 +109,7 @@ func TestEveryCallReachesTheWorkflow(t *testing.T) {
 	ctx, o, id := setup(t)
 	require.NoError(t, o.SignalPrompt(ctx, id, "p1", 7))
 	require.NoError(t, o.SignalCommands(ctx, id))
+	require.NoError(t, o.SignalAttended(ctx, id, []session.QueuedPrompt{{ID: "p1", Ordinal: 7}, {ID: "p2", Ordinal: 8}}))
 	require.NoError(t, o.SignalSettings(ctx, id, time.Minute))
 	require.NoError(t, o.SignalSandbox(ctx, id, contract.SandboxSignal{Generation: 3, Reason: "gone"}))
 	raw, err := o.State(ctx, id)
@@ -124,7 +126,8 @@ func TestEveryCallReachesTheWorkflow(t *testing.T) {
 	for _, h := range got {
 		names[h.Name] = string(h.Arg)
 	}
-	require.Len(t, names, 5, "%v", names)
+	require.JSONEq(t, `{"prompts":[{"id":"p1","ordinal":7},{"id":"p2","ordinal":8}]}`, names[contract.SignalAttended])
+	require.Len(t, names, 6, "%v", names)
 	require.Contains(t, names[contract.SignalPrompt], `"promptId":"p1","ordinal":7`)
 	require.JSONEq(t, `{"generation":3,"reason":"gone"}`, names[contract.SignalSandbox])
 	require.JSONEq(t, `{"idleTimeout":60000000000}`, names[contract.SignalSettings])
@@ -144,6 +147,7 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 		require.Empty(t, current)
 		require.NoError(t, o.SignalSettings(ctx, id, time.Minute))
 		require.NoError(t, o.SignalSandbox(ctx, id, contract.SandboxSignal{}))
+		require.NoError(t, o.SignalAttended(ctx, id, []session.QueuedPrompt{{ID: "p", Ordinal: 1}}))
 	}
 	for _, id := range []string{never, closed} {
 		revived, err := o.Revive(ctx, session.Attended{SessionID: id})

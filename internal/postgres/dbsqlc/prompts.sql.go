@@ -620,6 +620,43 @@ func (q *Queries) PromptsFirst(ctx context.Context, db DBTX, arg *PromptsFirstPa
 	return items, nil
 }
 
+const promptsUnclaimed = `-- name: PromptsUnclaimed :many
+SELECT p.session_id, p.id FROM (SELECT unnest($1::text[]) AS session_id, unnest($2::text[]) AS id) asked
+JOIN prompts p ON p.session_id = asked.session_id AND p.id = asked.id
+WHERE p.status = 'queued' AND NOT EXISTS (SELECT FROM prompts r WHERE r.session_id = p.session_id AND r.status = 'processing')
+`
+
+type PromptsUnclaimedParams struct {
+	SessionIds []string
+	Ids        []string
+}
+
+type PromptsUnclaimedRow struct {
+	SessionID string
+	ID        string
+}
+
+// PromptsUnclaimed are those of some prompts that wait, in sessions in which none is being processed.
+func (q *Queries) PromptsUnclaimed(ctx context.Context, db DBTX, arg *PromptsUnclaimedParams) ([]PromptsUnclaimedRow, error) {
+	rows, err := db.Query(ctx, promptsUnclaimed, arg.SessionIds, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PromptsUnclaimedRow
+	for rows.Next() {
+		var i PromptsUnclaimedRow
+		if err := rows.Scan(&i.SessionID, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const unclaimed = `-- name: Unclaimed :many
 SELECT s.id AS session_id, coalesce(q.id, '')::text AS prompt_id, coalesce(q.ordinal, 0)::bigint AS ordinal
 FROM (

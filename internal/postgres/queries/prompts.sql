@@ -114,6 +114,12 @@ AND (
 ORDER BY s.id
 LIMIT @max_items;
 
+-- name: PromptsUnclaimed :many
+-- PromptsUnclaimed are those of some prompts that wait, in sessions in which none is being processed.
+SELECT p.session_id, p.id FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@ids::text[]) AS id) asked
+JOIN prompts p ON p.session_id = asked.session_id AND p.id = asked.id
+WHERE p.status = 'queued' AND NOT EXISTS (SELECT FROM prompts r WHERE r.session_id = p.session_id AND r.status = 'processing');
+
 -- name: Attended :many
 -- Attended lists loaded sessions after an id that have something to do: an unfinished prompt, or a state that only
 -- a workflow leads out of. Their workflow must be open. The run is an open one that has been silent since

@@ -1,0 +1,124 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// never is longer than a test.
+const never = time.Hour
+
+// setupAttended is setup for a session with an attendant, which claims prompts if claims is set.
+func setupAttended(t *testing.T, claims bool, claimWait, recordAfter time.Duration) (b *bundle, id string) {
+	t.Helper()
+	b = setup(t, func(c *api.Config) { c.ClaimWait, c.RecordAfter = claimWait, recordAfter })
+	id = b.store.Put(session.Running)
+	b.store.Attend(id, claims)
+	return b, id
+}
+
+func (b *bundle) promptNamed(id, promptID string) {
+	b.t.Helper()
+	a := b.do("POST", "/api/sessions/"+id+"/prompts", fmt.Sprintf(`{"id":%q,"content":"hello"}`, promptID))
+	require.Equal(b.t, http.StatusAccepted, a.status, "%s", a.body)
+}
+
+// signals waits until n signals were sent and returns them.
+func (b *bundle) signals(t *testing.T, n int) []string {
+	t.Helper()
+	var heard []string
+	eventually(t, fmt.Sprintf("%d signals", n), func() bool {
+		heard = append(heard, b.temp.Heard()...)
+		return len(heard) >= n
+	})
+	return heard
+}
+
+func TestClaimedPromptsOfAnAttendedSessionShareASignal(t *testing.T) {
+	t.Parallel()
+	b, id := setupAttended(t, true, never, never)
+	b.promptNamed(id, "p1")
+	b.promptNamed(id, "p2")
+	require.Empty(t, b.temp.Heard(), "the attendant has them")
+	require.NoError(t, b.stop())
+	require.Equal(t, []string{"attended " + id + " [{p1 1} {p2 2}]"}, b.temp.Heard())
+}
+
+func TestClaimedPromptsAreRecordedInTime(t *testing.T) {
+	t.Parallel()
+	b, id := setupAttended(t, true, 2*time.Millisecond, 10*time.Millisecond)
+	b.promptNamed(id, "p1")
+	require.Equal(t, []string{"attended " + id + " [{p1 1}]"}, b.signals(t, 1))
+	b.promptNamed(id, "p2")
+	require.Equal(t, []string{"attended " + id + " [{p2 2}]"}, b.signals(t, 1))
+	require.NoError(t, b.stop())
+	require.Empty(t, b.temp.Heard(), "each once")
+}
+
+func TestAPromptThatItsAttendantDoesNotClaimIsSignalled(t *testing.T) {
+	t.Parallel()
+	b, id := setupAttended(t, false, 10*time.Millisecond, never)
+	b.promptNamed(id, "p1")
+	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.signals(t, 1))
+	require.NoError(t, b.stop())
+	require.Empty(t, b.temp.Heard(), "it is in the history by itself")
+}
+
+func TestAServerThatStopsSignalsForWhatIsNotClaimed(t *testing.T) {
+	t.Parallel()
+	b, id := setupAttended(t, false, never, never)
+	b.promptNamed(id, "p1")
+	b.promptNamed(id, "p2")
+	require.NoError(t, b.stop())
+	require.Equal(t, []string{"prompt " + id + " p1 1", "prompt " + id + " p2 2"}, sorted(b.temp.Heard()))
+}
+
+func TestAttendedPromptsAreSignalledIfPostgresIsAway(t *testing.T) {
+	t.Parallel()
+	b, id := setupAttended(t, true, 10*time.Millisecond, never)
+	b.store.Fail("PromptsUnclaimed", errors.New("down"))
+	b.promptNamed(id, "p1")
+	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.signals(t, 1))
+}
+
+func TestARecordThatFailsIsRepeated(t *testing.T) {
+	t.Parallel()
+	b, id := setupAttended(t, true, 2*time.Millisecond, 10*time.Millisecond)
+	b.temp.Set(func(o *apitest.Signaler) { o.Err = errors.New("down") })
+	b.promptNamed(id, "p1")
+	b.signals(t, 1)
+	b.promptNamed(id, "p2")
+	b.temp.Set(func(o *apitest.Signaler) { o.Err = nil })
+	eventually(t, "a signal names both", func() bool {
+		return slices.Contains(b.temp.Heard(), "attended "+id+" [{p1 1} {p2 2}]")
+	})
+}
+
+func TestPromptsThatWaitToBeRecordedAreBounded(t *testing.T) {
+	t.Parallel()
+	b, id := setupAttended(t, true, never, never)
+	for i := range 102 {
+		b.promptNamed(id, fmt.Sprintf("p%d", i))
+	}
+	require.Equal(t, []string{"prompt " + id + " p100 101", "prompt " + id + " p101 102"}, b.temp.Heard())
+	require.NoError(t, b.stop())
+	heard := b.temp.Heard()
+	require.Len(t, heard, 1)
+	require.Equal(t, 100, strings.Count(heard[0], "{"))
+}
+
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return list
+}
