@@ -73,7 +73,7 @@ func (a *attendant) ready() string {
 	if a.in.Attend != nil {
 		until = a.in.Attend.Until
 	}
-	if a.left <= 0 || !until.IsZero() && !time.Now().Before(until) || !a.place.spare() {
+	if a.left <= 0 || a.t.Shutdown.isSet() || !until.IsZero() && !time.Now().Before(until) || !a.place.spare() {
 		return ""
 	}
 	if a.unwatch == nil {

@@ -67,6 +67,8 @@ type Config struct {
 	// Attend is how long a turn attends its session after its end, to claim the next prompt by itself. It needs Changes.
 	// Default: not at all.
 	Attend time.Duration
+	// Shutdown is set when the installation stops with this worker. Default: it does not.
+	Shutdown *Shutdown
 	// MaxTurns is how many turns run on this worker at once. Attendants leave some room for turns. Default 1000.
 	MaxTurns int
 	// ReadAhead is how many bytes of what agents have said may wait in memory for commits, of all

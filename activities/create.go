@@ -52,6 +52,10 @@ type sandboxes struct {
 func (g *sandboxes) CreateSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
 	stop := beat(ctx)
 	defer stop()
+	if g.Shutdown.isSet() {
+		<-ctx.Done() // another worker makes it, when the installation runs again
+		return SandboxReady{}, errShutdown()
+	}
 	image, err := g.imageOf(ctx, in)
 	if err != nil {
 		return SandboxReady{}, err

@@ -36,6 +36,8 @@ type recordStore interface {
 	RunOpen(ctx context.Context, sessionID string) (string, error)
 	// PromptRequeue puts a prompt whose outcome is unknown back in the queue, as its policy asks.
 	PromptRequeue(ctx context.Context, sessionID, promptID string) error
+	// CommandSubmit stores a command as pending; one that no client sent, with its reason.
+	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
 	// PromptsCancel ends every prompt that is not over.
 	PromptsCancel(ctx context.Context, sessionID, reason string) (int64, error)
 }
@@ -78,6 +80,9 @@ func (g *records) CloseSession(ctx context.Context, in SessionRef) error {
 
 // RecordTransition records one step of a session's life.
 func (g *records) RecordTransition(ctx context.Context, t session.Transition) error {
+	if t.To == session.Restoring && g.Shutdown.isSet() {
+		return errShutdown()
+	}
 	return stored(g.store.TransitionRecord(ctx, t))
 }
 
@@ -88,6 +93,11 @@ func (g *records) TellProblem(ctx context.Context, in Problem) error {
 
 // BeginRun claims a prompt for a run.
 func (g *records) BeginRun(ctx context.Context, in ClaimRequest) (session.RunVerdict, error) {
+	if g.Shutdown.isSet() {
+		if err := g.hibernateFirst(ctx, in.SessionID); err != nil {
+			return session.RunVerdict{}, stored(err)
+		}
+	}
 	v, err := g.store.RunBegin(ctx, in.SessionID, in.PromptID, in.RunID, in.Generation)
 	return v, stored(err)
 }

@@ -50,6 +50,7 @@ func startStackIn(t *testing.T, dir string, extra ...string) *stack {
 func startStackEnv(t *testing.T, env []string, dir string, extra ...string) *stack {
 	t.Helper()
 	apiPort, temporalPort, uiPort := porttest.Free(t), porttest.Free(t), porttest.Free(t)
+	env = append([]string{"OVERWINTER_DRAIN_TIMEOUT=0s"}, env...) // a test that ends waits for no turn
 	s := &stack{dir: dir, env: env, api: fmt.Sprintf("127.0.0.1:%d", apiPort), engine: fmt.Sprintf("127.0.0.1:%d", temporalPort), ui: uiPort}
 	s.args = append([]string{
 		"dev", "--data-dir", dir, "--api-address", s.api,
@@ -123,10 +124,10 @@ func (s *stack) stop(t *testing.T) {
 	select {
 	case err := <-done:
 		require.NoError(t, err, "overwinter dev did not end cleanly:\n%s", s.out)
-	case <-time.After(45 * time.Second):
+	case <-time.After(2 * time.Minute):
 		s.cmd.Process.Kill() //nolint:errcheck // the test has failed already
 		<-done               //nolint:errcheck // killed
-		t.Fatalf("overwinter dev did not stop within 45s:\n%s", s.out)
+		t.Fatalf("overwinter dev did not stop within 2m:\n%s", s.out)
 	}
 }
 

@@ -37,6 +37,8 @@ type Config struct {
 	Commands CommandRelay
 	// Purges erases sessions. Without a Purger it does nothing.
 	Purges Purges
+	// Drain puts all sessions to sleep before the worker stops. Without rows, running turns are handed over.
+	Drain Drain
 	// ReconcileEvery is the interval of the reconciler's schedule. Default 30s.
 	ReconcileEvery time.Duration
 	// MaxTurns is how many turns run on this worker at once. Default 1000.
@@ -132,7 +134,7 @@ func start(pollers []worker.Worker) (stop func(), err error) {
 	return stop, nil
 }
 
-// Run works until ctx ends, then hands over what is running and returns nil. An
+// Run works until ctx ends, then puts the sessions to sleep if it has a Drain, hands over what is running and returns nil. An
 // error means that it could not start or that Temporal has refused it for good.
 func (w *Worker) Run(ctx context.Context) error {
 	stop, err := start(w.pollers)
@@ -144,6 +146,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer w.polling.Store(false)
 	w.config.Logger.InfoContext(ctx, "worker polls", slog.String("control_queue", w.queues.Control), slog.String("turns_queue", w.queues.Turns))
 
+	stopping := context.WithoutCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return w.config.Relay.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Commands.run(ctx, w.config.Logger) })
@@ -161,6 +164,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
+	w.config.Drain.run(stopping, w.config.Logger)
 	return nil
 }
 

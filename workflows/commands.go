@@ -127,19 +127,22 @@ func (l *life) forgetCommand(kind session.CommandKind) {
 	}
 }
 
-// pendingID is the id of the pending command of a kind; empty when there is none.
-func (l *life) pendingID(kind session.CommandKind) string {
+// pendingOf is the pending command of a kind; zero when there is none.
+func (l *life) pendingOf(kind session.CommandKind) activities.PendingCommand {
 	i := slices.IndexFunc(l.pending, func(c activities.PendingCommand) bool { return c.Kind == kind })
 	if i < 0 {
-		return ""
+		return activities.PendingCommand{}
 	}
-	return l.pending[i].ID
+	return l.pending[i]
 }
+
+// pendingID is the id of the pending command of a kind; empty when there is none.
+func (l *life) pendingID(kind session.CommandKind) string { return l.pendingOf(kind).ID }
 
 // cause is the command that asks for a transition, which is recorded only while it is pending.
 func (l *life) cause(event session.Event, reason string) string {
 	switch {
-	case event == session.EventHibernate && reason == session.ReasonRequested:
+	case event == session.EventHibernate && (reason == session.ReasonRequested || reason == session.ReasonShutdown):
 		return l.pendingID(session.CommandHibernate)
 	case event == session.EventHibernate && reason == session.ReasonDropped:
 		return l.pendingID(session.CommandDrop)

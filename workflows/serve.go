@@ -33,6 +33,8 @@ func (l *life) serve(ctx workflow.Context) error {
 			reason = session.ReasonDropped
 		case l.wants.Restart:
 			reason, l.wants.Wake = session.ReasonRestart, true
+		case l.pendingOf(session.CommandHibernate).Reason == session.ReasonShutdown:
+			reason = session.ReasonShutdown
 		}
 		return l.leave(ctx, reason)
 	case l.wants.Revert != "":

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,21 +23,22 @@ import (
 
 // devCmd runs the whole system on this machine.
 type devCmd struct {
-	DataDir           string       `env:"OVERWINTER_DATA_DIR" default:"${data_dir}" type:"path" placeholder:"DIR" help:"Directory for all state. Default ${default}."`
-	APIAddress        string       `name:"api-address" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address of the API; port 0 selects a free one. Default ${default}."`
-	AllowUsers        string       `name:"allow-users" env:"OVERWINTER_ALLOW_USERS" placeholder:"NAMES" help:"Other users of this machine that may use the API and Temporal, by name or ID, such as alice,1001; all for every user. Default: this user, root, and the user who ran sudo."`
-	TemporalPort      int          `default:"7233" placeholder:"N" help:"Port of Temporal; 0 selects a free one. Default ${default}."`
-	TemporalUIPort    int          `name:"temporal-ui-port" default:"8233" placeholder:"N" help:"Port of Temporal's web UI; 0 selects a free one. Default ${default}."`
-	LocalModalPort    int          `default:"0" placeholder:"N" help:"Port of the local Modal; 0 selects a free one and reuses it if possible. Default ${default}."`
-	Isolation         string       `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"Isolation of the local Modal's sandboxes: namespaces, chroot, directory, or auto for the strongest that works here. Default ${default}."`
-	SandboxNetwork    string       `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of the local Modal's sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
-	SandboxHostPorts  string       `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
-	DatabaseURL       string       `name:"database-url" env:"OVERWINTER_DATABASE_URL" placeholder:"URL" help:"Postgres to use. Default: start one."`
-	TemporalAddress   string       `env:"TEMPORAL_ADDRESS" placeholder:"ADDR" help:"Temporal to use. Default: start one."`
-	TemporalNamespace string       `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows; it must exist. Default ${default}."`
-	TemporalBinary    string       `env:"OVERWINTER_TEMPORAL_BINARY" placeholder:"FILE" help:"Temporal server to start. Default: overwinter-temporal in this program's directory or in PATH."`
-	RunnerBinary      string       `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that runs in sandboxes. Default: overwinter-runner in this program's directory."`
-	SecretKey         secret.Value `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation. Default: generated once and stored in the data directory."`
+	DataDir           string        `env:"OVERWINTER_DATA_DIR" default:"${data_dir}" type:"path" placeholder:"DIR" help:"Directory for all state. Default ${default}."`
+	APIAddress        string        `name:"api-address" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address of the API; port 0 selects a free one. Default ${default}."`
+	AllowUsers        string        `name:"allow-users" env:"OVERWINTER_ALLOW_USERS" placeholder:"NAMES" help:"Other users of this machine that may use the API and Temporal, by name or ID, such as alice,1001; all for every user. Default: this user, root, and the user who ran sudo."`
+	TemporalPort      int           `default:"7233" placeholder:"N" help:"Port of Temporal; 0 selects a free one. Default ${default}."`
+	TemporalUIPort    int           `name:"temporal-ui-port" default:"8233" placeholder:"N" help:"Port of Temporal's web UI; 0 selects a free one. Default ${default}."`
+	LocalModalPort    int           `default:"0" placeholder:"N" help:"Port of the local Modal; 0 selects a free one and reuses it if possible. Default ${default}."`
+	Isolation         string        `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"Isolation of the local Modal's sandboxes: namespaces, chroot, directory, or auto for the strongest that works here. Default ${default}."`
+	SandboxNetwork    string        `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of the local Modal's sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
+	SandboxHostPorts  string        `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
+	DrainTimeout      time.Duration `env:"OVERWINTER_DRAIN_TIMEOUT" default:"10s" placeholder:"DURATION" help:"How long a stop waits for running turns before it interrupts them, at most 1h. All sessions hibernate then; a second signal stops at once. Default ${default}."`
+	DatabaseURL       string        `name:"database-url" env:"OVERWINTER_DATABASE_URL" placeholder:"URL" help:"Postgres to use. Default: start one."`
+	TemporalAddress   string        `env:"TEMPORAL_ADDRESS" placeholder:"ADDR" help:"Temporal to use. Default: start one."`
+	TemporalNamespace string        `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows; it must exist. Default ${default}."`
+	TemporalBinary    string        `env:"OVERWINTER_TEMPORAL_BINARY" placeholder:"FILE" help:"Temporal server to start. Default: overwinter-temporal in this program's directory or in PATH."`
+	RunnerBinary      string        `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that runs in sandboxes. Default: overwinter-runner in this program's directory."`
+	SecretKey         secret.Value  `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation. Default: generated once and stored in the data directory."`
 
 	ModalServerURL   string       `name:"modal-server-url" env:"MODAL_SERVER_URL" hidden:""`
 	ModalTokenID     string       `name:"modal-token-id" env:"MODAL_TOKEN_ID" placeholder:"ID" help:"Run sandboxes on Modal with this token; requires --modal-token-secret. Default: start a local Modal."`
@@ -52,6 +54,9 @@ func (c *devCmd) Validate() error {
 	}
 	if _, err := c.limits(); err != nil {
 		return err
+	}
+	if c.DrainTimeout < 0 || c.DrainTimeout > maxDrainTimeout {
+		return fmt.Errorf("--drain-timeout is %s; it must be from 0s to %s", c.DrainTimeout, maxDrainTimeout)
 	}
 	if _, err := peeruser.Parse(c.AllowUsers); err != nil {
 		return fmt.Errorf("--allow-users: %w", err)
@@ -118,6 +123,7 @@ func (c *devCmd) config(logger *slog.Logger, s streams, all *commands) (devstack
 		SandboxNetwork:    c.SandboxNetwork,
 		SandboxHostPorts:  c.SandboxHostPorts,
 		SecretKey:         c.SecretKey,
+		DrainTimeout:      c.DrainTimeout,
 		LogLevel:          all.LogLevel,
 		Environment:       c.environment(os.Environ()),
 		Migrate:           func(ctx context.Context, url string) error { return migrateUp(ctx, url, logger) },

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/hostports"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
@@ -16,13 +17,14 @@ import (
 
 // localModalCmd serves Modal's API on this machine.
 type localModalCmd struct {
-	Address     string       `default:"127.0.0.1:9900" placeholder:"ADDR" help:"Address to listen on: 127.0.0.1, ::1 or localhost, with a port; 0 selects a free one. Default ${default}."`
-	DataDir     string       `default:"${data_dir}/local-modal" type:"path" placeholder:"DIR" help:"Directory for sandboxes, images and snapshots. Default ${default}."`
-	TokenID     string       `env:"OVERWINTER_LOCALMODAL_TOKEN_ID" placeholder:"ID" help:"ID of the token that clients must send. Default: a token generated once and stored in the data directory."`
-	TokenSecret secret.Value `env:"OVERWINTER_LOCALMODAL_TOKEN_SECRET" placeholder:"SECRET" help:"Secret of that token, at least 16 characters."`
-	Isolation   string       `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"Isolation of the local Modal's sandboxes: namespaces, chroot, directory, or auto for the strongest that works here. Default ${default}."`
-	Network     string       `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of the local Modal's sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
-	HostPorts   string       `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
+	Address      string        `default:"127.0.0.1:9900" placeholder:"ADDR" help:"Address to listen on: 127.0.0.1, ::1 or localhost, with a port; 0 selects a free one. Default ${default}."`
+	DataDir      string        `default:"${data_dir}/local-modal" type:"path" placeholder:"DIR" help:"Directory for sandboxes, images and snapshots. Default ${default}."`
+	TokenID      string        `env:"OVERWINTER_LOCALMODAL_TOKEN_ID" placeholder:"ID" help:"ID of the token that clients must send. Default: a token generated once and stored in the data directory."`
+	TokenSecret  secret.Value  `env:"OVERWINTER_LOCALMODAL_TOKEN_SECRET" placeholder:"SECRET" help:"Secret of that token, at least 16 characters."`
+	Isolation    string        `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"Isolation of the local Modal's sandboxes: namespaces, chroot, directory, or auto for the strongest that works here. Default ${default}."`
+	Network      string        `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of the local Modal's sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
+	HostPorts    string        `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
+	DrainTimeout time.Duration `env:"OVERWINTER_LOCALMODAL_DRAIN_TIMEOUT" placeholder:"DURATION" help:"How long a stop waits until clients have ended their sandboxes, at most 2h. Default: not at all."`
 
 	sandboxLimitFlags
 }
@@ -34,6 +36,9 @@ func (c *localModalCmd) Validate() error {
 	}
 	if _, err := c.limits(); err != nil {
 		return err
+	}
+	if c.DrainTimeout < 0 || c.DrainTimeout > 2*maxDrainTimeout {
+		return fmt.Errorf("--drain-timeout is %s; it must be from 0s to %s", c.DrainTimeout, 2*maxDrainTimeout)
 	}
 	_, _, _, err := parseSandbox(c.Isolation, c.Network, c.HostPorts)
 	return err
@@ -68,7 +73,7 @@ func (c *localModalCmd) Run(ctx context.Context, logger *slog.Logger, s streams)
 	}
 	server, err := localmodal.New(localmodal.Options{
 		Address: c.Address, DataDir: c.DataDir, Isolation: isolation, Network: network, HostPorts: ports, Limits: limits, Logger: logger,
-		Token: access.Token{ID: c.TokenID, Secret: c.TokenSecret.Reveal()},
+		DrainTimeout: c.DrainTimeout, Token: access.Token{ID: c.TokenID, Secret: c.TokenSecret.Reveal()},
 	})
 	if err != nil {
 		return err

@@ -35,14 +35,15 @@ type workerCmd struct {
 	secretFlags
 	modalFlags
 
-	RunnerBinary     string        `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that runs in sandboxes. Default: overwinter-runner in this program's directory."`
-	SandboxTimeout   time.Duration `env:"OVERWINTER_SANDBOX_TIMEOUT" default:"24h" placeholder:"DURATION" help:"Maximum lifetime of a sandbox, at most 24h. Its session moves to a new sandbox in time. Default ${default}."`
-	ReconcileEvery   time.Duration `env:"OVERWINTER_RECONCILE_EVERY" default:"30s" placeholder:"DURATION" help:"How often to compare the provider's sandboxes with the sessions. Default ${default}."`
-	RetainTerminated time.Duration `env:"OVERWINTER_RETAIN_TERMINATED" placeholder:"DURATION" help:"Purge sessions this long after they were terminated, at least 1m, such as 720h. Default: never."`
-	RetainEvents     time.Duration `env:"OVERWINTER_RETAIN_EVENTS" placeholder:"DURATION" help:"Delete events older than this of sessions that sleep or are terminated, at least 1m, such as 2160h. Default: never."`
-	MaxTurns         int           `env:"OVERWINTER_MAX_TURNS" default:"1000" placeholder:"N" help:"Maximum number of concurrent turns on this worker. Default ${default}."`
-	Attend           time.Duration `env:"OVERWINTER_ATTEND" default:"20s" placeholder:"DURATION" help:"How long to stay with a session after a turn, to run its next prompt without a round through Temporal; at most 1m, 0 for not at all. Default ${default}."`
-	HealthAddress    string        `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Address that serves /healthz, /readyz and /metrics. Default: none."`
+	RunnerBinary     string         `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that runs in sandboxes. Default: overwinter-runner in this program's directory."`
+	SandboxTimeout   time.Duration  `env:"OVERWINTER_SANDBOX_TIMEOUT" default:"24h" placeholder:"DURATION" help:"Maximum lifetime of a sandbox, at most 24h. Its session moves to a new sandbox in time. Default ${default}."`
+	ReconcileEvery   time.Duration  `env:"OVERWINTER_RECONCILE_EVERY" default:"30s" placeholder:"DURATION" help:"How often to compare the provider's sandboxes with the sessions. Default ${default}."`
+	RetainTerminated time.Duration  `env:"OVERWINTER_RETAIN_TERMINATED" placeholder:"DURATION" help:"Purge sessions this long after they were terminated, at least 1m, such as 720h. Default: never."`
+	RetainEvents     time.Duration  `env:"OVERWINTER_RETAIN_EVENTS" placeholder:"DURATION" help:"Delete events older than this of sessions that sleep or are terminated, at least 1m, such as 2160h. Default: never."`
+	MaxTurns         int            `env:"OVERWINTER_MAX_TURNS" default:"1000" placeholder:"N" help:"Maximum number of concurrent turns on this worker. Default ${default}."`
+	Attend           time.Duration  `env:"OVERWINTER_ATTEND" default:"20s" placeholder:"DURATION" help:"How long to stay with a session after a turn, to run its next prompt without a round through Temporal; at most 1m, 0 for not at all. Default ${default}."`
+	DrainTimeout     *time.Duration `env:"OVERWINTER_DRAIN_TIMEOUT" placeholder:"DURATION" help:"Before it stops, put all sessions of the installation to sleep, and interrupt turns that run for longer than this; at most 1h. For installations whose sandboxes end with the worker, such as those of a local Modal on the same machine. Default: hand running turns over to other workers."`
+	HealthAddress    string         `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Address that serves /healthz, /readyz and /metrics. Default: none."`
 }
 
 // modalFlags say where sandboxes come from.
@@ -67,10 +68,23 @@ func (c *workerCmd) Validate() error {
 		return fmt.Errorf("--retain-events is %s; it must be 0 or at least 1m", c.RetainEvents)
 	case c.Attend < 0 || c.Attend > time.Minute:
 		return fmt.Errorf("--attend is %s; it must be from 0s to 1m", c.Attend)
+	case c.DrainTimeout != nil && (*c.DrainTimeout < 0 || *c.DrainTimeout > maxDrainTimeout):
+		return fmt.Errorf("--drain-timeout is %s; it must be from 0s to %s", *c.DrainTimeout, maxDrainTimeout)
 	case c.MaxTurns < 1:
 		return fmt.Errorf("--max-turns is %d; it must be at least 1", c.MaxTurns)
 	}
 	return nil
+}
+
+// maxDrainTimeout bounds how long a stop may wait for running turns.
+const maxDrainTimeout = time.Hour
+
+// drain is what the flag says.
+func (c *workerCmd) drain(db *postgres.DB, signaler *sessionclient.Client, shutdown *activities.Shutdown) worker.Drain {
+	if c.DrainTimeout == nil {
+		return worker.Drain{}
+	}
+	return worker.Drain{Rows: db, Signaler: signaler, Shutdown: shutdown, Timeout: *c.DrainTimeout}
 }
 
 // Run works until ctx ends.
@@ -169,10 +183,11 @@ func (c *workerCmd) run(
 	}
 	links := turn.NewLinks()
 	defer links.Close()
+	shutdown := new(activities.Shutdown)
 	control, turns := activities.New(activities.Config{
 		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
 		Image: newImages(provider, db, binary, logger), Signaler: signaler, Changes: changes, Secrets: secrets, Masks: secrets,
-		Runner: runner, Queue: queue, Keys: keyring, SandboxTimeout: c.SandboxTimeout, Attend: c.Attend, MaxTurns: c.MaxTurns, Logger: logger,
+		Runner: runner, Queue: queue, Keys: keyring, SandboxTimeout: c.SandboxTimeout, Attend: c.Attend, Shutdown: shutdown, MaxTurns: c.MaxTurns, Logger: logger,
 	})
 	w := worker.New(worker.Config{
 		Temporal: temporal, Control: control, Turns: turns,
@@ -181,12 +196,17 @@ func (c *workerCmd) run(
 		Purges: worker.Purges{Purger: activities.NewPurger(control, db, signaler, activities.Retention{
 			Terminated: c.RetainTerminated, Events: c.RetainEvents,
 		})},
-		Mask: secrets.text, ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
+		Drain: c.drain(db, signaler, shutdown), Mask: secrets.text, ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
 	})
 	polls.worker.Store(w)
+	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx)) // sessions may work until the worker has stopped
+	defer stopFollowing()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.work(ctx, w, signaler, logger) })
-	group.Go(func() error { return secrets.follow(ctx) })
+	group.Go(func() error {
+		defer stopFollowing()
+		return c.work(ctx, w, signaler, logger)
+	})
+	group.Go(func() error { return secrets.follow(following) })
 	group.Go(func() error { return describeSandboxes(ctx, db, provider, logger) })
 	return group.Wait()
 }

@@ -43,7 +43,7 @@ func (a addresses) banner() string {
 	fmt.Fprintf(&b, "\nCreate a session with a first prompt:\n\n"+
 		"  curl -s %s/api/sessions -H 'Content-Type: application/json' \\\n"+
 		"    -d '{\"agent\": \"demo\", \"prompt\": {\"content\": \"write hello.txt: hello\"}}'\n\n"+
-		"Ctrl-C stops everything; state is kept.\n\n", a.api)
+		"Ctrl-C puts the sessions to sleep and stops everything; state is kept.\n\n", a.api)
 	return b.String()
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -56,6 +57,8 @@ type Config struct {
 	SandboxHostPorts string
 	// SandboxLimits are those of each of its sandboxes; zero values are the local Modal's defaults.
 	SandboxLimits box.Limits
+	// DrainTimeout is how long a stop waits for running turns before it interrupts them. Default 0.
+	DrainTimeout time.Duration
 	// SecretKey encrypts secrets in the database: 32 bytes in base64. Default: one is made at the
 	// first run and kept in DataDir.
 	SecretKey secret.Value

@@ -76,7 +76,7 @@ func play(role string, args []string) error {
 	address := flags.String("address", "", "")
 	healthAddress := flags.String("health-address", "", "")
 	port := flags.String("port", "", "")
-	for _, ignored := range []string{"data-dir", "ip", "ui-port", "db-file", "namespace", "log-level"} {
+	for _, ignored := range []string{"data-dir", "ip", "ui-port", "db-file", "namespace", "log-level", "drain-timeout"} {
 		flags.String(ignored, "", "")
 	}
 	flags.Bool("exit-with-stdin", false, "")

@@ -93,17 +93,21 @@ func programEnvironment(c Config, settings map[string]string) []string {
 	return env
 }
 
+// workerStop is how long the worker may take to save sessions and to stop, after the time for running turns: see
+// worker.DrainGrace.
+const workerStop = time.Minute
+
 // workerSpec runs the worker.
 func workerSpec(c Config, env []string, healthPort int) child.Spec {
 	return child.Spec{
 		Name: "worker",
 		Command: child.Command{
 			Path: c.Executable,
-			Args: []string{"worker", "--health-address", loopbackAddress(healthPort)},
+			Args: []string{"worker", "--health-address", loopbackAddress(healthPort), "--drain-timeout", c.DrainTimeout.String()},
 			Env:  env,
 		},
 		Ready:       httpReady("http://" + loopbackAddress(healthPort) + "/readyz"),
-		StopTimeout: 15 * time.Second,
+		StopTimeout: c.DrainTimeout + workerStop,
 	}
 }
 

@@ -58,8 +58,9 @@ func (s *Stack) Kill() {
 	}
 }
 
-// stopOrder is outermost first: who needs another is stopped before it.
-var stopOrder = []string{"api", "worker", "local-modal", "temporal", "postgres"}
+// stopOrder is outermost first: who needs another is stopped before it. The worker puts the sessions to sleep, which readers
+// of the api see.
+var stopOrder = []string{"worker", "api", "local-modal", "temporal", "postgres"}
 
 // errKilled says that there was no ordered stop.
 var errKilled = errors.New("killed before everything had stopped; state is kept")
@@ -95,6 +96,7 @@ func (s *Stack) Run(ctx context.Context) (err error) {
 	err = s.start(ctx, dir, supervisor)
 	if err == nil {
 		<-ctx.Done()
+		_, _ = fmt.Fprintf(s.config.Output, "\nStopping. Running turns have %s to end, then sessions are put to sleep. Ctrl-C stops at once.\n", s.config.DrainTimeout)
 	}
 	for _, name := range stopOrder {
 		supervisor.Stop(name)

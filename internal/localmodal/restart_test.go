@@ -145,6 +145,27 @@ func TestStoppedServerEndsItsSandboxes(t *testing.T) {
 	require.Equal(t, "kept\n", again.sh(again.createFrom(left, nil), "cat /root/f"))
 }
 
+// TestAStopWaitsForClientsToSaveTheirSandboxes: its server is up until the last sandbox is gone, or until the time for it is.
+func TestAStopWaitsForClientsToSaveTheirSandboxes(t *testing.T) {
+	t.Parallel()
+	o := options(t, t.TempDir())
+	o.DrainTimeout = waitLimit
+	s, err := localmodal.New(o)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	b := connect(t, s)
+	sb := b.create(&modal.SandboxCreateParams{})
+	stop()
+	require.Equal(t, "still here\n", b.sh(sb, "echo still here"))
+	require.Empty(t, done)
+	_, err = sb.Terminate(b.ctx, nil)
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+}
+
 func TestNewRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"0.0.0.0:0", ":0", "192.0.2.1:0", "127.0.0.2:0", "nonsense"} {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,8 @@ const (
 	sweepInterval = time.Minute
 	// stopParallel is how many sandboxes are ended side by side at a stop.
 	stopParallel = 8
+	// drainInterval is how often a server that is to stop looks whether sandboxes run.
+	drainInterval = 100 * time.Millisecond
 )
 
 // Options configure a Server.
@@ -59,6 +62,9 @@ type Options struct {
 	// HostPorts are the ports of this machine's loopback interface that sandboxes reach
 	// as host.overwinter.internal. Default: none.
 	HostPorts hostports.Set
+	// DrainTimeout is how long a server that is to stop continues to serve while sandboxes run, so that clients can save and end
+	// them. Default 0: it ends them itself.
+	DrainTimeout time.Duration
 	// InitPath is the program that sandboxes run as their init; its main must call
 	// ReexecMain first. Default: this program.
 	InitPath string
@@ -69,6 +75,7 @@ type Server struct {
 	pb.UnimplementedModalClientServer
 
 	logger   *slog.Logger
+	drainFor time.Duration
 	dataDir  string
 	lock     *os.File
 	records  *records
@@ -122,7 +129,7 @@ func New(o Options) (*Server, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		logger: logger, dataDir: dir, lock: lock, signer: newSigner(), ctx: ctx, cancel: cancel,
+		logger: logger, drainFor: o.DrainTimeout, dataDir: dir, lock: lock, signer: newSigner(), ctx: ctx, cancel: cancel,
 		sandboxes: map[string]*sandbox{}, tasks: map[string]*sandbox{}, byKey: map[string]*sandbox{},
 		unnamedSecrets: map[string]map[string]string{},
 	}
@@ -228,8 +235,8 @@ func (s *Server) Inject(f Fault) { s.faults.add(f) }
 
 func (s *Server) scratch() string { return filepath.Join(s.dataDir, "scratch") }
 
-// Run serves until ctx is done, then ends every sandbox as if it had been
-// terminated and closes the server.
+// Run serves until ctx is done and, for Options.DrainTimeout, while sandboxes run. Then it ends every sandbox as if it had
+// been terminated and closes the server.
 func (s *Server) Run(ctx context.Context) error {
 	s.background.Go(func() { s.sweep() })
 	s.announce(ctx)
@@ -238,12 +245,29 @@ func (s *Server) Run(ctx context.Context) error {
 	var err error
 	select {
 	case <-ctx.Done():
+		s.drain()
 	case err = <-served:
 		served <- nil
 	}
 	err = errors.Join(err, s.Close())
 	<-served //nolint:errcheck // it ends because it was stopped
 	return err
+}
+
+// drain waits until clients have ended their sandboxes, or until the time for it is up.
+func (s *Server) drain() {
+	timeout := time.NewTimer(s.drainFor)
+	defer timeout.Stop()
+	ticker := time.NewTicker(drainInterval)
+	defer ticker.Stop()
+	running := func(sb *sandbox) bool { return !sb.ended() }
+	for slices.ContainsFunc(s.snapshotOfSandboxes(), running) {
+		select {
+		case <-ticker.C:
+		case <-timeout.C:
+			return
+		}
+	}
 }
 
 // announce says what this server is, and is not.

@@ -117,7 +117,7 @@ func (s *sessionTx) commandAccept(ctx context.Context, c session.Command, p sess
 		c.Force = c.Force || p.Commands[i].Force && c.Kind == session.CommandRevert
 		c, err = s.commandReplace(ctx, p.Commands[i], c)
 	case c.Force && !p.Commands[i].Force:
-		c, err = s.commandForce(ctx, p.Commands[i])
+		c, err = s.commandForce(ctx, p.Commands[i], c.Reason)
 	default:
 		c, changed = p.Commands[i], false
 	}
@@ -175,8 +175,8 @@ func (s *sessionTx) commandReplace(ctx context.Context, old, c session.Command) 
 	return s.commandInsert(ctx, c)
 }
 
-func (s *sessionTx) commandForce(ctx context.Context, old session.Command) (session.Command, error) {
-	row, err := s.q.CommandForce(ctx, s, old.ID)
+func (s *sessionTx) commandForce(ctx context.Context, old session.Command, reason string) (session.Command, error) {
+	row, err := s.q.CommandForce(ctx, s, &dbsqlc.CommandForceParams{ID: old.ID, Reason: reason})
 	if err != nil {
 		return old, err
 	}

@@ -309,7 +309,7 @@ func (db *DB) RunEnd(ctx context.Context, ending session.RunEnding) (ended sessi
 }
 
 func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.RunEnding) (session.Run, error) {
-	if err := s.abortLost(ctx, run.ID, &ending); err != nil {
+	if err := cmp.Or(s.abortLost(ctx, run.ID, &ending), s.shutDown(ctx, run, &ending)); err != nil {
 		return session.Run{}, err
 	}
 	ending.Usage = ending.Usage.Bounded()
@@ -438,6 +438,36 @@ func (s *sessionTx) abortLost(ctx context.Context, runID string, ending *session
 			ending.Outcome, ending.Reason, ending.Requeue = session.OutcomeCancelled, session.ReasonAborted, false
 		}
 	}
+	return nil
+}
+
+// shutDown gives a run that was interrupted because the installation stops that reason, unless a client aborted it. Its
+// prompt runs again if that is its policy for a lost outcome: the agent may have done a part of the work.
+func (s *sessionTx) shutDown(ctx context.Context, run dbsqlc.Run, ending *session.RunEnding) error {
+	if ending.Outcome != session.OutcomeCancelled || ending.Reason != session.ReasonAborted {
+		return nil
+	}
+	pending, err := s.q.CommandsPending(ctx, s, s.row.ID)
+	if err != nil {
+		return err
+	}
+	stops := false
+	for _, c := range commandsOf(pending) {
+		switch {
+		case c.Kind == session.CommandAbort && c.RunID == run.ID:
+			return nil
+		case c.Kind == session.CommandHibernate && c.Force && c.Reason == session.ReasonShutdown:
+			stops = true
+		}
+	}
+	if !stops {
+		return nil
+	}
+	p, err := s.promptGet(ctx, run.PromptID)
+	if err != nil {
+		return err
+	}
+	ending.Reason, ending.Requeue = session.ReasonShutdown, p.OnUnknown == string(session.Retry)
 	return nil
 }
 

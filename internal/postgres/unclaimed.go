@@ -47,6 +47,19 @@ func (db *DB) PromptsUnclaimed(ctx context.Context, asked []session.UnclaimedWor
 	return unclaimed, nil
 }
 
+// Awake lists the sessions that are running, restoring or hibernating.
+func (db *DB) Awake(ctx context.Context) ([]session.Awake, error) {
+	rows, err := db.q.SessionsAwake(ctx, db.pool)
+	if err != nil {
+		return nil, fault("list sessions that are awake", err)
+	}
+	awake := make([]session.Awake, len(rows))
+	for i, row := range rows {
+		awake[i] = session.Awake{SessionID: row.ID, Status: session.State(row.Status), RunID: row.RunID}
+	}
+	return awake, nil
+}
+
 // Attended lists loaded sessions after an id, in order of ids, that have something to do, so that
 // their workflow must be open. RunID is an open run that has been silent for as long as quiet.
 func (db *DB) Attended(ctx context.Context, after string, quiet time.Duration, limit int) ([]session.Attended, error) {

@@ -33,6 +33,13 @@ type UnclaimedWork struct {
 	Ordinal   int64
 }
 
+// Awake is a session that has a sandbox, or gets one, or is giving it up.
+type Awake struct {
+	SessionID string
+	Status    State
+	RunID     string // the run in progress; empty for none
+}
+
 // Attended is a loaded session that has something to do.
 type Attended struct {
 	SessionID string

@@ -75,6 +75,7 @@ const (
 	ReasonPrompt            = "prompt"
 	ReasonRetry             = "retry" // after an error that may have passed
 	ReasonAborted           = "aborted"
+	ReasonShutdown          = "shutdown" // the installation was stopped
 	ReasonWithdrawn         = "withdrawn"
 	ReasonReverted          = "reverted" // the agent was reverted to before it
 	ReasonSessionTerminated = "session_terminated"

@@ -48,13 +48,19 @@ func (q *Queries) CommandEnd(ctx context.Context, db DBTX, arg *CommandEndParams
 }
 
 const commandForce = `-- name: CommandForce :one
-UPDATE session_commands SET force = true, heard_by = '' WHERE id = $1 AND status = 'pending'
+UPDATE session_commands SET force = true, heard_by = '', reason = coalesce(nullif($1::text, ''), reason)
+WHERE id = $2 AND status = 'pending'
 RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at
 `
 
-// CommandForce makes a pending command a forced one, which its workflow has not read yet.
-func (q *Queries) CommandForce(ctx context.Context, db DBTX, id string) (SessionCommand, error) {
-	row := db.QueryRow(ctx, commandForce, id)
+type CommandForceParams struct {
+	Reason string
+	ID     string
+}
+
+// CommandForce makes a pending command a forced one, which its workflow has not read yet. A reason replaces an earlier one.
+func (q *Queries) CommandForce(ctx context.Context, db DBTX, arg *CommandForceParams) (SessionCommand, error) {
+	row := db.QueryRow(ctx, commandForce, arg.Reason, arg.ID)
 	var i SessionCommand
 	err := row.Scan(
 		&i.ID,

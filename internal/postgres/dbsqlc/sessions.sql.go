@@ -700,6 +700,39 @@ func (q *Queries) SessionsAdvance(ctx context.Context, db DBTX, arg *SessionsAdv
 	return err
 }
 
+const sessionsAwake = `-- name: SessionsAwake :many
+SELECT s.id, s.status, coalesce(r.id, '')::text AS run_id
+FROM sessions s LEFT JOIN runs r ON r.session_id = s.id AND r.ended_at IS NULL
+WHERE s.status IN ('running', 'hibernating', 'restoring')
+`
+
+type SessionsAwakeRow struct {
+	ID     string
+	Status string
+	RunID  string
+}
+
+// SessionsAwake is bounded by the number of sandboxes, not of sessions.
+func (q *Queries) SessionsAwake(ctx context.Context, db DBTX) ([]SessionsAwakeRow, error) {
+	rows, err := db.Query(ctx, sessionsAwake)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionsAwakeRow
+	for rows.Next() {
+		var i SessionsAwakeRow
+		if err := rows.Scan(&i.ID, &i.Status, &i.RunID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sessionsLock = `-- name: SessionsLock :many
 SELECT id, no, status, generation, last_seq, title, title_given
 FROM sessions WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE

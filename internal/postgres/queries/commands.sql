@@ -11,8 +11,9 @@ SELECT * FROM session_commands WHERE session_id = @session_id AND status = 'pend
 SELECT * FROM session_commands WHERE session_id = ANY(@session_ids::text[]) AND status = 'pending' ORDER BY id;
 
 -- name: CommandForce :one
--- CommandForce makes a pending command a forced one, which its workflow has not read yet.
-UPDATE session_commands SET force = true, heard_by = '' WHERE id = @id AND status = 'pending'
+-- CommandForce makes a pending command a forced one, which its workflow has not read yet. A reason replaces an earlier one.
+UPDATE session_commands SET force = true, heard_by = '', reason = coalesce(nullif(@reason::text, ''), reason)
+WHERE id = @id AND status = 'pending'
 RETURNING *;
 
 -- name: CommandEnd :one

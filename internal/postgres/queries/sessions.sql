@@ -169,3 +169,9 @@ SELECT workflow_run FROM sessions WHERE id = @id;
 -- name: SessionLeave :exec
 -- SessionLeave ends an attendance: the workflow claims again.
 UPDATE sessions SET attendant = '' WHERE id = @id AND attendant <> '';
+
+-- name: SessionsAwake :many
+-- SessionsAwake is bounded by the number of sandboxes, not of sessions.
+SELECT s.id, s.status, coalesce(r.id, '')::text AS run_id
+FROM sessions s LEFT JOIN runs r ON r.session_id = s.id AND r.ended_at IS NULL
+WHERE s.status IN ('running', 'hibernating', 'restoring');

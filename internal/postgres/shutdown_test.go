@@ -1,0 +1,95 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TestARunThatAShutdownInterrupts ends as such, and its prompt runs again only if that is its policy for a lost outcome.
+func TestARunThatAShutdownInterrupts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	stop := func(c *session.Command) { c.Force, c.Reason = true, session.ReasonShutdown }
+	aborted := session.RunEnding{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+	for name, c := range map[string]struct {
+		policy  session.OnUnknown
+		command func(*bundle, string)
+		ending  session.RunEnding
+		want    session.Prompt
+	}{
+		"by default": {
+			session.Hold, func(b *bundle, _ string) { b.command(t, session.CommandHibernate, stop) }, aborted,
+			session.Prompt{Status: session.PromptCancelled, Reason: session.ReasonShutdown},
+		},
+		"to be run again": {
+			session.Retry, func(b *bundle, _ string) { b.command(t, session.CommandHibernate, stop) }, aborted,
+			session.Prompt{Status: session.PromptQueued},
+		},
+		"after a client's hibernate": {
+			session.Hold, func(b *bundle, _ string) {
+				b.command(t, session.CommandHibernate)
+				b.command(t, session.CommandHibernate, stop)
+			}, aborted,
+			session.Prompt{Status: session.PromptCancelled, Reason: session.ReasonShutdown},
+		},
+		"a client aborts it too": {
+			session.Retry, func(b *bundle, run string) {
+				b.command(t, session.CommandHibernate, stop)
+				b.command(t, session.CommandAbort, func(c *session.Command) { c.RunID = run })
+			}, aborted,
+			session.Prompt{Status: session.PromptCancelled, Reason: session.ReasonAborted},
+		},
+		"it completes": {
+			session.Retry, func(b *bundle, _ string) { b.command(t, session.CommandHibernate, stop) },
+			session.RunEnding{Outcome: session.OutcomeCompleted},
+			session.Prompt{Status: session.PromptCompleted},
+		},
+		"a client's forced hibernate": {
+			session.Retry, func(b *bundle, _ string) { b.command(t, session.CommandHibernate, forced) }, aborted,
+			session.Prompt{Status: session.PromptCancelled, Reason: session.ReasonAborted},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := &bundle{DB: b.DB, url: b.url, ctx: t.Context()}
+			b.id = b.session(t)
+			b.running(t)
+			p, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "x", OnUnknown: c.policy})
+			require.NoError(t, err)
+			run := b.begin(t, p.ID)
+			c.command(b, run)
+			c.ending.RunID, c.ending.LookFor = run, "w1"
+			ended, err := b.RunEnd(b.ctx, c.ending)
+			require.NoError(t, err)
+			require.Equal(t, c.ending.Outcome, ended.Outcome)
+			got, err := b.PromptGet(b.ctx, b.id, p.ID)
+			require.NoError(t, err)
+			require.Equal(t, c.want, session.Prompt{Status: got.Status, Reason: got.Reason})
+		})
+	}
+}
+
+func TestSessionsThatAreAwakeAreListed(t *testing.T) {
+	t.Parallel()
+	b := setup(t) // initializing
+	asleep := &bundle{DB: b.DB, url: b.url, ctx: b.ctx}
+	asleep.id = asleep.session(t)
+	asleep.running(t)
+	asleep.transit(t, session.EventHibernate, session.ReasonIdle)
+	awake := func() []session.Awake {
+		t.Helper()
+		list, err := b.Awake(b.ctx)
+		require.NoError(t, err)
+		return list
+	}
+	require.Equal(t, []session.Awake{{SessionID: asleep.id, Status: session.Hibernating}}, awake())
+	asleep.commit(t, "im-2")
+	asleep.transit(t, session.EventSaved, session.ReasonIdle)
+	require.Empty(t, awake())
+	b.running(t)
+	run := b.begin(t, b.submit(t, "1"))
+	require.Equal(t, []session.Awake{{SessionID: b.id, Status: session.Running, RunID: run}}, awake())
+}

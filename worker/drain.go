@@ -1,0 +1,151 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Drain puts every session of the installation to sleep before the worker stops, for installations whose sandboxes end
+// with it. Without rows a worker hands its turns over instead.
+//
+//	the worker is to stop ──▶ no new runs, no wakes; every awake session gets the command hibernate ──▶ all sleep ──▶ stop
+//	                             │ Timeout: runs in progress are interrupted       ▲
+//	                             └─────────────────────────────────────────────────┘
+//
+// What is not asleep within Grace after that is left: the sandboxes end, and the sessions continue from their last bundles.
+type Drain struct {
+	Rows     AwakeSessions
+	Signaler CommandSignaler
+	// Shutdown is set first; the activities have it too.
+	Shutdown *activities.Shutdown
+	// Timeout is how long runs in progress may continue. Default 0: they are interrupted at once.
+	Timeout time.Duration
+	// Grace is how long interrupted turns may take to end, and sessions to be saved. Default 45s.
+	Grace time.Duration
+}
+
+// DrainGrace is the default of Drain.Grace.
+const DrainGrace = 45 * time.Second
+
+// AwakeSessions has the sessions that are to sleep.
+type AwakeSessions interface {
+	// Awake lists the sessions that are running, restoring or hibernating.
+	Awake(ctx context.Context) ([]session.Awake, error)
+	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
+}
+
+const (
+	drainInterval = 100 * time.Millisecond // between two looks at what is awake
+	drainAtOnce   = 16                     // sessions that are asked at the same time
+)
+
+// run returns when all sessions sleep, when the time is up, or when ctx ends.
+func (d Drain) run(ctx context.Context, logger *slog.Logger) {
+	if d.Rows == nil {
+		return
+	}
+	if d.Grace == 0 {
+		d.Grace = DrainGrace
+	}
+	d.Shutdown.Begin()
+	interruptAt := time.Now().Add(d.Timeout)
+	ctx, cancel := context.WithDeadline(ctx, interruptAt.Add(d.Grace))
+	defer cancel()
+	r := drain{Drain: d, logger: logger, asked: map[string]bool{}}
+	ticker := time.NewTicker(drainInterval)
+	defer ticker.Stop()
+	for {
+		left, err := r.look(ctx, !time.Now().Before(interruptAt))
+		if err == nil && left == 0 {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			logger.WarnContext(ctx, "the worker stops although sessions are awake; they continue from their last bundles",
+				slog.Int("sessions", left), slog.Any("error", err))
+			return
+		}
+	}
+}
+
+// drain is a Drain at work.
+type drain struct {
+	Drain
+	logger    *slog.Logger
+	announced bool
+
+	mu    sync.Mutex
+	asked map[string]bool // whether a session that was asked was forced too
+}
+
+// look asks the sessions that are awake to hibernate, and returns how many there are.
+func (d *drain) look(ctx context.Context, force bool) (int, error) {
+	awake, err := d.Rows.Awake(ctx)
+	if err != nil {
+		return 0, err
+	}
+	d.announce(ctx, awake)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(drainAtOnce)
+	for _, s := range awake {
+		if s.Status == session.Hibernating && !force { // its run is over, or about to be
+			continue
+		}
+		force := force && s.RunID != ""
+		d.mu.Lock()
+		forced, asked := d.asked[s.SessionID]
+		d.mu.Unlock()
+		if asked && (forced || !force) {
+			continue
+		}
+		group.Go(func() error { return d.ask(ctx, s.SessionID, force) })
+	}
+	return len(awake), group.Wait()
+}
+
+func (d *drain) announce(ctx context.Context, awake []session.Awake) {
+	if d.announced || len(awake) == 0 {
+		return
+	}
+	d.announced = true
+	runs := 0
+	for _, s := range awake {
+		if s.RunID != "" {
+			runs++
+		}
+	}
+	d.logger.WarnContext(ctx, "sessions are put to sleep before the worker stops; runs in progress are interrupted after a while",
+		slog.Int("sessions", len(awake)), slog.Int("runs", runs), slog.Duration("interrupted_after", d.Timeout))
+}
+
+// ask has one session hibernate.
+func (d *drain) ask(ctx context.Context, sessionID string, force bool) error {
+	_, err := d.Rows.CommandSubmit(ctx, session.Command{
+		SessionID: sessionID, Kind: session.CommandHibernate, Force: force, Reason: session.ReasonShutdown,
+	})
+	switch failure.CodeOf(err) {
+	case failure.IllegalState, failure.Terminated, failure.NoSession: // it has moved on
+		err = nil
+	}
+	if err == nil {
+		err = d.Signaler.SignalCommands(ctx, sessionID) // also if Postgres believes it signalled: its relay is not running any more
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		d.logger.WarnContext(ctx, "a session could not be asked to hibernate; it is tried again", slog.String("session_id", sessionID), slog.Any("error", err))
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked[sessionID] = force
+	return err
+}
