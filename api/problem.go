@@ -32,6 +32,7 @@ var statuses = map[failure.Code]int{
 	failure.Terminated:    http.StatusConflict,
 	failure.InError:       http.StatusConflict,
 	failure.WorkspaceUsed: http.StatusConflict,
+	failure.SecretMissing: http.StatusConflict,
 	failure.PromptExists:  http.StatusConflict,
 	failure.Idempotency:   http.StatusConflict,
 	failure.IllegalState:  http.StatusConflict,

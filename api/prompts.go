@@ -24,6 +24,7 @@ type promptStore interface {
 	PromptList(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Prompt, nextCursor string, err error)
 	// PromptWithdraw cancels a queued prompt; illegal_state when it is not queued any more.
 	PromptWithdraw(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
+	needStore
 }
 
 // prompts are the routes of prompts.
@@ -72,6 +73,9 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
+	if err := s.promptable(ctx, s.store, prompt); err != nil {
+		return err
+	}
 	stored, position, created, err := s.store.PromptSubmit(ctx, prompt)
 	if err != nil {
 		return err

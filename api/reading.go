@@ -74,16 +74,3 @@ func (s *Server) state(c echo.Context) error {
 	}
 	return c.JSONBlob(http.StatusOK, view)
 }
-
-func (s *Server) agentList(c echo.Context) error {
-	agents := s.cfg.Agents.Describe()
-	for i := range agents {
-		if agents[i].Models == nil {
-			agents[i].Models = []string{}
-		}
-		if agents[i].Capabilities == nil {
-			agents[i].Capabilities = []string{}
-		}
-	}
-	return c.JSON(http.StatusOK, newPage(agents, ""))
-}

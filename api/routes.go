@@ -28,7 +28,7 @@ func (s *Server) routes(store Store) {
 	sessions := &sessions{commands, store}
 	files, profiles, secrets := &files{s, store}, &profiles{s, store}, &secrets{s, store}
 	conversations, transcripts, streams := &conversations{s, store}, &transcripts{s, store}, &streams{s, store}
-	readiness := &readinessCheck{s, store}
+	readiness, agents := &readinessCheck{s, store}, &agents{s, store}
 
 	s.echo.Use(s.identify, s.secureHeaders, s.observe, s.recoverPanics, s.refuseForeignHosts, s.refuseForeignUsers, s.refuseForeignOrigins, s.authorize, s.strictQuery, s.bound)
 
@@ -39,7 +39,7 @@ func (s *Server) routes(store Store) {
 	e.GET("/openapi.json", s.openapiJSON)
 	e.GET("/openapi.yaml", s.openapiYAML)
 
-	e.GET("/api/agents", s.agentList)
+	e.GET("/api/agents", agents.agentList)
 	e.GET("/api/profiles", profiles.profileList)
 	e.POST("/api/profiles", profiles.profileCreate)
 	e.GET("/api/profiles/:profileId", profiles.profileGet)

@@ -149,8 +149,8 @@ func TestAgents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	require.JSONEq(t, `{"items":[
-		{"name":"demo","title":"Demo","summary":"A demo.","models":[],"capabilities":["revert"]},
-		{"name":"other","title":"","summary":"","models":["m1"],"capabilities":[]}],"nextCursor":null}`,
+		{"name":"demo","title":"Demo","summary":"A demo.","models":[],"capabilities":["revert"],"secrets":[]},
+		{"name":"other","title":"","summary":"","models":["m1"],"capabilities":[],"secrets":[]}],"nextCursor":null}`,
 		string(b.do("GET", "/api/agents", "").body))
 }
 

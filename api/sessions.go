@@ -36,6 +36,7 @@ type sessionStore interface {
 	// PurgeRequest records that everything of a session is to be erased, and returns the session.
 	PurgeRequest(ctx context.Context, sessionID string) (session.Session, error)
 	ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error)
+	needStore
 }
 
 // sessions are the routes of sessions.
@@ -173,10 +174,20 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 		idem = session.Idempotency{Key: key, Digest: digest(raw)}
 	}
 	ctx := c.Request().Context()
+	var spec *profile.Spec
 	if named != "" {
-		if sess.Profile, err = s.pinProfile(ctx, named); err != nil {
+		pinned, err := s.pinProfile(ctx, named)
+		if err != nil {
 			return err
 		}
+		sess.Profile, spec = pinned.Ref(), &pinned.Spec
+	}
+	missing, err := s.missing(ctx, s.store, sess.Agent, spec)
+	if err != nil {
+		return err
+	}
+	if !sess.Lazy && len(missing) > 0 {
+		return secretMissing(missing, sess.Agent)
 	}
 	stored, created, err := s.store.SessionCreate(ctx, sess, first, idem)
 	if err != nil {
@@ -197,7 +208,11 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 	case !stored.Loaded && !stored.Status.Final():
 		s.signalPrompt(ctx, stored.ID, "", 0)
 	}
-	return c.JSON(status, resource.Session(stored))
+	out := resource.Session(stored)
+	for _, n := range missing {
+		out.Warnings = append(out.Warnings, resource.WarningJSON{Code: string(failure.SecretMissing), Field: "agent", Detail: n.MissingText(sess.Agent)})
+	}
+	return c.JSON(status, out)
 }
 
 // newSession reads the session that a request describes, its first prompt, if it has one, and the profile that it names.
@@ -245,16 +260,16 @@ func (s *sessions) newSession(body *object) (sess session.Session, first *sessio
 
 // pinProfile finds the profile that a request names and pins its version: what the session keeps
 // does not change when the profile does.
-func (s *sessions) pinProfile(ctx context.Context, ref string) (string, error) {
+func (s *sessions) pinProfile(ctx context.Context, ref string) (profile.Profile, error) {
 	name, version, err := profile.ParseRef(ref)
 	if err != nil {
-		return "", invalid("profile", "%s", err)
+		return profile.Profile{}, invalid("profile", "%s", err)
 	}
 	p, err := s.store.ProfileGet(ctx, name, version)
 	if failure.CodeOf(err) == failure.NoProfile {
-		return "", invalid("profile", "must be the id or the name of a profile: there is no %s", ref)
+		return profile.Profile{}, invalid("profile", "must be the id or the name of a profile: there is no %s", ref)
 	}
-	return p.Ref(), err
+	return p, err
 }
 
 // digest is the same for bodies that say the same.
@@ -374,11 +389,11 @@ func (s *sessions) sessionPatch(c echo.Context) error {
 	}
 	ctx := c.Request().Context()
 	if hasProfile {
-		ref, err := s.pinProfile(ctx, named)
+		pinned, err := s.pinProfile(ctx, named)
 		if err != nil {
 			return err
 		}
-		patch.Profile = &ref
+		patch.Profile = new(pinned.Ref())
 	}
 	sess, err := s.store.SessionPatch(ctx, id, patch)
 	if err != nil {

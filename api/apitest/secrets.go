@@ -46,6 +46,16 @@ func (m *Store) SecretsList(context.Context) ([]secret.Info, error) {
 	return out, nil
 }
 
+// SecretsPresent returns those of the names that are stored.
+func (m *Store) SecretsPresent(_ context.Context, names []string) ([]string, error) {
+	leave, err := m.enter("SecretsPresent")
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, ok := m.secrets[name]; return !ok }), nil
+}
+
 // SecretDelete deletes one.
 func (m *Store) SecretDelete(_ context.Context, name string) error {
 	m.mu.Lock()

@@ -242,6 +242,20 @@ func (m *Store) SessionGet(ctx context.Context, id string) (session.Session, err
 	return r.view(), nil
 }
 
+// SessionAgent implements api.Store.
+func (m *Store) SessionAgent(_ context.Context, id string) (agentName, profileRef string, err error) {
+	leave, err := m.enter("SessionAgent")
+	if err != nil {
+		return "", "", err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return "", "", err
+	}
+	return r.Session.Agent, r.Session.Profile, nil
+}
+
 // SessionList implements api.Store.
 func (m *Store) SessionList(_ context.Context, f session.ListFilter) ([]session.Session, string, error) {
 	leave, err := m.enter("SessionList")

@@ -126,6 +126,9 @@ func (c *sessionCreateCmd) Run(ctx context.Context, s streams, parent *sessionCm
 		if err != nil {
 			return err
 		}
+		for _, w := range created.Warnings {
+			fmt.Fprintln(s.stderr, "warning: "+w.Detail)
+		}
 		return parent.printSession(s.stdout, created)
 	})
 }

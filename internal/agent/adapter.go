@@ -36,8 +36,10 @@ type Description struct {
 	Name         string   `json:"name"`
 	Title        string   `json:"title"`
 	Summary      string   `json:"summary"`
+	Version      string   `json:"version,omitempty"` // of the agent's program, where it is known
 	Models       []string `json:"models"`
 	Capabilities []string `json:"capabilities"`
+	Secrets      []Need   `json:"secrets"` // that it can use, the preferred ones first
 }
 
 // LaunchInput is what a launch depends on.

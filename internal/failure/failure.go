@@ -19,6 +19,7 @@ const (
 	NoRun         Code = "run_not_found"
 	NoBundle      Code = "bundle_not_found"
 	NoSecret      Code = "secret_not_found"
+	SecretMissing Code = "secret_missing"
 	NoProfile     Code = "profile_not_found"
 	NoQuestion    Code = "question_not_found"
 	NoFile        Code = "file_not_found"

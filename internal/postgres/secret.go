@@ -82,6 +82,12 @@ func (db *DB) SecretsNamed(ctx context.Context, names []string) (map[string]Seal
 	return out, nil
 }
 
+// SecretsPresent returns those of the names that are names of stored secrets.
+func (db *DB) SecretsPresent(ctx context.Context, names []string) ([]string, error) {
+	rows, err := db.q.SecretsPresent(ctx, db.pool, names)
+	return rows, fault("look for secrets", err)
+}
+
 // SecretDelete deletes a secret; secret_not_found when there is none. Its value stays masked.
 func (db *DB) SecretDelete(ctx context.Context, name string) error {
 	return db.inTx(ctx, "delete a secret", pgx.TxOptions{}, func(tx pgx.Tx) error {

@@ -29,6 +29,10 @@ func TestSecretsAreReplacedListedAndDeleted(t *testing.T) {
 	require.Equal(t, first.CreatedAt, again.CreatedAt)
 	require.False(t, again.UpdatedAt.Before(first.UpdatedAt))
 
+	present, err := db.SecretsPresent(ctx, []string{"C", "B"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"B"}, present)
+
 	sealed, err := db.SecretSealed(ctx, "B")
 	require.NoError(t, err)
 	require.Equal(t, []byte{3}, sealed)

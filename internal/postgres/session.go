@@ -132,6 +132,15 @@ func (db *DB) SessionGet(ctx context.Context, sessionID string) (session.Session
 	return s, fault("read a session", err)
 }
 
+// SessionAgent returns the agent of a session, and the reference to its profile, if it has one.
+func (db *DB) SessionAgent(ctx context.Context, sessionID string) (agentName, profileRef string, err error) {
+	row, err := db.q.SessionLaunch(ctx, db.pool, sessionID)
+	if isNoRows(err) {
+		return "", "", noSession(sessionID)
+	}
+	return row.Agent, row.Profile, fault("read the agent of a session", err)
+}
+
 // sessionGet reads a session with its pending commands.
 func (db *DB) sessionGet(ctx context.Context, tx dbsqlc.DBTX, sessionID string) (session.Session, error) {
 	s, err := db.sessionGetBare(ctx, tx, sessionID)

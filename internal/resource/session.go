@@ -31,6 +31,15 @@ type SessionJSON struct {
 	PendingCommands []CommandJSON `json:"pendingCommands"`
 	Runtime         RuntimeJSON   `json:"runtime"`
 	Purge           *PurgeJSON    `json:"purge,omitempty"`
+	// Warnings are in the response to the creation alone.
+	Warnings []WarningJSON `json:"warnings,omitempty"`
+}
+
+// WarningJSON is something that keeps a request which succeeded from having its effect.
+type WarningJSON struct {
+	Code   string `json:"code"`
+	Field  string `json:"field"` // of the request
+	Detail string `json:"detail"`
 }
 
 // PurgeJSON is the erasure of a session.

@@ -206,6 +206,10 @@ func (a *attempt) prompt(ctx context.Context) (runner.Start, error) {
 	if err != nil {
 		return runner.Start{}, err
 	}
+	given := func(name string) bool { return secrets[name] != "" }
+	if missing := a.adapter.Describe().Missing(a.start.Profile, given); len(missing) > 0 {
+		return runner.Start{}, final(Refused, errors.New(missing[0].MissingText(a.start.Agent)))
+	}
 	if err := a.bind(ctx, secrets, launch.Env); err != nil {
 		return runner.Start{}, err
 	}

@@ -242,7 +242,7 @@ func checkText(from, text string, keys []boundKey, isStored bool) error {
 // checkFiles checks the files of a profile that agents are configured by.
 func checkFiles(files []profile.File, keys []boundKey) error {
 	for _, f := range files {
-		if !isConfiguration(f.Path) {
+		if !f.IsConfiguration() {
 			continue
 		}
 		from := "the profile's file " + f.Path
@@ -257,17 +257,6 @@ func checkFiles(files []profile.File, keys []boundKey) error {
 		}
 	}
 	return nil
-}
-
-// isConfiguration reports whether an agent reads its configuration from a file of the workspace.
-func isConfiguration(name string) bool {
-	base := path.Base(name)
-	if strings.HasPrefix(base, "opencode.json") || base == ".env" || strings.HasPrefix(base, ".env.") {
-		return true
-	}
-	return path.Ext(base) != ".md" && slices.ContainsFunc(strings.Split(path.Dir(name), "/"), func(dir string) bool {
-		return slices.Contains([]string{".claude", ".codex", ".gemini", ".opencode"}, dir)
-	})
 }
 
 // checkDefaults refuses a key that is bound to other hosts than its provider's and is given no base URL: it would

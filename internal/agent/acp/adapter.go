@@ -48,6 +48,7 @@ func (Adapter) Describe() agent.Description {
 			", in the profile's environment or a secret.",
 		Models:       []string{},
 		Capabilities: []string{"abort", "resume", "thinking", "permissions", "usage", "model", "profiles"},
+		Secrets:      []agent.Need{{Name: EnvCommand, Required: true, Purpose: `the agent's command line, such as "opencode acp"`}},
 	}
 }
 

@@ -58,10 +58,15 @@ func (Adapter) Describe() agent.Description {
 		Name:    Name,
 		Title:   "Claude Code",
 		Summary: "Anthropic's coding agent, version " + Version + ". Needs the secret " + SecretKey + ".",
+		Version: Version,
 		Models:  []string{agent.DefaultModel, "opus", "sonnet", "haiku"},
 		Capabilities: []string{
 			"abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "usage", "cost", "model", "profiles",
 		},
+		Secrets: append([]agent.Need{{
+			Name: SecretKey, Required: true,
+			Alternatives: []string{SecretToken, SecretOAuth, "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"},
+		}}, agent.Optional(SecretToken, SecretOAuth, SecretBaseURL)...),
 	}
 }
 

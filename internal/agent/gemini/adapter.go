@@ -59,10 +59,14 @@ func (Adapter) Describe() agent.Description {
 		Name:    Name,
 		Title:   "Gemini CLI",
 		Summary: "Google's coding agent, version " + Version + ". Needs the secret " + SecretKey + ".",
+		Version: Version,
 		Models:  slices.Clone(models),
 		Capabilities: []string{
 			"abort", "resume", "revert", "thinking", "subagents", "permissions", "usage", "model", "profiles",
 		},
+		Secrets: append([]agent.Need{{
+			Name: SecretKey, Required: true, Alternatives: []string{secretGoogle, geminiformat.SecretVertex},
+		}}, agent.Optional(SecretBaseURL, secretGoogle, geminiformat.SecretVertex)...),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
@@ -43,6 +44,7 @@ func (Adapter) Describe() agent.Description {
 		Name:    Name,
 		Title:   "OpenCode",
 		Summary: "The open source coding agent, version " + Version + ". Works with the models of many providers; needs the key of one as a secret, such as " + opencodeformat.SecretKeys[0] + ".",
+		Version: Version,
 		Models: []string{
 			agent.DefaultModel,
 			"anthropic/claude-opus-5-5", "anthropic/claude-sonnet-5", "anthropic/claude-haiku-4-5",
@@ -52,7 +54,16 @@ func (Adapter) Describe() agent.Description {
 		Capabilities: []string{
 			"abort", "resume", "thinking", "subagents", "questions", "permissions", "usage", "cost", "model", "title", "commands", "profiles", "revert",
 		},
+		Secrets: needs(),
 	}
+}
+
+// needs are the secrets of OpenCode: the key of one provider, or a configuration that names one.
+func needs() []agent.Need {
+	all := agent.Optional(opencodeformat.Secrets()...)
+	all[0].Required, all[0].Purpose = true, "or the key of another provider"
+	all[0].Alternatives = append(slices.Clone(opencodeformat.SecretKeys[1:]), opencodeformat.SecretConfig)
+	return all
 }
 
 // modelName is a model as OpenCode names it: its provider and its own name.

@@ -279,3 +279,27 @@ func (q *Queries) SecretsNamed(ctx context.Context, db DBTX, names []string) ([]
 	}
 	return items, nil
 }
+
+const secretsPresent = `-- name: SecretsPresent :many
+SELECT name FROM secrets WHERE name = ANY($1::text[]) ORDER BY name
+`
+
+func (q *Queries) SecretsPresent(ctx context.Context, db DBTX, names []string) ([]string, error) {
+	rows, err := db.Query(ctx, secretsPresent, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -15,6 +15,9 @@ SELECT sealed FROM secrets WHERE name = @name;
 -- name: SecretsNamed :many
 SELECT name, sealed, hosts FROM secrets WHERE name = ANY(@names::text[]);
 
+-- name: SecretsPresent :many
+SELECT name FROM secrets WHERE name = ANY(@names::text[]) ORDER BY name;
+
 -- name: SecretReplaced :exec
 -- SecretReplaced keeps the value that a secret has before it is replaced or deleted.
 INSERT INTO replaced_secrets (name, sealed) SELECT s.name, s.sealed FROM secrets s WHERE s.name = @name FOR UPDATE;

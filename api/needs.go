@@ -1,0 +1,87 @@
+package api
+
+import (
+	"context"
+	"slices"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/profile"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// needStore says what is stored of what agents need.
+type needStore interface {
+	// SecretsPresent returns those of the names that are names of stored secrets.
+	SecretsPresent(ctx context.Context, names []string) ([]string, error)
+	// SessionAgent returns the agent of a session and the reference to its profile, if it has one; session_not_found if
+	// there is no such session.
+	SessionAgent(ctx context.Context, sessionID string) (agentName, profileRef string, err error)
+	ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error)
+	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
+}
+
+// described returns what is known of an agent; false if there is none of that name.
+func (s *Server) described(name string) (agent.Description, bool) {
+	all := s.cfg.Agents.Describe()
+	if i := slices.IndexFunc(all, func(d agent.Description) bool { return d.Name == name }); i >= 0 {
+		return all[i], true
+	}
+	return agent.Description{}, false
+}
+
+// missing are the secrets without which the agent of that name does nothing. The profile may be nil.
+func (s *Server) missing(ctx context.Context, store needStore, agentName string, p *profile.Spec) ([]agent.Need, error) {
+	d, ok := s.described(agentName)
+	if !ok {
+		return nil, nil
+	}
+	var names []string
+	for _, n := range d.Missing(p, func(string) bool { return false }) {
+		names = append(append(names, n.Name), n.Alternatives...)
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	present, err := store.SecretsPresent(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	return d.Missing(p, func(name string) bool { return slices.Contains(present, name) }), nil
+}
+
+// promptable refuses a prompt whose agent could do nothing, before a sandbox is made for it. A prompt that is stored
+// already is not new.
+func (s *Server) promptable(ctx context.Context, store needStore, prompt session.Prompt) error {
+	agentName, ref, err := store.SessionAgent(ctx, prompt.SessionID)
+	if err != nil {
+		return err
+	}
+	if d, ok := s.described(agentName); !ok || len(d.Missing(nil, func(string) bool { return false })) == 0 {
+		return nil
+	}
+	var spec *profile.Spec
+	if ref != "" {
+		name, version, err := profile.ParseRef(ref)
+		if err != nil {
+			return err
+		}
+		p, err := store.ProfileGet(ctx, name, version)
+		if err != nil {
+			return err
+		}
+		spec = &p.Spec
+	}
+	missing, err := s.missing(ctx, store, agentName, spec)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	if _, err := store.PromptGet(ctx, prompt.SessionID, prompt.ID); failure.CodeOf(err) != failure.NoPrompt {
+		return err
+	}
+	return secretMissing(missing, agentName)
+}
+
+func secretMissing(missing []agent.Need, agentName string) error {
+	return failure.Errorf(failure.SecretMissing, "%s", missing[0].MissingText(agentName))
+}

@@ -1,0 +1,86 @@
+package api_test
+
+import (
+	"bytes"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/secret"
+)
+
+// needy is an agent that needs a key, or a token instead.
+type needy struct{}
+
+func (needy) Names() []string { return []string{"needy"} }
+
+func (needy) Describe() []agent.Description {
+	return []agent.Description{{Name: "needy", Version: "1.2.3", Secrets: []agent.Need{
+		{Name: "NEEDY_KEY", Required: true, Alternatives: []string{"NEEDY_TOKEN"}}, {Name: "NEEDY_TOKEN"},
+	}}}
+}
+
+// needsKey is what is said where the key of needy is missing.
+const needsKey = "the agent needy needs NEEDY_KEY, which is not stored: store it with PUT /api/secrets/NEEDY_KEY, " +
+	"or set it in the environment of a profile; instead of it the agent takes NEEDY_TOKEN"
+
+func setupNeedy(t *testing.T) *bundle {
+	t.Helper()
+	keyring, err := secret.NewKeyring(bytes.Repeat([]byte{7}, secret.KeyBytes))
+	require.NoError(t, err)
+	return setup(t, func(c *api.Config) { c.Agents, c.Secrets = needy{}, keyring })
+}
+
+func TestAgentsListTheirSecrets(t *testing.T) {
+	t.Parallel()
+	b := setupNeedy(t)
+	list := func(present string) string {
+		return `{"items":[{"name":"needy","title":"","summary":"","version":"1.2.3","models":[],"capabilities":[],"secrets":[
+			{"name":"NEEDY_KEY","required":true,"alternatives":["NEEDY_TOKEN"],"present":false},
+			{"name":"NEEDY_TOKEN","required":false,"present":` + present + `}]}],"nextCursor":null}`
+	}
+	require.JSONEq(t, list("false"), string(b.do("GET", "/api/agents", "").body))
+	require.Equal(t, http.StatusCreated, b.do("PUT", "/api/secrets/NEEDY_TOKEN", `{"value":"0123456789"}`).status)
+	require.JSONEq(t, list("true"), string(b.do("GET", "/api/agents", "").body))
+}
+
+func TestAPromptIsRefusedWhileItsAgentLacksASecret(t *testing.T) {
+	t.Parallel()
+	b := setupNeedy(t)
+	for _, body := range []string{`{"agent":"needy","prompt":{"content":"hello"}}`, `{"agent":"needy","sandbox":"eager"}`} {
+		require.Equal(t, needsKey, b.do("POST", "/api/sessions", body).problem(http.StatusConflict, "secret_missing").Detail)
+	}
+	a := b.do("POST", "/api/sessions", `{"agent":"needy"}`)
+	require.Equal(t, http.StatusCreated, a.status, "a secret may be stored later")
+	made := a.session()
+	require.Equal(t, []resource.WarningJSON{{Code: "secret_missing", Field: "agent", Detail: needsKey}}, made.Warnings)
+
+	prompt := func() answer {
+		return b.do("POST", "/api/sessions/"+made.ID+"/prompts", `{"id":"p1","content":"hello"}`)
+	}
+	require.Equal(t, needsKey, prompt().problem(http.StatusConflict, "secret_missing").Detail)
+	require.Equal(t, http.StatusCreated, b.do("PUT", "/api/secrets/NEEDY_TOKEN", `{"value":"0123456789"}`).status)
+	require.Equal(t, http.StatusAccepted, prompt().status, "the alternative is enough")
+	require.Equal(t, http.StatusNoContent, b.do("DELETE", "/api/secrets/NEEDY_TOKEN", "").status)
+	require.Equal(t, http.StatusOK, prompt().status, "it is stored already")
+}
+
+func TestAVariableOfTheProfileIsASecretThatIsPresent(t *testing.T) {
+	t.Parallel()
+	b := setupNeedy(t)
+	for name, fields := range map[string]string{
+		"variable": `"environment":{"NEEDY_KEY":"none"}`, "alternative": `"environment":{"NEEDY_TOKEN":"none"}`,
+		"file": `"files":[{"path":".claude/settings.json","content":"{}"}]`,
+	} {
+		require.Equal(t, http.StatusCreated, b.do("POST", "/api/profiles", `{"name":"`+name+`",`+fields+`}`).status)
+		a := b.do("POST", "/api/sessions", `{"agent":"needy","profile":"`+name+`","prompt":{"content":"hello"}}`)
+		require.Equal(t, http.StatusCreated, a.status, "%s: %s", name, a.body)
+		require.Equal(t, http.StatusAccepted, b.do("POST", "/api/sessions/"+a.session().ID+"/prompts", `{"content":"again"}`).status)
+	}
+	require.Equal(t, http.StatusCreated, b.do("POST", "/api/profiles", `{"name":"other","environment":{"NEEDY":"x"}}`).status)
+	require.Equal(t, http.StatusConflict, b.do("POST", "/api/sessions", `{"agent":"needy","profile":"other","prompt":{"content":"hello"}}`).status)
+}
