@@ -58,3 +58,21 @@ func (m *Store) CommandSubmit(_ context.Context, c session.Command) (session.Com
 	m.Append(r, event.TypeCommand, event.CommandData{Command: resource.Command(c)})
 	return session.Commanded{Session: r.view(), Command: &c, Notify: true}, nil
 }
+
+// End ends the pending command of a kind, in the state that the session has then; an empty one leaves its state.
+func (m *Store) End(id string, kind session.CommandKind, status session.CommandStatus, reason string, to session.State) {
+	m.With(id, func(r *Row) {
+		i := slices.IndexFunc(r.Session.Pending, func(c session.Command) bool { return c.Kind == kind })
+		if i < 0 {
+			return
+		}
+		c := r.Session.Pending[i]
+		r.Session.Pending = slices.Delete(slices.Clone(r.Session.Pending), i, i+1)
+		c.Status, c.Reason, c.EndedAt = status, reason, time.Now()
+		if to != "" {
+			r.Session.Status, r.Session.StatusReason = to, reason
+			m.Append(r, event.TypeStatus, event.StatusData{Status: to, Reason: reason})
+		}
+		m.Append(r, event.TypeCommand, event.CommandData{Command: resource.Command(c)})
+	})
+}

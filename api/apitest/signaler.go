@@ -23,6 +23,8 @@ type Signaler struct {
 	View  string // the answer of State
 	// OnPrompt is called with every signal for a prompt, if it is set: a workflow could begin its work.
 	OnPrompt func(sessionID, promptID string)
+	// OnCommands is called with every signal of commands and of a stop, likewise.
+	OnCommands func(sessionID string)
 }
 
 func (o *Signaler) record(ctx context.Context, format string, args ...any) error {
@@ -80,12 +82,22 @@ func (o *Signaler) SignalAttended(ctx context.Context, id string, prompts []sess
 
 // SignalCommands notes the call.
 func (o *Signaler) SignalCommands(ctx context.Context, id string) error {
-	return o.record(ctx, "notify %s", id)
+	return o.commands(id, o.record(ctx, "notify %s", id))
 }
 
 // SignalStop notes the call.
 func (o *Signaler) SignalStop(ctx context.Context, id string) error {
-	return o.record(ctx, "stop %s", id)
+	return o.commands(id, o.record(ctx, "stop %s", id))
+}
+
+func (o *Signaler) commands(id string, err error) error {
+	o.mu.Lock()
+	onCommands := o.OnCommands
+	o.mu.Unlock()
+	if err == nil && onCommands != nil {
+		onCommands(id)
+	}
+	return err
 }
 
 // SignalSettings notes the call.

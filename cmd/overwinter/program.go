@@ -16,9 +16,10 @@ import (
 
 // Exit codes of the program.
 const (
-	exitDone   = 0 // what was asked for is done
-	exitFailed = 1 // it could not be done
-	exitUsage  = 2 // the command line makes no sense
+	exitDone    = 0 // what was asked for is done
+	exitFailed  = 1 // it could not be done
+	exitUsage   = 2 // the command line makes no sense
+	exitTimeout = 3 // --timeout was over before it was done
 )
 
 // program is one run of overwinter. It is a value so that a test can start it in its own process.
@@ -107,9 +108,12 @@ func (p program) Run(ctx context.Context) (code int) {
 	}
 	err = command.Run(logger, streams{stdin: p.stdin, stdout: p.stdout, stderr: p.stderr}, &c)
 	var usage usageError
+	var over timeoutError
 	switch {
 	case err == nil:
 		return exitDone
+	case errors.As(err, &over):
+		return p.fail(exitTimeout, err)
 	case errors.As(err, &usage):
 		return p.fail(exitUsage, err)
 	default:

@@ -10,11 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/failure"
-	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -87,52 +84,6 @@ func (c *sessionCmd) with(use func(*apiclient.Client) error) error {
 	return err
 }
 
-// sessionCreateCmd creates a session.
-type sessionCreateCmd struct {
-	Agent       string            `required:"" placeholder:"NAME" help:"Agent of the session, such as demo."`
-	Title       string            `placeholder:"TEXT" help:"Title of the session."`
-	Prompt      string            `placeholder:"TEXT" help:"First prompt; - reads it from standard input."`
-	Eager       bool              `help:"Start the sandbox immediately instead of with the first prompt."`
-	IdleTimeout string            `placeholder:"DURATION" help:"Idle time before the session hibernates, such as 30s. Default: the server's."`
-	Model       string            `placeholder:"NAME" help:"Model for the agent. Default: the agent's choice."`
-	Permissions string            `enum:"allow,ask,deny," default:"" placeholder:"POLICY" help:"Policy for the agent's tools: allow, ask or deny. Default: allow."`
-	Metadata    map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Metadata of the session; can be repeated."`
-}
-
-// Run prints the session as it was created.
-func (c *sessionCreateCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	create := apiclient.Create{Agent: c.Agent, Title: c.Title, IdleTimeout: c.IdleTimeout}
-	if c.Eager {
-		create.Sandbox = "eager"
-	}
-	if options := (session.Options{Model: c.Model, Permissions: permission.Policy(c.Permissions)}); options != (session.Options{}) {
-		create.Options = &options
-	}
-	if len(c.Metadata) > 0 {
-		create.Metadata = map[string]any{}
-		for key, value := range c.Metadata {
-			create.Metadata[key] = value
-		}
-	}
-	if c.Prompt != "" {
-		text, err := promptText(c.Prompt, s.stdin)
-		if err != nil {
-			return err
-		}
-		create.Prompt = &apiclient.FirstPrompt{Content: text}
-	}
-	return parent.with(func(client *apiclient.Client) error {
-		created, err := client.SessionCreate(ctx, create)
-		if err != nil {
-			return err
-		}
-		for _, w := range created.Warnings {
-			fmt.Fprintln(s.stderr, "warning: "+w.Detail)
-		}
-		return parent.printSession(s.stdout, created)
-	})
-}
-
 // promptText is the text given, or what standard input holds.
 func promptText(given string, stdin io.Reader) (string, error) {
 	if given != "-" {
@@ -186,121 +137,22 @@ type sessionArg struct {
 	ID string `arg:"" help:"ID of the session."`
 }
 
+// on calls use with a client and the id of the session that a command is about.
+func (c *sessionCmd) on(_ context.Context, arg sessionArg, use func(client *apiclient.Client, id string) error) error {
+	return c.with(func(client *apiclient.Client) error { return use(client, arg.ID) })
+}
+
 // sessionShowCmd shows one session.
 type sessionShowCmd struct{ sessionArg }
 
 // Run prints the session.
 func (c *sessionShowCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		got, err := client.SessionGet(ctx, c.ID)
+	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+		got, err := client.SessionGet(ctx, id)
 		if err != nil {
 			return err
 		}
 		return parent.printSession(s.stdout, got)
-	})
-}
-
-// sessionWakeCmd wakes a session.
-type sessionWakeCmd struct{ sessionArg }
-
-// Run asks and returns; follow shows what comes of it.
-func (c *sessionWakeCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s.stdout, c.ID, apiclient.Wake, false)
-}
-
-// sessionHibernateCmd hibernates a session.
-type sessionHibernateCmd struct {
-	sessionArg
-	Force bool `help:"Interrupt the current turn instead of waiting for it."`
-}
-
-// Run asks and returns; follow shows what comes of it.
-func (c *sessionHibernateCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s.stdout, c.ID, apiclient.Hibernate, c.Force)
-}
-
-// sessionStopCmd ends a session.
-type sessionStopCmd struct{ sessionArg }
-
-// Run asks and returns; follow shows what comes of it.
-func (c *sessionStopCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s.stdout, c.ID, apiclient.Stop, false)
-}
-
-// sessionPurgeCmd erases a session.
-type sessionPurgeCmd struct {
-	sessionArg
-	Wait bool `help:"Return when everything is erased."`
-}
-
-// purgePoll is the time between two looks at a session that is being erased.
-const purgePoll = 500 * time.Millisecond
-
-// Run asks and returns; with --wait when the session is gone.
-func (c *sessionPurgeCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		got, err := client.Purge(ctx, c.ID)
-		if err != nil {
-			return err
-		}
-		for c.Wait {
-			_, err := client.SessionGet(ctx, c.ID)
-			if refused, ok := errors.AsType[*apiclient.Error](err); ok && refused.Code == failure.NoSession {
-				break
-			}
-			if err != nil {
-				return err
-			}
-			select {
-			case <-time.After(purgePoll):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		if parent.json() {
-			return printJSON(s.stdout, got)
-		}
-		if c.Wait {
-			_, err = fmt.Fprintf(s.stdout, "%s  erased\n", got.ID)
-		} else {
-			_, err = fmt.Fprintf(s.stdout, "%s  %s: purge accepted\n", got.ID, got.Status)
-		}
-		return err
-	})
-}
-
-// sessionAbortCmd interrupts the running turn.
-type sessionAbortCmd struct{ sessionArg }
-
-// Run asks and returns; follow shows what comes of it.
-func (c *sessionAbortCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s.stdout, c.ID, apiclient.Abort, false)
-}
-
-// sessionRecoverCmd tries again with a session in error.
-type sessionRecoverCmd struct{ sessionArg }
-
-// Run asks and returns; follow shows what comes of it.
-func (c *sessionRecoverCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s.stdout, c.ID, apiclient.Recover, false)
-}
-
-// command sends a session a command and prints whether there was anything to do.
-func (c *sessionCmd) command(ctx context.Context, w io.Writer, id string, cmd apiclient.Command, force bool) error {
-	return c.with(func(client *apiclient.Client) error {
-		got, accepted, err := client.Command(ctx, id, cmd, force)
-		if err != nil {
-			return err
-		}
-		if c.json() {
-			return printJSON(w, got)
-		}
-		outcome := "nothing to do"
-		if accepted {
-			outcome = string(cmd) + " accepted"
-		}
-		_, err = fmt.Fprintf(w, "%s  %s: %s\n", got.ID, got.Status, outcome)
-		return err
 	})
 }
 

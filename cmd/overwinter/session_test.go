@@ -20,8 +20,8 @@ import (
 )
 
 // sessionServer is the real API over a store in memory, whose agent answers every
-// prompt at once: "fail …" fails, "lose …" is lost, "wait" stays in the queue, and
-// anything else is echoed.
+// prompt at once: "fail …" fails, "lose …" is lost, "wait" stays in the queue, "silent" writes
+// no text, and anything else is echoed.
 func sessionServer(t *testing.T, key string) (*apitest.Store, *apitest.Signaler, string) {
 	t.Helper()
 	store := apitest.NewStore()
@@ -34,6 +34,8 @@ func sessionServer(t *testing.T, key string) (*apitest.Store, *apitest.Signaler,
 				}
 				switch word, _, _ := strings.Cut(p.Content, " "); word {
 				case "wait":
+				case "silent":
+					store.Turn(id, promptID, session.PromptCompleted, "")
 				case "fail":
 					store.Turn(id, promptID, session.PromptFailed, "agent_crashed", "I will")
 				case "lose":
@@ -55,7 +57,7 @@ func sessionServer(t *testing.T, key string) (*apitest.Store, *apitest.Signaler,
 }
 
 // TestSessionScripts runs testdata/session: "overwinter ARGS" must end with 0,
-// "fails ARGS" with 1 and "misuse ARGS" with 2. {ID} is a session that runs,
+// "fails ARGS" with 1, "misuse ARGS" with 2 and "late ARGS" with 3. {ID} is a session that runs,
 // {SLEEPER} one that is hibernated and {GONE} one that is terminated.
 func TestSessionScripts(t *testing.T) {
 	t.Parallel()
@@ -94,7 +96,7 @@ func TestSessionScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"overwinter": ends(exitDone), "fails": ends(exitFailed), "misuse": ends(exitUsage),
+			"overwinter": ends(exitDone), "fails": ends(exitFailed), "misuse": ends(exitUsage), "late": ends(exitTimeout),
 			// keep sets {KEPT} to the text between "id": " and the next quote of the last output.
 			"keep": func(ts *testscript.TestScript, _ bool, _ []string) {
 				_, rest, _ := strings.Cut(ts.ReadFile("stdout"), `"id": "`)
@@ -168,31 +170,50 @@ func TestPromptOfASessionThatEnds(t *testing.T) {
 	require.Contains(t, r.stderr, "prompt p ended cancelled")
 }
 
-func TestAPromptThatIsBlockedIsSaidToBe(t *testing.T) {
+func TestWaitingEndsWhenTheSessionIsInError(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
-	temporal.Set(func(o *apitest.Signaler) {
-		o.OnPrompt = func(id, promptID string) {
-			store.With(id, func(r *apitest.Row) { r.Prompts[0].BlockedReason = "the disk is gone" })
-			store.Prompt(id, promptID, session.PromptQueued)
-			store.With(id, func(r *apitest.Row) { r.Prompts[0].BlockedReason = "" })
-			store.Turn(id, promptID, session.PromptCompleted, "", "after all")
-		}
-	})
+	temporal.Set(func(o *apitest.Signaler) { o.OnPrompt = func(id, _ string) { store.Status(id, session.Error) } })
 	id := store.Put(session.Running)
 	r := run(t.Context(), "session", "prompt", id, "x", "--wait", "--id=p", "--api-url", url)
-	require.Equal(t, exitDone, r.code, r.stderr)
-	require.Equal(t, "after all\n", r.stdout)
-	require.Contains(t, r.stderr, "the disk is gone")
-	require.Contains(t, r.stderr, "recover the session")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "prompt p waits: session "+id+" is in error (test); retry with overwinter session recover "+id)
 
-	r = run(t.Context(), "session", "follow", id, "--until=idle", "--after=0", "--api-url", url)
-	require.Contains(t, r.stdout, "blocked (the disk is gone)")
-
-	store.Status(id, session.Error)
+	for _, flags := range [][]string{{"--until=idle"}, {}, {"-o", "json"}} {
+		r = run(t.Context(), append([]string{"session", "follow", id, "--api-url", url}, flags...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.stderr, "session "+id+" is in error (test)")
+	}
 	r = run(t.Context(), "session", "prompt", id, "y", "--api-url", url)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "session is in error: test; POST recover to try again")
+
+	// An error of the past does not count.
+	store.Status(id, session.Running)
+	store.Turn(id, "p", session.PromptCompleted, "", "after all")
+	r = run(t.Context(), "session", "prompt", id, "x", "--wait", "--id=p", "--api-url", url)
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Equal(t, "after all\n", r.stdout)
+	require.Equal(t, exitDone, run(t.Context(), "session", "follow", id, "--until=idle", "--api-url", url).code)
+
+	store.Status(id, session.Terminated)
+	r = run(t.Context(), "session", "follow", id, "--until=idle", "--api-url", url)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "session "+id+" is terminated")
+	require.Equal(t, exitDone, run(t.Context(), "session", "follow", id, "--api-url", url).code, "this is what it waits for")
+}
+
+func TestABlockedPromptIsShown(t *testing.T) {
+	t.Parallel()
+	store, temporal, url := sessionServer(t, "")
+	temporal.Set(func(o *apitest.Signaler) { o.OnPrompt = nil })
+	id := store.Put(session.Running)
+	require.Equal(t, exitDone, run(t.Context(), "session", "prompt", id, "x", "--id=p", "--api-url", url).code)
+	store.With(id, func(r *apitest.Row) { r.Prompts[0].BlockedReason = "the disk is gone" })
+	store.Prompt(id, "p", session.PromptQueued)
+	store.Turn(id, "p", session.PromptCompleted, "", "after all")
+	r := run(t.Context(), "session", "follow", id, "--until=idle", "--api-url", url)
+	require.Contains(t, r.stdout, "blocked (the disk is gone)")
 }
 
 func TestFollowUntilIdleWaitsForTheQueue(t *testing.T) {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 	"github.com/overwinter-dev/overwinter/internal/cli"
@@ -37,15 +36,15 @@ func (c *sessionAttachCmd) Validate() error {
 }
 
 // Run returns when the person leaves or the input has been answered.
-func (c *sessionAttachCmd) Run(ctx context.Context, logger *slog.Logger, s streams, parent *sessionCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
+func (c *sessionAttachCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
 		if !cli.IsTerminal(s.stdin) {
-			return cli.Script(ctx, client, s.stdin, s.stdout, cli.ScriptOptions{SessionID: c.ID, JSON: parent.json(), Logger: logger})
+			return cli.Script(ctx, client, s.stdin, s.stdout, cli.ScriptOptions{SessionID: id, JSON: parent.json(), Notes: s.stderr})
 		}
 		if parent.json() {
 			return usageError{"-o json is for prompts that are not typed in a terminal"}
 		}
-		return cli.Attach(ctx, client, s.stdin, s.stdout, cli.AttachOptions{SessionID: c.ID, Last: c.Last, View: c.view()})
+		return cli.Attach(ctx, client, s.stdin, s.stdout, cli.AttachOptions{SessionID: id, Last: c.Last, View: c.view()})
 	})
 }
 

@@ -88,7 +88,7 @@ func TestAClientThatWaitsLearnsOfQuestions(t *testing.T) {
 		o.OnPrompt = func(id, promptID string) {
 			store.With(id, func(r *apitest.Row) {
 				store.Append(r, event.TypeTurnStart, event.TurnStartData{RunID: "run_1", PromptID: promptID, Attempt: 1})
-				store.Append(r, event.TypeQuestion, event.QuestionData{Question: resource.QuestionJSON{ID: "que_1", RunID: "run_1", Title: "May\x1b I?"}})
+				store.Append(r, event.TypeQuestion, event.QuestionData{Question: resource.QuestionJSON{ID: "que_1", SessionID: id, RunID: "run_1", Title: "May\x1b I?"}})
 			})
 			store.Prompt(id, promptID, session.PromptCompleted)
 		}
@@ -97,7 +97,8 @@ func TestAClientThatWaitsLearnsOfQuestions(t *testing.T) {
 	for _, args := range [][]string{{"prompt", id, "x", "--wait"}, {"attach", id}} {
 		r := typing(t.Context(), "x\n", append([]string{"session", "--api-url", url}, args...)...)
 		require.Equal(t, exitDone, r.code, r.stderr)
-		require.Contains(t, r.stderr, `question_id=que_1 question="May I?"`)
+		require.Equal(t, "the agent asks and waits for an answer: May I?\nto answer: overwinter session answer "+id+" que_1 once|session|always|reject\n",
+			firstLines(r.stderr, 2))
 	}
 }
 

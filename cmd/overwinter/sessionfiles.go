@@ -29,15 +29,15 @@ func (c *sessionFilesCmd) Validate() error {
 
 // Run prints one line for each file, or the bytes of one.
 func (c *sessionFilesCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
+	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
 		if c.Path != "" {
-			data, err := client.FileGet(ctx, c.ID, c.Path)
+			data, err := client.FileGet(ctx, id, c.Path)
 			if err != nil {
 				return err
 			}
 			return printFile(s.stdout, data)
 		}
-		files, err := client.FileList(ctx, c.ID, c.Prefix)
+		files, err := client.FileList(ctx, id, c.Prefix)
 		if err != nil {
 			return err
 		}
@@ -74,8 +74,8 @@ type sessionDiffCmd struct {
 
 // Run prints the patch, which git apply understands, or what it does.
 func (c *sessionDiffCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		d, err := client.Diff(ctx, c.ID)
+	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+		d, err := client.Diff(ctx, id)
 		if err != nil {
 			return err
 		}

@@ -12,8 +12,9 @@ import (
 type sessionFollowCmd struct {
 	sessionArg
 	viewFlags
+	timeoutFlag
 	After  int64  `default:"0" placeholder:"SEQ" help:"Start after this position. Default ${default}, the beginning."`
-	Until  string `enum:"end,idle" default:"end" placeholder:"WHEN" help:"When to return: end (the session is terminated) or idle (no prompt is left). Default ${default}."`
+	Until  string `enum:"end,idle" default:"end" placeholder:"WHEN" help:"When to return: end (the session is terminated) or idle (no prompt is left). Fails if the session is in error or, with idle, terminated. Default ${default}."`
 	Answer bool   `help:"Read answers to the agent's questions from standard input. Always on in a terminal."`
 }
 
@@ -22,7 +23,7 @@ func (c *sessionFollowCmd) Validate() error {
 	if c.After < 0 {
 		return errors.New("--after must not be negative")
 	}
-	return nil
+	return needsWait(c.Timeout, true)
 }
 
 // Run prints the conversation, with -o json each event as a line.
@@ -30,11 +31,14 @@ func (c *sessionFollowCmd) Run(ctx context.Context, s streams, parent *sessionCm
 	if c.Answer && parent.json() {
 		return usageError{"--answer cannot be used with -o json: answer with overwinter session answer"}
 	}
-	o := cli.FollowOptions{SessionID: c.ID, After: c.After, UntilIdle: c.Until == "idle", Answer: c.Answer, View: c.view()}
-	return parent.with(func(client *apiclient.Client) error {
-		if parent.json() {
-			return cli.FollowJSON(ctx, client, s.stdout, o)
-		}
-		return cli.Follow(ctx, client, s.stdin, s.stdout, o)
+	o := cli.FollowOptions{After: c.After, UntilIdle: c.Until == "idle", Answer: c.Answer, View: c.view()}
+	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+		o.SessionID = id
+		return c.during(ctx, "session "+id, func(ctx context.Context) error {
+			if parent.json() {
+				return cli.FollowJSON(ctx, client, s.stdout, o)
+			}
+			return cli.Follow(ctx, client, s.stdin, s.stdout, o)
+		})
 	})
 }

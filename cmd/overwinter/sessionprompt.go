@@ -8,16 +8,21 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 	"github.com/overwinter-dev/overwinter/internal/cli"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
 // sessionPromptCmd sends a prompt.
 type sessionPromptCmd struct {
 	sessionArg
-	Text      string `arg:"" help:"The prompt; - reads it from standard input."`
-	Wait      bool   `help:"Print the agent's output and return when the turn ends. Fails if the turn does not complete."`
+	Text string `arg:"" help:"The prompt; - reads it from standard input."`
+	Wait bool   `help:"Print the agent's output and return when the turn ends. Fails if the turn does not complete, or the session is in error."`
+	timeoutFlag
 	PromptID  string `name:"id" placeholder:"ID" help:"ID of the prompt; sending it again has no effect. Default: a new ID."`
 	OnUnknown string `enum:"hold,retry,fail" default:"hold" placeholder:"POLICY" help:"What to do if the sandbox is lost during the turn: hold, retry or fail. Default ${default}."`
 }
+
+// Validate checks what kong cannot.
+func (c *sessionPromptCmd) Validate() error { return needsWait(c.Timeout, c.Wait) }
 
 // Run sends the prompt, and with --wait prints its answer.
 func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s streams, parent *sessionCmd) error {
@@ -25,15 +30,15 @@ func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 	if err != nil {
 		return err
 	}
-	return parent.with(func(client *apiclient.Client) error {
+	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
 		// The newest event before the prompt: everything about the prompt comes after it.
 		var after int64
 		if c.Wait {
-			if after, err = client.Position(ctx, c.ID); err != nil {
+			if after, err = client.Position(ctx, id); err != nil {
 				return err
 			}
 		}
-		submitted, err := client.PromptSubmit(ctx, c.ID, apiclient.Submit{Content: text, ID: c.PromptID, OnUnknown: c.OnUnknown})
+		submitted, err := client.PromptSubmit(ctx, id, apiclient.Submit{Content: text, ID: c.PromptID, OnUnknown: c.OnUnknown})
 		if err != nil {
 			return err
 		}
@@ -44,12 +49,8 @@ func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 			after = 0 // it was sent before, so its turn may be anywhere in the log
 		}
 		logger.DebugContext(ctx, "prompt accepted",
-			slog.String("session_id", c.ID), slog.String("prompt_id", submitted.Prompt.ID), slog.Int64("position", submitted.Position))
-		live := s.stdout
-		if parent.json() {
-			live = nil
-		}
-		answer, err := cli.Await(ctx, logger, client, submitted.Prompt, after, live)
+			slog.String("session_id", id), slog.String("prompt_id", submitted.Prompt.ID), slog.Int64("position", submitted.Position))
+		answer, err := c.await(ctx, s, parent, client, submitted.Prompt, after)
 		if err != nil {
 			return err
 		}
@@ -60,6 +61,21 @@ func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 		}
 		return answer.Outcome()
 	})
+}
+
+// await prints the answer to a prompt while it is written, unless the output is JSON.
+func (f timeoutFlag) await(
+	ctx context.Context, s streams, parent *sessionCmd, client *apiclient.Client, prompt resource.PromptJSON, after int64,
+) (answer cli.PromptAnswer, err error) {
+	live := s.stdout
+	if parent.json() {
+		live = nil
+	}
+	err = f.during(ctx, fmt.Sprintf("prompt %s of session %s", prompt.ID, prompt.SessionID), func(ctx context.Context) error {
+		answer, err = cli.Await(ctx, client, prompt, after, live, s.stderr)
+		return err
+	})
+	return answer, err
 }
 
 func (c *sessionCmd) printPrompt(w io.Writer, p apiclient.Submitted) error {

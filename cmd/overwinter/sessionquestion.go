@@ -27,8 +27,8 @@ func (c *sessionQuestionsCmd) Run(ctx context.Context, s streams, parent *sessio
 	if status == "all" {
 		status = ""
 	}
-	return parent.with(func(client *apiclient.Client) error {
-		questions, err := client.QuestionList(ctx, c.ID, question.Status(status))
+	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+		questions, err := client.QuestionList(ctx, id, question.Status(status))
 		if err != nil {
 			return err
 		}
@@ -79,8 +79,8 @@ func (c *sessionAnswerCmd) Validate() error {
 
 // Run answers and prints the updated question.
 func (c *sessionAnswerCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		q, err := client.QuestionAnswer(ctx, c.ID, c.Question, apiclient.Reply{
+	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+		q, err := client.QuestionAnswer(ctx, id, c.Question, apiclient.Reply{
 			Answer: question.Decision(c.Decision), Answers: c.Answer, Message: c.Message,
 		})
 		if err != nil {

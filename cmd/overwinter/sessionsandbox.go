@@ -2,59 +2,65 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/cli"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // sessionSyncCmd saves what a session has.
-type sessionSyncCmd struct{ sessionArg }
+type sessionSyncCmd struct {
+	sessionArg
+	waitFlags
+}
 
-// Run asks and returns; follow shows what comes of it.
+// Run asks and, with --wait, waits for the snapshot.
 func (c *sessionSyncCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s.stdout, c.ID, apiclient.Sync, false)
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.Sync, false)
 }
 
 // sessionRestartCmd moves a session to a new sandbox.
 type sessionRestartCmd struct {
 	sessionArg
+	waitFlags
 	Force bool `help:"Interrupt the current turn instead of waiting for it."`
 }
 
-// Run asks and returns; follow shows what comes of it.
+// Run asks and, with --wait, waits for the new sandbox.
 func (c *sessionRestartCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s.stdout, c.ID, apiclient.RestartEnvironment, c.Force)
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.RestartEnvironment, c.Force)
 }
 
-// sessionDropCmd gives the sandbox of a session up.
+// sessionDropCmd discards the sandbox of a session.
 type sessionDropCmd struct {
 	sessionArg
+	waitFlags
 	Force bool `help:"Interrupt the current turn instead of waiting for it."`
 }
 
-// Run asks and returns; follow shows what comes of it.
+// Run asks and, with --wait, waits until the sandbox is gone.
 func (c *sessionDropCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s.stdout, c.ID, apiclient.TerminateEnvironment, c.Force)
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.TerminateEnvironment, c.Force)
 }
 
-// sessionRevertCmd takes an agent back.
+// sessionRevertCmd reverts an agent.
 type sessionRevertCmd struct {
 	sessionArg
 	Prompt string `arg:"" help:"ID of the first prompt to undo."`
-	Force  bool   `help:"Interrupt the current turn instead of waiting for it."`
+	waitFlags
+	Force bool `help:"Interrupt the current turn instead of waiting for it."`
 }
 
-// Run asks and returns; follow shows what comes of it.
+// Run asks and, with --wait, waits until the agent is reverted.
 func (c *sessionRevertCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		got, err := client.Revert(ctx, c.ID, c.Prompt, c.Force)
-		if err != nil {
-			return err
-		}
-		if parent.json() {
-			return printJSON(s.stdout, got)
-		}
-		_, err = fmt.Fprintf(s.stdout, "%s  %s: revert accepted\n", got.ID, got.Status)
-		return err
+	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+		return parent.carry(ctx, s, client, c.waitFlags, cli.Request{
+			SessionID: id, Kind: session.CommandRevert, Force: c.Force,
+			Send: func(ctx context.Context) (resource.SessionJSON, bool, error) {
+				got, err := client.Revert(ctx, id, c.Prompt, c.Force)
+				return got, true, err
+			},
+		})
 	})
 }

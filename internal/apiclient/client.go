@@ -82,13 +82,15 @@ func (e *Error) Error() string {
 
 // Create says what session to make.
 type Create struct {
-	Agent       string           `json:"agent"`
-	Title       string           `json:"title,omitempty"`
-	Prompt      *FirstPrompt     `json:"prompt,omitempty"`
-	Sandbox     string           `json:"sandbox,omitempty"` // lazy or eager
-	IdleTimeout string           `json:"idleTimeout,omitempty"`
-	Metadata    map[string]any   `json:"metadata,omitempty"`
-	Options     *session.Options `json:"options,omitempty"`
+	Agent       string             `json:"agent"`
+	Title       string             `json:"title,omitempty"`
+	Profile     string             `json:"profile,omitempty"` // ID or name, @VERSION for one that is not the newest
+	Workspace   *session.Workspace `json:"workspace,omitempty"`
+	Prompt      *FirstPrompt       `json:"prompt,omitempty"`
+	Sandbox     string             `json:"sandbox,omitempty"` // lazy or eager
+	IdleTimeout string             `json:"idleTimeout,omitempty"`
+	Metadata    map[string]any     `json:"metadata,omitempty"`
+	Options     *session.Options   `json:"options,omitempty"`
 }
 
 // FirstPrompt is the prompt that a session begins with.
@@ -97,10 +99,14 @@ type FirstPrompt struct {
 	ID      string `json:"id,omitempty"`
 }
 
-// SessionCreate makes a session.
-func (c *Client) SessionCreate(ctx context.Context, create Create) (resource.SessionJSON, error) {
+// SessionCreate makes a session. The same key and session again within 24 hours return the first one; an empty key is
+// a new one.
+func (c *Client) SessionCreate(ctx context.Context, create Create, key string) (resource.SessionJSON, error) {
 	var s resource.SessionJSON
-	_, err := c.call(ctx, http.MethodPost, "/api/sessions", create, &s, "Idempotency-Key", uuid.NewString())
+	if key == "" {
+		key = uuid.NewString()
+	}
+	_, err := c.call(ctx, http.MethodPost, "/api/sessions", create, &s, "Idempotency-Key", key)
 	return s, err
 }
 

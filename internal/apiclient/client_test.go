@@ -69,7 +69,7 @@ func TestEveryCallAnswers(t *testing.T) {
 	s, err := b.client.SessionCreate(ctx, apiclient.Create{
 		Agent: "demo", Title: "t", IdleTimeout: "30s", Metadata: map[string]any{"a": "b"}, Sandbox: "eager",
 		Prompt: &apiclient.FirstPrompt{Content: "hi", ID: "first"}, Options: &session.Options{Model: "m"},
-	})
+	}, "")
 	require.NoError(t, err)
 	require.Equal(t, "t", s.Title)
 	got, err := b.client.SessionGet(ctx, s.ID)
@@ -146,7 +146,7 @@ func TestProblemsAreErrorsWithACode(t *testing.T) {
 	require.Equal(t, failure.NoSession, problem.Code)
 	require.Equal(t, http.StatusNotFound, problem.Status)
 
-	_, err = b.client.SessionCreate(t.Context(), apiclient.Create{Agent: "unknown", IdleTimeout: "x"})
+	_, err = b.client.SessionCreate(t.Context(), apiclient.Create{Agent: "unknown", IdleTimeout: "x"}, "")
 	require.ErrorContains(t, err, "agent must be one of: demo")
 	require.ErrorContains(t, err, "idleTimeout must be a duration")
 
@@ -181,7 +181,7 @@ func TestAnswersOfOthersAreNotBelieved(t *testing.T) {
 	})
 	_, err := b.client.SessionGet(t.Context(), "x")
 	require.ErrorContains(t, err, "does not answer like overwinter")
-	_, err = b.client.SessionCreate(t.Context(), apiclient.Create{})
+	_, err = b.client.SessionCreate(t.Context(), apiclient.Create{}, "")
 	require.ErrorContains(t, err, "418")
 	for _, err := range b.client.Follow(t.Context(), "x", 0) {
 		require.ErrorContains(t, err, "204")
@@ -232,7 +232,7 @@ func TestALostAnswerMakesNothingTwice(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	})
-	s, err := b.client.SessionCreate(t.Context(), apiclient.Create{Agent: "demo"})
+	s, err := b.client.SessionCreate(t.Context(), apiclient.Create{Agent: "demo"}, "")
 	require.NoError(t, err)
 	require.Equal(t, 1, b.store.Count())
 	_, err = b.client.PromptSubmit(t.Context(), s.ID, apiclient.Submit{Content: "x"})

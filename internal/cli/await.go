@@ -2,9 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
@@ -18,29 +18,29 @@ import (
 type PromptAnswer struct {
 	Prompt resource.PromptJSON `json:"prompt"`
 	Answer string              `json:"answer"`
+
+	terminated bool // the session was, before the prompt could end by itself
 }
 
 // Await follows a session from a position before a prompt's turn until the prompt has ended, and returns it
 // with its answer. It writes the answer to out while the agent writes it, without what could control a
-// terminal; nil writes nothing. The error is one of reading or writing: see Outcome for how the prompt
-// ended. Warnings, of a question that the turn waits for or a session in error, go to the logger.
+// terminal; nil writes nothing. Sentences for the person who waits, such as that the agent asks a question,
+// are lines of notes. The error is one of reading or writing, or says that the session is in error, where no
+// prompt runs: see Outcome for how the prompt ended.
 func Await(
-	ctx context.Context, logger *slog.Logger, client *apiclient.Client, prompt resource.PromptJSON, after int64, out io.Writer,
+	ctx context.Context, client *apiclient.Client, prompt resource.PromptJSON, after int64, out, notes io.Writer,
 ) (PromptAnswer, error) {
 	var text strings.Builder
 	a := answer{promptID: prompt.ID, out: &text}
 	if out != nil {
 		a.out, a.printable = io.MultiWriter(out, &text), true
 	}
-	final := prompt
+	final, trouble := prompt, trouble{sessionID: prompt.SessionID}
 	for e, err := range client.Follow(ctx, prompt.SessionID, after) {
 		if err != nil {
 			return PromptAnswer{}, fmt.Errorf("wait for prompt %s: %w", prompt.ID, err)
 		}
-		if err := warnOfQuestion(ctx, logger, e, a.runID); err != nil {
-			return PromptAnswer{}, err
-		}
-		if err := warnOfBlock(ctx, logger, e, prompt.ID); err != nil {
+		if err := noteQuestion(notes, e, a.runID); err != nil {
 			return PromptAnswer{}, err
 		}
 		ended, err := a.take(e)
@@ -48,6 +48,9 @@ func Await(
 			return PromptAnswer{}, err
 		}
 		if ended == nil || runsAgain(ended) {
+			if err := trouble.take(e); err != nil {
+				return PromptAnswer{}, errors.Join(a.finish(), fmt.Errorf("prompt %s waits: %w", prompt.ID, err))
+			}
 			continue
 		}
 		content := final.Content // the event does not have it
@@ -55,7 +58,8 @@ func Await(
 		final.Content = content
 		break
 	}
-	if !final.Status.Final() { // the session was terminated and the stream did not say how the prompt ended
+	over := !final.Status.Final() // the session was terminated and the stream did not say how the prompt ended
+	if over {
 		var err error
 		if final, err = client.PromptGet(ctx, prompt.SessionID, prompt.ID); err != nil {
 			return PromptAnswer{}, err
@@ -64,11 +68,22 @@ func Await(
 	if err := a.finish(); err != nil {
 		return PromptAnswer{}, err
 	}
-	return PromptAnswer{Prompt: final, Answer: text.String()}, nil
+	if !a.any && final.Status == session.PromptCompleted {
+		if _, err := fmt.Fprintf(notes, "the turn is completed; the agent wrote no text (overwinter session follow %s shows what it did)\n", prompt.SessionID); err != nil {
+			return PromptAnswer{}, err
+		}
+	}
+	return PromptAnswer{Prompt: final, Answer: text.String(), terminated: over}, nil
 }
 
 // Outcome is nil for a prompt that was completed, else an error that says how it ended.
-func (a PromptAnswer) Outcome() error { return outcome(a.Prompt) }
+func (a PromptAnswer) Outcome() error {
+	err := outcome(a.Prompt)
+	if err != nil && a.terminated {
+		return fmt.Errorf("%w: session %s is terminated", err, a.Prompt.SessionID)
+	}
+	return err
+}
 
 // maxReason bounds the characters of a reason in an error.
 const maxReason = 200
@@ -89,8 +104,8 @@ func runsAgain(p *resource.PromptJSON) bool {
 	return p.Status == session.PromptUnknown && p.OnUnknown == session.Retry
 }
 
-// warnOfQuestion warns that a run waits for the answer to a question.
-func warnOfQuestion(ctx context.Context, logger *slog.Logger, e apiclient.Event, runID string) error {
+// noteQuestion writes that a run waits for the answer to a question, and how it is answered.
+func noteQuestion(notes io.Writer, e apiclient.Event, runID string) error {
 	if e.Type != event.TypeQuestion {
 		return nil
 	}
@@ -98,27 +113,15 @@ func warnOfQuestion(ctx context.Context, logger *slog.Logger, e apiclient.Event,
 	if err != nil {
 		return err
 	}
-	if q := data.Question; runID != "" && q.RunID == runID {
-		logger.WarnContext(ctx, "the agent asks; answer with overwinter session answer",
-			slog.String("session_id", q.SessionID), slog.String("question_id", q.ID),
-			slog.String("question", terminal.OneLine(q.Title, terminal.LineRunes)))
-	}
-	return nil
-}
-
-// warnOfBlock warns that a prompt waits because its session is in error.
-func warnOfBlock(ctx context.Context, logger *slog.Logger, e apiclient.Event, promptID string) error {
-	if e.Type != event.TypePrompt {
+	q := data.Question
+	if runID == "" || q.RunID != runID {
 		return nil
 	}
-	data, err := decode[event.PromptData](e)
-	if err != nil {
-		return err
+	how := "once|session|always|reject"
+	if len(q.Questions) > 0 {
+		how = "--answer 'QUESTION=TEXT'"
 	}
-	if p := data.Prompt; p.ID == promptID && p.BlockedReason != "" {
-		logger.WarnContext(ctx, "the prompt is blocked: its session is in error; recover the session to continue, or stop it",
-			slog.String("session_id", p.SessionID), slog.String("prompt_id", p.ID),
-			slog.String("reason", terminal.OneLine(p.BlockedReason, terminal.LineRunes)))
-	}
-	return nil
+	_, err = fmt.Fprintf(notes, "the agent asks and waits for an answer: %s\nto answer: overwinter session answer %s %s %s\n",
+		terminal.OneLine(q.Title, terminal.LineRunes), q.SessionID, q.ID, how)
+	return err
 }

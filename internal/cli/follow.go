@@ -15,7 +15,8 @@ type FollowOptions struct {
 	SessionID string
 	// After is the position after which events are shown; 0 is the beginning.
 	After int64
-	// UntilIdle returns when no prompt is queued or processing. Default: when the session is terminated.
+	// UntilIdle returns when no prompt is queued or processing, with an error if the session is terminated.
+	// Default: when the session is terminated. A session in error is an error in both cases.
 	UntilIdle bool
 	// Answer reads answers to the agent's questions from the input, also if that is not a terminal.
 	Answer bool
@@ -24,7 +25,7 @@ type FollowOptions struct {
 
 // Follow shows the conversation of a session and what is added to it.
 func Follow(ctx context.Context, client *apiclient.Client, in io.Reader, out io.Writer, o FollowOptions) error {
-	until, err := newUntilIdle(ctx, client, o)
+	until, err := newUntil(ctx, client, o)
 	if err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func Follow(ctx context.Context, client *apiclient.Client, in io.Reader, out io.
 
 // FollowJSON prints each event as a line of JSON. View and Answer have no effect.
 func FollowJSON(ctx context.Context, client *apiclient.Client, out io.Writer, o FollowOptions) error {
-	until, err := newUntilIdle(ctx, client, o)
+	until, err := newUntil(ctx, client, o)
 	if err != nil {
 		return err
 	}
@@ -62,29 +63,29 @@ func FollowJSON(ctx context.Context, client *apiclient.Client, out io.Writer, o 
 	return nil
 }
 
-// untilIdle finds out when a session has no prompt that is queued or processing.
-type untilIdle struct {
-	wanted   bool
-	idle     bool // there is none, as far as the events that were read say
-	caughtUp bool
+// until finds out when to return: when no prompt is queued or processing, if that is wanted, and with an error when
+// the session does not get there.
+type until struct {
+	idleWanted bool
+	idle       bool // no prompt is queued or processing, as far as the events that were read say
+	caughtUp   bool
+	trouble    trouble
 }
 
-// newUntilIdle reads the queue before the first event is read. Later changes are in the events, so no
+// newUntil reads the session before the first event is read. Later changes are in the events, so no
 // event is left unread when the queue turns out to be empty.
-func newUntilIdle(ctx context.Context, client *apiclient.Client, o FollowOptions) (*untilIdle, error) {
-	u := &untilIdle{wanted: o.UntilIdle}
-	if u.wanted {
-		now, err := client.SessionGet(ctx, o.SessionID)
-		if err != nil {
-			return nil, err
-		}
-		u.idle = now.Queue.Queued+now.Queue.Processing == 0
+func newUntil(ctx context.Context, client *apiclient.Client, o FollowOptions) (*until, error) {
+	now, err := client.SessionGet(ctx, o.SessionID)
+	if err != nil {
+		return nil, err
 	}
+	u := &until{idleWanted: o.UntilIdle, idle: now.Queue.Queued+now.Queue.Processing == 0, trouble: trouble{sessionID: o.SessionID, final: o.UntilIdle}}
+	u.trouble.known(now)
 	return u, nil
 }
 
 // take reads one event and reports whether to return.
-func (u *untilIdle) take(e apiclient.Event) (bool, error) {
+func (u *until) take(e apiclient.Event) (bool, error) {
 	switch e.Type {
 	case event.MarkerCaughtUp:
 		u.caughtUp = true
@@ -95,5 +96,8 @@ func (u *untilIdle) take(e apiclient.Event) (bool, error) {
 		}
 		u.idle = len(queue.Items) == 0
 	}
-	return u.wanted && u.caughtUp && u.idle, nil
+	if err := u.trouble.take(e); err != nil {
+		return false, err
+	}
+	return u.idleWanted && u.caughtUp && u.idle, nil
 }

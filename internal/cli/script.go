@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
@@ -21,8 +20,8 @@ type ScriptOptions struct {
 	// JSON prints each answer as a line of JSON with its prompt, a PromptAnswer, when the prompt has ended.
 	// Otherwise answers are printed as text while the agent writes them.
 	JSON bool
-	// Logger gets warnings about questions that a prompt waits for.
-	Logger *slog.Logger
+	// Notes get a line for each question that a prompt waits for.
+	Notes io.Writer
 }
 
 // script sends prompts and prints their answers.
@@ -32,6 +31,7 @@ type script struct {
 	out     io.Writer
 	waiting map[string]*scripted // by prompt ID
 	failed  []error              // how prompts ended that were not completed
+	trouble trouble
 }
 
 // scripted is a prompt that has not ended.
@@ -52,7 +52,7 @@ func Script(ctx context.Context, client *apiclient.Client, in io.Reader, out io.
 	if err != nil {
 		return err
 	}
-	s := &script{o: o, client: client, out: out, waiting: map[string]*scripted{}}
+	s := &script{o: o, client: client, out: out, waiting: map[string]*scripted{}, trouble: trouble{sessionID: o.SessionID}}
 	return s.run(ctx, readLines(ctx, in), after)
 }
 
@@ -94,8 +94,11 @@ func (s *script) run(ctx context.Context, lines <-chan string, after int64) erro
 			case got.event.Type == event.MarkerEnd:
 				return s.end(ctx)
 			}
-			if err := s.event(ctx, got.event); err != nil {
+			if err := s.event(got.event); err != nil {
 				return err
+			}
+			if err := s.trouble.take(got.event); err != nil && len(s.waiting) > 0 {
+				return errors.Join(append(s.failed, err)...)
 			}
 		}
 	}
@@ -116,13 +119,13 @@ func (s *script) submit(ctx context.Context, prompt string) error {
 }
 
 // event gives an event to the prompts that have not ended; each takes what concerns it.
-func (s *script) event(ctx context.Context, e apiclient.Event) error {
+func (s *script) event(e apiclient.Event) error {
 	for id, p := range s.waiting {
 		ended, err := p.take(e)
 		if err != nil {
 			return err
 		}
-		if err := warnOfQuestion(ctx, s.o.Logger, e, p.runID); err != nil {
+		if err := noteQuestion(s.o.Notes, e, p.runID); err != nil {
 			return err
 		}
 		if ended == nil || runsAgain(ended) {

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/cli"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// sessionWakeCmd wakes a session.
+type sessionWakeCmd struct {
+	sessionArg
+	waitFlags
+}
+
+// Run asks and, with --wait, waits until the session runs.
+func (c *sessionWakeCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.Wake, false)
+}
+
+// sessionHibernateCmd hibernates a session.
+type sessionHibernateCmd struct {
+	sessionArg
+	waitFlags
+	Force bool `help:"Interrupt the current turn instead of waiting for it."`
+}
+
+// Run asks and, with --wait, waits until the session is hibernated.
+func (c *sessionHibernateCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.Hibernate, c.Force)
+}
+
+// sessionStopCmd ends a session.
+type sessionStopCmd struct {
+	sessionArg
+	waitFlags
+}
+
+// Run asks and, with --wait, waits until the session is terminated.
+func (c *sessionStopCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.Stop, false)
+}
+
+// sessionAbortCmd interrupts the running turn.
+type sessionAbortCmd struct {
+	sessionArg
+	waitFlags
+}
+
+// Run asks and, with --wait, waits until the turn has ended.
+func (c *sessionAbortCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.Abort, false)
+}
+
+// sessionRecoverCmd tries again with a session in error.
+type sessionRecoverCmd struct {
+	sessionArg
+	waitFlags
+}
+
+// Run asks and, with --wait, waits until the session runs or is in error again.
+func (c *sessionRecoverCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.Recover, false)
+}
+
+// command sends a session a command and prints whether there was anything to do.
+func (c *sessionCmd) command(ctx context.Context, s streams, arg sessionArg, wait waitFlags, cmd apiclient.Command, force bool) error {
+	return c.on(ctx, arg, func(client *apiclient.Client, id string) error {
+		return c.carry(ctx, s, client, wait, cli.Request{
+			SessionID: id, Kind: session.CommandKind(cmd), Force: force,
+			Send: func(ctx context.Context) (resource.SessionJSON, bool, error) {
+				return client.Command(ctx, id, cmd, force)
+			},
+		})
+	})
+}
+
+// carry sends a request, with --wait until it has had its effect, and prints the session.
+func (c *sessionCmd) carry(ctx context.Context, s streams, client *apiclient.Client, wait waitFlags, r cli.Request) error {
+	var got resource.SessionJSON
+	var accepted bool
+	var err error
+	outcome := " accepted"
+	if wait.Wait {
+		outcome = " applied"
+		err = wait.during(ctx, fmt.Sprintf("%s of session %s", r.Kind, r.SessionID), func(ctx context.Context) error {
+			got, accepted, err = cli.Carry(ctx, client, r, s.stderr)
+			return err
+		})
+	} else {
+		got, accepted, err = r.Send(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printJSON(s.stdout, got)
+	}
+	outcome = string(r.Kind) + outcome
+	if !accepted {
+		outcome = "nothing to do"
+	}
+	_, err = fmt.Fprintf(s.stdout, "%s  %s: %s\n", got.ID, got.Status, outcome)
+	return err
+}
+
+// sessionPurgeCmd erases a session.
+type sessionPurgeCmd struct {
+	sessionArg
+	waitFlags
+}
+
+// purgePoll is the time between two looks at a session that is being erased.
+const purgePoll = 500 * time.Millisecond
+
+// Run asks and returns; with --wait when the session is gone.
+func (c *sessionPurgeCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+		got, err := client.Purge(ctx, id)
+		if err != nil {
+			return err
+		}
+		outcome := fmt.Sprintf("%s: purge accepted", got.Status)
+		if c.Wait {
+			outcome = "erased"
+			if err := c.during(ctx, "the purge of session "+id, func(ctx context.Context) error { return awaitErased(ctx, client, id) }); err != nil {
+				return err
+			}
+		}
+		if parent.json() {
+			return printJSON(s.stdout, got)
+		}
+		_, err = fmt.Fprintf(s.stdout, "%s  %s\n", got.ID, outcome)
+		return err
+	})
+}
+
+// awaitErased returns when there is no such session any more.
+func awaitErased(ctx context.Context, client *apiclient.Client, id string) error {
+	for {
+		_, err := client.SessionGet(ctx, id)
+		if refused, ok := errors.AsType[*apiclient.Error](err); ok && refused.Code == failure.NoSession {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-time.After(purgePoll):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/cli"
+	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// sessionCreateCmd creates a session.
+type sessionCreateCmd struct {
+	Agent    string `required:"" placeholder:"NAME" help:"Agent of the session, such as demo."`
+	Repo     string `placeholder:"URL" help:"Repository that is cloned into the workspace; https or http. Credentials are the secret git:HOST."`
+	Ref      string `placeholder:"NAME" help:"Branch, tag or commit of the repository. Default: its default branch."`
+	Setup    string `placeholder:"SCRIPT" help:"Shell script that runs once in the new workspace; @FILE reads it from a file."`
+	Profile  string `placeholder:"NAME" help:"ID or name of a profile; @VERSION after it selects a version. Default: none."`
+	Title    string `placeholder:"TEXT" help:"Title of the session."`
+	Prompt   string `placeholder:"TEXT" help:"First prompt; - reads it from standard input."`
+	PromptID string `name:"prompt-id" placeholder:"ID" help:"ID of the first prompt. Default: a new ID."`
+	Wait     bool   `help:"Print the agent's answer to --prompt and return when the turn ends; with --eager alone, when the session runs. Fails if the session is in error."`
+	timeoutFlag
+	Eager           bool              `help:"Start the sandbox immediately instead of with the first prompt."`
+	IdleTimeout     string            `placeholder:"DURATION" help:"Idle time before the session hibernates, such as 30s. Default: the server's."`
+	QuestionTimeout time.Duration     `placeholder:"DURATION" help:"How long a question of the agent waits for its answer, such as 1h. Default: the server's."`
+	Model           string            `placeholder:"NAME" help:"Model for the agent. Default: the agent's choice."`
+	Permissions     string            `enum:"allow,ask,deny," default:"" placeholder:"POLICY" help:"Policy for the agent's tools: allow, ask or deny. Default: allow."`
+	Metadata        map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Metadata of the session; can be repeated."`
+	IdempotencyKey  string            `placeholder:"KEY" help:"Creating again with the same key and flags within 24 hours returns the same session. Default: a new key."`
+}
+
+// Validate checks what kong cannot.
+func (c *sessionCreateCmd) Validate() error {
+	if c.Wait && c.Prompt == "" && !c.Eager {
+		return usageError{"--wait needs --prompt or --eager: otherwise the session waits for its first prompt"}
+	}
+	if c.PromptID != "" && c.Prompt == "" {
+		return usageError{"--prompt-id needs --prompt"}
+	}
+	return needsWait(c.Timeout, c.Wait)
+}
+
+// created is what create --wait prints as JSON.
+type created struct {
+	Session resource.SessionJSON `json:"session"`
+	*cli.PromptAnswer
+}
+
+// Run prints the session as it was created, or waits for the end of its first turn.
+func (c *sessionCreateCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	create, err := c.request(s.stdin)
+	if err != nil {
+		return err
+	}
+	return parent.with(func(client *apiclient.Client) error {
+		made, err := client.SessionCreate(ctx, create, c.IdempotencyKey)
+		if err != nil {
+			return err
+		}
+		for _, w := range made.Warnings {
+			fmt.Fprintln(s.stderr, "warning: "+w.Detail)
+		}
+		if !c.Wait {
+			return parent.printSession(s.stdout, made)
+		}
+		if !parent.json() {
+			if _, err := fmt.Fprintf(s.stderr, "session %s\n", made.ID); err != nil { // stdout has the answer alone
+				return err
+			}
+		}
+		if create.Prompt == nil {
+			return c.awaitRunning(ctx, s, parent, client, made)
+		}
+		prompt := resource.PromptJSON{ID: create.Prompt.ID, SessionID: made.ID, Content: create.Prompt.Content, Status: session.PromptQueued}
+		answer, err := c.await(ctx, s, parent, client, prompt, 0)
+		if err != nil {
+			return err
+		}
+		if parent.json() {
+			if made, err = client.SessionGet(ctx, made.ID); err != nil {
+				return err
+			}
+			if err := printJSON(s.stdout, created{made, &answer}); err != nil {
+				return err
+			}
+		}
+		return answer.Outcome()
+	})
+}
+
+// request is the body of the request.
+func (c *sessionCreateCmd) request(stdin io.Reader) (apiclient.Create, error) {
+	create := apiclient.Create{Agent: c.Agent, Title: c.Title, Profile: c.Profile, IdleTimeout: c.IdleTimeout}
+	if c.Eager {
+		create.Sandbox = "eager"
+	}
+	setup, err := scriptText(c.Setup)
+	if err != nil {
+		return create, err
+	}
+	if workspace := (session.Workspace{RepoURL: c.Repo, Ref: c.Ref, Setup: setup}); workspace != (session.Workspace{}) {
+		create.Workspace = &workspace
+	}
+	options := session.Options{Model: c.Model, Permissions: permission.Policy(c.Permissions), QuestionTimeout: session.Duration(c.QuestionTimeout)}
+	if options != (session.Options{}) {
+		create.Options = &options
+	}
+	if len(c.Metadata) > 0 {
+		create.Metadata = map[string]any{}
+		for key, value := range c.Metadata {
+			create.Metadata[key] = value
+		}
+	}
+	if c.Prompt == "" {
+		return create, nil
+	}
+	text, err := promptText(c.Prompt, stdin)
+	if err != nil {
+		return create, err
+	}
+	create.Prompt = &apiclient.FirstPrompt{Content: text, ID: c.PromptID}
+	switch {
+	case c.PromptID != "":
+	case c.IdempotencyKey != "": // the same again, so that the request is
+		digest := sha256.Sum256([]byte(c.IdempotencyKey))
+		create.Prompt.ID = session.PromptPrefix + hex.EncodeToString(digest[:16])
+	default:
+		create.Prompt.ID = session.NewID(session.PromptPrefix) // ours, so that it can be waited for
+	}
+	return create, nil
+}
+
+// scriptText is the text given, or what the file after @ holds.
+func scriptText(given string) (string, error) {
+	path, isFile := strings.CutPrefix(given, "@")
+	if !isFile {
+		return given, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("read setup script: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, session.MaxSetupBytes+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read setup script: %w", err)
+	case len(data) > session.MaxSetupBytes:
+		return "", fmt.Errorf("the setup script %s is larger than %d bytes", path, session.MaxSetupBytes)
+	case strings.TrimSpace(string(data)) == "":
+		return "", errors.New("the setup script " + path + " is empty")
+	}
+	return string(data), nil
+}
+
+// awaitRunning waits until a session without a prompt runs, and prints it.
+func (c *sessionCreateCmd) awaitRunning(ctx context.Context, s streams, parent *sessionCmd, client *apiclient.Client, made resource.SessionJSON) error {
+	err := c.during(ctx, "session "+made.ID, func(ctx context.Context) (err error) {
+		made, err = cli.AwaitRunning(ctx, client, made.ID)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if parent.json() {
+		return printJSON(s.stdout, created{Session: made})
+	}
+	return parent.printSession(s.stdout, made)
+}

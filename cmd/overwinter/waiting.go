@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/cli"
+)
+
+// timeoutFlag bounds how long a command waits.
+type timeoutFlag struct {
+	Timeout time.Duration `placeholder:"DURATION" help:"Stop waiting after this time, such as 90s, and end with exit code 3. What was started continues. Default: no limit."`
+}
+
+// waitFlags have a command wait for its effect.
+type waitFlags struct {
+	Wait bool `help:"Return when the command has had its effect; fail if it has none."`
+	timeoutFlag
+}
+
+// Validate checks what kong cannot.
+func (f waitFlags) Validate() error { return needsWait(f.Timeout, f.Wait) }
+
+// needsWait refuses a timeout where nothing is waited for.
+func needsWait(timeout time.Duration, wait bool) error {
+	switch {
+	case timeout < 0:
+		return usageError{"--timeout must not be negative"}
+	case timeout > 0 && !wait:
+		return usageError{"--timeout needs --wait"}
+	}
+	return nil
+}
+
+// timeoutError ends the program with exitTimeout.
+type timeoutError struct {
+	after     time.Duration
+	continues string
+}
+
+func (e timeoutError) Error() string {
+	return fmt.Sprintf("stopped waiting after %s; %s continues", e.after, e.continues)
+}
+
+// during calls wait with a context that ends after the timeout. What continues is named in the error then.
+func (f timeoutFlag) during(ctx context.Context, continues string, wait func(context.Context) error) error {
+	over := timeoutError{after: f.Timeout, continues: continues}
+	bounded := ctx
+	if f.Timeout > 0 {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeoutCause(ctx, f.Timeout, over)
+		defer cancel()
+	}
+	err := wait(bounded)
+	if err == nil || bounded.Err() == nil {
+		return err
+	}
+	cause := context.Cause(bounded)
+	if errors.Is(cause, over) {
+		return over
+	}
+	if by, ok := errors.AsType[cli.SignalError](cause); ok {
+		return fmt.Errorf("stopped waiting: %w; %s continues", by, continues)
+	}
+	return err
+}

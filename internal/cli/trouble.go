@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/terminal"
+)
+
+// trouble notices that a session is in a state which it does not leave by itself: a client that waits for it
+// would wait forever.
+type trouble struct {
+	sessionID string
+	final     bool // a terminated session is trouble too
+	caughtUp  bool // earlier states do not count
+	status    session.State
+	reason    string
+}
+
+// known sets the state that precedes the events.
+func (t *trouble) known(s resource.SessionJSON) { t.status, t.reason = s.Status, s.StatusReason }
+
+// take reads an event; the error says what the trouble is.
+func (t *trouble) take(e apiclient.Event) error {
+	switch e.Type {
+	case event.MarkerCaughtUp:
+		t.caughtUp = true
+	case event.TypeStatus:
+		data, err := decode[event.StatusData](e)
+		if err != nil {
+			return err
+		}
+		t.status, t.reason = data.Status, data.Reason
+	}
+	switch {
+	case !t.caughtUp:
+		return nil
+	case t.status == session.Error:
+		return InError(t.sessionID, t.reason)
+	case t.status.Final() && t.final:
+		return fmt.Errorf("session %s is terminated", t.sessionID)
+	}
+	return nil
+}
+
+// InError says that a session is in error, and what can be done.
+func InError(id, reason string) error {
+	why := ""
+	if reason != "" {
+		why = " (" + terminal.OneLine(reason, maxReason) + ")"
+	}
+	return fmt.Errorf("session %s is in error%s; retry with overwinter session recover %s, or end it with overwinter session stop %s", id, why, id, id)
+}
