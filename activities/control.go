@@ -10,6 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/contract"
+	"github.com/overwinter-dev/overwinter/internal/metrics"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -79,7 +80,9 @@ type Config struct {
 	OrphanAge time.Duration
 	// CallTimeout bounds each call of the reconciler that ends a sandbox or asks about one. Default 15s.
 	CallTimeout time.Duration
-	Logger      *slog.Logger
+	// Metrics are what the activities measure. Default: some that are not shown.
+	Metrics *metrics.Worker
+	Logger  *slog.Logger
 }
 
 // Agents finds the adapter of an agent.
@@ -195,13 +198,18 @@ func New(c Config) (*Control, *Turns) {
 	if c.Changes == nil {
 		c.Attend = 0
 	}
-	store := c.Store
+	if c.Metrics == nil {
+		c.Metrics = metrics.NewWorker(nil)
+	}
+	watched := watching{metrics: c.Metrics, logger: c.Logger}
+	store := watchedStore{Store: c.Store, watching: watched}
 	c.Store = nil // each group has its part
+	c.Log = watchedLog{Log: c.Log, watching: watched}
 	run := &runners{Config: &c, store: store}
 	runs := turn.New(turn.Config{
 		Store: store, Log: c.Log, Agents: c.Agents, Sandbox: c.Sandbox, Secrets: c.Secrets, Masks: c.Masks, Token: run.runnerToken,
 		Changes: c.Changes, Links: c.Links, InterruptedPause: c.InterruptedPause, FlushTimeout: c.FlushTimeout, ReadAhead: c.ReadAhead,
-		Logger: c.Logger,
+		Retried: c.Metrics.ModelRetried, Logger: c.Logger,
 	})
 	boxes := &sandboxes{runners: run, Config: &c, store: store}
 	files := &transcripts{Config: &c, store: store}

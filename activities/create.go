@@ -131,10 +131,12 @@ func (g *sandboxes) start(ctx context.Context, in SandboxRequest, from origin) (
 	if err != nil {
 		return SandboxReady{}, nil, err
 	}
+	began := time.Now()
 	sb, adopted, err := g.Sandbox.Create(ctx, sandbox.Spec{
 		Session: in.SessionID, Generation: in.Generation, Image: from.image, Timeout: g.SandboxTimeout,
 		Command: command, Env: env,
 	})
+	g.Metrics.SandboxCreated(time.Since(began), err)
 	if errors.Is(err, sandbox.ErrNameForeign) {
 		return SandboxReady{}, nil, final(GenerationSpent, err)
 	}

@@ -32,6 +32,8 @@ type reconcileStore interface {
 	imageStore
 	attendedStore
 	healthStore
+	// SessionCountsFold keeps the counts of sessions short.
+	SessionCountsFold(ctx context.Context) error
 }
 
 // reconciler compares the provider's sandboxes and images with what sessions own.
@@ -49,9 +51,11 @@ type reconciler struct {
 // and reports its own errors: a failure in one does not keep Reconcile from the others.
 // The list and the rows are read in pages. Of each sandbox that is listed, 8 bytes
 // are kept until the end.
-func (g *reconciler) Reconcile(ctx context.Context) (Reconciled, error) {
+func (g *reconciler) Reconcile(ctx context.Context) (out Reconciled, err error) {
 	stop := beat(ctx)
 	defer stop()
+	began := time.Now()
+	defer func() { g.Metrics.Reconciled(time.Since(began), err) }()
 	l := &look{reconciler: g}
 	var (
 		running *sandboxSet
@@ -71,8 +75,9 @@ func (g *reconciler) Reconcile(ctx context.Context) (Reconciled, error) {
 			}
 			return l.health(ctx, running)
 		}),
+		l.part(ctx, "add up counts", g.store.SessionCountsFold),
 	)
-	out := l.out
+	out = l.out
 	if failed == nil && (out.Reported > 0 || out.Terminated > 0 || out.Deleted > 0) {
 		activity.GetLogger(ctx).Info("reconciled", "reported", out.Reported, "terminated", out.Terminated, "deleted", out.Deleted)
 	}

@@ -103,6 +103,9 @@ func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
 	if !exists {
 		return Saved{}, fmt.Errorf("snapshot %s was made and does not resolve", snapshot)
 	}
+	if tree := manifest.Tree; tree != nil && tree.Unchecked == "" {
+		g.Metrics.SnapshotSized(tree.Bytes)
+	}
 	return g.commit(ctx, session.Bundle{
 		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, Checkpoint: in.Checkpoint,
 		SnapshotID: snapshot, Manifest: manifest, Verified: true, CreatedAt: time.Now().UTC(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
@@ -18,7 +19,9 @@ func (g *bundles) snapshot(ctx context.Context, sessionID string, generation int
 	if err := g.store.ImageIntend(ctx, intent); err != nil {
 		return "", stored(err)
 	}
+	began := time.Now()
 	image, err := sb.Snapshot(ctx, sandbox.SnapshotSpec{Timeout: g.SnapshotTimeout, Lifetime: snapshotLifetime})
+	g.Metrics.SnapshotMade(time.Since(began), err)
 	if err != nil {
 		switch sandbox.CodeOf(err) {
 		case sandbox.Timeout, sandbox.Unavailable: // it may still come to be

@@ -77,7 +77,7 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	attendant := t.newAttendant(in, pulse, place)
 	defer attendant.stop()
 	for {
-		result, attending, err := t.runTurn(ctx, in, start, token, attendant)
+		result, attending, err := t.measuredTurn(ctx, in, start, token, attendant)
 		if err != nil || !attending {
 			return attendant.report(result), err
 		}
@@ -87,6 +87,25 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 		}
 		in.RunID, in.PromptID, start, token = next.Run.ID, next.Prompt.ID, *next, next.Run.Token
 	}
+}
+
+// measuredTurn is runTurn with what is measured of an attempt.
+func (t *Turns) measuredTurn(ctx context.Context, in TurnRequest, start session.RunStart, token string, a *attendant) (TurnResult, bool, error) {
+	end := t.Metrics.AttemptBegun()
+	result, attending, err := t.runTurn(ctx, in, start, token, a)
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		end("ended")
+	case errors.Is(cause, errStalled):
+		end("stalled")
+	case errors.Is(cause, errHandOver):
+		end("handed_over")
+	case ctx.Err() != nil:
+		end("cancelled")
+	default:
+		end("failed")
+	}
+	return result, attending, err
 }
 
 // runTurn executes one run to its end. It reports whether the attempt attends the session afterwards.

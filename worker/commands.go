@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/metrics"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -14,6 +15,8 @@ import (
 type CommandRelay struct {
 	Rows     OverdueCommands
 	Signaler CommandSignaler
+	// Metrics count the signals. Default: some that are not shown.
+	Metrics *metrics.Worker
 	// Every is the time between two looks. Default 2s.
 	Every time.Duration
 	// Age is how long a command may be pending before its workflow is looked at. Default 3s.
@@ -51,6 +54,9 @@ func (r CommandRelay) run(ctx context.Context, logger *slog.Logger) error {
 	}
 	if r.Batch == 0 {
 		r.Batch = 200
+	}
+	if r.Metrics == nil {
+		r.Metrics = metrics.NewWorker(nil)
 	}
 	ticker := time.NewTicker(r.Every)
 	defer ticker.Stop()
@@ -120,7 +126,9 @@ func (r CommandRelay) signal(ctx context.Context, logger *slog.Logger, u session
 	if u.Stop {
 		send = r.Signaler.SignalStop
 	}
-	if err := send(ctx, u.SessionID); err != nil {
+	err := send(ctx, u.SessionID)
+	r.Metrics.Relayed("command", err)
+	if err != nil {
 		return err
 	}
 	logger.InfoContext(ctx, "signalled again for a pending command", slog.String("session_id", u.SessionID), slog.Bool("stop", u.Stop))

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/overwinter-dev/overwinter/internal/metrics"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -18,6 +19,8 @@ import (
 type Relay struct {
 	Rows     Unclaimed
 	Signaler PromptSignaler
+	// Metrics count the signals. Default: some that are not shown.
+	Metrics *metrics.Worker
 	// Every is how often it looks. Default 2s.
 	Every time.Duration
 	// Age is how long a row may wait before it is signaled for again. Default 3s.
@@ -52,6 +55,9 @@ func (r Relay) run(ctx context.Context, logger *slog.Logger) error {
 	}
 	if r.Batch == 0 {
 		r.Batch = 200
+	}
+	if r.Metrics == nil {
+		r.Metrics = metrics.NewWorker(nil)
 	}
 	ticker := time.NewTicker(r.Every)
 	defer ticker.Stop()
@@ -95,6 +101,7 @@ func (r Relay) look(ctx context.Context, logger *slog.Logger, after string, paus
 			}
 			err := r.Signaler.SignalPrompt(ctx, work.SessionID, work.PromptID, work.Ordinal)
 			pauses.tried(work, time.Now())
+			r.Metrics.Relayed("prompt", err)
 			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()

@@ -47,6 +47,7 @@ type life struct {
 	lazy         bool
 	generation   int64
 	transitionNo int64
+	since        time.Time // it has been in the state, if this run knows that
 	sandboxID    string
 	deadline     time.Time     // the provider ends the sandbox here; zero: it has no end
 	margin       time.Duration // how long before the deadline the session moves
@@ -136,6 +137,9 @@ func (l *life) load(ctx workflow.Context) error {
 	}
 	l.agent, l.workspace, l.lazy = o.Agent, o.Workspace, o.Lazy
 	l.generation, l.transitionNo = o.Generation, o.TransitionNo
+	if l.transitionNo == 0 && !l.lazy && l.since.IsZero() {
+		l.since = workflow.Now(ctx)
+	}
 	l.sandboxID, l.bundleID = o.SandboxID, o.BundleID
 	l.taskQueue = o.Queue
 	l.plan(orNow(ctx, o.SandboxSince), o.Deadline)

@@ -30,6 +30,7 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 	t := session.Transition{
 		SessionID: l.id, No: l.transitionNo + 1, From: l.state, To: to, Event: event,
 		Reason: reason, Generation: l.generation, Receipt: receipt, At: workflow.Now(ctx), Command: l.cause(event, reason),
+		Since: l.since,
 	}
 	if to == session.Error {
 		t.Cause = session.CauseRefused
@@ -41,7 +42,7 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 	if err := l.record(ctx, doing, control.RecordTransition, t, nil); err != nil {
 		return err
 	}
-	l.state, l.reason, l.errorCause, l.transitionNo = to, reason, t.Cause, t.No
+	l.state, l.reason, l.errorCause, l.transitionNo, l.since = to, reason, t.Cause, t.No, t.At
 	l.endDelay()
 	l.moved = true
 	switch to {

@@ -79,7 +79,14 @@ func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	if schemaRefused(err) {
 		return err
 	}
-	temporal, err := c.dial(logger)
+	registry, err := newRegistry()
+	if err != nil {
+		return err
+	}
+	if err := registry.Register(newPoolGauges(db)); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	temporal, err := c.dial(logger, registry)
 	if err != nil {
 		return fmt.Errorf("connect to Temporal: %w", err)
 	}
@@ -93,6 +100,7 @@ func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	config := api.Config{
 		Store: db, Signaler: sessionclient.New(temporal, c.TemporalNamespace, installationQueue(db)), Events: events{follower},
 		Agents: catalog.Agents(), Masks: secrets, Sandbox: sandboxInfo(db, logger), Key: c.Key, WithoutKey: c.Key.Empty(), Logger: logger, Version: buildVersion(),
+		Registry: registry,
 	}
 	if keyring != nil {
 		config.Secrets = keyring

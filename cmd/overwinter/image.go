@@ -7,6 +7,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/image"
+	"github.com/overwinter-dev/overwinter/internal/metrics"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
@@ -36,12 +37,12 @@ type images struct {
 	agents *agent.Registry
 }
 
-func newImages(p *sandbox.Provider, db *postgres.DB, runnerBinary string, logger *slog.Logger) images {
+func newImages(p *sandbox.Provider, db *postgres.DB, runnerBinary string, m *metrics.Worker, logger *slog.Logger) images {
 	progress := func(recipe, step string) {
 		logger.Info("image is being prepared", slog.String("recipe", recipe), slog.String("step", step))
 	}
 	return images{
-		images: sandbox.NewImages(p, sandbox.ImagesOptions{Ledger: imageLedger{db}, Logger: logger, Progress: progress}),
+		images: sandbox.NewImages(p, sandbox.ImagesOptions{Ledger: imageLedger{db}, Logger: logger, Progress: progress, Built: m.ImageBuilt}),
 		runner: runnerBinary, agents: catalog.Agents(),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
@@ -28,13 +29,16 @@ type temporalFlags struct {
 
 // dial returns a client that connects when it is first used, so that a part
 // starts, and says so, while Temporal is away.
-func (f temporalFlags) dial(logger *slog.Logger) (client.Client, error) {
+func (f temporalFlags) dial(logger *slog.Logger, registry prometheus.Registerer) (client.Client, error) {
+	measures, err := temporalMetrics(registry)
+	if err != nil {
+		return nil, err
+	}
 	options := client.Options{
-		HostPort: f.TemporalAddress, Namespace: f.TemporalNamespace, Logger: log.NewStructuredLogger(logger),
+		HostPort: f.TemporalAddress, Namespace: f.TemporalNamespace, Logger: log.NewStructuredLogger(logger), MetricsHandler: measures,
 	}
 	// The messages are a few hundred bytes each: compressing them costs both sides more than it saves.
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
-	var err error
 	if options.ConnectionOptions.TLS, err = f.tls(); err != nil {
 		return nil, err
 	}

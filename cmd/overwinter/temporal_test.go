@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
@@ -40,7 +41,7 @@ func TestTemporalIsSpokenToInTheClearUnlessSomethingAsksForMore(t *testing.T) {
 		{TemporalClientCert: empty},
 		{TemporalClientCert: empty, TemporalClientKey: empty},
 	} {
-		_, err := f.dial(slog.New(slog.DiscardHandler))
+		_, err := f.dial(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		require.Error(t, err)
 	}
 }
@@ -70,7 +71,7 @@ func TestTheKeyGoesOverTLSAlone(t *testing.T) {
 			conn.Close()
 		}()
 		f.TemporalAddress, f.TemporalNamespace, f.TemporalAPIKey = ln.Addr().String(), "default", secret.NewValue("key")
-		c, err := f.dial(slog.New(slog.DiscardHandler))
+		c, err := f.dial(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		require.NoError(t, err)
 		defer c.Close()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -109,7 +110,7 @@ func TestRequestsToTemporalAreNotCompressed(t *testing.T) {
 	server := grpc.NewServer(grpc.StatsHandler(seen))
 	go server.Serve(ln) //nolint:errcheck // it ends with the test
 	defer server.Stop()
-	c, err := temporalFlags{TemporalAddress: ln.Addr().String(), TemporalNamespace: "default"}.dial(slog.New(slog.DiscardHandler))
+	c, err := temporalFlags{TemporalAddress: ln.Addr().String(), TemporalNamespace: "default"}.dial(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	require.NoError(t, err)
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), eventuallyTimeout)

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sethvargo/go-retry"
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
@@ -19,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/metrics"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
@@ -102,7 +102,15 @@ func (c *workerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 		return err
 	}
 	defer db.Close()
-	temporal, err := c.dial(logger)
+	registry, err := newRegistry()
+	if err != nil {
+		return err
+	}
+	if err := registry.Register(newGauges(db)); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	measured := metrics.NewWorker(registry)
+	temporal, err := c.dial(logger, registry)
 	if err != nil {
 		return fmt.Errorf("connect to Temporal: %w", err)
 	}
@@ -115,14 +123,14 @@ func (c *workerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 		if err != nil {
 			return err
 		}
-		return c.run(ctx, db, temporal, installation, keyring, binary, &polls, logger)
+		return c.run(ctx, db, temporal, installation, keyring, binary, &polls, measured, logger)
 	})
 	if c.HealthAddress != "" {
 		signaler := sessionclient.New(temporal, c.TemporalNamespace, installationQueue(db)) // for Ping alone
 		group.Go(func() error {
 			return serveHealth(ctx, c.HealthAddress, map[string]func(context.Context) error{
 				"postgres": db.Ready, "temporal": signaler.Ping, "worker": polls.ready,
-			}, prometheus.Gatherers{prometheus.DefaultGatherer, imageMetrics(db)}, logger)
+			}, registry, logger)
 		})
 	}
 	if err := group.Wait(); !errors.Is(err, context.Canceled) {
@@ -143,7 +151,8 @@ func (p *polling) ready(ctx context.Context) error {
 
 // run works for an installation until ctx ends.
 func (c *workerCmd) run(
-	ctx context.Context, db *postgres.DB, temporal client.Client, installation string, keyring *secret.Keyring, binary string, polls *polling, logger *slog.Logger,
+	ctx context.Context, db *postgres.DB, temporal client.Client, installation string, keyring *secret.Keyring, binary string, polls *polling,
+	measured *metrics.Worker, logger *slog.Logger,
 ) error {
 	driver, err := modalsandbox.New(modalsandbox.Config{
 		ServerURL: c.ModalServerURL, TokenID: c.ModalTokenID, TokenSecret: c.ModalTokenSecret,
@@ -160,7 +169,7 @@ func (c *workerCmd) run(
 	signaler := sessionclient.New(temporal, c.TemporalNamespace, sessionclient.At(queue))
 
 	appender := eventlog.NewAppender(db, eventlog.AppenderOptions{
-		Logger: logger, MaxCommits: max(1, db.MaxConns()/4), MaxLockWaits: max(1, db.MaxConns()/8),
+		Logger: logger, MaxCommits: max(1, db.MaxConns()/4), MaxLockWaits: max(1, db.MaxConns()/8), Committed: measured.EventsCommitted,
 	})
 	appender.Start()
 	defer func() {
@@ -186,13 +195,14 @@ func (c *workerCmd) run(
 	shutdown := new(activities.Shutdown)
 	control, turns := activities.New(activities.Config{
 		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
-		Image: newImages(provider, db, binary, logger), Signaler: signaler, Changes: changes, Secrets: secrets, Masks: secrets,
-		Runner: runner, Queue: queue, Keys: keyring, SandboxTimeout: c.SandboxTimeout, Attend: c.Attend, Shutdown: shutdown, MaxTurns: c.MaxTurns, Logger: logger,
+		Image: newImages(provider, db, binary, measured, logger), Signaler: signaler, Changes: changes, Secrets: secrets, Masks: secrets,
+		Runner: runner, Queue: queue, Keys: keyring, SandboxTimeout: c.SandboxTimeout, Attend: c.Attend, Shutdown: shutdown, MaxTurns: c.MaxTurns,
+		Metrics: measured, Logger: logger,
 	})
 	w := worker.New(worker.Config{
 		Temporal: temporal, Control: control, Turns: turns,
-		Relay: worker.Relay{Rows: db, Signaler: signaler}, Installation: installation, Legacy: db,
-		Commands: worker.CommandRelay{Rows: db, Signaler: signaler},
+		Relay: worker.Relay{Rows: db, Signaler: signaler, Metrics: measured}, Installation: installation, Legacy: db,
+		Commands: worker.CommandRelay{Rows: db, Signaler: signaler, Metrics: measured},
 		Purges: worker.Purges{Purger: activities.NewPurger(control, db, signaler, activities.Retention{
 			Terminated: c.RetainTerminated, Events: c.RetainEvents,
 		})},

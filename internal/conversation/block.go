@@ -41,6 +41,9 @@ const (
 // Open reports whether a block with this status can still change.
 func (s BlockStatus) Open() bool { return s == Streaming || s == Pending || s == Running }
 
+// SubtypeRetry is the subtype of a system block that shows a request to a model that failed and was sent again.
+const SubtypeRetry = "retry"
+
 // Block is one piece of a conversation. Its id is the agent's own, the same in
 // the stream and in the transcript. Fields that its type does not use are empty.
 type Block struct {
@@ -59,7 +62,7 @@ type Block struct {
 	Output    json.RawMessage `json:"output,omitempty"`    // tool_result: a JSON string or the agent's own structure
 	IsError   bool            `json:"isError,omitempty"`   // tool_result
 
-	Subtype string `json:"subtype,omitempty"` // system
+	Subtype string `json:"subtype,omitempty"` // system; SubtypeRetry, for example
 	Message string `json:"message,omitempty"` // system
 
 	SubagentID string `json:"subagentId,omitempty"` // subagent: the id of its conversation

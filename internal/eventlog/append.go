@@ -58,6 +58,8 @@ type AppenderOptions struct {
 	MaxLockWaits int
 	// CommitTimeout bounds one commit; the connection is closed then. Default 15s.
 	CommitTimeout time.Duration
+	// Committed is called after each commit that was tried, with the time it took. Default: nothing is called.
+	Committed func(took time.Duration, err error)
 	// Logger receives retries. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -307,8 +309,12 @@ func (a *Appender) commit(ctx context.Context, b *batch) {
 		try = a.store.EventsAppend
 	}
 	limited, cancel := context.WithTimeout(ctx, a.options.CommitTimeout)
+	began := time.Now()
 	verdicts, err := try(limited, appends)
 	cancel()
+	if a.options.Committed != nil {
+		a.options.Committed(time.Since(began), err)
+	}
 	if err != nil && ctx.Err() == nil && failure.CodeOf(err) == failure.Unavailable {
 		a.options.Logger.WarnContext(ctx, "could not commit events; trying again", slog.Any("error", err),
 			slog.Int("appends", len(b.pending)), slog.Int("sessions", len(b.queues)), slog.Bool("lock_wait", b.waitsForLock))

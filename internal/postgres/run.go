@@ -331,12 +331,15 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 		if err := s.promptQueue(ctx, run.PromptID, ""); err != nil {
 			return session.Run{}, err
 		}
-		return runOf(closed.run), s.count(ctx, ending.Usage, "")
+		ended := runOf(closed.run)
+		ended.Ended = &session.Ended{Agent: s.row.Agent, QueueWait: -1}
+		return ended, s.count(ctx, ending.Usage, "")
 	}
 	if err := s.reportEnd(ctx, closed, ending); err != nil {
 		return session.Run{}, err
 	}
 	ended := runOf(closed.run)
+	ended.Ended = &session.Ended{Agent: s.row.Agent, QueueWait: max(0, ended.StartedAt.Sub(closed.prompt.CreatedAt))}
 	attendant := ""
 	if ending.LookFor != "" {
 		found := closed.look.found(s)

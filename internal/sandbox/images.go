@@ -91,6 +91,8 @@ type ImagesOptions struct {
 	Base string
 	// Logger receives each step. Default: none.
 	Logger *slog.Logger
+	// Built is called after each image that was built, or could not be, with the time it took. Default: nothing is called.
+	Built func(took time.Duration, err error)
 	// Progress receives each step in words, for a person who waits. It must not block. Default:
 	// none.
 	Progress func(recipe, step string)
@@ -110,6 +112,7 @@ type Images struct {
 	base     string
 	logger   *slog.Logger
 	progress func(recipe, step string)
+	built    func(took time.Duration, err error)
 
 	mu       sync.Mutex
 	flights  map[string]*flight
@@ -128,7 +131,7 @@ type flight struct {
 // NewImages returns an Images that works with p.
 func NewImages(p *Provider, o ImagesOptions) *Images {
 	i := &Images{
-		p: p, ledger: o.Ledger, base: o.Base, logger: o.Logger, progress: o.Progress,
+		p: p, ledger: o.Ledger, base: o.Base, logger: o.Logger, progress: o.Progress, built: o.Built,
 		flights: map[string]*flight{}, nameless: map[string]string{},
 	}
 	if i.ledger == nil {
@@ -142,6 +145,9 @@ func NewImages(p *Provider, o ImagesOptions) *Images {
 	}
 	if i.progress == nil {
 		i.progress = func(string, string) {}
+	}
+	if i.built == nil {
+		i.built = func(time.Duration, error) {}
 	}
 	return i
 }
@@ -223,6 +229,7 @@ func (i *Images) find(ctx context.Context, name string, r Recipe) (string, error
 		return "", fmt.Errorf("prepare image %s: %w", name, err)
 	}
 	built, err := i.build(ctx, name, r)
+	i.built(time.Since(began), err)
 	if err != nil {
 		i.settled(ctx, intent, err)
 		return "", fmt.Errorf("prepare image %s: %w", name, err)

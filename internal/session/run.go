@@ -92,6 +92,8 @@ type Run struct {
 	Look *Look
 	// Attended: the attempt that has ended the run may claim the session's next prompt.
 	Attended bool
+	// Ended is set by the call that has ended the run, and by no other.
+	Ended *Ended
 }
 
 // RunVerdict answers the claim of a prompt.

@@ -97,6 +97,8 @@ type Transition struct {
 	Receipt    *Receipt // with transitions into running from restoring
 	Command    string   // id of the command that asks for it, which must still be pending; empty when none does
 	At         time.Time
+	// Since is when the session entered From, if its workflow knows that.
+	Since time.Time `json:",omitzero"`
 	// Cause of a transition into error.
 	Cause ErrorCause `json:",omitempty"`
 }

@@ -31,6 +31,7 @@ type convert struct {
 	masking    masking
 	// explain returns the reason of a turn whose key the model's server has refused. Without one it is that of the agent.
 	explain func(agent.TurnEnd) string
+	retried func() // counts a request to a model that was sent again
 }
 
 // maxState bounds the state of a turn.
@@ -85,7 +86,10 @@ func (x *Executor) resume(ctx context.Context, start session.RunStart) (*convert
 	if err != nil {
 		return nil, nil, final(Refused, fmt.Errorf("continue run %s: %w", start.Run.ID, err))
 	}
-	return &convert{translator: t, limits: &state.Limits, masking: masking{masker: masker, held: state.Held}}, state.End, nil
+	return &convert{
+		translator: t, limits: &state.Limits, masking: masking{masker: masker, held: state.Held},
+		retried: func() { x.Retried(start.Agent) },
+	}, state.End, nil
 }
 
 // translate reads a frame. Where the agent then has too many blocks open, all of them are closed: what is
@@ -114,6 +118,9 @@ func (c *convert) translate(f agent.Frame) (agent.Translation, []eventlog.Draft,
 func (c *convert) drafts(events []conversation.Event, frame int64) ([]eventlog.Draft, error) {
 	var out []eventlog.Draft
 	for _, e := range events {
+		if b, ok := e.Data.(conversation.BlockStart); ok && b.Block.Subtype == conversation.SubtypeRetry && c.retried != nil {
+			c.retried()
+		}
 		for _, e := range c.masking.events(e) {
 			encoded, err := c.limits.Encode(e)
 			if err != nil {

@@ -37,7 +37,9 @@ type Config struct {
 	// ReadAhead is how many bytes of what agents have said may wait in memory for commits, of all
 	// turns together and beyond a small share of each. Default 256 MiB.
 	ReadAhead int64
-	Logger    *slog.Logger
+	// Retried is called with the agent for each request to a model that was sent again. Default: nothing is called.
+	Retried func(agent string)
+	Logger  *slog.Logger
 }
 
 // Store is what turns need of Postgres. Every method may be called again with the same arguments.
@@ -92,6 +94,9 @@ type Executor struct {
 func New(c Config) *Executor {
 	if c.ReadAhead == 0 {
 		c.ReadAhead = defaultReadAhead
+	}
+	if c.Retried == nil {
+		c.Retried = func(string) {}
 	}
 	return &Executor{Config: c, readAhead: semaphore.NewWeighted(max(c.ReadAhead, 2*runner.MaxLinkMessage))}
 }

@@ -288,6 +288,12 @@ type SessionCommand struct {
 	EndedAt   *time.Time
 }
 
+type SessionCount struct {
+	Status string
+	Agent  string
+	N      int64
+}
+
 type SessionLabel struct {
 	Label     pgtype.UUID
 	CreatedAt time.Time

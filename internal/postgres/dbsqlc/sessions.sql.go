@@ -307,7 +307,7 @@ func (q *Queries) SessionLeave(ctx context.Context, db DBTX, id string) error {
 
 const sessionLock = `-- name: SessionLock :one
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at
+    idle_timeout_ns, attendant, last_activity_at, agent
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE
 `
 
@@ -329,6 +329,7 @@ type SessionLockRow struct {
 	IdleTimeoutNs  int64
 	Attendant      string
 	LastActivityAt time.Time
+	Agent          string
 }
 
 // SessionLock is how every write to a session begins. NO KEY, because the key
@@ -354,6 +355,7 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionL
 		&i.IdleTimeoutNs,
 		&i.Attendant,
 		&i.LastActivityAt,
+		&i.Agent,
 	)
 	return i, err
 }
@@ -565,7 +567,7 @@ func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTrans
 
 const sessionTryLock = `-- name: SessionTryLock :one
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at
+    idle_timeout_ns, attendant, last_activity_at, agent
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
 `
 
@@ -587,6 +589,7 @@ type SessionTryLockRow struct {
 	IdleTimeoutNs  int64
 	Attendant      string
 	LastActivityAt time.Time
+	Agent          string
 }
 
 // SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
@@ -611,6 +614,7 @@ func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (Sessi
 		&i.IdleTimeoutNs,
 		&i.Attendant,
 		&i.LastActivityAt,
+		&i.Agent,
 	)
 	return i, err
 }

@@ -1,0 +1,80 @@
+package postgres_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestSessionsAreCountedByStatusAndAgent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	all := func(from string) (found string) {
+		t.Helper()
+		b.row(t, &found, `SELECT coalesce(json_agg(json_build_array(status, agent, n) ORDER BY status, agent), '[]')::text FROM `+from)
+		return found
+	}
+	const rows = `(SELECT status, agent, count(*) AS n FROM sessions GROUP BY status, agent) s`
+	const sums = `(SELECT status, agent, sum(n) AS n FROM session_counts GROUP BY status, agent HAVING sum(n) <> 0) s`
+	require.Equal(t, all(rows), all(sums))
+	counts, err := b.SessionCounts(b.ctx)
+	require.NoError(t, err)
+	require.Equal(t, []session.Count{{Status: session.Running, Agent: "demo", Sessions: 1}}, counts)
+
+	b.sql(t, `INSERT INTO sessions (id, status, agent, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options)
+		SELECT 'ses_' || n, 'initializing', 'a' || n % 3, true, now(), now(), 1, '{}', '{}' FROM generate_series(1, 600) n`)
+	var group sync.WaitGroup
+	for n := range 4 { // while they are added up, twice at once
+		group.Go(func() {
+			if n%2 == 0 {
+				require.NoError(t, b.SessionCountsFold(b.ctx))
+				return
+			}
+			b.sql(t, `UPDATE sessions SET status = 'terminated' WHERE id LIKE $1`, fmt.Sprintf("ses_%d%%", n))
+		})
+	}
+	group.Wait()
+	b.sql(t, `DELETE FROM sessions WHERE id = 'ses_7'`)
+	require.Equal(t, all(rows), all(sums))
+	require.NoError(t, b.SessionCountsFold(b.ctx))
+	require.Equal(t, all(rows), all(sums))
+	var differences int64
+	b.row(t, &differences, `SELECT count(*) FROM session_counts`)
+	require.Less(t, differences, int64(600))
+}
+
+func TestWhatIsUnfinishedIsCounted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	empty, err := b.Unfinished(b.ctx)
+	require.NoError(t, err)
+	require.Equal(t, session.Unfinished{}, empty)
+
+	first := b.submit(t, "1")
+	b.sql(t, `UPDATE prompts SET created_at = now() - interval '1 minute' WHERE id = $1`, first)
+	got, err := b.Unfinished(b.ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, got.Queued)
+	require.Greater(t, got.Oldest, 59*time.Second)
+
+	run := b.begin(t, first)
+	b.submit(t, "2")
+	got, err = b.Unfinished(b.ctx)
+	require.NoError(t, err)
+	require.Equal(t, session.Unfinished{Queued: 1, Processing: 1}, got, "a prompt rightly waits for the one before it")
+
+	ended, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	require.Equal(t, "demo", ended.Ended.Agent)
+	require.Greater(t, ended.Ended.QueueWait, 59*time.Second)
+	ended, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	require.Nil(t, ended.Ended, "another call has ended the run")
+}

@@ -1,0 +1,26 @@
+-- name: SessionCounts :many
+-- SessionCounts are the sessions by status and agent.
+SELECT status, agent, sum(n)::bigint AS n FROM session_counts GROUP BY status, agent HAVING sum(n) <> 0;
+
+-- name: SessionCountsFold :execrows
+-- SessionCountsFold adds up differences, unless there are few. Two of them at once each take other rows.
+WITH taken AS (
+    DELETE FROM session_counts WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM session_counts WHERE (SELECT count(*) FROM session_counts) > @more_than::bigint FOR UPDATE SKIP LOCKED
+    )) RETURNING status, agent, n
+)
+INSERT INTO session_counts (status, agent, n) SELECT status, agent, sum(n)::bigint FROM taken GROUP BY status, agent HAVING sum(n) <> 0;
+
+-- name: QuestionsOpen :one
+SELECT count(*) FROM questions WHERE delivered_at IS NULL AND status = 'open';
+
+-- name: PromptsUnfinished :one
+-- PromptsUnfinished counts the prompts that wait or are processed, and says for how long the oldest has waited whose session
+-- processes no other and can take it.
+SELECT count(*) FILTER (WHERE p.status = 'queued')::bigint AS queued, count(*) FILTER (WHERE p.status = 'processing')::bigint AS processing,
+    coalesce(extract(epoch FROM statement_timestamp() - min(p.created_at) FILTER (
+        WHERE p.status = 'queued' AND s.status NOT IN ('error', 'terminated')
+            AND NOT EXISTS (SELECT FROM prompts o WHERE o.session_id = p.session_id AND o.status = 'processing')
+    )), 0)::double precision AS oldest_seconds
+FROM prompts p JOIN sessions s ON s.id = p.session_id
+WHERE p.status IN ('queued', 'processing');
