@@ -34,6 +34,7 @@ var statuses = map[failure.Code]int{
 	failure.WorkspaceUsed: http.StatusConflict,
 	failure.SecretMissing: http.StatusConflict,
 	failure.PromptExists:  http.StatusConflict,
+	failure.NotUnknown:    http.StatusConflict,
 	failure.Idempotency:   http.StatusConflict,
 	failure.IllegalState:  http.StatusConflict,
 	failure.PositionGone:  http.StatusGone,

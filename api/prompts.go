@@ -24,6 +24,9 @@ type promptStore interface {
 	PromptList(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Prompt, nextCursor string, err error)
 	// PromptWithdraw cancels a queued prompt; illegal_state when it is not queued any more.
 	PromptWithdraw(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
+	// PromptResolve queues a prompt whose outcome is unknown again, or gives it one. The same request again returns the
+	// present prompt, with changed false.
+	PromptResolve(ctx context.Context, r session.Resolve) (p session.Prompt, changed bool, err error)
 	needStore
 }
 

@@ -66,6 +66,9 @@ func (s *Server) routes(store Store) {
 		e.GET(route, prompts.promptList)
 		e.GET(route+"/:promptId", prompts.promptGet)
 		e.DELETE(route+"/:promptId", prompts.promptWithdraw)
+		for _, action := range []session.Resolution{session.ResolutionRetry, session.ResolutionResolve, session.ResolutionDismiss} {
+			e.POST(route+"/:promptId/"+string(action), prompts.resolve(action))
+		}
 	}
 	e.GET("/api/sessions/:id/questions", questions.questionList)
 	e.GET("/api/sessions/:id/questions/:questionId", questions.questionGet)

@@ -451,6 +451,29 @@ func (m *Store) PromptWithdraw(_ context.Context, id, promptID string) (session.
 	return *p, nil
 }
 
+// PromptResolve implements api.Store.
+func (m *Store) PromptResolve(_ context.Context, r session.Resolve) (session.Prompt, bool, error) {
+	leave, err := m.enter("PromptResolve")
+	if err != nil {
+		return session.Prompt{}, false, err
+	}
+	defer leave()
+	p, err := m.find(r.SessionID, r.PromptID)
+	if err != nil {
+		return session.Prompt{}, false, err
+	}
+	already, refused := session.JudgeResolve(r, *p, m.rows[r.SessionID].Session.Status, "test")
+	if refused != nil {
+		return session.Prompt{}, false, refused
+	}
+	if !already {
+		p.Status, p.Reason, p.Resolved = r.Status(), r.Reason(), &session.Resolved{Action: r.Action, Note: r.Note, At: time.Now()}
+	}
+	resolved := *p
+	resolved.Notify = p.Status == session.PromptQueued
+	return resolved, !already, nil
+}
+
 // ConversationPage implements api.Store: what the row has, else what its events add up to. A cursor is how
 // many blocks were in the pages before.
 func (m *Store) ConversationPage(_ context.Context, id string, limit int, cursor string) (conversation.Conversation, string, error) {

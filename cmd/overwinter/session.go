@@ -26,6 +26,9 @@ type sessionCmd struct {
 	List      sessionListCmd      `cmd:"" help:"List sessions, newest first."`
 	Show      sessionShowCmd      `cmd:"" help:"Show one session."`
 	Prompt    sessionPromptCmd    `cmd:"" help:"Send a prompt; wakes a hibernated session."`
+	Retry     sessionRetryCmd     `cmd:"" help:"Run a prompt whose outcome is unknown again."`
+	Resolve   sessionResolveCmd   `cmd:"" help:"Record how a prompt whose outcome is unknown ended."`
+	Dismiss   sessionDismissCmd   `cmd:"" help:"Cancel a prompt whose outcome is unknown."`
 	Follow    sessionFollowCmd    `cmd:"" help:"Print the conversation of a session from its beginning, and follow it."`
 	Attach    sessionAttachCmd    `cmd:"" help:"Show the latest blocks of a conversation and send what is typed as prompts."`
 	Wake      sessionWakeCmd      `cmd:"" help:"Wake a session."`

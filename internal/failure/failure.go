@@ -27,6 +27,7 @@ const (
 	InError       Code = "session_in_error"
 	WorkspaceUsed Code = "workspace_in_use"
 	PromptExists  Code = "prompt_conflict"
+	NotUnknown    Code = "prompt_not_unknown"
 	Idempotency   Code = "idempotency_conflict"
 	IllegalState  Code = "illegal_state"
 	StaleWorkflow Code = "stale_workflow"

@@ -365,12 +365,16 @@ func (s *sessionTx) promptGet(ctx context.Context, promptID string) (dbsqlc.Prom
 }
 
 func promptOf(row dbsqlc.Prompt) session.Prompt {
-	return session.Prompt{
+	p := session.Prompt{
 		ID: row.ID, SessionID: row.SessionID, Ordinal: row.Ordinal, Status: session.PromptStatus(row.Status),
 		Content: row.Content, Mode: session.Mode(row.Mode), OnUnknown: session.OnUnknown(row.OnUnknown),
 		Author: row.Author, RunID: row.RunID, Reason: row.Reason,
 		CreatedAt: row.CreatedAt.UTC(), StartedAt: orZero(row.StartedAt), EndedAt: orZero(row.EndedAt),
 	}
+	if row.Resolution != "" {
+		p.Resolved = &session.Resolved{Action: session.Resolution(row.Resolution), Note: row.ResolutionNote, At: orZero(row.ResolvedAt)}
+	}
+	return p
 }
 
 // promptChanged is a prompt that was read without its content.
@@ -378,5 +382,6 @@ func promptChanged(row dbsqlc.PromptsRevertRow) session.Prompt {
 	return promptOf(dbsqlc.Prompt{
 		SessionID: row.SessionID, ID: row.ID, Ordinal: row.Ordinal, Status: row.Status, Mode: row.Mode, OnUnknown: row.OnUnknown,
 		Author: row.Author, RunID: row.RunID, Reason: row.Reason, CreatedAt: row.CreatedAt, StartedAt: row.StartedAt, EndedAt: row.EndedAt,
+		Resolution: row.Resolution, ResolutionNote: row.ResolutionNote, ResolvedAt: row.ResolvedAt,
 	})
 }

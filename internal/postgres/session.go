@@ -329,7 +329,7 @@ func sessionOf(row dbsqlc.SessionView) (session.Session, error) {
 			ActiveSeconds: row.ActiveSeconds, Messages: row.Messages, ToolCalls: row.ToolCalls,
 			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CostUSD: row.CostUsd,
 		},
-		Queue:  session.QueueCounts{Queued: row.Queued, Processing: row.Processing},
+		Queue:  session.QueueCounts{Queued: row.Queued, Processing: row.Processing, Unknown: row.Unresolved},
 		Loaded: row.Loaded,
 	}
 	if row.SandboxID != "" {

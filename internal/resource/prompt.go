@@ -18,9 +18,25 @@ type PromptJSON struct {
 	Reason    string               `json:"reason,omitempty"`
 	// BlockedReason is why a queued prompt does not run.
 	BlockedReason string `json:"blockedReason,omitempty"`
-	CreatedAt     Time   `json:"createdAt"`
-	StartedAt     *Time  `json:"startedAt,omitempty"`
-	EndedAt       *Time  `json:"endedAt,omitempty"`
+	// Resolution is what a person did about an unknown outcome.
+	Resolution *ResolutionJSON `json:"resolution,omitempty"`
+	CreatedAt  Time            `json:"createdAt"`
+	StartedAt  *Time           `json:"startedAt,omitempty"`
+	EndedAt    *Time           `json:"endedAt,omitempty"`
+}
+
+// ResolutionJSON is what a person did with a prompt whose outcome was unknown.
+type ResolutionJSON struct {
+	Action session.Resolution `json:"action"`
+	Note   string             `json:"note,omitempty"`
+	At     Time               `json:"at"`
+}
+
+func resolution(r *session.Resolved) *ResolutionJSON {
+	if r == nil {
+		return nil
+	}
+	return &ResolutionJSON{Action: r.Action, Note: r.Note, At: Time(r.At)}
 }
 
 // Prompt converts p.
@@ -28,7 +44,8 @@ func Prompt(p session.Prompt) PromptJSON {
 	return PromptJSON{
 		ID: p.ID, SessionID: p.SessionID, Ordinal: p.Ordinal, Status: p.Status, Content: p.Content,
 		Mode: p.Mode, OnUnknown: p.OnUnknown, Author: p.Author, RunID: p.RunID, Reason: p.Reason, BlockedReason: p.BlockedReason,
-		CreatedAt: Time(p.CreatedAt), StartedAt: optionalTime(p.StartedAt), EndedAt: optionalTime(p.EndedAt),
+		Resolution: resolution(p.Resolved),
+		CreatedAt:  Time(p.CreatedAt), StartedAt: optionalTime(p.StartedAt), EndedAt: optionalTime(p.EndedAt),
 	}
 }
 

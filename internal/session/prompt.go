@@ -33,7 +33,8 @@ const (
 // OnUnknown says what to do with a prompt whose outcome was lost.
 type OnUnknown string
 
-// The policies for a lost outcome. Hold, the default, leaves it to a person.
+// The policies for a lost outcome. Hold, the default, leaves it to a person, as a [Resolution] of the prompt; the prompts
+// after it run.
 const (
 	Hold  OnUnknown = "hold"
 	Retry OnUnknown = "retry"
@@ -54,9 +55,11 @@ type Prompt struct {
 	Reason    string // why it ended so; one of the Reason constants, or the agent's words
 	// BlockedReason is why a queued prompt does not run: the reason of its session's error.
 	BlockedReason string
-	CreatedAt     time.Time
-	StartedAt     time.Time // zero until a run has it
-	EndedAt       time.Time // zero until it is over
+	// Resolved is what a person last did about an unknown outcome; nil if nothing.
+	Resolved  *Resolved
+	CreatedAt time.Time
+	StartedAt time.Time // zero until a run has it
+	EndedAt   time.Time // zero until it is over
 	// Notify is set by the store's PromptSubmit alone: the workflow is to be signalled.
 	Notify bool
 	// Attended is set by the store's PromptSubmit alone: the workflow would have to be signalled, but the session has an
@@ -78,6 +81,8 @@ const (
 	ReasonShutdown          = "shutdown" // the installation was stopped
 	ReasonWithdrawn         = "withdrawn"
 	ReasonReverted          = "reverted" // the agent was reverted to before it
+	ReasonResolved          = "resolved" // a person said how it ended
+	ReasonDismissed         = "dismissed"
 	ReasonSessionTerminated = "session_terminated"
 	ReasonSandboxLost       = "sandbox_lost"
 	ReasonAgentCrashed      = "agent_crashed"

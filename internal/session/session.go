@@ -80,10 +80,12 @@ type Metrics struct {
 	CostUSD       float64 `json:"costUsd"`
 }
 
-// QueueCounts are the prompts of a session that are not over.
+// QueueCounts are the prompts of a session that are not over, or need a person.
 type QueueCounts struct {
 	Queued     int64 `json:"queued"`
 	Processing int64 `json:"processing"`
+	// Unknown are over, and wait for a person to retry, resolve or dismiss them.
+	Unknown int64 `json:"unknown"`
 }
 
 // Transition is one step of a session's life, recorded once.

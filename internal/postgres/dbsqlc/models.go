@@ -126,19 +126,22 @@ type ProfileVersion struct {
 }
 
 type Prompt struct {
-	SessionID string
-	ID        string
-	Ordinal   int64
-	Status    string
-	Content   string
-	Mode      string
-	OnUnknown string
-	Author    string
-	RunID     string
-	Reason    string
-	CreatedAt time.Time
-	StartedAt *time.Time
-	EndedAt   *time.Time
+	SessionID      string
+	ID             string
+	Ordinal        int64
+	Status         string
+	Content        string
+	Mode           string
+	OnUnknown      string
+	Author         string
+	RunID          string
+	Reason         string
+	CreatedAt      time.Time
+	StartedAt      *time.Time
+	EndedAt        *time.Time
+	Resolution     string
+	ResolutionNote string
+	ResolvedAt     *time.Time
 }
 
 type Purge struct {
@@ -267,6 +270,7 @@ type Session struct {
 	WorkflowRun    string
 	No             int64
 	Attendant      string
+	Step           string
 }
 
 type SessionActivity struct {
@@ -343,6 +347,10 @@ type SessionView struct {
 	SandboxID      string
 	SandboxStatus  string
 	SandboxSeenAt  time.Time
+	Unresolved     int64
+	QuestionsOpen  int64
+	Step           string
+	RunningSince   *time.Time
 }
 
 type Snapshot struct {

@@ -127,7 +127,7 @@ func (q *Queries) PromptCountQueued(ctx context.Context, db DBTX, sessionID stri
 const promptEnd = `-- name: PromptEnd :one
 UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz
 WHERE session_id = $4 AND id = $5 AND status IN ('queued', 'processing')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at
 `
 
 type PromptEndParams struct {
@@ -161,6 +161,9 @@ func (q *Queries) PromptEnd(ctx context.Context, db DBTX, arg *PromptEndParams) 
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Resolution,
+		&i.ResolutionNote,
+		&i.ResolvedAt,
 	)
 	return i, err
 }
@@ -183,7 +186,7 @@ func (q *Queries) PromptFirst(ctx context.Context, db DBTX, sessionID string) (P
 }
 
 const promptGet = `-- name: PromptGet :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at FROM prompts WHERE session_id = $1 AND id = $2
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at FROM prompts WHERE session_id = $1 AND id = $2
 `
 
 type PromptGetParams struct {
@@ -208,6 +211,9 @@ func (q *Queries) PromptGet(ctx context.Context, db DBTX, arg *PromptGetParams) 
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Resolution,
+		&i.ResolutionNote,
+		&i.ResolvedAt,
 	)
 	return i, err
 }
@@ -289,7 +295,7 @@ func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertPa
 }
 
 const promptList = `-- name: PromptList :many
-SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at FROM prompts
+SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at FROM prompts
 JOIN (
     SELECT i.session_id, i.id, sum(octet_length(i.content)) OVER (ORDER BY i.ordinal ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM prompts i WHERE i.session_id = $1 AND i.ordinal > $2 ORDER BY i.ordinal LIMIT $3
@@ -334,6 +340,9 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 			&i.CreatedAt,
 			&i.StartedAt,
 			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -346,7 +355,7 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 }
 
 const promptNext = `-- name: PromptNext :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at FROM prompts WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT 1
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at FROM prompts WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT 1
 `
 
 // PromptNext is PromptFirst with the whole prompt.
@@ -367,6 +376,9 @@ func (q *Queries) PromptNext(ctx context.Context, db DBTX, sessionID string) (Pr
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Resolution,
+		&i.ResolutionNote,
+		&i.ResolvedAt,
 	)
 	return i, err
 }
@@ -393,7 +405,7 @@ func (q *Queries) PromptPosition(ctx context.Context, db DBTX, arg *PromptPositi
 const promptQueue = `-- name: PromptQueue :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = $1, started_at = NULL, ended_at = NULL
 WHERE session_id = $2 AND id = $3
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at
 `
 
 type PromptQueueParams struct {
@@ -420,6 +432,95 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Resolution,
+		&i.ResolutionNote,
+		&i.ResolvedAt,
+	)
+	return i, err
+}
+
+const promptResolve = `-- name: PromptResolve :one
+UPDATE prompts SET status = $1, reason = $2, resolution = $3, resolution_note = $4, resolved_at = $5::timestamptz
+WHERE session_id = $6 AND id = $7 AND status = 'unknown'
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at
+`
+
+type PromptResolveParams struct {
+	Status     string
+	Reason     string
+	Resolution string
+	Note       string
+	At         time.Time
+	SessionID  string
+	ID         string
+}
+
+func (q *Queries) PromptResolve(ctx context.Context, db DBTX, arg *PromptResolveParams) (Prompt, error) {
+	row := db.QueryRow(ctx, promptResolve,
+		arg.Status,
+		arg.Reason,
+		arg.Resolution,
+		arg.Note,
+		arg.At,
+		arg.SessionID,
+		arg.ID,
+	)
+	var i Prompt
+	err := row.Scan(
+		&i.SessionID,
+		&i.ID,
+		&i.Ordinal,
+		&i.Status,
+		&i.Content,
+		&i.Mode,
+		&i.OnUnknown,
+		&i.Author,
+		&i.RunID,
+		&i.Reason,
+		&i.CreatedAt,
+		&i.StartedAt,
+		&i.EndedAt,
+		&i.Resolution,
+		&i.ResolutionNote,
+		&i.ResolvedAt,
+	)
+	return i, err
+}
+
+const promptRetry = `-- name: PromptRetry :one
+UPDATE prompts SET status = 'queued', run_id = '', reason = '', started_at = NULL, ended_at = NULL,
+    resolution = 'retry', resolution_note = '', resolved_at = $1::timestamptz
+WHERE session_id = $2 AND id = $3 AND status = 'unknown'
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at
+`
+
+type PromptRetryParams struct {
+	At        time.Time
+	SessionID string
+	ID        string
+}
+
+// PromptRetry puts a prompt whose outcome is unknown back at its place.
+func (q *Queries) PromptRetry(ctx context.Context, db DBTX, arg *PromptRetryParams) (Prompt, error) {
+	row := db.QueryRow(ctx, promptRetry, arg.At, arg.SessionID, arg.ID)
+	var i Prompt
+	err := row.Scan(
+		&i.SessionID,
+		&i.ID,
+		&i.Ordinal,
+		&i.Status,
+		&i.Content,
+		&i.Mode,
+		&i.OnUnknown,
+		&i.Author,
+		&i.RunID,
+		&i.Reason,
+		&i.CreatedAt,
+		&i.StartedAt,
+		&i.EndedAt,
+		&i.Resolution,
+		&i.ResolutionNote,
+		&i.ResolvedAt,
 	)
 	return i, err
 }
@@ -518,7 +619,8 @@ WHERE p.session_id = $3 AND p.id IN (
     SELECT o.id FROM prompts o WHERE o.session_id = $3 AND o.status IN ('queued', 'processing')
     ORDER BY o.ordinal LIMIT $4
 )
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at,
+    p.resolution, p.resolution_note, p.resolved_at
 `
 
 type PromptsEndParams struct {
@@ -529,18 +631,21 @@ type PromptsEndParams struct {
 }
 
 type PromptsEndRow struct {
-	SessionID string
-	ID        string
-	Ordinal   int64
-	Status    string
-	Mode      string
-	OnUnknown string
-	Author    string
-	RunID     string
-	Reason    string
-	CreatedAt time.Time
-	StartedAt *time.Time
-	EndedAt   *time.Time
+	SessionID      string
+	ID             string
+	Ordinal        int64
+	Status         string
+	Mode           string
+	OnUnknown      string
+	Author         string
+	RunID          string
+	Reason         string
+	CreatedAt      time.Time
+	StartedAt      *time.Time
+	EndedAt        *time.Time
+	Resolution     string
+	ResolutionNote string
+	ResolvedAt     *time.Time
 }
 
 // PromptsEnd cancels the first prompts that are not over. It does not read their
@@ -572,6 +677,9 @@ func (q *Queries) PromptsEnd(ctx context.Context, db DBTX, arg *PromptsEndParams
 			&i.CreatedAt,
 			&i.StartedAt,
 			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -51,7 +51,8 @@ const promptsRevert = `-- name: PromptsRevert :many
 UPDATE prompts p SET reason = $1
 WHERE p.session_id = $2 AND p.id IN (SELECT r.prompt_id FROM runs r WHERE r.id = ANY($3::text[]))
   AND p.status NOT IN ('queued', 'processing') AND p.reason <> $1
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at,
+    p.resolution, p.resolution_note, p.resolved_at
 `
 
 type PromptsRevertParams struct {
@@ -61,18 +62,21 @@ type PromptsRevertParams struct {
 }
 
 type PromptsRevertRow struct {
-	SessionID string
-	ID        string
-	Ordinal   int64
-	Status    string
-	Mode      string
-	OnUnknown string
-	Author    string
-	RunID     string
-	Reason    string
-	CreatedAt time.Time
-	StartedAt *time.Time
-	EndedAt   *time.Time
+	SessionID      string
+	ID             string
+	Ordinal        int64
+	Status         string
+	Mode           string
+	OnUnknown      string
+	Author         string
+	RunID          string
+	Reason         string
+	CreatedAt      time.Time
+	StartedAt      *time.Time
+	EndedAt        *time.Time
+	Resolution     string
+	ResolutionNote string
+	ResolvedAt     *time.Time
 }
 
 // PromptsRevert marks the prompts that runs have had; their outcome stays.
@@ -98,6 +102,9 @@ func (q *Queries) PromptsRevert(ctx context.Context, db DBTX, arg *PromptsRevert
 			&i.CreatedAt,
 			&i.StartedAt,
 			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -50,6 +50,18 @@ UPDATE prompts SET status = 'queued', run_id = '', reason = @reason, started_at 
 WHERE session_id = @session_id AND id = @id
 RETURNING *;
 
+-- name: PromptRetry :one
+-- PromptRetry puts a prompt whose outcome is unknown back at its place.
+UPDATE prompts SET status = 'queued', run_id = '', reason = '', started_at = NULL, ended_at = NULL,
+    resolution = 'retry', resolution_note = '', resolved_at = @at::timestamptz
+WHERE session_id = @session_id AND id = @id AND status = 'unknown'
+RETURNING *;
+
+-- name: PromptResolve :one
+UPDATE prompts SET status = @status, reason = @reason, resolution = @resolution, resolution_note = @note, resolved_at = @at::timestamptz
+WHERE session_id = @session_id AND id = @id AND status = 'unknown'
+RETURNING *;
+
 -- name: PromptsEnd :many
 -- PromptsEnd cancels the first prompts that are not over. It does not read their
 -- content, which is what makes prompts large.
@@ -58,7 +70,8 @@ WHERE p.session_id = @session_id AND p.id IN (
     SELECT o.id FROM prompts o WHERE o.session_id = @session_id AND o.status IN ('queued', 'processing')
     ORDER BY o.ordinal LIMIT @max_items
 )
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at;
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at,
+    p.resolution, p.resolution_note, p.resolved_at;
 
 -- name: PromptHead :many
 -- PromptHead is the head of the queue, each row with the counts of the whole queue.

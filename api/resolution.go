@@ -1,0 +1,60 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// resolve handles one resolution of a prompt whose outcome is unknown: 202 for a retry that was queued now, else 200.
+func (s *prompts) resolve(action session.Resolution) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		id, promptID, err := promptIDs(c)
+		if err != nil {
+			return err
+		}
+		body, _, err := readBody(c, action != session.ResolutionResolve)
+		if err != nil {
+			return err
+		}
+		r := session.Resolve{SessionID: id, PromptID: promptID, Action: action}
+		switch action {
+		case session.ResolutionRetry:
+			r.RunID = body.runID("runId")
+		case session.ResolutionResolve:
+			body.required("outcome")
+			r.Outcome = session.PromptStatus(body.oneOf("outcome", "", string(session.PromptCompleted), string(session.PromptFailed)))
+			r.Note = body.note("note")
+		case session.ResolutionDismiss:
+			r.Note = body.note("note")
+		}
+		if err := body.done(); err != nil {
+			return err
+		}
+		ctx := c.Request().Context()
+		prompt, changed, err := s.store.PromptResolve(ctx, r)
+		if err != nil {
+			return err
+		}
+		if prompt.Notify {
+			s.signalPrompt(ctx, id, prompt.ID, prompt.Ordinal)
+		}
+		status := http.StatusOK
+		if changed && action == session.ResolutionRetry {
+			status = http.StatusAccepted
+		}
+		return c.JSON(status, resource.Prompt(prompt))
+	}
+}
+
+// note takes what a person says about a resolution.
+func (o *object) note(name string) string {
+	text, ok := o.text(name)
+	if ok && len(text) > session.MaxNoteBytes {
+		o.wrong(name, "is %d bytes long; at most %d are allowed", len(text), session.MaxNoteBytes)
+	}
+	return text
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/terminal"
+)
+
+// promptArg names a prompt of a session.
+type promptArg struct {
+	sessionArg
+	Prompt string `arg:"" help:"ID of the prompt."`
+}
+
+// sessionRetryCmd runs a prompt again whose outcome is unknown.
+type sessionRetryCmd struct{ promptArg }
+
+// Run names the run whose outcome is unknown, so that a repeated request does not run the prompt twice.
+func (c *sessionRetryCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.resolve(s, func(client *apiclient.Client) (resource.PromptJSON, error) {
+		p, err := client.PromptGet(ctx, c.ID, c.Prompt)
+		if err != nil {
+			return p, err
+		}
+		return client.PromptRetry(ctx, c.ID, c.Prompt, p.RunID)
+	})
+}
+
+// sessionResolveCmd says how a prompt ended whose outcome is unknown.
+type sessionResolveCmd struct {
+	promptArg
+	Outcome session.PromptStatus `arg:"" enum:"completed,failed" help:"How the prompt ended: completed or failed."`
+	Note    string               `placeholder:"TEXT" help:"Note to store with the prompt."`
+}
+
+// Run resolves the prompt and prints it.
+func (c *sessionResolveCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.resolve(s, func(client *apiclient.Client) (resource.PromptJSON, error) {
+		return client.PromptResolve(ctx, c.ID, c.Prompt, c.Outcome, c.Note)
+	})
+}
+
+// sessionDismissCmd cancels a prompt whose outcome is unknown.
+type sessionDismissCmd struct {
+	promptArg
+	Note string `placeholder:"TEXT" help:"Note to store with the prompt."`
+}
+
+// Run dismisses the prompt and prints it.
+func (c *sessionDismissCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.resolve(s, func(client *apiclient.Client) (resource.PromptJSON, error) {
+		return client.PromptDismiss(ctx, c.ID, c.Prompt, c.Note)
+	})
+}
+
+// resolve prints what became of a prompt.
+func (c *sessionCmd) resolve(s streams, do func(*apiclient.Client) (resource.PromptJSON, error)) error {
+	return c.with(func(client *apiclient.Client) error {
+		p, err := do(client)
+		if err != nil {
+			return err
+		}
+		if c.json() {
+			return printJSON(s.stdout, p)
+		}
+		_, err = fmt.Fprintf(s.stdout, "%s  %s%s\n", p.ID, p.Status, inBrackets(terminal.OneLine(p.Reason, terminal.LineRunes)))
+		return err
+	})
+}

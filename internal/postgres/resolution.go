@@ -1,0 +1,72 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// PromptResolve ends the uncertainty about a prompt whose outcome is unknown: it is queued again in its place, or has the
+// outcome that a person says, or is cancelled. The same request again returns the prompt in its present state, with changed false.
+// Others: prompt_not_found, run_not_found, prompt_not_unknown and, of a retry, session_terminated, session_in_error and
+// queue_full.
+func (db *DB) PromptResolve(ctx context.Context, r session.Resolve) (resolved session.Prompt, changed bool, err error) {
+	err = db.inSession(ctx, "resolve a prompt", r.SessionID, func(s *sessionTx) error {
+		row, err := s.promptGet(ctx, r.PromptID)
+		if err != nil {
+			return err
+		}
+		resolved, changed = promptOf(row), false
+		already, refused := session.JudgeResolve(r, resolved, session.State(s.row.Status), s.row.StatusReason)
+		switch {
+		case refused != nil:
+			return refused
+		case already:
+			resolved = blocked(resolved, s.row.Status, s.row.StatusReason)
+			resolved.Notify, err = s.signalFor(ctx, resolved.Status == session.PromptQueued)
+			return err
+		}
+		changed = true
+		if r.Action == session.ResolutionRetry {
+			resolved, err = s.promptRetry(ctx, r.PromptID)
+			return err
+		}
+		row, err = s.q.PromptResolve(ctx, s, &dbsqlc.PromptResolveParams{
+			SessionID: r.SessionID, ID: r.PromptID, Status: string(r.Status()), Reason: r.Reason(),
+			Resolution: string(r.Action), Note: r.Note, At: s.now,
+		})
+		if err != nil {
+			return err
+		}
+		resolved = promptOf(row)
+		return s.addPrompt(row)
+	})
+	return resolved, changed, err
+}
+
+// promptRetry queues a prompt again because a person asks for it.
+func (s *sessionTx) promptRetry(ctx context.Context, promptID string) (session.Prompt, error) {
+	queued, err := s.q.PromptCountQueued(ctx, s, s.row.ID)
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	if queued >= session.MaxQueued {
+		return session.Prompt{}, failure.Errorf(failure.QueueFull, "%d prompts wait already", queued)
+	}
+	row, err := s.q.PromptRetry(ctx, s, &dbsqlc.PromptRetryParams{SessionID: s.row.ID, ID: promptID, At: s.now})
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	if err := s.reportPrompt(ctx, row, event.QueueAdded); err != nil {
+		return session.Prompt{}, err
+	}
+	if err := s.q.SessionTouch(ctx, &s.later, &dbsqlc.SessionTouchParams{ID: s.row.ID, At: s.now}); err != nil {
+		return session.Prompt{}, err
+	}
+	p := promptOf(row)
+	p.Notify, err = s.signalFor(ctx, true)
+	return p, err
+}

@@ -1,0 +1,88 @@
+package session
+
+import (
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/failure"
+)
+
+// Resolution is what a person does with a prompt whose outcome is unknown.
+type Resolution string
+
+// The resolutions of a prompt.
+const (
+	// ResolutionRetry puts the prompt back in its place in the queue.
+	ResolutionRetry Resolution = "retry"
+	// ResolutionResolve says how the prompt ended.
+	ResolutionResolve Resolution = "resolve"
+	// ResolutionDismiss ends the prompt as cancelled.
+	ResolutionDismiss Resolution = "dismiss"
+)
+
+// MaxNoteBytes bounds the note of a resolution.
+const MaxNoteBytes = 1000
+
+// Resolved is what became of a prompt whose outcome was unknown.
+type Resolved struct {
+	Action Resolution
+	Note   string
+	At     time.Time
+}
+
+// Resolve asks to resolve a prompt.
+type Resolve struct {
+	SessionID, PromptID string
+	Action              Resolution
+	Outcome             PromptStatus // with ResolutionResolve: completed or failed
+	Note                string
+	// RunID, with ResolutionRetry, is the run whose outcome is unknown; empty for the latest. It makes a repeated request
+	// harmless although the prompt has become unknown again.
+	RunID string
+}
+
+// Status is the status of the prompt afterwards.
+func (r Resolve) Status() PromptStatus {
+	switch r.Action {
+	case ResolutionRetry:
+		return PromptQueued
+	case ResolutionDismiss:
+		return PromptCancelled
+	default:
+		return r.Outcome
+	}
+}
+
+// Reason is the reason of the prompt afterwards.
+func (r Resolve) Reason() string {
+	switch r.Action {
+	case ResolutionDismiss:
+		return ReasonDismissed
+	case ResolutionResolve:
+		return ReasonResolved
+	default:
+		return ""
+	}
+}
+
+// JudgeResolve decides whether a prompt can be resolved in this way. Already: it has been, and nothing is to be done.
+func JudgeResolve(r Resolve, p Prompt, status State, reason string) (already bool, refused *failure.Error) {
+	same := p.Resolved != nil && p.Resolved.Action == r.Action
+	switch {
+	case r.RunID != "" && r.RunID != p.RunID && same:
+		return true, nil
+	case r.RunID != "" && r.RunID != p.RunID:
+		return false, failure.Errorf(failure.NoRun, "the latest run of prompt %s is not %s", p.ID, r.RunID)
+	case p.Status != PromptUnknown && same && (r.Action == ResolutionRetry || p.Status == r.Status()):
+		return true, nil
+	case p.Status != PromptUnknown:
+		return false, failure.Errorf(failure.NotUnknown, "prompt %s is %s; only one that is unknown can be retried, resolved or dismissed", p.ID, p.Status)
+	case r.Action != ResolutionRetry:
+		return false, nil
+	case status.Final():
+		return false, failure.Errorf(failure.Terminated, "the session is terminated; the prompt can be resolved or dismissed")
+	case status == Error:
+		return false, InError(reason)
+	default:
+		return false, nil
+	}
+}
