@@ -57,7 +57,10 @@ func (s *Server) requestAttrs(c echo.Context) []slog.Attr {
 	return attrs
 }
 
-// observe writes one line per request and measures it.
+// reads reports whether requests of a method change nothing.
+func reads(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+
+// observe writes one line per request and measures it. One that only reads, and succeeds, is written at the level debug.
 func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
@@ -67,8 +70,8 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 			method, route := s.route(c)
 			s.metrics.request(method, route, status, took)
 			level := slog.LevelInfo
-			if open[route] || route == metricsRoute {
-				level = slog.LevelDebug
+			if open[route] || route == metricsRoute || status < http.StatusBadRequest && reads(method) {
+				level = slog.LevelDebug // clients poll
 			}
 			s.logger.LogAttrs(context.WithoutCancel(c.Request().Context()), level, "request", append(s.requestAttrs(c),
 				slog.Int("status", status),

@@ -359,6 +359,8 @@ func TestRequestsHaveAnIdAndOneLine(t *testing.T) {
 	require.Equal(t, "127.0.0.1", lines[0]["remote_ip"])
 	require.Contains(t, lines[0], "duration_ms")
 	require.NotContains(t, b.logs.String(), "secret")
+	require.Equal(t, "DEBUG", lines[1]["level"], "clients poll")
+	require.Equal(t, "INFO", lines[0]["level"], "of an error")
 }
 
 func TestAForwardedAddressIsNotBelieved(t *testing.T) {

@@ -148,9 +148,17 @@ func (p program) fail(code int, err error) int {
 
 // logger writes to stderr what the flags ask for.
 func (p program) logger(c *commands) *slog.Logger {
-	options := &slog.HandlerOptions{Level: c.LogLevel}
+	options := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: inMilliseconds}
 	if c.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(p.stderr, options))
 	}
 	return slog.New(slog.NewTextHandler(p.stderr, options))
+}
+
+// inMilliseconds writes a duration as a number of milliseconds and says so in its key, which ends in _ms.
+func inMilliseconds(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindDuration {
+		return a
+	}
+	return slog.Float64(a.Key+"_ms", float64(a.Value.Duration().Microseconds())/1000)
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -129,4 +131,13 @@ func TestSecondSignalKills(t *testing.T) {
 		killAtSecond(ctx, make(chan os.Signal), func() { t.Error("killed without a second signal") })
 	}()
 	<-returned
+}
+
+func TestDurationsAreLoggedInMilliseconds(t *testing.T) {
+	t.Parallel()
+	for format, want := range map[string]string{"json": `"took_ms":1.5,"n":1}`, "text": "took_ms=1.5 n=1"} {
+		var out bytes.Buffer
+		program{stderr: &out}.logger(&commands{LogFormat: format}).Info("done", slog.Duration("took", 1500*time.Microsecond), slog.Int("n", 1))
+		require.Contains(t, out.String(), want)
+	}
 }

@@ -1,0 +1,90 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/metrics"
+	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// endingStore ends one run and records transitions.
+type endingStore struct {
+	Store
+	run session.Run
+}
+
+func (s endingStore) RunEnd(context.Context, session.RunEnding) (session.Run, error) {
+	return s.run, nil
+}
+
+func (endingStore) TransitionRecord(context.Context, session.Transition) error { return nil }
+
+// appendedLog takes every append.
+type appendedLog struct{ Log }
+
+func (appendedLog) Append(context.Context, eventlog.Append) error { return nil }
+
+func TestOneLineForEachTurnTransitionAndQuestion(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	watched := watching{metrics: metrics.NewWorker(nil), logger: slog.New(slog.NewJSONHandler(&out, nil))}
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	run := session.Run{
+		ID: "run_1", SessionID: "ses_1", PromptID: "prm_1", Attempt: 2, Generation: 3, Outcome: session.OutcomeFailed,
+		Reason: "the model server refuses\nsecond line", Usage: session.Usage{InputTokens: 4, OutputTokens: 5, ToolCalls: 6},
+		StartedAt: began, EndedAt: began.Add(time.Second), Ended: &session.Ended{Agent: "demo", QueueWait: 7 * time.Millisecond},
+	}
+	line := func() (fields map[string]any) {
+		t.Helper()
+		require.Equal(t, 1, strings.Count(out.String(), "\n"), out.String())
+		require.NoError(t, json.Unmarshal(out.Bytes(), &fields))
+		delete(fields, "time")
+		out.Reset()
+		return fields
+	}
+	_, err := watchedStore{endingStore{run: run}, watched}.RunEnd(t.Context(), session.RunEnding{})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{
+		"level": "WARN", "msg": "turn ended", "session_id": "ses_1", "prompt_id": "prm_1", "run_id": "run_1", "agent": "demo", "outcome": "failed",
+		"reason": "the model server refuses", "duration": 1e9, "queue_wait": 7e6, "input_tokens": 4.0, "output_tokens": 5.0, "tool_calls": 6.0,
+		"attempt": 2.0, "generation": 3.0,
+	}, line())
+	run.Ended = nil
+	_, err = watchedStore{endingStore{run: run}, watched}.RunEnd(t.Context(), session.RunEnding{})
+	require.NoError(t, err)
+	require.Empty(t, out.String(), "another call has ended it")
+
+	require.NoError(t, watchedStore{endingStore{}, watched}.TransitionRecord(t.Context(), session.Transition{
+		SessionID: "ses_1", From: session.Hibernating, To: session.Hibernated, Reason: "idle", Generation: 3, Since: began, At: began.Add(2 * time.Second),
+	}))
+	require.Equal(t, map[string]any{
+		"level": "INFO", "msg": "session status changed", "session_id": "ses_1", "from": "hibernating", "to": "hibernated", "reason": "idle",
+		"generation": 3.0, "duration": 2e9,
+	}, line())
+
+	require.NoError(t, watchedLog{appendedLog{}, watched}.Append(t.Context(), eventlog.Append{SessionID: "ses_1", RunID: "run_1", Questions: []eventlog.Question{
+		{Asked: question.Asked{Kind: question.Permission, Title: "secret text"}, ExpiresAt: began},
+		{Asked: question.Asked{Kind: question.Permission}, Decided: &question.Answer{}},
+	}}))
+	require.Equal(t, map[string]any{
+		"level": "INFO", "msg": "question asked", "session_id": "ses_1", "run_id": "run_1", "kind": string(question.Permission),
+		"expires_at": "2026-01-02T03:04:05Z",
+	}, line())
+}
+
+func TestAReasonIsCutInTheLog(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, strings.Repeat("é", 100)+"…", brief(strings.Repeat("é", 101)))
+	require.Equal(t, "a"+strings.Repeat("é", 99)+"…", brief("a"+strings.Repeat("é", 101)))
+	require.Equal(t, "one", brief("one\ntwo"))
+}
