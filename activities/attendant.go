@@ -89,7 +89,7 @@ func (a *attendant) ready() string {
 // report adds to the result of the last run what the attendant has done.
 func (a *attendant) report(result TurnResult) TurnResult {
 	if len(a.runs) > 0 {
-		result.Attended = &Attended{Runs: a.runs, Prompts: a.prompts, Ordinal: a.ordinal}
+		result.Attended = &Attended{Runs: a.runs, PromptIDs: a.prompts, Ordinal: a.ordinal}
 	}
 	return result
 }

@@ -120,7 +120,7 @@ func TestAnAttendantRunsThePromptsThatFollow(t *testing.T) {
 		runs = append(runs, b.prompt(t, p.ID).RunID)
 	}
 	prompts := []string{second.ID, third.ID, fourth.ID}
-	require.Equal(t, &activities.Attended{Runs: runs, Prompts: prompts, Ordinal: fourth.Ordinal}, result.Attended)
+	require.Equal(t, &activities.Attended{Runs: runs, PromptIDs: prompts, Ordinal: fourth.Ordinal}, result.Attended)
 	require.Equal(t, &activities.Waiting{IdleTimeout: session.DefaultIdleTimeout}, result.Waiting)
 	require.Equal(t, b.run(t, runs[2]).EndedAt, result.EndedAt.UTC())
 	require.False(t, result.Reread)

@@ -201,8 +201,8 @@ type TurnResult struct {
 // Attended are the runs of an attendance.
 type Attended struct {
 	Runs []string `json:"runs"`
-	// Prompts are those of the runs. Workers of earlier versions do not report them.
-	Prompts []string `json:"prompts,omitempty"`
+	// PromptIDs are those of the runs. Workers of earlier versions do not report them.
+	PromptIDs []string `json:"prompts,omitempty"`
 	// Ordinal is that of the last prompt. Those before it were claimed or had been withdrawn.
 	Ordinal int64 `json:"ordinal"`
 }
