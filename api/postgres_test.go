@@ -73,12 +73,12 @@ func TestPostgresASessionFromCreateToEnd(t *testing.T) {
 	patched := b.do("PATCH", path, `{"title":"B","metadata":{}}`).session()
 	require.Equal(t, "B", patched.Title)
 	require.JSONEq(t, `{}`, string(patched.Metadata))
-	require.JSONEq(t, `{"conversations":[{"id":"main","blocks":[]}],"seq":7}`, string(b.do("GET", path+"/blocks", "").body))
+	require.JSONEq(t, `{"conversations":[{"id":"main","blocks":[]}],"seq":8}`, string(b.do("GET", path+"/blocks", "").body))
 	require.JSONEq(t, `{"files":[]}`, string(b.do("GET", path+"/transcript", "").body))
 
 	s := b.stream(path + "/events")
 	types, last := readUntil(t, s, "caught_up")
-	require.Equal(t, []string{"prompt", "queue", "prompt", "queue", "prompt", "queue", "title", "caught_up"}, types)
+	require.Equal(t, []string{"prompt", "queue", "prompt", "queue", "prompt", "queue", "title", "settings", "caught_up"}, types)
 
 	require.NoError(t, db.TransitionRecord(t.Context(), session.Transition{
 		SessionID: id, No: 1, From: session.Initializing, To: session.Terminated, Event: session.EventStop,
@@ -94,7 +94,7 @@ func TestPostgresASessionFromCreateToEnd(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.do("POST", path+"/stop", "").status)
 	b.do("POST", path+"/wake", "").problem(http.StatusConflict, "session_terminated")
 	p := b.do("GET", path+"/events?after=1000", "").problem(http.StatusBadRequest, "invalid_request")
-	require.Contains(t, p.Detail, "newest event is 10")
+	require.Contains(t, p.Detail, "newest event is 11")
 }
 
 // readUntil reads the types of a stream up to one, and the id of the last event.

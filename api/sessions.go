@@ -31,7 +31,7 @@ type sessionStore interface {
 	SessionCreate(ctx context.Context, s session.Session, first *session.Prompt, idem Idempotency) (stored session.Session, created bool, err error)
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 	SessionList(ctx context.Context, f session.ListFilter) (items []session.Session, nextCursor string, err error)
-	// SessionPatch changes what is given, and appends a title event for a new title.
+	// SessionPatch changes what is given, and appends a title event for a new title and a settings event for all else.
 	SessionPatch(ctx context.Context, sessionID string, p session.Patch) (session.Session, error)
 	// PurgeRequest records that everything of a session is to be erased, and returns the session.
 	PurgeRequest(ctx context.Context, sessionID string) (session.Session, error)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -182,17 +183,20 @@ func (db *DB) commandsInto(ctx context.Context, tx dbsqlc.DBTX, items []session.
 	return nil
 }
 
-// SessionPatch changes what is given, and appends a title event for a new title.
+// SessionPatch changes what is given, and appends a title event for a new title and a settings event for all else that is new.
 // A terminated session may be renamed; its log is closed. workspace_in_use and session_terminated for a workspace that cannot
 // be changed any more.
 func (db *DB) SessionPatch(ctx context.Context, sessionID string, p session.Patch) (patched session.Session, err error) {
 	err = db.inSession(ctx, "change a session", sessionID, func(s *sessionTx) error {
+		before, err := db.sessionGetBare(ctx, s, sessionID)
+		if err != nil {
+			return err
+		}
 		params := &dbsqlc.SessionPatchParams{ID: sessionID, Title: p.Title, Metadata: p.Metadata}
 		if p.IdleTimeout != nil {
 			params.IdleTimeoutNs = new(int64(*p.IdleTimeout))
 		}
 		if p.Options != nil {
-			var err error
 			if params.Options, err = json.Marshal(p.Options); err != nil {
 				return fmt.Errorf("options of a session: %w", err)
 			}
@@ -215,9 +219,14 @@ func (db *DB) SessionPatch(ctx context.Context, sessionID string, p session.Patc
 		if err != nil {
 			return err
 		}
-		patched, err = db.sessionGet(ctx, s, sessionID)
+		if patched, err = db.sessionGet(ctx, s, sessionID); err != nil {
+			return err
+		}
 		patched.Notify = notify
-		return err
+		if data, changed := event.Settings(before, patched); changed {
+			return s.add(event.TypeSettings, "", data)
+		}
+		return nil
 	})
 	return patched, err
 }

@@ -187,7 +187,7 @@ func TestAPatchChangesWhatIsGiven(t *testing.T) {
 	require.JSONEq(t, `{"a":1}`, string(s.Metadata))
 	require.Equal(t, time.Minute, s.IdleTimeout)
 	require.Equal(t, "m2", s.Options.Model)
-	require.Equal(t, []string{"title"}, b.types(t, 0), "only the title is reported")
+	require.Equal(t, []string{"title", "settings"}, b.types(t, 0))
 	_, err = b.SessionPatch(b.ctx, "ses_nobody", session.Patch{})
 	requireCode(t, failure.NoSession, err)
 	_, err = b.SessionPatch(b.ctx, b.id, session.Patch{IdleTimeout: new(-time.Second)})
@@ -262,4 +262,32 @@ func TestAWorkspaceIsChangedBeforeItsFirstSandboxAndInError(t *testing.T) {
 	require.Nil(t, workspace())
 	b.transit(t, session.EventRecover, session.ReasonRequested)
 	requireCode(t, failure.WorkspaceUsed, patch(first))
+}
+
+func TestEveryChangeOfSettingsIsAnEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	title, profile, timeout := "t", "prf_x@2", time.Minute
+	for _, tt := range []struct {
+		patch session.Patch
+		kind  string
+		data  string
+	}{
+		{session.Patch{Title: &title}, "title", `{"title": "t"}`},
+		{session.Patch{Metadata: json.RawMessage(`{"a": 1}`)}, "settings", `{"metadata": {"a": 1}}`},
+		{session.Patch{Options: &session.Options{Model: "m"}}, "settings", `{"options": {"model": "m"}}`},
+		{session.Patch{Profile: &profile}, "settings", `{"profile": "prf_x@2"}`},
+		{session.Patch{IdleTimeout: &timeout}, "settings", `{"idleTimeout": "1m0s"}`},
+		{session.Patch{Workspace: &session.Workspace{Setup: "make"}}, "settings", `{"workspace": {"setup": "make"}}`},
+		{session.Patch{Workspace: &session.Workspace{}, Options: &session.Options{}}, "settings", `{"workspace": {}, "options": {}}`},
+	} {
+		before := b.position(t)
+		for range 2 { // the second changes nothing
+			_, err := b.SessionPatch(b.ctx, b.id, tt.patch)
+			require.NoError(t, err)
+		}
+		require.Equal(t, []string{tt.kind}, b.types(t, before))
+		log := b.events(t)
+		require.JSONEq(t, tt.data, string(log[len(log)-1].Data))
+	}
 }
