@@ -38,8 +38,8 @@ var secretive = []string{"api", "worker", "dev", "secret rotate"}
 
 // commands are the flags and subcommands of the program.
 type commands struct {
-	LogLevel  slog.Level `env:"OVERWINTER_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Minimum log level: debug, info, warn or error. Default ${default}."`
-	LogFormat string     `env:"OVERWINTER_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Log format: text or json. Default ${default}."`
+	LogLevel  slog.Level `group:"Log flags" env:"OVERWINTER_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Minimum log level: debug, info, warn or error. Default ${default}."`
+	LogFormat string     `group:"Log flags" env:"OVERWINTER_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Log format: text or json. Default ${default}."`
 
 	Dev        devCmd        `cmd:"" help:"Run the whole system on this machine."`
 	Doctor     doctorCmd     `cmd:"" help:"Check what overwinter needs from this machine, and print how to fix what is missing."`
@@ -47,9 +47,12 @@ type commands struct {
 	Worker     workerCmd     `cmd:"" help:"Run workflows and activities."`
 	LocalModal localModalCmd `cmd:"" help:"Serve Modal's API on this machine, for any program that uses Modal's SDK."`
 	Migrate    migrateCmd    `cmd:"" help:"Manage the database schema."`
-	Secret     secretCmd     `cmd:"" help:"Manage the key that encrypts stored secrets."`
 	Session    sessionCmd    `cmd:"" help:"Manage sessions through the API."`
+	Secret     secretCmd     `cmd:"" help:"Manage secrets through the API, and the key that encrypts them."`
+	Profile    profileCmd    `cmd:"" help:"Manage profiles through the API: what agents are given."`
+	Agent      agentCmd      `cmd:"" help:"Show the agents of the API."`
 	Transcript transcriptCmd `cmd:"" help:"Read agents' transcripts and output."`
+	Completion completionCmd `cmd:"" help:"Print a script that completes commands and flags in a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version and the commit."`
 }
 
@@ -103,9 +106,10 @@ func (p program) Run(ctx context.Context) (code int) {
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
 	logger := p.logger(&c)
-	if strings.HasPrefix(command.Command(), "session ") {
-		c.Session.warnPlain(logger)
+	if flags := apiFlagsOf(command); flags != nil {
+		flags.warnPlain(logger)
 	}
+	command.Bind(parser)
 	err = command.Run(logger, streams{stdin: p.stdin, stdout: p.stdout, stderr: p.stderr}, &c)
 	var usage usageError
 	var over timeoutError

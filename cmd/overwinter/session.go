@@ -2,89 +2,47 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net/url"
 	"strings"
-	"syscall"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // sessionCmd works with sessions through the API of a running overwinter.
 type sessionCmd struct {
-	APIURL string       `name:"api-url" env:"OVERWINTER_API_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"URL of the API. Default ${default}."`
-	APIKey secret.Value `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"API key. Prefer OVERWINTER_API_KEY: other users can read arguments."`
-	Output string       `short:"o" enum:"table,json" default:"table" placeholder:"FORMAT" help:"Output format: table or json. Default ${default}."`
+	apiFlags
 
-	Create    sessionCreateCmd    `cmd:"" help:"Create a session."`
-	List      sessionListCmd      `cmd:"" help:"List sessions, newest first."`
-	Show      sessionShowCmd      `cmd:"" help:"Show one session."`
-	Prompt    sessionPromptCmd    `cmd:"" help:"Send a prompt; wakes a hibernated session."`
-	Retry     sessionRetryCmd     `cmd:"" help:"Run a prompt whose outcome is unknown again."`
-	Resolve   sessionResolveCmd   `cmd:"" help:"Record how a prompt whose outcome is unknown ended."`
-	Dismiss   sessionDismissCmd   `cmd:"" help:"Cancel a prompt whose outcome is unknown."`
-	Follow    sessionFollowCmd    `cmd:"" help:"Print the conversation of a session from its beginning, and follow it."`
-	Attach    sessionAttachCmd    `cmd:"" help:"Show the latest blocks of a conversation and send what is typed as prompts."`
-	Wake      sessionWakeCmd      `cmd:"" help:"Wake a session."`
-	Hibernate sessionHibernateCmd `cmd:"" help:"Hibernate a session after its current turn."`
-	Stop      sessionStopCmd      `cmd:"" help:"Terminate a session permanently."`
-	Purge     sessionPurgeCmd     `cmd:"" help:"Terminate a session and erase everything that is stored of it."`
-	Abort     sessionAbortCmd     `cmd:"" help:"Interrupt the current turn."`
-	Recover   sessionRecoverCmd   `cmd:"" help:"Retry a session in error."`
-	Sync      sessionSyncCmd      `cmd:"" help:"Snapshot a session after its current turn, and continue."`
-	Restart   sessionRestartCmd   `cmd:"" help:"Move a session to a new sandbox, with its files and memory."`
-	Drop      sessionDropCmd      `cmd:"" help:"Discard the sandbox and its files; keep the session."`
-	Revert    sessionRevertCmd    `cmd:"" help:"Revert the agent to its state before a prompt."`
-	Files     sessionFilesCmd     `cmd:"" help:"List the files of the workspace, or print one."`
-	Diff      sessionDiffCmd      `cmd:"" help:"Print the changes to the workspace since the session began."`
-	Questions sessionQuestionsCmd `cmd:"" help:"List the agent's questions."`
-	Answer    sessionAnswerCmd    `cmd:"" help:"Answer one of the agent's questions."`
-}
-
-// Validate checks the address before anything is asked of it.
-func (c *sessionCmd) Validate() error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	client.Close()
-	return nil
-}
-
-// warnPlain warns of a key that is readable on the network.
-func (c *sessionCmd) warnPlain(logger *slog.Logger) {
-	u, err := url.Parse(c.APIURL)
-	if c.APIKey.Empty() || err != nil || u.Scheme != "http" || loopbackHost(u.Host) {
-		return
-	}
-	logger.Warn("the API key is sent in clear text; use https:// unless the network is trusted", slog.String("host", u.Host))
-}
-
-func (c *sessionCmd) client() (*apiclient.Client, error) {
-	return apiclient.New(c.APIURL, c.APIKey.Reveal())
-}
-
-// json reports whether the output is for programs.
-func (c *sessionCmd) json() bool { return c.Output == "json" }
-
-// with calls use with a client and closes it.
-func (c *sessionCmd) with(use func(*apiclient.Client) error) error {
-	client, err := c.client()
-	if err != nil {
-		return usageError{err.Error()}
-	}
-	defer client.Close()
-	err = use(client)
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("no server listens at %s: start overwinter, or pass its address with --api-url", c.APIURL)
-	}
-	return err
+	Create     sessionCreateCmd     `cmd:"" help:"Create a session."`
+	List       sessionListCmd       `cmd:"" help:"List sessions, newest first."`
+	Show       sessionShowCmd       `cmd:"" help:"Show one session."`
+	Prompt     sessionPromptCmd     `cmd:"" help:"Send a prompt; wakes a hibernated session."`
+	Retry      sessionRetryCmd      `cmd:"" help:"Run a prompt whose outcome is unknown again."`
+	Resolve    sessionResolveCmd    `cmd:"" help:"Record how a prompt whose outcome is unknown ended."`
+	Dismiss    sessionDismissCmd    `cmd:"" help:"Cancel a prompt whose outcome is unknown."`
+	Follow     sessionFollowCmd     `cmd:"" help:"Print the conversation of a session from its beginning, and follow it."`
+	Attach     sessionAttachCmd     `cmd:"" help:"Show the latest blocks of a conversation and send what is typed as prompts."`
+	Wake       sessionWakeCmd       `cmd:"" help:"Wake a session."`
+	Hibernate  sessionHibernateCmd  `cmd:"" help:"Hibernate a session after its current turn."`
+	Stop       sessionStopCmd       `cmd:"" help:"Terminate a session permanently."`
+	Purge      sessionPurgeCmd      `cmd:"" help:"Terminate a session and erase everything that is stored of it."`
+	Abort      sessionAbortCmd      `cmd:"" help:"Interrupt the current turn."`
+	Recover    sessionRecoverCmd    `cmd:"" help:"Retry a session in error."`
+	Sync       sessionSyncCmd       `cmd:"" help:"Snapshot a session after its current turn, and continue."`
+	Restart    sessionRestartCmd    `cmd:"" help:"Move a session to a new sandbox, with its files and memory."`
+	Drop       sessionDropCmd       `cmd:"" help:"Discard the sandbox and its files; keep the session."`
+	Revert     sessionRevertCmd     `cmd:"" help:"Revert the agent to its state before a prompt."`
+	Files      sessionFilesCmd      `cmd:"" help:"List the files of the workspace, or print one."`
+	Diff       sessionDiffCmd       `cmd:"" help:"Print the changes to the workspace since the session began."`
+	Update     sessionUpdateCmd     `cmd:"" help:"Change a session: its title, options, metadata, profile or workspace."`
+	Prompts    sessionPromptsCmd    `cmd:"" help:"List the prompts of a session."`
+	Withdraw   sessionWithdrawCmd   `cmd:"" help:"Withdraw a prompt that is still queued."`
+	Transcript sessionTranscriptCmd `cmd:"" help:"Print the agent's own transcript files, or one of them."`
+	Open       sessionOpenCmd       `cmd:"" help:"Print where a session is in Temporal's UI and in the API."`
+	Questions  sessionQuestionsCmd  `cmd:"" help:"List the agent's questions."`
+	Answer     sessionAnswerCmd     `cmd:"" help:"Answer one of the agent's questions."`
 }
 
 // promptText is the text given, or what standard input holds.
@@ -157,12 +115,4 @@ func (c *sessionShowCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 		}
 		return parent.printSession(s.stdout, got)
 	})
-}
-
-// printJSON writes v indented.
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,7 +47,10 @@ func sessionServer(t *testing.T, key string) (*apitest.Store, *apitest.Signaler,
 			}
 		}
 	})
-	server, err := api.New(api.Config{Store: store, Signaler: temporal, Events: store, Agents: catalog.Agents(), Key: secret.NewValue(key), WithoutKey: key == ""})
+	server, err := api.New(api.Config{
+		Store: store, Signaler: temporal, Events: store, Agents: catalog.Agents(), Key: secret.NewValue(key), WithoutKey: key == "",
+		Secrets: keyringOf(t, keyText(1)),
+	})
 	require.NoError(t, err)
 	listener := httptest.NewServer(server)
 	t.Cleanup(func() {
@@ -66,12 +70,18 @@ func TestSessionScripts(t *testing.T) {
 			if neg {
 				ts.Fatalf("say fails or misuse")
 			}
-			all := []string{"session", "--api-url=" + ts.Getenv("URL"), "--api-key=key-of-the-session-tests"}
+			var all []string
+			if !slices.Contains([]string{"secret", "profile", "agent", "completion"}, args[0]) {
+				all = append(all, "session")
+			}
 			for _, arg := range args {
 				for _, name := range []string{"ID", "SLEEPER", "GONE", "KEPT"} {
 					arg = strings.ReplaceAll(arg, "{"+name+"}", ts.Getenv(name))
 				}
 				all = append(all, arg)
+			}
+			if args[0] != "completion" {
+				all = append(all, "--api-url="+ts.Getenv("URL"), "--api-key=key-of-the-session-tests")
 			}
 			ctx, cancel := context.WithCancel(context.Background())
 			ts.Defer(cancel)

@@ -221,3 +221,17 @@ func TestTheEndOfInputLeaves(t *testing.T) {
 	p.keys("\x04")
 	p.ends(exitDone)
 }
+
+func TestASecretIsTypedUnseen(t *testing.T) {
+	t.Parallel()
+	store, _, url := sessionServer(t, "")
+	p := inTerminal(t, "secret", "set", "OPENAI_API_KEY", "--api-url", url)
+	p.await("value of OPENAI_API_KEY: ")
+	p.keys("correct horse\n")
+	p.await("OPENAI_API_KEY  stored")
+	p.ends(exitDone)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	require.NotContains(t, p.output.String(), "horse")
+	require.NotEmpty(t, store.Sealed("OPENAI_API_KEY"))
+}

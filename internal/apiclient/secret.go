@@ -1,0 +1,42 @@
+package apiclient
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/secret"
+)
+
+// Secret is what the API shows of a secret.
+type Secret struct {
+	Name      string        `json:"name"`
+	Hosts     []string      `json:"hosts,omitempty"`
+	CreatedAt resource.Time `json:"createdAt"`
+	UpdatedAt resource.Time `json:"updatedAt"`
+}
+
+func secretPath(name string) string { return "/api/secrets/" + url.PathEscape(name) }
+
+// SecretList lists secrets by name.
+func (c *Client) SecretList(ctx context.Context) (page Page[Secret], err error) {
+	_, err = c.call(ctx, http.MethodGet, "/api/secrets", nil, &page)
+	return page, err
+}
+
+// SecretPut stores a secret, and the hosts that it is bound to, in place of an older one.
+func (c *Client) SecretPut(ctx context.Context, name string, value secret.Value, hosts []string) (s Secret, err error) {
+	body := map[string]any{"value": value.Reveal()}
+	if len(hosts) > 0 {
+		body["hosts"] = hosts
+	}
+	_, err = c.call(ctx, http.MethodPut, secretPath(name), body, &s)
+	return s, err
+}
+
+// SecretDelete deletes a secret.
+func (c *Client) SecretDelete(ctx context.Context, name string) error {
+	_, err := c.call(ctx, http.MethodDelete, secretPath(name), nil, new([]byte))
+	return err
+}
