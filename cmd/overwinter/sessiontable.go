@@ -41,8 +41,8 @@ func (c *sessionCmd) printSession(w io.Writer, s resource.SessionJSON) error {
 		row("sandbox", "%s%s", s.Runtime.Sandbox.SandboxID, inBrackets(string(s.Runtime.Sandbox.Status)))
 	}
 	row("active", "%s", time.Duration(s.Metrics.ActiveSeconds*float64(time.Second)).Round(time.Second))
-	row("used", "%d messages, %d tool calls, %d tokens in, %d out, $%.4f",
-		s.Metrics.Messages, s.Metrics.ToolCalls, s.Metrics.InputTokens, s.Metrics.OutputTokens, s.Metrics.CostUSD)
+	row("used", "%d messages, %d tool calls, %d tokens in, %d out, %s",
+		s.Metrics.Messages, s.Metrics.ToolCalls, s.Metrics.InputTokens, s.Metrics.OutputTokens, costText(s.Metrics.CostUSD))
 	if len(s.Metadata) > 0 && string(s.Metadata) != "{}" {
 		row("metadata", "%s", s.Metadata)
 	}
@@ -65,4 +65,12 @@ func inBrackets(text string) string {
 		return ""
 	}
 	return " (" + text + ")"
+}
+
+// costText is a cost for people, "-" if it is not known.
+func costText(usd *float64) string {
+	if usd == nil {
+		return "cost -"
+	}
+	return fmt.Sprintf("$%.4f", *usd)
 }

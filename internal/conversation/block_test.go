@@ -117,7 +117,7 @@ func TestEventsHaveTheShapesOfTheContract(t *testing.T) {
 		`{"blockId":"a","delta":"x"}`:                    conversation.TextDelta{BlockID: "a", Delta: "x"},
 		`{"blockId":"a","updates":{"status":"running"}}`: conversation.BlockUpdate{BlockID: "a", Updates: conversation.Updates{Status: conversation.Running}},
 		`{"blockId":"a"}`:                                conversation.BlockRemoved{BlockID: "a"},
-		`{"usage":{"inputTokens":1,"outputTokens":2},"costUsd":0.5,"model":"demo"}`: conversation.MetadataUpdate{Usage: conversation.Usage{InputTokens: 1, OutputTokens: 2}, CostUSD: 0.5, Model: "demo"},
+		`{"usage":{"inputTokens":1,"outputTokens":2},"costUsd":0.5,"model":"demo"}`: conversation.MetadataUpdate{Usage: conversation.Usage{InputTokens: 1, OutputTokens: 2}, CostUSD: new(0.5), Model: "demo"},
 		`{"title":"x"}`:                          conversation.Title{Title: "x"},
 		`{"code":"agent_crashed","message":"x"}`: conversation.Problem{Code: "agent_crashed", Message: "x"},
 		`{"block":{"id":"","type":"thinking","status":"","createdAt":"2026-01-02T03:04:05.678Z","content":""}}`: conversation.BlockStart{Block: conversation.Block{Type: conversation.Thinking, CreatedAt: at}},

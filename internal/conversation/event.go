@@ -70,9 +70,9 @@ type BlockRemoved struct {
 
 // MetadataUpdate reports what the turn has used so far.
 type MetadataUpdate struct {
-	Usage   Usage   `json:"usage"`
-	CostUSD float64 `json:"costUsd"`
-	Model   string  `json:"model,omitempty"`
+	Usage   Usage    `json:"usage"`
+	CostUSD *float64 `json:"costUsd"` // nil if it is not known
+	Model   string   `json:"model,omitempty"`
 }
 
 // Usage counts tokens of a turn.

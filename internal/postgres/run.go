@@ -377,7 +377,7 @@ func (s *sessionTx) runClose(ctx context.Context, run dbsqlc.Run, ending session
 		closed.run, runErr = s.q.RunEnd(ctx, in, &dbsqlc.RunEndParams{
 			ID: run.ID, Outcome: string(ending.Outcome), Reason: reason, Model: text(ending.Model),
 			InputTokens: ending.Usage.InputTokens, OutputTokens: ending.Usage.OutputTokens,
-			CostUsd: ending.Usage.CostUSD, ToolCalls: ending.Usage.ToolCalls, At: s.now,
+			CostUsd: ending.Usage.Cost(), ToolCalls: ending.Usage.ToolCalls, At: s.now,
 		})
 		if requeue {
 			return cmp.Or(liveErr, questionsErr, runErr)
@@ -422,7 +422,7 @@ func (s *sessionTx) count(ctx context.Context, u session.Usage, attendant string
 	s.advanced = s.row.LastSeq
 	return s.q.SessionCount(ctx, &s.later, &dbsqlc.SessionCountParams{
 		ID: s.row.ID, LastSeq: s.row.LastSeq, ToolCalls: u.ToolCalls, InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
-		CostUsd: u.CostUSD, At: s.now, Attendant: attendant,
+		CostUsd: u.Cost(), At: s.now, Attendant: attendant,
 	})
 }
 
@@ -543,14 +543,20 @@ func (s *sessionTx) reportTurnEnd(run dbsqlc.Run) error {
 	})
 }
 
+func usageOf(row dbsqlc.Run) session.Usage {
+	u := session.Usage{InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, ToolCalls: row.ToolCalls, CostUnknown: row.CostUsd == nil}
+	if row.CostUsd != nil {
+		u.CostUSD = *row.CostUsd
+	}
+	return u
+}
+
 func runOf(row dbsqlc.Run) session.Run {
 	return session.Run{
 		ID: row.ID, SessionID: row.SessionID, PromptID: row.PromptID, Generation: row.Generation,
 		Attempt: row.Attempt, Held: heldBy(row), Token: row.Token, LastFrame: row.LastFrame, Translator: row.Translator,
 		Outcome: session.Outcome(row.Outcome), Reason: row.Reason,
-		Usage: session.Usage{
-			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CostUSD: row.CostUsd, ToolCalls: row.ToolCalls,
-		},
+		Usage:     usageOf(row),
 		StartedAt: row.StartedAt.UTC(), EndedAt: orZero(row.EndedAt),
 	}
 }

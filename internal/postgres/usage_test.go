@@ -28,7 +28,7 @@ func TestATurnEndsWhateverUsageItsAgentReports(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.Metrics{
 		Messages: 3, ToolCalls: 2 * session.MaxTurnCount, InputTokens: 2 * session.MaxTurnCount, OutputTokens: 2 * session.MaxTurnCount,
-		CostUSD: 2 * session.MaxTurnCostUSD,
+		CostUSD: new(2 * session.MaxTurnCostUSD),
 	}, s.Metrics)
 
 	// As an earlier release stored it.
@@ -42,6 +42,36 @@ func TestATurnEndsWhateverUsageItsAgentReports(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.Metrics{
 		Messages: 4, ToolCalls: session.MaxTotalCount, InputTokens: session.MaxTotalCount, OutputTokens: session.MaxTotalCount,
-		CostUSD: session.MaxTotalCostUSD,
+		CostUSD: new(session.MaxTotalCostUSD),
 	}, s.Metrics)
+}
+
+// TestACostThatIsNotKnownIsNotZero: the sum of a session is that of the turns that have reported a cost.
+func TestACostThatIsNotKnownIsNotZero(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	cost := func() *float64 {
+		s, err := b.SessionGet(b.ctx, b.id)
+		require.NoError(t, err)
+		return s.Metrics.CostUSD
+	}
+	require.Equal(t, new(0.0), cost(), "nothing was used")
+	for _, turn := range []struct {
+		used session.Usage
+		sum  *float64
+	}{
+		{session.Usage{CostUnknown: true}, nil},
+		{session.Usage{CostUnknown: true}, nil},
+		{session.Usage{CostUSD: 0.5}, new(0.5)},
+		{session.Usage{CostUnknown: true}, new(0.5)},
+		{session.Usage{CostUSD: 0.25}, new(0.75)},
+	} {
+		run, err := b.RunEnd(b.ctx, session.RunEnding{
+			RunID: b.begin(t, b.submit(t, "hello")), Token: "t1", Outcome: session.OutcomeCompleted, Usage: turn.used,
+		})
+		require.NoError(t, err)
+		require.Equal(t, turn.used, run.Usage)
+		require.Equal(t, turn.sum, cost())
+	}
 }

@@ -30,7 +30,7 @@ func TestASessionHasEveryFieldThatClientsRelyOn(t *testing.T) {
 		"createdAt": "2026-03-04T04:06:07.080Z", "lastActivityAt": "2026-03-04T04:06:07.080Z",
 		"idleTimeout": "15m0s", "metadata": {}, "options": {}, "generation": 0,
 		"receipt": {"kind": "full", "missing": []},
-		"metrics": {"activeSeconds": 0, "messages": 0, "toolCalls": 0, "inputTokens": 0, "outputTokens": 0, "costUsd": 0},
+		"metrics": {"activeSeconds": 0, "messages": 0, "toolCalls": 0, "inputTokens": 0, "outputTokens": 0, "costUsd": null},
 		"queue": {"queued": 0, "processing": 0, "unknown": 0},
 		"pendingCommands": [{"id": "cmd_1", "kind": "stop", "status": "pending", "createdAt": "2026-03-04T04:06:07.080Z"}],
 		"runtime": {"isLoaded": true, "sandbox": {"sandboxId": "sb-1", "status": "ready", "restartCount": 0, "lastHealthCheck": "2026-03-04T04:06:07.080Z"}}

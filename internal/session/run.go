@@ -27,7 +27,9 @@ type Usage struct {
 	InputTokens  int64   `json:"inputTokens"`
 	OutputTokens int64   `json:"outputTokens"`
 	CostUSD      float64 `json:"costUsd"`
-	ToolCalls    int64   `json:"toolCalls"`
+	// CostUnknown: the agent has not reported what the turn has cost; CostUSD is 0.
+	CostUnknown bool  `json:"costUnknown,omitempty"`
+	ToolCalls   int64 `json:"toolCalls"`
 }
 
 // The bounds of what is believed of a turn's usage: an agent may print any number. The totals of a session stop growing
@@ -43,8 +45,16 @@ const (
 func (u Usage) Bounded() Usage {
 	return Usage{
 		InputTokens: boundedCount(u.InputTokens), OutputTokens: boundedCount(u.OutputTokens),
-		CostUSD: boundedCost(u.CostUSD), ToolCalls: boundedCount(u.ToolCalls),
+		CostUSD: boundedCost(u.CostUSD), CostUnknown: u.CostUnknown, ToolCalls: boundedCount(u.ToolCalls),
 	}
+}
+
+// Cost is the cost in dollars, nil if it is not known.
+func (u Usage) Cost() *float64 {
+	if u.CostUnknown {
+		return nil
+	}
+	return &u.CostUSD
 }
 
 func boundedCount(n int64) int64 { return min(max(n, 0), MaxTurnCount) }

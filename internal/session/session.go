@@ -77,7 +77,8 @@ type Metrics struct {
 	ToolCalls     int64   `json:"toolCalls"`
 	InputTokens   int64   `json:"inputTokens"`
 	OutputTokens  int64   `json:"outputTokens"`
-	CostUSD       float64 `json:"costUsd"`
+	// CostUSD is the sum of what turns have reported; nil if turns have ended and none has.
+	CostUSD *float64 `json:"costUsd"`
 }
 
 // QueueCounts are the prompts of a session that are not over, or need a person.

@@ -421,7 +421,7 @@ func (v *View) cut(line string) string {
 }
 
 func (v *View) metadata(runID string, d conversation.MetadataUpdate) {
-	if t := v.runs[runID]; t != nil && (d.Usage != conversation.Usage{} || d.CostUSD > 0) {
+	if t := v.runs[runID]; t != nil && (d.Usage != conversation.Usage{} || d.CostUSD != nil && *d.CostUSD > 0) {
 		d.Model = cmp.Or(d.Model, t.usage.Model)
 		t.usage = d
 	}
@@ -435,8 +435,8 @@ func (v *View) turnEnd(d event.TurnEndData, at time.Time) {
 		if u := t.usage.Usage; u.InputTokens+u.OutputTokens > 0 {
 			parts = append(parts, fmt.Sprintf("%d tokens in, %d out", u.InputTokens, u.OutputTokens))
 		}
-		if t.usage.CostUSD > 0 {
-			parts = append(parts, fmt.Sprintf("$%.4f", t.usage.CostUSD))
+		if cost := t.usage.CostUSD; cost != nil && *cost > 0 {
+			parts = append(parts, fmt.Sprintf("$%.4f", *cost))
 		}
 		if took := roundTime(at.Sub(t.start)); took > 0 {
 			parts = append(parts, took.String())

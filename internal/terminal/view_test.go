@@ -313,7 +313,7 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 			eventOf(t, "turn_start", event.TurnStartData{RunID: "run_1", PromptID: "p"}),
 			eventOf(t, "prompt", event.PromptData{Prompt: event.PromptChange{PromptJSON: resource.PromptJSON{ID: "q", Status: session.PromptQueued}, Content: hostile}}),
 			eventOf(t, "prompt", event.PromptData{Prompt: event.PromptChange{PromptJSON: resource.PromptJSON{ID: "q", Status: session.PromptStatus(hostile), Reason: hostile}}}),
-			eventOf(t, "metadata_update", conversation.MetadataUpdate{CostUSD: 1, Model: hostile}),
+			eventOf(t, "metadata_update", conversation.MetadataUpdate{CostUSD: new(1.0), Model: hostile}),
 			eventOf(t, "question", event.QuestionData{Question: asked}),
 			eventOf(t, "question_resolved", event.QuestionResolvedData{Answer: question.Decision(hostile), Message: hostile}),
 			eventOf(t, "question_resolved", event.QuestionResolvedData{Answers: map[string]string{hostile: hostile}, Reason: hostile}),

@@ -197,6 +197,6 @@ func (t *translator) end(d acpformat.EndNote, at time.Time) {
 // exit reads that the process has ended.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, agent.MaxStderr)
-	t.end(acpformat.EndNote{Outcome: end.Outcome, Reason: end.Reason}, f.At)
+	t.end(acpformat.EndNote{Outcome: end.Outcome, Reason: end.Reason, Usage: session.Usage{CostUnknown: true}}, f.At)
 	t.Emit(events...)
 }

@@ -243,6 +243,7 @@ func (t *translator) idle(at time.Time) {
 // exit reads that the process has ended.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, maxRaw)
+	t.state.Usage.CostUnknown = t.state.Usage.CostUnknown || t.state.Result == nil // only a result says what was used
 	t.end(verdict{Outcome: end.Outcome, Reason: end.Reason}, f.At)
 	t.Emit(events...)
 }

@@ -313,6 +313,7 @@ func (t *translator) end(v verdictState, at time.Time) {
 	}
 	t.state.Waiting = nil
 	usage := t.state.Usage
+	usage.CostUnknown = true // it reports tokens alone
 	usage.ToolCalls = t.state.ToolCalls
 	t.Out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
 	if v.Outcome == session.OutcomeFailed && stdio.RefusesKey(v.Status, v.Reason) {

@@ -243,6 +243,7 @@ func (r *reader) response(conv string, rec geminiformat.Record, at time.Time) []
 		r.Model = rec.Model
 	}
 	if t := rec.Tokens; t != nil {
+		r.Usage.CostUnknown = true // it reports tokens alone
 		r.Usage.InputTokens += t.Input
 		r.Usage.OutputTokens += t.Output + t.Thoughts
 		events = append(events, translate.Usage(r.Usage, r.Model, at))

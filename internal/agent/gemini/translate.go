@@ -171,6 +171,7 @@ func (t *translator) end(d geminiformat.EndNote, at time.Time) {
 	default:
 		d.Outcome, d.Reason = session.OutcomeUnknown, "the bridge does not say how the turn ended"
 	}
+	t.state.Usage.CostUnknown = true
 	t.Out.Resolved = append(t.Out.Resolved, t.state.Waiting...)
 	t.Emit(t.state.Cut(at)...)
 	t.Emit(translate.Usage(t.state.Usage, t.state.Model, at))

@@ -105,12 +105,16 @@ func (t *translator) sessionError(e errorEvent, at time.Time) {
 // exit reads that the process has ended.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, agent.MaxStderr)
+	t.state.Usage.CostUnknown = t.state.Usage == session.Usage{}
 	t.end(opencodeformat.EndNote{Outcome: end.Outcome, Reason: end.Reason}, f.At)
 	t.Emit(events...)
 }
 
 // end closes what is open and ends the turn.
 func (t *translator) end(v opencodeformat.EndNote, at time.Time) {
+	if v.Outcome == session.OutcomeCancelled && t.state.Usage == (session.Usage{}) {
+		t.state.Usage.CostUnknown = true // of an answer that is aborted it reports nothing
+	}
 	t.Emit(t.state.Cut(at)...)
 	t.report(v, at)
 	t.state = state{turn: turn{Ended: true}}

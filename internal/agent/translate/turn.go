@@ -89,7 +89,7 @@ func Usage(u session.Usage, model string, at time.Time) conversation.Event {
 		Type: conversation.EventMetadataUpdate, ConversationID: conversation.Main, At: at,
 		Data: conversation.MetadataUpdate{
 			Usage:   conversation.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens},
-			CostUSD: u.CostUSD, Model: model,
+			CostUSD: u.Cost(), Model: model,
 		},
 	}
 }

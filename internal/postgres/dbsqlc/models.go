@@ -189,7 +189,7 @@ type Run struct {
 	Model        string
 	InputTokens  int64
 	OutputTokens int64
-	CostUsd      float64
+	CostUsd      *float64
 	ToolCalls    int64
 	StartedAt    time.Time
 	EndedAt      *time.Time
@@ -260,7 +260,7 @@ type Session struct {
 	ToolCalls      int64
 	InputTokens    int64
 	OutputTokens   int64
-	CostUsd        float64
+	CostUsd        *float64
 	HeadBundleID   *string
 	LastOrdinal    int64
 	FirstSeq       int64
@@ -341,7 +341,7 @@ type SessionView struct {
 	ToolCalls      int64
 	InputTokens    int64
 	OutputTokens   int64
-	CostUsd        float64
+	CostUsd        *float64
 	Queued         int64
 	Processing     int64
 	SandboxID      string

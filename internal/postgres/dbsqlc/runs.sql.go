@@ -108,7 +108,7 @@ type RunEndParams struct {
 	Model        string
 	InputTokens  int64
 	OutputTokens int64
-	CostUsd      float64
+	CostUsd      *float64
 	ToolCalls    int64
 	At           time.Time
 	ID           string

@@ -134,7 +134,8 @@ UPDATE sessions SET
     tool_calls = least(tool_calls::numeric + $2::bigint, 9007199254740991),
     input_tokens = least(input_tokens::numeric + $3::bigint, 9007199254740991),
     output_tokens = least(output_tokens::numeric + $4::bigint, 9007199254740991),
-    cost_usd = least(cost_usd + $5::float8, 1e12),
+    cost_usd = CASE WHEN $5::float8 IS NULL THEN nullif(cost_usd, 0)
+        ELSE least(coalesce(cost_usd, 0) + $5::float8, 1e12) END,
     attendant = $6,
     last_activity_at = greatest(last_activity_at, $7::timestamptz)
 WHERE id = $8
@@ -145,7 +146,7 @@ type SessionCountParams struct {
 	ToolCalls    int64
 	InputTokens  int64
 	OutputTokens int64
-	CostUsd      float64
+	CostUsd      *float64
 	Attendant    string
 	At           time.Time
 	ID           string
@@ -153,7 +154,8 @@ type SessionCountParams struct {
 
 // SessionCount stores what the end of a turn changes of its session. The attendant is the attempt that has asked to
 // claim the next prompt. The totals stop growing at session.MaxTotalCount and MaxTotalCostUSD. A sum beyond the range of
-// its type would be an error, and no turn of the session could end any more.
+// its type would be an error, and no turn of the session could end any more. A cost that is not known adds nothing to
+// what is, and without any the sum is not known either.
 func (q *Queries) SessionCount(ctx context.Context, db DBTX, arg *SessionCountParams) error {
 	_, err := db.Exec(ctx, sessionCount,
 		arg.LastSeq,

@@ -24,7 +24,7 @@ UPDATE runs SET dispatch = dispatch + 1 WHERE id = @id RETURNING *;
 -- name: RunEnd :one
 -- RunEnd clears the token, so that an attempt that still holds it cannot append, and the state, which is not needed any more.
 UPDATE runs SET outcome = @outcome, reason = @reason, model = @model, token = '', translator = NULL,
-    input_tokens = @input_tokens, output_tokens = @output_tokens, cost_usd = @cost_usd, tool_calls = @tool_calls,
+    input_tokens = @input_tokens, output_tokens = @output_tokens, cost_usd = sqlc.narg(cost_usd), tool_calls = @tool_calls,
     ended_at = @at::timestamptz
 WHERE id = @id AND ended_at IS NULL
 RETURNING *;

@@ -96,14 +96,16 @@ WHERE id = @id;
 -- name: SessionCount :exec
 -- SessionCount stores what the end of a turn changes of its session. The attendant is the attempt that has asked to
 -- claim the next prompt. The totals stop growing at session.MaxTotalCount and MaxTotalCostUSD. A sum beyond the range of
--- its type would be an error, and no turn of the session could end any more.
+-- its type would be an error, and no turn of the session could end any more. A cost that is not known adds nothing to
+-- what is, and without any the sum is not known either.
 UPDATE sessions SET
     last_seq = @last_seq,
     messages = messages + 1,
     tool_calls = least(tool_calls::numeric + @tool_calls::bigint, 9007199254740991),
     input_tokens = least(input_tokens::numeric + @input_tokens::bigint, 9007199254740991),
     output_tokens = least(output_tokens::numeric + @output_tokens::bigint, 9007199254740991),
-    cost_usd = least(cost_usd + @cost_usd::float8, 1e12),
+    cost_usd = CASE WHEN sqlc.narg(cost_usd)::float8 IS NULL THEN nullif(cost_usd, 0)
+        ELSE least(coalesce(cost_usd, 0) + sqlc.narg(cost_usd)::float8, 1e12) END,
     attendant = @attendant,
     last_activity_at = greatest(last_activity_at, @at::timestamptz)
 WHERE id = @id;

@@ -94,6 +94,7 @@ type talk struct {
 	lost    error    // why it has lost the earlier conversation, until that is reported
 	cost    float64  // of the session, as the agent says
 	before  float64  // what it was before the turn
+	priced  bool     // the agent reports costs
 
 	acpformat.Recorder
 }
@@ -270,7 +271,7 @@ func (b *talk) Updated(s acpclient.Said) {
 	var p acpformat.Params
 	if acpformat.Decode(s.Params, &p) {
 		if p.Update.Cost != nil {
-			b.cost = p.Update.Cost.Amount
+			b.cost, b.priced = p.Update.Cost.Amount, true
 		}
 		events, _ := b.Update(p.Update, acpclient.Now())
 		b.note(events)
@@ -350,7 +351,7 @@ func (b *talk) Ended(outcome session.Outcome, reason string) { b.end(outcome, re
 
 func (b *talk) end(outcome session.Outcome, reason string, used session.Usage) {
 	b.note(b.Cut(acpclient.Now()))
-	used.ToolCalls, used.CostUSD = b.Calls, max(0, b.cost-b.before)
+	used.ToolCalls, used.CostUSD, used.CostUnknown = b.Calls, max(0, b.cost-b.before), !b.priced
 	end := acpformat.EndNote{At: acpclient.Now(), Outcome: outcome, Reason: reason, Usage: used.Bounded(), Model: b.model, Status: b.Turn.Refused}
 	past := b.notebook.runs[b.Turn.Run]
 	past.ended, past.end = true, end
