@@ -57,6 +57,9 @@ func (w watching) turnEnded(ctx context.Context, run session.Run) {
 		slog.Int64("output_tokens", run.Usage.OutputTokens), slog.Int64("tool_calls", run.Usage.ToolCalls),
 		slog.Int64("attempt", run.Attempt), slog.Int64("generation", run.Generation),
 	}
+	if run.Ended.RequestID != "" {
+		attrs = append(attrs, slog.String("request_id", run.Ended.RequestID))
+	}
 	if wait >= 0 {
 		attrs = append(attrs, slog.Duration("queue_wait", wait))
 	} else {

@@ -42,7 +42,7 @@ func TestOneLineForEachTurnTransitionAndQuestion(t *testing.T) {
 	run := session.Run{
 		ID: "run_1", SessionID: "ses_1", PromptID: "prm_1", Attempt: 2, Generation: 3, Outcome: session.OutcomeFailed,
 		Reason: "the model server refuses\nsecond line", Usage: session.Usage{InputTokens: 4, OutputTokens: 5, ToolCalls: 6},
-		StartedAt: began, EndedAt: began.Add(time.Second), Ended: &session.Ended{Agent: "demo", QueueWait: 7 * time.Millisecond},
+		StartedAt: began, EndedAt: began.Add(time.Second), Ended: &session.Ended{Agent: "demo", QueueWait: 7 * time.Millisecond, RequestID: "mine-42"},
 	}
 	line := func() (fields map[string]any) {
 		t.Helper()
@@ -57,7 +57,7 @@ func TestOneLineForEachTurnTransitionAndQuestion(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"level": "WARN", "msg": "turn ended", "session_id": "ses_1", "prompt_id": "prm_1", "run_id": "run_1", "agent": "demo", "outcome": "failed",
 		"reason": "the model server refuses", "duration": 1e9, "queue_wait": 7e6, "input_tokens": 4.0, "output_tokens": 5.0, "tool_calls": 6.0,
-		"attempt": 2.0, "generation": 3.0,
+		"attempt": 2.0, "generation": 3.0, "request_id": "mine-42",
 	}, line())
 	run.Ended = nil
 	_, err = watchedStore{endingStore{run: run}, watched}.RunEnd(t.Context(), session.RunEnding{})

@@ -57,6 +57,7 @@ func (s *commands) command(kind session.CommandKind) echo.HandlerFunc {
 // submit stores a command and signals the session's workflow.
 func (s *commands) submit(c echo.Context, cmd session.Command) error {
 	ctx := c.Request().Context()
+	cmd.RequestID = idOfRequest(c)
 	done, err := s.store.CommandSubmit(ctx, cmd)
 	if err != nil {
 		return err

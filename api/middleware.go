@@ -33,6 +33,9 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
+// idOfRequest is the id that identify gave to a request.
+func idOfRequest(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
+
 // route names a request in logs and metrics. Whatever no route takes has one name,
 // or strangers could make labels without end.
 func (s *Server) route(c echo.Context) (method, route string) {
@@ -49,7 +52,7 @@ func (s *Server) requestAttrs(c echo.Context) []slog.Attr {
 	attrs := []slog.Attr{
 		slog.String("method", method),
 		slog.String("route", route),
-		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
+		slog.String("request_id", idOfRequest(c)),
 	}
 	if id := c.Param("id"); session.ValidID(session.SessionPrefix, id) {
 		attrs = append(attrs, slog.String("session_id", id))

@@ -169,6 +169,9 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 	if err := body.done(); err != nil {
 		return err
 	}
+	if first != nil {
+		first.RequestID = idOfRequest(c)
+	}
 	var idem session.Idempotency
 	if key != "" {
 		idem = session.Idempotency{Key: key, Digest: digest(raw)}
@@ -434,7 +437,7 @@ func (s *sessions) sessionDelete(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	stopped, err := s.commands.store.CommandSubmit(ctx, session.Command{SessionID: id, Kind: session.CommandStop})
+	stopped, err := s.commands.store.CommandSubmit(ctx, session.Command{SessionID: id, Kind: session.CommandStop, RequestID: idOfRequest(c)})
 	if err == nil {
 		stopped.Session.Purge = requested.Purge
 		requested = stopped.Session

@@ -155,7 +155,7 @@ func (s *sessionTx) signalled(ctx context.Context, yes bool) error {
 func (s *sessionTx) commandInsert(ctx context.Context, c session.Command) (session.Command, error) {
 	params := &dbsqlc.CommandInsertParams{
 		ID: session.NewID(session.CommandPrefix), SessionID: s.row.ID, Kind: string(c.Kind), Force: c.Force,
-		PromptID: c.PromptID, RunID: c.RunID, Status: string(c.Status), Reason: c.Reason, CreatedAt: s.now,
+		PromptID: c.PromptID, RunID: c.RunID, Status: string(c.Status), Reason: c.Reason, CreatedAt: s.now, RequestID: c.RequestID,
 	}
 	if c.Status != session.CommandPending {
 		params.EndedAt = &s.now
@@ -334,7 +334,7 @@ func commandOf(row dbsqlc.SessionCommand) session.Command {
 	return session.Command{
 		ID: row.ID, SessionID: row.SessionID, Kind: session.CommandKind(row.Kind), Force: row.Force,
 		PromptID: row.PromptID, RunID: row.RunID, Status: session.CommandStatus(row.Status), Reason: row.Reason,
-		CreatedAt: row.CreatedAt.UTC(), EndedAt: orZero(row.EndedAt),
+		CreatedAt: row.CreatedAt.UTC(), EndedAt: orZero(row.EndedAt), RequestID: row.RequestID,
 	}
 }
 

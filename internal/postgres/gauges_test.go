@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -77,4 +79,41 @@ func TestWhatIsUnfinishedIsCounted(t *testing.T) {
 	ended, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	require.Nil(t, ended.Ended, "another call has ended the run")
+}
+
+func TestARequestIsKnownInWhatItHasStored(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	p := session.Prompt{ID: "p1", SessionID: b.id, Content: "hello", RequestID: "first"}
+	_, _, _, err := b.PromptSubmit(b.ctx, p)
+	require.NoError(t, err)
+	p.RequestID = "second"
+	stored, _, created, err := b.PromptSubmit(b.ctx, p)
+	require.NoError(t, err)
+	require.False(t, created, "another request with the same prompt is a repeat")
+	require.Equal(t, "first", stored.RequestID)
+	run := b.begin(t, "p1")
+	start, err := b.RunFence(b.ctx, run, "token")
+	require.NoError(t, err)
+	require.Equal(t, "first", start.Prompt.RequestID)
+	ended, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	require.Equal(t, "first", ended.Ended.RequestID)
+	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate, RequestID: "third"})
+	require.NoError(t, err)
+	b.submit(t, "without")
+	_, err = b.PromptsCancel(b.ctx, b.id, "requested")
+	require.NoError(t, err)
+	var ids []string
+	for _, e := range b.events(t) {
+		var data struct {
+			Prompt, Command struct{ RequestID string }
+		}
+		require.NoError(t, json.Unmarshal(e.Data, &data))
+		if e.Type == event.TypePrompt || e.Type == event.TypeCommand {
+			ids = append(ids, e.Type+" "+data.Prompt.RequestID+data.Command.RequestID)
+		}
+	}
+	require.Equal(t, []string{"prompt first", "prompt first", "prompt first", "command third", "prompt ", "prompt "}, ids)
 }

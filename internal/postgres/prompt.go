@@ -86,7 +86,7 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue ev
 	p.Notify = notify && !p.Attended
 	err := s.q.PromptInsert(ctx, &s.later, &dbsqlc.PromptInsertParams{
 		SessionID: p.SessionID, ID: p.ID, Ordinal: p.Ordinal, Content: p.Content, Mode: string(p.Mode),
-		OnUnknown: string(p.OnUnknown), Author: p.Author, CreatedAt: p.CreatedAt.UTC(),
+		OnUnknown: string(p.OnUnknown), Author: p.Author, CreatedAt: p.CreatedAt.UTC(), RequestID: p.RequestID,
 	})
 	if err != nil {
 		return session.Prompt{}, err
@@ -136,7 +136,7 @@ func (s *sessionTx) reportBlocked(ctx context.Context, status session.State, rea
 	for _, row := range rows {
 		p := session.Prompt{
 			ID: row.ID, SessionID: s.row.ID, Ordinal: row.Ordinal, Status: session.PromptQueued, Mode: session.Mode(row.Mode),
-			OnUnknown: session.OnUnknown(row.OnUnknown), Author: row.Author, Reason: row.Reason, CreatedAt: row.CreatedAt.UTC(),
+			OnUnknown: session.OnUnknown(row.OnUnknown), Author: row.Author, Reason: row.Reason, CreatedAt: row.CreatedAt.UTC(), RequestID: row.RequestID,
 		}
 		if err := s.add(event.TypePrompt, "", event.PromptChanged(blocked(p, string(status), reason))); err != nil {
 			return err
@@ -368,7 +368,7 @@ func promptOf(row dbsqlc.Prompt) session.Prompt {
 	p := session.Prompt{
 		ID: row.ID, SessionID: row.SessionID, Ordinal: row.Ordinal, Status: session.PromptStatus(row.Status),
 		Content: row.Content, Mode: session.Mode(row.Mode), OnUnknown: session.OnUnknown(row.OnUnknown),
-		Author: row.Author, RunID: row.RunID, Reason: row.Reason,
+		Author: row.Author, RunID: row.RunID, Reason: row.Reason, RequestID: row.RequestID,
 		CreatedAt: row.CreatedAt.UTC(), StartedAt: orZero(row.StartedAt), EndedAt: orZero(row.EndedAt),
 	}
 	if row.Resolution != "" {
@@ -382,6 +382,6 @@ func promptChanged(row dbsqlc.PromptsRevertRow) session.Prompt {
 	return promptOf(dbsqlc.Prompt{
 		SessionID: row.SessionID, ID: row.ID, Ordinal: row.Ordinal, Status: row.Status, Mode: row.Mode, OnUnknown: row.OnUnknown,
 		Author: row.Author, RunID: row.RunID, Reason: row.Reason, CreatedAt: row.CreatedAt, StartedAt: row.StartedAt, EndedAt: row.EndedAt,
-		Resolution: row.Resolution, ResolutionNote: row.ResolutionNote, ResolvedAt: row.ResolvedAt,
+		Resolution: row.Resolution, ResolutionNote: row.ResolutionNote, ResolvedAt: row.ResolvedAt, RequestID: row.RequestID,
 	})
 }

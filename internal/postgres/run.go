@@ -339,7 +339,7 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 		return session.Run{}, err
 	}
 	ended := runOf(closed.run)
-	ended.Ended = &session.Ended{Agent: s.row.Agent, QueueWait: max(0, ended.StartedAt.Sub(closed.prompt.CreatedAt))}
+	ended.Ended = &session.Ended{Agent: s.row.Agent, QueueWait: max(0, ended.StartedAt.Sub(closed.prompt.CreatedAt)), RequestID: closed.prompt.RequestID}
 	attendant := ""
 	if ending.LookFor != "" {
 		found := closed.look.found(s)

@@ -4,21 +4,23 @@ import "github.com/overwinter-dev/overwinter/internal/session"
 
 // CommandJSON is a command as clients see it.
 type CommandJSON struct {
-	ID        string                `json:"id"`
-	Kind      session.CommandKind   `json:"kind"`
-	Status    session.CommandStatus `json:"status"`
-	Reason    string                `json:"reason,omitempty"`
-	Force     bool                  `json:"force,omitempty"`
-	PromptID  string                `json:"promptId,omitempty"`
-	RunID     string                `json:"runId,omitempty"`
-	CreatedAt Time                  `json:"createdAt"`
-	EndedAt   *Time                 `json:"endedAt,omitempty"`
+	ID       string                `json:"id"`
+	Kind     session.CommandKind   `json:"kind"`
+	Status   session.CommandStatus `json:"status"`
+	Reason   string                `json:"reason,omitempty"`
+	Force    bool                  `json:"force,omitempty"`
+	PromptID string                `json:"promptId,omitempty"`
+	RunID    string                `json:"runId,omitempty"`
+	// RequestID is the X-Request-Id of the request that submitted it.
+	RequestID string `json:"requestId,omitempty"`
+	CreatedAt Time   `json:"createdAt"`
+	EndedAt   *Time  `json:"endedAt,omitempty"`
 }
 
 // Command converts c.
 func Command(c session.Command) CommandJSON {
 	return CommandJSON{
-		ID: c.ID, Kind: c.Kind, Status: c.Status, Reason: c.Reason, Force: c.Force, PromptID: c.PromptID, RunID: c.RunID,
+		ID: c.ID, Kind: c.Kind, Status: c.Status, Reason: c.Reason, Force: c.Force, PromptID: c.PromptID, RunID: c.RunID, RequestID: c.RequestID,
 		CreatedAt: Time(c.CreatedAt), EndedAt: optionalTime(c.EndedAt),
 	}
 }

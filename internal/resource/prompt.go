@@ -18,6 +18,8 @@ type PromptJSON struct {
 	Reason    string               `json:"reason,omitempty"`
 	// BlockedReason is why a queued prompt does not run.
 	BlockedReason string `json:"blockedReason,omitempty"`
+	// RequestID is the X-Request-Id of the request that accepted it.
+	RequestID string `json:"requestId,omitempty"`
 	// Resolution is what a person did about an unknown outcome.
 	Resolution *ResolutionJSON `json:"resolution,omitempty"`
 	CreatedAt  Time            `json:"createdAt"`
@@ -44,8 +46,8 @@ func Prompt(p session.Prompt) PromptJSON {
 	return PromptJSON{
 		ID: p.ID, SessionID: p.SessionID, Ordinal: p.Ordinal, Status: p.Status, Content: p.Content,
 		Mode: p.Mode, OnUnknown: p.OnUnknown, Author: p.Author, RunID: p.RunID, Reason: p.Reason, BlockedReason: p.BlockedReason,
-		Resolution: resolution(p.Resolved),
-		CreatedAt:  Time(p.CreatedAt), StartedAt: optionalTime(p.StartedAt), EndedAt: optionalTime(p.EndedAt),
+		RequestID: p.RequestID, Resolution: resolution(p.Resolved),
+		CreatedAt: Time(p.CreatedAt), StartedAt: optionalTime(p.StartedAt), EndedAt: optionalTime(p.EndedAt),
 	}
 }
 

@@ -55,7 +55,9 @@ type Command struct {
 	Status    CommandStatus
 	// Reason says why a command ended as it did or, of a command that no client sent, where it comes
 	// from. It is empty where nothing needs to be said.
-	Reason    string
+	Reason string
+	// RequestID is the X-Request-Id of the request that submitted it; empty if no client did.
+	RequestID string
 	CreatedAt time.Time
 	EndedAt   time.Time // zero while it is pending
 }

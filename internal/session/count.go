@@ -24,4 +24,5 @@ type Ended struct {
 	Agent string
 	// QueueWait is the time from the acceptance of the prompt to its claim; negative if the prompt is queued again.
 	QueueWait time.Duration
+	RequestID string // of the request that accepted the prompt; empty if it is not known
 }

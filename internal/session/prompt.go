@@ -56,7 +56,9 @@ type Prompt struct {
 	// BlockedReason is why a queued prompt does not run: the reason of its session's error.
 	BlockedReason string
 	// Resolved is what a person last did about an unknown outcome; nil if nothing.
-	Resolved  *Resolved
+	Resolved *Resolved
+	// RequestID is the X-Request-Id of the request that accepted it; empty if it is not known.
+	RequestID string
 	CreatedAt time.Time
 	StartedAt time.Time // zero until a run has it
 	EndedAt   time.Time // zero until it is over

@@ -209,5 +209,9 @@ func (a *attempt) segments(messages []runner.Message) []transcript.Segment {
 }
 
 func (a *attempt) log() *slog.Logger {
-	return a.Logger.With(slog.String("session_id", a.in.SessionID), slog.String("run_id", a.in.RunID), slog.Int64("attempt", a.start.Run.Attempt))
+	logger := a.Logger.With(slog.String("session_id", a.in.SessionID), slog.String("run_id", a.in.RunID), slog.Int64("attempt", a.start.Run.Attempt))
+	if id := a.start.Prompt.RequestID; id != "" {
+		logger = logger.With(slog.String("request_id", id))
+	}
+	return logger
 }

@@ -13,7 +13,7 @@ import (
 const commandEnd = `-- name: CommandEnd :one
 UPDATE session_commands SET status = $1, reason = $2, ended_at = $3::timestamptz
 WHERE id = $4 AND status = 'pending'
-RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at
+RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id
 `
 
 type CommandEndParams struct {
@@ -43,6 +43,7 @@ func (q *Queries) CommandEnd(ctx context.Context, db DBTX, arg *CommandEndParams
 		&i.HeardBy,
 		&i.CreatedAt,
 		&i.EndedAt,
+		&i.RequestID,
 	)
 	return i, err
 }
@@ -50,7 +51,7 @@ func (q *Queries) CommandEnd(ctx context.Context, db DBTX, arg *CommandEndParams
 const commandForce = `-- name: CommandForce :one
 UPDATE session_commands SET force = true, heard_by = '', reason = coalesce(nullif($1::text, ''), reason)
 WHERE id = $2 AND status = 'pending'
-RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at
+RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id
 `
 
 type CommandForceParams struct {
@@ -74,14 +75,15 @@ func (q *Queries) CommandForce(ctx context.Context, db DBTX, arg *CommandForcePa
 		&i.HeardBy,
 		&i.CreatedAt,
 		&i.EndedAt,
+		&i.RequestID,
 	)
 	return i, err
 }
 
 const commandInsert = `-- name: CommandInsert :one
-INSERT INTO session_commands (id, session_id, kind, force, prompt_id, run_id, status, reason, created_at, ended_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at
+INSERT INTO session_commands (id, session_id, kind, force, prompt_id, run_id, status, reason, created_at, ended_at, request_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id
 `
 
 type CommandInsertParams struct {
@@ -95,6 +97,7 @@ type CommandInsertParams struct {
 	Reason    string
 	CreatedAt time.Time
 	EndedAt   *time.Time
+	RequestID string
 }
 
 func (q *Queries) CommandInsert(ctx context.Context, db DBTX, arg *CommandInsertParams) (SessionCommand, error) {
@@ -109,6 +112,7 @@ func (q *Queries) CommandInsert(ctx context.Context, db DBTX, arg *CommandInsert
 		arg.Reason,
 		arg.CreatedAt,
 		arg.EndedAt,
+		arg.RequestID,
 	)
 	var i SessionCommand
 	err := row.Scan(
@@ -123,6 +127,7 @@ func (q *Queries) CommandInsert(ctx context.Context, db DBTX, arg *CommandInsert
 		&i.HeardBy,
 		&i.CreatedAt,
 		&i.EndedAt,
+		&i.RequestID,
 	)
 	return i, err
 }
@@ -130,7 +135,7 @@ func (q *Queries) CommandInsert(ctx context.Context, db DBTX, arg *CommandInsert
 const commandsEndAborts = `-- name: CommandsEndAborts :many
 UPDATE session_commands SET status = $1, reason = CASE WHEN reason = '' THEN $2::text ELSE reason END, ended_at = $3::timestamptz
 WHERE session_id = $4 AND kind = 'abort' AND run_id = $5 AND status = 'pending'
-RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at
+RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id
 `
 
 type CommandsEndAbortsParams struct {
@@ -169,6 +174,7 @@ func (q *Queries) CommandsEndAborts(ctx context.Context, db DBTX, arg *CommandsE
 			&i.HeardBy,
 			&i.CreatedAt,
 			&i.EndedAt,
+			&i.RequestID,
 		); err != nil {
 			return nil, err
 		}
@@ -272,7 +278,7 @@ func (q *Queries) CommandsOverdue(ctx context.Context, db DBTX, arg *CommandsOve
 }
 
 const commandsPending = `-- name: CommandsPending :many
-SELECT id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at FROM session_commands WHERE session_id = $1 AND status = 'pending' ORDER BY id
+SELECT id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id FROM session_commands WHERE session_id = $1 AND status = 'pending' ORDER BY id
 `
 
 func (q *Queries) CommandsPending(ctx context.Context, db DBTX, sessionID string) ([]SessionCommand, error) {
@@ -296,6 +302,7 @@ func (q *Queries) CommandsPending(ctx context.Context, db DBTX, sessionID string
 			&i.HeardBy,
 			&i.CreatedAt,
 			&i.EndedAt,
+			&i.RequestID,
 		); err != nil {
 			return nil, err
 		}
@@ -308,7 +315,7 @@ func (q *Queries) CommandsPending(ctx context.Context, db DBTX, sessionID string
 }
 
 const commandsPendingOf = `-- name: CommandsPendingOf :many
-SELECT id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at FROM session_commands WHERE session_id = ANY($1::text[]) AND status = 'pending' ORDER BY id
+SELECT id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id FROM session_commands WHERE session_id = ANY($1::text[]) AND status = 'pending' ORDER BY id
 `
 
 // CommandsPendingOf is CommandsPending for the sessions of a list.
@@ -333,6 +340,7 @@ func (q *Queries) CommandsPendingOf(ctx context.Context, db DBTX, sessionIds []s
 			&i.HeardBy,
 			&i.CreatedAt,
 			&i.EndedAt,
+			&i.RequestID,
 		); err != nil {
 			return nil, err
 		}

@@ -142,6 +142,7 @@ type Prompt struct {
 	Resolution     string
 	ResolutionNote string
 	ResolvedAt     *time.Time
+	RequestID      string
 }
 
 type Purge struct {
@@ -290,6 +291,7 @@ type SessionCommand struct {
 	HeardBy   string
 	CreatedAt time.Time
 	EndedAt   *time.Time
+	RequestID string
 }
 
 type SessionCount struct {

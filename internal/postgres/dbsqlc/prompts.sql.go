@@ -127,7 +127,7 @@ func (q *Queries) PromptCountQueued(ctx context.Context, db DBTX, sessionID stri
 const promptEnd = `-- name: PromptEnd :one
 UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz
 WHERE session_id = $4 AND id = $5 AND status IN ('queued', 'processing')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id
 `
 
 type PromptEndParams struct {
@@ -164,6 +164,7 @@ func (q *Queries) PromptEnd(ctx context.Context, db DBTX, arg *PromptEndParams) 
 		&i.Resolution,
 		&i.ResolutionNote,
 		&i.ResolvedAt,
+		&i.RequestID,
 	)
 	return i, err
 }
@@ -186,7 +187,7 @@ func (q *Queries) PromptFirst(ctx context.Context, db DBTX, sessionID string) (P
 }
 
 const promptGet = `-- name: PromptGet :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at FROM prompts WHERE session_id = $1 AND id = $2
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id FROM prompts WHERE session_id = $1 AND id = $2
 `
 
 type PromptGetParams struct {
@@ -214,6 +215,7 @@ func (q *Queries) PromptGet(ctx context.Context, db DBTX, arg *PromptGetParams) 
 		&i.Resolution,
 		&i.ResolutionNote,
 		&i.ResolvedAt,
+		&i.RequestID,
 	)
 	return i, err
 }
@@ -265,8 +267,8 @@ func (q *Queries) PromptHead(ctx context.Context, db DBTX, arg *PromptHeadParams
 }
 
 const promptInsert = `-- name: PromptInsert :exec
-INSERT INTO prompts (session_id, id, ordinal, status, content, mode, on_unknown, author, created_at)
-VALUES ($1, $2, $3, 'queued', $4, $5, $6, $7, $8)
+INSERT INTO prompts (session_id, id, ordinal, status, content, mode, on_unknown, author, created_at, request_id)
+VALUES ($1, $2, $3, 'queued', $4, $5, $6, $7, $8, $9)
 `
 
 type PromptInsertParams struct {
@@ -278,6 +280,7 @@ type PromptInsertParams struct {
 	OnUnknown string
 	Author    string
 	CreatedAt time.Time
+	RequestID string
 }
 
 func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertParams) error {
@@ -290,12 +293,13 @@ func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertPa
 		arg.OnUnknown,
 		arg.Author,
 		arg.CreatedAt,
+		arg.RequestID,
 	)
 	return err
 }
 
 const promptList = `-- name: PromptList :many
-SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at FROM prompts
+SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at, prompts.request_id FROM prompts
 JOIN (
     SELECT i.session_id, i.id, sum(octet_length(i.content)) OVER (ORDER BY i.ordinal ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM prompts i WHERE i.session_id = $1 AND i.ordinal > $2 ORDER BY i.ordinal LIMIT $3
@@ -343,6 +347,7 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 			&i.Resolution,
 			&i.ResolutionNote,
 			&i.ResolvedAt,
+			&i.RequestID,
 		); err != nil {
 			return nil, err
 		}
@@ -355,7 +360,7 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 }
 
 const promptNext = `-- name: PromptNext :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at FROM prompts WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT 1
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id FROM prompts WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT 1
 `
 
 // PromptNext is PromptFirst with the whole prompt.
@@ -379,6 +384,7 @@ func (q *Queries) PromptNext(ctx context.Context, db DBTX, sessionID string) (Pr
 		&i.Resolution,
 		&i.ResolutionNote,
 		&i.ResolvedAt,
+		&i.RequestID,
 	)
 	return i, err
 }
@@ -405,7 +411,7 @@ func (q *Queries) PromptPosition(ctx context.Context, db DBTX, arg *PromptPositi
 const promptQueue = `-- name: PromptQueue :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = $1, started_at = NULL, ended_at = NULL
 WHERE session_id = $2 AND id = $3
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id
 `
 
 type PromptQueueParams struct {
@@ -435,6 +441,7 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 		&i.Resolution,
 		&i.ResolutionNote,
 		&i.ResolvedAt,
+		&i.RequestID,
 	)
 	return i, err
 }
@@ -442,7 +449,7 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 const promptResolve = `-- name: PromptResolve :one
 UPDATE prompts SET status = $1, reason = $2, resolution = $3, resolution_note = $4, resolved_at = $5::timestamptz
 WHERE session_id = $6 AND id = $7 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id
 `
 
 type PromptResolveParams struct {
@@ -483,6 +490,7 @@ func (q *Queries) PromptResolve(ctx context.Context, db DBTX, arg *PromptResolve
 		&i.Resolution,
 		&i.ResolutionNote,
 		&i.ResolvedAt,
+		&i.RequestID,
 	)
 	return i, err
 }
@@ -491,7 +499,7 @@ const promptRetry = `-- name: PromptRetry :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = '', started_at = NULL, ended_at = NULL,
     resolution = 'retry', resolution_note = '', resolved_at = $1::timestamptz
 WHERE session_id = $2 AND id = $3 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id
 `
 
 type PromptRetryParams struct {
@@ -521,6 +529,7 @@ func (q *Queries) PromptRetry(ctx context.Context, db DBTX, arg *PromptRetryPara
 		&i.Resolution,
 		&i.ResolutionNote,
 		&i.ResolvedAt,
+		&i.RequestID,
 	)
 	return i, err
 }
@@ -565,7 +574,7 @@ func (q *Queries) PromptUnfinished(ctx context.Context, db DBTX, sessionID strin
 }
 
 const promptsBlocked = `-- name: PromptsBlocked :many
-SELECT id, ordinal, mode, on_unknown, author, reason, created_at FROM prompts
+SELECT id, ordinal, mode, on_unknown, author, reason, created_at, request_id FROM prompts
 WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT $2
 `
 
@@ -582,6 +591,7 @@ type PromptsBlockedRow struct {
 	Author    string
 	Reason    string
 	CreatedAt time.Time
+	RequestID string
 }
 
 // PromptsBlocked are the first queued prompts of a session, without their content.
@@ -602,6 +612,7 @@ func (q *Queries) PromptsBlocked(ctx context.Context, db DBTX, arg *PromptsBlock
 			&i.Author,
 			&i.Reason,
 			&i.CreatedAt,
+			&i.RequestID,
 		); err != nil {
 			return nil, err
 		}
@@ -619,7 +630,7 @@ WHERE p.session_id = $3 AND p.id IN (
     SELECT o.id FROM prompts o WHERE o.session_id = $3 AND o.status IN ('queued', 'processing')
     ORDER BY o.ordinal LIMIT $4
 )
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at,
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
     p.resolution, p.resolution_note, p.resolved_at
 `
 
@@ -643,6 +654,7 @@ type PromptsEndRow struct {
 	CreatedAt      time.Time
 	StartedAt      *time.Time
 	EndedAt        *time.Time
+	RequestID      string
 	Resolution     string
 	ResolutionNote string
 	ResolvedAt     *time.Time
@@ -677,6 +689,7 @@ func (q *Queries) PromptsEnd(ctx context.Context, db DBTX, arg *PromptsEndParams
 			&i.CreatedAt,
 			&i.StartedAt,
 			&i.EndedAt,
+			&i.RequestID,
 			&i.Resolution,
 			&i.ResolutionNote,
 			&i.ResolvedAt,

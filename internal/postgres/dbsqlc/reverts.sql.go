@@ -51,7 +51,7 @@ const promptsRevert = `-- name: PromptsRevert :many
 UPDATE prompts p SET reason = $1
 WHERE p.session_id = $2 AND p.id IN (SELECT r.prompt_id FROM runs r WHERE r.id = ANY($3::text[]))
   AND p.status NOT IN ('queued', 'processing') AND p.reason <> $1
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at,
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
     p.resolution, p.resolution_note, p.resolved_at
 `
 
@@ -74,6 +74,7 @@ type PromptsRevertRow struct {
 	CreatedAt      time.Time
 	StartedAt      *time.Time
 	EndedAt        *time.Time
+	RequestID      string
 	Resolution     string
 	ResolutionNote string
 	ResolvedAt     *time.Time
@@ -102,6 +103,7 @@ func (q *Queries) PromptsRevert(ctx context.Context, db DBTX, arg *PromptsRevert
 			&i.CreatedAt,
 			&i.StartedAt,
 			&i.EndedAt,
+			&i.RequestID,
 			&i.Resolution,
 			&i.ResolutionNote,
 			&i.ResolvedAt,

@@ -1,6 +1,6 @@
 -- name: PromptInsert :exec
-INSERT INTO prompts (session_id, id, ordinal, status, content, mode, on_unknown, author, created_at)
-VALUES (@session_id, @id, @ordinal, 'queued', @content, @mode, @on_unknown, @author, @created_at);
+INSERT INTO prompts (session_id, id, ordinal, status, content, mode, on_unknown, author, created_at, request_id)
+VALUES (@session_id, @id, @ordinal, 'queued', @content, @mode, @on_unknown, @author, @created_at, @request_id);
 
 -- name: PromptGet :one
 SELECT * FROM prompts WHERE session_id = @session_id AND id = @id;
@@ -70,7 +70,7 @@ WHERE p.session_id = @session_id AND p.id IN (
     SELECT o.id FROM prompts o WHERE o.session_id = @session_id AND o.status IN ('queued', 'processing')
     ORDER BY o.ordinal LIMIT @max_items
 )
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at,
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
     p.resolution, p.resolution_note, p.resolved_at;
 
 -- name: PromptHead :many
@@ -157,7 +157,7 @@ LIMIT @max_items;
 
 -- name: PromptsBlocked :many
 -- PromptsBlocked are the first queued prompts of a session, without their content.
-SELECT id, ordinal, mode, on_unknown, author, reason, created_at FROM prompts
+SELECT id, ordinal, mode, on_unknown, author, reason, created_at, request_id FROM prompts
 WHERE session_id = @session_id AND status = 'queued' ORDER BY ordinal LIMIT @max_items;
 
 -- name: PromptFirst :one
