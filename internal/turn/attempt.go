@@ -50,6 +50,8 @@ type attempt struct {
 	// run has handed the prompt to a runner.
 	mayHaveDelivered bool
 
+	deferred *batch // frames without events, to be committed with the next ones
+
 	suspicion   suspicion
 	permissions permission.Rules
 	waiting     waiting

@@ -26,6 +26,9 @@ type batch struct {
 	at    time.Time // of the frame
 	end   *agent.TurnEnd
 	delta joinedDelta
+	// urgent: a frame of it was answered, which the next attempt need not repeat.
+	urgent bool
+	began  time.Time
 }
 
 // joinedDelta is the text of the last event of a batch, if that is a delta and another one has followed it. It is

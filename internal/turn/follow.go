@@ -65,7 +65,10 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 		return err
 	}
 	a.explain = func(end agent.TurnEnd) string { return a.unauthorized(ctx, end) }
-	next := a.newBatch()
+	next := a.deferred
+	if a.deferred = nil; next == nil {
+		next = a.newBatch()
+	}
 	for _, m := range messages {
 		f, ok := m.(*runner.Frame)
 		if !ok || next.end != nil {
@@ -85,6 +88,7 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 			if err := link.link.Input(translated.Input); err != nil {
 				return fmt.Errorf("ask the agent to continue: %w", err)
 			}
+			next.urgent = true
 		}
 		if err := next.addEvents(events); err != nil {
 			return fmt.Errorf("frame %d of run %s: %w", f.No, a.in.RunID, err)
@@ -101,7 +105,23 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 			next = a.newBatch()
 		}
 	}
+	if len(messages) > 0 && a.mayWait(next) {
+		a.deferred = next
+		return nil
+	}
 	return a.append(ctx, next)
+}
+
+// maxDeferral is how long frames without events wait for others to be committed with.
+const maxDeferral = time.Second
+
+// mayWait reports whether a batch may be committed with the next: its frames only change the state of the translator. No
+// reader waits for them, and an attempt after this one reads them again. Agents print several such lines before their first
+// words, which would wait for the commits of those. It is not so for the first frame of a session, from which the next run
+// knows that the agent has a conversation to resume, and for those that a lost attempt is suspected of.
+func (a *attempt) mayWait(b *batch) bool {
+	silent := len(b.add.Events)+len(b.add.Questions)+len(b.add.Resolved) == 0 && b.end == nil && !b.urgent
+	return silent && a.start.Resume && !a.closed && a.suspicion.until < 0 && time.Since(b.began) < maxDeferral
 }
 
 // MaxFrames bounds the frames of a turn: an agent's lines cost a worker time, also those that make no events.
@@ -140,7 +160,7 @@ func (a *attempt) gap(ctx context.Context, err error) error {
 const refusals = 3
 
 func (a *attempt) newBatch() *batch {
-	return &batch{frame: a.frame, end: a.end, add: eventlog.Append{
+	return &batch{frame: a.frame, end: a.end, began: time.Now(), add: eventlog.Append{
 		SessionID: a.in.SessionID, RunID: a.in.RunID, Generation: a.in.Generation, Token: a.token,
 	}}
 }

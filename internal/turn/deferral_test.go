@@ -1,0 +1,117 @@
+package turn
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TestFramesWithoutEventsAreCommittedWithTheNext: they cost no commit, and nothing that a reader or the next run needs waits.
+func TestFramesWithoutEventsAreCommittedWithTheNext(t *testing.T) {
+	t.Parallel()
+	silent, word, end := "", "word", "end"
+	for name, c := range map[string]struct {
+		first  bool // of the session
+		closed bool // the runner has no more frames
+		lines  []string
+		want   []int64 // the newest frame after each line
+	}{
+		"silent frames wait":                        {lines: []string{silent, silent, word, silent, end}, want: []int64{-1, -1, 2, 2, 4}},
+		"the session has no conversation yet":       {first: true, lines: []string{silent, silent, word}, want: []int64{0, 1, 2}},
+		"the journal of an interrupted run is read": {closed: true, lines: []string{silent, word}, want: []int64{0, 1}},
+		"events do not":                             {lines: []string{word, word}, want: []int64{0, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, log := newDeferring(!c.first)
+			a.closed, a.lastFrame = c.closed, int64(len(c.lines))-1
+			for i, line := range c.lines {
+				require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(int64(i), line)}))
+				require.Equal(t, c.want[i], a.frame, "after line %d", i)
+			}
+			require.Equal(t, log.last, a.frame)
+			for _, add := range log.appends {
+				var state turnState
+				require.NoError(t, json.Unmarshal(add.State, &state))
+				require.Equal(t, []byte{byte(add.LastFrame)}, state.Translator, "the state is that after the frame")
+			}
+		})
+	}
+}
+
+// TestFramesWithoutEventsWaitForASecond: at most, whether frames follow or not.
+func TestFramesWithoutEventsWaitForASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newDeferring(true)
+		require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(0, "")}))
+		require.EqualValues(t, -1, a.frame)
+		require.NoError(t, a.commit(t.Context(), nil, nil), "nothing has come for a while")
+		require.EqualValues(t, 0, a.frame)
+		require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(1, "")}))
+		require.EqualValues(t, 0, a.frame)
+		<-time.After(maxDeferral)
+		require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(2, "")}))
+		require.EqualValues(t, 2, a.frame)
+	})
+}
+
+func frameOf(no int64, line string) *runner.Frame {
+	return &runner.Frame{No: no, Stream: runner.Stdout, At: time.Now(), Data: []byte(line)}
+}
+
+func newDeferring(resume bool) (*attempt, *recordedLog) {
+	log := &recordedLog{last: -1}
+	a := &attempt{
+		Executor: New(Config{Log: log}), start: session.RunStart{Resume: resume}, frame: -1, suspicion: suspicion{until: -1},
+		progress: noProgress{}, remasked: time.Now(),
+	}
+	a.convert = &convert{translator: &counting{}, limits: &conversation.Limiter{}}
+	return a, log
+}
+
+type noProgress struct{}
+
+func (noProgress) Made()           {}
+func (noProgress) Waiting()        {}
+func (noProgress) IsWaiting() bool { return false }
+
+// recordedLog keeps what is appended.
+type recordedLog struct {
+	appends []eventlog.Append
+	last    int64
+}
+
+func (l *recordedLog) Append(_ context.Context, a eventlog.Append) error {
+	l.appends, l.last = append(l.appends, a), a.LastFrame
+	return nil
+}
+
+// counting has an event for each line that is a word, and ends the turn with "end". Its state is the last frame.
+type counting struct{ frame int64 }
+
+func (c *counting) Translate(f agent.Frame) (translation agent.Translation, err error) {
+	c.frame = f.No
+	switch string(f.Data) {
+	case "":
+	case "end":
+		translation.End = &agent.TurnEnd{Outcome: session.OutcomeCompleted}
+	default:
+		translation.Events = []conversation.Event{{Type: conversation.EventTitle, At: f.At, Data: conversation.Title{Title: string(f.Data)}}}
+	}
+	return translation, nil
+}
+
+func (c *counting) State() ([]byte, error) { return []byte{byte(c.frame)}, nil }
+
+func (c *counting) Cut(time.Time) []conversation.Event { return nil }
