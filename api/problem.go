@@ -26,6 +26,7 @@ var statuses = map[failure.Code]int{
 	failure.NoBundle:      http.StatusNotFound,
 	failure.NoSecret:      http.StatusNotFound,
 	failure.NoProfile:     http.StatusNotFound,
+	failure.NoVersion:     http.StatusNotFound,
 	failure.NoQuestion:    http.StatusNotFound,
 	failure.NoFile:        http.StatusNotFound,
 	failure.MethodUnknown: http.StatusMethodNotAllowed,

@@ -24,6 +24,8 @@ type profileStore interface {
 	ProfileList(ctx context.Context, limit int, cursor string) (items []profile.Profile, nextCursor string, err error)
 	// ProfileGet finds a profile by id or name, in its newest version where version is 0.
 	ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error)
+	// ProfileVersions is newest first.
+	ProfileVersions(ctx context.Context, idOrName string, limit int, cursor string) (items []profile.Version, nextCursor string, err error)
 	// ProfileCreate stores version 1; illegal_state where the name is taken.
 	ProfileCreate(ctx context.Context, p profile.Profile) (profile.Profile, error)
 	// ProfileUpdate stores the next version; illegal_state where version is neither 0 nor the newest.
@@ -69,10 +71,28 @@ func profileID(c echo.Context) (string, error) {
 	return id, nil
 }
 
+// profileVersionID is the id, or the name, in the path, with the version that follows it as in the profile of a session; 0 for
+// none.
+func profileVersionID(c echo.Context) (id string, version int64, err error) {
+	ref := c.Param("profileId")
+	if strings.Contains(ref, "/") {
+		return "", 0, echo.ErrNotFound
+	}
+	id, version, err = profile.ParseRef(ref)
+	if err != nil || !session.ValidID(session.ProfilePrefix, id) && !profile.ValidName(id) {
+		return "", 0, invalid("profileId", "must be %s and 32 lower-case hexadecimal digits, or the name of a profile; @ and a version may follow", session.ProfilePrefix)
+	}
+	return id, version, nil
+}
+
 func (s *profiles) profileList(c echo.Context) error {
 	limit, cursor, err := listQuery(c)
 	if err != nil {
 		return err
+	}
+	view := c.QueryParam("view")
+	if view != "" && view != viewSummary && view != viewFull {
+		return invalid("view", "must be %s or %s", viewSummary, viewFull)
 	}
 	profiles, next, err := s.store.ProfileList(c.Request().Context(), limit, cursor)
 	if err != nil {
@@ -80,18 +100,56 @@ func (s *profiles) profileList(c echo.Context) error {
 	}
 	items := make([]profileJSON, len(profiles))
 	for i, p := range profiles {
+		if view != viewFull {
+			p.Spec = profile.Spec{Model: p.Spec.Model}
+		}
 		items[i] = profileOf(p)
 	}
 	return c.JSON(http.StatusOK, newPage(items, next))
 }
 
-func (s *profiles) profileGet(c echo.Context) error {
+// The views of a list of profiles.
+const (
+	viewSummary = "summary" // without texts
+	viewFull    = "full"
+)
+
+// profileVersion is one version of a profile as clients see it in a list.
+type profileVersion struct {
+	Version   int64         `json:"version"`
+	Ref       string        `json:"ref"`
+	CreatedAt resource.Time `json:"createdAt"`
+}
+
+func (s *profiles) profileVersions(c echo.Context) error {
 	id, err := profileID(c)
 	if err != nil {
 		return err
 	}
-	version := int64(0)
+	limit, cursor, err := listQuery(c)
+	if err != nil {
+		return err
+	}
+	versions, next, err := s.store.ProfileVersions(c.Request().Context(), id, limit, cursor)
+	if err != nil {
+		return err
+	}
+	items := make([]profileVersion, len(versions))
+	for i, v := range versions {
+		items[i] = profileVersion{Version: v.Version, Ref: v.Ref(), CreatedAt: resource.Time(v.CreatedAt)}
+	}
+	return c.JSON(http.StatusOK, newPage(items, next))
+}
+
+func (s *profiles) profileGet(c echo.Context) error {
+	id, version, err := profileVersionID(c)
+	if err != nil {
+		return err
+	}
 	if text := c.QueryParam("version"); text != "" {
+		if version != 0 {
+			return invalid("version", "must not be given with profileId@VERSION")
+		}
 		if version, err = strconv.ParseInt(text, 10, 64); err != nil || version < 1 {
 			return invalid("version", "must be a number from 1 on")
 		}

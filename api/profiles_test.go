@@ -56,6 +56,33 @@ func TestProfilesAreVersioned(t *testing.T) {
 	b.do("GET", "/api/profiles/"+first.ID+"?version=1", "").into(&got)
 	require.Equal(t, first, got)
 
+	b.do("GET", "/api/profiles/"+s.Profile, "").into(&got)
+	require.Equal(t, first, got, "what a session says can be read")
+	var named shownProfile
+	b.do("GET", "/api/profiles/Reviewer@2", "").into(&named)
+	require.Equal(t, second, named)
+	missing := b.do("GET", "/api/profiles/"+first.ID+"@9", "").problem(http.StatusNotFound, "profile_version_not_found")
+	require.Contains(t, missing.Detail, "has no version 9; its newest is 2")
+	b.do("GET", "/api/profiles/"+session.NewID(session.ProfilePrefix)+"@1", "").problem(http.StatusNotFound, "profile_not_found")
+	for _, wrong := range []string{first.ID + "@0", first.ID + "@x", first.ID + "@1?version=1"} {
+		b.do("GET", "/api/profiles/"+wrong, "").problem(http.StatusBadRequest, "invalid_request")
+	}
+	b.do("POST", "/api/sessions", `{"agent":"demo","profile":"Reviewer@9"}`).problem(http.StatusBadRequest, "invalid_request")
+	var versions struct {
+		Items []struct{ Version int64 }
+	}
+	b.do("GET", "/api/profiles/Reviewer/versions", "").into(&versions)
+	require.Equal(t, []struct{ Version int64 }{{2}, {1}}, versions.Items)
+	b.do("GET", "/api/profiles/nope/versions", "").problem(http.StatusNotFound, "profile_not_found")
+
+	for view, instructions := range map[string]string{"": "", "?view=summary": "", "?view=full": "Be long."} {
+		var page struct{ Items []shownProfile }
+		b.do("GET", "/api/profiles"+view, "").into(&page)
+		require.Len(t, page.Items, 1)
+		require.Equal(t, instructions, page.Items[0].Instructions)
+	}
+	b.do("GET", "/api/profiles?view=some", "").problem(http.StatusBadRequest, "invalid_request")
+
 	b.do("GET", "/api/sessions/"+s.ID, "").into(&s)
 	require.Equal(t, first.Ref, s.Profile, "it keeps the version it began with")
 	b.do("PATCH", "/api/sessions/"+s.ID, `{"profile":"`+first.ID+`"}`).into(&s)

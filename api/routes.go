@@ -43,6 +43,7 @@ func (s *Server) routes(store Store) {
 	e.GET("/api/profiles", profiles.profileList)
 	e.POST("/api/profiles", profiles.profileCreate)
 	e.GET("/api/profiles/:profileId", profiles.profileGet)
+	e.GET("/api/profiles/:profileId/versions", profiles.profileVersions)
 	e.PUT("/api/profiles/:profileId", profiles.profilePut)
 	e.DELETE("/api/profiles/:profileId", profiles.profileDelete)
 	e.GET("/api/secrets", secrets.secretList)

@@ -269,6 +269,9 @@ func (s *sessions) pinProfile(ctx context.Context, ref string) (profile.Profile,
 		return profile.Profile{}, invalid("profile", "%s", err)
 	}
 	p, err := s.store.ProfileGet(ctx, name, version)
+	if failure.CodeOf(err) == failure.NoVersion {
+		return p, invalid("profile", "must be a version that exists: %s", err)
+	}
 	if failure.CodeOf(err) == failure.NoProfile {
 		return profile.Profile{}, invalid("profile", "must be the id or the name of a profile: there is no %s", ref)
 	}

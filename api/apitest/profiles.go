@@ -48,9 +48,32 @@ func (m *Store) ProfileGet(_ context.Context, idOrName string, version int64) (p
 			return newest, nil
 		case version > 0 && version <= newest.Version:
 			return row.versions[version-1], nil
+		case version > 0:
+			return profile.Profile{}, failure.Errorf(failure.NoVersion, "profile %s has no version %d; its newest is %d", newest.ID, version, newest.Version)
 		}
 	}
 	return profile.Profile{}, failure.Errorf(failure.NoProfile, "there is no profile %s", idOrName)
+}
+
+// ProfileVersions implements api.Store; everything is on one page.
+func (m *Store) ProfileVersions(_ context.Context, idOrName string, _ int, _ string) ([]profile.Version, string, error) {
+	leave, err := m.enter("ProfileVersions")
+	if err != nil {
+		return nil, "", err
+	}
+	defer leave()
+	for _, row := range m.profiles {
+		newest := row.versions[len(row.versions)-1]
+		if newest.ID != idOrName && (newest.Name != idOrName || row.deleted) {
+			continue
+		}
+		var out []profile.Version
+		for _, p := range slices.Backward(row.versions) {
+			out = append(out, profile.Version{ProfileID: p.ID, Version: p.Version, CreatedAt: p.CreatedAt})
+		}
+		return out, "", nil
+	}
+	return nil, "", failure.Errorf(failure.NoProfile, "there is no profile %s", idOrName)
 }
 
 // ProfileCreate implements api.Store.

@@ -21,6 +21,7 @@ const (
 	NoSecret      Code = "secret_not_found"
 	SecretMissing Code = "secret_missing"
 	NoProfile     Code = "profile_not_found"
+	NoVersion     Code = "profile_version_not_found"
 	NoQuestion    Code = "question_not_found"
 	NoFile        Code = "file_not_found"
 	Terminated    Code = "session_terminated"

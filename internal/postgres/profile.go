@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -73,20 +74,76 @@ func (db *DB) ProfileUpdate(ctx context.Context, p profile.Profile, version int6
 }
 
 // ProfileGet returns a profile by its id, or its name, in a version, or with 0 in the newest. One
-// that is deleted is found by its id and version alone.
+// that is deleted is found by its id and version alone. profile_not_found or profile_version_not_found.
 func (db *DB) ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error) {
 	const doing = "read a profile"
-	id := idOrName
-	if !session.ValidID(session.ProfilePrefix, idOrName) {
-		var err error
-		if id, err = db.q.ProfileFind(ctx, db.pool, idOrName); isNoRows(err) {
-			return profile.Profile{}, noProfile(idOrName)
-		} else if err != nil {
-			return profile.Profile{}, fault(doing, err)
-		}
+	id, err := db.profileFind(ctx, idOrName)
+	if err != nil {
+		return profile.Profile{}, fault(doing, err)
 	}
 	p, err := profileGet(ctx, db.q, db.pool, id, version)
 	return p, fault(doing, err)
+}
+
+// noVersion says whether a profile or its version does not exist.
+func noVersion(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, id string, version int64) error {
+	newest, err := q.ProfileNewest(ctx, tx, id)
+	switch {
+	case isNoRows(err):
+		return noProfile(id)
+	case err != nil:
+		return err
+	}
+	return failure.Errorf(failure.NoVersion, "profile %s has no version %d; its newest is %d", id, version, newest)
+}
+
+// versionCursor is the last version of a page of the newest first.
+type versionCursor struct {
+	Version int64 `json:"v"`
+}
+
+// ProfileVersions lists the versions of a profile, newest first. One that is deleted is found by its id.
+func (db *DB) ProfileVersions(ctx context.Context, idOrName string, limit int, cursor string) (items []profile.Version, nextCursor string, err error) {
+	const doing = "list the versions of a profile"
+	var before versionCursor
+	if cursor != "" {
+		if err := cursorDecode(cursor, &before); err != nil {
+			return nil, "", err
+		}
+	}
+	id, err := db.profileFind(ctx, idOrName)
+	if err != nil {
+		return nil, "", fault(doing, err)
+	}
+	limit = pageLimit(limit)
+	rows, err := db.q.ProfileVersions(ctx, db.pool, &dbsqlc.ProfileVersionsParams{ProfileID: id, Before: before.Version, MaxItems: int32(limit) + 1})
+	if err != nil {
+		return nil, "", fault(doing, err)
+	}
+	if len(rows) == 0 && cursor == "" {
+		return nil, "", noProfile(idOrName)
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		nextCursor = cursorEncode(versionCursor{Version: rows[limit-1].Version})
+	}
+	items = make([]profile.Version, len(rows))
+	for i, row := range rows {
+		items[i] = profile.Version{ProfileID: id, Version: row.Version, CreatedAt: row.CreatedAt.UTC()}
+	}
+	return items, nextCursor, nil
+}
+
+// profileFind returns the id of a profile that is named by its id or its name.
+func (db *DB) profileFind(ctx context.Context, idOrName string) (string, error) {
+	if session.ValidID(session.ProfilePrefix, idOrName) {
+		return idOrName, nil
+	}
+	id, err := db.q.ProfileFind(ctx, db.pool, idOrName)
+	if isNoRows(err) {
+		return "", noProfile(idOrName)
+	}
+	return id, err
 }
 
 // ProfileList lists the profiles that are not deleted in their newest versions, newest profile first.
@@ -127,6 +184,9 @@ func (db *DB) ProfileDelete(ctx context.Context, id string) error {
 
 func profileGet(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, id string, version int64) (profile.Profile, error) {
 	row, err := q.ProfileGet(ctx, tx, &dbsqlc.ProfileGetParams{ID: id, Version: version})
+	if isNoRows(err) && version > 0 {
+		return profile.Profile{}, noVersion(ctx, q, tx, id, version)
+	}
 	if isNoRows(err) || err == nil && version == 0 && row.DeletedAt != nil {
 		return profile.Profile{}, noProfile(id)
 	}

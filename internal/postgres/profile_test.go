@@ -83,3 +83,38 @@ func TestATurnHasTheProfileOfItsSession(t *testing.T) {
 	require.Equal(t, ref, start.ProfileRef)
 	require.Equal(t, &p.Spec, start.Profile)
 }
+
+func TestVersionsOfAProfileAreListed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, err := b.ProfileCreate(b.ctx, profile.Profile{ID: session.NewID(session.ProfilePrefix), Name: "p"})
+	require.NoError(t, err)
+	for range 2 {
+		_, err = b.ProfileUpdate(b.ctx, p, 0)
+		require.NoError(t, err)
+	}
+	var seen []int64
+	cursor, pages := "", 0
+	for more := true; more; more = cursor != "" {
+		var items []profile.Version
+		items, cursor, err = b.ProfileVersions(b.ctx, "p", 2, cursor)
+		require.NoError(t, err)
+		for _, v := range items {
+			require.Equal(t, p.ID, v.ProfileID)
+			require.False(t, v.CreatedAt.IsZero())
+			seen = append(seen, v.Version)
+		}
+		pages++
+	}
+	require.Equal(t, []int64{3, 2, 1}, seen)
+	require.Equal(t, 2, pages)
+	_, err = b.ProfileGet(b.ctx, p.ID, 4)
+	requireCode(t, failure.NoVersion, err)
+	_, _, err = b.ProfileVersions(b.ctx, session.NewID(session.ProfilePrefix), 2, "")
+	requireCode(t, failure.NoProfile, err)
+	require.NoError(t, b.ProfileDelete(b.ctx, p.ID))
+	_, _, err = b.ProfileVersions(b.ctx, "p", 2, "")
+	requireCode(t, failure.NoProfile, err)
+	_, _, err = b.ProfileVersions(b.ctx, p.ID, 2, "")
+	require.NoError(t, err, "sessions may have them")
+}

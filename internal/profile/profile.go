@@ -39,6 +39,16 @@ type Profile struct {
 // Ref names the profile in this version: ID@VERSION, which is what a session keeps.
 func (p Profile) Ref() string { return p.ID + "@" + strconv.FormatInt(p.Version, 10) }
 
+// Version is one version of a profile, without what is in it.
+type Version struct {
+	ProfileID string
+	Version   int64
+	CreatedAt time.Time
+}
+
+// Ref names the version, as a session says it.
+func (v Version) Ref() string { return Profile{ID: v.ProfileID, Version: v.Version}.Ref() }
+
 // ParseRef reads the id, or the name, and the version of a profile; 0 where none is given.
 func ParseRef(ref string) (profile string, version int64, err error) {
 	profile, number, found := strings.Cut(ref, "@")

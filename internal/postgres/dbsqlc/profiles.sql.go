@@ -150,6 +150,17 @@ func (q *Queries) ProfileList(ctx context.Context, db DBTX, arg *ProfileListPara
 	return items, nil
 }
 
+const profileNewest = `-- name: ProfileNewest :one
+SELECT version FROM profiles WHERE id = $1
+`
+
+func (q *Queries) ProfileNewest(ctx context.Context, db DBTX, id string) (int64, error) {
+	row := db.QueryRow(ctx, profileNewest, id)
+	var version int64
+	err := row.Scan(&version)
+	return version, err
+}
+
 const profileUpdate = `-- name: ProfileUpdate :one
 UPDATE profiles SET name = $1, description = $2, version = version + 1, updated_at = $3
 WHERE id = $4 AND deleted_at IS NULL
@@ -195,4 +206,42 @@ func (q *Queries) ProfileVersionInsert(ctx context.Context, db DBTX, arg *Profil
 		arg.At,
 	)
 	return err
+}
+
+const profileVersions = `-- name: ProfileVersions :many
+SELECT version, created_at FROM profile_versions
+WHERE profile_id = $1 AND ($2::bigint = 0 OR version < $2)
+ORDER BY version DESC LIMIT $3
+`
+
+type ProfileVersionsParams struct {
+	ProfileID string
+	Before    int64
+	MaxItems  int32
+}
+
+type ProfileVersionsRow struct {
+	Version   int64
+	CreatedAt time.Time
+}
+
+// ProfileVersions are the versions of a profile before one, newest first, without what is in them.
+func (q *Queries) ProfileVersions(ctx context.Context, db DBTX, arg *ProfileVersionsParams) ([]ProfileVersionsRow, error) {
+	rows, err := db.Query(ctx, profileVersions, arg.ProfileID, arg.Before, arg.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ProfileVersionsRow
+	for rows.Next() {
+		var i ProfileVersionsRow
+		if err := rows.Scan(&i.Version, &i.CreatedAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

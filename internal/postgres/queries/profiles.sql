@@ -16,6 +16,15 @@ SELECT p.id, p.name, p.description, p.version AS newest, p.created_at, p.updated
 FROM profiles p JOIN profile_versions v ON v.profile_id = p.id
 WHERE p.id = @id AND v.version = CASE WHEN @version::bigint = 0 THEN p.version ELSE @version END;
 
+-- name: ProfileNewest :one
+SELECT version FROM profiles WHERE id = @id;
+
+-- name: ProfileVersions :many
+-- ProfileVersions are the versions of a profile before one, newest first, without what is in them.
+SELECT version, created_at FROM profile_versions
+WHERE profile_id = @profile_id AND (@before::bigint = 0 OR version < @before)
+ORDER BY version DESC LIMIT @max_items;
+
 -- name: ProfileFind :one
 -- ProfileFind finds the id of a profile that is not deleted by its name.
 SELECT id FROM profiles WHERE name = @name AND deleted_at IS NULL;
