@@ -61,7 +61,7 @@ func (Adapter) Describe() agent.Description {
 		Version: Version,
 		Models:  []string{agent.DefaultModel, "opus", "sonnet", "haiku"},
 		Capabilities: []string{
-			"abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "usage", "cost", "model", "profiles",
+			"abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "cost", "model", "profiles",
 		},
 		Secrets: append([]agent.Need{{
 			Name: SecretKey, Required: true,

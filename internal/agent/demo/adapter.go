@@ -52,7 +52,7 @@ func (Adapter) Describe() agent.Description {
 		Title:        "Demo agent",
 		Summary:      "Does what the lines of a prompt say: runs commands, writes files, asks, sleeps, echoes. Needs no model and no key.",
 		Models:       []string{Name},
-		Capabilities: []string{"abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "title"},
+		Capabilities: []string{"abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "rejection-message", "title"},
 	}
 }
 

@@ -132,7 +132,7 @@ func (t *translator) question(m message, u geminiformat.Update) {
 	}
 	t.Ask(&t.state.Waiting, agent.Question{
 		ID: u.ID, Kind: agent.Permission, ToolName: geminiformat.ToolName(u.ID), ToolUseID: u.ID,
-		Input: m.Params.ToolCall, Title: title, Suggestions: m.Params.Options,
+		Input: calledWith(u, title), Title: title, Suggestions: m.Params.Options,
 	})
 }
 

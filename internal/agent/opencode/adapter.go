@@ -52,7 +52,7 @@ func (Adapter) Describe() agent.Description {
 			"google/gemini-3.1-pro-preview", "google/gemini-3.8-flash", "google/gemini-2.5-pro",
 		},
 		Capabilities: []string{
-			"abort", "resume", "thinking", "subagents", "questions", "permissions", "usage", "cost", "model", "title", "commands", "profiles", "revert",
+			"abort", "resume", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "cost", "model", "title", "commands", "profiles", "revert",
 		},
 		Secrets: needs(),
 	}

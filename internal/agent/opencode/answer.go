@@ -31,11 +31,7 @@ type permissionEvent struct {
 // permissionAsked reads that a call waits to be allowed.
 func (t *translator) permissionAsked(e permissionEvent, _ time.Time) {
 	q := agent.Question{
-		ID: e.ID, Kind: agent.Permission, ToolName: e.Permission, Input: e.Metadata, Suggestions: e.Always,
-		Title: opencodeformat.Bounded(strings.TrimSpace(e.Permission+": "+strings.Join(e.Patterns, ", ")), opencodeformat.MaxWords),
-	}
-	if len(e.Patterns) == 0 {
-		q.Title = e.Permission
+		ID: e.ID, Kind: agent.Permission, ToolName: e.Permission, Input: e.Metadata, Suggestions: e.Always, Title: e.Permission,
 	}
 	if o := t.calling(e.Tool); o != nil {
 		q.ToolUseID = o.Block.ID
@@ -45,6 +41,9 @@ func (t *translator) permissionAsked(e permissionEvent, _ time.Time) {
 		if len(o.Block.Input) > 0 {
 			q.Input = o.Block.Input
 		}
+	}
+	if len(e.Patterns) > 0 {
+		q.Title = opencodeformat.Bounded(strings.TrimSpace(q.ToolName+": "+strings.Join(e.Patterns, ", ")), opencodeformat.MaxWords)
 	}
 	t.asked(q)
 }
