@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -256,6 +257,11 @@ func (m *Store) SessionAgent(_ context.Context, id string) (agentName, profileRe
 	return r.Session.Agent, r.Session.Profile, nil
 }
 
+// found reports whether a query is in the title, or is the beginning of the ID.
+func (r *Row) found(query string) bool {
+	return strings.Contains(r.Session.Title, query) || strings.HasPrefix(r.Session.ID, query)
+}
+
 // SessionList implements api.Store.
 func (m *Store) SessionList(_ context.Context, f session.ListFilter) ([]session.Session, string, error) {
 	leave, err := m.enter("SessionList")
@@ -265,7 +271,7 @@ func (m *Store) SessionList(_ context.Context, f session.ListFilter) ([]session.
 	defer leave()
 	var ids []string
 	for id, r := range m.rows {
-		if (f.Status == "" || r.Session.Status == f.Status) && (f.Agent == "" || r.Session.Agent == f.Agent) && (f.Cursor == "" || id < f.Cursor) {
+		if (f.Status == "" || r.Session.Status == f.Status) && (f.Agent == "" || r.Session.Agent == f.Agent) && r.found(f.Query) && (f.Cursor == "" || id < f.Cursor) {
 			ids = append(ids, id)
 		}
 	}

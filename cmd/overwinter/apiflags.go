@@ -17,9 +17,10 @@ import (
 
 // apiFlags are the flags of commands that call the API.
 type apiFlags struct {
-	APIURL string       `name:"api-url" env:"OVERWINTER_API_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"URL of the API. Default ${default}."`
-	APIKey secret.Value `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"API key. Prefer OVERWINTER_API_KEY: other users can read arguments."`
-	Output string       `short:"o" enum:"table,json" default:"table" placeholder:"FORMAT" help:"Output format: table, or json as the API sends it. Default ${default}."`
+	APIURL   string       `name:"api-url" env:"OVERWINTER_API_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"URL of the API. Default ${default}."`
+	APIKey   secret.Value `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"API key. Prefer OVERWINTER_API_KEY: other users can read arguments."`
+	Output   string       `short:"o" enum:"table,json" default:"table" placeholder:"FORMAT" help:"Output format: table, or json as the API sends it. Default ${default}."`
+	Absolute bool         `help:"Show times in tables as timestamps instead of relative to now."`
 }
 
 // flagsOfAPI finds the flags again in the command that embeds them.

@@ -55,7 +55,7 @@ func (c *apiFlags) printProfiles(w io.Writer, page apiclient.Page[json.RawMessag
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", p.Name, p.Version, p.Ref, p.UpdatedAt, terminal.OneLine(p.Description, terminal.TitleRunes))
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", p.Name, p.Version, p.Ref, c.when(p.UpdatedAt), terminal.OneLine(p.Description, terminal.TitleRunes))
 	}
 	return t.Flush()
 }

@@ -32,7 +32,7 @@ func (c *secretListCmd) Run(ctx context.Context, s streams) error {
 		t := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "NAME\tHOSTS\tUPDATED") // Flush returns the error
 		for _, info := range page.Items {
-			fmt.Fprintf(t, "%s\t%s\t%s\n", info.Name, strings.Join(info.Hosts, " "), info.UpdatedAt)
+			fmt.Fprintf(t, "%s\t%s\t%s\n", info.Name, strings.Join(info.Hosts, " "), c.when(info.UpdatedAt))
 		}
 		return t.Flush()
 	})

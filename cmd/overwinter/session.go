@@ -68,6 +68,7 @@ type sessionListCmd struct {
 	// Metadata is sent unchecked: the API has the bounds.
 	Metadata map[string]string `placeholder:"KEY=VALUE" help:"List only sessions whose metadata has this member."`
 	Sort     string            `placeholder:"ORDER" help:"Sort by createdAt or lastActivityAt; a preceding - is for the newest first. Default -createdAt."`
+	Cursor   string            `placeholder:"TEXT" help:"Continue after an earlier list: the nextCursor of its JSON."`
 	Limit    int               `default:"50" placeholder:"N" help:"Maximum number of sessions; 0 lists all. Default ${default}."`
 }
 
@@ -82,25 +83,42 @@ func (c *sessionListCmd) Validate() error {
 // Run prints one line for each session.
 func (c *sessionListCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.with(func(client *apiclient.Client) error {
-		sessions, err := client.SessionList(ctx, apiclient.List{Status: c.Status, Agent: c.Agent, Query: c.Query, Metadata: c.Metadata, Sort: c.Sort, Limit: c.Limit})
+		sessions, err := client.SessionList(ctx, apiclient.List{Status: c.Status, Agent: c.Agent, Query: c.Query, Metadata: c.Metadata, Sort: c.Sort, Cursor: c.Cursor, Limit: c.Limit})
 		if err != nil {
 			return err
 		}
 		if parent.json() {
 			return printJSON(s.stdout, sessions)
 		}
-		return printSessions(s.stdout, sessions)
+		return parent.printSessions(s.stdout, sessions.Items)
 	})
 }
 
 // sessionArg names the session that a command is about.
 type sessionArg struct {
-	ID string `arg:"" help:"ID of the session."`
+	ID string `arg:"" help:"ID of the session, the unique beginning of one, or @last for the session that was created last."`
 }
 
 // on calls use with a client and the id of the session that a command is about.
-func (c *sessionCmd) on(_ context.Context, arg sessionArg, use func(client *apiclient.Client, id string) error) error {
-	return c.with(func(client *apiclient.Client) error { return use(client, arg.ID) })
+func (c *sessionCmd) on(ctx context.Context, arg sessionArg, use func(client *apiclient.Client, id string) error) error {
+	return c.with(func(client *apiclient.Client) error {
+		id, err := sessionID(ctx, client, arg.ID)
+		if err != nil {
+			return err
+		}
+		return use(client, id)
+	})
+}
+
+// onPrompt does the same with a prompt of the session.
+func (c *sessionCmd) onPrompt(ctx context.Context, arg sessionArg, prompt string, use func(client *apiclient.Client, id, promptID string) error) error {
+	return c.on(ctx, arg, func(client *apiclient.Client, id string) error {
+		prompt, err := promptID(ctx, client, id, prompt)
+		if err != nil {
+			return err
+		}
+		return use(client, id, prompt)
+	})
 }
 
 // sessionShowCmd shows one session.
@@ -113,6 +131,9 @@ func (c *sessionShowCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 		if err != nil {
 			return err
 		}
-		return parent.printSession(s.stdout, got)
+		if err := parent.printSession(s.stdout, got); err != nil || parent.json() {
+			return err
+		}
+		return parent.printOpen(ctx, s.stdout, client, got)
 	})
 }

@@ -144,9 +144,10 @@ func TestFilesAndDiff(t *testing.T) {
 	program := func(args ...string) result {
 		return run(t.Context(), append([]string{"session", "--api-url", url}, args...)...)
 	}
+	require.Regexp(t, `\n5 +\d+d ago +a/b c.txt\n`, program("files", id).stdout)
 	require.Equal(t, "SIZE     MODIFIED                  PATH\n"+
 		"5        2026-03-04T05:06:07.000Z  a/b c.txt\n9000000  2026-03-04T05:06:07.000Z  big (not saved: "+string(workspacefile.UnsavedTooLarge)+")\n",
-		program("files", id).stdout)
+		program("files", id, "--absolute").stdout)
 	require.NotContains(t, program("files", id, "--prefix=a/").stdout, "big")
 	require.Contains(t, program("files", id, "-o", "json").stdout, `"path": "big"`)
 	require.Equal(t, result{stdout: "by\x1btes"}, program("files", id, "a/b\x1b c.txt"), "the bytes as they are where no terminal is")

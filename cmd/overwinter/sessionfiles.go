@@ -46,12 +46,12 @@ func (c *sessionFilesCmd) Run(ctx context.Context, s streams, parent *sessionCmd
 		}
 		t := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "SIZE\tMODIFIED\tPATH") // Flush returns the error
-		for _, f := range files {
+		for _, f := range files.Items {
 			path := terminal.OneLine(f.Path, 0)
 			if !f.Saved {
 				path += inBrackets("not saved: " + terminal.OneLine(string(f.Unsaved), terminal.LineRunes))
 			}
-			fmt.Fprintf(t, "%d\t%s\t%s\n", f.Size, f.ModifiedAt, path)
+			fmt.Fprintf(t, "%d\t%s\t%s\n", f.Size, parent.when(f.ModifiedAt), path)
 		}
 		return t.Flush()
 	})

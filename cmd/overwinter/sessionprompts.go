@@ -3,17 +3,19 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"text/tabwriter"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
 // sessionPromptsCmd lists prompts.
 type sessionPromptsCmd struct {
 	sessionArg
-	Open bool `help:"List only prompts that are queued or processing."`
+	Open bool `help:"List only prompts that are queued or processing, or whose outcome is unknown."`
 }
 
 // Run prints one line for each prompt, oldest first.
@@ -29,21 +31,31 @@ func (c *sessionPromptsCmd) Run(ctx context.Context, s streams, parent *sessionC
 		if parent.json() {
 			return printJSON(s.stdout, page)
 		}
-		t := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "ID\t#\tSTATUS\tCREATED\tPROMPT") // Flush returns the error
-		for _, p := range page.Items {
-			fmt.Fprintf(t, "%s\t%d\t%s%s\t%s\t%s\n", p.ID, p.Ordinal, p.Status, inBrackets(terminal.OneLine(p.Reason, terminal.TitleRunes)), p.CreatedAt,
-				terminal.OneLine(p.Content, terminal.TitleRunes))
-		}
-		return t.Flush()
+		return parent.printPrompts(s.stdout, page.Items)
 	})
 }
 
-// openPrompts are those that have not ended.
+// printPrompts writes one line for each prompt.
+func (c *sessionCmd) printPrompts(w io.Writer, prompts []resource.PromptJSON) error {
+	ids := make([]string, len(prompts))
+	for i, p := range prompts {
+		ids[i] = p.ID
+	}
+	short := shortIDs(session.PromptPrefix, ids)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PROMPT\t#\tSTATUS\tCREATED\tTEXT") // Flush returns the error
+	for _, p := range prompts {
+		fmt.Fprintf(t, "%s\t%d\t%s%s\t%s\t%s\n", short(p.ID), p.Ordinal, p.Status, inBrackets(terminal.OneLine(p.Reason, terminal.TitleRunes)),
+			c.when(p.CreatedAt), terminal.OneLine(p.Content, terminal.TitleRunes))
+	}
+	return t.Flush()
+}
+
+// openPrompts are those that have not ended, and those that a person has to decide about.
 func openPrompts(prompts []resource.PromptJSON) []resource.PromptJSON {
 	open := []resource.PromptJSON{}
 	for _, p := range prompts {
-		if !p.Status.Final() {
+		if !p.Status.Final() || p.Status == session.PromptUnknown {
 			open = append(open, p)
 		}
 	}
@@ -51,15 +63,12 @@ func openPrompts(prompts []resource.PromptJSON) []resource.PromptJSON {
 }
 
 // sessionWithdrawCmd withdraws a prompt.
-type sessionWithdrawCmd struct {
-	sessionArg
-	Prompt string `arg:"" help:"ID of the prompt."`
-}
+type sessionWithdrawCmd struct{ promptArg }
 
 // Run prints the prompt.
 func (c *sessionWithdrawCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
-		p, err := client.PromptWithdraw(ctx, id, c.Prompt)
+	return parent.onPrompt(ctx, c.sessionArg, c.Prompt, func(client *apiclient.Client, id, prompt string) error {
+		p, err := client.PromptWithdraw(ctx, id, prompt)
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -35,13 +36,23 @@ func (c *sessionQuestionsCmd) Run(ctx context.Context, s streams, parent *sessio
 		if parent.json() {
 			return printJSON(s.stdout, questions)
 		}
-		t := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "ID\tSTATUS\tEXPIRES\tTOOL\tQUESTION") // Flush returns the error
-		for _, q := range questions {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", q.ID, q.Status, q.ExpiresAt, terminal.OneLine(q.ToolName, terminal.TitleRunes), describeQuestion(q))
-		}
-		return t.Flush()
+		return parent.printQuestions(s.stdout, questions.Items)
 	})
+}
+
+// printQuestions writes one line for each question.
+func (c *sessionCmd) printQuestions(w io.Writer, questions []resource.QuestionJSON) error {
+	ids := make([]string, len(questions))
+	for i, q := range questions {
+		ids[i] = q.ID
+	}
+	short := shortIDs(session.QuestionPrefix, ids)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "QUESTION\tSTATUS\tEXPIRES\tTOOL\tTEXT") // Flush returns the error
+	for _, q := range questions {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", short(q.ID), q.Status, c.when(q.ExpiresAt), terminal.OneLine(q.ToolName, terminal.TitleRunes), describeQuestion(q))
+	}
+	return t.Flush()
 }
 
 // describeQuestion is what is asked, on one line.
@@ -63,7 +74,7 @@ func describeQuestion(q resource.QuestionJSON) string {
 // sessionAnswerCmd answers a question of the agent.
 type sessionAnswerCmd struct {
 	sessionArg
-	Question string            `arg:"" help:"ID of the question."`
+	Question string            `arg:"" optional:"" help:"ID of the question, or the unique beginning of one. Default: the open question, if there is only one."`
 	Decision string            `arg:"" optional:"" enum:"once,session,always,reject," default:"" help:"Decision: once, session, always or reject. Default with --answer: once."`
 	Answer   map[string]string `mapsep:"none" placeholder:"QUESTION=TEXT" help:"Answer to one item of the question; can be repeated."`
 	Message  string            `placeholder:"TEXT" help:"Message for the agent, sent with a rejection."`
@@ -71,6 +82,9 @@ type sessionAnswerCmd struct {
 
 // Validate checks what kong cannot.
 func (c *sessionAnswerCmd) Validate() error {
+	if c.Decision == "" && slices.Contains(question.Decisions(), question.Decision(c.Question)) {
+		c.Question, c.Decision = "", c.Question // the ID was left out
+	}
 	if c.Decision == "" && len(c.Answer) == 0 {
 		return usageError{"say once, session, always or reject, or give --answer"}
 	}
@@ -80,7 +94,11 @@ func (c *sessionAnswerCmd) Validate() error {
 // Run answers and prints the updated question.
 func (c *sessionAnswerCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
-		q, err := client.QuestionAnswer(ctx, id, c.Question, apiclient.Reply{
+		which, err := questionID(ctx, client, id, c.Question)
+		if err != nil {
+			return err
+		}
+		q, err := client.QuestionAnswer(ctx, id, which, apiclient.Reply{
 			Answer: question.Decision(c.Decision), Answers: c.Answer, Message: c.Message,
 		})
 		if err != nil {

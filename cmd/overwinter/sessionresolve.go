@@ -13,7 +13,7 @@ import (
 // promptArg names a prompt of a session.
 type promptArg struct {
 	sessionArg
-	Prompt string `arg:"" help:"ID of the prompt."`
+	Prompt string `arg:"" help:"ID of the prompt, the unique beginning of one, or @last for the newest."`
 }
 
 // sessionRetryCmd runs a prompt again whose outcome is unknown.
@@ -21,12 +21,12 @@ type sessionRetryCmd struct{ promptArg }
 
 // Run names the run whose outcome is unknown, so that a repeated request does not run the prompt twice.
 func (c *sessionRetryCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.resolve(s, func(client *apiclient.Client) (resource.PromptJSON, error) {
-		p, err := client.PromptGet(ctx, c.ID, c.Prompt)
+	return parent.resolve(ctx, s, c.promptArg, func(client *apiclient.Client, id, prompt string) (resource.PromptJSON, error) {
+		p, err := client.PromptGet(ctx, id, prompt)
 		if err != nil {
 			return p, err
 		}
-		return client.PromptRetry(ctx, c.ID, c.Prompt, p.RunID)
+		return client.PromptRetry(ctx, id, prompt, p.RunID)
 	})
 }
 
@@ -39,8 +39,8 @@ type sessionResolveCmd struct {
 
 // Run resolves the prompt and prints it.
 func (c *sessionResolveCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.resolve(s, func(client *apiclient.Client) (resource.PromptJSON, error) {
-		return client.PromptResolve(ctx, c.ID, c.Prompt, c.Outcome, c.Note)
+	return parent.resolve(ctx, s, c.promptArg, func(client *apiclient.Client, id, prompt string) (resource.PromptJSON, error) {
+		return client.PromptResolve(ctx, id, prompt, c.Outcome, c.Note)
 	})
 }
 
@@ -52,15 +52,17 @@ type sessionDismissCmd struct {
 
 // Run dismisses the prompt and prints it.
 func (c *sessionDismissCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.resolve(s, func(client *apiclient.Client) (resource.PromptJSON, error) {
-		return client.PromptDismiss(ctx, c.ID, c.Prompt, c.Note)
+	return parent.resolve(ctx, s, c.promptArg, func(client *apiclient.Client, id, prompt string) (resource.PromptJSON, error) {
+		return client.PromptDismiss(ctx, id, prompt, c.Note)
 	})
 }
 
 // resolve prints what became of a prompt.
-func (c *sessionCmd) resolve(s streams, do func(*apiclient.Client) (resource.PromptJSON, error)) error {
-	return c.with(func(client *apiclient.Client) error {
-		p, err := do(client)
+func (c *sessionCmd) resolve(
+	ctx context.Context, s streams, arg promptArg, do func(client *apiclient.Client, id, prompt string) (resource.PromptJSON, error),
+) error {
+	return c.onPrompt(ctx, arg.sessionArg, arg.Prompt, func(client *apiclient.Client, id, prompt string) error {
+		p, err := do(client, id, prompt)
 		if err != nil {
 			return err
 		}

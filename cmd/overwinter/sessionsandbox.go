@@ -47,18 +47,18 @@ func (c *sessionDropCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 // sessionRevertCmd reverts an agent.
 type sessionRevertCmd struct {
 	sessionArg
-	Prompt string `arg:"" help:"ID of the first prompt to undo."`
+	Prompt string `arg:"" help:"ID of the first prompt to undo, the unique beginning of one, or @last for the newest."`
 	waitFlags
 	Force bool `help:"Interrupt the current turn instead of waiting for it."`
 }
 
 // Run asks and, with --wait, waits until the agent is reverted.
 func (c *sessionRevertCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+	return parent.onPrompt(ctx, c.sessionArg, c.Prompt, func(client *apiclient.Client, id, prompt string) error {
 		return parent.carry(ctx, s, client, c.waitFlags, cli.Request{
 			SessionID: id, Kind: session.CommandRevert, Force: c.Force,
 			Send: func(ctx context.Context) (resource.SessionJSON, bool, error) {
-				got, err := client.Revert(ctx, id, c.Prompt, c.Force)
+				got, err := client.Revert(ctx, id, prompt, c.Force)
 				return got, true, err
 			},
 		})

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -26,10 +32,22 @@ func (c *sessionCmd) printSession(w io.Writer, s resource.SessionJSON) error {
 	if s.Title != "" {
 		row("title", "%s", s.Title)
 	}
-	row("created", "%s", s.CreatedAt)
-	row("last activity", "%s", s.LastActivity)
+	if s.Profile != "" {
+		row("profile", "%s", s.Profile)
+	}
+	c.workspaceRows(s, row)
+	row("permissions", "%s", cmp.Or(s.Options.Permissions, permission.Allow))
+	if s.Options.QuestionTimeout != 0 {
+		row("question timeout", "%s", time.Duration(s.Options.QuestionTimeout))
+	}
+	row("created", "%s", c.when(s.CreatedAt))
+	row("last activity", "%s", c.when(s.LastActivity))
 	row("idle timeout", "%s", time.Duration(s.IdleTimeout))
-	row("queue", "%d queued, %d processing", s.Queue.Queued, s.Queue.Processing)
+	unknown := ""
+	if s.Queue.Unknown > 0 {
+		unknown = fmt.Sprintf(", %d whose outcome is unknown (see session retry, resolve and dismiss)", s.Queue.Unknown)
+	}
+	row("queue", "%d queued, %d processing%s", s.Queue.Queued, s.Queue.Processing, unknown)
 	row("generation", "%d", s.Generation)
 	if s.Receipt != nil {
 		row("last restore", "%s%s", s.Receipt.Kind, inBrackets(strings.Join(s.Receipt.Missing, ", ")))
@@ -49,13 +67,51 @@ func (c *sessionCmd) printSession(w io.Writer, s resource.SessionJSON) error {
 	return t.Flush()
 }
 
+// workspaceRows are about what the working directory began with.
+func (c *sessionCmd) workspaceRows(s resource.SessionJSON, row func(name, format string, args ...any)) {
+	if s.Workspace == nil {
+		return
+	}
+	if s.Workspace.RepoURL != "" {
+		row("repository", "%s%s", s.Workspace.RepoURL, inBrackets(s.Workspace.Ref))
+	}
+	if s.Workspace.Setup != "" {
+		row("setup", "%s", terminal.OneLine(s.Workspace.Setup, terminal.LineRunes))
+	}
+}
+
+// printOpen writes the prompts that have not ended and the questions that are open, if there are any.
+func (c *sessionCmd) printOpen(ctx context.Context, w io.Writer, client *apiclient.Client, s resource.SessionJSON) error {
+	if s.Queue.Queued+s.Queue.Processing+s.Queue.Unknown > 0 {
+		page, err := client.PromptList(ctx, s.ID)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+		if err := c.printPrompts(w, openPrompts(page.Items)); err != nil {
+			return err
+		}
+	}
+	questions, err := client.QuestionList(ctx, s.ID, question.Open)
+	if err != nil || len(questions.Items) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	return c.printQuestions(w, questions.Items)
+}
+
 // printSessions writes one line for each session.
-func printSessions(w io.Writer, sessions []resource.SessionJSON) error {
+func (c *sessionCmd) printSessions(w io.Writer, sessions []resource.SessionJSON) error {
+	ids := make([]string, len(sessions))
+	for i, s := range sessions {
+		ids[i] = s.ID
+	}
+	short := shortIDs(session.SessionPrefix, ids)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tSTATUS\tAGENT\tQUEUE\tLAST ACTIVITY\tTITLE")
 	for _, s := range sessions {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", s.ID, s.Status, terminal.OneLine(s.Agent, terminal.TitleRunes),
-			s.Queue.Queued+s.Queue.Processing, s.LastActivity, terminal.OneLine(s.Title, terminal.TitleRunes))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", short(s.ID), s.Status, terminal.OneLine(s.Agent, terminal.TitleRunes),
+			s.Queue.Queued+s.Queue.Processing, c.when(s.LastActivity), terminal.OneLine(s.Title, terminal.TitleRunes))
 	}
 	return t.Flush()
 }

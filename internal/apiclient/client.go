@@ -120,6 +120,7 @@ func (c *Client) SessionGet(ctx context.Context, id string) (resource.SessionJSO
 // List chooses sessions; the zero value all.
 type List struct {
 	Status, Agent, Query, Sort string
+	Cursor                     string            // NextCursor of an earlier list
 	Metadata                   map[string]string // members that the metadata must have
 	Limit                      int               // at most this many; 0 for all
 }
@@ -127,11 +128,10 @@ type List struct {
 // pageSize is the most that one page holds.
 const pageSize = 200
 
-// SessionList returns sessions, newest first, over as many pages as it takes.
-func (c *Client) SessionList(ctx context.Context, l List) ([]resource.SessionJSON, error) {
-	out := []resource.SessionJSON{}
+// SessionList returns sessions, newest first unless they are sorted otherwise, over as many pages as it takes.
+func (c *Client) SessionList(ctx context.Context, l List) (Page[resource.SessionJSON], error) {
 	query := url.Values{}
-	for name, value := range map[string]string{"status": l.Status, "agent": l.Agent, "q": l.Query, "sort": l.Sort} {
+	for name, value := range map[string]string{"status": l.Status, "agent": l.Agent, "q": l.Query, "sort": l.Sort, "cursor": l.Cursor} {
 		if value != "" {
 			query.Set(name, value)
 		}
@@ -139,25 +139,7 @@ func (c *Client) SessionList(ctx context.Context, l List) ([]resource.SessionJSO
 	for key, value := range l.Metadata {
 		query.Set("metadata["+key+"]", value)
 	}
-	for {
-		size := pageSize
-		if l.Limit > 0 {
-			size = min(size, l.Limit-len(out))
-		}
-		query.Set("limit", strconv.Itoa(size))
-		var page struct {
-			Items      []resource.SessionJSON `json:"items"`
-			NextCursor string                 `json:"nextCursor"`
-		}
-		if _, err := c.call(ctx, http.MethodGet, "/api/sessions?"+query.Encode(), nil, &page); err != nil {
-			return nil, err
-		}
-		out = append(out, page.Items...)
-		if page.NextCursor == "" || (l.Limit > 0 && len(out) >= l.Limit) {
-			return out, nil
-		}
-		query.Set("cursor", page.NextCursor)
-	}
+	return list[resource.SessionJSON](ctx, c, "/api/sessions", query, l.Limit)
 }
 
 // Command is one of those below.

@@ -127,14 +127,19 @@ func TestAListGoesOverAllPages(t *testing.T) {
 	b.store.Put(session.Hibernated)
 	all, err := b.client.SessionList(t.Context(), apiclient.List{})
 	require.NoError(t, err)
-	require.Len(t, all, 206)
+	require.Len(t, all.Items, 206)
+	require.Nil(t, all.NextCursor)
 	some, err := b.client.SessionList(t.Context(), apiclient.List{Limit: 203, Status: "running"})
 	require.NoError(t, err)
-	require.Len(t, some, 203)
+	require.Len(t, some.Items, 203)
+	require.NotNil(t, some.NextCursor)
+	rest, err := b.client.SessionList(t.Context(), apiclient.List{Status: "running", Cursor: *some.NextCursor})
+	require.NoError(t, err)
+	require.NotEmpty(t, rest.Items)
 	none, err := b.client.SessionList(t.Context(), apiclient.List{Agent: "none"})
 	require.NoError(t, err)
-	require.NotNil(t, none)
-	require.Empty(t, none)
+	require.NotNil(t, none.Items)
+	require.Empty(t, none.Items)
 }
 
 func TestProblemsAreErrorsWithACode(t *testing.T) {

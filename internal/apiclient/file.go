@@ -4,33 +4,18 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strconv"
 
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
 // FileList returns the files of a session's workspace whose paths begin with prefix, by path, over as
 // many pages as it takes.
-func (c *Client) FileList(ctx context.Context, sessionID, prefix string) ([]resource.FileJSON, error) {
-	out := []resource.FileJSON{}
-	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+func (c *Client) FileList(ctx context.Context, sessionID, prefix string) (Page[resource.FileJSON], error) {
+	query := url.Values{}
 	if prefix != "" {
 		query.Set("prefix", prefix)
 	}
-	for {
-		var page struct {
-			Items      []resource.FileJSON `json:"items"`
-			NextCursor string              `json:"nextCursor"`
-		}
-		if _, err := c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/files?"+query.Encode(), nil, &page); err != nil {
-			return nil, err
-		}
-		out = append(out, page.Items...)
-		if page.NextCursor == "" {
-			return out, nil
-		}
-		query.Set("cursor", page.NextCursor)
-	}
+	return list[resource.FileJSON](ctx, c, sessionPath(sessionID)+"/files", query, 0)
 }
 
 // FileGet reads a file of a session's workspace.

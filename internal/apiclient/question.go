@@ -10,14 +10,9 @@ import (
 )
 
 // QuestionList returns the questions of a session, newest first, those of one status or with none
-// all of them; at most one page.
-func (c *Client) QuestionList(ctx context.Context, sessionID string, status question.Status) ([]resource.QuestionJSON, error) {
-	var page struct {
-		Items []resource.QuestionJSON `json:"items"`
-	}
-	query := url.Values{"status": {string(status)}, "limit": {"200"}}
-	_, err := c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/questions?"+query.Encode(), nil, &page)
-	return page.Items, err
+// all of them, over as many pages as it takes.
+func (c *Client) QuestionList(ctx context.Context, sessionID string, status question.Status) (Page[resource.QuestionJSON], error) {
+	return list[resource.QuestionJSON](ctx, c, sessionPath(sessionID)+"/questions", url.Values{"status": {string(status)}}, 0)
 }
 
 // Reply answers a question.

@@ -173,7 +173,7 @@ func (c *carrying) openQuestions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, q := range questions {
+	for _, q := range questions.Items {
 		if err := c.delayed(q); err != nil {
 			return err
 		}

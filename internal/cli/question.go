@@ -45,7 +45,7 @@ func (t *talk) openQuestions(ctx context.Context) func() error {
 		if err != nil {
 			return t.view.Notice("could not read the agent's earlier questions: " + err.Error())
 		}
-		for _, q := range slices.Backward(questions) { // the list has the newest first
+		for _, q := range slices.Backward(questions.Items) { // the list has the newest first
 			if !t.open(q) {
 				continue
 			}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/resource"
+)
+
+// when is a time as tables show it: how long ago it is, or with --absolute the timestamp.
+func (c *apiFlags) when(t resource.Time) string {
+	if c.Absolute {
+		return t.String()
+	}
+	return ago(time.Since(time.Time(t)))
+}
+
+// ago says how long ago something was, or in how long it will be, in the largest whole unit.
+func ago(d time.Duration) string {
+	format := "%d%s ago"
+	if d < 0 {
+		format, d = "in %d%s", -d
+	}
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Second:
+		return "now"
+	case d < time.Minute:
+		return fmt.Sprintf(format, d/time.Second, "s")
+	case d < time.Hour:
+		return fmt.Sprintf(format, d/time.Minute, "m")
+	case d < 2*day:
+		return fmt.Sprintf(format, d/time.Hour, "h")
+	}
+	return fmt.Sprintf(format, d/day, "d")
+}
