@@ -26,7 +26,7 @@ func (b *bundle) asked(t *testing.T) (activities.TurnRequest, *pending[activitie
 func (b *bundle) answer(t *testing.T, q question.Question) {
 	t.Helper()
 	_, err := b.db.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{
-		Decision: question.Once, Answers: map[string]string{"Which colour?": "Green"},
+		Decision: question.Once, Answers: question.SayEach(map[string]string{"Which colour?": "Green"}),
 	})
 	require.NoError(t, err)
 }

@@ -140,7 +140,7 @@ func (o *object) answer() question.Answer {
 }
 
 // answers takes the answers by question: a text each, or a list where several options are chosen.
-func (o *object) answers(name string, raw []byte) map[string]string {
+func (o *object) answers(name string, raw []byte) map[string]question.Said {
 	fields, err := readFields(raw)
 	if len(raw) == 0 || raw[0] != '{' || err != nil {
 		o.wrong(name, "must be an object with the answer to each question")
@@ -151,18 +151,22 @@ func (o *object) answers(name string, raw []byte) map[string]string {
 		return nil
 	}
 	inner := &object{path: o.path + name + ".", fields: fields, taken: map[string]bool{}, wrongFields: o.wrongFields, large: o.large}
-	out := map[string]string{}
+	out := map[string]question.Said{}
 	for _, asked := range slices.Sorted(maps.Keys(fields)) {
-		var text string
+		var said question.Said
 		if many, ok := inner.texts(asked); ok {
-			text = strings.Join(many, ", ")
+			said = question.Pick(many...)
+			if len(many) > question.MaxAnswers {
+				inner.wrong(asked, "has %d options; at most %d are allowed", len(many), question.MaxAnswers)
+			}
 		} else {
-			text, _ = inner.text(asked)
+			text, _ := inner.text(asked)
+			said = question.Say(text)
 		}
-		if n := utf8.RuneCountInString(text); n > question.MaxAnswerRunes {
+		if n := utf8.RuneCountInString(said.String()); n > question.MaxAnswerRunes {
 			inner.wrong(asked, "is %d characters long; at most %d are allowed", n, question.MaxAnswerRunes)
 		}
-		out[asked] = text
+		out[asked] = said
 	}
 	return out
 }

@@ -48,7 +48,7 @@ func TestQuestionsAreListedAndAnswered(t *testing.T) {
 	b.do("POST", path+"/"+first+"/answer", `{"answer":"once"}`).problem(http.StatusConflict, "illegal_state")
 
 	b.do("POST", path+"/"+second+"/answer", `{"answers":{"Which?":"That","How many?":["one","two"]}}`).into(&got)
-	require.Equal(t, map[string]string{"Which?": "That", "How many?": "one, two"}, got.Answers)
+	require.Equal(t, map[string]question.Said{"Which?": question.Say("That"), "How many?": question.Pick("one", "two")}, got.Answers)
 	require.Equal(t, question.Once, got.Answer)
 
 	b.do("GET", path+"/"+second, "").into(&got)

@@ -17,10 +17,10 @@ func TestAPromptHasTheIdOfItsRequest(t *testing.T) {
 	var accepted struct{ Prompt struct{ RequestID string } }
 	r := b.do("POST", "/api/sessions/"+id+"/prompts", `{"content": "hello"}`, "X-Request-Id", "mine-42")
 	require.Equal(t, http.StatusAccepted, r.status)
-	require.NoError(t, json.Unmarshal([]byte(r.body), &accepted))
+	require.NoError(t, json.Unmarshal(r.body, &accepted))
 	require.Equal(t, "mine-42", accepted.Prompt.RequestID)
 
 	r = b.do("POST", "/api/sessions/"+id+"/prompts", `{"content": "hello"}`, "X-Request-Id", "no good")
-	require.NoError(t, json.Unmarshal([]byte(r.body), &accepted))
+	require.NoError(t, json.Unmarshal(r.body, &accepted))
 	require.Equal(t, r.header.Get("X-Request-Id"), accepted.Prompt.RequestID, "one that is unfit is replaced")
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/api/conform"
 )
 
 // object is a JSON object as a client without our types sees it.
@@ -273,6 +275,9 @@ func (f *follower) connect(ctx context.Context, url string) {
 	}
 }
 
+// conforming is how many events of a stream are checked against the OpenAPI document.
+const conforming = 1000
+
 func (f *follower) take(kind, data string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -290,6 +295,12 @@ func (f *follower) take(kind, data string) {
 	if err := json.Unmarshal([]byte(data), &e); err != nil {
 		f.broken = fmt.Errorf("event %q: %w", data, err)
 		return
+	}
+	if len(f.events) < conforming {
+		if err := conform.Event([]byte(data)); err != nil {
+			f.broken = err
+			return
+		}
 	}
 	if want := int64(len(f.events)) + 1; e.Seq != want {
 		f.broken = fmt.Errorf("event %d came where %d was due", e.Seq, want)

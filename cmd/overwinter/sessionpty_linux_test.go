@@ -165,7 +165,7 @@ func TestAttachInATerminal(t *testing.T) {
 	p.keys("2\n")
 	p.await("answered: Which colour? Blue")
 	require.Equal(t, asked, store.Row(id).Questions[0].ID)
-	require.Equal(t, map[string]string{"Which colour?": "Blue"}, store.Row(id).Questions[0].Answer.Answers)
+	require.Equal(t, question.SayEach(map[string]string{"Which colour?": "Blue"}), store.Row(id).Questions[0].Answer.Answers)
 
 	// Ctrl-C aborts the turn, and pressed again leaves.
 	p.keys("wait for it\n")

@@ -99,7 +99,7 @@ func (c *sessionAnswerCmd) Run(ctx context.Context, s streams, parent *sessionCm
 			return err
 		}
 		q, err := client.QuestionAnswer(ctx, id, which, apiclient.Reply{
-			Answer: question.Decision(c.Decision), Answers: c.Answer, Message: c.Message,
+			Answer: question.Decision(c.Decision), Answers: question.SayEach(c.Answer), Message: c.Message,
 		})
 		if err != nil {
 			return err
@@ -114,7 +114,7 @@ func (c *sessionCmd) printQuestion(w io.Writer, q resource.QuestionJSON) error {
 	}
 	said := string(q.Answer)
 	for _, asked := range slices.Sorted(maps.Keys(q.Answers)) {
-		said += fmt.Sprintf("; %s: %s", terminal.OneLine(asked, terminal.LineRunes), terminal.OneLine(q.Answers[asked], terminal.LineRunes))
+		said += fmt.Sprintf("; %s: %s", terminal.OneLine(asked, terminal.LineRunes), terminal.OneLine(q.Answers[asked].String(), terminal.LineRunes))
 	}
 	_, err := fmt.Fprintf(w, "%s  %s: %s\n", q.ID, q.Status, said)
 	return err

@@ -17,9 +17,9 @@ func (c *Client) QuestionList(ctx context.Context, sessionID string, status ques
 
 // Reply answers a question.
 type Reply struct {
-	Answer  question.Decision `json:"answer,omitempty"` // may be left out where Answers are given
-	Answers map[string]string `json:"answers,omitempty"`
-	Message string            `json:"message,omitempty"` // sent to the agent with a rejection
+	Answer  question.Decision        `json:"answer,omitempty"` // may be left out where Answers are given
+	Answers map[string]question.Said `json:"answers,omitempty"`
+	Message string                   `json:"message,omitempty"` // sent to the agent with a rejection
 }
 
 // QuestionAnswer answers an open question. The first answer counts: illegal_state says that there

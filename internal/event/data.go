@@ -211,11 +211,11 @@ type QuestionData struct {
 
 // QuestionResolvedData is the data of a question_resolved event: the answer, or why there is none.
 type QuestionResolvedData struct {
-	QuestionID string            `json:"questionId"`
-	Answer     question.Decision `json:"answer,omitempty"`
-	Answers    map[string]string `json:"answers,omitempty"`
-	Message    string            `json:"message,omitempty"`
-	Reason     string            `json:"reason,omitempty"`
+	QuestionID string                   `json:"questionId"`
+	Answer     question.Decision        `json:"answer,omitempty"`
+	Answers    map[string]question.Said `json:"answers,omitempty"`
+	Message    string                   `json:"message,omitempty"`
+	Reason     string                   `json:"reason,omitempty"`
 }
 
 // QuestionResolved describes how q ended.

@@ -122,7 +122,7 @@ func Decisions() []Decision {
 type Answer struct {
 	Decision Decision `json:"decision"`
 	// Answers has the answer to each Item by its Question.
-	Answers map[string]string `json:"answers,omitempty"`
+	Answers map[string]Said `json:"answers,omitempty"`
 	// Message is sent to the agent with a rejection.
 	Message string `json:"message,omitempty"`
 }
@@ -161,7 +161,7 @@ func (a Asked) Check(answer Answer) []failure.Field {
 		wrong = append(wrong, failure.Field{Field: "answer", Message: "must be once or reject unless the agent asks for permission"})
 	}
 	for _, item := range a.Inquiries {
-		if answer.Answers[item.Question] == "" {
+		if answer.Answers[item.Question].Empty() {
 			wrong = append(wrong, failure.Field{Field: "answers", Message: fmt.Sprintf("has no answer to %q", item.Question)})
 		}
 	}

@@ -8,22 +8,22 @@ import (
 
 // QuestionJSON is a question of an agent as clients see it.
 type QuestionJSON struct {
-	ID        string            `json:"id"`
-	SessionID string            `json:"sessionId"`
-	RunID     string            `json:"runId"`
-	Kind      question.Kind     `json:"kind"`
-	Title     string            `json:"title"`
-	ToolName  string            `json:"toolName,omitempty"`
-	ToolUseID string            `json:"toolUseId,omitempty"`
-	Input     json.RawMessage   `json:"input,omitempty"`
-	Questions []QuestionItem    `json:"questions,omitempty"`
-	Status    question.Status   `json:"status"`
-	Answer    question.Decision `json:"answer,omitempty"`
-	Answers   map[string]string `json:"answers,omitempty"`
-	Message   string            `json:"message,omitempty"`
-	Reason    string            `json:"reason,omitempty"`
-	CreatedAt Time              `json:"createdAt"`
-	ExpiresAt Time              `json:"expiresAt"`
+	ID        string                   `json:"id"`
+	SessionID string                   `json:"sessionId"`
+	RunID     string                   `json:"runId"`
+	Kind      question.Kind            `json:"kind"`
+	Title     string                   `json:"title"`
+	ToolName  string                   `json:"toolName,omitempty"`
+	ToolUseID string                   `json:"toolUseId,omitempty"`
+	Input     json.RawMessage          `json:"input,omitempty"`
+	Questions []QuestionItem           `json:"questions,omitempty"`
+	Status    question.Status          `json:"status"`
+	Answer    question.Decision        `json:"answer,omitempty"`
+	Answers   map[string]question.Said `json:"answers,omitempty"`
+	Message   string                   `json:"message,omitempty"`
+	Reason    string                   `json:"reason,omitempty"`
+	CreatedAt Time                     `json:"createdAt"`
+	ExpiresAt Time                     `json:"expiresAt"`
 	// ResolvedAt is when it was answered, expired or was cancelled.
 	ResolvedAt *Time `json:"resolvedAt,omitempty"`
 }

@@ -66,14 +66,14 @@ func (d *Dialog) Line(line string) (done bool, hint string) {
 		return true, ""
 	}
 	item := d.question.Questions[d.item]
-	text, hint := choose(item, line)
+	said, hint := choose(item, line)
 	if hint != "" {
 		return false, hint
 	}
 	if d.answer.Answers == nil {
-		d.answer = question.Answer{Decision: question.Once, Answers: map[string]string{}}
+		d.answer = question.Answer{Decision: question.Once, Answers: map[string]question.Said{}}
 	}
-	d.answer.Answers[item.Question] = text
+	d.answer.Answers[item.Question] = said
 	d.item++
 	return d.item == len(d.question.Questions), ""
 }
@@ -98,9 +98,9 @@ func (d *Dialog) decide(line string) (bool, string) {
 }
 
 // choose takes the answer to one question in words: numbers of options, or the words themselves.
-func choose(item resource.QuestionItem, line string) (text, hint string) {
+func choose(item resource.QuestionItem, line string) (said question.Said, hint string) {
 	if line == "" {
-		return "", "say something, or " + rejects + " and why"
+		return said, "say something, or " + rejects + " and why"
 	}
 	numbers := strings.Split(line, ",")
 	if !item.Multiple {
@@ -110,12 +110,15 @@ func choose(item resource.QuestionItem, line string) (text, hint string) {
 	for _, number := range numbers {
 		n, err := strconv.Atoi(strings.TrimSpace(number))
 		if err != nil || len(item.Options) == 0 {
-			return line, ""
+			return question.Say(line), ""
 		}
 		if n < 1 || n > len(item.Options) {
-			return "", fmt.Sprintf("there is no option %d", n)
+			return said, fmt.Sprintf("there is no option %d", n)
 		}
 		labels = append(labels, item.Options[n-1].Label)
 	}
-	return strings.Join(labels, ", "), ""
+	if item.Multiple {
+		return question.Pick(labels...), ""
+	}
+	return question.Say(labels[0]), ""
 }

@@ -59,8 +59,8 @@ func TestQuestionsAreAnsweredOneByOne(t *testing.T) {
 	done, hint := d.Line("7")
 	require.True(t, done, "no number means an option where there are none")
 	require.Empty(t, hint)
-	require.Equal(t, question.Answer{Decision: question.Once, Answers: map[string]string{
-		"Which colour?": "Blue", "Which fruit?": "Fig, Plum", "Why?": "7",
+	require.Equal(t, question.Answer{Decision: question.Once, Answers: map[string]question.Said{
+		"Which colour?": question.Say("Blue"), "Which fruit?": question.Pick("Fig", "Plum"), "Why?": question.Say("7"),
 	}}, d.Answer())
 
 	d = terminal.NewDialog(q)

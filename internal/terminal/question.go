@@ -58,7 +58,7 @@ func (v *View) resolved(d event.QuestionResolvedData) {
 	if len(d.Answers) > 0 {
 		var all []string
 		for _, asked := range slices.Sorted(maps.Keys(d.Answers)) {
-			all = append(all, v.shorten(asked)+" "+v.shorten(d.Answers[asked]))
+			all = append(all, v.shorten(asked)+" "+v.shorten(d.Answers[asked].String()))
 		}
 		text = "answered: " + strings.Join(all, "; ")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/api/conform"
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -65,11 +66,14 @@ func (b *bench) parsed(t *testing.T, files []transcript.File) conversation.Conve
 	return throughJSON(t, c)
 }
 
-// Fold folds events after a trip through JSON, as they come out of the log.
+// Fold folds events after a trip through JSON, as they come out of the log. They and the blocks must be as the OpenAPI document says.
 func Fold(t *testing.T, events []conversation.Event) conversation.Conversation {
 	t.Helper()
 	var f conversation.Folder
 	for _, e := range events {
+		if conform.HasDocument() {
+			require.NoError(t, conform.AgentEvent(e))
+		}
 		require.NoError(t, f.Apply(e.Type, e.ConversationID, encode(e.Data)))
 	}
 	return throughJSON(t, f.Conversation())
@@ -79,6 +83,13 @@ func throughJSON(t *testing.T, c conversation.Conversation) conversation.Convers
 	t.Helper()
 	var back conversation.Conversation
 	require.NoError(t, json.Unmarshal(encode(c), &back))
+	for _, thread := range c.Threads {
+		for _, block := range thread.Blocks {
+			if conform.HasDocument() {
+				require.NoError(t, conform.Block(block))
+			}
+		}
+	}
 	return back
 }
 

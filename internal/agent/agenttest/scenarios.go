@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -319,9 +320,9 @@ func leavesWhatItIsDenied(t *testing.T, b *bench) {
 func asksItsUser(t *testing.T, b *bench) {
 	b.permissions = asking
 	b.answer = func(q agent.Question) agent.Answer {
-		a := agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]string{}}
+		a := agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]question.Said{}}
 		for _, item := range q.Inquiries {
-			a.Answers[item.Question] = Choice
+			a.Answers[item.Question] = question.Say(Choice)
 		}
 		return a
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
 	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
 const testSession = "ses_0193a5f07c7e7b3e8f0a1b2c3d4e5f60"
@@ -97,7 +98,7 @@ func TestAnswersSayWhatTheAgentUnderstands(t *testing.T) {
 		{bare, agent.Answer{Decision: agent.DecisionSession}, `{"behavior":"allow","updatedInput":{"command":"ls"},"updatedPermissions":[{"behavior":"allow","destination":"session","rules":[{"toolName":"Bash"}],"type":"addRules"}]}`},
 		{asked, agent.Answer{Decision: agent.DecisionReject}, `{"behavior":"deny","message":"The user does not allow this."}`},
 		{asked, agent.Answer{Decision: agent.DecisionReject, Message: "not now"}, `{"behavior":"deny","message":"not now"}`},
-		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]string{"Which?": "this"}}, `{"behavior":"allow","updatedInput":{"answers":{"Which?":"this"},"questions":[{"question":"Which?"}]}}`},
+		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: question.SayEach(map[string]string{"Which?": "this"})}, `{"behavior":"allow","updatedInput":{"answers":{"Which?":"this"},"questions":[{"question":"Which?"}]}}`},
 	} {
 		got, err := claude.New().Answer(c.q, c.a)
 		require.NoError(t, err)
@@ -110,7 +111,7 @@ func TestAnswersSayWhatTheAgentUnderstands(t *testing.T) {
 	}{
 		{asked, agent.Answer{Decision: "perhaps"}},
 		{inquiry, agent.Answer{Decision: agent.DecisionOnce}},
-		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]string{"What?": "this"}}},
+		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: question.SayEach(map[string]string{"What?": "this"})}},
 	} {
 		_, err := claude.New().Answer(c.q, c.a)
 		require.ErrorContains(t, err, c.q.ID)

@@ -203,7 +203,11 @@ func withAnswers(q agent.Question, a agent.Answer) (json.RawMessage, error) {
 	if err := json.Unmarshal(q.Input, &input); err != nil {
 		return nil, fmt.Errorf("answer question %s: its input: %w", q.ID, err)
 	}
-	answers, err := json.Marshal(a.Answers)
+	texts := map[string]string{} // which is what the tool takes
+	for asked, said := range a.Answers {
+		texts[asked] = said.String()
+	}
+	answers, err := json.Marshal(texts)
 	if err != nil {
 		return nil, fmt.Errorf("answer question %s: %w", q.ID, err)
 	}

@@ -184,7 +184,7 @@ func inquiryAnswer(q agent.Question, a agent.Answer, allowed bool) (map[string]a
 		case !ok:
 			return nil, fmt.Errorf("there is no answer to %q", ask.Question)
 		default:
-			answers[ask.ID] = map[string]any{"answers": []string{said}}
+			answers[ask.ID] = map[string]any{"answers": said.Texts()}
 		}
 	}
 	return map[string]any{"answers": answers}, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -355,7 +356,7 @@ func TestAsksTheUser(t *testing.T) {
 		Input: []byte(`{"question":"Which colour?","options":["Red","Blue"]}`), Title: "Which colour?",
 		Inquiries: []agent.InquiryItem{{Question: "Which colour?", Options: []agent.InquiryOption{{Label: "Red"}, {Label: "Blue"}}}},
 	}, q)
-	d.answer(t, q, agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]string{"Which colour?": "Green"}})
+	d.answer(t, q, agent.Answer{Decision: agent.DecisionOnce, Answers: question.SayEach(map[string]string{"Which colour?": "Green"})})
 	r.finish(t)
 	require.Equal(t, session.OutcomeCompleted, r.End.Outcome)
 	require.Equal(t, []string{q.ID}, r.Resolved)
@@ -367,7 +368,7 @@ func TestAsksTheUser(t *testing.T) {
 	require.Equal(t, conversation.Failed, no.only(t, conversation.ToolUse).Status)
 	require.Equal(t, "well then", no.only(t, conversation.AssistantText).Content)
 
-	sub := d.turn(t, "subagent bob: ask: Who?", agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]string{"Who?": "Bob"}})
+	sub := d.turn(t, "subagent bob: ask: Who?", agent.Answer{Decision: agent.DecisionOnce, Answers: question.SayEach(map[string]string{"Who?": "Bob"})})
 	require.Equal(t, `"Bob"`, string(sub.only(t, conversation.ToolResult).Output))
 	d.stop(t)
 	d.agree(t)
@@ -418,7 +419,7 @@ func TestAnInterruptEndsATurnThatWaits(t *testing.T) {
 			require.Empty(t, r.of(conversation.AssistantText))
 			late := agent.Answer{Decision: agent.DecisionOnce}
 			if q.Kind == agent.Inquiry {
-				late.Answers = map[string]string{"Well?": "Yes"}
+				late.Answers = question.SayEach(map[string]string{"Well?": "Yes"})
 			}
 			d.answer(t, q, late)
 			d.turn(t, "write g: usable", once)
@@ -462,7 +463,7 @@ func TestRefusesAnswersThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	asked := agent.Question{ID: "q", Kind: agent.Permission, ToolName: "shell"}
 	inquiry := agent.Question{ID: "q", Kind: agent.Inquiry, Inquiries: []agent.InquiryItem{{Question: "Well?"}}}
-	said := map[string]string{"Well?": "Yes"}
+	said := question.SayEach(map[string]string{"Well?": "Yes"})
 	for _, c := range []struct {
 		question agent.Question
 		answer   agent.Answer
@@ -480,7 +481,7 @@ func TestRefusesAnswersThatDoNotFit(t *testing.T) {
 		{inquiry, rejected, true},
 		{inquiry, once, false},
 		{inquiry, agent.Answer{Decision: agent.DecisionAlways, Answers: said}, false},
-		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]string{"Well?": "Yes", "Who?": "Me"}}, false},
+		{inquiry, agent.Answer{Decision: agent.DecisionOnce, Answers: question.SayEach(map[string]string{"Well?": "Yes", "Who?": "Me"})}, false},
 	} {
 		data, err := demo.New().Answer(c.question, c.answer)
 		if !c.fits {

@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -31,7 +32,7 @@ func TestContinuesFromAnyStateWithTheSameEvents(t *testing.T) {
 		{Decision: agent.DecisionSession},
 		{Decision: agent.DecisionOnce},
 		{Decision: agent.DecisionReject},
-		{Decision: agent.DecisionOnce, Answers: map[string]string{"well?": "yes"}},
+		{Decision: agent.DecisionOnce, Answers: question.SayEach(map[string]string{"well?": "yes"})},
 	}
 	fs := stage.play(t, "r1", everything)
 	require.Empty(t, stage.answers)

@@ -180,8 +180,7 @@ func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	return stdio.Command{Type: stdio.Answer, ID: q.ID, Data: data}.Encode()
 }
 
-// answersOf are the answers in the order of the questions. Where several options may be chosen they
-// stand one a line.
+// answersOf are the answers in the order of the questions. Where several options may be chosen, a text has one a line.
 func answersOf(q agent.Question, a agent.Answer) ([][]string, error) {
 	answers := make([][]string, len(q.Inquiries))
 	for i, item := range q.Inquiries {
@@ -189,9 +188,9 @@ func answersOf(q agent.Question, a agent.Answer) ([][]string, error) {
 		if !ok {
 			return nil, fmt.Errorf("answer question %s: %q is not answered", q.ID, item.Question)
 		}
-		answers[i] = []string{answer}
-		if item.Multiple {
-			answers[i] = strings.Split(strings.TrimSpace(answer), "\n")
+		answers[i] = answer.Texts()
+		if item.Multiple && !answer.IsList() {
+			answers[i] = strings.Split(strings.TrimSpace(answer.String()), "\n")
 		}
 	}
 	return answers, nil

@@ -58,9 +58,9 @@ type Line struct {
 	IsError   bool            `json:"isError,omitempty"`   // tool_result
 	Aborted   bool            `json:"aborted,omitempty"`   // assistant, tool_result: aborted
 
-	Inquiries []question.Item   `json:"inquiries,omitempty"` // question
-	Decision  question.Decision `json:"decision,omitempty"`  // answer, answered; empty where there was none
-	Answers   map[string]string `json:"answers,omitempty"`   // answer: by what was asked
+	Inquiries []question.Item          `json:"inquiries,omitempty"` // question
+	Decision  question.Decision        `json:"decision,omitempty"`  // answer, answered; empty where there was none
+	Answers   map[string]question.Said `json:"answers,omitempty"`   // answer: by what was asked
 
 	Outcome string `json:"outcome,omitempty"` // result, acknowledged
 	Reason  string `json:"reason,omitempty"`  // result, acknowledged

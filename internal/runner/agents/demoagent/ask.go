@@ -88,7 +88,7 @@ func (t *turn) inquire(s step) error {
 			t.answer = orElse(a.Content, notSaid)
 			return answer{output: t.answer, failed: true}, nil
 		}
-		t.answer = a.Answers[s.text]
+		t.answer = a.Answers[s.text].String()
 		return answer{output: t.answer}, nil
 	}})
 }

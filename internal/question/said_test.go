@@ -1,0 +1,39 @@
+package question_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/question"
+)
+
+func TestWhatWasSaidKeepsItsShape(t *testing.T) {
+	t.Parallel()
+	for text, c := range map[string]struct {
+		said  question.Said
+		empty bool
+		words string
+	}{
+		`"a, b"`:       {question.Say("a, b"), false, "a, b"},
+		`""`:           {question.Say(""), true, ""},
+		`["a, b"]`:     {question.Pick("a, b"), false, "a, b"},
+		`["a","b, c"]`: {question.Pick("a", "b, c"), false, "a, b, c"},
+		`[]`:           {question.Pick(), true, ""},
+		`[""]`:         {question.Pick(""), true, ""},
+	} {
+		got, err := json.Marshal(c.said)
+		require.NoError(t, err)
+		require.Equal(t, text, string(got))
+		var back question.Said
+		require.NoError(t, json.Unmarshal([]byte(text), &back))
+		require.Equal(t, c.said.IsList(), back.IsList(), text)
+		require.ElementsMatch(t, c.said.Texts(), back.Texts(), text)
+		require.Equal(t, c.empty, back.Empty(), text)
+		require.Equal(t, c.words, back.String(), text)
+	}
+	for _, text := range []string{`7`, `{}`, `[1]`, `["a",null,{}]`, `[["a"]]`} {
+		require.Error(t, json.Unmarshal([]byte(text), new(question.Said)), text)
+	}
+}
