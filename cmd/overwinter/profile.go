@@ -122,7 +122,15 @@ func (c *profileVersionsCmd) Run(ctx context.Context, s streams, parent *profile
 		if err != nil {
 			return err
 		}
-		return parent.printProfiles(s.stdout, page)
+		if parent.json() {
+			return printJSON(s.stdout, page)
+		}
+		t := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "VERSION\tREF\tCREATED") // Flush returns the error
+		for _, v := range page.Items {
+			fmt.Fprintf(t, "%d\t%s\t%s\n", v.Version, v.Ref, parent.when(v.CreatedAt))
+		}
+		return t.Flush()
 	})
 }
 

@@ -3,10 +3,11 @@ package apiclient
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
+
+	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
 func profilePath(idOrName string) string { return "/api/profiles/" + url.PathEscape(idOrName) }
@@ -32,31 +33,16 @@ func (c *Client) ProfileGet(ctx context.Context, idOrName string, version int64)
 	return raw, err
 }
 
-// maxVersions bounds the versions that ProfileVersions reads.
-const maxVersions = 100
+// ProfileVersions lists the versions of a profile, newest first.
+func (c *Client) ProfileVersions(ctx context.Context, idOrName string) (Page[ProfileVersion], error) {
+	return list[ProfileVersion](ctx, c, profilePath(idOrName)+"/versions", nil, 0)
+}
 
-// ProfileVersions reads the versions of a profile, newest first, at most 100.
-func (c *Client) ProfileVersions(ctx context.Context, idOrName string) (Page[json.RawMessage], error) {
-	newest, err := c.ProfileGet(ctx, idOrName, 0)
-	if err != nil {
-		return Page[json.RawMessage]{}, err
-	}
-	var p struct {
-		ID      string `json:"id"`
-		Version int64  `json:"version"`
-	}
-	if err := json.Unmarshal(newest, &p); err != nil {
-		return Page[json.RawMessage]{}, fmt.Errorf("read profile: %w", err)
-	}
-	page := Page[json.RawMessage]{Items: []json.RawMessage{newest}}
-	for version := p.Version - 1; version > 0 && len(page.Items) < maxVersions; version-- {
-		older, err := c.ProfileGet(ctx, p.ID, version) // by ID: another profile may get the name
-		if err != nil {
-			return Page[json.RawMessage]{}, err
-		}
-		page.Items = append(page.Items, older)
-	}
-	return page, nil
+// ProfileVersion is one version of a profile.
+type ProfileVersion struct {
+	Version   int64         `json:"version"`
+	Ref       string        `json:"ref"`
+	CreatedAt resource.Time `json:"createdAt"`
 }
 
 // ProfileCreate stores version 1 of a profile.

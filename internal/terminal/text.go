@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -90,8 +91,25 @@ func summary(input json.RawMessage) string {
 		if len(fields) == 1 && json.Unmarshal(raw, &list) == nil && len(list) == 1 {
 			return summary(list[0])
 		}
+		if text := words(raw); len(fields) == 1 && text != "" {
+			return OneLine(text, 0) // the name of the tool says what it is
+		}
 	}
-	return OneLine(string(input), 0)
+	return OneLine(unescaped(input), 0)
+}
+
+// unescaped is JSON in which <, > and & are themselves, as in the shell commands that it holds.
+func unescaped(raw json.RawMessage) string {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	var value any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if dec.Decode(&value) != nil || enc.Encode(value) != nil {
+		return string(raw)
+	}
+	return strings.TrimRight(out.String(), "\n")
 }
 
 // words is a text, or the words of a command.
@@ -137,7 +155,13 @@ func plainText(raw json.RawMessage) string {
 		}
 		return strings.TrimLeft(text, "\n")
 	}
-	return string(raw)
+	var fields map[string]string
+	if json.Unmarshal(raw, &fields) == nil && len(fields) == 1 { // {"error": "…"}
+		for _, text := range fields {
+			return text
+		}
+	}
+	return unescaped(raw)
 }
 
 // lines splits a text, without the empty ones at both ends. Of a line that was written over with

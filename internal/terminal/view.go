@@ -249,6 +249,10 @@ func (v *View) event(e event.JSON) error {
 		return with(e.Data, func(d event.NetworkData) {
 			v.line(nil, span{dim, "network " + OneLine(d.Verdict, lineRunes) + ": " + OneLine(destination(d), lineRunes)})
 		})
+	case event.TypeCommand:
+		return with(e.Data, func(d event.CommandData) { v.command(d.Command) })
+	case event.TypeSettings:
+		return with(e.Data, v.settings)
 	case string(conversation.EventBlockStart):
 		return with(e.Data, func(d conversation.BlockStart) { v.blockStart(v.thread(e.ConversationID), d.Block) })
 	case string(conversation.EventTextDelta):

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -280,6 +281,38 @@ func TestUnknownAndBrokenEvents(t *testing.T) {
 	v := terminal.New(&out, terminal.Options{})
 	require.ErrorContains(t, v.Event(event.JSON{Seq: 7, Type: "status", Data: json.RawMessage(`[]`)}), "show event 7, status")
 	require.Empty(t, out.String())
+}
+
+func TestCommandsAndSettingsAreSentences(t *testing.T) {
+	t.Parallel()
+	command := func(c resource.CommandJSON) event.JSON { return eventOf(t, "command", event.CommandData{Command: c}) }
+	idle, profile := resource.Duration(90*time.Second), "prf_1@2"
+	require.Equal(t, "restart requested, now\nhibernate requested\nhibernate superseded (session_in_error)\nsync done\n"+
+		"settings: model m, permissions default, idle timeout 1m30s, profile prf_1@2, workspace https://h/r main, metadata {\"a\":\"<&>\"}\n", show(t, []event.JSON{
+		command(resource.CommandJSON{Kind: session.CommandRestart, Status: session.CommandPending, Force: true}),
+		command(resource.CommandJSON{Kind: session.CommandHibernate, Status: session.CommandPending}),
+		command(resource.CommandJSON{Kind: session.CommandHibernate, Status: session.CommandSuperseded, Reason: "session_in_error"}),
+		command(resource.CommandJSON{Kind: session.CommandRestart, Status: session.CommandApplied}),
+		command(resource.CommandJSON{Kind: session.CommandSync, Status: session.CommandApplied}),
+		eventOf(t, "settings", event.SettingsData{
+			Options: &session.Options{Model: "m"}, IdleTimeout: &idle, Profile: &profile,
+			Workspace: &session.Workspace{RepoURL: "https://h/r", Ref: "main"}, Metadata: json.RawMessage(`{"a":"<&>"}`),
+		}),
+	}, terminal.Options{}))
+}
+
+// TestToolsOfAllAgentsAreReadable has inputs and results as agents have sent them.
+func TestToolsOfAllAgentsAreReadable(t *testing.T) {
+	t.Parallel()
+	failed := tool("t", conversation.Failed)
+	failed.Name, failed.Input = "run_shell_command", json.RawMessage(`{"title":"touch a \u0026\u0026 echo b"}`)
+	other := tool("o", conversation.Success)
+	other.Input = json.RawMessage(`{"from":"a\u003cb","count":12345678901234567890}`)
+	require.Equal(t, "tool run_shell_command failed: touch a && echo b\n  was rejected by a person\ntool shell success: {\"count\":12345678901234567890,\"from\":\"a<b\"}\n", strings.ReplaceAll(show(t, []event.JSON{
+		complete(t, failed),
+		complete(t, conversation.Block{ID: "r", Type: conversation.ToolResult, ToolUseID: "t", IsError: true, Status: conversation.Complete, Output: json.RawMessage(`{"error":"was rejected by a person"}`)}),
+		complete(t, other),
+	}, terminal.Options{}), string(conversation.Failed)+":", "failed:"))
 }
 
 type brokenWriter struct{}
