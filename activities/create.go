@@ -108,7 +108,7 @@ func (g *sandboxes) image(ctx context.Context, sessionID string) (string, error)
 	if err != nil {
 		return "", stored(err)
 	}
-	image, err := g.Image.Prepare(ctx, s.Agent)
+	image, err := g.prepareImage(ctx, s)
 	if err != nil {
 		return "", refusedOr(fmt.Errorf("prepare the image: %w", err))
 	}

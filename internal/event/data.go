@@ -59,10 +59,13 @@ type StatusData struct {
 	Receipt    *resource.ReceiptJSON `json:"receipt,omitempty"`
 }
 
+// SetupStarted is the status of a stage that has started.
+const SetupStarted = "started"
+
 // SetupData is the data of a setup event: a stage of a workspace has started or is complete. A stage may
 // be started again by another attempt.
 type SetupData struct {
-	Stage  string `json:"stage"`  // clone, setup
+	Stage  string `json:"stage"`  // image, clone, setup
 	Status string `json:"status"` // started, completed, failed
 }
 

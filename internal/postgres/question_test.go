@@ -54,6 +54,10 @@ func TestAQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
 	require.Equal(t, []string{"title", "question", "question", "title"}, types[len(types)-4:], "after the events of their frame")
 	list := b.questions(t)
 	require.Len(t, list, 2)
+	asks, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, asks.QuestionsOpen)
+	require.Equal(t, session.WaitingForAnswer, asks.Activity().State)
 	require.Equal(t, inquiry, list[0].Asked, "newest first")
 	q := list[1]
 	require.Equal(t, permission, q.Asked)

@@ -339,7 +339,10 @@ func sessionOf(row dbsqlc.SessionView) (session.Session, error) {
 			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CostUSD: row.CostUsd,
 		},
 		Queue:  session.QueueCounts{Queued: row.Queued, Processing: row.Processing, Unknown: row.Unresolved},
-		Loaded: row.Loaded,
+		Loaded: row.Loaded, QuestionsOpen: row.QuestionsOpen, Step: row.Step,
+	}
+	if row.RunningSince != nil { // what a transition will add
+		s.Metrics.ActiveSeconds += max(0, time.Since(*row.RunningSince).Seconds())
 	}
 	if row.SandboxID != "" {
 		s.Sandbox = &session.SandboxView{

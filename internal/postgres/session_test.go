@@ -292,3 +292,36 @@ func TestEveryChangeOfSettingsIsAnEvent(t *testing.T) {
 		require.JSONEq(t, tt.data, string(log[len(log)-1].Data))
 	}
 }
+
+func TestASessionSaysWhatItIsDoing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	doing := func() session.Activity {
+		t.Helper()
+		s, err := b.SessionGet(b.ctx, b.id)
+		require.NoError(t, err)
+		list, _, err := b.SessionList(b.ctx, session.ListFilter{Limit: 10})
+		require.NoError(t, err)
+		require.Equal(t, s.Activity(), list[0].Activity(), "in a list too")
+		return s.Activity()
+	}
+	require.Equal(t, session.NotStarted, doing().State)
+	prompt := b.submit(t, "x")
+	require.Equal(t, session.StepSandbox, doing().Step)
+	require.NoError(t, b.SetupRecord(b.ctx, b.id, session.StepClone, "started"))
+	require.Equal(t, session.StepClone, doing().Step)
+	require.NoError(t, b.SetupRecord(b.ctx, b.id, session.StepClone, "completed"))
+	require.Equal(t, session.StepSandbox, doing().Step)
+	require.NoError(t, b.SetupRecord(b.ctx, b.id, session.StepSetup, "started"))
+	b.running(t)
+	run := b.begin(t, prompt)
+	require.Equal(t, session.Working, doing().State)
+	b.sql(t, `UPDATE sessions SET running_since = running_since - interval '1 hour' WHERE id = $1`, b.id)
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.InDelta(t, 3600, s.Metrics.ActiveSeconds, 60, "the present stay counts")
+	require.Empty(t, s.Step, "a transition ends the step")
+	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	require.Equal(t, session.Idle, doing().State)
+}

@@ -9,24 +9,28 @@ import (
 
 // SessionJSON is a session as clients see it.
 type SessionJSON struct {
-	ID           string              `json:"id"`
-	Status       session.State       `json:"status"`
-	StatusReason string              `json:"statusReason,omitempty"`
-	Agent        string              `json:"agent"`
-	Profile      string              `json:"profile,omitempty"`
-	Title        string              `json:"title,omitempty"`
-	Workspace    *session.Workspace  `json:"workspace,omitempty"`
-	ParentID     string              `json:"parentId,omitempty"`
-	ForkedFrom   string              `json:"forkedFrom,omitempty"`
-	CreatedAt    Time                `json:"createdAt"`
-	LastActivity Time                `json:"lastActivityAt"`
-	IdleTimeout  Duration            `json:"idleTimeout"`
-	Metadata     json.RawMessage     `json:"metadata"`
-	Options      session.Options     `json:"options"`
-	Generation   int64               `json:"generation"`
-	Receipt      *ReceiptJSON        `json:"receipt,omitempty"`
-	Metrics      session.Metrics     `json:"metrics"`
-	Queue        session.QueueCounts `json:"queue"`
+	ID           string             `json:"id"`
+	Status       session.State      `json:"status"`
+	StatusReason string             `json:"statusReason,omitempty"`
+	Agent        string             `json:"agent"`
+	Profile      string             `json:"profile,omitempty"`
+	Title        string             `json:"title,omitempty"`
+	Workspace    *session.Workspace `json:"workspace,omitempty"`
+	ParentID     string             `json:"parentId,omitempty"`
+	ForkedFrom   string             `json:"forkedFrom,omitempty"`
+	CreatedAt    Time               `json:"createdAt"`
+	LastActivity Time               `json:"lastActivityAt"`
+	IdleTimeout  Duration           `json:"idleTimeout"`
+	// IdleTimeoutSeconds is IdleTimeout as a number.
+	IdleTimeoutSeconds float64             `json:"idleTimeoutSeconds"`
+	Metadata           json.RawMessage     `json:"metadata"`
+	Options            session.Options     `json:"options"`
+	Generation         int64               `json:"generation"`
+	Receipt            *ReceiptJSON        `json:"receipt,omitempty"`
+	Metrics            session.Metrics     `json:"metrics"`
+	Queue              session.QueueCounts `json:"queue"`
+	Doing              DoingJSON           `json:"doing"`
+	Questions          QuestionCounts      `json:"questions"`
 	// PendingCommands were accepted and have not ended, oldest first.
 	PendingCommands []CommandJSON `json:"pendingCommands"`
 	Runtime         RuntimeJSON   `json:"runtime"`
@@ -40,6 +44,18 @@ type WarningJSON struct {
 	Code   string `json:"code"`
 	Field  string `json:"field"` // of the request
 	Detail string `json:"detail"`
+}
+
+// DoingJSON is what a session is doing now.
+type DoingJSON struct {
+	State session.ActivityState `json:"state"`
+	Step  string                `json:"step,omitempty"`
+	Text  string                `json:"text"`
+}
+
+// QuestionCounts are the questions of a session.
+type QuestionCounts struct {
+	Open int64 `json:"open"`
 }
 
 // PurgeJSON is the erasure of a session.
@@ -88,6 +104,7 @@ func Session(s session.Session) SessionJSON {
 		ID: s.ID, Status: s.Status, StatusReason: s.StatusReason, Agent: s.Agent, Profile: s.Profile,
 		Title: s.Title, Workspace: s.Workspace, ParentID: s.ParentID, ForkedFrom: s.ForkedFrom,
 		CreatedAt: Time(s.CreatedAt), LastActivity: Time(s.LastActivity), IdleTimeout: Duration(s.IdleTimeout),
+		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), Doing: DoingJSON(s.Activity()), Questions: QuestionCounts{Open: s.QuestionsOpen},
 		Metadata: metadata, Options: s.Options, Generation: s.Generation, Receipt: Receipt(s.Receipt),
 		Metrics: s.Metrics, Queue: s.Queue,
 		PendingCommands: Commands(s.Pending), Runtime: RuntimeJSON{IsLoaded: s.Loaded, Sandbox: Sandbox(s.Sandbox)},

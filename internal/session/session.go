@@ -31,10 +31,13 @@ type Session struct {
 	Receipt      *Receipt
 	Metrics      Metrics
 	Queue        QueueCounts
-	Loaded       bool // the workflow is open
-	Sandbox      *SandboxView
-	Pending      []Command    // commands that were accepted and have not ended, oldest first
-	Purge        *purge.Purge // set by the store's SessionGet alone: everything of the session is being erased
+	// QuestionsOpen counts the questions that wait for a person.
+	QuestionsOpen int64
+	Step          string // of a start that has been reported; empty if none is
+	Loaded        bool   // the workflow is open
+	Sandbox       *SandboxView
+	Pending       []Command    // commands that were accepted and have not ended, oldest first
+	Purge         *purge.Purge // set by the store's SessionGet alone: everything of the session is being erased
 	// Notify is set by the store's SessionPatch alone: the workflow is to be signalled.
 	Notify bool
 }
@@ -70,7 +73,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Metrics are counted per session and flushed on every transition out of running.
+// Metrics are counted per session. ActiveSeconds is the time with a sandbox that serves prompts, whether one runs or not.
 type Metrics struct {
 	ActiveSeconds float64 `json:"activeSeconds"`
 	Messages      int64   `json:"messages"`

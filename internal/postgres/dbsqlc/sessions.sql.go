@@ -461,6 +461,20 @@ func (q *Queries) SessionSetOrdinal(ctx context.Context, db DBTX, arg *SessionSe
 	return err
 }
 
+const sessionSetStep = `-- name: SessionSetStep :exec
+UPDATE sessions SET step = $1 WHERE id = $2 AND step <> $1
+`
+
+type SessionSetStepParams struct {
+	Step string
+	ID   string
+}
+
+func (q *Queries) SessionSetStep(ctx context.Context, db DBTX, arg *SessionSetStepParams) error {
+	_, err := db.Exec(ctx, sessionSetStep, arg.Step, arg.ID)
+	return err
+}
+
 const sessionSetTitle = `-- name: SessionSetTitle :exec
 UPDATE sessions SET title = $1 WHERE id = $2 AND NOT title_given
 `
@@ -538,6 +552,7 @@ UPDATE sessions SET
     status_reason = $2,
     error_cause = $3,
     transition_no = $4,
+    step = '',
     attendant = '',
     receipt = coalesce($5::json, receipt),
     active_seconds = active_seconds + coalesce(greatest(0, date_part('epoch', $6::timestamptz - running_since)), 0),

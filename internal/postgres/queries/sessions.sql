@@ -77,12 +77,16 @@ UPDATE sessions SET
     status_reason = @reason,
     error_cause = @error_cause,
     transition_no = @no,
+    step = '',
     attendant = '',
     receipt = coalesce(sqlc.narg(receipt)::json, receipt),
     active_seconds = active_seconds + coalesce(greatest(0, date_part('epoch', sqlc.arg(at)::timestamptz - running_since)), 0),
     running_since = CASE WHEN @status = 'running' THEN @at::timestamptz END,
     last_activity_at = CASE WHEN @status = 'running' THEN greatest(last_activity_at, @at::timestamptz) ELSE last_activity_at END
 WHERE id = @id;
+
+-- name: SessionSetStep :exec
+UPDATE sessions SET step = @step WHERE id = @id AND step <> @step;
 
 -- name: SessionSubmitted :exec
 -- SessionSubmitted stores what a new prompt changes of its session, in one version of the row.

@@ -1,0 +1,86 @@
+package session
+
+import (
+	"fmt"
+	"time"
+)
+
+// ActivityState is what a session is doing, more finely than its status.
+type ActivityState string
+
+// The activities of a session.
+const (
+	NotStarted       ActivityState = "not_started" // it has no sandbox until its first prompt or a wake
+	Starting         ActivityState = "starting"    // its sandbox is created or restored
+	Working          ActivityState = "working"     // a prompt runs, or is about to
+	WaitingForAnswer ActivityState = "waiting_for_answer"
+	Idle             ActivityState = "idle"
+	Saving           ActivityState = "hibernating"
+	Asleep           ActivityState = "hibernated"
+	Failed           ActivityState = "error"
+	Over             ActivityState = "terminated"
+)
+
+// The steps of a start. The clone and the setup are of a new workspace.
+const (
+	StepImage   = "image"
+	StepSandbox = "sandbox"
+	StepClone   = "clone"
+	StepSetup   = "setup"
+)
+
+// Activity is what a session is doing now.
+type Activity struct {
+	State ActivityState
+	Step  string // of a start
+	Text  string // for people
+}
+
+// Activity derives what the session is doing from its row.
+func (s Session) Activity() Activity {
+	switch s.Status {
+	case Initializing:
+		if s.Lazy && s.Queue.Queued == 0 && s.Generation == 0 {
+			return Activity{State: NotStarted, Text: "has no sandbox yet; waits for its first prompt"}
+		}
+		return s.starting("starts")
+	case Restoring:
+		return s.starting("wakes")
+	case Running:
+		return s.awake()
+	case Hibernating:
+		return Activity{State: Saving, Text: "saves its files and memory"}
+	case Hibernated:
+		return Activity{State: Asleep, Text: "hibernated; wakes for the next prompt"}
+	case Error:
+		return Activity{State: Failed, Text: "waits for recover or stop"}
+	default:
+		return Activity{State: Over, Text: "terminated"}
+	}
+}
+
+func (s Session) starting(verb string) Activity {
+	texts := map[string]string{
+		StepImage: "prepares the image of the agent", StepSandbox: "creates the sandbox", StepClone: "clones the repository", StepSetup: "runs the setup script",
+	}
+	step := s.Step
+	if texts[step] == "" {
+		step = StepSandbox
+	}
+	return Activity{State: Starting, Step: step, Text: verb + ": " + texts[step]}
+}
+
+func (s Session) awake() Activity {
+	switch {
+	case s.QuestionsOpen == 1:
+		return Activity{State: WaitingForAnswer, Text: "waits for the answer to a question"}
+	case s.QuestionsOpen > 1:
+		return Activity{State: WaitingForAnswer, Text: fmt.Sprintf("waits for answers to %d questions", s.QuestionsOpen)}
+	case s.Queue.Processing > 0:
+		return Activity{State: Working, Text: "works on a prompt"}
+	case s.Queue.Queued > 0:
+		return Activity{State: Working, Text: "is about to work on a prompt"}
+	default:
+		return Activity{State: Idle, Text: fmt.Sprintf("idle; hibernates after %s", s.IdleTimeout.Round(time.Millisecond))}
+	}
+}
