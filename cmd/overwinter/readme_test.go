@@ -16,7 +16,7 @@ func TestTheCommandsOfTheREADMEExist(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	text := strings.ReplaceAll(string(readme), "\\\n", " ") // a line continues in the next one
-	lines := regexp.MustCompile("(?m)^(?:ID=\\$\\()?bin/overwinter (.*)$").FindAllStringSubmatch(text, -1)
+	lines := regexp.MustCompile(`(?m)^(?:ID=\$\()?bin/overwinter (.*)$`).FindAllStringSubmatch(text, -1)
 	require.Greater(t, len(lines), 15)
 	for _, line := range lines {
 		words := shellWords(line[1])

@@ -20,6 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // programArgs makes TestAsProgram the program itself, with these arguments, one a line.
@@ -187,6 +188,45 @@ func TestAttachInATerminal(t *testing.T) {
 	p.keys("\x03")
 	p.ends(exitDone)
 	require.Eventually(t, func() bool { return store.OpenReaders() == 0 }, eventuallyTimeout, eventuallyTick, "something is left of it at the server")
+}
+
+func TestAttachLooksAtTheSession(t *testing.T) {
+	t.Parallel()
+	store, temporal, url := sessionServer(t, "")
+	temporal.Set(func(o *apitest.Signaler) { o.OnPrompt = nil })
+	id := store.Put(session.Running, func(s *session.Session) { s.Options.Permissions = "ask" })
+	p := inTerminal(t, "session", "attach", id, "--api-url", url)
+	p.await("/help lists the commands")
+	p.await("> ")
+	p.keys("/queue\n")
+	p.await("no prompt is queued or processing")
+	p.keys("wait for me\n")
+	require.Eventually(t, func() bool { return len(store.Row(id).Prompts) == 1 }, eventuallyTimeout, eventuallyTick)
+	p.keys("/queue\n")
+	p.await("queued: wait for me")
+	p.keys("/model\n")
+	p.await("model: default")
+	p.keys("/model fast-one\n")
+	require.Eventually(t, func() bool { return store.Row(id).Session.Options.Model == "fast-one" }, eventuallyTimeout, eventuallyTick)
+	p.keys("/status\n")
+	p.await("status: running")
+	p.await("model fast-one, permissions ask")
+	p.await("1 queued, 0 processing")
+	p.keys("/files\n")
+	p.await("no files")
+	p.keys("/diff\n")
+	p.await("nothing has changed")
+	store.With(id, func(r *apitest.Row) {
+		r.Files = []workspacefile.Content{{Info: workspacefile.Info{Path: "a.txt", Size: 5}}}
+		r.Diff = &workspacefile.Diff{FilesChanged: 1, Additions: 2, Patch: []byte("--- a\n+++ b\n" + strings.Repeat("+x\n", 60))}
+	})
+	p.keys("/files a\n")
+	p.await("5  a.txt")
+	p.keys("/diff\n")
+	p.await("+++ b")
+	p.await("… 23 more lines")
+	p.keys("/quit\n")
+	p.ends(exitDone)
 }
 
 func TestFollowInATerminal(t *testing.T) {

@@ -15,6 +15,11 @@ a line \      continues in the next line; """ begins and ends a prompt of severa
 /answer TEXT  answers the oldest question: once, session, always, reject WHY, a number, or words
 /reject WHY   rejects it
 /skip         sets the question aside so that prompts can be typed; /answer returns to it
+/status       shows the session: its state, model, queue and open questions
+/queue        lists the prompts that have not ended
+/model NAME   changes the model from the next turn on; without NAME shows it
+/files [TEXT] lists the files of the workspace whose paths begin with TEXT
+/diff         shows what has changed in the workspace
 /abort        interrupts the current turn, as Ctrl-C does
 /hibernate    hibernates the session after its turn; /hibernate now at once
 /wake         wakes it
@@ -50,6 +55,21 @@ func (a *attached) obey(line string) error {
 		}
 		a.aside = append(a.aside, a.dialog.Question())
 		a.dialog = nil
+		return nil
+	case "/status":
+		a.calls = append(a.calls, a.showStatus)
+		return nil
+	case "/queue":
+		a.calls = append(a.calls, a.showQueue)
+		return nil
+	case "/model":
+		a.calls = append(a.calls, a.model(rest))
+		return nil
+	case "/files":
+		a.calls = append(a.calls, a.showFiles(rest))
+		return nil
+	case "/diff":
+		a.calls = append(a.calls, a.showDiff)
 		return nil
 	case "/" + string(apiclient.Abort), "/" + string(apiclient.Wake), "/" + string(apiclient.Stop), "/" + string(apiclient.Recover):
 		a.command(apiclient.Command(word[1:]), false)

@@ -106,7 +106,10 @@ func unescaped(raw json.RawMessage) string {
 	var value any
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
-	if dec.Decode(&value) != nil || enc.Encode(value) != nil {
+	if err := dec.Decode(&value); err != nil {
+		return string(raw)
+	}
+	if err := enc.Encode(value); err != nil {
 		return string(raw)
 	}
 	return strings.TrimRight(out.String(), "\n")
