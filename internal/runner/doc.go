@@ -92,7 +92,7 @@
 //	                         ▼
 //	                        cut
 //
-// delivering is on disk (fsync) before the first byte goes to the agent, and delivered after the
+// delivering is in the journal before the first byte goes to the agent, and delivered after the
 // last. A start for a run that has a journal delivers nothing and only reports where it stands. A
 // run that was open when the runner died is cut: only the frames in the journal show whether the
 // agent had the prompt, and what it did; no more will come. So cut without the end of a turn in its
@@ -131,9 +131,10 @@
 //
 // # Durability
 //
-// Frames reach the disk within a second (fsync by timer), marks at once, and
-// everything with seal. The disk of a sandbox dies with it, so a stricter rule
-// would buy nothing.
+// What the journal has is in the file system at once, where the next runner of the
+// sandbox finds it. It reaches the disk within a second (fsync by timer), and
+// everything with seal. No prompt waits for the disk: it dies with its sandbox, as
+// does the sandbox with its machine, so a stricter rule would buy nothing.
 //
 //	failure                      what follows
 //	the worker dies              journal grows; the next link attaches at its frame

@@ -10,10 +10,11 @@
 //   - Frames are numbered 0, 1, … without a gap; the number is part of the record.
 //   - A reader sees whole records only, and only such as were written whole.
 //   - The index is made of the log when a journal is opened again.
-//   - A mark is on disk (fsync) when Mark returns, with everything before it.
+//   - What Append and Mark have written survives the writer at once. It is on disk (fsync) after Sync, and after a mark Cut or
+//     Sealed, with everything before it.
 //   - Nothing follows a final mark: cut, closed, or sealed.
 //
 // An invalid tail (torn, or with a bad checksum) is truncated when the journal is opened. The
-// runner's death loses what was not synced, and nothing else can tear a record: a failed append is
-// undone at once.
+// runner's death loses nothing that was written; only a crash of its machine loses what was not synced, and tears a record: a
+// failed append is undone at once.
 package journal

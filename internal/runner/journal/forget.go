@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/overwinter-dev/overwinter/internal/durable"
 )
 
 // stubSize bounds the log of a run whose frames were given up: magic and marks.
@@ -68,12 +66,29 @@ func shorten(dir, run string) error {
 		stub = appendMark(stub, m, time.Now())
 	}
 	base := filepath.Join(dir, run)
-	if err := durable.WriteFile(base+".log", stub); err != nil {
+	if err := ReplaceFile(base+".log", stub); err != nil {
 		return err
 	}
 	// Runners of earlier versions kept an index.
 	if err := os.Remove(base + ".idx"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return durable.Sync(dir)
+	return nil
+}
+
+// ReplaceFile replaces a file, whole or not at all, but may lose the change in a crash of the machine.
+func ReplaceFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/durable"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
@@ -44,8 +43,8 @@ type Journal struct {
 	onChange chan struct{} // closed at the next change; nil while no reader waits
 }
 
-// Create makes the journal of a run, with its first mark, on disk. It fails with
-// fs.ErrExist where there is one.
+// Create makes the journal of a run, with its first mark. It fails with fs.ErrExist where there is one. The caller syncs the
+// directory.
 func Create(dir, run string, first Mark) (*Journal, error) {
 	if !ValidRun(run) {
 		return nil, fmt.Errorf("create journal: %q does not name a run", run)
@@ -58,9 +57,6 @@ func Create(dir, run string, first Mark) (*Journal, error) {
 	j.end = int64(len(magic))
 	if err == nil {
 		err = j.mark(first)
-	}
-	if err == nil {
-		err = errors.Join(j.log.Sync(), durable.Sync(dir))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create journal: %w", err), j.Close())
@@ -123,6 +119,9 @@ func (j *Journal) recover() error {
 		end = int64(len(magic))
 	}
 	j.end = end
+	if info, err := j.log.Stat(); err != nil || info.Size() == end {
+		return err
+	}
 	return errors.Join(j.log.Truncate(end), j.log.Sync())
 }
 
@@ -202,9 +201,9 @@ func (j *Journal) Append(stream runner.Stream, at time.Time, data []byte, trunca
 	return no, nil
 }
 
-// Mark writes a mark and syncs the journal. The same mark again changes nothing.
+// Mark writes a mark, and syncs the journal if nothing else will: after Cut and Sealed. The same mark again changes nothing.
 func (j *Journal) Mark(m Mark) error {
-	if err := j.mark(m); err != nil {
+	if err := j.mark(m); err != nil || m != Cut && m != Sealed {
 		return err
 	}
 	return j.Sync()

@@ -138,8 +138,7 @@ func (s *Server) deliver(j *journal.Journal, a *process.Agent, start *runner.Sta
 	return a, nil // where it has ended its exit frame is on its way
 }
 
-// openRun makes the journal of the next run, marked as delivering and on disk, and
-// returns that of the run before, nil where there is none.
+// openRun makes the journal of the next run, marked as delivering, and returns that of the run before, nil where there is none.
 func (s *Server) openRun(run string, patterns []string) (j, before *journal.Journal, err error) {
 	s.mu.Lock()
 	known := slices.Equal(patterns, s.patterns)
@@ -153,7 +152,7 @@ func (s *Server) openRun(run string, patterns []string) (j, before *journal.Jour
 			return nil, nil, fmt.Errorf("keep transcript patterns: %w", err)
 		}
 	}
-	if err := replaceFile(s.openFile(), []byte(run+"\n")); err != nil {
+	if err := journal.ReplaceFile(s.openFile(), []byte(run+"\n")); err != nil {
 		return nil, nil, fmt.Errorf("name open run: %w", err)
 	}
 	// A caller that finds the journal of a run that is not open takes it for an abandoned one.
@@ -162,10 +161,7 @@ func (s *Server) openRun(run string, patterns []string) (j, before *journal.Jour
 	if j, err = journal.Create(s.runs(), run, journal.Delivering); err != nil {
 		return nil, nil, err
 	}
-	// After the journal, with which most file systems have written it: a prompt waits for this.
-	if err := errors.Join(durable.Sync(s.openFile()), durable.Sync(s.cfg.Dir)); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("name open run: %w", err), j.Close())
-	}
+	s.named = true // on disk soon; a prompt does not wait for it
 	before = s.open
 	s.open, s.journals[run], s.sealed, s.beginning = j, j, false, true
 	if len(patterns) > 0 {
@@ -195,9 +191,7 @@ func (s *Server) forget() {
 			continue
 		}
 		delete(s.journals, run)
-		if err := errors.Join(j.Sync(), j.Close()); err != nil {
-			s.logger.Warn("close journal", slog.String("run_id", run), slog.Any("error", err))
-		}
+		s.over = append(s.over, j) // no prompt, and no line of the agent, waits for the disk
 	}
 	if s.link != nil && s.link.run != s.open.Run() {
 		return // it may read an old run; the next start forgets

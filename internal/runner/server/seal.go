@@ -52,6 +52,9 @@ func (s *Server) seal(r *runner.SealRequest, send func(runner.Message) error) (r
 		if err := j.Mark(journal.Sealed); err != nil && !errors.Is(err, journal.ErrFinal) {
 			return runner.Sealed{}, err
 		}
+		if err := errors.Join(j.Sync(), durable.Sync(s.runs())); err != nil {
+			return runner.Sealed{}, err
+		}
 		answer.Run, answer.LastFrame = j.Run(), j.Status().Frames-1
 	}
 	if err := os.Remove(s.openFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {

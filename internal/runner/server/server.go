@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/overwinter-dev/overwinter/internal/durable"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/follow"
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
@@ -57,6 +58,8 @@ type Server struct {
 	attempts map[string]int64            // newest attempt seen per run
 	journals map[string]*journal.Journal // opened, by run
 	open     *journal.Journal            // the one that frames go to; nil before the first start
+	over     []*journal.Journal          // that are not in use any more, to be synced and closed
+	named    bool                        // a journal was made and named in openFile, which may not be on disk
 	agent    *process.Agent              // the newest process; may have ended
 	patterns []string                    // of transcripts
 	// beginning: the open run's prompt is on its way to the agent.
@@ -203,16 +206,32 @@ func (s *Server) syncJournals(ctx context.Context) {
 			return
 		case <-t.C:
 		}
-		s.mu.Lock()
-		j := s.open
-		s.mu.Unlock()
-		if j == nil {
-			continue
-		}
-		if err := j.Sync(); err != nil {
+		if err := s.syncOnce(); err != nil {
 			s.fail(err)
 		}
 	}
+}
+
+// syncOnce writes to disk what runs have written since the last time.
+func (s *Server) syncOnce() error {
+	s.mu.Lock()
+	j, over, named := s.open, s.over, s.named
+	s.over, s.named = nil, false
+	s.mu.Unlock()
+	var errs []error
+	for _, j := range over {
+		errs = append(errs, j.Sync(), j.Close())
+	}
+	if j != nil {
+		errs = append(errs, j.Sync())
+	}
+	if named {
+		if err := durable.Sync(s.openFile()); !errors.Is(err, fs.ErrNotExist) { // a seal has removed it
+			errs = append(errs, err)
+		}
+		errs = append(errs, durable.Sync(s.runs()), durable.Sync(s.cfg.Dir))
+	}
+	return errors.Join(errs...)
 }
 
 // journalOf opens the journal of a run; nil when there is none.
@@ -302,25 +321,12 @@ func (s *Server) closeJournals() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
+	for _, j := range s.over {
+		errs = append(errs, j.Sync(), j.Close())
+	}
+	s.over = nil
 	for _, j := range s.journals {
 		errs = append(errs, j.Sync(), j.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// replaceFile replaces a file, whole or not at all, but may lose the change in a crash of the machine.
-func replaceFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }

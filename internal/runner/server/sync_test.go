@@ -1,0 +1,53 @@
+package server
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/runner/journal"
+)
+
+// TestJournalsOfEarlierRunsAreClosedWithTheNextSync: no prompt waits for the disk, and no file stays open for that.
+func TestJournalsOfEarlierRunsAreClosedWithTheNextSync(t *testing.T) {
+	t.Parallel()
+	s := &Server{cfg: Config{Dir: t.TempDir()}, journals: map[string]*journal.Journal{}}
+	require.NoError(t, os.Mkdir(s.runs(), 0o700))
+	const runs = 20
+	for i := range runs {
+		_, before, err := s.openRun(fmt.Sprintf("run_%d", i), nil)
+		require.NoError(t, err)
+		require.NoError(t, s.closeRun(before))
+	}
+	require.Len(t, s.over, runs-1)
+	require.Equal(t, runs, openFiles(t, s.runs()))
+	require.NoError(t, s.syncOnce())
+	require.Equal(t, 1, openFiles(t, s.runs()), "the open run")
+	require.False(t, s.named)
+	require.NoError(t, os.Remove(s.openFile()))
+	s.named = true
+	require.NoError(t, s.syncOnce(), "a seal has removed the name of the open run")
+
+	_, before, err := s.openRun("run_last", nil)
+	require.NoError(t, err)
+	require.NoError(t, s.closeRun(before))
+	require.NoError(t, s.closeJournals())
+	require.Zero(t, openFiles(t, s.runs()))
+}
+
+// openFiles counts the files of a directory that this process has open.
+func openFiles(t *testing.T, dir string) (n int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	for _, e := range entries {
+		if name, err := os.Readlink(filepath.Join("/proc/self/fd", e.Name())); err == nil && strings.HasPrefix(name, dir+"/") {
+			n++
+		}
+	}
+	return n
+}
