@@ -53,7 +53,7 @@ func TestWhatIsAskedPeriodicallyReadsNoSleepers(t *testing.T) {
 			return others == 0
 		}, waitLimit, 20*time.Millisecond)
 		require.NoError(t, watcher.QueryRow(t.Context(), `SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint FROM pg_stat_user_tables
-			WHERE relname IN ('sessions', 'prompts', 'runs', 'sandboxes', 'session_commands', 'session_labels', 'session_activity')`).Scan(&rows))
+			WHERE relname IN ('sessions', 'prompts', 'runs', 'sandboxes', 'session_commands', 'session_labels', 'session_activity', 'questions')`).Scan(&rows))
 		return rows
 	}
 	before := read()
@@ -75,6 +75,15 @@ func TestWhatIsAskedPeriodicallyReadsNoSleepers(t *testing.T) {
 		require.Empty(t, sandboxes)
 		_, err = db.CommandsOverdue(t.Context(), time.Second, 200)
 		require.NoError(t, err)
+		require.NoError(t, db.SessionCountsFold(t.Context()))
+		counts, err := db.SessionCounts(t.Context())
+		require.NoError(t, err)
+		require.ElementsMatch(t, []session.Count{
+			{Status: session.Hibernated, Agent: "demo", Sessions: 1500}, {Status: session.Terminated, Agent: "demo", Sessions: 3500},
+		}, counts)
+		unfinished, err := db.Unfinished(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, session.Unfinished{}, unfinished)
 	}
 	db.Close()
 	require.Less(t, read()-before, int64(n), "rows read by %d rounds", rounds)

@@ -35,7 +35,7 @@ func (q *Queries) PromptsUnfinished(ctx context.Context, db DBTX) (PromptsUnfini
 }
 
 const questionsOpen = `-- name: QuestionsOpen :one
-SELECT count(*) FROM questions WHERE delivered_at IS NULL AND status = 'open'
+SELECT count(*) FROM questions WHERE status = 'open'
 `
 
 func (q *Queries) QuestionsOpen(ctx context.Context, db DBTX) (int64, error) {

@@ -12,7 +12,7 @@ WITH taken AS (
 INSERT INTO session_counts (status, agent, n) SELECT status, agent, sum(n)::bigint FROM taken GROUP BY status, agent HAVING sum(n) <> 0;
 
 -- name: QuestionsOpen :one
-SELECT count(*) FROM questions WHERE delivered_at IS NULL AND status = 'open';
+SELECT count(*) FROM questions WHERE status = 'open';
 
 -- name: PromptsUnfinished :one
 -- PromptsUnfinished counts the prompts that wait or are processed, and says for how long the oldest has waited whose session
