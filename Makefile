@@ -12,6 +12,7 @@
 # make conformance-sandbox  runs all tests of every agent in sandboxes with their own network, as this user and, for root, as an ordinary user too
 # make test-modal-sdk  runs the tests of Modal's SDK against the local Modal, those as well that are known to fail
 # make vulncheck  looks for known vulnerabilities in what the code calls; needs the database at vuln.go.dev, or VULNDB=URL
+# make check-alerts  checks and tests the alert rules with promtool, which it builds first; a minute
 # make pin-images  writes the digests of base images after their tags; needs a registry, and crane, skopeo or docker
 # make picture  records the terminal session of the README and writes docs/session.svg
 # make agents  installs the agents that tests run, into a cache of the user
@@ -37,7 +38,7 @@ LINT     = golangci-lint
 CPUS    := $(shell getconf _NPROCESSORS_ONLN)
 TESTARGS ?= -timeout 40m -ldflags=-w -p $(shell expr $(CPUS) + 1) -parallel $(shell expr $(CPUS) + 2)
 
-.PHONY: dev build test conformance-sandbox test-modal-sdk vulncheck pin-images agents bench bench-million bench-sleepers chaos overload check setup programs fmt generate clean \
+.PHONY: dev build test conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos overload check setup programs fmt generate clean \
 	picture check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
 
 dev: setup programs
@@ -85,6 +86,12 @@ vulncheck: setup-go
 check-vulnerabilities:
 	@echo '== vulnerabilities'
 	@go run ./tools/vulncheck -lenient -db $(VULNDB) . devserver
+
+# The rules' names, labels and sections are checked by a test of cmd/overwinter; this runs the rules.
+PROMTOOL := go run github.com/prometheus/prometheus/cmd/promtool@v0.316.0
+check-alerts: setup-go
+	@$(PROMTOOL) check rules --lint=all docs/operations/alerts.yaml
+	@$(PROMTOOL) test rules docs/operations/alerts_test.yaml
 
 pin-images: setup-go
 	@go run ./tools/pinimages
