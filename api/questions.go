@@ -20,6 +20,8 @@ import (
 type questionStore interface {
 	// QuestionList is newest first, of one status or with none of all.
 	QuestionList(ctx context.Context, sessionID string, status question.Status, limit int, cursor string) (items []question.Question, nextCursor string, err error)
+	// QuestionInbox has the questions of all sessions, of one status or with none all of them, open ones first.
+	QuestionInbox(ctx context.Context, status question.Status, limit int, cursor string) (items []question.Question, nextCursor string, err error)
 	QuestionGet(ctx context.Context, sessionID, questionID string) (question.Question, error)
 	// QuestionAnswer answers an open question with the event question_resolved. illegal_state when
 	// it is not open any more or its time is over, invalid_request when the answer does not fit.
@@ -50,6 +52,18 @@ func (s *questions) questionList(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	return s.listed(c, func(ctx context.Context, status question.Status, limit int, cursor string) ([]question.Question, string, error) {
+		return s.store.QuestionList(ctx, id, status, limit, cursor)
+	})
+}
+
+// questionInbox lists the questions of all sessions.
+func (s *questions) questionInbox(c echo.Context) error { return s.listed(c, s.store.QuestionInbox) }
+
+// listed answers a list of questions.
+func (s *questions) listed(
+	c echo.Context, read func(ctx context.Context, status question.Status, limit int, cursor string) ([]question.Question, string, error),
+) error {
 	limit, cursor, err := listQuery(c)
 	if err != nil {
 		return err
@@ -59,7 +73,7 @@ func (s *questions) questionList(c echo.Context) error {
 	if !slices.Contains(statuses, status) {
 		return invalid("status", "must be one of: open, answered, expired, cancelled")
 	}
-	items, next, err := s.store.QuestionList(c.Request().Context(), id, status, limit, cursor)
+	items, next, err := read(c.Request().Context(), status, limit, cursor)
 	if err != nil {
 		return err
 	}

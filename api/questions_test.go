@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -37,6 +38,12 @@ func TestQuestionsAreListedAndAnswered(t *testing.T) {
 	require.Equal(t, second, page.Items[0].ID)
 	require.Equal(t, "May I?", page.Items[1].Title)
 	require.JSONEq(t, `{"command":"ls"}`, string(page.Items[1].Input))
+
+	elsewhere := b.store.Ask(b.store.Put(session.Running), mayI, time.Hour)
+	b.do("GET", "/api/questions?status=open", "").into(&page)
+	require.Len(t, page.Items, 3, "of all sessions")
+	require.True(t, slices.ContainsFunc(page.Items, func(q resource.QuestionJSON) bool { return q.ID == elsewhere && q.SessionID != id }))
+	b.do("GET", "/api/questions?status=closed", "").problem(http.StatusBadRequest, "invalid_request")
 
 	var got resource.QuestionJSON
 	a := b.do("POST", path+"/"+first+"/answer", `{"answer":"always"}`)

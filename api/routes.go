@@ -71,6 +71,7 @@ func (s *Server) routes(store Store) {
 			e.POST(route+"/:promptId/"+string(action), prompts.resolve(action))
 		}
 	}
+	e.GET("/api/questions", questions.questionInbox)
 	e.GET("/api/sessions/:id/questions", questions.questionList)
 	e.GET("/api/sessions/:id/questions/:questionId", questions.questionGet)
 	e.POST("/api/sessions/:id/questions/:questionId/answer", questions.questionAnswer)

@@ -263,3 +263,49 @@ func TestQuestionsComeInPages(t *testing.T) {
 	_, _, err = b.QuestionList(b.ctx, b.id, "", 0, "not a cursor")
 	requireCode(t, failure.Invalid, err)
 }
+
+func TestTheInboxHasTheQuestionsOfAllSessionsOpenOnesFirst(t *testing.T) {
+	t.Parallel()
+	first, _, _ := asking(t, time.Hour, permission, inquiry)
+	list := first.questions(t)
+	_, err := first.QuestionAnswer(first.ctx, first.id, list[1].ID, question.Answer{Decision: question.Once})
+	require.NoError(t, err)
+	// Another session of the same database, whose run has ended: its question was cancelled.
+	other := &bundle{DB: first.DB, url: first.url, ctx: first.ctx}
+	other.id = other.session(t)
+	other.running(t)
+	run := other.begin(t, other.submit(t, "2"))
+	for _, status := range []string{"open", "cancelled", "open"} {
+		first.sql(t, `INSERT INTO questions (id, session_id, run_id, agent_id, asked, status, created_at, expires_at, resolved_at)
+			SELECT $1, $2, $5, $1, asked, $3, now(), now() + interval '1 hour', CASE WHEN $3 <> 'open' THEN now() END FROM questions WHERE id = $4`,
+			session.NewID(session.QuestionPrefix), other.id, status, list[0].ID, run)
+	}
+	var got []question.Question
+	cursor, pages := "", 0
+	for more := true; more; more = cursor != "" {
+		var items []question.Question
+		items, cursor, err = first.QuestionInbox(first.ctx, "", 2, cursor)
+		require.NoError(t, err)
+		got = append(got, items...)
+		pages++
+	}
+	require.Equal(t, 3, pages)
+	var statuses []question.Status
+	sessions := map[string]int{}
+	for i, q := range got {
+		statuses = append(statuses, q.Status)
+		sessions[q.SessionID]++
+		if i > 0 && got[i-1].Status == q.Status {
+			require.Greater(t, got[i-1].ID, q.ID, "newest first")
+		}
+	}
+	require.Equal(t, []question.Status{question.Open, question.Open, question.Open, question.Answered, question.Cancelled}, statuses)
+	require.Equal(t, map[string]int{first.id: 2, other.id: 3}, sessions)
+	open, _, err := first.QuestionInbox(first.ctx, question.Open, 10, "")
+	require.NoError(t, err)
+	require.Len(t, open, 3)
+	_, cursor, err = first.QuestionInbox(first.ctx, question.Open, 1, "")
+	require.NoError(t, err)
+	_, _, err = first.QuestionInbox(first.ctx, question.Answered, 1, cursor)
+	requireCode(t, failure.Invalid, err)
+}

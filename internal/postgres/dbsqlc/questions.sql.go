@@ -60,6 +60,67 @@ func (q *Queries) QuestionGet(ctx context.Context, db DBTX, arg *QuestionGetPara
 	return i, err
 }
 
+const questionInbox = `-- name: QuestionInbox :many
+SELECT questions.id, questions.session_id, questions.run_id, questions.agent_id, questions.asked, questions.status, questions.answer, questions.reason, questions.created_at, questions.expires_at, questions.resolved_at, questions.delivered_at FROM questions
+JOIN (
+    SELECT i.id, sum(octet_length(i.asked::text)) OVER (ORDER BY i.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM (
+        SELECT n.id, n.asked FROM questions n
+        WHERE n.status = $1 AND n.reason <> 'policy' AND n.id < $2
+        ORDER BY n.id DESC LIMIT $3
+    ) i
+) q ON q.id = questions.id
+WHERE q.before IS NULL OR q.before < $4::bigint
+ORDER BY questions.id DESC
+`
+
+type QuestionInboxParams struct {
+	Status   string
+	BeforeID string
+	MaxItems int32
+	MaxBytes int64
+}
+
+// QuestionInbox lists the questions of all sessions that have one status and that a person was asked, before an id, newest
+// first. It ends with the question with which they reach max_bytes.
+func (q *Queries) QuestionInbox(ctx context.Context, db DBTX, arg *QuestionInboxParams) ([]Question, error) {
+	rows, err := db.Query(ctx, questionInbox,
+		arg.Status,
+		arg.BeforeID,
+		arg.MaxItems,
+		arg.MaxBytes,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Question
+	for rows.Next() {
+		var i Question
+		if err := rows.Scan(
+			&i.ID,
+			&i.SessionID,
+			&i.RunID,
+			&i.AgentID,
+			&i.Asked,
+			&i.Status,
+			&i.Answer,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+			&i.ResolvedAt,
+			&i.DeliveredAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const questionInsert = `-- name: QuestionInsert :exec
 INSERT INTO questions (id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)

@@ -20,6 +20,21 @@ JOIN (
 WHERE q.before IS NULL OR q.before < @max_bytes::bigint
 ORDER BY questions.id DESC;
 
+-- name: QuestionInbox :many
+-- QuestionInbox lists the questions of all sessions that have one status and that a person was asked, before an id, newest
+-- first. It ends with the question with which they reach max_bytes.
+SELECT questions.* FROM questions
+JOIN (
+    SELECT i.id, sum(octet_length(i.asked::text)) OVER (ORDER BY i.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM (
+        SELECT n.id, n.asked FROM questions n
+        WHERE n.status = @status AND n.reason <> 'policy' AND n.id < @before_id
+        ORDER BY n.id DESC LIMIT @max_items
+    ) i
+) q ON q.id = questions.id
+WHERE q.before IS NULL OR q.before < @max_bytes::bigint
+ORDER BY questions.id DESC;
+
 -- name: QuestionsPending :many
 -- QuestionsPending are those whose end the agent of a run has not received; with
 -- again, also those whose end was sent, perhaps over a link that had broken.
