@@ -46,6 +46,9 @@ func (c transcriptBlocksCmd) Run(s streams) error {
 	if err != nil {
 		return fmt.Errorf("parse transcripts of %s: %w", c.Agent, err)
 	}
+	if viewer, ok := adapter.(agent.Viewer); ok {
+		conversation.WithTools(parsed, viewer.Tool)
+	}
 	return printConversation(s.stdout, parsed)
 }
 

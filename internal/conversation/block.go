@@ -59,8 +59,9 @@ type Block struct {
 	Name      string          `json:"name,omitempty"`      // tool_use, subagent
 	Input     json.RawMessage `json:"input,omitempty"`     // tool_use, subagent
 	ToolUseID string          `json:"toolUseId,omitempty"` // tool_use, tool_result
-	Output    json.RawMessage `json:"output,omitempty"`    // tool_result: a JSON string or the agent's own structure
-	IsError   bool            `json:"isError,omitempty"`   // tool_result
+	Tool                      // tool_use; empty in blocks of earlier releases
+	Output    json.RawMessage `json:"output,omitempty"`  // tool_result: a JSON string or the agent's own structure
+	IsError   bool            `json:"isError,omitempty"` // tool_result
 
 	Subtype string `json:"subtype,omitempty"` // system; SubtypeRetry, for example
 	Message string `json:"message,omitempty"` // system

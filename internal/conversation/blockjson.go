@@ -29,7 +29,8 @@ func (b Block) MarshalJSON() ([]byte, error) {
 			Name      string          `json:"name"`
 			Input     json.RawMessage `json:"input"`
 			ToolUseID string          `json:"toolUseId"`
-		}{head, b.Name, orNull(b.Input), b.ToolUseID})
+			Tool
+		}{head, b.Name, orNull(b.Input), b.ToolUseID, b.Tool})
 	case ToolResult:
 		return Encode(struct {
 			blockHead

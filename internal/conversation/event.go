@@ -51,6 +51,8 @@ type Updates struct {
 	Name   string          `json:"name,omitempty"`
 	Input  json.RawMessage `json:"input,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
+	// Tool changes as a whole, with its kind.
+	Tool
 	// SubagentID is known only once the agent has started the subagent.
 	SubagentID string `json:"subagentId,omitempty"`
 	// TruncatedBytes is how much of the block was left out because it is beyond MaxBlockBytes.

@@ -145,6 +145,9 @@ func (u Updates) apply(b *Block) {
 	if len(u.Input) > 0 {
 		b.Input = u.Input
 	}
+	if u.Kind != "" {
+		b.Tool = u.Tool
+	}
 	if len(u.Output) > 0 {
 		b.Output = u.Output
 	}

@@ -51,6 +51,9 @@ func (v *View) blockUpdate(t *thread, d conversation.BlockUpdate) {
 	if len(u.Input) > 0 {
 		b.Input = u.Input
 	}
+	if u.Kind != "" {
+		b.Tool = u.Tool
+	}
 	if len(u.Output) > 0 {
 		b.Output = u.Output
 	}

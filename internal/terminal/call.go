@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
@@ -71,6 +72,9 @@ func (v *View) call(b *block) []span {
 		kind, name = "subagent ", b.label
 	}
 	about := summary(b.Input)
+	if about == "" || strings.HasPrefix(about, "{") {
+		about = cmp.Or(b.Title, about) // the input has nothing that is known
+	}
 	if !v.rich() {
 		text := kind + name + " " + OneLine(string(b.Status), labelRunes)
 		if about = v.shorten(about); about != "" {

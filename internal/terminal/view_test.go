@@ -397,3 +397,14 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 		}
 	})
 }
+
+func TestACallWithAnInputOfAnotherFormIsShownByItsTitle(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	v := terminal.New(&out, terminal.Options{})
+	call := tool("1", conversation.Success)
+	call.Input, call.Title = json.RawMessage(`{"title":"Writing to a.txt","locations":[]}`), "Writing to a.txt"
+	require.NoError(t, v.Event(complete(t, call)))
+	require.NoError(t, v.Close())
+	require.Equal(t, "tool shell success: Writing to a.txt\n", out.String())
+}

@@ -31,6 +31,8 @@ type convert struct {
 	masking    masking
 	// explain returns the reason of a turn whose key the model's server has refused. Without one it is that of the agent.
 	explain func(agent.TurnEnd) string
+	// view says what calls of tools are about. Without one, blocks do not say it.
+	view    func(name string, input json.RawMessage) conversation.Tool
 	retried func() // counts a request to a model that was sent again
 }
 
@@ -86,10 +88,14 @@ func (x *Executor) resume(ctx context.Context, start session.RunStart) (*convert
 	if err != nil {
 		return nil, nil, final(Refused, fmt.Errorf("continue run %s: %w", start.Run.ID, err))
 	}
-	return &convert{
+	c := &convert{
 		translator: t, limits: &state.Limits, masking: masking{masker: masker, held: state.Held},
 		retried: func() { x.Retried(start.Agent) },
-	}, state.End, nil
+	}
+	if viewer, ok := adapter.(agent.Viewer); ok {
+		c.view = viewer.Tool
+	}
+	return c, state.End, nil
 }
 
 // translate reads a frame. Where the agent then has too many blocks open, all of them are closed: what is
@@ -122,6 +128,9 @@ func (c *convert) drafts(events []conversation.Event, frame int64) ([]eventlog.D
 			c.retried()
 		}
 		for _, e := range c.masking.events(e) {
+			if c.view != nil {
+				e = conversation.WithTool(e, c.view) // of what is masked, so that it is too
+			}
 			encoded, err := c.limits.Encode(e)
 			if err != nil {
 				return nil, fmt.Errorf("frame %d: %w", frame, err)

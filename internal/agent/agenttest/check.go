@@ -56,13 +56,29 @@ func (b *bench) folded(t *testing.T) conversation.Conversation {
 	for _, r := range b.runs {
 		events = append(events, r.events...)
 	}
-	return Fold(t, events)
+	return Fold(t, b.viewed(events))
+}
+
+// viewed adds to events of calls what those are about, as a worker does.
+func (b *bench) viewed(events []conversation.Event) []conversation.Event {
+	viewer, ok := b.Adapter.(agent.Viewer)
+	if !ok {
+		return events
+	}
+	out := make([]conversation.Event, len(events))
+	for i, e := range events {
+		out[i] = conversation.WithTool(e, viewer.Tool)
+	}
+	return out
 }
 
 func (b *bench) parsed(t *testing.T, files []transcript.File) conversation.Conversation {
 	t.Helper()
 	c, err := b.Adapter.Parse(files)
 	require.NoError(t, err)
+	if viewer, ok := b.Adapter.(agent.Viewer); ok {
+		conversation.WithTools(c, viewer.Tool)
+	}
 	return throughJSON(t, c)
 }
 

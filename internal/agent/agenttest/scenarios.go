@@ -93,7 +93,26 @@ func writesAFile(t *testing.T, b *bench) {
 	require.Equal(t, use.ToolUseID, result.ToolUseID)
 	require.False(t, result.IsError)
 	require.EqualValues(t, 1, r.end.Usage.ToolCalls)
+	if viewer, ok := b.Adapter.(agent.Viewer); ok {
+		require.NotEmpty(t, viewer.Tool(use.Name, use.Input).Kind)
+		b.viewsAFile(t, onlyOf(t, Fold(t, b.viewed(r.events)).Threads[0].Blocks, conversation.ToolUse).Tool)
+	}
 	b.check(t)
+}
+
+// viewsAFile checks what is said of the call that has written the file: an edit with its text, or the command of a shell.
+func (b *bench) viewsAFile(t *testing.T, v conversation.Tool) {
+	t.Helper()
+	require.NotEmpty(t, v.Title)
+	if v.Kind == conversation.ToolExecute {
+		require.Contains(t, v.Title, FileName)
+		return
+	}
+	require.Equal(t, conversation.ToolEdit, v.Kind)
+	require.Equal(t, FileName, filepath.Base(v.Locations[0].Path))
+	if len(v.Diff) > 0 { // an agent may show the call without its text
+		require.Contains(t, v.Diff[0].NewText+v.Diff[0].Patch, FileText)
+	}
 }
 
 func reportsAFailingTool(t *testing.T, b *bench) {
@@ -398,6 +417,14 @@ func isRunningTool(e conversation.Event) bool {
 func mainBlocks(t *testing.T, r *run) []conversation.Block {
 	t.Helper()
 	return Fold(t, r.events).Threads[0].Blocks
+}
+
+// onlyOf is the one block of that type.
+func onlyOf(t *testing.T, blocks []conversation.Block, kind conversation.BlockType) conversation.Block {
+	t.Helper()
+	i := slices.IndexFunc(blocks, func(b conversation.Block) bool { return b.Type == kind })
+	require.GreaterOrEqual(t, i, 0)
+	return blocks[i]
 }
 
 // only is the one block of that type in the main conversation of a run.

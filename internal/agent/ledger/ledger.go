@@ -35,8 +35,12 @@ func (e *Entry) Delta(text string, at time.Time) conversation.Event {
 	return e.event(conversation.EventTextDelta, conversation.TextDelta{BlockID: e.Block.ID, Delta: text}, at)
 }
 
-// Updated returns the event of a change. The caller makes the change to Block.
+// Updated returns the event of a change. The caller makes the change to Block. With the input of a call goes the name of its
+// tool, so that the event alone says what the call is about.
 func (e *Entry) Updated(u conversation.Updates, at time.Time) conversation.Event {
+	if len(u.Input) > 0 && u.Name == "" && e.Block.Type == conversation.ToolUse {
+		u.Name = e.Block.Name
+	}
 	return e.event(conversation.EventBlockUpdate, conversation.BlockUpdate{BlockID: e.Block.ID, Updates: u}, at)
 }
 

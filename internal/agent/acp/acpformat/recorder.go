@@ -103,10 +103,13 @@ func (r *Recorder) Call(u update, asked bool, at time.Time) []conversation.Event
 	if o == nil {
 		o = &OpenBlock{Entry: ledger.Entry{Block: conversation.Block{
 			ID: u.ID, Type: conversation.ToolUse, Status: conversation.Pending, CreatedAt: at, Name: u.Name(), ToolUseID: u.ID,
-			Input: u.CalledWith(),
+			Input: u.CalledWith(), Tool: conversation.Tool{Kind: u.kind()},
 		}}}
 		r.Calls++
 		events = append(events, r.Start(o, at)...)
+	}
+	if kind := u.kind(); kind != "" {
+		o.Block.Kind = kind
 	}
 	var changed conversation.Updates
 	if name := u.Name(); u.Meta != nil && name != o.Block.Name && name != "" {
@@ -173,6 +176,15 @@ func (c toolCall) Name() string {
 	}
 	return c.Title
 }
+
+// kinds are those of the protocol, in our words.
+var kinds = map[string]conversation.ToolKind{
+	"read": conversation.ToolRead, "edit": conversation.ToolEdit, "delete": conversation.ToolEdit, "move": conversation.ToolEdit,
+	"search": conversation.ToolSearch, "execute": conversation.ToolExecute, "think": conversation.ToolThink, "fetch": conversation.ToolFetch,
+}
+
+// kind is what the agent says that the tool does; empty if it says nothing that is known.
+func (c toolCall) kind() conversation.ToolKind { return kinds[c.ToolKind] }
 
 // CalledWith is what the tool is called with, or what the agent says about that.
 func (c toolCall) CalledWith() json.RawMessage {

@@ -1,0 +1,21 @@
+package demo
+
+import (
+	"encoding/json"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+)
+
+var _ agent.Viewer = Adapter{}
+
+// tools are those of the demo agent.
+var tools = agent.Tools{
+	"shell": {Kind: conversation.ToolExecute, Subject: []string{"command"}},
+	"write": {Kind: conversation.ToolEdit, Path: []string{"file"}, New: "text"},
+}
+
+// Tool says what a call is about.
+func (Adapter) Tool(name string, input json.RawMessage) conversation.Tool {
+	return tools.View(name, input)
+}

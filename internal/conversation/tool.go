@@ -1,0 +1,122 @@
+package conversation
+
+import "encoding/json"
+
+// ToolKind says what a tool does, in the same words for every agent.
+type ToolKind string
+
+// The kinds of tool.
+const (
+	ToolRead    ToolKind = "read"
+	ToolEdit    ToolKind = "edit" // also writes, moves and deletes files
+	ToolExecute ToolKind = "execute"
+	ToolSearch  ToolKind = "search"
+	ToolFetch   ToolKind = "fetch"
+	ToolThink   ToolKind = "think" // plans, lists of tasks
+	ToolOther   ToolKind = "other"
+)
+
+// The bounds of a Tool.
+const (
+	MaxToolTitleBytes    = 256
+	MaxToolLocations     = 32
+	MaxToolPathBytes     = 1 << 10
+	MaxToolDiffs         = 32
+	MaxToolDiffTextBytes = 64 << 10 // of all changes of a call together
+)
+
+// Tool is what a call of a tool is about, in the same form for every agent. It follows from the name and the input of the
+// call, which have the agent's own form.
+type Tool struct {
+	Kind      ToolKind   `json:"kind,omitempty"`
+	Title     string     `json:"title,omitempty"` // a line for people
+	Locations []Location `json:"locations,omitempty"`
+	Diff      []FileDiff `json:"diff,omitempty"` // what an edit changes
+}
+
+// Location is a file that a call is about.
+type Location struct {
+	Path string `json:"path"` // as the agent names it
+	Line int    `json:"line,omitempty"`
+}
+
+// FileDiff is what an edit does to a file: a text that takes the place of another, or a patch.
+type FileDiff struct {
+	Path    string `json:"path,omitempty"` // none if the patch alone names files
+	OldText string `json:"oldText,omitempty"`
+	NewText string `json:"newText,omitempty"`
+	Patch   string `json:"patch,omitempty"` // in the agent's form, mostly a unified diff
+	// Truncated: the texts are not whole.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// Bounded returns the tool within the bounds.
+func (t Tool) Bounded() Tool {
+	t.Title = head(t.Title, MaxToolTitleBytes)
+	if len(t.Locations) > 0 {
+		kept := make([]Location, 0, min(len(t.Locations), MaxToolLocations))
+		for _, l := range t.Locations[:min(len(t.Locations), MaxToolLocations)] {
+			kept = append(kept, Location{Path: head(l.Path, MaxToolPathBytes), Line: l.Line})
+		}
+		t.Locations = kept
+	}
+	if len(t.Diff) > 0 {
+		room := MaxToolDiffTextBytes
+		kept := make([]FileDiff, 0, min(len(t.Diff), MaxToolDiffs))
+		for _, d := range t.Diff[:min(len(t.Diff), MaxToolDiffs)] {
+			d.Path = head(d.Path, MaxToolPathBytes)
+			for _, text := range []*string{&d.OldText, &d.NewText, &d.Patch} {
+				whole := len(*text)
+				*text = head(*text, room)
+				room -= len(*text)
+				d.Truncated = d.Truncated || len(*text) < whole
+			}
+			kept = append(kept, d)
+		}
+		t.Diff = kept
+	}
+	return t
+}
+
+// WithTool returns the event with what a call is about, as view says it for the name and the input of the call. Events
+// that are about no call are unchanged.
+func WithTool(e Event, view func(name string, input json.RawMessage) Tool) Event {
+	switch d := e.Data.(type) {
+	case BlockStart:
+		if d.Block.Type == ToolUse {
+			d.Block.Tool = viewed(d.Block, view)
+			e.Data = d
+		}
+	case BlockComplete:
+		if d.Block.Type == ToolUse {
+			d.Block.Tool = viewed(d.Block, view)
+			e.Data = d
+		}
+	case BlockUpdate:
+		if d.Updates.Name != "" && len(d.Updates.Input) > 0 {
+			d.Updates.Tool = view(d.Updates.Name, d.Updates.Input).Bounded()
+			e.Data = d
+		}
+	}
+	return e
+}
+
+// viewed is what a call is about. A kind that the agent itself has named counts more than the name of the tool.
+func viewed(b Block, view func(name string, input json.RawMessage) Tool) Tool {
+	t := view(b.Name, b.Input).Bounded()
+	if b.Kind != "" {
+		t.Kind = b.Kind
+	}
+	return t
+}
+
+// WithTools adds to the calls of a conversation what they are about.
+func WithTools(c Conversation, view func(name string, input json.RawMessage) Tool) {
+	for _, t := range c.Threads {
+		for i := range t.Blocks {
+			if b := &t.Blocks[i]; b.Type == ToolUse {
+				b.Tool = viewed(*b, view)
+			}
+		}
+	}
+}
