@@ -70,10 +70,14 @@ func secretText(name string, s streams) (secret.Value, error) {
 	var data []byte
 	var err error
 	if file, ok := s.stdin.(*os.File); ok && cli.IsTerminal(file) {
-		if _, err := fmt.Fprintf(s.stderr, "value of %s: ", name); err != nil {
-			return secret.Value{}, err
+		restore, hidden := cli.HideInput(file) // before the prompt, so that nothing that is typed early is shown
+		if hidden != nil {
+			return secret.Value{}, hidden
 		}
-		data, err = term.ReadPassword(int(file.Fd()))
+		if _, err = fmt.Fprintf(s.stderr, "value of %s: ", name); err == nil {
+			data, err = term.ReadPassword(int(file.Fd()))
+		}
+		err = errors.Join(err, restore())
 		fmt.Fprintln(s.stderr) // the terminal did not show the newline either
 	} else {
 		data, err = io.ReadAll(io.LimitReader(s.stdin, secret.MaxBytes+2))

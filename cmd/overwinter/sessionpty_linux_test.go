@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -226,6 +227,47 @@ func TestAttachLooksAtTheSession(t *testing.T) {
 	p.await("+++ b")
 	p.await("… 23 more lines")
 	p.keys("/quit\n")
+	p.ends(exitDone)
+}
+
+// TestStreamedTextLeavesTheInputLineAlone types a prompt while the agent writes, and resizes the terminal meanwhile.
+func TestStreamedTextLeavesTheInputLineAlone(t *testing.T) {
+	t.Parallel()
+	store, temporal, url := sessionServer(t, "")
+	temporal.Set(func(o *apitest.Signaler) { o.OnPrompt = nil })
+	id := store.Put(session.Running)
+	before := func(p *terminalOf) *unix.Termios {
+		settings, err := unix.IoctlGetTermios(int(p.master.Fd()), unix.TCGETS)
+		require.NoError(t, err)
+		return settings
+	}
+	p := inTerminal(t, "session", "attach", id, "--api-url", url)
+	p.await("/help lists the commands")
+	p.await("> ")
+	require.Zero(t, before(p).Lflag&(unix.ECHO|unix.ICANON), "the terminal itself shows nothing")
+	write := func(kind string, data any) {
+		store.With(id, func(r *apitest.Row) {
+			store.Append(r, kind, data)
+			r.Events[len(r.Events)-1].ConversationID = conversation.Main
+		})
+	}
+	write(string(conversation.EventBlockStart), conversation.BlockStart{Block: conversation.Block{ID: "b", Type: conversation.AssistantText, Status: conversation.Streaming}})
+	write(string(conversation.EventTextDelta), conversation.TextDelta{BlockID: "b", Delta: "Once upon"})
+	p.await("Once upon")
+	p.await("> ")
+	p.keys("half a")
+	p.await("> ")
+	p.await("half a")
+	write(string(conversation.EventTextDelta), conversation.TextDelta{BlockID: "b", Delta: " a time"})
+	p.await("\x1b[1A\x1b[9C a time\r\n") // back to the end of the text, and below it again
+	p.await("half a")
+	require.NoError(t, unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 60}))
+	p.await("half a")
+	p.keys(" linx\x7fe\n")
+	require.Eventually(t, func() bool { return len(store.Row(id).Prompts) == 1 }, eventuallyTimeout, eventuallyTick)
+	require.Equal(t, "half a line", store.Row(id).Prompts[0].Content)
+	p.keys("/quit\n")
+	p.await("/quit")
 	p.ends(exitDone)
 }
 

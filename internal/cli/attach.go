@@ -55,7 +55,9 @@ func Attach(ctx context.Context, client *apiclient.Client, in io.Reader, out io.
 		return err
 	}
 	a := &attached{talk: newTalk(client, o.SessionID, view), turn: now.Queue.Processing > 0}
-	a.listen(ctx, in, true)
+	if err := a.listen(ctx, in, true, o.View.rewrites(out)); err != nil {
+		return err
+	}
 	a.prompt, a.say, a.interrupt, a.onBreak, a.observe = attachPrompt, a.typed, interrupts, a.ctrlC, a.watch
 	return a.run(ctx, conversation.Seq)
 }

@@ -31,7 +31,9 @@ func Follow(ctx context.Context, client *apiclient.Client, in io.Reader, out io.
 	}
 	t := newTalk(client, o.SessionID, o.View.on(out))
 	if tty := IsTerminal(in); tty || o.Answer {
-		t.listen(ctx, in, tty)
+		if err := t.listen(ctx, in, tty, o.View.rewrites(out)); err != nil {
+			return err
+		}
 	}
 	t.observe = until.take
 	return t.run(ctx, o.After)

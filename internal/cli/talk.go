@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
@@ -20,7 +21,8 @@ type talk struct {
 	view   *terminal.View
 
 	lines <-chan string // what is typed; nil: nothing is read
-	tty   bool          // lines come from a terminal, which echoes them itself
+	tty   bool          // lines come from a terminal
+	keys  *keyboard     // of that terminal, where the view shows what is typed; nil: the terminal echoes it
 	live  bool          // everything before the start has been shown
 	calls []call        // API calls to be made, in order
 
@@ -44,9 +46,30 @@ func newTalk(client *apiclient.Client, id string, view *terminal.View) *talk {
 	return &talk{client: client, id: id, view: view, closed: map[string]bool{}}
 }
 
-// listen takes lines from a terminal or a file. The reading ends with ctx.
-func (t *talk) listen(ctx context.Context, in io.Reader, tty bool) {
-	t.lines, t.tty = readLines(ctx, in), tty
+// listen takes lines from a terminal or a file. The reading ends with ctx. With own the view shows what is typed.
+func (t *talk) listen(ctx context.Context, in io.Reader, tty, own bool) error {
+	t.tty = tty
+	file, ok := in.(*os.File)
+	if !tty || !own || !ok {
+		t.lines = readLines(ctx, in)
+		return nil
+	}
+	keys, err := newKeyboard(file)
+	if err != nil {
+		return err
+	}
+	t.keys, t.lines = keys, keys.lines
+	t.view.OwnInput()
+	go keys.read(ctx)
+	return nil
+}
+
+// typing and resized are of the keyboard; nil where there is none.
+func (t *talk) typing() (text <-chan string, resized <-chan os.Signal) {
+	if t.keys == nil || t.lines == nil {
+		return nil, nil
+	}
+	return t.keys.typing, t.keys.resized
 }
 
 // errLeave ends a talk without an error.
@@ -75,7 +98,11 @@ func (t *talk) run(ctx context.Context, after int64) error {
 	}
 	for range done {
 	}
-	if closeErr := t.view.Close(); err == nil || errors.Is(err, errLeave) {
+	closeErr := t.view.Close()
+	if t.keys != nil {
+		closeErr = errors.Join(closeErr, t.keys.restore())
+	}
+	if err == nil || errors.Is(err, errLeave) {
 		err = closeErr
 	}
 	return err
@@ -95,8 +122,13 @@ func (t *talk) loop(ctx context.Context, events <-chan received, todo chan<- cal
 		if t.dialog == nil && t.say == nil && !t.tty {
 			lines = nil // a file of answers waits for the questions
 		}
+		typing, resized := t.typing()
 		var err error
 		select {
+		case text := <-typing:
+			err = t.view.Typing(text)
+		case <-resized:
+			err = t.view.Redraw()
 		case out <- next:
 			t.calls = t.calls[1:]
 		case then := <-done:
@@ -104,6 +136,10 @@ func (t *talk) loop(ctx context.Context, events <-chan received, todo chan<- cal
 		case line, ok := <-lines:
 			err = t.line(line, ok)
 		case <-t.interrupt:
+			if t.keys != nil {
+				t.keys.clear()
+				err = t.view.Typing("")
+			}
 			if t.onBreak() {
 				err = errLeave
 			}

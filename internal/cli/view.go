@@ -26,11 +26,16 @@ func (v View) on(w io.Writer) *terminal.View {
 	if v.Times {
 		o.Times = time.Local
 	}
-	if IsTerminal(w) && !v.Plain && os.Getenv("TERM") != "dumb" {
+	if v.rewrites(w) {
 		o.Rewrite, o.Color = true, os.Getenv("NO_COLOR") == ""
 		o.Width = func() int { return width(w) }
 	}
 	return terminal.New(w, o)
+}
+
+// rewrites reports whether w is a terminal that takes control sequences.
+func (v View) rewrites(w io.Writer) bool {
+	return IsTerminal(w) && !v.Plain && os.Getenv("TERM") != "dumb"
 }
 
 // IsTerminal reports whether a reader or writer is a terminal.

@@ -13,7 +13,7 @@ import (
 )
 
 // command is one of the only commands that a view may give a terminal.
-var command = regexp.MustCompile(`^\x1b\[(\d*)([ADJKm])`)
+var command = regexp.MustCompile(`^\x1b\[(\d*)([ACDJKm])`)
 
 // emulate is what a terminal of so many columns shows in the end, all that has scrolled away
 // included. Anything that commands a terminal and is none of the view's few commands fails the test,
@@ -33,6 +33,9 @@ func emulate(t *testing.T, width int, output string) string {
 			case "A":
 				y -= n
 				require.GreaterOrEqual(t, y, 0, "above the first row")
+			case "C":
+				x += n
+				require.Less(t, x, width, "right of the last column")
 			case "D":
 				x -= n
 				require.GreaterOrEqual(t, x, 0, "left of the first column")

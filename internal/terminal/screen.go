@@ -34,6 +34,10 @@ type span struct {
 //
 // All text that it is given is made printable; the only commands to the terminal are its own. They
 // are gathered and written by flush in one piece.
+//
+// With ownInput the terminal does not echo: what is typed is shown here, after the prompt, and the footer is then also
+// shown below a text that is in the middle of its line. Before more of the text is written, the footer is removed and
+// the cursor returns to where the text ended, so that typed and streamed text never meet.
 type screen struct {
 	out     io.Writer
 	buffer  bytes.Buffer
@@ -51,6 +55,11 @@ type screen struct {
 	shown  []string // rows that are shown now
 	asked  string   // the prompt that is shown now
 	typed  int      // rows that what was typed has added below the footer
+
+	ownInput bool
+	typing   string // what has been typed of a line that is not complete
+	echoed   string // what of it is shown now
+	parted   bool   // the footer that is shown is below the line that a text streams into
 }
 
 // edge is the last column to be used, if lines are broken at all. One column stays free, since
@@ -82,7 +91,7 @@ func (s *screen) paint(st style, text string) {
 
 // erase removes the footer, so that what is written next takes its place.
 func (s *screen) erase() {
-	if len(s.shown) == 0 && s.asked == "" && s.typed == 0 {
+	if len(s.shown) == 0 && s.asked == "" && s.typed == 0 && s.echoed == "" {
 		return
 	}
 	s.buffer.WriteByte('\r')
@@ -90,7 +99,10 @@ func (s *screen) erase() {
 		fmt.Fprintf(&s.buffer, "\x1b[%dA", up)
 	}
 	s.buffer.WriteString("\x1b[J")
-	s.shown, s.asked, s.typed = nil, "", 0
+	if s.parted {
+		fmt.Fprintf(&s.buffer, "\x1b[1A\x1b[%dC", s.column)
+	}
+	s.shown, s.asked, s.typed, s.echoed, s.parted = nil, "", 0, "", false
 }
 
 // line ends the line that a text streams into and writes a whole one: the margin, and the spans
@@ -120,6 +132,9 @@ func onOneLine(r rune) rune {
 
 // newline ends the line that a text streams into, if there is one.
 func (s *screen) newline() {
+	if s.parted {
+		s.erase()
+	}
 	if s.column > 0 {
 		s.buffer.WriteByte('\n')
 	}
@@ -200,19 +215,39 @@ func marginText(margin []span) string {
 
 // settle shows the footer where it may be shown and is not.
 func (s *screen) settle() {
-	if !s.rewrite || s.column > 0 {
+	if !s.rewrite || s.column > 0 && !s.ownInput {
 		return
 	}
-	if slices.Equal(s.shown, s.footer) && s.asked == s.prompt && s.typed == 0 {
+	typing := s.tail(s.typing)
+	if slices.Equal(s.shown, s.footer) && s.asked == s.prompt && s.typed == 0 && s.echoed == typing {
 		return
 	}
 	s.erase()
+	if s.column > 0 && (len(s.footer) > 0 || s.prompt != "" || typing != "") {
+		s.buffer.WriteByte('\n')
+		s.parted = true
+	}
 	for _, row := range s.footer {
 		s.buffer.WriteString(row)
 		s.buffer.WriteByte('\n')
 	}
 	s.paint(bold, s.prompt)
-	s.shown, s.asked = slices.Clone(s.footer), s.prompt
+	s.buffer.WriteString(typing)
+	s.shown, s.asked, s.echoed = slices.Clone(s.footer), s.prompt, typing
+}
+
+// tail is the end of what has been typed, as much as the row of the prompt holds.
+func (s *screen) tail(text string) string {
+	text = strings.Map(onOneLine, Printable(text))
+	room := s.edge() - textColumns(s.prompt)
+	if s.edge() == 0 || textColumns(text) <= room {
+		return text
+	}
+	runes := []rune(text)
+	for len(runes) > 0 && textColumns(string(runes))+1 > room {
+		runes = runes[1:]
+	}
+	return "…" + string(runes)
 }
 
 // row is a line for the footer: it takes one row of the terminal, whatever it says.
@@ -242,6 +277,10 @@ func (s *screen) row(spans ...span) string {
 // the beginning of the next row.
 func (s *screen) entered(text string) {
 	if !s.rewrite {
+		return
+	}
+	if s.ownInput {
+		s.typing = ""
 		return
 	}
 	if s.column > 0 {

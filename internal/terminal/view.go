@@ -136,6 +136,21 @@ func (v *View) Prompt(text string) error {
 	return v.done()
 }
 
+// OwnInput says that the terminal does not show what is typed: Typing does.
+func (v *View) OwnInput() { v.screen.ownInput = v.options.Rewrite }
+
+// Typing shows what has been typed of a line that is not complete.
+func (v *View) Typing(text string) error {
+	v.screen.typing = text
+	return v.done()
+}
+
+// Redraw shows the footer again: the terminal has another size.
+func (v *View) Redraw() error {
+	v.screen.erase()
+	return v.done()
+}
+
 // Entered says that a person has typed a line, which the terminal itself has shown.
 func (v *View) Entered(text string) error {
 	v.screen.entered(text)

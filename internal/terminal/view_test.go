@@ -270,6 +270,58 @@ func TestATypedLineLeavesNoTrace(t *testing.T) {
 	require.Equal(t, "taken\n", emulate(t, 40, out.String()))
 }
 
+// TestTypedTextStaysApartFromStreamedText types a letter between all pieces of a text that streams.
+func TestTypedTextStaysApartFromStreamedText(t *testing.T) {
+	t.Parallel()
+	const said = "The quick brown fox jumps over the lazy dog.\nAnd then it sleeps until the next morning, as foxes do in winter.\n\nThe end"
+	stream := func(types bool) (screens []string, last string) {
+		var out bytes.Buffer
+		v := terminal.New(&out, rewriting())
+		if types {
+			v.OwnInput()
+		}
+		require.NoError(t, v.Prompt("> "))
+		require.NoError(t, v.Event(start(t, tool("1", conversation.Running))))
+		require.NoError(t, v.Event(start(t, text("a", "", conversation.Streaming))))
+		typed := ""
+		for i := 0; i < len(said); i += 3 {
+			require.NoError(t, v.Event(delta(t, "a", said[i:min(i+3, len(said))])))
+			if !types {
+				continue
+			}
+			typed += string(rune('a' + i%26))
+			require.NoError(t, v.Typing(typed))
+			if i%60 == 0 {
+				require.NoError(t, v.Redraw())
+			}
+			rows := strings.Split(strings.TrimRight(emulate(t, 40, out.String()), "\n"), "\n")
+			tail := typed
+			if len(tail) > 37 {
+				tail = "…" + tail[len(tail)-36:]
+			}
+			require.Equal(t, "> "+tail, rows[len(rows)-1])
+			require.Equal(t, "◐ shell  run 1", rows[len(rows)-2], "what runs stays visible, too")
+			screens = append(screens, strings.Join(rows[:len(rows)-2], "\n"))
+			if i%45 == 0 {
+				require.NoError(t, v.Entered(typed))
+				typed = ""
+			}
+		}
+		require.NoError(t, v.Typing(""))
+		require.NoError(t, v.Event(complete(t, text("a", said, conversation.Complete))))
+		require.NoError(t, v.Notice("over"))
+		require.NoError(t, v.Close())
+		return screens, emulate(t, 40, out.String())
+	}
+	_, want := stream(false)
+	screens, got := stream(true)
+	require.Equal(t, want, got)
+	letters := func(screen string) string { return strings.Join(strings.Fields(screen), "") } // a word may move to the next line
+	for _, s := range screens {
+		require.True(t, strings.HasPrefix(letters(want), letters(s)), s)
+	}
+}
+
 func TestUnknownAndBrokenEvents(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "weather {\"sky\":\"clear\\u001b[2J\"}\nposter\nthe session is over\n", show(t, []event.JSON{
