@@ -51,6 +51,10 @@ type Block struct {
 	Type      BlockType   `json:"type"`
 	Status    BlockStatus `json:"status"`
 	CreatedAt time.Time   `json:"createdAt"`
+	// RunID is the turn that the block came in, and CompletedAt when it was complete. Adapters leave them empty; what is stored
+	// has them, except for blocks of earlier releases.
+	RunID       string     `json:"runId,omitempty"`
+	CompletedAt *time.Time `json:"completedAt,omitempty"`
 
 	Content  string `json:"content,omitempty"`  // user_message, assistant_text, thinking
 	PromptID string `json:"promptId,omitempty"` // user_message

@@ -9,7 +9,10 @@ import (
 // others: a reader of a tool_result always finds isError, one of a text always
 // finds content.
 func (b Block) MarshalJSON() ([]byte, error) {
-	head := blockHead{ID: b.ID, Type: b.Type, Status: b.Status, CreatedAt: b.CreatedAt.UTC().Format(milliseconds), TruncatedBytes: b.TruncatedBytes}
+	head := blockHead{ID: b.ID, Type: b.Type, Status: b.Status, CreatedAt: b.CreatedAt.UTC().Format(milliseconds), TruncatedBytes: b.TruncatedBytes, RunID: b.RunID}
+	if b.CompletedAt != nil {
+		head.CompletedAt = b.CompletedAt.UTC().Format(milliseconds)
+	}
 	switch b.Type {
 	case UserMessage:
 		return Encode(struct {
@@ -84,6 +87,9 @@ type blockHead struct {
 	Type      BlockType   `json:"type"`
 	Status    BlockStatus `json:"status"`
 	CreatedAt string      `json:"createdAt"`
+
+	RunID       string `json:"runId,omitempty"`
+	CompletedAt string `json:"completedAt,omitempty"`
 
 	TruncatedBytes int64 `json:"truncatedBytes,omitempty"`
 }

@@ -78,6 +78,19 @@ func (t Tool) Bounded() Tool {
 	return t
 }
 
+// InRun returns the event with the run in which its block came, and with the time at which the block was complete.
+func InRun(e Event, runID string) Event {
+	switch d := e.Data.(type) {
+	case BlockStart:
+		d.Block.RunID = runID
+		e.Data = d
+	case BlockComplete:
+		d.Block.RunID, d.Block.CompletedAt = runID, new(e.At)
+		e.Data = d
+	}
+	return e
+}
+
 // WithTool returns the event with what a call is about, as view says it for the name and the input of the call. Events
 // that are about no call are unchanged.
 func WithTool(e Event, view func(name string, input json.RawMessage) Tool) Event {

@@ -540,6 +540,8 @@ func (s *sessionTx) promptAborted(ctx context.Context, promptID string) error {
 func (s *sessionTx) reportTurnEnd(run dbsqlc.Run) error {
 	return s.add(event.TypeTurnEnd, run.ID, event.TurnEndData{
 		RunID: run.ID, PromptID: run.PromptID, Outcome: session.Outcome(run.Outcome), Reason: run.Reason,
+		Usage: &event.UsageData{InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ToolCalls: run.ToolCalls, CostUSD: run.CostUsd},
+		Model: run.Model,
 	})
 }
 

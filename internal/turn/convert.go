@@ -29,6 +29,7 @@ type convert struct {
 	translator agent.Translator
 	limits     *conversation.Limiter
 	masking    masking
+	runID      string
 	// explain returns the reason of a turn whose key the model's server has refused. Without one it is that of the agent.
 	explain func(agent.TurnEnd) string
 	// view says what calls of tools are about. Without one, blocks do not say it.
@@ -89,7 +90,7 @@ func (x *Executor) resume(ctx context.Context, start session.RunStart) (*convert
 		return nil, nil, final(Refused, fmt.Errorf("continue run %s: %w", start.Run.ID, err))
 	}
 	c := &convert{
-		translator: t, limits: &state.Limits, masking: masking{masker: masker, held: state.Held},
+		runID: start.Run.ID, translator: t, limits: &state.Limits, masking: masking{masker: masker, held: state.Held},
 		retried: func() { x.Retried(start.Agent) },
 	}
 	if viewer, ok := adapter.(agent.Viewer); ok {
@@ -128,6 +129,9 @@ func (c *convert) drafts(events []conversation.Event, frame int64) ([]eventlog.D
 			c.retried()
 		}
 		for _, e := range c.masking.events(e) {
+			if c.runID != "" {
+				e = conversation.InRun(e, c.runID)
+			}
 			if c.view != nil {
 				e = conversation.WithTool(e, c.view) // of what is masked, so that it is too
 			}
