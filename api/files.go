@@ -184,11 +184,11 @@ func unsaved(f workspacefile.Info) error {
 		return failure.Errorf(failure.TooLarge,
 			"the file has %d bytes; the content of files over %d bytes is not saved", f.Size, workspacefile.MaxBytes)
 	case workspacefile.UnsavedFull:
-		return failure.Errorf(failure.IllegalState,
+		return failure.Errorf(failure.NotSaved,
 			"the content was not saved: with it the session's files would be more than %d bytes", workspacefile.MaxSavedBytes)
 	case workspacefile.UnsavedUnreadable:
 	}
-	return failure.Errorf(failure.IllegalState, "the content was not saved: the file could not be read in the sandbox")
+	return failure.Errorf(failure.NotSaved, "the content was not saved: the file could not be read in the sandbox")
 }
 
 func (s *files) diff(c echo.Context) error {

@@ -120,8 +120,8 @@ func TestFilesThatCannotBeReadSayWhy(t *testing.T) {
 	}
 	b, url := withFiles(t, unsaved("large", workspacefile.UnsavedTooLarge), unsaved("full", workspacefile.UnsavedFull), unsaved("locked", workspacefile.UnsavedUnreadable))
 	require.Contains(t, b.do("GET", url+"/files/large", "").problem(http.StatusRequestEntityTooLarge, "too_large").Detail, "1048576")
-	require.Contains(t, b.do("GET", url+"/files/full", "").problem(http.StatusConflict, "illegal_state").Detail, "67108864")
-	b.do("GET", url+"/files/locked", "").problem(http.StatusConflict, "illegal_state")
+	require.Contains(t, b.do("GET", url+"/files/full", "").problem(http.StatusConflict, "file_not_saved").Detail, "67108864")
+	b.do("GET", url+"/files/locked", "").problem(http.StatusConflict, "file_not_saved")
 	b.do("GET", url+"/files/none", "").problem(http.StatusNotFound, "file_not_found")
 	b.do("GET", url+"/files/dir/../large", "").problem(http.StatusNotFound, "file_not_found")
 	b.do("GET", url+"/files/%ff", "").problem(http.StatusBadRequest, "invalid_request")

@@ -67,7 +67,7 @@ func TestPostgresASessionFromCreateToEnd(t *testing.T) {
 	var withdrawn resource.PromptJSON
 	b.do("DELETE", path+"/prompts/two", "").into(&withdrawn)
 	require.Equal(t, session.PromptCancelled, withdrawn.Status)
-	b.do("DELETE", path+"/prompts/two", "").problem(http.StatusConflict, "illegal_state")
+	b.do("DELETE", path+"/prompts/two", "").problem(http.StatusConflict, "prompt_not_queued")
 	b.do("GET", path+"/prompts/three", "").problem(http.StatusNotFound, "prompt_not_found")
 
 	patched := b.do("PATCH", path, `{"title":"B","metadata":{}}`).session()

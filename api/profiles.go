@@ -26,9 +26,9 @@ type profileStore interface {
 	ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error)
 	// ProfileVersions is newest first.
 	ProfileVersions(ctx context.Context, idOrName string, limit int, cursor string) (items []profile.Version, nextCursor string, err error)
-	// ProfileCreate stores version 1; illegal_state where the name is taken.
+	// ProfileCreate stores version 1; name_taken where it is.
 	ProfileCreate(ctx context.Context, p profile.Profile) (profile.Profile, error)
-	// ProfileUpdate stores the next version; illegal_state where version is neither 0 nor the newest.
+	// ProfileUpdate stores the next version; version_conflict where version is neither 0 nor the newest.
 	ProfileUpdate(ctx context.Context, p profile.Profile, version int64) (profile.Profile, error)
 	// ProfileDelete leaves its versions to the sessions that have them.
 	ProfileDelete(ctx context.Context, id string) error

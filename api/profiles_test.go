@@ -40,7 +40,7 @@ func TestProfilesAreVersioned(t *testing.T) {
 	require.Equal(t, "/api/profiles/"+first.ID, a.header.Get("Location"))
 	require.Equal(t, first.ID+"@1", first.Ref)
 	require.Equal(t, permission.Deny, first.Permissions.Of("Bash"))
-	b.do("POST", "/api/profiles", `{"name":"Reviewer 1"}`).problem(http.StatusConflict, "illegal_state")
+	b.do("POST", "/api/profiles", `{"name":"Reviewer 1"}`).problem(http.StatusConflict, "name_taken")
 
 	var s resource.SessionJSON
 	b.do("POST", "/api/sessions", `{"agent":"demo","profile":"Reviewer 1"}`).into(&s)
@@ -50,7 +50,7 @@ func TestProfilesAreVersioned(t *testing.T) {
 	require.Equal(t, http.StatusOK, a.status, "%s", a.body)
 	a.into(&second)
 	require.EqualValues(t, 2, second.Version)
-	b.do("PUT", "/api/profiles/"+first.ID, `{"name":"Reviewer","version":1}`).problem(http.StatusConflict, "illegal_state")
+	b.do("PUT", "/api/profiles/"+first.ID, `{"name":"Reviewer","version":1}`).problem(http.StatusConflict, "version_conflict")
 	b.do("GET", "/api/profiles/Reviewer", "").into(&got)
 	require.Equal(t, second, got)
 	b.do("GET", "/api/profiles/"+first.ID+"?version=1", "").into(&got)

@@ -22,7 +22,7 @@ type promptStore interface {
 	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 	// PromptList is oldest first.
 	PromptList(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Prompt, nextCursor string, err error)
-	// PromptWithdraw cancels a queued prompt; illegal_state when it is not queued any more.
+	// PromptWithdraw cancels a queued prompt; prompt_not_queued when it is not queued any more.
 	PromptWithdraw(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 	// PromptResolve queues a prompt whose outcome is unknown again, or gives it one. The same request again returns the
 	// present prompt, with changed false.

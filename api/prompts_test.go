@@ -198,5 +198,5 @@ func TestWithdraw(t *testing.T) {
 	require.Equal(t, session.PromptCancelled, p.Status)
 	require.Equal(t, "withdrawn", p.Reason)
 	b.store.Prompt(id, "b", session.PromptProcessing)
-	b.do("DELETE", "/api/sessions/"+id+"/messages/b", "").problem(http.StatusConflict, "illegal_state")
+	b.do("DELETE", "/api/sessions/"+id+"/messages/b", "").problem(http.StatusConflict, "prompt_not_queued")
 }

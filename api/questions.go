@@ -23,8 +23,8 @@ type questionStore interface {
 	// QuestionInbox has the questions of all sessions, of one status or with none all of them, open ones first.
 	QuestionInbox(ctx context.Context, status question.Status, limit int, cursor string) (items []question.Question, nextCursor string, err error)
 	QuestionGet(ctx context.Context, sessionID, questionID string) (question.Question, error)
-	// QuestionAnswer answers an open question with the event question_resolved. illegal_state when
-	// it is not open any more or its time is over, invalid_request when the answer does not fit.
+	// QuestionAnswer answers an open question with the event question_resolved. question_answered,
+	// question_expired or question_cancelled when it is not open any more, invalid_request when the answer does not fit.
 	// The answer is as durable then as the row: whichever worker has the turn hands it over.
 	QuestionAnswer(ctx context.Context, sessionID, questionID string, answer question.Answer) (question.Question, error)
 }

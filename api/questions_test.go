@@ -52,7 +52,7 @@ func TestQuestionsAreListedAndAnswered(t *testing.T) {
 	require.Equal(t, question.Answered, got.Status)
 	require.Equal(t, question.Always, got.Answer)
 	require.NotNil(t, got.ResolvedAt)
-	b.do("POST", path+"/"+first+"/answer", `{"answer":"once"}`).problem(http.StatusConflict, "illegal_state")
+	b.do("POST", path+"/"+first+"/answer", `{"answer":"once"}`).problem(http.StatusConflict, "question_answered")
 
 	b.do("POST", path+"/"+second+"/answer", `{"answers":{"Which?":"That","How many?":["one","two"]}}`).into(&got)
 	require.Equal(t, map[string]question.Said{"Which?": question.Say("That"), "How many?": question.Pick("one", "two")}, got.Answers)
@@ -70,7 +70,7 @@ func TestALateAnswerIsRefused(t *testing.T) {
 	b := setup(t)
 	id := b.store.Put(session.Running)
 	q := b.store.Ask(id, mayI, -time.Second)
-	b.do("POST", "/api/sessions/"+id+"/questions/"+q+"/answer", `{"answer":"once"}`).problem(http.StatusConflict, "illegal_state")
+	b.do("POST", "/api/sessions/"+id+"/questions/"+q+"/answer", `{"answer":"once"}`).problem(http.StatusConflict, "question_expired")
 }
 
 func TestAnswersRefuseWhatIsWrong(t *testing.T) {

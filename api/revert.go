@@ -58,7 +58,7 @@ func (s *commands) cannotRevert(sess session.Session, p session.Prompt) *failure
 	case sess.Status == session.Error:
 		return session.InError(sess.StatusReason)
 	case !can:
-		return failure.Errorf(failure.IllegalState, "the agent %s does not support revert", sess.Agent)
+		return failure.Errorf(failure.NotSupported, "the agent %s does not support revert", sess.Agent)
 	}
 	return session.JudgeRevert(p)
 }

@@ -41,7 +41,7 @@ func TestAPromptMayBeReverted(t *testing.T) {
 	for _, body := range []string{`{}`, `{"promptId":7}`, `{"promptId":"a/b"}`, `{"promptId":"done","x":1}`, `{"promptId":"done","force":1}`} {
 		b.do("POST", path+"/revert", body).problem(http.StatusBadRequest, "invalid_request")
 	}
-	b.do("POST", in(session.Running, "stiff")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "illegal_state")
+	b.do("POST", in(session.Running, "stiff")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "not_supported")
 	b.do("POST", in(session.Error, "demo")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "session_in_error")
 	b.do("POST", in(session.Terminated, "demo")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "session_terminated")
 	require.Empty(t, b.temp.Heard())

@@ -39,7 +39,7 @@ func (s *stack) answer(t *testing.T, sessionID string, question, body object) {
 	require.Equal(t, "answered", got["status"])
 	_, refused, err := s.call("POST", path, body)
 	require.NoError(t, err)
-	require.Equal(t, "illegal_state", refused["code"], "the second answer")
+	require.Equal(t, "question_answered", refused["code"], "the second answer")
 }
 
 // TestClaudeCodeAsksPeople puts the questions of the real program to people: a permission that is

@@ -84,7 +84,7 @@ func (m *Store) ProfileCreate(_ context.Context, p profile.Profile) (profile.Pro
 	}
 	defer leave()
 	if m.profileNamed(p.Name) != "" {
-		return profile.Profile{}, failure.Errorf(failure.IllegalState, "another profile has this name")
+		return profile.Profile{}, failure.Errorf(failure.NameTaken, "another profile has this name")
 	}
 	p.Version, p.CreatedAt, p.UpdatedAt = 1, time.Now(), time.Now()
 	m.profiles = append(m.profiles, &profileRow{versions: []profile.Profile{p}})
@@ -99,7 +99,7 @@ func (m *Store) ProfileUpdate(_ context.Context, p profile.Profile, version int6
 	}
 	defer leave()
 	if id := m.profileNamed(p.Name); id != "" && id != p.ID {
-		return profile.Profile{}, failure.Errorf(failure.IllegalState, "another profile has this name")
+		return profile.Profile{}, failure.Errorf(failure.NameTaken, "another profile has this name")
 	}
 	for _, row := range m.profiles {
 		newest := row.versions[len(row.versions)-1]
@@ -107,7 +107,7 @@ func (m *Store) ProfileUpdate(_ context.Context, p profile.Profile, version int6
 			continue
 		}
 		if version != 0 && version != newest.Version {
-			return profile.Profile{}, failure.Errorf(failure.IllegalState, "it was changed in the meantime")
+			return profile.Profile{}, failure.Errorf(failure.Conflict, "it was changed in the meantime")
 		}
 		p.Version, p.CreatedAt, p.UpdatedAt = newest.Version+1, newest.CreatedAt, time.Now()
 		row.versions = append(row.versions, p)

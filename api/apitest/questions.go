@@ -92,8 +92,11 @@ func (m *Store) QuestionAnswer(_ context.Context, id, questionID string, answer 
 	if err != nil {
 		return question.Question{}, err
 	}
-	if q.Status != question.Open || !time.Now().Before(q.ExpiresAt) {
-		return question.Question{}, failure.Errorf(failure.IllegalState, "the question is not open any more")
+	switch {
+	case q.Status != question.Open:
+		return question.Question{}, q.Status.Closed()
+	case !time.Now().Before(q.ExpiresAt):
+		return question.Question{}, question.Expired.Closed()
 	}
 	if faults := q.Asked.Check(answer); len(faults) > 0 {
 		return question.Question{}, &failure.Error{Code: failure.Invalid, Message: faults[0].Message, Fields: faults}

@@ -451,7 +451,7 @@ func (m *Store) PromptWithdraw(_ context.Context, id, promptID string) (session.
 		return session.Prompt{}, err
 	}
 	if p.Status != session.PromptQueued {
-		return session.Prompt{}, failure.Errorf(failure.IllegalState, "the prompt is %s", p.Status)
+		return session.Prompt{}, failure.Errorf(failure.NotQueued, "the prompt is %s", p.Status)
 	}
 	p.Status, p.Reason = session.PromptCancelled, session.ReasonWithdrawn
 	return *p, nil

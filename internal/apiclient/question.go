@@ -22,7 +22,7 @@ type Reply struct {
 	Message string                   `json:"message,omitempty"` // sent to the agent with a rejection
 }
 
-// QuestionAnswer answers an open question. The first answer counts: illegal_state says that there
+// QuestionAnswer answers an open question. The first answer counts: question_answered says that there
 // was one, which may have been ours where the first call's answer was lost.
 func (c *Client) QuestionAnswer(ctx context.Context, sessionID, questionID string, reply Reply) (resource.QuestionJSON, error) {
 	var q resource.QuestionJSON

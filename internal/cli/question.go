@@ -110,9 +110,12 @@ func (t *talk) answered(q resource.QuestionJSON, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case refused && (problem.Code == failure.IllegalState || problem.Code == failure.Terminated):
+	case refused && slices.Contains(tooLate, problem.Code):
 		return t.view.Notice("the answer came too late: " + problem.Detail)
 	}
 	t.asked = append([]resource.QuestionJSON{q}, t.asked...)
 	return t.view.Notice("the answer was not accepted: " + err.Error())
 }
+
+// tooLate are the codes of answers to questions that are not open any more; earlier servers answer illegal_state.
+var tooLate = []failure.Code{failure.Answered, failure.Expired, failure.Cancelled, failure.Terminated, failure.IllegalState}

@@ -23,7 +23,7 @@ var violations = map[string]failure.Error{
 	"runs_pkey":                {Code: failure.IllegalState, Message: "the run id belongs to another session"},
 	"runs_one_open":            {Code: failure.IllegalState, Message: "the session has a run that is not over"},
 	"runs_outcome":             {Code: failure.Invalid, Message: "the outcome is not known"},
-	"profiles_name":            {Code: failure.IllegalState, Message: "another profile has this name"},
+	"profiles_name":            {Code: failure.NameTaken, Message: "another profile has this name"},
 	"bundles_pkey":             {Code: failure.IllegalState, Message: "the bundle id belongs to another session"},
 	"sandboxes_generation":     {Code: failure.Invalid, Message: "a generation is at least 1"},
 	"sandboxes_status":         {Code: failure.Invalid, Message: "the status of the sandbox is not known"},

@@ -17,7 +17,7 @@ type profileCursor struct {
 	ID string `json:"i"`
 }
 
-// ProfileCreate stores a profile as version 1; illegal_state where its name is taken.
+// ProfileCreate stores a profile as version 1; name_taken where its name is.
 func (db *DB) ProfileCreate(ctx context.Context, p profile.Profile) (profile.Profile, error) {
 	spec, err := json.Marshal(p.Spec)
 	if err != nil {
@@ -42,7 +42,7 @@ func (db *DB) ProfileCreate(ctx context.Context, p profile.Profile) (profile.Pro
 }
 
 // ProfileUpdate stores the next version of a profile. If version is not 0 it must be the newest so
-// far: illegal_state if another client was first, or if the new name is taken.
+// far: version_conflict if another client was first, name_taken if the new name is.
 func (db *DB) ProfileUpdate(ctx context.Context, p profile.Profile, version int64) (profile.Profile, error) {
 	spec, err := json.Marshal(p.Spec)
 	if err != nil {
@@ -61,7 +61,7 @@ func (db *DB) ProfileUpdate(ctx context.Context, p profile.Profile, version int6
 			return err
 		}
 		if version != 0 && version != next-1 {
-			return illegal("the profile has version %d, not %d: it was changed in the meantime", next-1, version)
+			return failure.Errorf(failure.Conflict, "the profile has version %d, not %d: it was changed in the meantime", next-1, version)
 		}
 		err = db.q.ProfileVersionInsert(ctx, tx, &dbsqlc.ProfileVersionInsertParams{ProfileID: p.ID, Version: next, Spec: spec, At: at})
 		if err != nil {

@@ -20,7 +20,7 @@ func TestAProfileKeepsItsVersions(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, first.Version)
 	_, err = b.ProfileCreate(b.ctx, profile.Profile{ID: session.NewID(session.ProfilePrefix), Name: "reviewer"})
-	requireCode(t, failure.IllegalState, err)
+	requireCode(t, failure.NameTaken, err)
 
 	// Of many who have seen version 1, one makes version 2.
 	var all sync.WaitGroup
@@ -41,7 +41,7 @@ func TestAProfileKeepsItsVersions(t *testing.T) {
 			won++
 			continue
 		}
-		requireCode(t, failure.IllegalState, err)
+		requireCode(t, failure.Conflict, err)
 	}
 	require.Equal(t, 1, won)
 	got, err := b.ProfileGet(b.ctx, "reviewer", 0)

@@ -251,7 +251,7 @@ func (db *DB) PromptList(ctx context.Context, sessionID string, limit int, curso
 	return items, nextCursor, nil
 }
 
-// PromptWithdraw cancels a queued prompt; illegal_state when it is not queued any more.
+// PromptWithdraw cancels a queued prompt; prompt_not_queued when it is not queued any more.
 func (db *DB) PromptWithdraw(ctx context.Context, sessionID, promptID string) (withdrawn session.Prompt, err error) {
 	err = db.inSession(ctx, "withdraw a prompt", sessionID, func(s *sessionTx) error {
 		p, err := s.promptGet(ctx, promptID)
@@ -259,7 +259,7 @@ func (db *DB) PromptWithdraw(ctx context.Context, sessionID, promptID string) (w
 			return err
 		}
 		if p.Status != string(session.PromptQueued) {
-			return illegal("the prompt is %s, not queued", p.Status)
+			return failure.Errorf(failure.NotQueued, "the prompt is %s, not queued", p.Status)
 		}
 		p, err = s.q.PromptEnd(ctx, s, &dbsqlc.PromptEndParams{
 			SessionID: sessionID, ID: promptID, Status: string(session.PromptCancelled), Reason: session.ReasonWithdrawn, At: s.now,

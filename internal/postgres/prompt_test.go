@@ -78,7 +78,7 @@ func TestTheQueueIsReported(t *testing.T) {
 	require.Equal(t, session.PromptCancelled, told.Prompt.Status)
 
 	_, err = b.PromptWithdraw(b.ctx, b.id, first)
-	requireCode(t, failure.IllegalState, err)
+	requireCode(t, failure.NotQueued, err)
 	_, err = b.PromptWithdraw(b.ctx, b.id, "nothing")
 	requireCode(t, failure.NoPrompt, err)
 	_, err = b.PromptWithdraw(b.ctx, "ses_nobody", first)

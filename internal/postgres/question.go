@@ -65,8 +65,8 @@ func (db *DB) QuestionList(
 	return items, nextCursor, err
 }
 
-// QuestionAnswer answers an open question, with the event question_resolved. illegal_state when it
-// is not open any more, be it that another answer was first or that its time is over;
+// QuestionAnswer answers an open question, with the event question_resolved. question_answered,
+// question_expired or question_cancelled when it is not open any more, be it that another answer was first or that its time is over;
 // invalid_request where the answer does not fit what is asked.
 func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, answer question.Answer) (answered question.Question, err error) {
 	late := false
@@ -79,7 +79,7 @@ func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, 
 			return err
 		}
 		if row.Status != string(question.Open) {
-			return illegal("the question is %s already", row.Status)
+			return question.Status(row.Status).Closed()
 		}
 		if late = !s.now.Before(row.ExpiresAt); late {
 			answered, err = s.questionResolve(ctx, questionID, question.Expired, nil, question.ReasonExpired)
@@ -96,7 +96,7 @@ func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, 
 		return err
 	})
 	if err == nil && late {
-		return question.Question{}, illegal("the question is expired already")
+		return question.Question{}, question.Expired.Closed()
 	}
 	return answered, err
 }

@@ -82,7 +82,7 @@ func TestAQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
 			won++
 			continue
 		}
-		requireCode(t, failure.IllegalState, err)
+		requireCode(t, failure.Answered, err)
 	}
 	require.Equal(t, 1, won)
 	require.Equal(t, []string{event.TypeQuestionResolved}, b.types(t, position), "reported once")
@@ -135,7 +135,7 @@ func TestALateAnswerIsRefusedAndTheQuestionExpires(t *testing.T) {
 	q := b.questions(t)[0]
 	position := b.position(t)
 	_, err := b.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{Decision: question.Once})
-	requireCode(t, failure.IllegalState, err)
+	requireCode(t, failure.Expired, err)
 	got, err := b.QuestionExpire(b.ctx, b.id, q.ID)
 	require.NoError(t, err)
 	require.Equal(t, question.Expired, got.Status)
@@ -184,7 +184,7 @@ func TestAQuestionEndsWithItsTurn(t *testing.T) {
 	require.Equal(t, question.Cancelled, q.Status)
 	require.Equal(t, question.ReasonTurnEnded, q.Reason)
 	_, err = b.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{Decision: question.Once})
-	requireCode(t, failure.IllegalState, err)
+	requireCode(t, failure.Cancelled, err)
 }
 
 // TestAnAttemptThatIsOvertakenReportsNothing: what it wrote to its link may not have arrived, so the

@@ -31,7 +31,7 @@ func (db *DB) SecretPut(ctx context.Context, name string, sealed []byte, hosts .
 				return err
 			}
 			if count > secret.MaxStored {
-				return failure.Errorf(failure.IllegalState, "there are %d secrets already; delete one first", secret.MaxStored)
+				return failure.Errorf(failure.LimitReached, "there are %d secrets already; delete one first", secret.MaxStored)
 			}
 		}
 		info = secret.Info{Name: row.Name, Hosts: row.Hosts, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC()}
