@@ -40,6 +40,8 @@ type Config struct {
 	// Queue is the task queue of this installation's workflows. Workflows on another one move to it
 	// when they continue as new. Default: they stay where they are.
 	Queue string
+	// PublicURL is where people reach the API, for links in Temporal's UI. Default: there are no links.
+	PublicURL string
 	// Keys are the installation's, the same on every worker.
 	Keys Keys
 	// SandboxTimeout is how long the provider lets a sandbox live. Default 24h,

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"encoding/json"
 	"net/url"
 	"strings"
 	"unicode/utf8"
@@ -20,10 +21,27 @@ func keyword(address string) string {
 	} else if at := strings.LastIndexByte(address, '@'); at >= 0 {
 		address = address[at+1:]
 	}
-	for cut := maxKeyword; len(address) > maxKeyword; cut-- {
-		if utf8.RuneStart(address[cut]) {
-			address = address[:cut]
+	return cutKeyword(address)
+}
+
+// ownerOf is who a session belongs to, by the member "owner" of its metadata; empty if it is no text.
+func ownerOf(metadata json.RawMessage) string {
+	var m struct {
+		Owner json.RawMessage `json:"owner"`
+	}
+	var owner string
+	if json.Unmarshal(metadata, &m) != nil || json.Unmarshal(m.Owner, &owner) != nil {
+		return ""
+	}
+	return cutKeyword(strings.ToValidUTF8(owner, "\uFFFD"))
+}
+
+// cutKeyword cuts a text to what a search attribute takes.
+func cutKeyword(text string) string {
+	for cut := maxKeyword; len(text) > maxKeyword; cut-- {
+		if utf8.RuneStart(text[cut]) {
+			text = text[:cut]
 		}
 	}
-	return address
+	return text
 }

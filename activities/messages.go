@@ -21,6 +21,8 @@ type OpenedSession struct {
 	ErrorCause   session.ErrorCause     `json:"errorCause,omitempty"`
 	Agent        string                 `json:"agent"`
 	Workspace    string                 `json:"workspace,omitempty"` // repository, for the search attribute
+	Owner        string                 `json:"owner,omitempty"`     // for the search attribute
+	URL          string                 `json:"url,omitempty"`       // of the session in the API
 	Lazy         bool                   `json:"lazy,omitempty"`
 	IdleTimeout  time.Duration          `json:"idleTimeout"`
 	LastActivity time.Time              `json:"lastActivity"`

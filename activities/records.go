@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"strings"
 
 	"go.temporal.io/sdk/activity"
 
@@ -65,6 +66,10 @@ func (g *records) OpenSession(ctx context.Context, in SessionRef) (OpenedSession
 	}
 	if l.Workspace != nil {
 		o.Workspace = keyword(l.Workspace.RepoURL)
+	}
+	o.Owner = ownerOf(l.Metadata)
+	if g.PublicURL != "" {
+		o.URL = strings.TrimSuffix(g.PublicURL, "/") + "/api/sessions/" + in.SessionID
 	}
 	o.Commands = pendingCommands(l.Pending)
 	if l.Head != nil {

@@ -41,6 +41,10 @@ type Config struct {
 	Drain Drain
 	// ReconcileEvery is the interval of the reconciler's schedule. Default 30s.
 	ReconcileEvery time.Duration
+	// ForgetEvery is how often the workflows of completed reconciliations are deleted. Default 10m.
+	ForgetEvery time.Duration
+	// Namespace is that of Temporal. Default "default".
+	Namespace string
 	// MaxTurns is how many turns run on this worker at once. Default 1000.
 	MaxTurns int
 	// StopTimeout is how long running activities may take to hand over when the
@@ -64,6 +68,12 @@ type Worker struct {
 func New(c Config) *Worker {
 	if c.ReconcileEvery == 0 {
 		c.ReconcileEvery = 30 * time.Second
+	}
+	if c.ForgetEvery == 0 {
+		c.ForgetEvery = 10 * time.Minute
+	}
+	if c.Namespace == "" {
+		c.Namespace = "default"
 	}
 	if c.LegacyEvery == 0 {
 		c.LegacyEvery = time.Minute
@@ -152,6 +162,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	group.Go(func() error { return w.config.Commands.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Purges.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.schedule(ctx) })
+	group.Go(func() error { return w.forgetLooks(ctx) })
 	group.Go(func() error { return w.drainLegacy(ctx) })
 	group.Go(func() error {
 		select {

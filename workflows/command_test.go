@@ -17,7 +17,7 @@ import (
 // submit stores a command as Postgres does, and reports whether the workflow is to be signalled.
 func (w *world) submit(c session.Command) (accepted, notify bool) {
 	defer w.nudge()
-	p := session.Pending{Status: w.state, Lazy: w.lazy, Commands: w.pendingCommands()}
+	p := session.Pending{Status: w.state, Reason: w.reason, Lazy: w.lazy, Commands: w.pendingCommands()}
 	if run := w.openRun(); run != nil {
 		p.RunID = run.id
 	}

@@ -44,6 +44,9 @@ type life struct {
 	errorCause   session.ErrorCause // of the state error; empty if an earlier version recorded it
 	agent        string
 	workspace    string
+	owner        string // who people say that it belongs to
+	url          string // of the session in the API; empty if the worker does not know it
+	last         endedTurn
 	lazy         bool
 	generation   int64
 	transitionNo int64
@@ -136,6 +139,7 @@ func (l *life) load(ctx workflow.Context) error {
 		l.trouble.since = time.Time{}
 	}
 	l.agent, l.workspace, l.lazy = o.Agent, o.Workspace, o.Lazy
+	l.owner, l.url = o.Owner, o.URL
 	l.generation, l.transitionNo = o.Generation, o.TransitionNo
 	if l.transitionNo == 0 && !l.lazy && l.since.IsZero() {
 		l.since = workflow.Now(ctx)

@@ -14,6 +14,7 @@ import (
 var (
 	statusAttribute     = temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus)
 	agentAttribute      = temporal.NewSearchAttributeKeyKeyword(contract.AttributeAgent)
+	ownerAttribute      = temporal.NewSearchAttributeKeyKeyword(contract.AttributeOwner)
 	workspaceAttribute  = temporal.NewSearchAttributeKeyKeyword(contract.AttributeWorkspace)
 	generationAttribute = temporal.NewSearchAttributeKeyInt64(contract.AttributeGeneration)
 )
@@ -65,6 +66,9 @@ func (l *life) project(ctx workflow.Context) error {
 	}
 	if l.agent != "" {
 		attributes = append(attributes, agentAttribute.ValueSet(l.agent))
+	}
+	if l.owner != "" {
+		attributes = append(attributes, ownerAttribute.ValueSet(l.owner))
 	}
 	if l.workspace != "" {
 		attributes = append(attributes, workspaceAttribute.ValueSet(l.workspace))

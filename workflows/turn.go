@@ -29,6 +29,10 @@ func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 	}
 	var err error
 	takenBack, err = l.watch(ctx, &run, &result)
+	l.last = endedTurn{Ordinal: run.Ordinal, Outcome: result.Outcome, Reason: result.Reason}
+	if a := result.Attended; a != nil {
+		l.last.Ordinal = a.Ordinal
+	}
 	if takenBack || err == nil && l.endAttendance(result) {
 		l.losses.endedTurn()
 		return nil

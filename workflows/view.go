@@ -3,10 +3,12 @@ package workflows
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/internal/contract"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // view answers the query `state`. It changes nothing.
@@ -36,14 +38,76 @@ func (l *life) showDoing(ctx workflow.Context, doing string) {
 		head += fmt.Sprintf(" (%s)", l.reason)
 	}
 	lines := []string{head + " · " + doing, ""}
+	if next := l.nextStep(); next != "" {
+		lines = append(lines, "- to do: "+next)
+	}
 	if l.turn != nil {
-		lines = append(lines, fmt.Sprintf("- prompt `%s`, run `%s`", l.turn.PromptID, l.turn.RunID))
+		lines = append(lines, fmt.Sprintf("- prompt #%d `%s`, run `%s`", l.turn.Ordinal, l.turn.PromptID, l.turn.RunID))
+	}
+	if l.last.Outcome != "" {
+		lines = append(lines, "- last turn: "+l.last.String())
 	}
 	where := fmt.Sprintf("- agent %s, generation %d", l.agent, l.generation)
+	if l.workspace != "" {
+		where += ", repository " + l.workspace
+	}
 	if l.sandboxID != "" {
 		where += fmt.Sprintf(", sandbox `%s`", l.sandboxID)
 	}
 	lines = append(lines, where, fmt.Sprintf("- %d queued, idle after %s, last activity %s",
 		l.queue.Len(), l.idleTimeout, l.lastActivity.UTC().Format("2006-01-02 15:04:05 MST")))
+	if l.url != "" {
+		lines = append(lines, fmt.Sprintf("- [session](%s), [prompts](%[1]s/prompts), [conversation](%[1]s/blocks)", l.url))
+	}
 	workflow.SetCurrentDetails(ctx, strings.Join(lines, "\n"))
+}
+
+// nextStep is what a person can do about the session where it does not continue by itself.
+func (l *life) nextStep() string {
+	switch l.state {
+	case session.Error:
+		return "correct what the reason names, then `overwinter session recover " + l.id + "`; or `session stop` to end it"
+	case session.Hibernated:
+		return "nothing; a prompt or `overwinter session wake " + l.id + "` wakes it"
+	default:
+		return ""
+	}
+}
+
+// why says what a timer waits for. Of several reasons for the same time the one that matters most is named.
+func (l *life) why(doing string, until time.Time) string {
+	switch {
+	case l.turn != nil && until.Equal(l.interruptAt()):
+		return "interrupts the turn, as the sandbox reaches the end of its life"
+	case l.turn != nil:
+		return "reads what waits during the turn: " + doing
+	case l.state == session.Running && until.Equal(l.moveAt()):
+		return "moves to a new sandbox, as this one reaches the end of its life"
+	case l.state == session.Running && until.Equal(l.idleAt()):
+		return "hibernates, unless something happens before"
+	case l.state == session.Error:
+		return "tries again, or gives up the sandbox that it has kept"
+	case l.state == session.Hibernated:
+		return "closes this workflow until it is needed"
+	default:
+		return doing
+	}
+}
+
+// endedTurn is a turn as the current details show it.
+type endedTurn struct {
+	Ordinal int64
+	Outcome session.Outcome
+	Reason  string
+}
+
+func (t endedTurn) String() string {
+	out := string(t.Outcome)
+	if t.Ordinal > 0 {
+		out = fmt.Sprintf("#%d %s", t.Ordinal, out)
+	}
+	if t.Reason != "" {
+		out += " (" + t.Reason + ")"
+	}
+	return out
 }

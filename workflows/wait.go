@@ -24,7 +24,7 @@ func (l *life) wait(ctx workflow.Context, doing string, until time.Time, futures
 		sel.AddFuture(f, func(workflow.Future) {})
 	}
 	if !until.IsZero() {
-		sel.AddFuture(l.timer.until(ctx, until), func(workflow.Future) { l.timer.clear() })
+		sel.AddFuture(l.timer.until(ctx, until, l.why(doing, until)), func(workflow.Future) { l.timer.clear() })
 	}
 	sel.Select(ctx)
 	l.drain(ctx)
@@ -104,7 +104,7 @@ type pendingTimer struct {
 	cancel workflow.CancelFunc
 }
 
-func (t *pendingTimer) until(ctx workflow.Context, at time.Time) workflow.Future {
+func (t *pendingTimer) until(ctx workflow.Context, at time.Time, why string) workflow.Future {
 	if t.future != nil && !t.future.IsReady() && !t.at.After(at) {
 		return t.future
 	}
@@ -113,7 +113,7 @@ func (t *pendingTimer) until(ctx workflow.Context, at time.Time) workflow.Future
 	wait := max(at.Sub(workflow.Now(ctx)), time.Millisecond)
 	t.at, t.cancel = at, cancel
 	t.future = workflow.NewTimerWithOptions(ctx, wait, workflow.TimerOptions{
-		Summary: "look again at " + at.UTC().Format(time.RFC3339),
+		Summary: at.UTC().Format(time.RFC3339) + ": " + why,
 	})
 	return t.future
 }

@@ -46,7 +46,7 @@ func (l *life) watch(ctx workflow.Context, run *session.Processing, result *acti
 		Generation: l.generation, SandboxID: l.sandboxID, Look: true, Attend: l.attendance(ctx),
 	}
 	l.attended = request.Attend != nil
-	doing := fmt.Sprintf("run prompt %s", run.PromptID)
+	doing := fmt.Sprintf("run prompt #%d %s", run.Ordinal, run.PromptID)
 	turn := l.begin(turnCtx, doing, turnOptionsAt(ctx), turns.RunTurn, request)
 	// An abort that is still on its way when the turn ends has nothing to do any more.
 	abortCtx, forgetAbort := workflow.WithCancel(ctx)

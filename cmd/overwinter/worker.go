@@ -43,6 +43,7 @@ type workerCmd struct {
 	MaxTurns         int            `env:"OVERWINTER_MAX_TURNS" default:"1000" placeholder:"N" help:"Maximum number of concurrent turns on this worker. Default ${default}."`
 	Attend           time.Duration  `env:"OVERWINTER_ATTEND" default:"20s" placeholder:"DURATION" help:"How long to stay with a session after a turn, to run its next prompt without a round through Temporal; at most 1m, 0 for not at all. Default ${default}."`
 	DrainTimeout     *time.Duration `env:"OVERWINTER_DRAIN_TIMEOUT" placeholder:"DURATION" help:"Before it stops, put all sessions of the installation to sleep, and interrupt turns that run for longer than this; at most 1h. For installations whose sandboxes end with the worker, such as those of a local Modal on the same machine. Default: hand running turns over to other workers."`
+	PublicURL        string         `name:"public-url" env:"OVERWINTER_PUBLIC_URL" placeholder:"URL" help:"Where people reach the API, for links in Temporal's UI. Default: no links."`
 	HealthAddress    string         `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Address that serves /healthz, /readyz and /metrics. Default: none."`
 }
 
@@ -196,11 +197,11 @@ func (c *workerCmd) run(
 	control, turns := activities.New(activities.Config{
 		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
 		Image: newImages(provider, db, binary, measured, logger), Signaler: signaler, Changes: changes, Secrets: secrets, Masks: secrets,
-		Runner: runner, Queue: queue, Keys: keyring, SandboxTimeout: c.SandboxTimeout, Attend: c.Attend, Shutdown: shutdown, MaxTurns: c.MaxTurns,
+		Runner: runner, Queue: queue, Keys: keyring, SandboxTimeout: c.SandboxTimeout, Attend: c.Attend, Shutdown: shutdown, PublicURL: c.PublicURL, MaxTurns: c.MaxTurns,
 		Metrics: measured, Logger: logger,
 	})
 	w := worker.New(worker.Config{
-		Temporal: temporal, Control: control, Turns: turns,
+		Temporal: temporal, Namespace: c.TemporalNamespace, Control: control, Turns: turns,
 		Relay: worker.Relay{Rows: db, Signaler: signaler, Metrics: measured}, Installation: installation, Legacy: db,
 		Commands: worker.CommandRelay{Rows: db, Signaler: signaler, Metrics: measured},
 		Purges: worker.Purges{Purger: activities.NewPurger(control, db, signaler, activities.Retention{

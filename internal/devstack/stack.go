@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -281,6 +283,9 @@ func (l *layout) settings() map[string]string {
 		"TEMPORAL_NAMESPACE":      l.config.TemporalNamespace,
 		// Only here: elsewhere the api refuses to start without a key.
 		"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY": "true",
+	}
+	if !slices.ContainsFunc(l.config.Environment, func(pair string) bool { return strings.HasPrefix(pair, "OVERWINTER_PUBLIC_URL=") }) {
+		settings["OVERWINTER_PUBLIC_URL"] = baseURL(l.apiAddress)
 	}
 	if l.config.AllowUsers != "" {
 		settings["OVERWINTER_ALLOW_USERS"] = l.config.AllowUsers

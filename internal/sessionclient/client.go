@@ -194,6 +194,9 @@ func (c *Client) signalWithStart(ctx context.Context, sessionID, name string, ar
 		// hand must resume: Postgres has its state.
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:         "session " + sessionID,
+		StaticDetails: "A session of a coding agent. The current details say what it does and what a person can do about it. " +
+			"To cancel this workflow stops the session. To terminate or reset it harms nothing: the session's state is in Postgres, and " +
+			"a new workflow continues from there.",
 	}, contract.WorkflowName, contract.WorkflowInput{SessionID: sessionID})
 	return interpret(err)
 }
