@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
@@ -92,6 +94,12 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 // measuredTurn is runTurn with what is measured of an attempt.
 func (t *Turns) measuredTurn(ctx context.Context, in TurnRequest, start session.RunStart, token string, a *attendant) (TurnResult, bool, error) {
 	end := t.Metrics.AttemptBegun()
+	ctx, span := tracer.Start(tracedBy(ctx, start.Prompt.TraceParent), "turn", trace.WithAttributes(
+		attribute.String("overwinter.session_id", in.SessionID), attribute.String("overwinter.prompt_id", start.Prompt.ID),
+		attribute.String("overwinter.run_id", in.RunID), attribute.String("overwinter.agent", start.Agent),
+		attribute.Int64("overwinter.attempt", start.Run.Attempt),
+	))
+	defer span.End()
 	result, attending, err := t.runTurn(ctx, in, start, token, a)
 	switch cause := context.Cause(ctx); {
 	case err == nil:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -72,6 +73,7 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 			status := c.Response().Status
 			method, route := s.route(c)
 			s.metrics.request(method, route, status, took)
+			trace.SpanFromContext(c.Request().Context()).SetName(method + " " + route)
 			level := slog.LevelInfo
 			if open[route] || route == metricsRoute || status < http.StatusBadRequest && reads(method) {
 				level = slog.LevelDebug // clients poll

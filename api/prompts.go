@@ -70,7 +70,7 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 		ID: body.promptID("id"), SessionID: id, Status: session.PromptQueued, Content: body.content("content"),
 		Mode:      session.Mode(body.mode("mode")),
 		OnUnknown: session.OnUnknown(body.oneOf("onUnknown", string(session.Hold), string(session.Hold), string(session.Retry), string(session.Fail))),
-		RequestID: idOfRequest(c), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		RequestID: idOfRequest(c), TraceParent: traceOf(c), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
 	if err := body.done(); err != nil {
 		return err

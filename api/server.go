@@ -91,6 +91,9 @@ type Config struct {
 	// Registry that /metrics shows and the server's metrics are added to. Default: a fresh one.
 	Registry *prometheus.Registry
 
+	// Traced: requests are spans of OpenTelemetry's global provider. Default: they are not.
+	Traced bool
+
 	// SignalWait is how long a request waits for the signal that it causes. Default 250 ms.
 	SignalWait time.Duration
 	// RingTimeout bounds a signal for what is stored already. Default 1 s.
@@ -240,7 +243,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // finish for ShutdownTimeout and returns nil. It closes ln and is called once.
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	srv := &http.Server{
-		Handler:           s,
+		Handler:           s.traced(),
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		ReadTimeout:       time.Minute,     // streams lift it for themselves
 		WriteTimeout:      2 * time.Minute, // streams set their own with every write

@@ -170,7 +170,7 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 		return err
 	}
 	if first != nil {
-		first.RequestID = idOfRequest(c)
+		first.RequestID, first.TraceParent = idOfRequest(c), traceOf(c)
 	}
 	var idem session.Idempotency
 	if key != "" {

@@ -79,6 +79,11 @@ func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	if schemaRefused(err) {
 		return err
 	}
+	traced, stopTracing, err := startTracing(ctx, "api")
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	registry, err := newRegistry()
 	if err != nil {
 		return err
@@ -100,7 +105,7 @@ func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	config := api.Config{
 		Store: db, Signaler: sessionclient.New(temporal, c.TemporalNamespace, installationQueue(db)), Events: events{follower},
 		Agents: catalog.Agents(), Masks: secrets, Sandbox: sandboxInfo(db, logger), Key: c.Key, WithoutKey: c.Key.Empty(), Logger: logger, Version: buildVersion(),
-		Registry: registry,
+		Registry: registry, Traced: traced,
 	}
 	if keyring != nil {
 		config.Secrets = keyring

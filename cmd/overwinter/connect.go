@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/exaring/otelpgx"
 	"github.com/sethvargo/go-retry"
 
 	"github.com/overwinter-dev/overwinter/internal/backoff"
@@ -79,6 +80,9 @@ func (f databaseFlags) openSealed(ctx context.Context, logger *slog.Logger, keyr
 	}
 	if keyring != nil {
 		options.Sealer = keyring
+	}
+	if tracingWanted() {
+		options.Tracer = otelpgx.NewTracer()
 	}
 	return postgres.Open(ctx, f.DatabaseURL, options)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/opentelemetry"
 	"go.temporal.io/sdk/log"
 
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -36,6 +37,13 @@ func (f temporalFlags) dial(logger *slog.Logger, registry prometheus.Registerer)
 	}
 	options := client.Options{
 		HostPort: f.TemporalAddress, Namespace: f.TemporalNamespace, Logger: log.NewStructuredLogger(logger), MetricsHandler: measures,
+	}
+	if tracingWanted() {
+		tracing, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("trace Temporal's SDK: %w", err)
+		}
+		options.Interceptors = append(options.Interceptors, tracing)
 	}
 	// The messages are a few hundred bytes each: compressing them costs both sides more than it saves.
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}

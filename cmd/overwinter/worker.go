@@ -103,6 +103,11 @@ func (c *workerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 		return err
 	}
 	defer db.Close()
+	_, stopTracing, err := startTracing(ctx, "worker")
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
 	registry, err := newRegistry()
 	if err != nil {
 		return err

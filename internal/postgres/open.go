@@ -23,6 +23,8 @@ import (
 // Options are the choices of a pool of connections. A zero value takes the parameter of the same
 // meaning from the URL if it has one, else the default.
 type Options struct {
+	// Tracer observes statements. Default: nothing does.
+	Tracer pgx.QueryTracer
 	// Logger receives what no caller gets. Default: nothing is logged.
 	Logger *slog.Logger
 	// MaxConns bounds the connections of the pool. The notifier and each listener use one more.
@@ -129,6 +131,7 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	o.MaxConns = config.MaxConns
 	config.ConnConfig.ConnectTimeout = o.ConnectTimeout
 	config.ConnConfig.DialFunc = o.dialer().DialContext
+	config.ConnConfig.Tracer = o.Tracer
 	if o.LockTimeout, err = o.serverParams(config.ConnConfig.RuntimeParams); err != nil {
 		return nil, err
 	}

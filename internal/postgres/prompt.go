@@ -86,7 +86,7 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue ev
 	p.Notify = notify && !p.Attended
 	err := s.q.PromptInsert(ctx, &s.later, &dbsqlc.PromptInsertParams{
 		SessionID: p.SessionID, ID: p.ID, Ordinal: p.Ordinal, Content: p.Content, Mode: string(p.Mode),
-		OnUnknown: string(p.OnUnknown), Author: p.Author, CreatedAt: p.CreatedAt.UTC(), RequestID: p.RequestID,
+		OnUnknown: string(p.OnUnknown), Author: p.Author, CreatedAt: p.CreatedAt.UTC(), RequestID: p.RequestID, TraceParent: p.TraceParent,
 	})
 	if err != nil {
 		return session.Prompt{}, err
@@ -368,7 +368,7 @@ func promptOf(row dbsqlc.Prompt) session.Prompt {
 	p := session.Prompt{
 		ID: row.ID, SessionID: row.SessionID, Ordinal: row.Ordinal, Status: session.PromptStatus(row.Status),
 		Content: row.Content, Mode: session.Mode(row.Mode), OnUnknown: session.OnUnknown(row.OnUnknown),
-		Author: row.Author, RunID: row.RunID, Reason: row.Reason, RequestID: row.RequestID,
+		Author: row.Author, RunID: row.RunID, Reason: row.Reason, RequestID: row.RequestID, TraceParent: row.TraceParent,
 		CreatedAt: row.CreatedAt.UTC(), StartedAt: orZero(row.StartedAt), EndedAt: orZero(row.EndedAt),
 	}
 	if row.Resolution != "" {

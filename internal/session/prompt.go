@@ -59,9 +59,11 @@ type Prompt struct {
 	Resolved *Resolved
 	// RequestID is the X-Request-Id of the request that accepted it; empty if it is not known.
 	RequestID string
-	CreatedAt time.Time
-	StartedAt time.Time // zero until a run has it
-	EndedAt   time.Time // zero until it is over
+	// TraceParent is the trace of that request, as a W3C traceparent; empty if it is not traced.
+	TraceParent string
+	CreatedAt   time.Time
+	StartedAt   time.Time // zero until a run has it
+	EndedAt     time.Time // zero until it is over
 	// Notify is set by the store's PromptSubmit alone: the workflow is to be signalled.
 	Notify bool
 	// Attended is set by the store's PromptSubmit alone: the workflow would have to be signalled, but the session has an

@@ -143,6 +143,7 @@ type Prompt struct {
 	ResolutionNote string
 	ResolvedAt     *time.Time
 	RequestID      string
+	TraceParent    string
 }
 
 type Purge struct {

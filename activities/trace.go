@@ -1,0 +1,19 @@
+package activities
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+)
+
+// tracer makes spans where the program has set a provider, and none elsewhere.
+var tracer = otel.Tracer("github.com/overwinter-dev/overwinter/activities")
+
+// tracedBy is ctx in the trace of a W3C traceparent; ctx itself if that is empty.
+func tracedBy(ctx context.Context, parent string) context.Context {
+	if parent == "" {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent})
+}
