@@ -16,7 +16,7 @@ func (l *life) view() (contract.StateView, error) {
 	v := contract.StateView{
 		SessionID: l.id, Status: l.state, StatusReason: l.reason,
 		Generation: l.generation, TransitionNo: l.transitionNo, Doing: l.doing,
-		Queue: l.queue.IDs(), Wants: l.wants, LastActivity: l.lastActivity,
+		Queue: l.queue.IDs(), Wants: l.wants, LastActivity: l.lastActivity.Truncate(time.Millisecond),
 		IdleTimeout: l.idleTimeout.String(), Continued: l.continued,
 	}
 	if l.turn != nil {
