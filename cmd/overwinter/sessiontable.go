@@ -28,6 +28,9 @@ func (c *sessionCmd) printSession(w io.Writer, s resource.SessionJSON) error {
 	}
 	row("id", "%s", s.ID)
 	row("status", "%s%s", s.Status, inBrackets(s.StatusReason))
+	if s.Doing.Text != "" {
+		row("doing", "%s", s.Doing.Text)
+	}
 	row("agent", "%s%s", s.Agent, inBrackets(s.Options.Model))
 	if s.Title != "" {
 		row("title", "%s", s.Title)
@@ -108,9 +111,9 @@ func (c *sessionCmd) printSessions(w io.Writer, sessions []resource.SessionJSON)
 	}
 	short := shortIDs(session.SessionPrefix, ids)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tSTATUS\tAGENT\tQUEUE\tLAST ACTIVITY\tTITLE")
+	fmt.Fprintln(t, "ID\tSTATUS\tDOING\tAGENT\tQUEUE\tLAST ACTIVITY\tTITLE")
 	for _, s := range sessions {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", short(s.ID), s.Status, terminal.OneLine(s.Agent, terminal.TitleRunes),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", short(s.ID), s.Status, terminal.OneLine(string(s.Doing.State), terminal.TitleRunes), terminal.OneLine(s.Agent, terminal.TitleRunes),
 			s.Queue.Queued+s.Queue.Processing, c.when(s.LastActivity), terminal.OneLine(s.Title, terminal.TitleRunes))
 	}
 	return t.Flush()
