@@ -41,21 +41,28 @@ TESTARGS ?= -timeout 40m -ldflags=-w -p $(shell expr $(CPUS) + 1) -parallel $(sh
 .PHONY: dev build test conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos overload check setup programs fmt generate clean \
 	picture check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
 
-dev: setup programs
+# Temporal's server is by far the largest part of the first build, and not needed if an address is given.
+dev: setup own $(if $(TEMPORAL_ADDRESS),,bin/overwinter-temporal)
+	@echo '== starting; what happens next is in the terminal and in the logs that it names'
 	@exec bin/overwinter dev $(ARGS)
 
 build: setup-go programs
 
 # Only what goes into sandboxes is built to be the same everywhere; another flag for the others would
 # have everything compiled twice, for them and for the tests.
-programs: bin/overwinter-temporal
+programs: own bin/overwinter-temporal
+
+.PHONY: own
+own:
 	@mkdir -p bin
+	@test -e bin/overwinter || echo '== building overwinter: a minute or two the first time, with the download of modules'
 	go build -ldflags '-X main.commit=$(COMMIT)' -o bin/overwinter ./cmd/overwinter
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/overwinter-runner ./cmd/overwinter-runner
 
 # Linking this one takes a while even when there is nothing to do.
 bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserver -name '*.go' ! -name '*_test.go')
 	@mkdir -p bin
+	@test -e $@ || echo "== building Temporal's server: about 5 minutes the first time on 2 processors; set TEMPORAL_ADDRESS to use one that runs"
 	cd devserver && go build -ldflags '-s -w' -o ../$@ .
 
 # The last line is the summary of all modules' tests. They fetch agents with npm, serve a
