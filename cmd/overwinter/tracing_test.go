@@ -23,7 +23,7 @@ import (
 )
 
 // TestARequestIsTraced exports to a receiver in this process. It sets variables and the global provider of traces.
-func TestARequestIsTraced(t *testing.T) { //nolint:paralleltest // it sets variables
+func TestARequestIsTraced(t *testing.T) {
 	var mu sync.Mutex
 	var spans []*otlp.Span
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
