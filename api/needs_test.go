@@ -69,6 +69,22 @@ func TestAPromptIsRefusedWhileItsAgentLacksASecret(t *testing.T) {
 	require.Equal(t, http.StatusOK, prompt().status, "it is stored already")
 }
 
+func TestARepeatedCreationIsAnsweredWithoutTheSecretThatItNeeded(t *testing.T) {
+	t.Parallel()
+	b := setupNeedy(t)
+	create := func() answer {
+		return b.do("POST", "/api/sessions", `{"agent":"needy","prompt":{"content":"hello"}}`, "Idempotency-Key", "k1")
+	}
+	create().problem(http.StatusConflict, "secret_missing")
+	require.Equal(t, http.StatusCreated, b.do("PUT", "/api/secrets/NEEDY_TOKEN", `{"value":"0123456789"}`).status)
+	first := create()
+	require.Equal(t, http.StatusCreated, first.status, "a refusal does not use the key up")
+	require.Equal(t, http.StatusNoContent, b.do("DELETE", "/api/secrets/NEEDY_TOKEN", "").status)
+	again := create()
+	require.Equal(t, http.StatusOK, again.status, "%s", again.body)
+	require.Equal(t, first.session().ID, again.session().ID)
+}
+
 func TestAVariableOfTheProfileIsASecretThatIsPresent(t *testing.T) {
 	t.Parallel()
 	b := setupNeedy(t)

@@ -190,7 +190,7 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 		return err
 	}
 	if !sess.Lazy && len(missing) > 0 {
-		return secretMissing(missing, sess.Agent)
+		idem.Refusal = secretMissing(missing, sess.Agent)
 	}
 	stored, created, err := s.store.SessionCreate(ctx, sess, first, idem)
 	if err != nil {

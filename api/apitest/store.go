@@ -206,6 +206,9 @@ func (m *Store) SessionCreate(_ context.Context, s session.Session, first *sessi
 		}
 		return m.rows[m.made[idem.Key]].view(), false, nil
 	}
+	if idem.Refusal != nil {
+		return session.Session{}, false, idem.Refusal
+	}
 	r := &Row{Session: s, First: 1}
 	m.rows[s.ID] = r
 	if idem.Key != "" {

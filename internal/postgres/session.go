@@ -39,6 +39,9 @@ func (db *DB) SessionCreate(ctx context.Context, s session.Session, first *sessi
 				return err
 			}
 		}
+		if idem.Refusal != nil {
+			return idem.Refusal
+		}
 		if err := db.sessionInsert(ctx, tx, s, at); err != nil {
 			return err
 		}

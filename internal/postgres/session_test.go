@@ -325,3 +325,24 @@ func TestASessionSaysWhatItIsDoing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.Idle, doing().State)
 }
+
+func TestARefusedCreationDoesNotUseItsKeyUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	refusal := failure.Errorf(failure.SecretMissing, "not yet")
+	idem := session.Idempotency{Key: "k", Digest: "d", Refusal: refusal}
+	create := func() (session.Session, bool, error) {
+		return b.SessionCreate(b.ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"}, nil, idem)
+	}
+	_, _, err := create()
+	require.ErrorIs(t, err, refusal)
+	idem.Refusal = nil
+	first, created, err := create()
+	require.NoError(t, err)
+	require.True(t, created)
+	idem.Refusal = refusal
+	again, created, err := create()
+	require.NoError(t, err, "it was answered before")
+	require.False(t, created)
+	require.Equal(t, first.ID, again.ID)
+}

@@ -59,4 +59,6 @@ var ListSorts = []ListSort{SortNewest, SortOldest, SortActive, SortLeastActive}
 type Idempotency struct {
 	Key    string
 	Digest string
+	// Refusal is what a request fails with that is not repeated; nil if it may be carried out.
+	Refusal error
 }
