@@ -125,9 +125,7 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start session.RunSt
 	case at == nil:
 		return TurnResult{}, false, err
 	case errors.Is(context.Cause(ctx), errHandOver):
-		return TurnResult{}, false, temporal.NewApplicationErrorWithOptions(errHandOver.Error(), HandOver, temporal.ApplicationErrorOptions{
-			Category: temporal.ApplicationErrorCategoryBenign, // it happens with every deploy
-		})
+		return TurnResult{}, false, handedOver()
 	case ctx.Err() != nil && !at.MayHaveDelivered:
 		return TurnResult{}, false, temporal.NewApplicationError("cancelled before the agent got the prompt", NotHandedOver)
 	case ctx.Err() != nil:
@@ -157,7 +155,10 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start session.RunSt
 		result, err = t.superseded(ctx, in, err)
 		return result, false, err
 	}
-	if err != nil {
+	switch {
+	case err != nil && errors.Is(context.Cause(ctx), errHandOver):
+		return TurnResult{}, false, handedOver() // the next attempt ends the run, unless it is over
+	case err != nil:
 		return TurnResult{}, false, stored(err)
 	}
 	result = resultOf(run)
@@ -165,6 +166,13 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start session.RunSt
 		result.EndedAt, result.Reread = run.EndedAt, run.Look == nil && in.Look
 	}
 	return result, run.Attended, nil
+}
+
+// handedOver is the error of a turn that another worker carries on.
+func handedOver() error {
+	return temporal.NewApplicationErrorWithOptions(errHandOver.Error(), HandOver, temporal.ApplicationErrorOptions{
+		Category: temporal.ApplicationErrorCategoryBenign, // it happens with every deploy
+	})
 }
 
 // recordTimeout bounds one statement of a turn on its run: shorter than the heartbeat's timeout, so

@@ -60,7 +60,7 @@ func TestAShortRunFindsEveryFigure(t *testing.T) {
 
 	document := r.markdown()
 	require.Empty(t, handwritten(document), "the written part has no ruled line")
-	for _, want := range []string{"prompt → 202", "commit + signal", "words delivered", "empty data directory", "CPU per word: agent", "history events per turn"} {
+	for _, want := range []string{"prompt → 202", "commit + signal", "words delivered", "empty data directory", "CPU per word, whole system", "history events per turn"} {
 		require.Contains(t, document, want)
 	}
 	require.NotContains(t, document, "NaN")

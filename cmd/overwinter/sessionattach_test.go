@@ -124,7 +124,7 @@ func TestFollowTakesAnswersFromAFile(t *testing.T) {
 	require.Equal(t, exitDone, r.code, r.stderr)
 	require.Contains(t, r.stdout, "the agent asks: Why?\n")
 	require.Contains(t, r.stdout, "answered: Why? because\n")
-	require.Contains(t, r.stdout, "the answer came too late: the question is not open any more\n")
+	require.Contains(t, r.stdout, "the answer came too late: the question is expired already\n")
 	require.Contains(t, r.stdout, "say once, session, always, or reject")
 	require.Contains(t, r.stdout, "answered: reject: why not\n")
 	require.Equal(t, question.Reject, store.Row(id).Questions[2].Answer.Decision)
