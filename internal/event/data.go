@@ -194,16 +194,8 @@ type TurnEndData struct {
 	Outcome  session.Outcome `json:"outcome"`
 	Reason   string          `json:"reason,omitempty"`
 	// Usage and Model are of the run; nil and empty in events of earlier releases.
-	Usage *UsageData `json:"usage,omitempty"`
-	Model string     `json:"model,omitempty"`
-}
-
-// UsageData is what a turn has used.
-type UsageData struct {
-	InputTokens  int64    `json:"inputTokens"`
-	OutputTokens int64    `json:"outputTokens"`
-	ToolCalls    int64    `json:"toolCalls"`
-	CostUSD      *float64 `json:"costUsd"` // nil if it is not known
+	Usage *resource.UsageJSON `json:"usage,omitempty"`
+	Model string              `json:"model,omitempty"`
 }
 
 // FileData is the data of a file event. Size is 0 for a file that is gone.

@@ -207,6 +207,9 @@ func (db *DB) PromptGet(ctx context.Context, sessionID, promptID string) (sessio
 		return session.Prompt{}, fault(doing, err)
 	}
 	p := promptOf(row)
+	if err := db.promptsUsage(ctx, []session.Prompt{p}, func(_ int, u session.PromptUsage) { p.Usage = &u }); err != nil {
+		return session.Prompt{}, fault(doing, err)
+	}
 	if p.Status == session.PromptQueued {
 		owner, err := db.SessionGet(ctx, sessionID)
 		if err != nil {
@@ -248,7 +251,39 @@ func (db *DB) PromptList(ctx context.Context, sessionID string, limit int, curso
 	for i, row := range rows {
 		items[i] = blocked(promptOf(row), string(owner.Status), owner.StatusReason)
 	}
+	if err := db.promptsUsage(ctx, items, func(i int, u session.PromptUsage) { items[i].Usage = &u }); err != nil {
+		return nil, "", fault("list prompts", err)
+	}
 	return items, nextCursor, nil
+}
+
+// promptsUsage calls set with what the last runs of prompts have used, for those whose run is over.
+func (db *DB) promptsUsage(ctx context.Context, prompts []session.Prompt, set func(i int, u session.PromptUsage)) error {
+	var ids []string
+	for _, p := range prompts {
+		if p.RunID != "" {
+			ids = append(ids, p.RunID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := db.q.RunsUsage(ctx, db.pool, ids)
+	if err != nil {
+		return err
+	}
+	used := make(map[string]session.PromptUsage, len(rows))
+	for _, row := range rows {
+		used[row.ID] = session.PromptUsage{Model: row.Model, Usage: usageOf(dbsqlc.Run{
+			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, ToolCalls: row.ToolCalls, CostUsd: row.CostUsd,
+		})}
+	}
+	for i, p := range prompts {
+		if u, ok := used[p.RunID]; ok {
+			set(i, u)
+		}
+	}
+	return nil
 }
 
 // PromptWithdraw cancels a queued prompt; prompt_not_queued when it is not queued any more.

@@ -358,3 +358,30 @@ func TestAReaderRebuildsTheQueueFromItsChanges(t *testing.T) {
 	}
 	check()
 }
+
+// TestAPromptHasTheUsageOfItsLastRun once that is over, when it is read.
+func TestAPromptHasTheUsageOfItsLastRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	used := session.PromptUsage{Usage: session.Usage{InputTokens: 10, OutputTokens: 2, ToolCalls: 1, CostUSD: 0.5}, Model: "m1"}
+	first, second := b.submit(t, "first"), b.submit(t, "second")
+	run := b.begin(t, first)
+	read := func(id string) *session.PromptUsage {
+		t.Helper()
+		p, err := b.PromptGet(b.ctx, b.id, id)
+		require.NoError(t, err)
+		list, _, err := b.PromptList(b.ctx, b.id, 10, "")
+		require.NoError(t, err)
+		require.Equal(t, p.Usage, list[p.Ordinal-1].Usage)
+		return p.Usage
+	}
+	require.Nil(t, read(first), "its run is in progress")
+	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted, Usage: used.Usage, Model: "m1"})
+	require.NoError(t, err)
+	require.Equal(t, &used, read(first))
+	require.Nil(t, read(second))
+	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: b.begin(t, second), Outcome: session.OutcomeCompleted, Usage: session.Usage{CostUnknown: true}})
+	require.NoError(t, err)
+	require.Equal(t, &session.PromptUsage{Usage: session.Usage{CostUnknown: true}}, read(second), "unknown is not zero")
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -538,10 +539,9 @@ func (s *sessionTx) promptAborted(ctx context.Context, promptID string) error {
 }
 
 func (s *sessionTx) reportTurnEnd(run dbsqlc.Run) error {
+	usage := resource.Usage(usageOf(run))
 	return s.add(event.TypeTurnEnd, run.ID, event.TurnEndData{
-		RunID: run.ID, PromptID: run.PromptID, Outcome: session.Outcome(run.Outcome), Reason: run.Reason,
-		Usage: &event.UsageData{InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ToolCalls: run.ToolCalls, CostUSD: run.CostUsd},
-		Model: run.Model,
+		RunID: run.ID, PromptID: run.PromptID, Outcome: session.Outcome(run.Outcome), Reason: run.Reason, Usage: &usage, Model: run.Model,
 	})
 }
 
@@ -554,11 +554,14 @@ func usageOf(row dbsqlc.Run) session.Usage {
 }
 
 func runOf(row dbsqlc.Run) session.Run {
-	return session.Run{
+	r := session.Run{
 		ID: row.ID, SessionID: row.SessionID, PromptID: row.PromptID, Generation: row.Generation,
 		Attempt: row.Attempt, Held: heldBy(row), Token: row.Token, LastFrame: row.LastFrame, Translator: row.Translator,
 		Outcome: session.Outcome(row.Outcome), Reason: row.Reason,
-		Usage:     usageOf(row),
 		StartedAt: row.StartedAt.UTC(), EndedAt: orZero(row.EndedAt),
 	}
+	if row.EndedAt != nil {
+		r.Usage = usageOf(row)
+	}
+	return r
 }

@@ -22,9 +22,37 @@ type PromptJSON struct {
 	RequestID string `json:"requestId,omitempty"`
 	// Resolution is what a person did about an unknown outcome.
 	Resolution *ResolutionJSON `json:"resolution,omitempty"`
-	CreatedAt  Time            `json:"createdAt"`
-	StartedAt  *Time           `json:"startedAt,omitempty"`
-	EndedAt    *Time           `json:"endedAt,omitempty"`
+	// Usage and Model are of its last run, once that is over. Events do not have them: turn_end has.
+	Usage     *UsageJSON `json:"usage,omitempty"`
+	Model     string     `json:"model,omitempty"`
+	CreatedAt Time       `json:"createdAt"`
+	StartedAt *Time      `json:"startedAt,omitempty"`
+	EndedAt   *Time      `json:"endedAt,omitempty"`
+}
+
+// UsageJSON is what a run has used.
+type UsageJSON struct {
+	InputTokens  int64    `json:"inputTokens"`
+	OutputTokens int64    `json:"outputTokens"`
+	ToolCalls    int64    `json:"toolCalls"`
+	CostUSD      *float64 `json:"costUsd"` // nil if it is not known
+}
+
+// Usage converts u.
+func Usage(u session.Usage) UsageJSON {
+	out := UsageJSON{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, ToolCalls: u.ToolCalls}
+	if !u.CostUnknown {
+		out.CostUSD = &u.CostUSD
+	}
+	return out
+}
+
+func promptUsage(u *session.PromptUsage) (usage *UsageJSON, model string) {
+	if u == nil {
+		return nil, ""
+	}
+	used := Usage(u.Usage)
+	return &used, u.Model
 }
 
 // ResolutionJSON is what a person did with a prompt whose outcome was unknown.
@@ -43,10 +71,11 @@ func resolution(r *session.Resolved) *ResolutionJSON {
 
 // Prompt converts p.
 func Prompt(p session.Prompt) PromptJSON {
+	usage, model := promptUsage(p.Usage)
 	return PromptJSON{
 		ID: p.ID, SessionID: p.SessionID, Ordinal: p.Ordinal, Status: p.Status, Content: p.Content,
 		Mode: p.Mode, OnUnknown: p.OnUnknown, Author: p.Author, RunID: p.RunID, Reason: p.Reason, BlockedReason: p.BlockedReason,
-		RequestID: p.RequestID, Resolution: resolution(p.Resolved),
+		RequestID: p.RequestID, Resolution: resolution(p.Resolved), Usage: usage, Model: model,
 		CreatedAt: Time(p.CreatedAt), StartedAt: optionalTime(p.StartedAt), EndedAt: optionalTime(p.EndedAt),
 	}
 }

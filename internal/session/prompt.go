@@ -55,6 +55,8 @@ type Prompt struct {
 	Reason    string // why it ended so; one of the Reason constants, or the agent's words
 	// BlockedReason is why a queued prompt does not run: the reason of its session's error.
 	BlockedReason string
+	// Usage is of its last run, once that is over. It is read by PromptGet and PromptList alone.
+	Usage *PromptUsage
 	// Resolved is what a person last did about an unknown outcome; nil if nothing.
 	Resolved *Resolved
 	// RequestID is the X-Request-Id of the request that accepted it; empty if it is not known.
@@ -69,6 +71,12 @@ type Prompt struct {
 	// Attended is set by the store's PromptSubmit alone: the workflow would have to be signalled, but the session has an
 	// attendant, which is expected to claim the prompt at once.
 	Attended bool
+}
+
+// PromptUsage is what a prompt's last run has used, and the model that it ran on as far as that is known.
+type PromptUsage struct {
+	Usage
+	Model string
 }
 
 // Reasons of transitions and of ended prompts that clients may rely on.

@@ -413,3 +413,44 @@ func (q *Queries) RunsOpenStates(ctx context.Context, db DBTX, arg *RunsOpenStat
 	}
 	return items, nil
 }
+
+const runsUsage = `-- name: RunsUsage :many
+SELECT id, model, input_tokens, output_tokens, cost_usd, tool_calls FROM runs WHERE id = ANY($1::text[]) AND ended_at IS NOT NULL
+`
+
+type RunsUsageRow struct {
+	ID           string
+	Model        string
+	InputTokens  int64
+	OutputTokens int64
+	CostUsd      *float64
+	ToolCalls    int64
+}
+
+// RunsUsage is what some runs have used that are over.
+func (q *Queries) RunsUsage(ctx context.Context, db DBTX, ids []string) ([]RunsUsageRow, error) {
+	rows, err := db.Query(ctx, runsUsage, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunsUsageRow
+	for rows.Next() {
+		var i RunsUsageRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Model,
+			&i.InputTokens,
+			&i.OutputTokens,
+			&i.CostUsd,
+			&i.ToolCalls,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -50,3 +50,7 @@ WHERE ended_at IS NULL AND translator IS NOT NULL AND id > @after_id ORDER BY id
 -- name: RunReseal :execrows
 -- RunReseal changes nothing if the state is another one meanwhile.
 UPDATE runs SET translator = @translator WHERE id = @id AND last_frame = @last_frame AND translator = @was AND ended_at IS NULL;
+
+-- name: RunsUsage :many
+-- RunsUsage is what some runs have used that are over.
+SELECT id, model, input_tokens, output_tokens, cost_usd, tool_calls FROM runs WHERE id = ANY(@ids::text[]) AND ended_at IS NOT NULL;
