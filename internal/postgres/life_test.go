@@ -45,8 +45,8 @@ func TestAPromptIsServedFromSubmitToEnd(t *testing.T) {
 	s.Metrics.ActiveSeconds = 0 // it is running
 	require.Equal(t, session.Metrics{Messages: 1, ToolCalls: 2, InputTokens: 5, OutputTokens: 7, CostUSD: new(0.5)}, s.Metrics)
 	require.Equal(t, []string{
-		"status", "prompt", "queue", "turn_start", "prompt", "queue",
-		"block_start", "text_delta", "text_delta", "title", "turn_end", "prompt", "queue",
+		"status", "prompt", "queue", "title", "turn_start", "prompt", "queue",
+		"block_start", "text_delta", "text_delta", "turn_end", "prompt", "queue",
 	}, b.types(t, 0))
 	for i, e := range b.events(t) {
 		require.EqualValues(t, i+1, e.Seq)

@@ -99,6 +99,11 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue ev
 	if err := s.addQueue(queue, queueChange(event.QueueAdded, p.ID, p.Ordinal, string(p.Status))); err != nil {
 		return session.Prompt{}, err
 	}
+	if p.Ordinal == 1 {
+		if err := s.titleFrom(ctx, p.Content); err != nil {
+			return session.Prompt{}, err
+		}
+	}
 	s.advanced = s.row.LastSeq
 	return p, s.q.SessionSubmitted(ctx, &s.later, &dbsqlc.SessionSubmittedParams{
 		ID: p.SessionID, LastOrdinal: p.Ordinal, LastSeq: s.row.LastSeq, At: s.now, IsSignalled: p.Notify,

@@ -50,7 +50,7 @@ func TestASubmitTwiceIsOnePrompt(t *testing.T) {
 		_, _, _, err := b.PromptSubmit(b.ctx, other)
 		requireCode(t, failure.PromptExists, err)
 	}
-	require.Equal(t, []string{"prompt", "queue"}, b.types(t, 0))
+	require.Equal(t, []string{"prompt", "queue", "title"}, b.types(t, 0))
 }
 
 func TestTheQueueIsReported(t *testing.T) {

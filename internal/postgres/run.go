@@ -475,8 +475,8 @@ func (s *sessionTx) shutDown(ctx context.Context, run dbsqlc.Run, ending *sessio
 	return nil
 }
 
-// titleFrom gives a session that has been given none, by people or by its agent, the beginning of
-// its first prompt that was completed.
+// titleFrom gives a session that has been given none, by people or by its agent, the beginning of a prompt: of its first, or, of
+// sessions of earlier releases, of the first that is completed.
 func (s *sessionTx) titleFrom(ctx context.Context, content string) error {
 	title := session.TitleOf(content)
 	if s.row.Title != "" || title == "" {

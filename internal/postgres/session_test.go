@@ -51,7 +51,16 @@ func TestASessionMayStartWithAPrompt(t *testing.T) {
 	require.Equal(t, session.Followup, p.Mode)
 	require.Equal(t, session.Hold, p.OnUnknown)
 	b.id = id
-	require.Equal(t, []string{"prompt", "queue"}, b.types(t, 0))
+	require.Equal(t, []string{"prompt", "queue", "title"}, b.types(t, 0))
+	require.Equal(t, "hi", made.Title)
+	titled, _, err := b.SessionCreate(b.ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo", Title: "mine"}, &session.Prompt{ID: "first", Content: "hi"}, session.Idempotency{})
+	require.NoError(t, err)
+	require.Equal(t, "mine", titled.Title)
+	second := b.submit(t, "later words")
+	require.NotEmpty(t, second)
+	shown, err := b.SessionGet(b.ctx, id)
+	require.NoError(t, err)
+	require.Equal(t, "hi", shown.Title, "the first prompt's")
 }
 
 func TestAnIdempotencyKeyMakesOneSession(t *testing.T) {
