@@ -22,6 +22,7 @@ type OpenedSession struct {
 	Agent        string                 `json:"agent"`
 	Workspace    string                 `json:"workspace,omitempty"` // repository, for the search attribute
 	Owner        string                 `json:"owner,omitempty"`     // for the search attribute
+	Title        string                 `json:"title,omitempty"`     // that a person gave it, never one of a prompt
 	URL          string                 `json:"url,omitempty"`       // of the session in the API
 	Lazy         bool                   `json:"lazy,omitempty"`
 	IdleTimeout  time.Duration          `json:"idleTimeout"`

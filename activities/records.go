@@ -67,7 +67,7 @@ func (g *records) OpenSession(ctx context.Context, in SessionRef) (OpenedSession
 	if l.Workspace != nil {
 		o.Workspace = keyword(l.Workspace.RepoURL)
 	}
-	o.Owner = ownerOf(l.Metadata)
+	o.Owner, o.Title = ownerOf(l.Metadata), l.GivenTitle
 	if g.PublicURL != "" {
 		o.URL = strings.TrimSuffix(g.PublicURL, "/") + "/api/sessions/" + in.SessionID
 	}

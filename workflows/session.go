@@ -46,6 +46,7 @@ type life struct {
 	workspace    string
 	owner        string // who people say that it belongs to
 	url          string // of the session in the API; empty if the worker does not know it
+	title        string // that a person gave it
 	last         endedTurn
 	lazy         bool
 	generation   int64
@@ -139,7 +140,7 @@ func (l *life) load(ctx workflow.Context) error {
 		l.trouble.since = time.Time{}
 	}
 	l.agent, l.workspace, l.lazy = o.Agent, o.Workspace, o.Lazy
-	l.owner, l.url = o.Owner, o.URL
+	l.owner, l.url, l.title = o.Owner, o.URL, o.Title
 	l.generation, l.transitionNo = o.Generation, o.TransitionNo
 	if l.transitionNo == 0 && !l.lazy && l.since.IsZero() {
 		l.since = workflow.Now(ctx)

@@ -38,6 +38,9 @@ func (l *life) showDoing(ctx workflow.Context, doing string) {
 		head += fmt.Sprintf(" (%s)", l.reason)
 	}
 	lines := []string{head + " · " + doing, ""}
+	if l.title != "" {
+		lines = append(lines, "- title: "+l.title)
+	}
 	if next := l.nextStep(); next != "" {
 		lines = append(lines, "- to do: "+next)
 	}

@@ -269,11 +269,11 @@ func (db *DB) SessionOpen(ctx context.Context, sessionID, workflowRunID string) 
 		if loaded.Session, err = db.sessionGet(ctx, s, sessionID); err != nil {
 			return err
 		}
-		cause, err := s.q.SessionErrorCause(ctx, s, sessionID)
+		opened, err := s.q.SessionOpened(ctx, s, sessionID)
 		if err != nil {
 			return err
 		}
-		loaded.ErrorCause = session.ErrorCause(cause)
+		loaded.ErrorCause, loaded.GivenTitle = session.ErrorCause(opened.ErrorCause), opened.GivenTitle
 		if err := s.loadQueue(ctx, &loaded); err != nil {
 			return err
 		}

@@ -355,3 +355,23 @@ func TestARefusedCreationDoesNotUseItsKeyUp(t *testing.T) {
 	require.False(t, created)
 	require.Equal(t, first.ID, again.ID)
 }
+
+// TestAWorkflowLearnsOnlyTitlesThatPeopleGave: what a prompt says must not reach Temporal.
+func TestAWorkflowLearnsOnlyTitlesThatPeopleGave(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	given := func() string {
+		t.Helper()
+		loaded, err := b.SessionOpen(b.ctx, b.id, "w1")
+		require.NoError(t, err)
+		return loaded.GivenTitle
+	}
+	b.submit(t, "what a prompt says")
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, "what a prompt says", s.Title)
+	require.Empty(t, given())
+	_, err = b.SessionPatch(b.ctx, b.id, session.Patch{Title: new("mine")})
+	require.NoError(t, err)
+	require.Equal(t, "mine", given())
+}

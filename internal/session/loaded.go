@@ -7,6 +7,7 @@ import "time"
 type Loaded struct {
 	Session
 	ErrorCause   ErrorCause     // of the state error
+	GivenTitle   string         // by a person; empty for one of a prompt or of the agent
 	Waiting      []QueuedPrompt // queued prompts by ordinal
 	Processing   *Processing    // the prompt that a run has; nil when none
 	Head         *BundleRef     // the bundle to wake from; nil when none was ever made

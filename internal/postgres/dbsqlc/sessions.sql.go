@@ -170,17 +170,6 @@ func (q *Queries) SessionCount(ctx context.Context, db DBTX, arg *SessionCountPa
 	return err
 }
 
-const sessionErrorCause = `-- name: SessionErrorCause :one
-SELECT error_cause FROM sessions WHERE id = $1
-`
-
-func (q *Queries) SessionErrorCause(ctx context.Context, db DBTX, id string) (string, error) {
-	row := db.QueryRow(ctx, sessionErrorCause, id)
-	var error_cause string
-	err := row.Scan(&error_cause)
-	return error_cause, err
-}
-
 const sessionExists = `-- name: SessionExists :one
 SELECT EXISTS (SELECT FROM sessions WHERE id = $1)
 `
@@ -363,6 +352,23 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionL
 		&i.LastActivityAt,
 		&i.Agent,
 	)
+	return i, err
+}
+
+const sessionOpened = `-- name: SessionOpened :one
+SELECT error_cause, CASE WHEN title_given THEN title ELSE '' END::text AS given_title FROM sessions WHERE id = $1
+`
+
+type SessionOpenedRow struct {
+	ErrorCause string
+	GivenTitle string
+}
+
+// SessionOpened is what a workflow reads of its session that no client does.
+func (q *Queries) SessionOpened(ctx context.Context, db DBTX, id string) (SessionOpenedRow, error) {
+	row := db.QueryRow(ctx, sessionOpened, id)
+	var i SessionOpenedRow
+	err := row.Scan(&i.ErrorCause, &i.GivenTitle)
 	return i, err
 }
 

@@ -9,8 +9,9 @@ WHERE NOT EXISTS (SELECT FROM purges p WHERE p.session_id = @id);
 -- name: SessionGet :one
 SELECT * FROM session_views WHERE id = @id;
 
--- name: SessionErrorCause :one
-SELECT error_cause FROM sessions WHERE id = @id;
+-- name: SessionOpened :one
+-- SessionOpened is what a workflow reads of its session that no client does.
+SELECT error_cause, CASE WHEN title_given THEN title ELSE '' END::text AS given_title FROM sessions WHERE id = @id;
 
 -- name: SessionLaunch :one
 -- SessionLaunch is how the agent of a session is started.
