@@ -58,6 +58,7 @@ type attempt struct {
 	files       runner.FileGatherer
 	// tooLargeLogged: the log says that the workspace has too many files.
 	tooLargeLogged bool
+	spoken         bool // an event of this attempt is committed
 }
 
 func (x *Executor) newAttempt(ctx context.Context, in Request, progress Progress) (*attempt, error) {
@@ -82,7 +83,11 @@ func (x *Executor) newAttempt(ctx context.Context, in Request, progress Progress
 // run attaches, delivers where that is needed, and follows the frames to the end
 // of the turn.
 func (a *attempt) run(ctx context.Context) (err error) {
-	link, err := a.attach(ctx)
+	var link *turnLink
+	err = traced(ctx, "attach", func(ctx context.Context) (err error) {
+		link, err = a.attach(ctx)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("attach to the runner: %w", err)
 	}
@@ -114,7 +119,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if a.end == nil {
 		watch := a.watchRefusals(ctx)
 		defer watch.end()
-		if err := a.deliver(ctx, link); err != nil {
+		if err := traced(ctx, "deliver", func(ctx context.Context) error { return a.deliver(ctx, link) }); err != nil {
 			return err
 		}
 		a.progress.Made()
@@ -132,7 +137,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		}
 		return final(DeliveryUnknown, errors.New("the runner was interrupted while it had this run"))
 	}
-	return a.flush(ctx, link)
+	return traced(ctx, "flush transcripts", func(ctx context.Context) error { return a.flush(ctx, link) })
 }
 
 // errNotFlushed ends the wait for a runner that keeps its link alive and does not say that it has sent everything.

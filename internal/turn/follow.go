@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
@@ -204,6 +206,10 @@ func (a *attempt) append(ctx context.Context, b *batch) error {
 		}
 	}
 	a.progress.Made()
+	if !a.spoken && len(b.add.Events) > 0 {
+		a.spoken = true
+		trace.SpanFromContext(ctx).AddEvent("first event committed")
+	}
 	if len(b.add.Questions) > 0 {
 		a.watchAnswers()
 	}

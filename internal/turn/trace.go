@@ -1,0 +1,20 @@
+package turn
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// traced does a step of a turn in a separate span below that of ctx, if there is one.
+func traced(ctx context.Context, step string, do func(context.Context) error) error {
+	provider := trace.SpanFromContext(ctx).TracerProvider()
+	ctx, span := provider.Tracer("github.com/overwinter-dev/overwinter/internal/turn").Start(ctx, step)
+	defer span.End()
+	err := do(ctx)
+	if err != nil {
+		span.SetStatus(codes.Error, "") // what went wrong may say what an agent said
+	}
+	return err
+}
