@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
@@ -43,7 +42,7 @@ func (Adapter) Describe() agent.Description {
 	return agent.Description{
 		Name:    Name,
 		Title:   "OpenCode",
-		Summary: "The open source coding agent, version " + Version + ". Works with the models of many providers; needs the key of one as a secret, such as " + opencodeformat.SecretKeys[0] + ".",
+		Summary: "The open source coding agent, version " + Version + ". Works with the models of many providers, whose keys are secrets such as " + opencodeformat.SecretKeys[0] + ".",
 		Version: Version,
 		Models: []string{
 			agent.DefaultModel,
@@ -54,16 +53,9 @@ func (Adapter) Describe() agent.Description {
 		Capabilities: []string{
 			"abort", "resume", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "cost", "model", "title", "commands", "profiles", "revert",
 		},
-		Secrets: needs(),
+		// None is required: it has models that need no key, and a repository may configure providers of its machine.
+		Secrets: agent.Optional(opencodeformat.Secrets()...),
 	}
-}
-
-// needs are the secrets of OpenCode: the key of one provider, or a configuration that names one.
-func needs() []agent.Need {
-	all := agent.Optional(opencodeformat.Secrets()...)
-	all[0].Required, all[0].Purpose = true, "or the key of another provider"
-	all[0].Alternatives = append(slices.Clone(opencodeformat.SecretKeys[1:]), opencodeformat.SecretConfig)
-	return all
 }
 
 // modelName is a model as OpenCode names it: its provider and its own name.
