@@ -147,12 +147,15 @@ func (db *DB) SessionAgent(ctx context.Context, sessionID string) (agentName, pr
 
 // sessionGet reads a session with its pending commands.
 func (db *DB) sessionGet(ctx context.Context, tx dbsqlc.DBTX, sessionID string) (session.Session, error) {
-	s, err := db.sessionGetBare(ctx, tx, sessionID)
-	if err != nil {
-		return s, err
-	}
+	// The commands first: a stop that ends between the two reads is then pending, or the session is over.
 	rows, err := db.q.CommandsPending(ctx, tx, sessionID)
-	s.Pending = commandsOf(rows)
+	if err != nil {
+		return session.Session{}, err
+	}
+	s, err := db.sessionGetBare(ctx, tx, sessionID)
+	if err == nil && !s.Status.Final() {
+		s.Pending = commandsOf(rows)
+	}
 	return s, err
 }
 
