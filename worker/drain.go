@@ -46,6 +46,7 @@ type AwakeSessions interface {
 const (
 	drainInterval = 100 * time.Millisecond // between two looks at what is awake
 	drainAtOnce   = 16                     // sessions that are asked at the same time
+	drainAskAgain = 2 * time.Second        // a client's wake may have superseded what a session was asked
 )
 
 // run returns when all sessions sleep, when the time is up, or when ctx ends.
@@ -60,7 +61,7 @@ func (d Drain) run(ctx context.Context, logger *slog.Logger) {
 	interruptAt := time.Now().Add(d.Timeout)
 	ctx, cancel := context.WithDeadline(ctx, interruptAt.Add(d.Grace))
 	defer cancel()
-	r := drain{Drain: d, logger: logger, asked: map[string]bool{}}
+	r := drain{Drain: d, logger: logger, asked: map[string]request{}}
 	ticker := time.NewTicker(drainInterval)
 	defer ticker.Stop()
 	for {
@@ -85,7 +86,13 @@ type drain struct {
 	announced bool
 
 	mu    sync.Mutex
-	asked map[string]bool // whether a session that was asked was forced too
+	asked map[string]request
+}
+
+// request is the last that a session was asked.
+type request struct {
+	at     time.Time
+	forced bool
 }
 
 // look asks the sessions that are awake to hibernate, and returns how many there are.
@@ -98,17 +105,17 @@ func (d *drain) look(ctx context.Context, force bool) (int, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(drainAtOnce)
 	for _, s := range awake {
-		if s.Status == session.Hibernating && !force { // its run is over, or about to be
+		if s.Status == session.Hibernating { // it does what it would be asked
 			continue
 		}
 		force := force && s.RunID != ""
 		d.mu.Lock()
-		forced, asked := d.asked[s.SessionID]
+		last := d.asked[s.SessionID]
 		d.mu.Unlock()
-		if asked && (forced || !force) {
-			continue
+		first := last.at.IsZero() || force && !last.forced
+		if first || time.Since(last.at) >= drainAskAgain {
+			group.Go(func() error { return d.ask(ctx, s.SessionID, force, first) })
 		}
-		group.Go(func() error { return d.ask(ctx, s.SessionID, force) })
 	}
 	return len(awake), group.Wait()
 }
@@ -128,16 +135,16 @@ func (d *drain) announce(ctx context.Context, awake []session.Awake) {
 		slog.Int("sessions", len(awake)), slog.Int("runs", runs), slog.Duration("interrupted_after", d.Timeout))
 }
 
-// ask has one session hibernate.
-func (d *drain) ask(ctx context.Context, sessionID string, force bool) error {
-	_, err := d.Rows.CommandSubmit(ctx, session.Command{
+// ask has one session hibernate. It is signalled the first time, and later if the command was not pending any more.
+func (d *drain) ask(ctx context.Context, sessionID string, force, first bool) error {
+	done, err := d.Rows.CommandSubmit(ctx, session.Command{
 		SessionID: sessionID, Kind: session.CommandHibernate, Force: force, Reason: session.ReasonShutdown,
 	})
 	switch failure.CodeOf(err) {
 	case failure.IllegalState, failure.Terminated, failure.NoSession: // it has moved on
 		err = nil
 	}
-	if err == nil {
+	if err == nil && (first || done.Notify) {
 		err = d.Signaler.SignalCommands(ctx, sessionID) // also if Postgres believes it signalled: its relay is not running any more
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
@@ -146,6 +153,6 @@ func (d *drain) ask(ctx context.Context, sessionID string, force bool) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.asked[sessionID] = force
+	d.asked[sessionID] = request{at: time.Now(), forced: force}
 	return err
 }

@@ -73,8 +73,18 @@ func (s *sleepers) CommandSubmit(_ context.Context, c session.Command) (session.
 	if sl == nil || sl.refuses {
 		return session.Commanded{}, failure.Errorf(failure.IllegalState, "not now")
 	}
+	if n := len(sl.commands); n > 0 && (sl.commands[n-1].Force || !c.Force) { // it is pending
+		return session.Commanded{}, nil
+	}
 	sl.commands = append(sl.commands, c)
-	return session.Commanded{}, nil
+	return session.Commanded{Notify: true}, nil
+}
+
+// wake is a client's: it supersedes what the session was asked.
+func (s *sleepers) wake(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions[id].commands = nil
 }
 
 func (s *sleepers) SignalCommands(_ context.Context, id string) error {
@@ -126,6 +136,18 @@ func TestADrainOutlastsFailures(t *testing.T) {
 		worker.RunDrain(t.Context(), worker.Drain{Rows: s, Signaler: s, Shutdown: new(activities.Shutdown), Timeout: time.Minute})
 		require.Empty(t, s.sessions)
 		require.Less(t, time.Since(began), 10*time.Second)
+	})
+}
+
+func TestADrainOutlastsAWake(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &sleepers{sessions: map[string]*sleeper{"a": awake("a", "r", 5*time.Second)}}
+		time.AfterFunc(time.Second, func() { s.wake("a") })
+		began := time.Now()
+		worker.RunDrain(t.Context(), worker.Drain{Rows: s, Signaler: s, Shutdown: new(activities.Shutdown), Timeout: time.Minute})
+		require.Empty(t, s.sessions)
+		require.InDelta(t, 5*time.Second, time.Since(began), float64(time.Second), "at the end of its run")
 	})
 }
 
