@@ -385,3 +385,18 @@ func TestAPromptHasTheUsageOfItsLastRun(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &session.PromptUsage{Usage: session.Usage{CostUnknown: true}}, read(second), "unknown is not zero")
 }
+
+// TestTheReleaseBeforeReadsSessionsOfUnknownCost: it takes their cost for a number.
+func TestTheReleaseBeforeReadsSessionsOfUnknownCost(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: b.begin(t, b.submit(t, "1")), Outcome: session.OutcomeCompleted, Usage: session.Usage{CostUnknown: true}})
+	require.NoError(t, err)
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Nil(t, s.Metrics.CostUSD)
+	cost := -1.0
+	b.row(t, &cost, "SELECT cost_usd FROM session_views WHERE id = $1", b.id)
+	require.Zero(t, cost)
+}

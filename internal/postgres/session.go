@@ -347,6 +347,9 @@ func sessionOf(row dbsqlc.SessionView) (session.Session, error) {
 		Queue:  session.QueueCounts{Queued: row.Queued, Processing: row.Processing, Unknown: row.Unresolved},
 		Loaded: row.Loaded, QuestionsOpen: row.QuestionsOpen, Step: row.Step,
 	}
+	if !row.CostKnown {
+		s.Metrics.CostUSD = nil
+	}
 	if row.RunningSince != nil { // what a transition will add
 		s.Metrics.ActiveSeconds += max(0, time.Since(*row.RunningSince).Seconds())
 	}

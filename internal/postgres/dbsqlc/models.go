@@ -354,6 +354,7 @@ type SessionView struct {
 	QuestionsOpen  int64
 	Step           string
 	RunningSince   *time.Time
+	CostKnown      bool
 }
 
 type Snapshot struct {
