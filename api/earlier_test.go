@@ -10,6 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -20,10 +21,10 @@ func TestPostgresSessionsOfAnEarlierReleaseAreServed(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t, postgrestest.FileURL(t, "../internal/postgres/testdata/schema6.sql"))
 	require.NoError(t, db.Migrate(t.Context()))
-	f := eventlog.NewFollower(db, eventlog.FollowerOptions{Format: api.EventFormat()})
+	f := eventlog.NewFollower(db, eventlog.FollowerOptions{Format: feed.Format()})
 	f.Start()
 	t.Cleanup(f.Stop)
-	b := setup(t, func(c *api.Config) { c.Store, c.Events = db, follower{f} })
+	b := setup(t, func(c *api.Config) { c.Store, c.Events = db, feed.Of(f) })
 
 	all := string(b.do("GET", "/api/sessions", "").body)
 	for i, state := range session.States {

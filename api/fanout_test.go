@@ -21,8 +21,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
 
@@ -127,7 +127,7 @@ func (l *bare) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (l *bare) broadcast(n int) {
-	format := api.EventFormat()
+	format := feed.Format()
 	for range n {
 		l.seq++
 		e := eventlog.Event{

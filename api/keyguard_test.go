@@ -9,13 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 func TestShortKeysAreRefused(t *testing.T) {
 	t.Parallel()
-	full := Config{Store: struct{ Store }{}, Signaler: struct{ Signaler }{}, Events: struct{ Events }{}, Agents: struct{ Agents }{}}
+	full := Config{Store: struct{ Store }{}, Signaler: struct{ Signaler }{}, Events: struct{ feed.Log }{}, Agents: struct{ Agents }{}}
 	full.Key = secret.NewValue("nineteen-characters")
 	_, err := New(full)
 	require.ErrorContains(t, err, "at least 20")

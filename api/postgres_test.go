@@ -15,18 +15,12 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
-
-// follower gives the server the readers of the real log.
-type follower struct{ *eventlog.Follower }
-
-func (f follower) Follow(ctx context.Context, sessionID string, after int64) (api.EventReader, error) {
-	return f.Follower.Follow(ctx, sessionID, after)
-}
 
 // setupPostgres is setup over a real database and the real log.
 func setupPostgres(t testing.TB) (*bundle, *postgres.DB) {
@@ -37,10 +31,10 @@ func setupPostgres(t testing.TB) (*bundle, *postgres.DB) {
 func setupPostgresAt(t testing.TB, url string) (*bundle, *postgres.DB) {
 	t.Helper()
 	db := postgrestest.Open(t, url)
-	f := eventlog.NewFollower(db, eventlog.FollowerOptions{Format: api.EventFormat()})
+	f := eventlog.NewFollower(db, eventlog.FollowerOptions{Format: feed.Format()})
 	f.Start()
 	t.Cleanup(f.Stop)
-	return setup(t, func(c *api.Config) { c.Store, c.Events = db, follower{f} }), db
+	return setup(t, func(c *api.Config) { c.Store, c.Events = db, feed.Of(f) }), db
 }
 
 func TestPostgresASessionFromCreateToEnd(t *testing.T) {

@@ -13,28 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
-
-// Events is what the API needs of the event log.
-type Events interface {
-	// Follow opens a reader of a session's events after a position.
-	// *eventlog.FuturePositionError and *eventlog.PositionGoneError say that there
-	// is no reading from there. The caller closes the reader.
-	Follow(ctx context.Context, sessionID string, after int64) (EventReader, error)
-}
-
-// EventReader goes through the log of one session. Next may be called by one
-// goroutine at a time.
-type EventReader interface {
-	// Next returns events in order, without gap or repeat, in the format of EventFormat. Where there are
-	// none yet it returns once with CaughtUp set, then waits; when the timer fires it returns an empty
-	// batch. A batch is valid until the next call. *eventlog.PositionGoneError says that the next
-	// events are deleted.
-	Next(ctx context.Context, timer <-chan time.Time) (eventlog.Batch, error)
-	Close()
-}
 
 // Agents is what the API needs of the registry of agents.
 type Agents interface {
@@ -67,7 +48,7 @@ type SandboxInfo struct {
 type Config struct {
 	Store    Store    // required
 	Signaler Signaler // required
-	Events   Events   // required
+	Events   feed.Log // required; in the form of feed.Format
 	Agents   Agents   // required
 
 	// Secrets seals the values of secrets. Without it they cannot be stored.

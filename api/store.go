@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -21,7 +22,7 @@ type Store interface {
 	secretStore
 	conversationStore
 	transcriptStore
-	eventStore
+	feed.Sessions
 	readyStore
 }
 

@@ -11,11 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -592,8 +592,8 @@ func (m *Store) Ready(context.Context) error {
 	return nil
 }
 
-// Follow implements api.Events.
-func (m *Store) Follow(_ context.Context, id string, after int64) (api.EventReader, error) {
+// Follow implements feed.Log.
+func (m *Store) Follow(_ context.Context, id string, after int64) (feed.Reader, error) {
 	leave, err := m.enter("Follow")
 	if err != nil {
 		return nil, err
@@ -621,7 +621,7 @@ type reader struct {
 // perBatch makes batches small, so that several are needed.
 const perBatch = 3
 
-// Next implements api.EventReader.
+// Next implements feed.Reader.
 func (r *reader) Next(ctx context.Context, timer <-chan time.Time) (eventlog.Batch, error) {
 	for {
 		r.store.mu.Lock()
@@ -636,7 +636,7 @@ func (r *reader) Next(ctx context.Context, timer <-chan time.Time) (eventlog.Bat
 			return eventlog.Batch{}, &eventlog.PositionGoneError{First: first}
 		}
 		if r.after < newest || !r.reported {
-			format := api.EventFormat()
+			format := feed.Format()
 			page := eventlog.NewPage(&format, r.id, r.after)
 			for _, e := range row.Events[r.after+1-first : min(r.after+1-first+perBatch, int64(len(row.Events)))] {
 				page.Add(&e)
@@ -659,7 +659,7 @@ func (r *reader) Next(ctx context.Context, timer <-chan time.Time) (eventlog.Bat
 	}
 }
 
-// Close implements api.EventReader.
+// Close implements feed.Reader.
 func (r *reader) Close() {
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -97,13 +98,13 @@ func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	}
 	defer temporal.Close()
 
-	follower := eventlog.NewFollower(db, eventlog.FollowerOptions{Logger: logger, Format: api.EventFormat()})
+	follower := eventlog.NewFollower(db, eventlog.FollowerOptions{Logger: logger, Format: feed.Format()})
 	follower.Start()
 	defer follower.Stop()
 
 	secrets, logger := maskedSecrets(db, keyring, logger)
 	config := api.Config{
-		Store: db, Signaler: sessionclient.New(temporal, c.TemporalNamespace, installationQueue(db)), Events: events{follower},
+		Store: db, Signaler: sessionclient.New(temporal, c.TemporalNamespace, installationQueue(db)), Events: feed.Of(follower),
 		Agents: catalog.Agents(), Masks: secrets, Sandbox: sandboxInfo(db, logger), Key: c.Key, WithoutKey: c.Key.Empty(), Logger: logger, Version: buildVersion(),
 		Registry: registry, Traced: traced,
 	}
@@ -163,14 +164,6 @@ func ignoreCanceled(err error) error {
 		return nil
 	}
 	return err
-}
-
-// events gives the api the log's followers.
-type events struct{ follower *eventlog.Follower }
-
-// Follow opens a reader after a position.
-func (e events) Follow(ctx context.Context, sessionID string, after int64) (api.EventReader, error) {
-	return e.follower.Follow(ctx, sessionID, after)
 }
 
 // sandboxInfoEvery is how often the workers' description of their sandboxes is read.

@@ -1,0 +1,251 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Latest is the position of a feed that begins with what comes after it was opened. No log is that long.
+const Latest = math.MaxInt64
+
+// How often a session that is final is asked whether all of its prompts are over.
+const (
+	settleMin = 20 * time.Millisecond
+	settleMax = time.Second
+)
+
+// Log opens readers of sessions' logs.
+type Log interface {
+	// Follow opens a reader of a session's events after a position. *eventlog.FuturePositionError and
+	// *eventlog.PositionGoneError say that there is no reading from there. The caller closes the reader.
+	Follow(ctx context.Context, sessionID string, after int64) (Reader, error)
+}
+
+// Reader goes through the log of one session. Next may be called by one goroutine at a time.
+type Reader interface {
+	// Next returns events in order, without gap or repeat, in the form of Format. Where there are none yet it returns
+	// once with CaughtUp set, then waits; when the timer fires it returns an empty batch. A batch is valid until the
+	// next call. *eventlog.PositionGoneError says that the next events are deleted.
+	Next(ctx context.Context, timer <-chan time.Time) (eventlog.Batch, error)
+	Close()
+}
+
+// Sessions says whether a session is over.
+type Sessions interface {
+	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
+}
+
+// Options say where a feed reads.
+type Options struct {
+	Log      Log      // required
+	Sessions Sessions // required
+	// Beat is the longest time without an item. Default: 15 s.
+	Beat time.Duration
+}
+
+// Gap is a range of events that were deleted before they were read.
+type Gap struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+}
+
+// Item is what comes next. Without events, CaughtUp, Gap and End it is a beat: nothing has come for a while.
+type Item struct {
+	Events   eventlog.Batch // valid until the next call of Next
+	CaughtUp bool           // all events that there were are in this item and those before it
+	Gap      *Gap           // in the place of events; the item has nothing else
+	End      bool           // nothing will follow; the item has nothing else
+}
+
+// Feed follows one session's log. It is for one goroutine.
+type Feed struct {
+	options Options
+	session session.Session
+	reader  Reader
+	first   *eventlog.Batch // read by Open
+
+	position int64
+	caughtUp bool
+	final    bool // the session is known to be final
+
+	beat   time.Time // when to return an item at the latest
+	settle time.Time // when to ask whether all is over; zero for not
+	wait   time.Duration
+	timer  *time.Timer
+}
+
+// Open opens a feed of the events after a position. What can be refused is refused here. Errors: those of Options.Sessions
+// and Options.Log.
+func Open(ctx context.Context, options Options, sessionID string, after int64) (*Feed, error) {
+	if options.Beat <= 0 {
+		options.Beat = 15 * time.Second
+	}
+	sess, err := options.Sessions.SessionGet(ctx, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := options.Log.Follow(ctx, sessionID, after)
+	if future, ok := errors.AsType[*eventlog.FuturePositionError](err); ok && after == Latest {
+		after = future.Newest
+		reader, err = options.Log.Follow(ctx, sessionID, after)
+	}
+	if err != nil {
+		return nil, err
+	}
+	first, err := reader.Next(ctx, nil)
+	if err != nil {
+		reader.Close()
+		return nil, err
+	}
+	return &Feed{
+		options: options, session: sess, reader: reader, first: &first, position: after, final: sess.Status.Final(),
+		beat: time.Now().Add(options.Beat), wait: settleMin, timer: time.NewTimer(options.Beat),
+	}, nil
+}
+
+// Session is the session as it was when the feed was opened.
+func (f *Feed) Session() session.Session { return f.session }
+
+// Position is the seq of the newest event in the items so far.
+func (f *Feed) Position() int64 { return f.position }
+
+// Close ends the feed.
+func (f *Feed) Close() {
+	f.timer.Stop()
+	f.reader.Close()
+}
+
+// Next returns what comes next, and waits until there is something. Errors: the cause of ctx, session_not_found, those of
+// the log.
+func (f *Feed) Next(ctx context.Context) (Item, error) {
+	for {
+		b, err := f.read(ctx)
+		if first, ok := beforeGap(err); ok {
+			return f.skip(ctx, first)
+		}
+		if err != nil {
+			return Item{}, err
+		}
+		if b.Len() > 0 || b.CaughtUp {
+			if item := f.take(b); b.Len() > 0 || item.CaughtUp {
+				return item, nil
+			}
+			continue // a reader that was opened after a gap has caught up too
+		}
+		// The timer has fired.
+		now := time.Now()
+		if !f.settle.IsZero() && !now.Before(f.settle) {
+			ended, err := f.ended(ctx)
+			if err != nil {
+				return Item{}, err
+			}
+			if ended {
+				return Item{End: true}, nil
+			}
+			f.wait = min(2*f.wait, settleMax)
+			f.settle = time.Now().Add(f.wait)
+		}
+		due := !now.Before(f.beat)
+		if due {
+			f.beat = now.Add(f.options.Beat)
+		}
+		f.rest()
+		if due {
+			return Item{Events: b}, nil
+		}
+	}
+}
+
+func (f *Feed) read(ctx context.Context) (eventlog.Batch, error) {
+	if f.first != nil {
+		b := *f.first
+		f.first = nil
+		return b, nil
+	}
+	return f.reader.Next(ctx, f.timer.C)
+}
+
+// take makes an item of a batch.
+func (f *Feed) take(b eventlog.Batch) Item {
+	f.position = b.Last
+	f.final = f.final || b.Marked
+	item := Item{Events: b, CaughtUp: b.CaughtUp && !f.caughtUp}
+	f.caughtUp = f.caughtUp || b.CaughtUp
+	if b.Len() > 0 || f.settle.IsZero() {
+		if f.settle = (time.Time{}); f.final && f.caughtUp {
+			f.wait = settleMin
+			f.settle = time.Now().Add(f.wait)
+			f.rest()
+		}
+	}
+	return item
+}
+
+// rest sets the timer to what is due next.
+func (f *Feed) rest() {
+	until := time.Until(f.beat)
+	if !f.settle.IsZero() {
+		until = min(until, time.Until(f.settle))
+	}
+	f.timer.Reset(max(until, time.Millisecond))
+}
+
+// skip continues with the oldest event that is left, and returns the gap in front of it.
+func (f *Feed) skip(ctx context.Context, after int64) (Item, error) {
+	next, err := f.options.Log.Follow(ctx, f.session.ID, after)
+	if err != nil {
+		return Item{}, err
+	}
+	f.reader.Close()
+	f.reader = next
+	gap := Gap{From: f.position + 1, To: after}
+	f.position = after
+	return Item{Gap: &gap}, nil
+}
+
+// beforeGap is the position in front of the oldest event that is still there,
+// where err says that others were deleted.
+func beforeGap(err error) (after int64, ok bool) {
+	gone, ok := errors.AsType[*eventlog.PositionGoneError](err)
+	if !ok {
+		return 0, false
+	}
+	return gone.First - 1, true
+}
+
+// ended reports whether the session is final, every prompt has its outcome, and everything up to
+// there has been in an item. The row is read before the log: what the row says was written together with
+// its events.
+func (f *Feed) ended(ctx context.Context) (bool, error) {
+	sess, err := f.options.Sessions.SessionGet(ctx, f.session.ID)
+	if err != nil {
+		return false, err
+	}
+	if !sess.Status.Final() || sess.Queue.Queued+sess.Queue.Processing > 0 {
+		return false, nil
+	}
+	rest, err := f.options.Log.Follow(ctx, f.session.ID, f.position)
+	if err != nil {
+		return false, err
+	}
+	defer rest.Close()
+	b, err := rest.Next(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	return b.CaughtUp && b.Len() == 0, nil
+}
+
+// Of opens readers with a follower whose format is Format.
+func Of(f *eventlog.Follower) Log { return follower{f} }
+
+type follower struct{ *eventlog.Follower }
+
+func (f follower) Follow(ctx context.Context, sessionID string, after int64) (Reader, error) {
+	return f.Follower.Follow(ctx, sessionID, after)
+}

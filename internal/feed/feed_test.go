@@ -1,0 +1,208 @@
+package feed_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/feed"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const id = "ses_0123456789abcdef0123456789abcdef"
+
+// shelf is a log in memory whose readers return what the test appends, and the session's row.
+type shelf struct {
+	mu      sync.Mutex
+	first   int64 // the oldest seq that is left
+	events  []eventlog.Event
+	session session.Session
+	changed chan struct{}
+	open    int
+}
+
+func newShelf(n int) *shelf {
+	s := &shelf{first: 1, changed: make(chan struct{}), session: session.Session{ID: id, Status: session.Running}}
+	for range n {
+		s.append("text_delta", `{"delta":"a\n\n b"}`)
+	}
+	return s
+}
+
+func (s *shelf) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *shelf) append(kind, data string) {
+	s.change(func() {
+		s.events = append(s.events, eventlog.Event{Seq: int64(len(s.events) + 1), Type: kind, SessionID: id, At: time.UnixMilli(1), Data: json.RawMessage(data)})
+	})
+}
+
+func (s *shelf) SessionGet(context.Context, string) (session.Session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.session, nil
+}
+
+func (s *shelf) Follow(_ context.Context, _ string, after int64) (feed.Reader, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case after > int64(len(s.events)):
+		return nil, &eventlog.FuturePositionError{Newest: int64(len(s.events))}
+	case after < s.first-1:
+		return nil, &eventlog.PositionGoneError{First: s.first}
+	}
+	s.open++
+	return &reader{shelf: s, after: after}, nil
+}
+
+type reader struct {
+	*shelf
+	after    int64
+	caughtUp bool
+}
+
+func (r *reader) Close() { r.change(func() { r.open-- }) }
+
+func (r *reader) Next(ctx context.Context, timer <-chan time.Time) (eventlog.Batch, error) {
+	for {
+		r.mu.Lock()
+		changed := r.changed
+		b, err := r.take()
+		r.mu.Unlock()
+		if err != nil || b.Len() > 0 || b.CaughtUp {
+			return b, err
+		}
+		select {
+		case <-changed:
+		case <-timer:
+			return eventlog.Batch{After: r.after, Last: r.after}, nil
+		case <-ctx.Done():
+			return eventlog.Batch{}, ctx.Err()
+		}
+	}
+}
+
+// take returns two events at most.
+func (r *reader) take() (eventlog.Batch, error) {
+	if r.after < r.first-1 {
+		return eventlog.Batch{}, &eventlog.PositionGoneError{First: r.first}
+	}
+	format := feed.Format()
+	page := eventlog.NewPage(&format, id, r.after)
+	for _, e := range r.events[r.after:min(int(r.after)+2, len(r.events))] {
+		page.Add(&e)
+	}
+	b := page.Batch()
+	r.after = b.Last
+	b.CaughtUp = !r.caughtUp && r.after == int64(len(r.events))
+	r.caughtUp = r.caughtUp || b.CaughtUp
+	return b, nil
+}
+
+func open(t *testing.T, s *shelf, after int64) *feed.Feed {
+	t.Helper()
+	f, err := feed.Open(t.Context(), feed.Options{Log: s, Sessions: s, Beat: time.Hour}, id, after)
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	return f
+}
+
+// said is an item in a few words.
+func said(t *testing.T, f *feed.Feed) string {
+	t.Helper()
+	item, err := f.Next(t.Context())
+	require.NoError(t, err)
+	text := ""
+	for seq, line := range feed.Events(item.Events) {
+		e, err := feed.Decode(line)
+		require.NoError(t, err, "%s", line)
+		require.Equal(t, seq, e.Seq)
+		require.Equal(t, id, e.SessionID)
+		text += fmt.Sprintf("%d %s ", seq, e.Type)
+	}
+	if item.CaughtUp {
+		text += "caught up "
+	}
+	if item.Gap != nil {
+		text += fmt.Sprintf("gap %d-%d ", item.Gap.From, item.Gap.To)
+	}
+	if item.End {
+		text += "end "
+	}
+	return text
+}
+
+func TestAFeedCatchesUpFollowsAndEnds(t *testing.T) {
+	t.Parallel()
+	s := newShelf(3)
+	f := open(t, s, 0)
+	require.Equal(t, "1 text_delta 2 text_delta ", said(t, f))
+	require.Equal(t, "3 text_delta caught up ", said(t, f))
+	s.change(func() { s.session.Status, s.session.Queue.Processing = session.Terminated, 1 })
+	s.append(event.TypeStatus, `{"status":"terminated"}`)
+	require.Equal(t, "4 status ", said(t, f))
+	s.change(func() { s.session.Queue.Processing = 0 })
+	s.append("prompt", `{}`)
+	require.Equal(t, "5 prompt ", said(t, f), "what was written with the last prompt's end comes before the end")
+	require.Equal(t, "end ", said(t, f))
+	require.EqualValues(t, 5, f.Position())
+}
+
+func TestAFeedOfASessionThatIsOverEnds(t *testing.T) {
+	t.Parallel()
+	s := newShelf(1)
+	s.session.Status = session.Terminated
+	f := open(t, s, 1)
+	require.Equal(t, "caught up ", said(t, f))
+	require.Equal(t, "end ", said(t, f))
+}
+
+func TestAFeedOfTheLatestBeginsWithWhatComes(t *testing.T) {
+	t.Parallel()
+	s := newShelf(5)
+	f := open(t, s, feed.Latest)
+	require.Equal(t, "caught up ", said(t, f))
+	s.append("title", `{}`)
+	require.Equal(t, "6 title ", said(t, f))
+}
+
+func TestARangeThatWasDeletedIsOneGap(t *testing.T) {
+	t.Parallel()
+	s := newShelf(9)
+	f := open(t, s, 0)
+	require.Equal(t, "1 text_delta 2 text_delta ", said(t, f))
+	s.change(func() { s.first = 8 })
+	require.Equal(t, "gap 3-7 ", said(t, f))
+	require.EqualValues(t, 7, f.Position())
+	require.Equal(t, "8 text_delta 9 text_delta caught up ", said(t, f))
+	_, err := feed.Open(t.Context(), feed.Options{Log: s, Sessions: s}, id, 0)
+	var gone *eventlog.PositionGoneError
+	require.True(t, errors.As(err, &gone))
+}
+
+func TestASilentFeedBeats(t *testing.T) {
+	t.Parallel()
+	s := newShelf(0)
+	f, err := feed.Open(t.Context(), feed.Options{Log: s, Sessions: s, Beat: time.Millisecond}, id, 0)
+	require.NoError(t, err)
+	require.Equal(t, "caught up ", said(t, f))
+	require.Empty(t, said(t, f))
+	require.Empty(t, said(t, f))
+	f.Close()
+	require.Zero(t, s.open)
+}

@@ -1,0 +1,63 @@
+package feed
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strconv"
+
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+)
+
+const (
+	dataField  = "\ndata: "
+	frameBreak = "\n\n"
+)
+
+// Format is how a feed wants the events of its log: as server-sent events, because most readers send them on as they are.
+func Format() eventlog.Format {
+	return eventlog.Format{
+		Head: func(dst []byte, e *eventlog.Event) []byte {
+			dst = append(dst, "id: "...)
+			dst = strconv.AppendInt(dst, e.Seq, 10)
+			dst = append(dst, "\nevent: "...)
+			dst = append(dst, e.Type...)
+			dst = append(dst, dataField...)
+			return event.AppendHead(dst, e)
+		},
+		Tail: "}" + frameBreak,
+		Mark: isFinal,
+	}
+}
+
+// isFinal reports whether a session is final from an event on.
+func isFinal(e *eventlog.Event) bool {
+	var data event.StatusData
+	return e.Type == event.TypeStatus && json.Unmarshal(e.Data, &data) == nil && data.Status.Final()
+}
+
+// Events goes through the events of a batch that has the form of [Format]: the seq and the JSON of each, on one line, as in
+// the data of a server-sent event. The bytes are the batch's: they must not be changed, and end with it.
+func Events(b eventlog.Batch) iter.Seq2[int64, []byte] {
+	return func(yield func(int64, []byte) bool) {
+		rest := b.Frames
+		for seq := b.After + 1; seq <= b.Last; seq++ {
+			frame, next, _ := bytes.Cut(rest, []byte(frameBreak))
+			_, line, _ := bytes.Cut(frame, []byte(dataField))
+			if rest = next; !yield(seq, line) {
+				return
+			}
+		}
+	}
+}
+
+// Decode returns an event from its JSON. The data is a part of the JSON's bytes.
+func Decode(line []byte) (eventlog.Event, error) {
+	var e eventlog.Event
+	if err := json.Unmarshal(line, &e); err != nil {
+		return e, fmt.Errorf("decode event: %w", err)
+	}
+	return e, nil
+}
