@@ -107,6 +107,12 @@ func (o *outbound) UpsertTypedSearchAttributes(ctx workflow.Context, attributes 
 
 func (o *outbound) UpsertMemo(ctx workflow.Context, memo map[string]any) error {
 	o.stage.commands["memo"]++
+	if err, toDo := memo["error"], memo["toDo"]; err != nil {
+		o.stage.world.say("memo: error %s; to do: %s", err, toDo)
+	} else if _, cleared := memo["error"]; cleared && o.stage.inError {
+		o.stage.world.say("memo: no error")
+	}
+	o.stage.inError = memo["error"] != nil
 	return o.Next.UpsertMemo(ctx, memo)
 }
 

@@ -272,6 +272,17 @@ var paths = map[string]func(*recorder){
 		r.over("p3")
 		r.stop()
 	},
+	// The memo, and the timer of a session that sleeps.
+	"explained": func(r *recorder) {
+		r.start()
+		r.prompt("p1", 50*time.Millisecond, session.Hold)
+		r.over("p1")
+		r.command(session.CommandHibernate)
+		r.reach(session.Hibernated)
+		r.prompt("p2", 50*time.Millisecond, session.Hold)
+		r.over("p2")
+		r.stop()
+	},
 	"losses": func(r *recorder) {
 		r.world.doomed = 3
 		r.start()

@@ -44,9 +44,10 @@ type life struct {
 	errorCause   session.ErrorCause // of the state error; empty if an earlier version recorded it
 	agent        string
 	workspace    string
-	owner        string // who people say that it belongs to
-	url          string // of the session in the API; empty if the worker does not know it
-	title        string // that a person gave it
+	owner        string            // who people say that it belongs to
+	url          string            // of the session in the API; empty if the worker does not know it
+	title        string            // that a person gave it
+	memo         map[string]string // as Temporal has it; nil until this run has set it
 	last         endedTurn
 	lazy         bool
 	generation   int64

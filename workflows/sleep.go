@@ -36,6 +36,9 @@ func (l *life) rest(ctx workflow.Context, doing string) error {
 	}
 	putAway := since.Add(putAwayAfter)
 	if workflow.Now(ctx).Before(putAway) {
+		if l.timer.why != l.why(doing, putAway) && l.explains(ctx) {
+			l.timer.stop() // of a sandbox that is gone: its summary would be read for a day
+		}
 		l.wait(ctx, doing, putAway)
 		return nil
 	}

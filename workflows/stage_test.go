@@ -36,6 +36,7 @@ type stage struct {
 	activities []func() bool
 	err        error          // of a workflow that failed
 	commands   map[string]int // of all runs, as Temporal gets them
+	inError    bool           // says the memo
 }
 
 // scene is what is done at one time. One that restarts throws the open workflow

@@ -76,6 +76,9 @@ func (l *life) project(ctx workflow.Context) error {
 	if err := workflow.UpsertTypedSearchAttributes(ctx, attributes...); err != nil {
 		return fmt.Errorf("upsert search attributes: %w", err)
 	}
+	if err := l.note(ctx); err != nil {
+		return err
+	}
 	l.showDoing(ctx, l.doing)
 	return nil
 }

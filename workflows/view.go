@@ -65,6 +65,44 @@ func (l *life) showDoing(ctx workflow.Context, doing string) {
 	workflow.SetCurrentDetails(ctx, strings.Join(lines, "\n"))
 }
 
+// explainsItself is the change since which a session's memo says what it is, and a session that sleeps has its own timer.
+const explainsItself = "explains-itself"
+
+func (l *life) explains(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, explainsItself, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// note puts into the memo what remains to be read when no worker answers, and after the workflow is closed: what the session is,
+// where it is found, and what a person can do about it. An event of the history for each change, which are few.
+func (l *life) note(ctx workflow.Context) error {
+	if !l.explains(ctx) {
+		return nil
+	}
+	memo := map[string]string{"agent": l.agent, "owner": l.owner, "repository": l.workspace, "title": l.title, "session": l.url}
+	if l.state == session.Error {
+		memo["error"], memo["toDo"] = l.reason, l.nextStep()
+	} else {
+		memo["error"], memo["toDo"] = "", ""
+	}
+	changed := map[string]any{}
+	for name, value := range memo {
+		if known, ok := l.memo[name]; !ok || value != known { // an earlier run's memo continues in this one
+			changed[name] = value
+			if value == "" {
+				changed[name] = nil // deletes it
+			}
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	if err := workflow.UpsertMemo(ctx, changed); err != nil {
+		return fmt.Errorf("upsert memo: %w", err)
+	}
+	l.memo = memo
+	return nil
+}
+
 // nextStep is what a person can do about the session where it does not continue by itself.
 func (l *life) nextStep() string {
 	switch l.state {

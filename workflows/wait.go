@@ -101,6 +101,7 @@ func (l *life) begin(ctx workflow.Context, doing string, o workflow.ActivityOpti
 type pendingTimer struct {
 	future workflow.Future
 	at     time.Time
+	why    string
 	cancel workflow.CancelFunc
 }
 
@@ -111,7 +112,7 @@ func (t *pendingTimer) until(ctx workflow.Context, at time.Time, why string) wor
 	t.stop()
 	ctx, cancel := workflow.WithCancel(ctx)
 	wait := max(at.Sub(workflow.Now(ctx)), time.Millisecond)
-	t.at, t.cancel = at, cancel
+	t.at, t.why, t.cancel = at, why, cancel
 	t.future = workflow.NewTimerWithOptions(ctx, wait, workflow.TimerOptions{
 		Summary: at.UTC().Format(time.RFC3339) + ": " + why,
 	})
