@@ -16,7 +16,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/overwinter-dev/overwinter/internal/event"
-	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/feed"
 )
 
@@ -68,7 +67,7 @@ func (s *streams) events(c echo.Context) error {
 	defer cancel()
 	defer context.AfterFunc(s.streams, cancel)()
 	if s.stopping() {
-		return failure.Errorf(failure.Unavailable, "the server is stopping; connect again")
+		return errServerStops()
 	}
 
 	if err := s.clients.beginStream(); err != nil {
@@ -88,15 +87,20 @@ func (s *streams) events(c echo.Context) error {
 		server: s, head: c.Request().Method == http.MethodHead,
 		response: c.Response(), control: http.NewResponseController(c.Response().Writer), // Echo's own Flush drops errors
 	}
-	err = st.run(ctx, f)
+	s.ended(ctx, id, f.Position(), st.run(ctx, f))
+	return nil // the answer has begun; the client comes back with its position
+}
+
+// ended records why a stream has ended before its session has.
+func (s *streams) ended(ctx context.Context, sessionID string, position int64, err error) {
+	attrs := []any{slog.String("session_id", sessionID), slog.Int64("seq", position)}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.metrics.dropped.Inc()
-		s.logger.InfoContext(ctx, "stream dropped: its reader is slow", slog.String("session_id", id), slog.Int64("seq", f.Position()))
+		s.logger.InfoContext(ctx, "stream dropped: its reader is slow", attrs...)
 	case err != nil && ctx.Err() == nil:
-		s.logger.WarnContext(ctx, "stream aborted", slog.String("session_id", id), slog.Int64("seq", f.Position()), slog.Any("error", err))
+		s.logger.WarnContext(ctx, "stream aborted", append(attrs, slog.Any("error", err))...)
 	}
-	return nil // the answer has begun; the client comes back with its position
 }
 
 // stream is one open stream of server-sent events.

@@ -54,7 +54,8 @@ func (b *bundle) stream(path string, headers ...string) *sse {
 func (s *sse) next() (f frame, ok bool) {
 	for s.scan.Scan() {
 		line := s.scan.Text()
-		name, value, _ := strings.Cut(line, ": ")
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
 		switch {
 		case line == "":
 			return f, true
@@ -63,8 +64,8 @@ func (s *sse) next() (f frame, ok bool) {
 		case name == "event":
 			f.event = value
 		case name == "data":
-			require.Empty(s.t, f.data, "data is one line")
-			f.data = value
+			require.True(s.t, f.data == "" || f.event == "data", "data is one line, except for that of Durable Streams")
+			f.data += value
 		case name == "":
 			f.comment = value
 		default:

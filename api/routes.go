@@ -8,6 +8,7 @@ import (
 
 const (
 	eventsRoute  = "/api/sessions/:id/events"
+	streamRoute  = "/api/sessions/:id/stream"
 	metricsRoute = "/metrics"
 )
 
@@ -81,6 +82,7 @@ func (s *Server) routes(store Store) {
 	e.GET("/api/sessions/:id/blocks", conversations.blocks)
 	e.GET(transcriptRoute, transcripts.transcript)
 	e.GET(eventsRoute, streams.events)
+	e.GET(streamRoute, streams.durable)
 	e.GET("/api/sessions/:id/state", s.state)
 
 	s.known = map[string]bool{}

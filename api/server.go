@@ -90,6 +90,8 @@ type Config struct {
 	RequestTimeout time.Duration
 	// Heartbeat is the time between comments in a stream. Default 15 s.
 	Heartbeat time.Duration
+	// LongPoll is how long a long poll waits for events. Default 20 s.
+	LongPoll time.Duration
 	// WriteTimeout bounds each write to a stream. Default 10 s.
 	WriteTimeout time.Duration
 	// MaxConnections bounds open connections; event streams have three quarters of them. Default: what the process may
@@ -150,6 +152,7 @@ func (c Config) withDefaults() (Config, error) {
 		{&c.StateTimeout, 2 * time.Second},
 		{&c.RequestTimeout, 15 * time.Second},
 		{&c.Heartbeat, 15 * time.Second},
+		{&c.LongPoll, 20 * time.Second},
 		{&c.WriteTimeout, 10 * time.Second},
 		{&c.HeaderTimeout, 10 * time.Second},
 		{&c.ShutdownTimeout, 10 * time.Second},

@@ -456,7 +456,7 @@ func TestTheDocumentAndTheRoutesAgree(t *testing.T) {
 	for path, item := range doc.Paths.Map() {
 		for method := range item.Operations() {
 			documented = append(documented, method+" "+path)
-			if method == http.MethodGet { // said once for all
+			if method == http.MethodGet && item.Head == nil { // said once for all
 				documented = append(documented, "HEAD "+path)
 			}
 		}

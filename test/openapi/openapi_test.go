@@ -1,19 +1,16 @@
 package openapi
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/test/npmtest"
 )
 
 const document = "../../api/openapi.yaml"
@@ -25,46 +22,16 @@ func inputs(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// programs are the Node packages of package-lock.json. They are installed once into a cache of the user.
+// programs are the Node packages of package-lock.json.
 func programs(t *testing.T) string {
 	t.Helper()
-	lock, err := os.ReadFile("package-lock.json")
-	require.NoError(t, err)
-	sum := sha256.Sum256(lock)
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	dir := filepath.Join(cache, "overwinter-test", "openapi-"+hex.EncodeToString(sum[:8]))
-	require.NoError(t, os.MkdirAll(dir, 0o755))
-	guard, err := os.Create(filepath.Join(dir, "lock"))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, guard.Close()) })
-	require.NoError(t, syscall.Flock(int(guard.Fd()), syscall.LOCK_EX)) // another test may install them just now
-	modules := filepath.Join(dir, "node_modules")
-	complete := filepath.Join(dir, "complete")
-	if _, err := os.Stat(complete); err != nil {
-		for _, name := range []string{"package.json", "package-lock.json"} {
-			data, err := os.ReadFile(name)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
-		}
-		run(t, dir, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
-		require.NoError(t, os.WriteFile(complete, nil, 0o644))
-	}
-	require.NoError(t, syscall.Flock(int(guard.Fd()), syscall.LOCK_UN))
-	return modules
+	return npmtest.Install(t, "openapi")
 }
 
 // run requires a program to succeed, and returns what it printed.
 func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s %s:\n%s", name, strings.Join(args, " "), out)
-	return string(out)
+	return npmtest.Run(t, dir, []string{"REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true"}, name, args...)
 }
 
 func TestLintersFindNothing(t *testing.T) {

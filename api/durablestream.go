@@ -1,0 +1,129 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/durablestream"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/feed"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// durable answers reads of a session's events by the Durable Streams protocol.
+func (s *streams) durable(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(c.Request().Context())
+	defer cancel()
+	defer context.AfterFunc(s.streams, cancel)()
+	if s.stopping() {
+		return errServerStops()
+	}
+	if c.QueryParam("live") != "" {
+		if err := s.clients.beginStream(); err != nil {
+			return err
+		}
+		defer s.clients.endStream()
+		s.metrics.streams.Inc()
+		defer s.metrics.streams.Dec()
+	}
+	log := &sessionLog{streams: s, id: id}
+	handler := durablestream.Handler{
+		ReadTimeout: s.cfg.RequestTimeout, LongPoll: s.cfg.LongPoll, Heartbeat: s.cfg.Heartbeat, WriteTimeout: s.cfg.WriteTimeout,
+	}
+	err = handler.Read(c.Response(), c.Request().WithContext(ctx), durablestream.Stream{ID: id, ContentType: echo.MIMEApplicationJSON, Log: log})
+	if c.Response().Committed {
+		s.ended(ctx, id, log.position, err)
+		return nil // the client comes back with its offset
+	}
+	if err != nil && s.stopping() {
+		return errServerStops()
+	}
+	if gone, ok := errors.AsType[*eventlog.PositionGoneError](err); ok {
+		return failure.Errorf(failure.PositionGone, "events up to %d have been deleted; read the blocks, then the stream from offset=%s",
+			gone.First-1, durablestream.Offset(gone.First-1))
+	}
+	return err
+}
+
+func errServerStops() error {
+	return failure.Errorf(failure.Unavailable, "the server is stopping; connect again")
+}
+
+// sessionLog is a session's log, for one request.
+type sessionLog struct {
+	*streams
+	id       string
+	position int64 // of what was read
+}
+
+// End implements durablestream.Log. The session is read before the log, so that the log has what was written with the session's
+// last state.
+func (l *sessionLog) End(ctx context.Context) (durablestream.End, error) {
+	f, err := l.open(ctx, feed.Latest, 0)
+	if err != nil {
+		return durablestream.End{}, err
+	}
+	defer f.Close()
+	return durablestream.End{Newest: f.Position(), Closed: isOver(f.Session())}, nil
+}
+
+// isOver reports whether a session writes no more events.
+func isOver(sess session.Session) bool {
+	return sess.Status.Final() && sess.Queue.Queued+sess.Queue.Processing == 0
+}
+
+func (l *sessionLog) open(ctx context.Context, after int64, beat time.Duration) (*feed.Feed, error) {
+	return feed.Open(ctx, feed.Options{Log: l.cfg.Events, Sessions: l.store, Beat: beat}, l.id, after)
+}
+
+// Follow implements durablestream.Log.
+func (l *sessionLog) Follow(ctx context.Context, after int64, beat time.Duration) (durablestream.Reader, error) {
+	f, err := l.open(ctx, after, beat)
+	if err != nil {
+		return nil, err
+	}
+	return &sessionReader{Feed: f, log: l, final: f.Session().Status.Final()}, nil
+}
+
+// sessionReader reads a feed.
+type sessionReader struct {
+	*feed.Feed
+	log      *sessionLog
+	messages [][]byte
+	final    bool // the session is known to be final
+}
+
+// Next implements durablestream.Reader. The protocol has no word for a gap: the position is gone.
+func (r *sessionReader) Next(ctx context.Context) (durablestream.Batch, error) {
+	item, err := r.Feed.Next(ctx)
+	if err != nil {
+		return durablestream.Batch{}, err
+	}
+	if item.Gap != nil {
+		return durablestream.Batch{}, &eventlog.PositionGoneError{First: item.Gap.To + 1}
+	}
+	r.log.position = r.Position()
+	b := durablestream.Batch{Last: r.Position(), CaughtUp: item.Events.CaughtUp || item.End, Closed: item.End}
+	r.messages = r.messages[:0]
+	for _, line := range feed.Events(item.Events) {
+		r.messages = append(r.messages, line)
+	}
+	b.Messages = r.messages
+	r.log.metrics.events.Add(float64(len(b.Messages)))
+	if r.final = r.final || item.Events.Marked; r.final && b.CaughtUp && !b.Closed {
+		end, err := r.log.End(ctx)
+		if err != nil {
+			return durablestream.Batch{}, err
+		}
+		b.Closed = end.Closed && end.Newest == b.Last
+	}
+	return b, nil
+}

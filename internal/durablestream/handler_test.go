@@ -1,0 +1,71 @@
+package durablestream
+
+import (
+	"net/url"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestOffsetsSortAsPositionsDo(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := rapid.Int64Range(0, 1e15).Draw(t, "a"), rapid.Int64Range(0, 1e15).Draw(t, "b")
+		require.Equal(t, a < b, Offset(a) < Offset(b))
+		r, err := parse(url.Values{"offset": {Offset(a)}})
+		require.NoError(t, err)
+		require.Equal(t, a, r.after)
+	})
+}
+
+func TestCursorsIncrease(t *testing.T) {
+	t.Parallel()
+	now := cursorEpoch.Add(1000*cursorInterval + time.Second)
+	require.EqualValues(t, 1000, nextCursor("", now))
+	require.EqualValues(t, 1000, nextCursor("999", now))
+	for _, given := range []string{"1000", "1001", "5000"} {
+		sent, err := strconv.ParseInt(given, 10, 64)
+		require.NoError(t, err)
+		next := nextCursor(given, now)
+		require.Greater(t, next, sent)
+		require.LessOrEqual(t, next, sent+int64(time.Hour/cursorInterval))
+	}
+	for _, given := range []string{"x", "-5", "99999999999999999999999"} {
+		require.EqualValues(t, 1000, nextCursor(given, now), "what is no cursor counts as none")
+	}
+}
+
+func TestNoDataBeginsAnEvent(t *testing.T) {
+	t.Parallel()
+	for data, want := range map[string]string{
+		"":               "event: data\ndata:\n\n",
+		"a":              "event: data\ndata:a\n\n",
+		" a":             "event: data\ndata:  a\n\n",
+		"a\n\nevent: b":  "event: data\ndata:a\ndata:\ndata:event: b\n\n",
+		"a\r\nb\rc\n":    "event: data\ndata:a\ndata:b\ndata:c\ndata:\n\n",
+		"a\r\n\r\nid: 1": "event: data\ndata:a\ndata:\ndata:id: 1\n\n",
+	} {
+		require.Equal(t, want, string(appendEvent(nil, "data", []byte(data))), "%q", data)
+	}
+}
+
+func TestMessagesAreEncodedByContentType(t *testing.T) {
+	t.Parallel()
+	messages := [][]byte{[]byte(`1`), []byte(`{}`)}
+	for contentType, want := range map[string][2]string{
+		"application/json; charset=utf-8": {"[1,\n{}]", "[1,\n{}]"},
+		"text/plain":                      {"1{}", "1{}"},
+		"application/octet-stream":        {"1{}", "MXt9"},
+		"":                                {"1{}", "MXt9"},
+	} {
+		b := body{encoding: encodingOf(contentType)}
+		b.add(messages)
+		require.Equal(t, want[1], string(b.eventData()), contentType)
+		require.Equal(t, want[0], string(b.bytes()), contentType)
+	}
+	none := body{encoding: encodeJSON}
+	require.Equal(t, "[]", string(none.bytes()))
+}

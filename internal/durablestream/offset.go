@@ -1,0 +1,98 @@
+package durablestream
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/failure"
+)
+
+// Offsets that are no positions.
+const (
+	fromStart = "-1"
+	fromNow   = "now"
+)
+
+// Offset is the text of a position. Offsets sort as their positions do.
+func Offset(position int64) string { return fmt.Sprintf("%016d", position) }
+
+var offsetPattern = regexp.MustCompile(`^[0-9]{16}$`)
+
+// modes of a read, as the parameter live has them.
+const (
+	modeCatchUp  = ""
+	modeLongPoll = "long-poll"
+	modeSSE      = "sse"
+)
+
+// read is what a request asks for.
+type read struct {
+	offset string // as given; fromStart if none was
+	after  int64  // the position; of no use with fromNow
+	mode   string
+	cursor string
+}
+
+// parse reads the parameters of a request. Others than those of the protocol are ignored, as it says.
+func parse(query url.Values) (read, error) {
+	r := read{offset: fromStart, cursor: query.Get("cursor")}
+	for _, name := range []string{"offset", "live"} {
+		if len(query[name]) > 1 {
+			return read{}, invalid(name, "is given more than once")
+		}
+	}
+	switch r.mode = query.Get("live"); r.mode {
+	case modeCatchUp, modeLongPoll, modeSSE:
+	default:
+		return read{}, invalid("live", `must be "long-poll" or "sse", or absent`)
+	}
+	if given := query["offset"]; len(given) == 1 {
+		r.offset = given[0]
+	} else if r.mode != modeCatchUp {
+		return read{}, invalid("offset", "is required with live: -1 for the start of the stream, now for its end, or a Stream-Next-Offset")
+	}
+	switch {
+	case r.offset == fromStart || r.offset == fromNow:
+		return r, nil
+	case !offsetPattern.MatchString(r.offset):
+		return read{}, invalid("offset", "must be -1, now, or a Stream-Next-Offset of this stream: 16 digits")
+	}
+	var err error
+	r.after, err = strconv.ParseInt(r.offset, 10, 64)
+	return r, err
+}
+
+func invalid(field, message string) error {
+	return &failure.Error{
+		Code: failure.Invalid, Message: field + " " + message,
+		Fields: []failure.Field{{Field: field, Message: message}},
+	}
+}
+
+// Cursors count intervals of time from an epoch. Both are the protocol's.
+const cursorInterval = 20 * time.Second
+
+var (
+	cursorEpoch   = time.Date(2024, time.October, 9, 0, 0, 0, 0, time.UTC)
+	cursorPattern = regexp.MustCompile(`^[0-9]{1,15}$`)
+)
+
+// currentCursor is the cursor of a time.
+func currentCursor(now time.Time) int64 { return int64(now.Sub(cursorEpoch) / cursorInterval) }
+
+// nextCursor is the cursor of an answer at a time to a request that has sent one. Clients repeat it with their next request,
+// which so has another address after a while, and is not answered by a cache for ever. It is greater than the one given.
+func nextCursor(given string, now time.Time) int64 {
+	current := currentCursor(now)
+	if cursorPattern.MatchString(given) {
+		if sent, err := strconv.ParseInt(given, 10, 64); err == nil && sent >= current {
+			jitter := time.Duration(1+rand.Int64N(3600)) * time.Second //nolint:gosec // it spreads the keys of caches
+			return sent + max(1, int64(jitter/cursorInterval))
+		}
+	}
+	return current
+}

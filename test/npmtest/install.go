@@ -1,0 +1,60 @@
+// Package npmtest gives tests the Node packages that a package-lock.json names.
+package npmtest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Install returns the directory node_modules with the packages of the working directory's package-lock.json. They are
+// installed once, into a cache of the user under a name.
+func Install(t *testing.T, name string) string {
+	t.Helper()
+	lock, err := os.ReadFile("package-lock.json")
+	require.NoError(t, err)
+	sum := sha256.Sum256(lock)
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	dir := filepath.Join(cache, "overwinter-test", name+"-"+hex.EncodeToString(sum[:8]))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	guard, err := os.Create(filepath.Join(dir, "lock"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, guard.Close()) })
+	require.NoError(t, syscall.Flock(int(guard.Fd()), syscall.LOCK_EX)) // another test may install them just now
+	complete := filepath.Join(dir, "complete")
+	if _, err := os.Stat(complete); err != nil {
+		for _, name := range []string{"package.json", "package-lock.json"} {
+			data, err := os.ReadFile(name)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
+		}
+		Run(t, dir, nil, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
+		require.NoError(t, os.WriteFile(complete, nil, 0o644))
+	}
+	require.NoError(t, syscall.Flock(int(guard.Fd()), syscall.LOCK_UN))
+	return filepath.Join(dir, "node_modules")
+}
+
+// Run requires a program to succeed in a directory, with variables in addition to those of the test, and returns what it
+// printed.
+func Run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), "NO_COLOR=1"), env...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s %s:\n%s", name, strings.Join(args, " "), out)
+	return string(out)
+}
