@@ -151,7 +151,7 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*session.RunS
 func (a *attendant) waitLimit(waiting *Waiting) time.Duration {
 	d := min(a.in.Attend.For, a.t.Attend)
 	if waiting != nil && waiting.IdleTimeout > 0 {
-		d = min(d, waiting.IdleTimeout)
+		d = min(d, waiting.IdleTimeout-session.SleepNotice(waiting.IdleTimeout)) // the workflow announces that the session hibernates
 	}
 	if until := a.in.Attend.Until; !until.IsZero() {
 		d = min(d, time.Until(until))

@@ -14,7 +14,7 @@ import (
 func TestControlHasTheActivitiesOfItsGroups(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{
-		"AbortRun",
+		"AbortRun", "AnnounceDeadline",
 		"BeginRun",
 		"CancelPrompts",
 		"CloseSession",

@@ -39,8 +39,23 @@ type OpenedSession struct {
 	Queue string `json:"queue,omitempty"`
 	// Commands are pending.
 	Commands []PendingCommand `json:"commands,omitempty"`
+	// Announce: the deadlines of the session are announced by events. Workflows that began before it continue without.
+	Announce bool `json:"announce,omitempty"`
 	// Attend is how long turns of this session may be attended: see Attend. 0 for never.
 	Attend time.Duration `json:"attend,omitempty"`
+}
+
+// DeadlineRequest asks for the announcement of a deadline.
+type DeadlineRequest struct {
+	SessionID string               `json:"sessionId"`
+	Kind      session.DeadlineKind `json:"kind"`
+}
+
+// Announced is what became of the announcement of a deadline.
+type Announced struct {
+	At          time.Time     `json:"at,omitzero"` // of the deadline; zero if there is none now
+	IdleTimeout time.Duration `json:"idleTimeout,omitempty"`
+	Done        bool          `json:"done,omitempty"` // it has its event; otherwise it is too early
 }
 
 // PendingCommand is a command that the session is to carry out.

@@ -24,6 +24,8 @@ type recordStore interface {
 	TransitionRecord(ctx context.Context, t session.Transition) error
 	// ProblemReport adds an error event to the session's log.
 	ProblemReport(ctx context.Context, sessionID, code, message string) error
+	// DeadlineAnnounce adds a deadline event to the session's log, if the deadline is near.
+	DeadlineAnnounce(ctx context.Context, sessionID string, kind session.DeadlineKind) (session.Announced, error)
 	// RunBegin claims a prompt for a run: queued to processing in one statement,
 	// with the events turn_start, prompt and queue.
 	RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (session.RunVerdict, error)
@@ -62,7 +64,7 @@ func (g *records) OpenSession(ctx context.Context, in SessionRef) (OpenedSession
 		Generation: l.Generation, TransitionNo: l.TransitionNo,
 		Waiting: l.Waiting, Processing: l.Processing,
 		SandboxID: l.SandboxID, SandboxSince: l.SandboxSince, Deadline: l.Deadline, Queue: g.Queue,
-		Attend: g.Attend,
+		Attend: g.Attend, Announce: true,
 	}
 	if l.Workspace != nil {
 		o.Workspace = keyword(l.Workspace.RepoURL)
@@ -94,6 +96,12 @@ func (g *records) RecordTransition(ctx context.Context, t session.Transition) er
 // TellProblem reports to readers of the session's events what could not be done.
 func (g *records) TellProblem(ctx context.Context, in Problem) error {
 	return stored(g.store.ProblemReport(ctx, in.SessionID, in.Code, in.Message))
+}
+
+// AnnounceDeadline reports to readers of the session's events what happens to it soon, and when.
+func (g *records) AnnounceDeadline(ctx context.Context, in DeadlineRequest) (Announced, error) {
+	a, err := g.store.DeadlineAnnounce(ctx, in.SessionID, in.Kind)
+	return Announced(a), stored(err)
 }
 
 // BeginRun claims a prompt for a run.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,41 @@ func TestSessionWorksSleepsAndWakes(t *testing.T) {
 	require.Equal(t, []string{"running", "hibernating", "hibernated", "restoring", "running", "terminated"}, statuses(t, events))
 	require.Equal(t, "status", events[len(events)-1].Type)
 	require.Empty(t, s.sandboxTree())
+}
+
+// TestASessionSleepsWhenItSays: at the time that it shows and announces, which a prompt and another idle timeout move.
+func TestASessionSleepsWhenItSays(t *testing.T) {
+	t.Parallel()
+	s := startStack(t)
+	id := s.create(t, object{"idleTimeout": "1h", "prompt": object{"id": "first", "content": "hello"}})
+	stream := s.follow(t, id)
+	require.Equal(t, "completed", s.waitPrompt(t, id, "first", 60*time.Second)["status"])
+	sleepsAt := func(got object) time.Time {
+		t.Helper()
+		at, err := time.Parse(time.RFC3339Nano, got["sleepsAt"].(string))
+		require.NoError(t, err)
+		return at
+	}
+	got := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)
+	first := sleepsAt(got)
+	require.WithinDuration(t, time.Now().Add(time.Hour), first, time.Minute)
+	require.NotNil(t, got["expiresAt"])
+	require.Nil(t, got["nextCheckpointAt"])
+
+	s.prompt(t, id, "second", "hello again")
+	require.Equal(t, "completed", s.waitPrompt(t, id, "second", 60*time.Second)["status"])
+	require.True(t, sleepsAt(s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)).After(first), "a prompt moves it")
+
+	last := sleepsAt(s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"idleTimeout": "16s"}))
+	announced := stream.wait(t, 30*time.Second, "the hibernation is announced", func(e event) bool { return e.Type == "deadline" })
+	require.JSONEq(t, fmt.Sprintf(`{"kind":"sleep","at":%q}`, last.Format("2006-01-02T15:04:05.000Z")), string(announced.Data))
+	left := stream.wait(t, 30*time.Second, "the session hibernates", func(e event) bool {
+		return e.Type == "status" && strings.Contains(string(e.Data), `"hibernating"`)
+	})
+	require.False(t, left.At.Before(last), "%s early", last.Sub(left.At))
+	require.Less(t, left.At.Sub(last), 5*time.Second, "a busy machine is late")
+	require.Nil(t, s.waitStatus(t, id, "hibernated", 30*time.Second)["sleepsAt"])
+	stream.all(t)
 }
 
 // TestCommandsOfASession tries what a client may ask of a session, one system

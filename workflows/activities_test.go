@@ -158,7 +158,7 @@ func (f *fakes) OpenSession(ctx context.Context, _ activities.SessionRef) (activ
 	return take(ctx, f, "OpenSession", func(w *world) (activities.OpenedSession, error) {
 		w.loaded, w.signalled, w.attendant = true, false, nil
 		o := activities.OpenedSession{
-			Attend:   w.attends,
+			Attend: w.attends, Announce: w.announces,
 			Commands: w.waiting(),
 			Status:   w.state, StatusReason: w.reason, ErrorCause: w.errorCause, Agent: "demo", Lazy: w.lazy, IdleTimeout: w.idleTimeout,
 			LastActivity: w.lastActivity, Generation: w.generation, TransitionNo: w.transitionNo, Queue: w.taskQueue,
@@ -632,6 +632,10 @@ func (f *fakes) TellProblem(ctx context.Context, in activities.Problem) error {
 		return nothing{}, nil
 	})
 	return err
+}
+
+func (f *fakes) AnnounceDeadline(ctx context.Context, in activities.DeadlineRequest) (activities.Announced, error) {
+	return take(ctx, f, "AnnounceDeadline", func(w *world) (activities.Announced, error) { return w.announce(in.Kind), nil })
 }
 
 func (f *fakes) ReturnRun(ctx context.Context, in activities.SettleRequest) error {

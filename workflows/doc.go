@@ -50,6 +50,9 @@
 //     suggests it, the workflow continues as new, between two steps, with signals drained and no
 //     activity in progress. Pending requests and the ids of recently signaled prompts are carried
 //     over; everything else is read again.
+//   - Deadlines are announced once each, and only when they are near: an idle session's hibernation, and a move. Turns that follow
+//     each other cost nothing for it. The announcement takes its time from the row, which clients see, and the hibernation
+//     follows at that time.
 //   - One timer is pending at most. A later time lets it fire and look again; only an earlier one
 //     replaces it. Fifty prompts cost one timer.
 //   - Signal handlers set fields; the main routine alone runs activities, and waits for nothing

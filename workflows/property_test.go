@@ -17,7 +17,7 @@ import (
 // away, have been moved on by another run of the workflow, or refuse for good.
 var faulty = map[string][]string{
 	"BeginRun": stores, "RecordTransition": stores, "OpenSession": stores, "CloseSession": stores, "SettleRun": stores,
-	"ReturnRun": stores, "TellProblem": stores, "RequeuePrompt": stores, "CancelPrompts": stores,
+	"ReturnRun": stores, "TellProblem": stores, "AnnounceDeadline": stores, "RequeuePrompt": stores, "CancelPrompts": stores,
 	"TerminateSandbox": stores,
 	"ReadWaiting":      stores, "EndCommand": stores, "TakeBack": stores,
 	"CreateSandbox": {"passing", "refused", "spent"}, "RestoreSandbox": {"passing", "refused", "spent"},
@@ -37,7 +37,7 @@ var stores = []string{"passing", "fenced", "refused"}
 func TestRandomLivesKeepThePromises(t *testing.T) {
 	t.Parallel()
 	activities := rapid.SampledFrom([]string{
-		"BeginRun", "RecordTransition", "OpenSession", "CloseSession", "SettleRun", "ReturnRun", "RequeuePrompt", "TellProblem",
+		"BeginRun", "RecordTransition", "OpenSession", "CloseSession", "SettleRun", "ReturnRun", "RequeuePrompt", "TellProblem", "AnnounceDeadline",
 		"CancelPrompts", "TerminateSandbox", "CreateSandbox", "RestoreSandbox", "SaveBundle", "RescueBundle", "DropSandbox", "RevertSession",
 		"FlushSandbox", "AbortRun", "RunTurn", "ReadWaiting", "EndCommand", "TakeBack",
 	})
@@ -45,7 +45,7 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		script := &strings.Builder{}
 		write := func(format string, args ...any) { fmt.Fprintf(script, format+"\n", args...) }
-		write("create%s%s%s%s idle=%s lifetime=%s", rapid.SampledFrom([]string{"", " attend=20s", " attend=2s"}).Draw(t, "attend"), rapid.SampledFrom([]string{"", "", " signals=old", " signals=each"}).Draw(t, "signals"), rapid.SampledFrom([]string{"", " lazy"}).Draw(t, "lazy"),
+		write("create%s%s%s%s%s idle=%s lifetime=%s", rapid.SampledFrom([]string{"", " attend=20s", " attend=2s"}).Draw(t, "attend"), rapid.SampledFrom([]string{"", " announce"}).Draw(t, "announce"), rapid.SampledFrom([]string{"", "", " signals=old", " signals=each"}).Draw(t, "signals"), rapid.SampledFrom([]string{"", " lazy"}).Draw(t, "lazy"),
 			rapid.SampledFrom([]string{"", " records=slow", " records=lost"}).Draw(t, "records"),
 			rapid.SampledFrom([]string{"5s", "15m", "48h"}).Draw(t, "idle"),
 			rapid.SampledFrom([]string{"1h", "4h", "24h"}).Draw(t, "lifetime"))

@@ -48,6 +48,10 @@ func (l *life) serve(ctx workflow.Context) error {
 		return l.transit(ctx, session.EventHibernate, session.ReasonLifetime, nil)
 	case l.queue.Len() > 0:
 		return l.next(ctx)
+	case l.expiryDue(now):
+		return l.announce(ctx, session.DeadlineExpiry)
+	case l.sleepDue(now):
+		return l.announce(ctx, session.DeadlineSleep)
 	case !now.Before(l.idleAt()) && !l.rechecked && l.readsWaiting(ctx):
 		// A signal of a prompt, a command or a longer timeout may have been lost.
 		l.rechecked = true
@@ -55,10 +59,7 @@ func (l *life) serve(ctx workflow.Context) error {
 	case !now.Before(l.idleAt()):
 		return l.transit(ctx, session.EventHibernate, session.ReasonIdle, nil)
 	}
-	until := l.idleAt()
-	if move := l.moveAt(); !move.IsZero() && move.Before(until) {
-		until = move
-	}
+	until := earliest(l.idleAt(), l.moveAt(), l.sleepNoticeAt(), l.expiryNoticeAt())
 	l.rechecked = false
 	l.wait(ctx, fmt.Sprintf("idle; hibernates after %s", l.idleTimeout), until)
 	return nil
@@ -139,7 +140,7 @@ func (l *life) interruptAt() time.Time {
 // moves: long enough to end a turn and to save a bundle, half of a short life.
 func (l *life) plan(since, deadline time.Time) {
 	l.deadline = deadline
-	l.margin = min(2*snapshotBudget, max(0, deadline.Sub(since)/2))
+	l.margin = session.MoveMargin(since, deadline)
 }
 
 func (l *life) outlived(now time.Time) bool {

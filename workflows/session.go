@@ -56,7 +56,8 @@ type life struct {
 	sandboxID    string
 	deadline     time.Time     // the provider ends the sandbox here; zero: it has no end
 	margin       time.Duration // how long before the deadline the session moves
-	bundleID     string        // to wake from
+	notices      notices
+	bundleID     string // to wake from
 	idleTimeout  time.Duration
 	lastActivity time.Time
 	queue        *session.Queue
@@ -151,6 +152,7 @@ func (l *life) load(ctx workflow.Context) error {
 	l.plan(orNow(ctx, o.SandboxSince), o.Deadline)
 	l.idleTimeout, l.processing = o.IdleTimeout, o.Processing
 	l.attends = o.Attend
+	l.notices.given = o.Announce
 	if o.LastActivity.After(l.lastActivity) || l.continued == 0 {
 		l.lastActivity = o.LastActivity
 	}

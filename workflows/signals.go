@@ -195,6 +195,8 @@ func (l *life) askAbort(s contract.AbortSignal) {
 func (l *life) applySettings(s contract.SettingsSignal) {
 	if s.IdleTimeout > 0 {
 		l.idleTimeout = s.IdleTimeout
+		// An attendance may be meant to last beyond it.
+		l.signalled = l.signalled || l.attended && l.notices.given
 	}
 }
 

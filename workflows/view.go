@@ -120,6 +120,10 @@ func (l *life) why(doing string, until time.Time) string {
 	switch {
 	case l.turn != nil && until.Equal(l.interruptAt()):
 		return "interrupts the turn, as the sandbox reaches the end of its life"
+	case until.Equal(l.expiryNoticeAt()):
+		return "announces that the session moves to a new sandbox"
+	case l.turn == nil && l.state == session.Running && until.Equal(l.sleepNoticeAt()):
+		return "announces that the session hibernates"
 	case l.turn != nil:
 		return "reads what waits during the turn: " + doing
 	case l.state == session.Running && until.Equal(l.moveAt()):

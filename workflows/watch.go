@@ -70,6 +70,12 @@ func (l *life) watch(ctx workflow.Context, run *session.Processing, result *acti
 			l.leftover = turn
 			return true, nil
 		}
+		if w.expiryDue(workflow.Now(ctx)) {
+			if err := w.announce(ctx, session.DeadlineExpiry); err != nil {
+				return false, w.abandon(ctx, err)
+			}
+			continue
+		}
 		now := workflow.Now(ctx)
 		if err := w.act(ctx, now); err != nil {
 			return false, err
@@ -120,7 +126,7 @@ func (w *turnWatch) act(ctx workflow.Context, now time.Time) error {
 
 // pause waits until the turn ends or something must be decided again.
 func (w *turnWatch) pause(ctx workflow.Context, now time.Time) {
-	until := w.interruptAt()
+	until := earliest(w.interruptAt(), w.expiryNoticeAt())
 	if !w.giveUp.IsZero() {
 		until = w.giveUp
 	}

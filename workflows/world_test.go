@@ -49,6 +49,7 @@ type world struct {
 	earlierWorkers bool
 	// attends is how long turns attend the session; attendant is the one that may claim prompts.
 	attends   time.Duration
+	announces bool // deadlines are announced
 	attendant *operation
 	sandboxes []*sandboxRow
 	bundles   []bundleRow
@@ -103,6 +104,7 @@ type sandboxRow struct {
 	ready      bool // its runner has answered
 	worked     bool // the session was running in it
 	ended      bool // in Postgres
+	since      time.Time
 	deadline   time.Time
 }
 
@@ -169,6 +171,31 @@ func (w *world) accept(p promptRow) *promptRow {
 }
 
 func (w *world) touch() { w.lastActivity = w.clock.now() }
+
+// announce says when a deadline is, if it is near.
+func (w *world) announce(kind session.DeadlineKind) activities.Announced {
+	row := session.Session{Status: w.state, LastActivity: w.lastActivity, IdleTimeout: w.idleTimeout}
+	for _, p := range w.prompts {
+		switch p.status {
+		case session.PromptQueued:
+			row.Queue.Queued++
+		case session.PromptProcessing:
+			row.Queue.Processing++
+		}
+	}
+	if s := w.sandbox(w.generation); s != nil {
+		row.Sandbox = &session.SandboxView{Since: s.since, Deadline: s.deadline}
+	}
+	at := row.SleepsAt()
+	if kind == session.DeadlineExpiry {
+		at = row.ExpiresAt()
+	}
+	done := !at.IsZero()
+	if done {
+		w.say("announced: %s in %s", kind, at.Sub(w.clock.now()).Round(time.Millisecond))
+	}
+	return activities.Announced{At: at, IdleTimeout: row.IdleTimeout, Done: done}
+}
 
 func (w *world) prompt(id string) *promptRow {
 	for _, p := range w.prompts {
@@ -285,7 +312,7 @@ func (w *world) boot(row *sandboxRow) {
 		return
 	}
 	row.id, row.alive = fmt.Sprintf("sb-%d", row.generation), true
-	row.deadline = w.clock.now().Add(w.lifetime)
+	row.since, row.deadline = w.clock.now(), w.clock.now().Add(w.lifetime)
 	w.alarm(w.lifetime, func() {
 		if row.alive {
 			w.say("the provider ends the sandbox of generation %d: its lifetime is over", row.generation)

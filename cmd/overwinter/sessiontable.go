@@ -46,6 +46,12 @@ func (c *sessionCmd) printSession(w io.Writer, s resource.SessionJSON) error {
 	row("created", "%s", c.when(s.CreatedAt))
 	row("last activity", "%s", c.when(s.LastActivity))
 	row("idle timeout", "%s", time.Duration(s.IdleTimeout))
+	if s.SleepsAt != nil {
+		row("sleeps", "%s", c.when(*s.SleepsAt))
+	}
+	if s.ExpiresAt != nil {
+		row("new sandbox", "%s", c.when(*s.ExpiresAt))
+	}
 	unknown := ""
 	if s.Queue.Unknown > 0 {
 		unknown = fmt.Sprintf(", %d whose outcome is unknown (see session retry, resolve and dismiss)", s.Queue.Unknown)

@@ -27,6 +27,8 @@ const (
 	TypeSetup = "setup"
 
 	TypeNetwork = "network"
+	// TypeDeadline is of what will happen to the session by itself soon.
+	TypeDeadline = "deadline"
 	// TypeCommand is of a command that was accepted, changed or ended.
 	TypeCommand = "command"
 )
@@ -67,6 +69,12 @@ const SetupStarted = "started"
 type SetupData struct {
 	Stage  string `json:"stage"`  // image, clone, setup
 	Status string `json:"status"` // started, completed, failed
+}
+
+// DeadlineData is the data of a deadline event: what happens to the session at a time, unless something happens before.
+type DeadlineData struct {
+	Kind session.DeadlineKind `json:"kind"`
+	At   resource.Time        `json:"at"`
 }
 
 // NetworkData is the data of a network event: connections to one destination that the

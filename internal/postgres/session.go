@@ -358,6 +358,7 @@ func sessionOf(row dbsqlc.SessionView) (session.Session, error) {
 			SandboxID: row.SandboxID, Status: session.SandboxStatus(row.SandboxStatus),
 			// Each generation after the first was made in the place of another.
 			RestartCount: max(0, row.Generation-1), LastHealthCheck: row.SandboxSeenAt.UTC(),
+			Since: orZero(row.SandboxSince), Deadline: orZero(row.SandboxDeadline),
 		}
 	}
 	if err := json.Unmarshal(row.Options, &s.Options); err != nil {

@@ -19,6 +19,9 @@ type SandboxView struct {
 	Status          SandboxStatus `json:"status"`
 	RestartCount    int64         `json:"restartCount"`
 	LastHealthCheck time.Time     `json:"lastHealthCheck"`
+	// Since is when its life began, Deadline when the provider ends it; zero if it does not.
+	Since    time.Time `json:"-"`
+	Deadline time.Time `json:"-"`
 }
 
 // SandboxRow is one sandbox that was asked for and has not been seen to end.

@@ -264,6 +264,8 @@ func (v *View) event(e event.JSON) error {
 		return with(e.Data, func(d event.NetworkData) {
 			v.line(nil, span{dim, "network " + OneLine(d.Verdict, lineRunes) + ": " + OneLine(destination(d), lineRunes)})
 		})
+	case event.TypeDeadline:
+		return with(e.Data, func(d event.DeadlineData) { v.deadline(d, time.Time(e.At)) })
 	case event.TypeCommand:
 		return with(e.Data, func(d event.CommandData) { v.command(d.Command) })
 	case event.TypeSettings:
@@ -317,6 +319,17 @@ func (v *View) status(d event.StatusData) {
 		st = red
 	}
 	v.line(nil, span{st, fmt.Sprintf("session %s%s%s", OneLine(string(d.Status), lineRunes), inBrackets(v.shorten(d.Reason)), receipt(d.Receipt))})
+}
+
+// deadline says what happens to the session soon, by itself.
+func (v *View) deadline(d event.DeadlineData, now time.Time) {
+	what := map[session.DeadlineKind]string{
+		session.DeadlineSleep: "hibernates", session.DeadlineExpiry: "moves to a new sandbox",
+	}[d.Kind]
+	if what == "" { // of a server that is newer
+		what = "reaches its " + OneLine(string(d.Kind), lineRunes) + " deadline"
+	}
+	v.line(nil, span{dim, fmt.Sprintf("session %s in %s unless something happens before", what, time.Time(d.At).Sub(now).Round(time.Second))})
 }
 
 // receipt says how much of a session came back.

@@ -75,6 +75,22 @@ func rewriting() terminal.Options {
 	return terminal.Options{Rewrite: true, Width: func() int { return 40 }}
 }
 
+func TestDeadlinesAreSentences(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for kind, want := range map[session.DeadlineKind]string{
+		session.DeadlineSleep:  "session hibernates in 1m0s unless something happens before\n",
+		session.DeadlineExpiry: "session moves to a new sandbox in 1m0s unless something happens before\n",
+		"tea":                  "session reaches its tea deadline in 1m0s unless something happens before\n",
+	} {
+		var out bytes.Buffer
+		e := eventOf(t, "deadline", event.DeadlineData{Kind: kind, At: resource.Time(at.Add(time.Minute))})
+		e.At = resource.Time(at)
+		require.NoError(t, terminal.New(&out, terminal.Options{}).Event(e))
+		require.Equal(t, want, out.String())
+	}
+}
+
 func TestTextIsShownAsItComes(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

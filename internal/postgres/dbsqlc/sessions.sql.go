@@ -182,7 +182,7 @@ func (q *Queries) SessionExists(ctx context.Context, db DBTX, id string) (bool, 
 }
 
 const sessionGet = `-- name: SessionGet :one
-SELECT id, status, status_reason, agent, profile, title, workspace, parent_id, forked_from, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options, generation, transition_no, receipt, loaded, active_seconds, messages, tool_calls, input_tokens, output_tokens, cost_usd, queued, processing, sandbox_id, sandbox_status, sandbox_seen_at, unresolved, questions_open, step, running_since, cost_known FROM session_views WHERE id = $1
+SELECT id, status, status_reason, agent, profile, title, workspace, parent_id, forked_from, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options, generation, transition_no, receipt, loaded, active_seconds, messages, tool_calls, input_tokens, output_tokens, cost_usd, queued, processing, sandbox_id, sandbox_status, sandbox_seen_at, unresolved, questions_open, step, running_since, cost_known, sandbox_since, sandbox_deadline FROM session_views WHERE id = $1
 `
 
 func (q *Queries) SessionGet(ctx context.Context, db DBTX, id string) (SessionView, error) {
@@ -224,6 +224,8 @@ func (q *Queries) SessionGet(ctx context.Context, db DBTX, id string) (SessionVi
 		&i.Step,
 		&i.RunningSince,
 		&i.CostKnown,
+		&i.SandboxSince,
+		&i.SandboxDeadline,
 	)
 	return i, err
 }
@@ -648,7 +650,7 @@ func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (Sessi
 }
 
 const sessionViews = `-- name: SessionViews :many
-SELECT id, status, status_reason, agent, profile, title, workspace, parent_id, forked_from, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options, generation, transition_no, receipt, loaded, active_seconds, messages, tool_calls, input_tokens, output_tokens, cost_usd, queued, processing, sandbox_id, sandbox_status, sandbox_seen_at, unresolved, questions_open, step, running_since, cost_known FROM session_views WHERE id = ANY($1::text[])
+SELECT id, status, status_reason, agent, profile, title, workspace, parent_id, forked_from, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options, generation, transition_no, receipt, loaded, active_seconds, messages, tool_calls, input_tokens, output_tokens, cost_usd, queued, processing, sandbox_id, sandbox_status, sandbox_seen_at, unresolved, questions_open, step, running_since, cost_known, sandbox_since, sandbox_deadline FROM session_views WHERE id = ANY($1::text[])
 `
 
 func (q *Queries) SessionViews(ctx context.Context, db DBTX, ids []string) ([]SessionView, error) {
@@ -696,6 +698,8 @@ func (q *Queries) SessionViews(ctx context.Context, db DBTX, ids []string) ([]Se
 			&i.Step,
 			&i.RunningSince,
 			&i.CostKnown,
+			&i.SandboxSince,
+			&i.SandboxDeadline,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,58 @@
+package session
+
+import "time"
+
+// DeadlineKind says what happens to a session at a deadline.
+type DeadlineKind string
+
+// The kinds of deadline.
+const (
+	DeadlineSleep  DeadlineKind = "sleep"  // it hibernates, because it has been idle
+	DeadlineExpiry DeadlineKind = "expiry" // it moves to a new sandbox, because the provider ends this one soon
+)
+
+// The longest notice that is given of a deadline. Of a short idle timeout, or the short life of a sandbox, it is a quarter.
+const (
+	MaxSleepNotice  = time.Minute
+	MaxExpiryNotice = 5 * time.Minute
+)
+
+// MaxMoveMargin is how long before the provider ends its sandbox a session leaves it: long enough to end a turn, and to save
+// a bundle.
+const MaxMoveMargin = 20 * time.Minute
+
+// SleepNotice is how long before a session hibernates an event announces that.
+func SleepNotice(idleTimeout time.Duration) time.Duration { return min(MaxSleepNotice, idleTimeout/4) }
+
+// ExpiryNotice is how long before a session moves an event announces that; margin is that of the move.
+func ExpiryNotice(margin time.Duration) time.Duration { return min(MaxExpiryNotice, margin/4) }
+
+// MoveMargin is how long before the end of its sandbox's life a session moves; half of a short life.
+func MoveMargin(since, deadline time.Time) time.Duration {
+	return min(MaxMoveMargin, max(0, deadline.Sub(since)/2))
+}
+
+// SleepsAt is when the session hibernates unless something happens before; zero while something does, or while it has no
+// sandbox to leave.
+func (s Session) SleepsAt() time.Time {
+	if s.Status != Running || s.Queue.Queued > 0 || s.Queue.Processing > 0 {
+		return time.Time{}
+	}
+	return s.LastActivity.Add(s.IdleTimeout)
+}
+
+// ExpiresAt is when the session leaves its sandbox because of the provider's limit; zero while it has none, or one without
+// an end.
+func (s Session) ExpiresAt() time.Time {
+	if s.Status != Running || s.Sandbox == nil || s.Sandbox.Deadline.IsZero() {
+		return time.Time{}
+	}
+	return s.Sandbox.Deadline.Add(-MoveMargin(s.Sandbox.Since, s.Sandbox.Deadline))
+}
+
+// Announced is what became of the announcement of a deadline.
+type Announced struct {
+	At          time.Time // of the deadline; zero if there is none now
+	IdleTimeout time.Duration
+	Done        bool // it has its event; otherwise it is too early
+}

@@ -1,0 +1,81 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// notices are the announcements of deadlines. Each is made once for its time; a deadline that has moved since is announced
+// again when it is near. An announcement costs a timer and a record, and only sessions that become idle, or whose sandbox
+// nears its end, make any.
+type notices struct {
+	given  bool      // the session was opened by a worker that announces deadlines
+	sleep  time.Time // when the session was announced to hibernate; zero if it was not
+	expiry time.Time // when it was announced to move
+}
+
+// sleepNoticeAt is when it is to be announced that the session hibernates; zero if it has been, or is not to be.
+func (l *life) sleepNoticeAt() time.Time {
+	at := l.idleAt()
+	if move := l.moveAt(); !l.notices.given || l.notices.sleep.Equal(at) || !move.IsZero() && move.Before(at) {
+		return time.Time{}
+	}
+	return at.Add(-session.SleepNotice(l.idleTimeout))
+}
+
+// expiryNoticeAt is when it is to be announced that the session moves; zero if it has been, or is not to be.
+func (l *life) expiryNoticeAt() time.Time {
+	at := l.moveAt()
+	if !l.notices.given || at.IsZero() || l.state != session.Running || l.notices.expiry.Equal(at) {
+		return time.Time{}
+	}
+	return at.Add(-session.ExpiryNotice(l.margin))
+}
+
+func (l *life) sleepDue(now time.Time) bool {
+	notice := l.sleepNoticeAt()
+	return !notice.IsZero() && !now.Before(notice)
+}
+
+func (l *life) expiryDue(now time.Time) bool {
+	notice := l.expiryNoticeAt()
+	return !notice.IsZero() && !now.Before(notice)
+}
+
+// announce has a deadline announced and takes the time from the row, which clients see.
+func (l *life) announce(ctx workflow.Context, kind session.DeadlineKind) error {
+	request := activities.DeadlineRequest{SessionID: l.id, Kind: kind}
+	var answer activities.Announced
+	if err := l.record(ctx, "announce the "+string(kind), control.AnnounceDeadline, request, &answer); err != nil {
+		return err
+	}
+	switch {
+	case kind == session.DeadlineExpiry:
+		if !answer.At.IsZero() {
+			l.margin = l.deadline.Sub(answer.At)
+		}
+		l.notices.expiry = l.moveAt()
+	case answer.At.IsZero(): // something waits that has not been read
+		l.signalled, l.notices.sleep = true, l.idleAt()
+	default:
+		l.idleTimeout, l.lastActivity = answer.IdleTimeout, answer.At.Add(-answer.IdleTimeout)
+		if answer.Done || l.sleepDue(workflow.Now(ctx)) { // clocks that differ must not lead to a loop
+			l.notices.sleep = l.idleAt()
+		}
+	}
+	return nil
+}
+
+// earliest is the first of times that are not zero; zero if all are.
+func earliest(times ...time.Time) (first time.Time) {
+	for _, t := range times {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
+}
