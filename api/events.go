@@ -63,6 +63,10 @@ func (s *streams) events(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	limit, wait, err := pollQuery(c)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(c.Request().Context())
 	defer cancel()
 	defer context.AfterFunc(s.streams, cancel)()
@@ -74,6 +78,12 @@ func (s *streams) events(c echo.Context) error {
 		return err
 	}
 	defer s.clients.endStream()
+	if wantsPage(c) {
+		if err := s.page(ctx, c, id, after, limit, wait); err == nil || !s.stopping() {
+			return err
+		}
+		return errServerStops()
+	}
 
 	f, err := feed.Open(ctx, feed.Options{Log: s.cfg.Events, Sessions: s.store, Beat: s.cfg.Heartbeat}, id, after)
 	if err != nil {

@@ -89,15 +89,24 @@ func listQuery(c echo.Context) (limit int, cursor string, err error) {
 
 // pageQuery reads which page of a list is wanted, and how long it may be.
 func pageQuery(c echo.Context, fallback, most int) (limit int, cursor string, err error) {
-	limit = fallback
-	if text := c.QueryParam("limit"); text != "" {
-		limit, err = strconv.Atoi(text)
-		if err != nil || limit < 1 || limit > most {
-			return 0, "", invalid("limit", "must be a number from 1 to %d", most)
-		}
+	if limit, err = limitQuery(c, fallback, most); err != nil {
+		return 0, "", err
 	}
 	cursor, err = filter(c, "cursor")
 	return limit, cursor, err
+}
+
+// limitQuery reads how long a page may be.
+func limitQuery(c echo.Context, fallback, most int) (int, error) {
+	text := c.QueryParam("limit")
+	if text == "" {
+		return fallback, nil
+	}
+	limit, err := strconv.Atoi(text)
+	if err != nil || limit < 1 || limit > most {
+		return 0, invalid("limit", "must be a number from 1 to %d", most)
+	}
+	return limit, nil
 }
 
 // filter reads a query parameter that is looked for as text.

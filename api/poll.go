@@ -1,0 +1,135 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/durablestream"
+)
+
+// Bounds of a page of events.
+const (
+	eventsOfPage    = 200
+	maxEventsOfPage = 1000
+	bytesOfEvents   = 1 << 20 // a page ends with the event that reaches it
+	maxPollWait     = time.Minute
+)
+
+// wantsPage reports whether a client asks for events as JSON: by name, and without asking for a stream.
+func wantsPage(c echo.Context) bool {
+	wants := false
+	for given := range strings.SplitSeq(c.Request().Header.Get(echo.HeaderAccept), ",") {
+		switch media, _, _ := mime.ParseMediaType(given); media { //nolint:errcheck // what cannot be read asks for nothing
+		case "text/event-stream":
+			return false
+		case echo.MIMEApplicationJSON:
+			wants = true
+		}
+	}
+	return wants
+}
+
+// pollQuery reads what only a page of events takes.
+func pollQuery(c echo.Context) (limit int, wait time.Duration, err error) {
+	if !wantsPage(c) {
+		for _, name := range []string{"limit", "wait"} {
+			if c.QueryParam(name) != "" {
+				return 0, 0, invalid(name, "needs the header Accept: application/json; without it the answer is a stream")
+			}
+		}
+	}
+	if limit, err = limitQuery(c, eventsOfPage, maxEventsOfPage); err != nil {
+		return 0, 0, err
+	}
+	if text := c.QueryParam("wait"); text != "" {
+		wait, err = time.ParseDuration(text)
+		if err != nil || wait < 0 || wait > maxPollWait {
+			return 0, 0, invalid("wait", `must be a duration from 0s to %s, such as "20s"`, maxPollWait)
+		}
+	}
+	return limit, wait, nil
+}
+
+// page answers with the events after a position, and waits for one if there are none.
+func (s *streams) page(ctx context.Context, c echo.Context, id string, after int64, limit int, wait time.Duration) error {
+	beat := wait
+	if beat == 0 {
+		beat = s.cfg.RequestTimeout
+	}
+	log := &sessionLog{streams: s, id: id}
+	reader, err := log.Follow(ctx, after, beat)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	p := eventPage{limit: limit}
+	first, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+	defer cancel()
+	if err := p.read(first, reader); err != nil {
+		return err
+	}
+	if p.items == 0 && !p.ended && wait > 0 {
+		if err := p.read(ctx, reader); err != nil {
+			return err
+		}
+	}
+	header := c.Response().Header()
+	header.Set(echo.HeaderVary, echo.HeaderAccept)
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, p.encode())
+}
+
+// eventPage collects the events of an answer.
+type eventPage struct {
+	limit    int
+	body     []byte // the events, each followed by a comma
+	items    int
+	after    int64 // position of the last event
+	caughtUp bool  // there were no further events
+	ended    bool  // there will be none
+}
+
+// read adds events until the page is full, there are no more for now, or the reader has waited.
+func (p *eventPage) read(ctx context.Context, reader durablestream.Reader) error {
+	for {
+		b, err := reader.Next(ctx)
+		if err != nil {
+			return err
+		}
+		waited := len(b.Messages) == 0
+		p.after = b.Last - int64(len(b.Messages))
+		for _, m := range b.Messages {
+			if p.full() {
+				p.caughtUp = false
+				return nil
+			}
+			p.body = append(append(p.body, m...), ",\n"...)
+			p.items++
+			p.after++
+		}
+		p.caughtUp = p.caughtUp && waited || b.CaughtUp
+		p.ended = b.Closed
+		if b.CaughtUp || b.Closed || waited || p.full() {
+			return nil
+		}
+	}
+}
+
+func (p *eventPage) full() bool { return p.items >= p.limit || len(p.body) >= bytesOfEvents }
+
+func (p *eventPage) encode() []byte {
+	text := append([]byte(`{"items":[`), bytes.TrimSuffix(p.body, []byte(",\n"))...)
+	text = append(text, `],"after":`...)
+	text = strconv.AppendInt(text, p.after, 10)
+	text = append(text, `,"caughtUp":`...)
+	text = strconv.AppendBool(text, p.caughtUp)
+	text = append(text, `,"ended":`...)
+	text = strconv.AppendBool(text, p.ended)
+	return append(text, "}\n"...)
+}
