@@ -37,6 +37,8 @@ type Config struct {
 	Commands CommandRelay
 	// Purges erases sessions. Without a Purger it does nothing.
 	Purges Purges
+	// Lifecycle orders the lifecycle events of all sessions. Without a store it does nothing.
+	Lifecycle Lifecycle
 	// Drain puts all sessions to sleep before the worker stops. Without rows, running turns are handed over.
 	Drain Drain
 	// ReconcileEvery is the interval of the reconciler's schedule. Default 30s.
@@ -161,6 +163,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	group.Go(func() error { return w.config.Relay.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Commands.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Purges.run(ctx, w.config.Logger) })
+	group.Go(func() error { return w.config.Lifecycle.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.schedule(ctx) })
 	group.Go(func() error { return w.forgetLooks(ctx) })
 	group.Go(func() error { return w.drainLegacy(ctx) })

@@ -212,7 +212,8 @@ func (c *workerCmd) run(
 		Purges: worker.Purges{Purger: activities.NewPurger(control, db, signaler, activities.Retention{
 			Terminated: c.RetainTerminated, Events: c.RetainEvents,
 		})},
-		Drain: c.drain(db, signaler, shutdown), Mask: secrets.text, ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
+		Lifecycle: worker.Lifecycle{Store: db},
+		Drain:     c.drain(db, signaler, shutdown), Mask: secrets.text, ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
 	})
 	polls.worker.Store(w)
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx)) // sessions may work until the worker has stopped

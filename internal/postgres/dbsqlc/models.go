@@ -108,6 +108,21 @@ type Installation struct {
 	LegacyQueuesSince *time.Time
 }
 
+type LifecycleEvent struct {
+	Place     int64
+	N         *int64
+	SessionNo int64
+	Seq       int64
+	Type      string
+	At        time.Time
+}
+
+type LifecycleHead struct {
+	OnlyOne bool
+	N       int64
+	Kept    int64
+}
+
 type Profile struct {
 	ID          string
 	Name        string

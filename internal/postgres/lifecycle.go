@@ -1,0 +1,112 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/lifecycle"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// lifecycleBatch is how many events get their positions in one transaction, and are deleted in one.
+	lifecycleBatch = 1000
+	// lifecyclePage is how many events are read with one statement.
+	lifecyclePage = 500
+)
+
+// LifecycleNumber gives events that were written since the last call their positions, and reports whether there were any. Any
+// number of processes may call it at any time: one at a time does it, the others return at once.
+func (db *DB) LifecycleNumber(ctx context.Context) (numbered bool, err error) {
+	const doing = "order lifecycle events"
+	waits, err := db.q.LifecycleWaits(ctx, db.pool)
+	if err != nil || !waits {
+		return false, fault(doing, err)
+	}
+	err = db.inTx(ctx, doing, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		before, err := db.q.LifecycleLock(ctx, tx)
+		if isNoRows(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		// Another statement, whose snapshot begins with the lock: it sees what the last holder has done.
+		after, err := db.q.LifecycleNumber(ctx, tx, lifecycleBatch)
+		numbered = after > before
+		return err
+	})
+	return numbered, err
+}
+
+// LifecycleRead returns the events after a position that a filter selects, about limit of them at most. It reads a bounded number
+// of events: a page may be empty although others follow. Errors: *eventlog.PositionGoneError if later events have been
+// deleted, *eventlog.FuturePositionError.
+func (db *DB) LifecycleRead(ctx context.Context, after int64, filter lifecycle.Filter, limit int) (page lifecycle.Page, err error) {
+	var position error // that cannot be read from
+	err = db.inTx(ctx, "read lifecycle events", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		bounds, err := db.q.LifecycleBounds(ctx, tx)
+		switch {
+		case err != nil:
+			return err
+		case after > bounds.N:
+			position = &eventlog.FuturePositionError{Newest: bounds.N}
+			return nil
+		case after < bounds.Kept:
+			position = &eventlog.PositionGoneError{First: bounds.Kept + 1}
+			return nil
+		}
+		most := min(max(limit, 1), lifecyclePage)
+		if !filter.All() {
+			most = lifecyclePage
+		}
+		rows, err := db.q.LifecycleRead(ctx, tx, &dbsqlc.LifecycleReadParams{AfterN: after, MaxItems: int32(most)})
+		if err != nil {
+			return err
+		}
+		page.Position, page.CaughtUp = bounds.N, true
+		for i, row := range rows {
+			if e, ok := lifecycleEvent(row); ok && filter.Selects(e) {
+				page.Events = append(page.Events, e)
+			}
+			if len(page.Events) >= limit || i == most-1 {
+				page.Position, page.CaughtUp = row.N, row.N == bounds.N
+				break
+			}
+		}
+		return nil
+	})
+	return page, cmp.Or(err, position)
+}
+
+// lifecycleEvent converts a row; false for one whose session is erased.
+func lifecycleEvent(row dbsqlc.LifecycleReadRow) (e lifecycle.Event, ok bool) {
+	if row.SessionID == nil {
+		return e, false
+	}
+	e = lifecycle.Event{Position: row.N, Type: lifecycle.Type(row.Type), At: row.At.UTC(), Seq: row.Seq, Session: lifecycle.Subject{
+		ID: *row.SessionID, Agent: *row.Agent, Title: *row.Title, Status: session.State(*row.Status), Metadata: row.Metadata,
+	}}
+	if row.Data != "" {
+		e.Data = json.RawMessage(row.Data)
+	}
+	return e, true
+}
+
+// LifecycleNewest is the position of the newest event; 0 before the first.
+func (db *DB) LifecycleNewest(ctx context.Context) (int64, error) {
+	bounds, err := db.q.LifecycleBounds(ctx, db.pool)
+	return bounds.N, fault("read lifecycle events", err)
+}
+
+// LifecycleDelete deletes events from before a time, a bounded number of them, and reports whether others may be left.
+func (db *DB) LifecycleDelete(ctx context.Context, before time.Time) (more bool, err error) {
+	n, err := db.q.LifecycleDelete(ctx, db.pool, &dbsqlc.LifecycleDeleteParams{MaxItems: lifecycleBatch, Before: before})
+	return n == lifecycleBatch, fault("delete lifecycle events", err)
+}
