@@ -61,9 +61,11 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 		}
 	case http.StateIdle:
 		c.wait(conn)
-	case http.StateClosed, http.StateHijacked:
+	case http.StateClosed:
 		c.open--
 		c.serve(conn)
+	case http.StateHijacked:
+		c.serve(conn) // it stays open until released is called
 	case http.StateActive:
 	}
 }
@@ -90,6 +92,13 @@ func (c *connections) requested(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.serve(conn)
+}
+
+// released notes that a connection which was handed out has been closed.
+func (c *connections) released() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open--
 }
 
 // beginStream takes a place for an event stream, for which endStream is called.

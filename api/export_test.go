@@ -27,3 +27,27 @@ func Codes() []failure.Code {
 	}
 	return out
 }
+
+// SocketOperation is the operation of the HTTP API that a message of a WebSocket of the session ses_1 asks for; none for a ping.
+func SocketOperation(data []byte) (method, target string, body []byte, err error) {
+	r, err := readSocketRequest(data)
+	if err != nil || r.Type == "ping" {
+		return "", "", nil, err
+	}
+	return r.operation("ses_1")
+}
+
+// Rooms are the rooms of a server.
+type Rooms struct{ *rooms }
+
+// NewRooms returns empty ones.
+func NewRooms() Rooms { return Rooms{newRooms()} }
+
+// Enter is enter.
+func (r Rooms) Enter(sessionID string) (leave func(), err error) { return r.enter(sessionID) }
+
+// Close is close.
+func (r Rooms) Close() <-chan struct{} { return r.close() }
+
+// SocketRequests are the types of all requests that clients of a WebSocket may send, also of those of later releases.
+func SocketRequests() []string { return append(socketRequestTypes(), laterRequests...) }

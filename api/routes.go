@@ -13,7 +13,7 @@ const (
 )
 
 // open are the routes that want no key.
-var open = map[string]bool{"/healthz": true, "/readyz": true, "/openapi.json": true, "/openapi.yaml": true}
+var open = map[string]bool{"/healthz": true, "/readyz": true, "/openapi.json": true, "/openapi.yaml": true, "/asyncapi.yaml": true}
 
 // withHead makes HEAD answer whatever GET answers, with the same header; net/http leaves the body out.
 type withHead struct{ *echo.Echo }
@@ -29,6 +29,7 @@ func (s *Server) routes(store Store) {
 	sessions := &sessions{commands, store}
 	files, profiles, secrets := &files{s, store}, &profiles{s, store}, &secrets{s, store}
 	conversations, transcripts, streams := &conversations{s, store}, &transcripts{s, store}, &streams{s, store}
+	sockets := &sockets{s, store}
 	readiness, agents := &readinessCheck{s, store}, &agents{s, store}
 
 	s.echo.Use(s.identify, s.secureHeaders, s.observe, s.recoverPanics, s.refuseForeignHosts, s.refuseForeignUsers, s.refuseForeignOrigins, s.authorize, s.strictQuery, s.bound)
@@ -39,6 +40,7 @@ func (s *Server) routes(store Store) {
 	e.GET(metricsRoute, s.metrics.handler())
 	e.GET("/openapi.json", s.openapiJSON)
 	e.GET("/openapi.yaml", s.openapiYAML)
+	e.GET("/asyncapi.yaml", s.asyncapiYAML)
 
 	e.GET("/api/agents", agents.agentList)
 	e.GET("/api/profiles", profiles.profileList)
@@ -83,6 +85,7 @@ func (s *Server) routes(store Store) {
 	e.GET(transcriptRoute, transcripts.transcript)
 	e.GET(eventsRoute, streams.events)
 	e.GET(streamRoute, streams.durable)
+	e.GET(socketRoute, sockets.session)
 	e.GET("/api/sessions/:id/state", s.state)
 
 	s.known = map[string]bool{}

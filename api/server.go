@@ -177,6 +177,7 @@ type Server struct {
 	signals  signals // under way
 	attended *attendedPrompts
 	clients  *connections
+	rooms    *rooms
 
 	streams    context.Context //nolint:containedctx // no stream outlives it: it is done when the server stops
 	endStreams context.CancelCauseFunc
@@ -205,6 +206,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, logger: cfg.Logger, echo: echo.New(), metrics: m, origins: http.NewCrossOriginProtection(), spec: spec}
 	s.clients = newConnections(cfg.MaxConnections)
+	s.rooms = newRooms()
 	s.signals.slots = make(chan struct{}, signalsAtOnce)
 	s.attended = newAttendedPrompts(&attendedPrompts{
 		store: store, signal: s.signalStored, record: s.recordPrompts, logger: s.logger,
@@ -255,6 +257,11 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	err := srv.Shutdown(grace)
 	if err != nil {
 		err = errors.Join(fmt.Errorf("api: requests were interrupted: %w", err), srv.Close())
+	}
+	select {
+	case <-s.rooms.close():
+	case <-grace.Done():
+		err = errors.Join(err, errors.New("api: WebSockets were interrupted"))
 	}
 	s.attended.close()
 	s.signals.running.Wait()

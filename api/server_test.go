@@ -241,7 +241,7 @@ func TestTheKey(t *testing.T) {
 	}
 	b.do("POST", "/api/sessions", `{"agent":"demo"}`).problem(http.StatusUnauthorized, "unauthorized")
 	require.Equal(t, 1, b.store.Count())
-	for _, path := range []string{"/healthz", "/readyz", "/openapi.json", "/openapi.yaml"} {
+	for _, path := range []string{"/healthz", "/readyz", "/openapi.json", "/openapi.yaml", "/asyncapi.yaml"} {
 		require.Equal(t, http.StatusOK, b.do("GET", path, "").status, path)
 	}
 	require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions", "", "Authorization", "Bearer let-me-in-please-or-not").status)

@@ -12,6 +12,9 @@ import (
 //go:embed openapi.yaml
 var specYAML []byte
 
+//go:embed asyncapi.yaml
+var asyncYAML []byte
+
 // specification is the OpenAPI document in both its forms.
 type specification struct {
 	yaml, json []byte
@@ -32,6 +35,11 @@ func loadSpecification() (specification, error) {
 
 func (s *Server) openapiJSON(c echo.Context) error {
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, s.spec.json)
+}
+
+// asyncapiYAML is the document of the WebSockets.
+func (s *Server) asyncapiYAML(c echo.Context) error {
+	return c.Blob(http.StatusOK, "application/yaml", asyncYAML)
 }
 
 func (s *Server) openapiYAML(c echo.Context) error {

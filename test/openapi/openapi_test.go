@@ -13,13 +13,18 @@ import (
 	"github.com/overwinter-dev/overwinter/test/npmtest"
 )
 
-const document = "../../api/openapi.yaml"
+const (
+	document      = "../../api/openapi.yaml"
+	asyncDocument = "../../api/asyncapi.yaml"
+)
 
 // inputs has go test run the tests again once the document is another one, which only their programs read.
 func inputs(t *testing.T) {
 	t.Helper()
-	_, err := os.ReadFile(document)
-	require.NoError(t, err)
+	for _, name := range []string{document, asyncDocument} {
+		_, err := os.ReadFile(name)
+		require.NoError(t, err)
+	}
 }
 
 // programs are the Node packages of package-lock.json.
@@ -42,6 +47,28 @@ func TestLintersFindNothing(t *testing.T) {
 	require.Contains(t, out, "is valid")
 	require.NotContains(t, out, "You have", out) // so many warnings
 	run(t, ".", filepath.Join(bin, "spectral"), "lint", "--fail-severity=hint", "--ruleset=.spectral.yaml", document)
+}
+
+func TestTheParserOfAsyncAPIFindsNothing(t *testing.T) {
+	t.Parallel()
+	inputs(t)
+	dir := t.TempDir()
+	require.NoError(t, os.Symlink(programs(t), filepath.Join(dir, "node_modules")))
+	script, err := os.ReadFile("asyncapi.mjs")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "asyncapi.mjs"), script, 0o644))
+	path, err := filepath.Abs(asyncDocument)
+	require.NoError(t, err)
+	require.Contains(t, run(t, dir, "node", "asyncapi.mjs", path), "valid, ")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	wrong := filepath.Join(dir, "wrong.yaml")
+	require.NoError(t, os.WriteFile(wrong, []byte(strings.Replace(string(data), "action: send", "action: sing", 1)), 0o644))
+	cmd := exec.CommandContext(t.Context(), "node", "asyncapi.mjs", wrong)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "operations")
 }
 
 func TestAGeneratedClientCompiles(t *testing.T) {

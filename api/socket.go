@@ -1,0 +1,192 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/coder/websocket"
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/feed"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/socket"
+)
+
+// socketRoute is the WebSocket of a session, which api/asyncapi.yaml describes.
+const socketRoute = "/api/sessions/:id/ws"
+
+// maxSessionSockets bounds the WebSockets of one session at one api.
+const maxSessionSockets = 1000
+
+// Close codes that RFC 6455 leaves to applications.
+const (
+	// closeGone: events after the position of the client have been deleted.
+	closeGone websocket.StatusCode = 4410
+	// closeDeleted: the session has been erased.
+	closeDeleted websocket.StatusCode = 4404
+)
+
+// socketStore has what a WebSocket begins with.
+type socketStore interface {
+	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
+	conversationStore
+}
+
+// sockets are the WebSockets of sessions.
+type sockets struct {
+	*Server
+	store socketStore
+}
+
+// socketOpening is what a connection begins with. It is read before the upgrade, so that what can be refused is answered
+// with a status code.
+type socketOpening struct {
+	feed      *feed.Feed
+	gone      error // the position has been deleted
+	history   *conversation.Conversation
+	cursor    string // of the next page of the history
+	session   session.Session
+	questions []json.RawMessage
+}
+
+// session serves the WebSocket of a session.
+func (s *sockets) session(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	if role := c.QueryParam("role"); role != "" && role != "client" {
+		return invalid("role", "must be client")
+	}
+	after, err := startPosition(c)
+	if err != nil {
+		return err
+	}
+	if err := s.upgradable(c.Request()); err != nil {
+		return err
+	}
+	if s.stopping() {
+		return failure.Errorf(failure.Unavailable, "the server is stopping; connect again")
+	}
+	if err := s.clients.beginStream(); err != nil {
+		return err
+	}
+	defer s.clients.endStream()
+	leave, err := s.rooms.enter(id)
+	if err != nil {
+		return err
+	}
+	defer leave()
+
+	ctx, cancel := context.WithCancelCause(c.Request().Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.streams, func() { cancel(context.Cause(s.streams)) })()
+	_, resumed := c.QueryParams()["after"]
+	opening, err := s.open(ctx, c, id, after, resumed)
+	if err != nil {
+		return err
+	}
+	if opening.feed != nil {
+		defer opening.feed.Close()
+	}
+	conn, err := websocket.Accept(c.Response(), c.Request(), &websocket.AcceptOptions{
+		InsecureSkipVerify: true, // upgradable has checked the origin, by the rules of all requests
+		// Compression would keep a window for each connection, 32 KiB of it at least, and compress what one event is
+		// alone: mostly under 200 bytes.
+		CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil {
+		return fmt.Errorf("upgrade: %w", err)
+	}
+	defer s.clients.released()
+	s.metrics.streams.Inc()
+	defer s.metrics.streams.Dec()
+	k := &socketConn{
+		server: s, conn: conn, request: c.Request(), sessionID: id, requestID: idOfRequest(c), encode: socket.Encode,
+	}
+	k.serve(ctx, opening)
+	return nil
+}
+
+// upgradable refuses what is no handshake, and pages of other origins: a browser sends its user's requests for a WebSocket
+// wherever a page asks it to.
+func (s *sockets) upgradable(r *http.Request) error {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.Method != http.MethodGet || r.Header.Get("Sec-WebSocket-Version") != "13" {
+		return failure.Errorf(failure.Invalid, "this address is a WebSocket: the request must have the headers Upgrade: websocket and Sec-WebSocket-Version: 13")
+	}
+	asPost := r.Clone(r.Context())
+	asPost.Method = http.MethodPost
+	if err := s.origins.Check(asPost); err != nil {
+		return &failure.Error{Code: failure.Forbidden, Message: "pages of another origin may not open a WebSocket", Err: err}
+	}
+	return nil
+}
+
+// open reads what the connection begins with. The conversation is read before the session: what changes meanwhile is in the
+// events that follow.
+func (s *sockets) open(ctx context.Context, c echo.Context, id string, after int64, resumed bool) (*socketOpening, error) {
+	o := &socketOpening{}
+	if !resumed {
+		page, next, err := s.store.ConversationPage(ctx, id, maxBlockLimit, "")
+		if err != nil {
+			return nil, err
+		}
+		o.history, o.cursor, after = &page, next, page.Seq
+	}
+	var err error
+	o.feed, err = feed.Open(ctx, feed.Options{Log: s.cfg.Events, Sessions: s.store, Beat: s.cfg.Heartbeat}, id, after)
+	if _, gone := errors.AsType[*eventlog.PositionGoneError](err); gone {
+		o.gone = err
+		return o, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.questions, err = s.openQuestions(ctx, c, id); err != nil {
+		o.feed.Close()
+		return nil, err
+	}
+	o.session = o.feed.Session()
+	return o, nil
+}
+
+// openQuestions are the questions that wait for an answer, as GET /api/sessions/:id/questions answers them, oldest first.
+func (s *sockets) openQuestions(ctx context.Context, c echo.Context, id string) ([]json.RawMessage, error) {
+	status, body := s.within(ctx, c.Request(), idOfRequest(c), http.MethodGet, fmt.Sprintf("/api/sessions/%s/questions?status=open&limit=%d", id, maxLimit), nil)
+	if status != http.StatusOK {
+		return nil, refusal(body)
+	}
+	var page page[json.RawMessage]
+	if err := json.Unmarshal(body, &page); err != nil {
+		return nil, fmt.Errorf("read questions: %w", err)
+	}
+	for i, j := 0, len(page.Items)-1; i < j; i, j = i+1, j-1 {
+		page.Items[i], page.Items[j] = page.Items[j], page.Items[i]
+	}
+	return page.Items, nil
+}
+
+// initial is the first message.
+func (s *sockets) initial(o *socketOpening) socket.Init {
+	view := resource.Session(o.session)
+	m := socket.Init{Type: socket.TypeInit, Seq: o.feed.Position(), Session: socket.InitSession{SessionJSON: view}}
+	if o.history != nil {
+		m.Session.Messages, m.Session.More = new(socket.History(*o.history)), o.cursor != ""
+	}
+	m.Data = socket.InitData{
+		Sandbox: socket.SandboxOf(view.Runtime.Sandbox), Work: socket.Work{RunnerBusy: view.Queue.Processing > 0, PromptsQueued: view.Queue.Queued},
+		ConnectedUsers: []socket.User{}, AvailableModels: []string{}, ConnectedClients: s.rooms.count(view.ID),
+	}
+	if agent, ok := s.described(view.Agent); ok && agent.Models != nil {
+		m.Data.AvailableModels = agent.Models
+	}
+	return m
+}

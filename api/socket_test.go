@@ -1,0 +1,725 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// payloads are the schemas of the messages of asyncapi.yaml, by the type of the message.
+var payloads = sync.OnceValue(func() map[string]*jsonschema.Schema {
+	data, err := os.ReadFile("asyncapi.yaml")
+	if err != nil {
+		panic(err)
+	}
+	var doc any
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		panic(err)
+	}
+	plain, err := json.Marshal(doc)
+	if err != nil {
+		panic(err)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(plain))
+	if err != nil {
+		panic(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("asyncapi.json", value); err != nil {
+		panic(err)
+	}
+	out := map[string]*jsonschema.Schema{}
+	for key, m := range doc.(map[string]any)["components"].(map[string]any)["messages"].(map[string]any) {
+		name, ok := m.(map[string]any)["name"].(string)
+		if !ok {
+			name = key
+		}
+		out[name] = compiler.MustCompile("asyncapi.json#/components/messages/" + key + "/payload")
+	}
+	return out
+})
+
+// sock is a WebSocket that a test reads.
+type sock struct {
+	t    testing.TB
+	conn *websocket.Conn
+}
+
+// said is a message of a server.
+type said struct {
+	Type           string
+	Seq            int64
+	ConversationID string
+	ID, For        string
+	Data           json.RawMessage
+	Session        json.RawMessage
+}
+
+func (b *bundle) dial(path string, header http.Header) (*websocket.Conn, *http.Response, error) {
+	return websocket.Dial(b.t.Context(), strings.Replace(b.url, "http", "ws", 1)+path, &websocket.DialOptions{HTTPClient: b.client, HTTPHeader: header})
+}
+
+func (b *bundle) socket(path string) *sock {
+	b.t.Helper()
+	conn, _, err := b.dial(path, b.headers) //nolint:bodyclose // the connection has it
+	require.NoError(b.t, err)
+	conn.SetReadLimit(32 << 20)
+	b.t.Cleanup(func() { _ = conn.CloseNow() })
+	return &sock{b.t, conn}
+}
+
+// refused requires that a handshake is answered by a problem.
+func (b *bundle) refused(path string, status int, code string, header http.Header) {
+	b.t.Helper()
+	conn, resp, err := b.dial(path, header) //nolint:bodyclose // it is in memory
+	if err == nil {
+		_ = conn.CloseNow()
+	}
+	require.Error(b.t, err)
+	require.Equal(b.t, status, resp.StatusCode)
+	var p problem
+	require.NoError(b.t, json.NewDecoder(resp.Body).Decode(&p))
+	require.Equal(b.t, code, p.Code)
+}
+
+// next reads a message and checks it against the document.
+func (s *sock) next() said {
+	s.t.Helper()
+	m, err := s.read()
+	require.NoError(s.t, err)
+	return m
+}
+
+func (s *sock) read() (m said, err error) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), waitLimit)
+	defer cancel()
+	kind, data, err := s.conn.Read(ctx)
+	if err != nil {
+		return m, err
+	}
+	require.Equal(s.t, websocket.MessageText, kind)
+	require.NoError(s.t, json.Unmarshal(data, &m))
+	schema := payloads()[m.Type]
+	require.NotNil(s.t, schema, "%s is not in the document", m.Type)
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	require.NoError(s.t, err)
+	require.NoError(s.t, schema.Validate(value), "%s", data)
+	return m, nil
+}
+
+// brief reads n messages, each as its type, and its seq if it has one.
+func (s *sock) brief(n int) []string {
+	s.t.Helper()
+	var out []string
+	for range n {
+		m := s.next()
+		if m.Seq > 0 && m.Type != "init" {
+			m.Type = fmt.Sprintf("%d %s", m.Seq, m.Type)
+		}
+		out = append(out, m.Type)
+	}
+	return out
+}
+
+// closed reads to the end of the connection and returns its close code.
+func (s *sock) closed() websocket.StatusCode {
+	s.t.Helper()
+	for {
+		if _, err := s.read(); err != nil {
+			return websocket.CloseStatus(err)
+		}
+	}
+}
+
+func (s *sock) send(text string) {
+	s.t.Helper()
+	require.NoError(s.t, s.conn.Write(s.t.Context(), websocket.MessageText, []byte(text)))
+}
+
+// ask sends a request and returns its answer, over events that come in between.
+func (s *sock) ask(text string) said {
+	s.t.Helper()
+	s.send(text)
+	for {
+		if m := s.next(); m.Seq == 0 && m.Type != "caught_up" && m.Type != "question" {
+			return m
+		}
+	}
+}
+
+// refusal sends a request and returns the code and the message of the error.
+func (s *sock) refusal(text string) (code, message string, m said) {
+	s.t.Helper()
+	m = s.ask(text)
+	require.Equal(s.t, "error", m.Type, "%s", m.Data)
+	var p struct{ Code, Message string }
+	require.NoError(s.t, json.Unmarshal(m.Data, &p))
+	return p.Code, p.Message, m
+}
+
+func block(id string, kind conversation.BlockType, text string) conversation.Block {
+	return conversation.Block{ID: id, Type: kind, Status: conversation.Complete, CreatedAt: time.Now(), Content: text}
+}
+
+func TestASocketBeginsWithTheSessionAndFollows(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running, func(s *session.Session) {
+		s.Agent, s.Title = "other", "Ä"
+		s.Sandbox = &session.SandboxView{SandboxID: "sb-1", Status: session.SandboxReady}
+	})
+	asked := question.Question{ID: session.NewID(session.QuestionPrefix), SessionID: id, Status: question.Open, ExpiresAt: time.Now().Add(time.Hour), Asked: question.Asked{Kind: question.Permission, Title: "Run ls?"}}
+	b.store.With(id, func(r *apitest.Row) {
+		r.Prompts = []session.Prompt{{ID: "p", SessionID: id, Ordinal: 1, Status: session.PromptProcessing}, {ID: "q", SessionID: id, Ordinal: 2, Status: session.PromptQueued}}
+		r.Questions = []question.Question{asked}
+		user := block("u", conversation.UserMessage, "hi")
+		user.Author = "ada"
+		r.Conversation = conversation.Conversation{Threads: []conversation.Thread{{ID: conversation.Main, Blocks: []conversation.Block{user}}}}
+		b.store.Append(r, "block_complete", conversation.BlockComplete{Block: user})
+	})
+	s := b.socket("/api/sessions/" + id + "/ws?role=client")
+	first := s.next()
+	require.Equal(t, "init", first.Type)
+	require.EqualValues(t, 1, first.Seq)
+	var view struct {
+		resource.SessionJSON
+		Messages []struct{ ID, Role, Content, AuthorName string }
+	}
+	require.NoError(t, json.Unmarshal(first.Session, &view))
+	require.Equal(t, id, view.ID)
+	require.Equal(t, "Ä", view.Title)
+	require.Equal(t, []struct{ ID, Role, Content, AuthorName string }{{"u", "user", "hi", "ada"}}, view.Messages)
+	require.JSONEq(t, `{"sandboxRunning":true,"runnerConnected":true,"runnerBusy":true,"promptsQueued":1,"connectedClients":1,"connectedUsers":[],"availableModels":["m1"]}`, string(first.Data))
+	pending := s.next()
+	require.Equal(t, "question", pending.Type)
+	require.Zero(t, pending.Seq)
+	require.Contains(t, string(pending.Data), asked.ID)
+	require.Equal(t, []string{"caught_up"}, s.brief(1))
+
+	b.store.Text(id, "a < b & c\n\u2028")
+	live := s.next()
+	require.Equal(t, "chunk", live.Type)
+	require.EqualValues(t, 2, live.Seq)
+	require.JSONEq(t, `{"messageId":"b1","content":"a < b & c\n\u2028"}`, string(live.Data))
+	b.store.Status(id, session.Hibernated)
+	require.Equal(t, []string{"3 status"}, s.brief(1))
+
+	again := b.socket("/api/sessions/" + id + "/ws?after=1")
+	resumed := again.next()
+	require.NotContains(t, string(resumed.Session), "messages\":[")
+	require.Contains(t, string(resumed.Data), `"connectedClients":2`)
+	require.Equal(t, []string{"question", "2 chunk", "3 status", "caught_up"}, again.brief(4))
+	latest := b.socket("/api/sessions/" + id + "/ws?after=latest")
+	require.Equal(t, []string{"init", "question", "caught_up"}, latest.brief(3))
+}
+
+func TestASocketPagesALongHistory(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	b.store.With(id, func(r *apitest.Row) {
+		var blocks []conversation.Block
+		for i := range 2500 {
+			blocks = append(blocks, block(fmt.Sprint(i), conversation.AssistantText, "x"))
+		}
+		r.Conversation = conversation.Conversation{Threads: []conversation.Thread{{ID: conversation.Main, Blocks: blocks}}}
+	})
+	s := b.socket("/api/sessions/" + id + "/ws")
+	n := 0
+	for more := true; more; {
+		var page struct {
+			Messages []struct{ ID string }
+			More     bool
+		}
+		m := s.next()
+		if m.Type == "init" {
+			require.NoError(t, json.Unmarshal(m.Session, &page))
+		} else {
+			require.Equal(t, "messages", m.Type)
+			require.NoError(t, json.Unmarshal(m.Data, &page))
+		}
+		for _, said := range page.Messages {
+			require.Equal(t, fmt.Sprint(n), said.ID)
+			n++
+		}
+		more = page.More
+	}
+	require.Equal(t, 2500, n)
+	require.Equal(t, []string{"caught_up"}, s.brief(1))
+}
+
+func TestASocketSaysWhyItEnds(t *testing.T) {
+	t.Parallel()
+	t.Run("Over", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		id := b.store.Put(session.Running)
+		s := b.socket("/api/sessions/" + id + "/ws")
+		require.Equal(t, []string{"init", "caught_up"}, s.brief(2))
+		b.store.Status(id, session.Terminated)
+		require.Equal(t, []string{"1 status", "end"}, s.brief(2))
+		require.Equal(t, websocket.StatusNormalClosure, s.closed())
+	})
+	t.Run("Stop", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		s := b.socket("/api/sessions/" + b.store.Put(session.Running) + "/ws")
+		require.Equal(t, []string{"init", "caught_up"}, s.brief(2))
+		stopped := make(chan error, 1)
+		go func() { stopped <- b.stop() }()
+		require.Equal(t, websocket.StatusGoingAway, s.closed())
+		require.NoError(t, <-stopped)
+	})
+	t.Run("Gone", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		id := b.store.Put(session.Running)
+		for range 5 {
+			b.store.Text(id, "x")
+		}
+		b.store.Forget(id, 4)
+		s := b.socket("/api/sessions/" + id + "/ws?after=1")
+		m := s.next()
+		require.Equal(t, "error", m.Type)
+		require.Contains(t, string(m.Data), "position_gone")
+		require.Equal(t, websocket.StatusCode(4410), s.closed())
+		require.Equal(t, []string{"init", "4 chunk", "5 chunk", "caught_up"}, b.socket("/api/sessions/"+id+"/ws?after=3").brief(4))
+	})
+	t.Run("Gap", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		id := b.store.Put(session.Running)
+		s := b.socket("/api/sessions/" + id + "/ws")
+		require.Equal(t, []string{"init", "caught_up"}, s.brief(2))
+		b.store.With(id, func(r *apitest.Row) {
+			for range 5 {
+				b.store.Append(r, "title", conversation.Title{Title: "t"})
+			}
+			r.Events, r.First = r.Events[3:], 4
+		})
+		m := s.next()
+		require.Equal(t, "gap", m.Type)
+		require.JSONEq(t, `{"from":1,"to":3}`, string(m.Data))
+		require.Equal(t, []string{"4 title", "5 title"}, s.brief(2))
+	})
+	t.Run("Deleted", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t)
+		id := b.store.Put(session.Running)
+		s := b.socket("/api/sessions/" + id + "/ws")
+		require.Equal(t, []string{"init", "caught_up"}, s.brief(2))
+		b.store.Fail("Next", failure.Errorf(failure.NoSession, "there is no such session"))
+		b.store.With(id, func(r *apitest.Row) { b.store.Append(r, "title", conversation.Title{}) })
+		require.Equal(t, websocket.StatusCode(4404), s.closed())
+	})
+}
+
+func TestASocketCarriesRequestsOut(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	asked := session.NewID(session.QuestionPrefix)
+	b.store.With(id, func(r *apitest.Row) {
+		r.Questions = []question.Question{{ID: asked, SessionID: id, Status: question.Open, ExpiresAt: time.Now().Add(time.Hour), Asked: question.Asked{Kind: question.Permission, Title: "Run ls?"}}}
+	})
+	s := b.socket("/api/sessions/" + id + "/ws")
+	require.Equal(t, []string{"init", "question", "caught_up"}, s.brief(3))
+	done := s.ask(`{"type":"prompt","id":"1","promptId":"mine","content":"hi"}`)
+	require.Equal(t, "ack", done.Type, "%s", done.Data)
+	require.Equal(t, "1", done.ID)
+	require.Equal(t, "prompt", done.For)
+	var ack struct {
+		Status    int
+		RequestID string
+		Result    json.RawMessage
+	}
+	require.NoError(t, json.Unmarshal(done.Data, &ack))
+	require.Equal(t, http.StatusAccepted, ack.Status)
+	require.Contains(t, string(ack.Result), `"id":"mine"`)
+	require.Equal(t, "hi", b.store.Row(id).Prompts[0].Content)
+	require.Equal(t, ack.RequestID, b.store.Row(id).Prompts[0].RequestID)
+	require.Contains(t, strings.Join(b.temp.Heard(), "\n"), "mine", "the workflow is signalled")
+	require.Contains(t, string(s.ask(`{"type":"prompt","promptId":"mine","content":"hi"}`).Data), `"status":200`, "sent again")
+	code, message, m := s.refusal(`{"type":"prompt","id":"x","promptId":"mine","content":"other"}`)
+	require.Equal(t, []string{"prompt_conflict", "x", "prompt"}, []string{code, m.ID, m.For})
+	require.NotEmpty(t, message)
+
+	done = s.ask(`{"type":"answer","questionId":"` + asked + `","answer":"once"}`)
+	require.Equal(t, "ack", done.Type, "%s", done.Data)
+	require.Equal(t, question.Answered, b.store.Row(id).Questions[0].Status)
+	code, _, _ = s.refusal(`{"type":"answer","questionId":"` + asked + `","answer":"reject"}`)
+	require.Equal(t, "question_answered", code)
+	require.Equal(t, "ack", s.ask(`{"type":"withdraw","promptId":"mine"}`).Type)
+	require.Equal(t, session.PromptCancelled, b.store.Row(id).Prompts[0].Status)
+	code, _, _ = s.refusal(`{"type":"retry","promptId":"mine"}`)
+	require.Equal(t, "prompt_not_unknown", code)
+	code, _, _ = s.refusal(`{"type":"abort","runId":"run_00000000000000000000000000000000"}`)
+	require.Equal(t, "run_not_found", code)
+	require.Equal(t, "ack", s.ask(`{"type":"abort"}`).Type)
+	code, _, _ = s.refusal(`{"type":"revert","promptId":"none"}`)
+	require.Equal(t, "prompt_not_found", code)
+	diff := s.ask(`{"type":"diff","id":"d"}`)
+	require.Equal(t, []string{"diff", "d"}, []string{diff.Type, diff.ID})
+	pong := s.ask(`{"type":"ping","id":"p"}`)
+	require.Equal(t, []string{"pong", "p"}, []string{pong.Type, pong.ID})
+}
+
+func TestASocketRefusesWhatItDoesNotUnderstand(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.socket("/api/sessions/" + b.store.Put(session.Running) + "/ws")
+	require.Equal(t, []string{"init", "caught_up"}, s.brief(2))
+	for _, c := range []struct{ text, code, message string }{
+		{`x`, "invalid_request", "is not JSON"},
+		{`[1]`, "invalid_request", "must be a JSON object"},
+		{`{"type":"ping"} {}`, "invalid_request", "unexpected data"},
+		{`{"type":"ping","type":"ping"}`, "invalid_request", "twice"},
+		{`{}`, "invalid_request", "type is required"},
+		{`{"type":7}`, "invalid_request", "type must be a string"},
+		{`{"type":"ping","id":7}`, "invalid_request", "id must be a string"},
+		{`{"type":"ping","id":"` + strings.Repeat("x", 65) + `"}`, "invalid_request", "id must be 1 to 64"},
+		{`{"type":"sing"}`, "invalid_request", "type must be one of: abort, answer, diff, dismiss, prompt, resolve, retry, revert, withdraw, ping"},
+		{`{"type":"review"}`, "not_supported", "review is not supported yet"},
+		{`{"type":"ping","x":1}`, "invalid_request", "x is not a field of this message"},
+		{`{"type":"diff","x":1}`, "invalid_request", "x is not a field of this message"},
+		{`{"type":"withdraw"}`, "invalid_request", "promptId is required"},
+		{`{"type":"withdraw","promptId":["a"]}`, "invalid_request", "promptId must be a string"},
+		{`{"type":"withdraw","promptId":"../../x"}`, "invalid_request", "promptId must be 1 to 64"},
+		{`{"type":"withdraw","promptId":"a b"}`, "invalid_request", "promptId must be 1 to 64"},
+		{`{"type":"answer","questionId":"que_1","answer":"once"}`, "invalid_request", "questionId must be que_"},
+		{`{"type":"prompt"}`, "invalid_request", "content is required"},
+		{`{"type":"prompt","content":"x","promptId":"a b"}`, "invalid_request", "promptId must be 1 to 64"},
+		{`{"type":"prompt","content":"x","colour":"red"}`, "invalid_request", "colour"},
+		{`{"type":"prompt","content":"` + strings.Repeat("x", session.MaxPromptBytes+1) + `"}`, "too_large", "content is"},
+	} {
+		code, message, _ := s.refusal(c.text)
+		require.Equal(t, c.code, code, "%.100s: %s", c.text, message)
+		require.Contains(t, message, c.message)
+	}
+	require.Equal(t, "pong", s.ask(`{"type":"ping"}`).Type, "the connection is still open")
+}
+
+func TestASocketEndsForWhatIsNoMessage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	path := "/api/sessions/" + b.store.Put(session.Running) + "/ws"
+	for _, c := range []struct {
+		kind websocket.MessageType
+		data string
+		code websocket.StatusCode
+	}{
+		{websocket.MessageBinary, `{"type":"ping"}`, websocket.StatusUnsupportedData},
+		{websocket.MessageText, "{\"type\":\"\xff\"}", websocket.StatusInvalidFramePayloadData},
+		{websocket.MessageText, `{"type":"prompt","content":"` + strings.Repeat("x", 1<<20) + `"}`, websocket.StatusMessageTooBig},
+	} {
+		s := b.socket(path)
+		require.NoError(t, s.conn.Write(t.Context(), c.kind, []byte(c.data)))
+		require.Equal(t, c.code, s.closed())
+	}
+}
+
+func TestASocketRefusesAFlood(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.socket("/api/sessions/" + b.store.Put(session.Running) + "/ws")
+	go func() {
+		for range 2000 {
+			if s.conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"ping"}`)) != nil {
+				return
+			}
+		}
+	}()
+	pongs, limited := 0, 0
+	for {
+		m, err := s.read()
+		if err != nil {
+			require.Equal(t, websocket.StatusPolicyViolation, websocket.CloseStatus(err))
+			break
+		}
+		switch m.Type {
+		case "pong":
+			pongs++
+		case "error":
+			require.Contains(t, string(m.Data), "rate_limited")
+			limited++
+		}
+	}
+	require.GreaterOrEqual(t, pongs, 100)
+	require.GreaterOrEqual(t, limited, 100)
+}
+
+func TestHandshakesAreRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	path := "/api/sessions/" + id + "/ws"
+	b.refused("/api/sessions/"+session.NewID(session.SessionPrefix)+"/ws", http.StatusNotFound, "session_not_found", nil)
+	b.refused(path+"?role=runner", http.StatusBadRequest, "invalid_request", nil)
+	b.refused(path+"?after=x", http.StatusBadRequest, "invalid_request", nil)
+	b.refused(path+"?after=7", http.StatusBadRequest, "invalid_request", nil)
+	b.refused(path+"?afetr=7", http.StatusBadRequest, "invalid_request", nil)
+	b.refused(path, http.StatusForbidden, "forbidden", http.Header{"Origin": {"https://evil.example"}})
+	b.refused(path, http.StatusForbidden, "forbidden", http.Header{"Origin": {"null"}})
+	b.refused(path, http.StatusForbidden, "forbidden", http.Header{"Sec-Fetch-Site": {"cross-site"}})
+	b.do("GET", path, "").problem(http.StatusBadRequest, "invalid_request")
+	conn, _, err := b.dial(path, http.Header{"Origin": {b.url}}) //nolint:bodyclose // the connection has it
+	require.NoError(t, err)
+	require.NoError(t, conn.CloseNow())
+	b.store.Fail("ConversationPage", failure.Errorf(failure.Unavailable, "down"))
+	b.refused(path, http.StatusServiceUnavailable, "unavailable", nil)
+	require.Eventually(t, func() bool { return b.store.OpenReaders() == 0 }, waitLimit, time.Millisecond)
+}
+
+func TestASocketNeedsTheKey(t *testing.T) {
+	t.Parallel()
+	const key = "0123456789abcdefghij"
+	b := setup(t, func(c *api.Config) { c.Key = secret.NewValue(key) }, api.WithoutKeyDelay)
+	id := b.store.Put(session.Running)
+	path := "/api/sessions/" + id + "/ws"
+	b.refused(path, http.StatusUnauthorized, "unauthorized", nil)
+	b.refused(path, http.StatusUnauthorized, "unauthorized", http.Header{"Authorization": {"Bearer " + key + "x"}})
+	b.headers.Set("Authorization", "Bearer "+key)
+	s := b.socket(path)
+	require.Equal(t, "init", s.next().Type)
+	require.Equal(t, "ack", s.ask(`{"type":"prompt","content":"hi"}`).Type)
+}
+
+func TestASilentClientIsLetGo(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.Heartbeat = 10 * time.Millisecond })
+	b.socket("/api/sessions/" + b.store.Put(session.Running) + "/ws") // which answers no ping: nothing reads it
+	require.Eventually(t, func() bool {
+		return b.store.OpenReaders() == 0 && strings.Contains(b.logs.String(), "WebSocket closed")
+	}, waitLimit, time.Millisecond)
+}
+
+func TestAClientThatAnswersPingsStays(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.Heartbeat = 500 * time.Millisecond })
+	pings := make(chan struct{}, 10)
+	conn, _, err := websocket.Dial(t.Context(), b.url+"/api/sessions/"+b.store.Put(session.Running)+"/ws", &websocket.DialOptions{
+		HTTPClient: b.client, OnPingReceived: func(context.Context, []byte) bool { pings <- struct{}{}; return true },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.CloseNow() })
+	s := &sock{t, conn}
+	require.Equal(t, []string{"init", "caught_up"}, s.brief(2))
+	go func() { _, _ = s.read() }() // which answers pings
+	for range 4 {
+		<-pings
+	}
+}
+
+func TestAClientThatReadsNothingIsDisconnected(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.WriteTimeout = 2 * time.Second })
+	id := b.store.Put(session.Running)
+	b.socket("/api/sessions/" + id + "/ws")
+	other := b.socket("/api/sessions/" + id + "/ws")
+	require.Equal(t, []string{"init", "caught_up"}, other.brief(2))
+	for range 40 {
+		b.store.Text(id, strings.Repeat("x", 1<<20))
+	}
+	for i := range 40 {
+		require.EqualValues(t, i+1, other.next().Seq, "others are not affected")
+	}
+	eventually(t, "the slow reader is dropped", func() bool {
+		return strings.Contains(string(b.do("GET", "/metrics", "").body), "overwinter_api_streams_dropped_total 1")
+	})
+	require.Equal(t, "pong", other.ask(`{"type":"ping"}`).Type)
+}
+
+func TestASlowClientLearnsThatItIs(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.WriteTimeout = 3 * time.Second })
+	id := b.store.Put(session.Running)
+	s := b.socket("/api/sessions/" + id + "/ws")
+	for range 40 {
+		b.store.Text(id, strings.Repeat("x", 1<<20))
+	}
+	eventually(t, "a write has taken too long", func() bool { return strings.Contains(b.logs.String(), "WebSocket is slow") })
+	require.Equal(t, websocket.StatusTryAgainLater, s.closed())
+}
+
+func TestSocketsOfASessionAreBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.MaxConnections = 8 })
+	path := "/api/sessions/" + b.store.Put(session.Running) + "/ws"
+	var open []*sock
+	for range 6 { // three quarters
+		open = append(open, b.socket(path))
+	}
+	b.refused(path, http.StatusServiceUnavailable, "unavailable", nil)
+	require.NoError(t, open[0].conn.Close(websocket.StatusNormalClosure, ""))
+	eventually(t, "there is room again", func() bool {
+		conn, _, err := b.dial(path, nil)
+		if err == nil {
+			_ = conn.CloseNow()
+		}
+		return err == nil
+	})
+	for range 3 {
+		require.Equal(t, http.StatusOK, b.do("GET", "/healthz", "").status, "other requests have their places")
+	}
+}
+
+func TestARoomIsBoundedAndWaitsForItsMembers(t *testing.T) {
+	t.Parallel()
+	r := api.NewRooms()
+	var leave []func()
+	for range 1000 {
+		out, err := r.Enter("a")
+		require.NoError(t, err)
+		leave = append(leave, out)
+	}
+	_, err := r.Enter("a")
+	require.Equal(t, failure.Unavailable, failure.CodeOf(err))
+	require.ErrorContains(t, err, "1000 open WebSockets")
+	other, err := r.Enter("b")
+	require.NoError(t, err)
+	other()
+	empty := r.Close()
+	_, err = r.Enter("b")
+	require.ErrorContains(t, err, "stopping")
+	for _, out := range leave {
+		select {
+		case <-empty:
+			t.Error("it is not empty")
+		default:
+		}
+		out()
+	}
+	<-empty
+}
+
+func TestTheDocumentOfSocketsIsServed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	want, err := os.ReadFile("asyncapi.yaml")
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(b.do("GET", "/asyncapi.yaml", "").body))
+}
+
+func TestTheDocumentHasAllRequests(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("asyncapi.yaml")
+	require.NoError(t, err)
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct {
+				OneOf []struct {
+					Properties struct {
+						Type struct {
+							Const string
+							Enum  []string
+						}
+					}
+				} `yaml:"oneOf"`
+			}
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(data, &doc))
+	var documented []string
+	for _, r := range doc.Components.Schemas["Request"].OneOf {
+		documented = append(documented, r.Properties.Type.Enum...)
+		if r.Properties.Type.Const != "" {
+			documented = append(documented, r.Properties.Type.Const)
+		}
+	}
+	require.ElementsMatch(t, documented, api.SocketRequests())
+}
+
+// Every type that a session's events can have becomes a message that the document has.
+func TestMessagesOfAllEventsAreDocumented(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	p := session.Prompt{ID: "p", SessionID: id, Ordinal: 1, Status: session.PromptQueued, Content: "hi", CreatedAt: time.Now()}
+	tool := conversation.Block{ID: "t", Type: conversation.ToolUse, Status: conversation.Running, CreatedAt: time.Now(), Name: "ls"}
+	for _, e := range []struct {
+		kind string
+		data any
+		want string
+	}{
+		{"prompt", event.PromptSubmitted(p), "prompt"},
+		{"queue", event.QueueData{Items: []event.QueueItem{}, Queued: 1}, "status"},
+		{"turn_start", event.TurnStartData{RunID: "run"}, "agentStatus"},
+		{"block_start", conversation.BlockStart{Block: tool}, "message"},
+		{"block_update", conversation.BlockUpdate{BlockID: "t", Updates: conversation.Updates{Status: conversation.Success}}, "message.updated"},
+		{"block_complete", conversation.BlockComplete{Block: tool}, "message.updated"},
+		{"block_removed", conversation.BlockRemoved{BlockID: "t"}, "messages.removed"},
+		{"text_delta", conversation.TextDelta{BlockID: "t"}, "chunk"},
+		{"metadata_update", conversation.MetadataUpdate{}, "agentStatus"},
+		{"turn_end", event.TurnEndData{}, "agentStatus"},
+		{"question", event.QuestionData{}, "question"},
+		{"question_resolved", event.QuestionResolvedData{}, "question.resolved"},
+		{"file", event.FileData{Path: "a"}, "files-changed"},
+		{"title", conversation.Title{}, "title"},
+		{"error", conversation.Problem{}, "error"},
+		{"setup", event.SetupData{}, "event"},
+		{"network", event.NetworkData{}, "event"},
+		{"command", event.CommandData{}, "event"},
+		{"settings", event.SettingsData{}, "event"},
+		{"status", event.StatusData{Status: session.Running}, "status"},
+	} {
+		b.store.With(id, func(r *apitest.Row) { b.store.Append(r, e.kind, e.data) })
+	}
+	s := b.socket("/api/sessions/" + id + "/ws?after=0")
+	require.Equal(t, []string{
+		"init", "1 prompt", "2 status", "3 agentStatus", "4 message", "5 message.updated", "6 message.updated", "7 messages.removed", "8 chunk",
+		"9 agentStatus", "10 agentStatus", "11 question", "12 question.resolved", "13 files-changed", "14 title", "15 error", "16 event", "17 event",
+		"18 event", "19 event", "20 status", "caught_up",
+	}, s.brief(22))
+}
+
+// FuzzSocketRequest has hostile messages.
+func FuzzSocketRequest(f *testing.F) {
+	for _, seed := range []string{
+		`{"type":"prompt","content":"a"}`, `{"type":"answer","questionId":"que_1"}`, `{"type":"withdraw","promptId":"../x"}`, `{"type":"ping","id":"1"}`,
+		`{"type":"review"}`, `[`, `{"type":"diff","x":{}}`, `{"type":"retry","promptId":"%2e%2e/"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		method, target, body, err := api.SocketOperation(data)
+		if err != nil {
+			require.NotEmpty(t, failure.CodeOf(err))
+			require.NotEqual(t, failure.Internal, failure.CodeOf(err), "%v", err)
+			return
+		}
+		if method == "" {
+			return // a ping
+		}
+		require.True(t, strings.HasPrefix(target, "/api/sessions/ses_1/"))
+		req, err := http.NewRequest(method, target, bytes.NewReader(body))
+		require.NoError(t, err)
+		require.Empty(t, req.URL.RawQuery)
+		require.Empty(t, req.URL.Fragment)
+		require.NotContains(t, req.URL.EscapedPath(), "/../")
+		if len(body) > 0 {
+			require.True(t, json.Valid(body))
+		}
+	})
+}

@@ -1,0 +1,327 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/coder/websocket"
+	"golang.org/x/time/rate"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/feed"
+	"github.com/overwinter-dev/overwinter/internal/socket"
+)
+
+// Bounds of what a client sends.
+const (
+	// socketRate and socketBurst bound its messages: so many a second, after so many at once.
+	socketRate  = 20
+	socketBurst = 100
+	// maxSocketRefusals is how many messages in a row may be refused for that before the connection is closed.
+	maxSocketRefusals = 100
+	// pongBeats is how many heartbeats a client has to answer a ping.
+	pongBeats = 2
+)
+
+// closure is why a connection ends.
+type closure struct {
+	code   websocket.StatusCode
+	reason string
+}
+
+func (c *closure) Error() string { return fmt.Sprintf("%d %s", c.code, c.reason) }
+
+var (
+	errSlowReader = &closure{websocket.StatusTryAgainLater, "the client reads too slowly; continue after the last seq"}
+	errLeft       = &closure{websocket.StatusNormalClosure, ""}
+)
+
+// socketConn is one WebSocket. Its goroutines write alone what they have to say: the connection orders them.
+type socketConn struct {
+	server    *sockets
+	conn      *websocket.Conn
+	request   *http.Request // the handshake
+	sessionID string
+	requestID string // of the handshake
+	encode    func(eventlog.Event) ([]byte, error)
+	slow      atomic.Bool // a write took longer than WriteTimeout
+}
+
+// serve runs the connection until the session is over, one side leaves, or ctx is done.
+func (k *socketConn) serve(ctx context.Context, o *socketOpening) {
+	k.conn.SetReadLimit(maxBodyBytes)
+	ctx, stop := context.WithCancelCause(ctx)
+	var tasks sync.WaitGroup
+	tasks.Go(func() { stop(k.read(ctx)) })
+	stop(k.write(ctx, o, &tasks))
+	end := closing(context.Cause(ctx))
+	// The connection cannot say goodbye in the middle of a message that its client does not take.
+	if err := k.conn.Close(end.code, end.reason); err != nil {
+		_ = k.conn.CloseNow()
+	}
+	tasks.Wait()
+	attrs := []any{slog.String("session_id", k.sessionID), slog.Int("close_code", int(end.code)), slog.String("reason", end.reason)}
+	if end == errSlowReader {
+		k.server.metrics.dropped.Inc()
+		k.server.logger.InfoContext(ctx, "WebSocket dropped: its reader is slow", attrs...)
+		return
+	}
+	k.server.logger.DebugContext(ctx, "WebSocket closed", attrs...)
+}
+
+// closing is how the client learns why its connection ends.
+func closing(cause error) *closure {
+	if c, ok := errors.AsType[*closure](cause); ok {
+		return c
+	}
+	if errors.Is(cause, errStopping) || errors.Is(cause, eventlog.ErrFollowerStopped) {
+		return &closure{websocket.StatusGoingAway, "the server stops; connect again with after"}
+	}
+	if websocket.CloseStatus(cause) != -1 {
+		return errLeft
+	}
+	switch failure.CodeOf(cause) {
+	case failure.NoSession:
+		return &closure{closeDeleted, "the session has been deleted"}
+	case failure.Unavailable:
+		return &closure{websocket.StatusTryAgainLater, "unavailable; connect again with after"}
+	}
+	return &closure{websocket.StatusInternalError, "internal error; connect again with after"}
+}
+
+// write sends the opening and then what the log has, to the end of the session.
+func (k *socketConn) write(ctx context.Context, o *socketOpening, tasks *sync.WaitGroup) error {
+	if o.gone != nil {
+		f := errorOf(o.gone)
+		if err := k.send(ctx, socket.Message{Type: socket.TypeError, Data: problemOf(f)}); err != nil {
+			return err
+		}
+		return &closure{closeGone, string(f.Code)}
+	}
+	if err := k.open(ctx, o); err != nil {
+		return err
+	}
+	var pinging atomic.Bool
+	for {
+		item, err := o.feed.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := k.item(ctx, o.feed, item); err != nil {
+			return err
+		}
+		if item.End {
+			return &closure{websocket.StatusNormalClosure, "the session is terminated"}
+		}
+		if item.Events.Len() == 0 && !item.CaughtUp && item.Gap == nil && !pinging.Swap(true) {
+			tasks.Go(func() {
+				defer pinging.Store(false)
+				k.ping(ctx)
+			})
+		}
+	}
+}
+
+// open sends what precedes the events.
+func (k *socketConn) open(ctx context.Context, o *socketOpening) error {
+	if err := k.send(ctx, k.server.initial(o)); err != nil {
+		return err
+	}
+	for cursor := o.cursor; cursor != ""; {
+		page, next, err := k.server.store.ConversationPage(ctx, k.sessionID, maxBlockLimit, cursor)
+		if err != nil {
+			return err
+		}
+		if err := k.send(ctx, socket.Message{Type: socket.TypeMessages, Data: socket.Page{Messages: socket.History(page), More: next != ""}}); err != nil {
+			return err
+		}
+		cursor = next
+	}
+	for _, q := range o.questions {
+		if err := k.send(ctx, socket.Message{Type: socket.TypeQuestion, Data: q}); err != nil {
+			return err
+		}
+	}
+	o.history, o.questions = nil, nil
+	return nil
+}
+
+// item sends what a feed returned.
+func (k *socketConn) item(ctx context.Context, f *feed.Feed, item feed.Item) error {
+	if item.Gap != nil {
+		return k.send(ctx, socket.Message{Type: socket.TypeGap, Data: socket.Range(*item.Gap)})
+	}
+	for _, line := range feed.Events(item.Events) {
+		e, err := feed.Decode(line)
+		if err != nil {
+			return err
+		}
+		data, err := k.encode(e)
+		if err != nil {
+			return err
+		}
+		if err := k.sendText(ctx, data); err != nil {
+			return err
+		}
+	}
+	k.server.metrics.events.Add(float64(item.Events.Len()))
+	if item.CaughtUp {
+		return k.send(ctx, socket.Message{Type: socket.TypeCaughtUp, Data: map[string]int64{"seq": f.Position()}})
+	}
+	if item.End {
+		return k.send(ctx, socket.Message{Type: socket.TypeEnd, Data: struct{}{}})
+	}
+	return nil
+}
+
+// send sends one message.
+func (k *socketConn) send(ctx context.Context, m any) error {
+	data, err := conversation.Encode(m)
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	return k.sendText(ctx, data)
+}
+
+// sendText writes a message, in pieces if it is large. A client that takes a piece after WriteTimeout is closed at the end of
+// the message, when a close frame can follow; one that does not take it in twice that time is disconnected.
+func (k *socketConn) sendText(parent context.Context, data []byte) error {
+	limit := 2 * k.server.cfg.WriteTimeout
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent)) // a message that has begun is completed
+	defer cancel(nil)
+	timer := time.AfterFunc(limit, func() { cancel(errSlowReader) })
+	defer timer.Stop()
+	late := time.AfterFunc(k.server.cfg.WriteTimeout, k.late)
+	defer late.Stop()
+	piece := func(write func() error) error {
+		if err := write(); err != nil {
+			if errors.Is(context.Cause(ctx), errSlowReader) {
+				return errSlowReader
+			}
+			return err
+		}
+		timer.Reset(limit)
+		late.Reset(k.server.cfg.WriteTimeout)
+		return nil
+	}
+	if len(data) <= chunkBytes {
+		if err := piece(func() error { return k.conn.Write(ctx, websocket.MessageText, data) }); err != nil {
+			return err
+		}
+	} else {
+		w, err := k.conn.Writer(ctx, websocket.MessageText)
+		if err != nil {
+			return err
+		}
+		for len(data) > 0 {
+			n := min(len(data), chunkBytes)
+			if err := piece(func() error { _, err := w.Write(data[:n]); return err }); err != nil {
+				return err
+			}
+			data = data[n:]
+		}
+		if err := piece(w.Close); err != nil {
+			return err
+		}
+	}
+	if k.slow.Load() {
+		return errSlowReader
+	}
+	return nil
+}
+
+// late notes that a write has taken too long, and may still end.
+func (k *socketConn) late() {
+	k.slow.Store(true)
+	k.server.logger.Debug("WebSocket is slow", slog.String("session_id", k.sessionID))
+}
+
+// ping asks whether the client is there; the connection ends if it does not answer.
+func (k *socketConn) ping(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pongBeats*k.server.cfg.Heartbeat)
+	defer cancel()
+	if err := k.conn.Ping(ctx); err != nil {
+		_ = k.conn.CloseNow()
+	}
+}
+
+// read answers the client's requests, one after another, until the connection ends.
+func (k *socketConn) read(ctx context.Context) error {
+	limiter := rate.NewLimiter(socketRate, socketBurst)
+	refused := 0
+	for n := 1; ; n++ {
+		kind, data, err := k.conn.Read(context.WithoutCancel(ctx)) // which would close the connection without a close frame
+		switch {
+		case err != nil && k.slow.Load():
+			return errSlowReader // a write was given up, and the connection with it
+		case err != nil:
+			if websocket.CloseStatus(err) == -1 && ctx.Err() == nil && !errors.Is(err, websocket.ErrMessageTooBig) {
+				return errLeft // without a close frame
+			}
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case kind != websocket.MessageText:
+			return &closure{websocket.StatusUnsupportedData, "messages must be text"}
+		case !utf8.Valid(data):
+			return &closure{websocket.StatusInvalidFramePayloadData, "messages must be UTF-8"}
+		}
+		req, err := readSocketRequest(data)
+		if limiter.Allow() {
+			refused = 0
+		} else if refused++; refused > maxSocketRefusals {
+			return &closure{websocket.StatusPolicyViolation, "too many messages"}
+		} else {
+			err = failure.Errorf(failure.RateLimited, "more than %d messages a second; send this one again later", socketRate)
+		}
+		var answer socket.Message
+		if err == nil {
+			answer, err = k.answer(ctx, req, fmt.Sprintf("%s-%d", k.requestID, n))
+		}
+		if err != nil {
+			answer = socket.Message{Type: socket.TypeError, Data: problemOf(errorOf(err))}
+		}
+		answer.ID, answer.For = req.ID, req.Type
+		if err := k.send(ctx, answer); err != nil {
+			return err
+		}
+	}
+}
+
+// answer carries a request out.
+func (k *socketConn) answer(ctx context.Context, r socketRequest, requestID string) (socket.Message, error) {
+	if r.Type == "ping" {
+		return socket.Message{Type: socket.TypePong}, nil
+	}
+	method, target, body, err := r.operation(k.sessionID)
+	if err != nil {
+		return socket.Message{}, err
+	}
+	status, result := k.server.within(context.WithoutCancel(ctx), k.request, requestID, method, target, body)
+	if status >= http.StatusBadRequest {
+		return socket.Message{}, r.named(refusal(result))
+	}
+	if r.Type == "diff" {
+		return socket.Message{Type: socket.TypeDiff, Data: json.RawMessage(result)}, nil
+	}
+	return socket.Message{Type: socket.TypeAck, Data: socket.Done{Status: status, RequestID: requestID, Result: result}}, nil
+}
+
+// problemOf is an error as messages have it.
+func problemOf(f *failure.Error) socket.Problem {
+	p := socket.Problem{Code: string(f.Code), Message: f.Message}
+	if len(f.Fields) > 0 {
+		p.Errors, _ = json.Marshal(f.Fields) //nolint:errchkjson // strings
+	}
+	return p
+}

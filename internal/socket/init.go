@@ -1,0 +1,66 @@
+package socket
+
+import (
+	"encoding/json"
+
+	"github.com/overwinter-dev/overwinter/internal/resource"
+)
+
+// Init is the first message of a connection: what the session is now.
+type Init struct {
+	Type Type `json:"type"`
+	// Seq is the position after which events follow.
+	Seq     int64       `json:"seq"`
+	Session InitSession `json:"session"`
+	Data    InitData    `json:"data"`
+}
+
+// InitSession is the session with its conversation.
+type InitSession struct {
+	resource.SessionJSON
+	// Messages is nil for a client that has come back with its position: it has them.
+	Messages *[]Chat `json:"messages,omitempty"`
+	// More says that further parts of the conversation follow, before all else.
+	More bool `json:"more,omitempty"`
+}
+
+// InitData is what a session has running, and who looks at it.
+type InitData struct {
+	Sandbox
+	Work
+	ConnectedClients int      `json:"connectedClients"`
+	ConnectedUsers   []User   `json:"connectedUsers"`
+	AvailableModels  []string `json:"availableModels"`
+}
+
+// User is a person who looks at a session.
+type User struct {
+	UserID string `json:"userId"`
+	Name   string `json:"name"`
+}
+
+// Page is the data of a message with a further part of the conversation.
+type Page struct {
+	Messages []Chat `json:"messages"`
+	More     bool   `json:"more"`
+}
+
+// Range is the data of a gap: the positions of events that were deleted before this client received them.
+type Range struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+}
+
+// Problem is the data of an error.
+type Problem struct {
+	Code    string          `json:"code"`
+	Message string          `json:"message"`
+	Errors  json.RawMessage `json:"errors,omitempty"`
+}
+
+// Done is the data of an acknowledgement: what the request of the HTTP API answers.
+type Done struct {
+	Status    int             `json:"status"`
+	RequestID string          `json:"requestId"`
+	Result    json.RawMessage `json:"result"`
+}

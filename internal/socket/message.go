@@ -1,0 +1,264 @@
+package socket
+
+import (
+	"encoding/json"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Type names a message.
+type Type string
+
+// The messages that a session's events become.
+const (
+	TypeMessage          Type = "message"
+	TypeMessageUpdated   Type = "message.updated"
+	TypeMessagesRemoved  Type = "messages.removed"
+	TypeChunk            Type = "chunk"
+	TypeStatus           Type = "status"
+	TypePrompt           Type = "prompt"
+	TypeAgentStatus      Type = "agentStatus"
+	TypeQuestion         Type = "question"
+	TypeQuestionResolved Type = "question.resolved"
+	TypeFilesChanged     Type = "files-changed"
+	TypeTitle            Type = "title"
+	TypeError            Type = "error"
+	TypeEvent            Type = "event"
+)
+
+// The messages about the connection itself.
+const (
+	TypeInit     Type = "init"
+	TypeMessages Type = "messages"
+	TypeCaughtUp Type = "caught_up"
+	TypeGap      Type = "gap"
+	TypeEnd      Type = "end"
+	TypeAck      Type = "ack"
+	TypePong     Type = "pong"
+	TypeDiff     Type = "diff"
+)
+
+// Message is what a server sends. Those from the log have its position.
+type Message struct {
+	Type           Type           `json:"type"`
+	Seq            int64          `json:"seq,omitempty"`
+	ConversationID string         `json:"conversationId,omitempty"`
+	RunID          string         `json:"runId,omitempty"`
+	At             *resource.Time `json:"at,omitempty"`
+	// ID and For are of the request that is answered: its id, and its type.
+	ID   string `json:"id,omitempty"`
+	For  string `json:"for,omitempty"`
+	Data any    `json:"data,omitempty"`
+}
+
+// Chat is a message of a conversation: a block, as people see it.
+type Chat struct {
+	ID             string                   `json:"id"`
+	ConversationID string                   `json:"conversationId"`
+	Role           Role                     `json:"role"`
+	Kind           conversation.BlockType   `json:"kind"`
+	Status         conversation.BlockStatus `json:"status"`
+	Content        string                   `json:"content"`
+	Parts          []conversation.Block     `json:"parts"` // the block, unless it is a text
+	Subtype        string                   `json:"subtype,omitempty"`
+	PromptID       string                   `json:"promptId,omitempty"`
+	AuthorID       string                   `json:"authorId,omitempty"`
+	AuthorName     string                   `json:"authorName,omitempty"`
+	RunID          string                   `json:"runId,omitempty"`
+	TruncatedBytes int64                    `json:"truncatedBytes,omitempty"`
+	CreatedAt      resource.Time            `json:"createdAt"`
+	CompletedAt    *resource.Time           `json:"completedAt,omitempty"`
+}
+
+// Role says on which side of a conversation a message is.
+type Role string
+
+// The roles of messages.
+const (
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleTool      Role = "tool"
+	RoleSystem    Role = "system"
+)
+
+// Said converts a block of a conversation.
+func Said(conversationID string, b conversation.Block) Chat {
+	if conversationID == "" {
+		conversationID = conversation.Main
+	}
+	c := Chat{
+		ID: b.ID, ConversationID: conversationID, Kind: b.Type, Status: b.Status, Content: b.Content, Parts: []conversation.Block{},
+		Subtype: b.Subtype, PromptID: b.PromptID, AuthorID: b.Author, AuthorName: b.Author, RunID: b.RunID,
+		TruncatedBytes: b.TruncatedBytes, CreatedAt: resource.Time(b.CreatedAt),
+	}
+	if b.CompletedAt != nil {
+		c.CompletedAt = new(resource.Time(*b.CompletedAt))
+	}
+	switch b.Type {
+	case conversation.UserMessage:
+		c.Role = RoleUser
+	case conversation.AssistantText, conversation.Thinking:
+		c.Role = RoleAssistant
+	case conversation.System:
+		c.Role, c.Content = RoleSystem, b.Message
+	case conversation.ToolUse, conversation.ToolResult, conversation.Subagent:
+		c.Role, c.Parts = RoleTool, []conversation.Block{b}
+	default: // of a later release
+		c.Role, c.Parts = RoleSystem, []conversation.Block{b}
+	}
+	return c
+}
+
+// History converts the blocks of a page of a conversation, in their order.
+func History(c conversation.Conversation) []Chat {
+	out := []Chat{}
+	for _, t := range c.Threads {
+		for _, b := range t.Blocks {
+			out = append(out, Said(t.ID, b))
+		}
+	}
+	return out
+}
+
+// chunk is text that a message is continued with.
+type chunk struct {
+	MessageID string `json:"messageId"`
+	Content   string `json:"content"`
+}
+
+// update is what changes of a message.
+type update struct {
+	ID      string               `json:"id"`
+	Updates conversation.Updates `json:"updates"`
+}
+
+// removed are messages that the agent or a revert removed.
+type removed struct {
+	MessageIDs []string `json:"messageIds"`
+}
+
+// Sandbox is what clients know of a session's sandbox.
+type Sandbox struct {
+	SandboxRunning  bool `json:"sandboxRunning"`
+	RunnerConnected bool `json:"runnerConnected"`
+}
+
+// SandboxOf converts the sandbox of a session; nil is none.
+func SandboxOf(s *resource.SandboxJSON) Sandbox {
+	running := s != nil && s.Status != session.SandboxTerminated
+	return Sandbox{SandboxRunning: running, RunnerConnected: running && s.Status == session.SandboxReady}
+}
+
+// Work is what clients know of a session's queue.
+type Work struct {
+	RunnerBusy    bool  `json:"runnerBusy"`
+	PromptsQueued int64 `json:"promptsQueued"`
+}
+
+// statusData is a change of a session's status.
+type statusData struct {
+	event.StatusData
+	SandboxRunning  bool `json:"sandboxRunning"`
+	RunnerConnected bool `json:"runnerConnected"`
+}
+
+// queueData is a change of a session's queue.
+type queueData struct {
+	Work
+	Queue event.QueueData `json:"queue"`
+}
+
+// agentStatus is what the agent is doing, with the data of the event that says so.
+type agentStatus struct {
+	Status string          `json:"status"` // working, idle
+	Event  string          `json:"event"`
+	Detail json.RawMessage `json:"detail"`
+}
+
+type files struct {
+	Files []json.RawMessage `json:"files"`
+}
+
+// other is an event that the protocol has no name for.
+type other struct {
+	Type string          `json:"type"`
+	Data json.RawMessage `json:"data"`
+}
+
+// Encode returns the message that an event becomes.
+func Encode(e eventlog.Event) ([]byte, error) {
+	kind, data := translate(e)
+	if data == nil {
+		kind, data = TypeEvent, other{Type: e.Type, Data: e.Data}
+	}
+	return conversation.Encode(Message{
+		Type: kind, Seq: e.Seq, ConversationID: e.ConversationID, RunID: e.RunID, At: new(resource.Time(e.At)), Data: data,
+	})
+}
+
+// translate returns no data for an event that the protocol has no name for.
+func translate(e eventlog.Event) (Type, any) {
+	switch e.Type {
+	case string(conversation.EventBlockStart):
+		return said(TypeMessage, e, func(d conversation.BlockStart) any { return Said(e.ConversationID, d.Block) })
+	case string(conversation.EventBlockComplete):
+		return said(TypeMessageUpdated, e, func(d conversation.BlockComplete) any { return Said(e.ConversationID, d.Block) })
+	case string(conversation.EventBlockUpdate):
+		return said(TypeMessageUpdated, e, func(d conversation.BlockUpdate) any { return update{d.BlockID, d.Updates} })
+	case string(conversation.EventTextDelta):
+		return said(TypeChunk, e, func(d conversation.TextDelta) any { return chunk{d.BlockID, d.Delta} })
+	case string(conversation.EventBlockRemoved):
+		return said(TypeMessagesRemoved, e, func(d conversation.BlockRemoved) any { return removed{[]string{d.BlockID}} })
+	case event.TypeStatus:
+		return said(TypeStatus, e, func(d event.StatusData) any {
+			sandbox := SandboxOf(d.Sandbox)
+			return statusData{d, sandbox.SandboxRunning, sandbox.RunnerConnected}
+		})
+	case event.TypeQueue:
+		return said(TypeStatus, e, func(d event.QueueData) any { return queueData{workOf(d), d} })
+	case event.TypePrompt:
+		return TypePrompt, e.Data
+	case event.TypeTurnStart, string(conversation.EventMetadataUpdate):
+		return TypeAgentStatus, agentStatus{"working", e.Type, e.Data}
+	case event.TypeTurnEnd:
+		return TypeAgentStatus, agentStatus{"idle", e.Type, e.Data}
+	case event.TypeQuestion:
+		return said(TypeQuestion, e, func(d event.QuestionData) any { return d.Question })
+	case event.TypeQuestionResolved:
+		return TypeQuestionResolved, e.Data
+	case event.TypeFile:
+		return TypeFilesChanged, files{[]json.RawMessage{e.Data}}
+	case string(conversation.EventTitle):
+		return TypeTitle, e.Data
+	case string(conversation.EventError):
+		return TypeError, e.Data
+	}
+	return "", nil
+}
+
+// said converts the data of an event if it fits its type.
+func said[T any](kind Type, e eventlog.Event, convert func(T) any) (Type, any) {
+	var d T
+	if json.Unmarshal(e.Data, &d) != nil {
+		return "", nil
+	}
+	return kind, convert(d)
+}
+
+// workOf reads a queue event. Those of earlier releases have no counts: their items are the whole queue.
+func workOf(d event.QueueData) Work {
+	w := Work{RunnerBusy: d.Processing > 0, PromptsQueued: d.Queued}
+	if len(d.Changes) == 0 {
+		for _, i := range d.Items {
+			w.RunnerBusy = w.RunnerBusy || i.Status == session.PromptProcessing
+			if i.Status == session.PromptQueued {
+				w.PromptsQueued++
+			}
+		}
+	}
+	return w
+}

@@ -1,0 +1,185 @@
+package socket_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/feed"
+	"github.com/overwinter-dev/overwinter/internal/socket"
+)
+
+var update = flag.Bool("update", false, "write the messages to testdata")
+
+// logs are the logs of sessions that were really held, by name.
+func logs(t *testing.T) map[string][]eventlog.Event {
+	t.Helper()
+	names, err := filepath.Glob("../terminal/testdata/*.ndjson")
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	out := map[string][]eventlog.Event{}
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		require.NoError(t, err)
+		var events []eventlog.Event
+		lines := bufio.NewScanner(bytes.NewReader(data))
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			e, err := feed.Decode(bytes.Clone(lines.Bytes()))
+			require.NoError(t, err)
+			if e.Seq > 0 { // else it is a marker
+				events = append(events, e)
+			}
+		}
+		require.NoError(t, lines.Err())
+		out[strings.TrimSuffix(filepath.Base(name), ".ndjson")] = events
+	}
+	return out
+}
+
+func TestMessagesOfRecordedLogs(t *testing.T) {
+	t.Parallel()
+	for name, events := range logs(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got bytes.Buffer
+			for _, e := range events {
+				data, err := socket.Encode(e)
+				require.NoError(t, err)
+				got.Write(append(data, '\n'))
+			}
+			file := filepath.Join("testdata", name+".messages")
+			if *update {
+				require.NoError(t, os.WriteFile(file, got.Bytes(), 0o600))
+			}
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.Equal(t, string(want), got.String())
+		})
+	}
+}
+
+// view is a conversation as a client builds it from messages, by the rules of the document.
+type view struct {
+	order    []string
+	messages map[string]map[string]any
+}
+
+func (v *view) take(t *testing.T, data []byte) {
+	t.Helper()
+	var m struct {
+		Type string
+		Data map[string]any
+	}
+	require.NoError(t, json.Unmarshal(data, &m))
+	id, _ := m.Data["id"].(string)
+	switch m.Type {
+	case "message", "message.updated":
+		if updates, ok := m.Data["updates"].(map[string]any); ok {
+			if known := v.messages[id]; known != nil {
+				if status, ok := updates["status"]; ok {
+					known["status"] = status
+				}
+				if parts := known["parts"].([]any); len(parts) > 0 {
+					maps.Copy(parts[0].(map[string]any), updates)
+				}
+			}
+			return
+		}
+		if v.messages[id] == nil {
+			v.order = append(v.order, id)
+		}
+		v.messages[id] = m.Data
+	case "chunk":
+		if known := v.messages[m.Data["messageId"].(string)]; known != nil {
+			known["content"] = known["content"].(string) + m.Data["content"].(string)
+		}
+	case "messages.removed":
+		for _, id := range m.Data["messageIds"].([]any) {
+			delete(v.messages, id.(string))
+		}
+	}
+}
+
+// main has the messages of the main conversation.
+func (v *view) main() []any {
+	out := []any{}
+	for _, id := range v.order {
+		if m := v.messages[id]; m != nil && m["conversationId"] == conversation.Main {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// A client has at each position what one has that connects there.
+func TestMessagesLeadToTheHistory(t *testing.T) {
+	t.Parallel()
+	for name, events := range logs(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var fold conversation.Folder
+			v := view{messages: map[string]map[string]any{}}
+			for _, e := range events {
+				require.NoError(t, fold.Apply(conversation.EventType(e.Type), e.ConversationID, e.Data))
+				data, err := socket.Encode(e)
+				require.NoError(t, err)
+				v.take(t, data)
+				history := socket.History(fold.Conversation())
+				data, err = json.Marshal(history)
+				require.NoError(t, err)
+				var all []map[string]any
+				require.NoError(t, json.Unmarshal(data, &all))
+				want := []any{}
+				for _, m := range all {
+					if m["conversationId"] == conversation.Main {
+						want = append(want, m)
+					}
+				}
+				require.Equal(t, want, v.main(), "after %d %s", e.Seq, e.Type)
+			}
+			require.NotEmpty(t, v.main())
+		})
+	}
+}
+
+func TestWhatFitsNoMessageIsAnEvent(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)
+	for _, c := range []struct{ kind, data, want string }{
+		{"hologram", `{"a":[1]}`, `{"type":"hologram","data":{"a":[1]}}`},
+		{"text_delta", `"x"`, `{"type":"text_delta","data":"x"}`},
+		{"block_start", `{"block":{"id":7}}`, `{"type":"block_start","data":{"block":{"id":7}}}`},
+		{"queue", `[]`, `{"type":"queue","data":[]}`},
+	} {
+		got, err := socket.Encode(eventlog.Event{Seq: 3, Type: c.kind, At: at, Data: json.RawMessage(c.data)})
+		require.NoError(t, err)
+		require.JSONEq(t, `{"type":"event","seq":3,"at":"2026-01-02T03:04:05.006Z","data":`+c.want+`}`, string(got))
+	}
+}
+
+func FuzzEncode(f *testing.F) {
+	for _, kind := range []string{"block_start", "block_complete", "block_update", "block_removed", "text_delta", "status", "queue", "question", "file", "title", "x"} {
+		f.Add(kind, `{"block":{"id":"a","type":"tool_use"},"blockId":"a","delta":"b","updates":{"status":"running"},"items":[{"status":"queued"}]}`)
+	}
+	f.Fuzz(func(t *testing.T, kind, data string) {
+		if !json.Valid([]byte(data)) {
+			return // the log has JSON alone
+		}
+		got, err := socket.Encode(eventlog.Event{Seq: 1, Type: kind, Data: json.RawMessage(data)})
+		require.NoError(t, err)
+		require.True(t, json.Valid(got))
+		require.NotContains(t, string(got), "\n")
+	})
+}
