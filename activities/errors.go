@@ -8,7 +8,7 @@ import (
 )
 
 // Kinds of the errors of activities: the types that they have at the engine. All but
-// NotHandedOver and HandOver are final: the same call again cannot succeed, so the engine does not retry it and
+// NotHandedOver, HandOver and QueueHeld are final: the same call again cannot succeed, so the engine does not retry it and
 // the workflow acts on it. An error of any other type may pass and is retried, whatever its
 // type is called: the engine names errors without one after their Go type.
 const (
@@ -40,6 +40,8 @@ const (
 	// StaleWorkflow: another run of the session's workflow has opened the session since: this one was reset, or
 	// terminated, or continued as new. A workflow that gets it reads the session again and continues from there.
 	StaleWorkflow = "StaleWorkflow"
+	// QueueHeld: only prompts ask for it, and the queue of the session is held. It may pass.
+	QueueHeld = "QueueHeld"
 	// Fenced: a newer generation or attempt has taken over, or the session has moved on.
 	Fenced = "Fenced"
 )

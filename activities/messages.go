@@ -41,6 +41,8 @@ type OpenedSession struct {
 	Commands []PendingCommand `json:"commands,omitempty"`
 	// Announce: the deadlines of the session are announced by events. Workflows that began before it continue without.
 	Announce bool `json:"announce,omitempty"`
+	// Held: the queue is held, so that no prompt is among Waiting.
+	Held bool `json:"held,omitempty"`
 	// Attend is how long turns of this session may be attended: see Attend. 0 for never.
 	Attend time.Duration `json:"attend,omitempty"`
 }

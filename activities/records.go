@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -64,7 +65,7 @@ func (g *records) OpenSession(ctx context.Context, in SessionRef) (OpenedSession
 		Generation: l.Generation, TransitionNo: l.TransitionNo,
 		Waiting: l.Waiting, Processing: l.Processing,
 		SandboxID: l.SandboxID, SandboxSince: l.SandboxSince, Deadline: l.Deadline, Queue: g.Queue,
-		Attend: g.Attend, Announce: true,
+		Attend: g.Attend, Announce: true, Held: l.Queue.Hold.Held(),
 	}
 	if l.Workspace != nil {
 		o.Workspace = keyword(l.Workspace.RepoURL)
@@ -178,6 +179,8 @@ func stored(err error) error {
 		return final(SessionMissing, err)
 	case failure.StaleWorkflow:
 		return final(StaleWorkflow, err)
+	case failure.QueueHeld:
+		return temporal.NewApplicationErrorWithCause(err.Error(), QueueHeld, err)
 	}
 	return final(Refused, err)
 }

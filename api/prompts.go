@@ -83,12 +83,7 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case stored.Notify:
-		s.signalPrompt(ctx, id, stored.ID, stored.Ordinal)
-	case stored.Attended:
-		s.attended.add(ctx, id, session.QueuedPrompt{ID: stored.ID, Ordinal: stored.Ordinal})
-	}
+	s.notifyPrompt(ctx, stored)
 	status := http.StatusOK
 	if created {
 		status = http.StatusAccepted

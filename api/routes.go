@@ -26,7 +26,7 @@ func (e withHead) GET(path string, handler echo.HandlerFunc) {
 
 func (s *Server) routes(store Store) {
 	commands, prompts, questions := &commands{s, store}, &prompts{s, store}, &questions{s, store}
-	sessions := &sessions{commands, store}
+	sessions, holds := &sessions{commands, store}, &holds{s, store}
 	files, profiles, secrets := &files{s, store}, &profiles{s, store}, &secrets{s, store}
 	conversations, transcripts, streams := &conversations{s, store}, &transcripts{s, store}, &streams{s, store}
 	sockets := &sockets{s, store}
@@ -64,6 +64,8 @@ func (s *Server) routes(store Store) {
 		}
 		e.POST("/api/sessions/:id/"+string(kind), handler)
 	}
+	e.POST("/api/sessions/:id/hold", holds.hold)
+	e.POST("/api/sessions/:id/release", holds.release)
 	for _, name := range []string{"prompts", "messages"} {
 		route := "/api/sessions/:id/" + name
 		e.POST(route, prompts.promptSubmit)

@@ -16,6 +16,7 @@ type Store interface {
 	promptStore
 	claimStore
 	commandStore
+	holdStore
 	questionStore
 	fileStore
 	profileStore

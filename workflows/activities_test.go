@@ -158,7 +158,7 @@ func (f *fakes) OpenSession(ctx context.Context, _ activities.SessionRef) (activ
 	return take(ctx, f, "OpenSession", func(w *world) (activities.OpenedSession, error) {
 		w.loaded, w.signalled, w.attendant = true, false, nil
 		o := activities.OpenedSession{
-			Attend: w.attends, Announce: w.announces,
+			Attend: w.attends, Announce: w.announces, Held: w.held,
 			Commands: w.waiting(),
 			Status:   w.state, StatusReason: w.reason, ErrorCause: w.errorCause, Agent: "demo", Lazy: w.lazy, IdleTimeout: w.idleTimeout,
 			LastActivity: w.lastActivity, Generation: w.generation, TransitionNo: w.transitionNo, Queue: w.taskQueue,
@@ -166,7 +166,9 @@ func (f *fakes) OpenSession(ctx context.Context, _ activities.SessionRef) (activ
 		for _, p := range w.prompts {
 			switch p.status {
 			case session.PromptQueued:
-				o.Waiting = append(o.Waiting, p.QueuedPrompt)
+				if !w.held {
+					o.Waiting = append(o.Waiting, p.QueuedPrompt)
+				}
 			case session.PromptProcessing:
 				run := w.runs[p.runID]
 				run.dispatch++
@@ -217,6 +219,9 @@ func (f *fakes) provision(ctx context.Context, activity string, in activities.Sa
 			row, adopted = before, true
 			w.say("take up the sandbox of generation %d again", row.generation)
 			return nil
+		}
+		if err = w.startable(activity, in.Generation); err != nil {
+			return err
 		}
 		if row, err = w.reserve(in.Generation); err != nil {
 			return err
@@ -433,6 +438,9 @@ func (f *fakes) BeginRun(ctx context.Context, in activities.ClaimRequest) (sessi
 			return v, final(activities.Fenced, "the session is %s, not running", w.state)
 		case p.status == session.PromptQueued && slices.ContainsFunc(w.pendingCommands(), func(c session.Command) bool { return c.Kind.BeforePrompts() }):
 			return v, final(activities.Fenced, "a pending command comes first")
+		case p.status == session.PromptQueued && !w.state.Final() && w.held:
+			w.signalled, w.loaded = false, true
+			v.Held = true
 		case p.status == session.PromptQueued && !w.state.Final() && w.firstQueued() != p:
 			first := w.firstQueued()
 			v.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal}
@@ -479,6 +487,9 @@ func (f *fakes) RunTurn(ctx context.Context, in activities.TurnRequest) (activit
 }
 
 func (w *world) claim(p *promptRow, runID string, generation int64) {
+	if w.held {
+		w.violate("%s starts while the queue is held", p.ID)
+	}
 	w.signalled, w.loaded = false, true
 	p.status, p.runID = session.PromptProcessing, runID
 	w.runs[runID] = &runRow{id: runID, promptID: p.ID, generation: generation, dispatch: 1}

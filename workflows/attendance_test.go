@@ -67,7 +67,7 @@ func (w *world) attendNext(o *operation) {
 		w.leave(o)
 		return
 	}
-	p := w.firstQueued()
+	p := w.claimable()
 	if p == nil {
 		return
 	}

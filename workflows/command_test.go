@@ -141,7 +141,7 @@ func (w *world) look() activities.Waiting {
 	w.signalled, w.loaded = false, true
 	out := activities.Waiting{Commands: w.waiting(), IdleTimeout: w.idleTimeout}
 	for _, p := range w.prompts {
-		if p.status == session.PromptQueued {
+		if p.status == session.PromptQueued && !w.held {
 			out.Queued++
 			if out.Queued <= session.MaxWaitingSeen {
 				out.Next = append(out.Next, p.QueuedPrompt)

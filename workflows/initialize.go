@@ -35,7 +35,7 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 		request := activities.SandboxRequest{SessionID: l.id, Generation: l.generation + 1, Fresh: l.dropped()}
 		err := l.doUnlessStopped(ctx, doing, provisionOptions, activity, request, &ready)
 		kind := activities.TypeOf(err)
-		if kind == activities.StaleWorkflow {
+		if kind == activities.StaleWorkflow || kind == activities.QueueHeld {
 			return err
 		}
 		if l.wants.Stop || (kind != activities.GenerationSpent && kind != activities.Fenced) {

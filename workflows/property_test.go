@@ -29,7 +29,7 @@ var faulty = map[string][]string{
 var stores = []string{"passing", "fenced", "refused"}
 
 // TestRandomLivesKeepThePromises plays random scripts, with outages that last an hour among them: whatever is asked for and
-// whatever fails, every step is in the table, at most one sandbox lives and none
+// whatever fails, no prompt starts while the queue is held, every step is in the table, at most one sandbox lives and none
 // while the session sleeps or is over, no prompt is delivered twice unless its
 // policy is retry, one timer is pending at most, every prompt ends by itself within two minutes of the last
 // fault, unless a refusal needs a person, and after a stop every prompt that was accepted has its outcome. The
@@ -60,7 +60,7 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 		for range rapid.IntRange(1, 14).Draw(t, "commands") {
 			switch command := rapid.SampledFrom([]string{
 				"prompt", "prompt", "prompt", "ring", "wake", "hibernate", "hibernate force", "drop", "drop force", "relocate", "relocate force", "sync", "revert p1", "revert p1 force", "abort", "recover",
-				"idle", "report", "kill", "busy", "free", "fail", "fail", "slow", "history 2000", "restart", "freeze",
+				"hold", "release", "idle", "report", "kill", "busy", "free", "fail", "fail", "slow", "history 2000", "restart", "freeze",
 			}).Draw(t, "command"); command {
 			case "prompt":
 				prompts++
@@ -87,7 +87,7 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 				write("wait %s\n", durations.Draw(t, "wait"))
 			}
 		}
-		write("\ncalm\nwait 2m")
+		write("\nrelease\ncalm\nwait 2m")
 		write("\nsettled\nstop\nwait 3h")
 
 		transcript, c := play(t, script.String())

@@ -233,6 +233,23 @@ var paths = map[string]func(*recorder){
 		r.over("p9")
 		r.stop()
 	},
+	// The queue is held: a claim and a wake for a prompt are refused.
+	"held": func(r *recorder) {
+		r.start()
+		r.prompt("p1", 500*time.Millisecond, session.Hold)
+		r.delivered("p1")
+		r.prompt("p2", 50*time.Millisecond, session.Hold)
+		r.hold(true)
+		r.over("p1")
+		r.command(session.CommandHibernate)
+		r.reach(session.Hibernated)
+		r.prompt("p3", 50*time.Millisecond, session.Hold)
+		r.settled()
+		r.hold(false)
+		r.signal(contract.SignalPrompt, contract.PromptSignal{PromptID: "p2", Ordinal: 2})
+		r.over("p3")
+		r.stop()
+	},
 	"continue_as_new": func(r *recorder) {
 		r.start()
 		for i := range 8 {
@@ -493,4 +510,11 @@ func (r *recorder) write(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join("testdata/histories", name+".json"), append(data, '\n'), 0o600))
 		runID = h.Events[len(h.Events)-1].GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
 	}
+}
+
+// hold holds the queue or releases it.
+func (r *recorder) hold(held bool) {
+	r.world.mu.Lock()
+	defer r.world.mu.Unlock()
+	r.world.held = held
 }

@@ -29,6 +29,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn]
 //	prompts N                                     prompts q1 to qN
+//	hold · release                                the queue
 //	withdraw ID · ring ID · wake · hibernate [force] · drop [force] · relocate [force] · sync · revert ID [force] · stop · abort · recover · idle 1m · report N [sandbox=ID]
 //	busy · free                                   no worker has room for a turn
 //	calm                                          nothing fails from here on, and turns end within a second
@@ -223,6 +224,10 @@ func (c *cast) do(words []string) error {
 		return err
 	case "withdraw":
 		w.end(w.prompt(first), session.OutcomeCancelled, session.ReasonWithdrawn)
+	case "hold":
+		c.hold()
+	case "release":
+		c.release()
 	case "ring":
 		if p := w.prompt(first); p != nil {
 			s.signal(contract.SignalPrompt, contract.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal}, true)
@@ -398,10 +403,11 @@ func (c *cast) prompt(id string, a args) error {
 		return nil
 	}
 	w := c.stage.world
-	attended := w.attendant != nil && !w.eachSignal && !w.oldSignals && c.stage.open() && !w.signalled && w.openRun() == nil
+	attended := !w.held && w.attendant != nil && !w.eachSignal && !w.oldSignals && c.stage.open() && !w.signalled && w.openRun() == nil
 	switch {
 	case attended:
 		c.attended(p)
+	case w.held:
 	case w.mark(false) || w.oldSignals || !c.stage.open():
 		w.signals++
 		c.stage.signal(contract.SignalPrompt, contract.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal, At: c.stage.now()}, true)
@@ -419,7 +425,7 @@ func (c *cast) attended(p *promptRow) {
 	w.alarm(claimWait, func() {
 		switch {
 		case w.state.Final():
-		case p.status == session.PromptQueued && w.openRun() == nil:
+		case p.status == session.PromptQueued && w.openRun() == nil && !w.held:
 			w.signals++
 			c.stage.signal(contract.SignalPrompt, contract.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal, At: c.stage.now()}, true)
 		default:
@@ -435,7 +441,7 @@ func (c *cast) relay(p *promptRow) {
 		if p.status.Final() || w.state.Final() {
 			return
 		}
-		if p.status == session.PromptQueued && w.state == session.Running && w.openRun() == nil && w.firstQueued() == p {
+		if p.status == session.PromptQueued && w.state == session.Running && w.openRun() == nil && w.claimable() == p {
 			w.say("the relay signals for %s", p.ID)
 			c.stage.signal(contract.SignalPrompt, contract.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal, At: c.stage.now()}, true)
 		}

@@ -101,6 +101,10 @@ func (l *life) next(ctx workflow.Context) error {
 		l.rung = false // the claim has answered it
 		run.OnUnknown, run.Dispatch = verdict.OnUnknown, verdict.Dispatch
 		return l.runTurn(ctx, run)
+	case verdict.Held:
+		l.queue.Requeue(p)
+		l.forgetPrompts()
+		return nil
 	case verdict.Earlier != nil:
 		// Its signal was lost, or has not arrived yet.
 		l.queue.Requeue(p)

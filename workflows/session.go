@@ -137,6 +137,9 @@ func (l *life) load(ctx workflow.Context) error {
 	if err := l.record(ctx, "load the session", control.OpenSession, activities.SessionRef{SessionID: l.id}, &o); err != nil {
 		return err
 	}
+	if o.Held {
+		l.forgetPrompts()
+	}
 	l.state, l.reason, l.errorCause = o.Status, o.StatusReason, o.ErrorCause
 	if l.state != session.Error {
 		l.trouble.since = time.Time{}

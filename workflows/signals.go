@@ -124,6 +124,10 @@ func (l *life) notePrompt(s contract.PromptSignal, now time.Time) {
 	l.doubted = l.doubted || known && l.attended
 }
 
+// forgetPrompts empties the queue, because it is held. The release signals what waits then; if its signal has come already, the
+// workflow reads what waits.
+func (l *life) forgetPrompts() { l.queue = session.NewQueue(nil, l.queue.Seen()) }
+
 // noteAttended takes in which prompts came during an attendance. What happens to them is in its result, or in Postgres; they
 // only show in the history and in the view.
 func (l *life) noteAttended(s contract.AttendedSignal) {

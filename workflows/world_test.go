@@ -41,6 +41,7 @@ type world struct {
 	signalled    bool              // a signal is under way that the workflow has not answered
 	oldSignals   bool              // commands are separate signals, as by an api of an earlier version
 	eachSignal   bool              // prompts of attended sessions are signalled at once, as by an api of an earlier version
+	held         bool              // the queue is: no prompt starts, and none wakes the session
 	signals      int               // sent for prompts and commands
 	reads        int               // of what waits
 	// answersLate is how long after its end the result of a turn reaches the workflow.
@@ -401,6 +402,10 @@ func (w *world) transit(t session.Transition) error {
 	}
 	if i := slices.IndexFunc(w.commands, func(c session.Command) bool { return c.ID == t.Command }); t.Command != "" && w.commands[i].Status != session.CommandPending {
 		return final(activities.Fenced, "command %s is not pending any more", t.Command)
+	}
+	if t.Event == session.EventWake && t.Reason == session.ReasonPrompt && w.held {
+		w.say("the wake is refused: the queue is held")
+		return final(activities.Fenced, "the queue is held")
 	}
 	if to == session.Hibernating && w.openRun() != nil {
 		return final(activities.Fenced, "a turn is under way")

@@ -84,7 +84,7 @@ func (m *Store) get(id string) (*Row, error) {
 
 func (r *Row) view() session.Session {
 	s := r.Session
-	s.Queue = session.QueueCounts{}
+	s.Queue = session.QueueCounts{Hold: s.Queue.Hold}
 	for _, p := range r.Prompts {
 		switch p.Status {
 		case session.PromptQueued:

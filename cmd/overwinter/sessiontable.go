@@ -56,7 +56,7 @@ func (c *sessionCmd) printSession(w io.Writer, s resource.SessionJSON) error {
 	if s.Queue.Unknown > 0 {
 		unknown = fmt.Sprintf(", %d whose outcome is unknown (see session retry, resolve and dismiss)", s.Queue.Unknown)
 	}
-	row("queue", "%d queued, %d processing%s", s.Queue.Queued, s.Queue.Processing, unknown)
+	row("queue", "%d queued, %d processing%s%s", s.Queue.Queued, s.Queue.Processing, unknown, c.heldText(s.Queue))
 	row("generation", "%d", s.Generation)
 	if s.Receipt != nil {
 		row("last restore", "%s%s", s.Receipt.Kind, inBrackets(strings.Join(s.Receipt.Missing, ", ")))
@@ -119,8 +119,12 @@ func (c *sessionCmd) printSessions(w io.Writer, sessions []resource.SessionJSON)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tSTATUS\tDOING\tAGENT\tQUEUE\tLAST ACTIVITY\tTITLE")
 	for _, s := range sessions {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", short(s.ID), s.Status, terminal.OneLine(string(s.Doing.State), terminal.TitleRunes), terminal.OneLine(s.Agent, terminal.TitleRunes),
-			s.Queue.Queued+s.Queue.Processing, c.when(s.LastActivity), terminal.OneLine(s.Title, terminal.TitleRunes))
+		held := ""
+		if s.Queue.Held {
+			held = " held"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d%s\t%s\t%s\n", short(s.ID), s.Status, terminal.OneLine(string(s.Doing.State), terminal.TitleRunes), terminal.OneLine(s.Agent, terminal.TitleRunes),
+			s.Queue.Queued+s.Queue.Processing, held, c.when(s.LastActivity), terminal.OneLine(s.Title, terminal.TitleRunes))
 	}
 	return t.Flush()
 }

@@ -49,6 +49,9 @@ func (a *attached) showStatus(ctx context.Context) func() error {
 			cmp.Or(s.Options.Permissions, permission.Allow)),
 		fmt.Sprintf("queue: %d queued, %d processing", s.Queue.Queued, s.Queue.Processing),
 	}
+	if s.Queue.Held {
+		lines = append(lines, "queue held: "+cmp.Or(terminal.OneLine(s.Queue.HeldReason, terminal.LineRunes), "no prompt starts until a release"))
+	}
 	for _, c := range s.PendingCommands {
 		lines = append(lines, "pending: "+string(c.Kind))
 	}

@@ -122,13 +122,14 @@ const MaxQueueItems = 20
 
 // QueueData is the data of a queue event: what changed, and the head of the queue.
 // Applying the changes of all events in order, sorted by ordinal, gives the whole
-// queue. Events of earlier versions have no Changes: their Items are the whole queue.
+// queue. Without Changes, as in events of earlier versions, Items are the whole queue.
 type QueueData struct {
 	Changes []QueueChange `json:"changes,omitempty"`
 	// Items are the first prompts that are not over, at most MaxQueueItems, in order.
 	Items      []QueueItem `json:"items"`
 	Queued     int64       `json:"queued"`
 	Processing int64       `json:"processing"`
+	resource.HoldJSON
 }
 
 // QueueChange is one prompt that joined the queue, changed in it or left it.
@@ -155,7 +156,7 @@ type Queue struct {
 
 // Apply takes the data of the next queue event.
 func (q *Queue) Apply(d QueueData) {
-	if len(d.Changes) == 0 { // of an earlier version
+	if len(d.Changes) == 0 { // of an earlier version, or a hold of an empty queue
 		q.items = slices.Clone(d.Items)
 		return
 	}

@@ -41,6 +41,7 @@ const (
 	LimitReached  Code = "limit_reached"
 	IllegalState  Code = "illegal_state"
 	StaleWorkflow Code = "stale_workflow"
+	QueueHeld     Code = "queue_held"
 	PositionGone  Code = "position_gone"
 	TooLarge      Code = "too_large"
 	QueueFull     Code = "queue_full"

@@ -18,7 +18,7 @@ func (s *sessionTx) attendable(run dbsqlc.Run, ending session.RunEnding, found s
 // RunClaim claims the next prompt of a session for its attendant and makes the attendant's attempt the one whose appends
 // count, as RunBegin and RunAttach do together. The same run id again returns the same run. Nothing is claimed for an
 // attendant that the session does not have any more, in a session that is not running or has a newer generation, during
-// another run, or while a command waits. The context names the workflow run that the attendant works for.
+// another run, while a command waits, or while the queue is held. The context names the workflow run that the attendant works for.
 func (db *DB) RunClaim(ctx context.Context, c session.Claim) (claimed session.Claimed, err error) {
 	var (
 		open     dbsqlc.Run
@@ -50,7 +50,7 @@ func (db *DB) RunClaim(ctx context.Context, c session.Claim) (claimed session.Cl
 			return nil
 		}
 		claimed.Attended = true
-		if next.ID == "" {
+		if next.ID == "" || s.held() {
 			return nil
 		}
 		run := dbsqlc.Run{

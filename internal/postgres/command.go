@@ -292,6 +292,9 @@ func (l *looking) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, sess
 
 func (l *looking) found(s *sessionTx) session.Look {
 	look := session.Look{Commands: commandsOf(l.commands), IdleTimeout: time.Duration(s.row.IdleTimeoutNs)}
+	if s.held() {
+		return look
+	}
 	for _, p := range l.first {
 		look.Waiting, look.Queued = append(look.Waiting, session.QueuedPrompt{ID: p.ID, Ordinal: p.Ordinal}), p.Queued
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -37,7 +38,7 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 		if !exists {
 			stored, created = session.Prompt{}, true
 			queue := headOf(head)
-			if stored, err = s.promptSubmit(ctx, p, queue, !busy && s.shouldSignal()); err != nil {
+			if stored, err = s.promptSubmit(ctx, p, queue, !busy && !s.held() && s.shouldSignal()); err != nil {
 				return err
 			}
 			position = queue.Queued + 1
@@ -53,7 +54,7 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 			return err
 		}
 		// For a repeat too: its first signal may have been lost.
-		stored.Notify, err = s.signalFor(ctx, stored.Status == session.PromptQueued)
+		stored.Notify, err = s.signalFor(ctx, stored.Status == session.PromptQueued && !s.held())
 		return err
 	})
 	if err != nil {
@@ -195,6 +196,7 @@ func headOf(rows []dbsqlc.PromptHeadRow) event.QueueData {
 // addQueue appends a queue event with the queue after the changes.
 func (s *sessionTx) addQueue(queue event.QueueData, changes ...event.QueueChange) error {
 	queue.Changes, queue.Items = changes, queue.Items[:min(len(queue.Items), event.MaxQueueItems)]
+	queue.HoldJSON = resource.Hold(s.hold())
 	return s.add(event.TypeQueue, "", queue)
 }
 

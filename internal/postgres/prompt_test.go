@@ -70,7 +70,7 @@ func TestTheQueueIsReported(t *testing.T) {
 	events = b.events(t)
 	require.JSONEq(t, fmt.Sprintf(`{
 		"changes":[{"change":"removed","promptId":%q,"ordinal":1,"status":"cancelled"}],
-		"items":[{"promptId":%q,"ordinal":2,"status":"queued"}],"queued":1,"processing":0
+		"items":[{"promptId":%q,"ordinal":2,"status":"queued"}],"queued":1,"processing":0,"held":false
 	}`, first, second), string(events[len(events)-1].Data))
 	var told event.PromptData
 	require.NoError(t, json.Unmarshal(events[len(events)-2].Data, &told))

@@ -26,7 +26,7 @@ func (db *DB) PromptResolve(ctx context.Context, r session.Resolve) (resolved se
 			return refused
 		case already:
 			resolved = blocked(resolved, s.row.Status, s.row.StatusReason)
-			resolved.Notify, err = s.signalFor(ctx, resolved.Status == session.PromptQueued)
+			resolved.Notify, err = s.signalFor(ctx, resolved.Status == session.PromptQueued && !s.held())
 			return err
 		}
 		changed = true
@@ -67,6 +67,6 @@ func (s *sessionTx) promptRetry(ctx context.Context, promptID string) (session.P
 		return session.Prompt{}, err
 	}
 	p := promptOf(row)
-	p.Notify, err = s.signalFor(ctx, true)
+	p.Notify, err = s.signalFor(ctx, !s.held())
 	return p, err
 }

@@ -17,7 +17,7 @@ import (
 // RunBegin claims a prompt for a run: queued to processing in one statement, with the events
 // turn_start, prompt and queue. The same run id again is granted again as long as the run is not
 // over. Not granted: the prompt is over, another run has it, another prompt of the session is being
-// processed, or an earlier one waits; the verdict says which. A generation that is not the
+// processed, an earlier one waits, or the queue is held; the verdict says which. A generation that is not the
 // session's newest is illegal_state, as is a session that is not running, or that has a pending
 // command to carry out first: the workflow reads the session again.
 func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (verdict session.RunVerdict, err error) {
@@ -43,6 +43,10 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 			if kind := session.CommandKind(c.Kind); kind.BeforePrompts() {
 				return illegal("a pending %s comes first", kind)
 			}
+		}
+		if s.held() {
+			verdict.Held = true
+			return s.q.SessionHeard(ctx, &s.later, sessionID) // the signal that it is about
 		}
 		if first.Ordinal < p.Ordinal {
 			verdict.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal}

@@ -11,7 +11,8 @@ import (
 // GenerationReserve records the intent to make the sandbox of a generation, which
 // becomes the session's newest and fences off all before it. The newest again
 // changes nothing but the image. illegal_state: a newer one is reserved, its
-// sandbox has ended already, or the session is terminated.
+// sandbox has ended already, or the session is terminated. queue_held: only
+// prompts ask for the first sandbox of the session, and its queue is held.
 func (db *DB) GenerationReserve(ctx context.Context, sessionID string, generation int64, imageID string) error {
 	return db.inSession(ctx, "reserve a generation", sessionID, func(s *sessionTx) error {
 		if session.State(s.row.Status).Final() {
@@ -19,6 +20,9 @@ func (db *DB) GenerationReserve(ctx context.Context, sessionID string, generatio
 		}
 		if generation < s.row.Generation {
 			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
+		}
+		if err := s.startable(ctx, generation); err != nil {
+			return err
 		}
 		have, err := s.q.SandboxGet(ctx, s, &dbsqlc.SandboxGetParams{SessionID: sessionID, Generation: generation})
 		if err != nil && !isNoRows(err) {

@@ -311,7 +311,9 @@ func (s *sessionTx) loadQueue(ctx context.Context, loaded *session.Loaded) error
 	}
 	for _, p := range unfinished {
 		if p.Status == string(session.PromptQueued) {
-			loaded.Waiting = append(loaded.Waiting, session.QueuedPrompt{ID: p.ID, Ordinal: p.Ordinal})
+			if !s.held() {
+				loaded.Waiting = append(loaded.Waiting, session.QueuedPrompt{ID: p.ID, Ordinal: p.Ordinal})
+			}
 			continue
 		}
 		run, err := s.q.RunDispatch(ctx, s, p.RunID)
@@ -344,7 +346,7 @@ func sessionOf(row dbsqlc.SessionView) (session.Session, error) {
 			ActiveSeconds: row.ActiveSeconds, Messages: row.Messages, ToolCalls: row.ToolCalls,
 			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CostUSD: row.CostUsd,
 		},
-		Queue:  session.QueueCounts{Queued: row.Queued, Processing: row.Processing, Unknown: row.Unresolved},
+		Queue:  session.QueueCounts{Queued: row.Queued, Processing: row.Processing, Unknown: row.Unresolved, Hold: session.QueueHold{Since: orZero(row.HeldAt), Reason: row.HeldReason}},
 		Loaded: row.Loaded, QuestionsOpen: row.QuestionsOpen, Step: row.Step,
 	}
 	if !row.CostKnown {

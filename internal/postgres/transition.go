@@ -46,6 +46,9 @@ func (s *sessionTx) transitionRecord(ctx context.Context, db *DB, t session.Tran
 	if to, err := session.Next(t.From, t.Event); err != nil || to != t.To {
 		return false, illegal("%s does not lead from %s to %s", t.Event, t.From, t.To)
 	}
+	if t.Event == session.EventWake && t.Reason == session.ReasonPrompt && s.held() {
+		return false, illegal("the queue is held: no prompt wakes the session")
+	}
 	pending, err := s.transitable(ctx, t)
 	if err != nil {
 		return false, err

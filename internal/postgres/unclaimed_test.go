@@ -36,6 +36,8 @@ func TestWhichSessionsAreSignalled(t *testing.T) { //nolint:tparallel // the row
 	closed := func(b *bundle, t *testing.T) { require.NoError(t, b.SessionClose(b.ctx, b.id)) }
 	asleep := func(b *bundle, t *testing.T) { b.asleepInATurn(t) }
 	stopped := func(b *bundle, t *testing.T) { b.transit(t, session.EventStop, "") }
+	hold := func(b *bundle, t *testing.T) { b.holdQueue(t, "") }
+	release := func(b *bundle, t *testing.T) { b.release(t) }
 	type steps []func(*bundle, *testing.T)
 	const none, session1, prompt1 = "none", "session", "prompt"
 	for name, c := range map[string]struct { //nolint:paralleltest // see above
@@ -54,6 +56,13 @@ func TestWhichSessionsAreSignalled(t *testing.T) { //nolint:tparallel // the row
 		"a prompt for one asleep":                {steps{hibernated, lost, prompt}, prompt1},
 		"an error rests":                         {steps{failed, lost}, none},
 		"an error with a prompt has a workflow":  {steps{prompt, failed, lost}, prompt1},
+		"held before its first prompt":           {steps{hold, prompt}, none},
+		"held and asleep":                        {steps{hibernated, hold, prompt, lost}, none},
+		"held, open and asleep":                  {steps{hibernated, open, hold, prompt}, none},
+		"held and running":                       {steps{running, open, hold, prompt}, none},
+		"held, the workflow was lost":            {steps{running, hold, prompt, lost}, session1},
+		"held, the workflow was lost in a turn":  {steps{running, turn, hold, prompt, lost}, session1},
+		"released, the signal was lost":          {steps{hibernated, open, hold, prompt, release}, prompt1},
 		"over":                                   {steps{prompt, stopped}, none},
 		"open and waiting for a prompt":          {steps{open}, none},
 		"open, the prompt's signal was lost":     {steps{open, prompt}, prompt1},

@@ -31,7 +31,7 @@ func TestASessionHasEveryFieldThatClientsRelyOn(t *testing.T) {
 		"idleTimeout": "15m0s", "metadata": {}, "options": {}, "generation": 0,
 		"receipt": {"kind": "full", "missing": []},
 		"metrics": {"activeSeconds": 0, "messages": 0, "toolCalls": 0, "inputTokens": 0, "outputTokens": 0, "costUsd": null},
-		"queue": {"queued": 0, "processing": 0, "unknown": 0}, "questions": {"open": 0},
+		"queue": {"queued": 0, "processing": 0, "unknown": 0, "held": false}, "questions": {"open": 0},
 		"doing": {"state": "idle", "text": "idle; hibernates after 15m0s"}, "idleTimeoutSeconds": 900,
 		"sleepsAt": "2026-03-04T04:21:07.080Z", "expiresAt": "2026-03-05T03:46:07.080Z", "nextCheckpointAt": null,
 		"pendingCommands": [{"id": "cmd_1", "kind": "stop", "status": "pending", "createdAt": "2026-03-04T04:06:07.080Z"}],

@@ -25,17 +25,17 @@ type SessionJSON struct {
 	IdleTimeoutSeconds float64 `json:"idleTimeoutSeconds"`
 	// SleepsAt is when it hibernates unless something happens before, ExpiresAt when it leaves its sandbox because of the
 	// provider's limit. NextCheckpointAt is reserved: nothing is saved by time.
-	SleepsAt         *Time               `json:"sleepsAt"`
-	ExpiresAt        *Time               `json:"expiresAt"`
-	NextCheckpointAt *Time               `json:"nextCheckpointAt"`
-	Metadata         json.RawMessage     `json:"metadata"`
-	Options          session.Options     `json:"options"`
-	Generation       int64               `json:"generation"`
-	Receipt          *ReceiptJSON        `json:"receipt,omitempty"`
-	Metrics          session.Metrics     `json:"metrics"`
-	Queue            session.QueueCounts `json:"queue"`
-	Doing            DoingJSON           `json:"doing"`
-	Questions        QuestionCounts      `json:"questions"`
+	SleepsAt         *Time           `json:"sleepsAt"`
+	ExpiresAt        *Time           `json:"expiresAt"`
+	NextCheckpointAt *Time           `json:"nextCheckpointAt"`
+	Metadata         json.RawMessage `json:"metadata"`
+	Options          session.Options `json:"options"`
+	Generation       int64           `json:"generation"`
+	Receipt          *ReceiptJSON    `json:"receipt,omitempty"`
+	Metrics          session.Metrics `json:"metrics"`
+	Queue            QueueJSON       `json:"queue"`
+	Doing            DoingJSON       `json:"doing"`
+	Questions        QuestionCounts  `json:"questions"`
 	// PendingCommands were accepted and have not ended, oldest first.
 	PendingCommands []CommandJSON `json:"pendingCommands"`
 	Runtime         RuntimeJSON   `json:"runtime"`
@@ -111,7 +111,7 @@ func Session(s session.Session) SessionJSON {
 		CreatedAt: Time(s.CreatedAt), LastActivity: Time(s.LastActivity), IdleTimeout: Duration(s.IdleTimeout),
 		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), SleepsAt: optionalTime(s.SleepsAt()), ExpiresAt: optionalTime(s.ExpiresAt()), Doing: DoingJSON(s.Activity()), Questions: QuestionCounts{Open: s.QuestionsOpen},
 		Metadata: metadata, Options: s.Options, Generation: s.Generation, Receipt: Receipt(s.Receipt),
-		Metrics: s.Metrics, Queue: s.Queue,
+		Metrics: s.Metrics, Queue: QueueJSON{s.Queue, Hold(s.Queue.Hold)},
 		PendingCommands: Commands(s.Pending), Runtime: RuntimeJSON{IsLoaded: s.Loaded, Sandbox: Sandbox(s.Sandbox)},
 		Purge: Purge(s.Purge),
 	}

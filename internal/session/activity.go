@@ -40,7 +40,10 @@ type Activity struct {
 func (s Session) Activity() Activity {
 	switch s.Status {
 	case Initializing:
-		if s.Lazy && s.Queue.Queued == 0 && s.Generation == 0 {
+		switch unused := s.Lazy && s.Generation == 0; {
+		case unused && s.Queue.Hold.Held():
+			return Activity{State: NotStarted, Text: "has no sandbox yet; its queue is held until a release"}
+		case unused && s.Queue.Queued == 0:
 			return Activity{State: NotStarted, Text: "has no sandbox yet; waits for its first prompt"}
 		}
 		return s.starting("starts")
@@ -51,6 +54,9 @@ func (s Session) Activity() Activity {
 	case Hibernating:
 		return Activity{State: Saving, Text: "saves its files and memory"}
 	case Hibernated:
+		if s.Queue.Hold.Held() {
+			return Activity{State: Asleep, Text: "hibernated; its queue is held until a release"}
+		}
 		return Activity{State: Asleep, Text: "hibernated; wakes for the next prompt"}
 	case Error:
 		return Activity{State: Failed, Text: "waits for recover or stop"}
@@ -78,6 +84,8 @@ func (s Session) awake() Activity {
 		return Activity{State: WaitingForAnswer, Text: fmt.Sprintf("waits for answers to %d questions", s.QuestionsOpen)}
 	case s.Queue.Processing > 0:
 		return Activity{State: Working, Text: "works on a prompt"}
+	case s.Queue.Hold.Held():
+		return Activity{State: Idle, Text: fmt.Sprintf("idle; its queue is held until a release; hibernates after %s", s.IdleTimeout.Round(time.Millisecond))}
 	case s.Queue.Queued > 0:
 		return Activity{State: Working, Text: "is about to work on a prompt"}
 	default:

@@ -14,6 +14,7 @@ func TestWhatASessionIsDoingFollowsFromItsRow(t *testing.T) {
 	queue := func(queued, processing int64) session.QueueCounts {
 		return session.QueueCounts{Queued: queued, Processing: processing, Unknown: 1}
 	}
+	held := session.QueueCounts{Queued: 1, Hold: session.QueueHold{Since: time.Now()}}
 	for _, tt := range []struct {
 		s    session.Session
 		want session.Activity
@@ -29,6 +30,9 @@ func TestWhatASessionIsDoingFollowsFromItsRow(t *testing.T) {
 		{session.Session{Status: session.Running, Queue: queue(0, 1), QuestionsOpen: 2}, session.Activity{State: session.WaitingForAnswer, Text: "waits for answers to 2 questions"}},
 		{session.Session{Status: session.Hibernating}, session.Activity{State: session.Saving, Text: "saves its files and memory"}},
 		{session.Session{Status: session.Hibernated}, session.Activity{State: session.Asleep, Text: "hibernated; wakes for the next prompt"}},
+		{session.Session{Status: session.Initializing, Lazy: true, Queue: held}, session.Activity{State: session.NotStarted, Text: "has no sandbox yet; its queue is held until a release"}},
+		{session.Session{Status: session.Running, IdleTimeout: time.Minute, Queue: held}, session.Activity{State: session.Idle, Text: "idle; its queue is held until a release; hibernates after 1m0s"}},
+		{session.Session{Status: session.Hibernated, Queue: held}, session.Activity{State: session.Asleep, Text: "hibernated; its queue is held until a release"}},
 		{session.Session{Status: session.Error}, session.Activity{State: session.Failed, Text: "waits for recover or stop"}},
 		{session.Session{Status: session.Terminated}, session.Activity{State: session.Over, Text: "terminated"}},
 	} {

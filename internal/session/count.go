@@ -15,7 +15,7 @@ type Unfinished struct {
 	Queued     int64 // prompts
 	Processing int64 // prompts
 	// Oldest is how long the prompt that came first has waited whose session processes no other prompt and is not in
-	// error; 0 if there is none.
+	// error, and whose queue is not held; 0 if there is none.
 	Oldest time.Duration
 }
 

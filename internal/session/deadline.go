@@ -35,7 +35,7 @@ func MoveMargin(since, deadline time.Time) time.Duration {
 // SleepsAt is when the session hibernates unless something happens before; zero while something does, or while it has no
 // sandbox to leave.
 func (s Session) SleepsAt() time.Time {
-	if s.Status != Running || s.Queue.Queued > 0 || s.Queue.Processing > 0 {
+	if s.Status != Running || s.Queue.Queued > 0 && !s.Queue.Hold.Held() || s.Queue.Processing > 0 {
 		return time.Time{}
 	}
 	return s.LastActivity.Add(s.IdleTimeout)

@@ -8,7 +8,7 @@ type Loaded struct {
 	Session
 	ErrorCause   ErrorCause     // of the state error
 	GivenTitle   string         // by a person; empty for one of a prompt or of the agent
-	Waiting      []QueuedPrompt // queued prompts by ordinal
+	Waiting      []QueuedPrompt // queued prompts by ordinal; none of a queue that is held
 	Processing   *Processing    // the prompt that a run has; nil when none
 	Head         *BundleRef     // the bundle to wake from; nil when none was ever made
 	SandboxID    string         // of Generation; empty when none is recorded

@@ -118,6 +118,8 @@ type RunVerdict struct {
 	// Earlier is a waiting prompt of the session that comes first; nil if there is none. Signals
 	// may arrive out of order, or not at all: the rows decide.
 	Earlier *QueuedPrompt
+	// Held: no prompt starts, because the queue is held.
+	Held bool `json:",omitzero"`
 	// Generation that the run in HeldBy was dispatched to.
 	Generation int64
 	// OnUnknown is the prompt's policy for a lost outcome.

@@ -89,7 +89,8 @@ type QueueCounts struct {
 	Queued     int64 `json:"queued"`
 	Processing int64 `json:"processing"`
 	// Unknown are over, and wait for a person to retry, resolve or dismiss them.
-	Unknown int64 `json:"unknown"`
+	Unknown int64     `json:"unknown"`
+	Hold    QueueHold `json:"-"`
 }
 
 // Transition is one step of a session's life, recorded once.

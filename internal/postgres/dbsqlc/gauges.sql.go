@@ -12,7 +12,7 @@ import (
 const promptsUnfinished = `-- name: PromptsUnfinished :one
 SELECT count(*) FILTER (WHERE p.status = 'queued')::bigint AS queued, count(*) FILTER (WHERE p.status = 'processing')::bigint AS processing,
     coalesce(extract(epoch FROM statement_timestamp() - min(p.created_at) FILTER (
-        WHERE p.status = 'queued' AND s.status NOT IN ('error', 'terminated')
+        WHERE p.status = 'queued' AND s.status NOT IN ('error', 'terminated') AND s.held_at IS NULL
             AND NOT EXISTS (SELECT FROM prompts o WHERE o.session_id = p.session_id AND o.status = 'processing')
     )), 0)::double precision AS oldest_seconds
 FROM prompts p JOIN sessions s ON s.id = p.session_id

@@ -288,6 +288,8 @@ type Session struct {
 	No             int64
 	Attendant      string
 	Step           string
+	HeldAt         *time.Time
+	HeldReason     string
 }
 
 type SessionActivity struct {
@@ -372,6 +374,8 @@ type SessionView struct {
 	CostKnown       bool
 	SandboxSince    *time.Time
 	SandboxDeadline *time.Time
+	HeldAt          *time.Time
+	HeldReason      string
 }
 
 type Snapshot struct {

@@ -12,7 +12,7 @@ import (
 
 const attendantDue = `-- name: AttendantDue :one
 SELECT (NOT EXISTS (SELECT FROM sessions s WHERE s.id = $1 AND s.attendant = $2 AND s.status = 'running')
-    OR EXISTS (SELECT FROM prompts p WHERE p.session_id = $1 AND p.status = 'queued')
+    OR EXISTS (SELECT FROM prompts p JOIN sessions s ON s.id = p.session_id WHERE p.session_id = $1 AND p.status = 'queued' AND s.held_at IS NULL)
     OR EXISTS (SELECT FROM session_commands c WHERE c.session_id = $1 AND c.status = 'pending'))::boolean
 `
 
@@ -753,7 +753,8 @@ func (q *Queries) PromptsFirst(ctx context.Context, db DBTX, arg *PromptsFirstPa
 const promptsUnclaimed = `-- name: PromptsUnclaimed :many
 SELECT p.session_id, p.id FROM (SELECT unnest($1::text[]) AS session_id, unnest($2::text[]) AS id) asked
 JOIN prompts p ON p.session_id = asked.session_id AND p.id = asked.id
-WHERE p.status = 'queued' AND NOT EXISTS (SELECT FROM prompts r WHERE r.session_id = p.session_id AND r.status = 'processing')
+JOIN sessions s ON s.id = p.session_id
+WHERE p.status = 'queued' AND s.held_at IS NULL AND NOT EXISTS (SELECT FROM prompts r WHERE r.session_id = p.session_id AND r.status = 'processing')
 `
 
 type PromptsUnclaimedParams struct {
@@ -766,7 +767,7 @@ type PromptsUnclaimedRow struct {
 	ID        string
 }
 
-// PromptsUnclaimed are those of some prompts that wait, in sessions in which none is being processed.
+// PromptsUnclaimed are those of some prompts that wait, in sessions in which none is being processed and whose queue is not held.
 func (q *Queries) PromptsUnclaimed(ctx context.Context, db DBTX, arg *PromptsUnclaimedParams) ([]PromptsUnclaimedRow, error) {
 	rows, err := db.Query(ctx, promptsUnclaimed, arg.SessionIds, arg.Ids)
 	if err != nil {
@@ -799,7 +800,7 @@ FROM (
 JOIN sessions s ON s.id = c.id
 LEFT JOIN LATERAL (
     SELECT p.id, p.ordinal, p.created_at FROM prompts p
-    WHERE p.session_id = s.id AND p.status = 'queued' ORDER BY p.ordinal LIMIT 1
+    WHERE p.session_id = s.id AND p.status = 'queued' AND s.held_at IS NULL ORDER BY p.ordinal LIMIT 1
 ) q ON true
 LEFT JOIN LATERAL (
     SELECT p.started_at FROM prompts p
@@ -810,7 +811,9 @@ AND (
     NOT s.loaded AND (
         q.created_at < statement_timestamp() - make_interval(secs => $2::double precision)
         OR r.started_at < statement_timestamp() - make_interval(secs => $2::double precision)
-        OR q.id IS NULL AND r.started_at IS NULL AND s.last_activity_at < statement_timestamp() - make_interval(secs => $2::double precision)
+        OR q.id IS NULL AND r.started_at IS NULL
+            AND (s.held_at IS NULL OR s.status IN ('running', 'hibernating', 'restoring') OR s.status = 'initializing' AND NOT s.lazy)
+            AND s.last_activity_at < statement_timestamp() - make_interval(secs => $2::double precision)
     )
     OR s.loaded AND q.created_at < statement_timestamp() - make_interval(secs => $2::double precision) AND (
         s.status IN ('initializing', 'hibernated')
@@ -844,6 +847,8 @@ type UnclaimedRow struct {
 //     taken is a reason: in initializing and hibernated always, since there a prompt alone moves the session; in
 //     running if no turn is under way, since prompts rightly wait for a turn to end. While hibernating and restoring
 //     the queue waits for the next state, and in error for a person.
+//
+// Prompts of a queue that is held are no reason.
 //
 // It starts from unfinished prompts and from sessions_unloaded, so that what it costs does not depend on how many
 // sessions sleep. One row per session, with its oldest queued prompt: the workflow reads the rest when it opens,

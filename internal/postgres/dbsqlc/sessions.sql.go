@@ -182,7 +182,7 @@ func (q *Queries) SessionExists(ctx context.Context, db DBTX, id string) (bool, 
 }
 
 const sessionGet = `-- name: SessionGet :one
-SELECT id, status, status_reason, agent, profile, title, workspace, parent_id, forked_from, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options, generation, transition_no, receipt, loaded, active_seconds, messages, tool_calls, input_tokens, output_tokens, cost_usd, queued, processing, sandbox_id, sandbox_status, sandbox_seen_at, unresolved, questions_open, step, running_since, cost_known, sandbox_since, sandbox_deadline FROM session_views WHERE id = $1
+SELECT id, status, status_reason, agent, profile, title, workspace, parent_id, forked_from, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options, generation, transition_no, receipt, loaded, active_seconds, messages, tool_calls, input_tokens, output_tokens, cost_usd, queued, processing, sandbox_id, sandbox_status, sandbox_seen_at, unresolved, questions_open, step, running_since, cost_known, sandbox_since, sandbox_deadline, held_at, held_reason FROM session_views WHERE id = $1
 `
 
 func (q *Queries) SessionGet(ctx context.Context, db DBTX, id string) (SessionView, error) {
@@ -226,8 +226,26 @@ func (q *Queries) SessionGet(ctx context.Context, db DBTX, id string) (SessionVi
 		&i.CostKnown,
 		&i.SandboxSince,
 		&i.SandboxDeadline,
+		&i.HeldAt,
+		&i.HeldReason,
 	)
 	return i, err
+}
+
+const sessionHold = `-- name: SessionHold :exec
+UPDATE sessions SET held_at = $1, held_reason = $2 WHERE id = $3
+`
+
+type SessionHoldParams struct {
+	HeldAt     *time.Time
+	HeldReason string
+	ID         string
+}
+
+// SessionHold holds the queue of a session, or with NULL releases it.
+func (q *Queries) SessionHold(ctx context.Context, db DBTX, arg *SessionHoldParams) error {
+	_, err := db.Exec(ctx, sessionHold, arg.HeldAt, arg.HeldReason, arg.ID)
+	return err
 }
 
 const sessionInsert = `-- name: SessionInsert :execrows
@@ -305,7 +323,7 @@ func (q *Queries) SessionLeave(ctx context.Context, db DBTX, id string) error {
 
 const sessionLock = `-- name: SessionLock :one
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at, agent
+    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE
 `
 
@@ -328,6 +346,8 @@ type SessionLockRow struct {
 	Attendant      string
 	LastActivityAt time.Time
 	Agent          string
+	HeldAt         *time.Time
+	HeldReason     string
 }
 
 // SessionLock is how every write to a session begins. NO KEY, because the key
@@ -354,6 +374,8 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionL
 		&i.Attendant,
 		&i.LastActivityAt,
 		&i.Agent,
+		&i.HeldAt,
+		&i.HeldReason,
 	)
 	return i, err
 }
@@ -597,7 +619,7 @@ func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTrans
 
 const sessionTryLock = `-- name: SessionTryLock :one
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at, agent
+    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
 `
 
@@ -620,6 +642,8 @@ type SessionTryLockRow struct {
 	Attendant      string
 	LastActivityAt time.Time
 	Agent          string
+	HeldAt         *time.Time
+	HeldReason     string
 }
 
 // SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
@@ -645,12 +669,14 @@ func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (Sessi
 		&i.Attendant,
 		&i.LastActivityAt,
 		&i.Agent,
+		&i.HeldAt,
+		&i.HeldReason,
 	)
 	return i, err
 }
 
 const sessionViews = `-- name: SessionViews :many
-SELECT id, status, status_reason, agent, profile, title, workspace, parent_id, forked_from, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options, generation, transition_no, receipt, loaded, active_seconds, messages, tool_calls, input_tokens, output_tokens, cost_usd, queued, processing, sandbox_id, sandbox_status, sandbox_seen_at, unresolved, questions_open, step, running_since, cost_known, sandbox_since, sandbox_deadline FROM session_views WHERE id = ANY($1::text[])
+SELECT id, status, status_reason, agent, profile, title, workspace, parent_id, forked_from, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options, generation, transition_no, receipt, loaded, active_seconds, messages, tool_calls, input_tokens, output_tokens, cost_usd, queued, processing, sandbox_id, sandbox_status, sandbox_seen_at, unresolved, questions_open, step, running_since, cost_known, sandbox_since, sandbox_deadline, held_at, held_reason FROM session_views WHERE id = ANY($1::text[])
 `
 
 func (q *Queries) SessionViews(ctx context.Context, db DBTX, ids []string) ([]SessionView, error) {
@@ -700,6 +726,8 @@ func (q *Queries) SessionViews(ctx context.Context, db DBTX, ids []string) ([]Se
 			&i.CostKnown,
 			&i.SandboxSince,
 			&i.SandboxDeadline,
+			&i.HeldAt,
+			&i.HeldReason,
 		); err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ WHERE session_id = @session_id AND status IN ('queued', 'processing') ORDER BY o
 -- name: AttendantDue :one
 -- AttendantDue reports whether RunClaim may come to something else than a continued wait. It takes no lock.
 SELECT (NOT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id AND s.attendant = @attendant AND s.status = 'running')
-    OR EXISTS (SELECT FROM prompts p WHERE p.session_id = @session_id AND p.status = 'queued')
+    OR EXISTS (SELECT FROM prompts p JOIN sessions s ON s.id = p.session_id WHERE p.session_id = @session_id AND p.status = 'queued' AND s.held_at IS NULL)
     OR EXISTS (SELECT FROM session_commands c WHERE c.session_id = @session_id AND c.status = 'pending'))::boolean;
 
 -- name: PromptClaim :exec
@@ -92,6 +92,8 @@ FROM prompts WHERE session_id = @session_id AND status IN ('queued', 'processing
 --     running if no turn is under way, since prompts rightly wait for a turn to end. While hibernating and restoring
 --     the queue waits for the next state, and in error for a person.
 --
+-- Prompts of a queue that is held are no reason.
+--
 -- It starts from unfinished prompts and from sessions_unloaded, so that what it costs does not depend on how many
 -- sessions sleep. One row per session, with its oldest queued prompt: the workflow reads the rest when it opens,
 -- and takes them in order of ordinals.
@@ -106,7 +108,7 @@ FROM (
 JOIN sessions s ON s.id = c.id
 LEFT JOIN LATERAL (
     SELECT p.id, p.ordinal, p.created_at FROM prompts p
-    WHERE p.session_id = s.id AND p.status = 'queued' ORDER BY p.ordinal LIMIT 1
+    WHERE p.session_id = s.id AND p.status = 'queued' AND s.held_at IS NULL ORDER BY p.ordinal LIMIT 1
 ) q ON true
 LEFT JOIN LATERAL (
     SELECT p.started_at FROM prompts p
@@ -117,7 +119,9 @@ AND (
     NOT s.loaded AND (
         q.created_at < statement_timestamp() - make_interval(secs => @age_seconds::double precision)
         OR r.started_at < statement_timestamp() - make_interval(secs => @age_seconds::double precision)
-        OR q.id IS NULL AND r.started_at IS NULL AND s.last_activity_at < statement_timestamp() - make_interval(secs => @age_seconds::double precision)
+        OR q.id IS NULL AND r.started_at IS NULL
+            AND (s.held_at IS NULL OR s.status IN ('running', 'hibernating', 'restoring') OR s.status = 'initializing' AND NOT s.lazy)
+            AND s.last_activity_at < statement_timestamp() - make_interval(secs => @age_seconds::double precision)
     )
     OR s.loaded AND q.created_at < statement_timestamp() - make_interval(secs => @age_seconds::double precision) AND (
         s.status IN ('initializing', 'hibernated')
@@ -128,10 +132,11 @@ ORDER BY s.id
 LIMIT @max_items;
 
 -- name: PromptsUnclaimed :many
--- PromptsUnclaimed are those of some prompts that wait, in sessions in which none is being processed.
+-- PromptsUnclaimed are those of some prompts that wait, in sessions in which none is being processed and whose queue is not held.
 SELECT p.session_id, p.id FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@ids::text[]) AS id) asked
 JOIN prompts p ON p.session_id = asked.session_id AND p.id = asked.id
-WHERE p.status = 'queued' AND NOT EXISTS (SELECT FROM prompts r WHERE r.session_id = p.session_id AND r.status = 'processing');
+JOIN sessions s ON s.id = p.session_id
+WHERE p.status = 'queued' AND s.held_at IS NULL AND NOT EXISTS (SELECT FROM prompts r WHERE r.session_id = p.session_id AND r.status = 'processing');
 
 -- name: Attended :many
 -- Attended lists loaded sessions after an id that have something to do: an unfinished prompt, or a state that only

@@ -24,7 +24,7 @@ SELECT * FROM session_views WHERE id = ANY(@ids::text[]);
 -- SessionLock is how every write to a session begins. NO KEY, because the key
 -- never changes and foreign keys to it must not wait.
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at, agent
+    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason
 FROM sessions WHERE id = @id FOR NO KEY UPDATE;
 
 -- name: SessionsLock :many
@@ -146,7 +146,7 @@ UPDATE sessions SET title = @title WHERE id = @id AND NOT title_given;
 -- name: SessionTryLock :one
 -- SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at, agent
+    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason
 FROM sessions WHERE id = @id FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: SessionsTryLock :many
@@ -182,3 +182,7 @@ UPDATE sessions SET attendant = '' WHERE id = @id AND attendant <> '';
 SELECT s.id, s.status, coalesce(r.id, '')::text AS run_id
 FROM sessions s LEFT JOIN runs r ON r.session_id = s.id AND r.ended_at IS NULL
 WHERE s.status IN ('running', 'hibernating', 'restoring');
+
+-- name: SessionHold :exec
+-- SessionHold holds the queue of a session, or with NULL releases it.
+UPDATE sessions SET held_at = sqlc.narg(held_at), held_reason = @held_reason WHERE id = @id;

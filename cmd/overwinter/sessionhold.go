@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/terminal"
+)
+
+// sessionHoldCmd holds the queue of a session.
+type sessionHoldCmd struct {
+	sessionArg
+	Reason string `placeholder:"TEXT" help:"Why, for people; shown with the session."`
+}
+
+// Run holds the queue and prints what waits in it.
+func (c *sessionHoldCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+		got, err := client.Hold(ctx, id, c.Reason)
+		if err != nil {
+			return err
+		}
+		return parent.printQueue(s, got)
+	})
+}
+
+// sessionReleaseCmd releases the queue of a session.
+type sessionReleaseCmd struct{ sessionArg }
+
+// Run releases the queue and prints what waits in it.
+func (c *sessionReleaseCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+		got, err := client.Release(ctx, id)
+		if err != nil {
+			return err
+		}
+		return parent.printQueue(s, got)
+	})
+}
+
+// printQueue writes the state of a session's queue in one line.
+func (c *sessionCmd) printQueue(s streams, got resource.SessionJSON) error {
+	if c.json() {
+		return printJSON(s.stdout, got)
+	}
+	_, err := fmt.Fprintf(s.stdout, "%s  %s: %d queued, %d processing%s\n", got.ID, got.Status, got.Queue.Queued, got.Queue.Processing, c.heldText(got.Queue))
+	return err
+}
+
+// heldText says that a queue is held, and why.
+func (c *sessionCmd) heldText(q resource.QueueJSON) string {
+	if !q.Held {
+		return ""
+	}
+	text := ", held"
+	if q.HeldSince != nil {
+		text += " since " + time.Time(*q.HeldSince).Local().Format(time.DateTime)
+	}
+	return text + inBrackets(terminal.OneLine(q.HeldReason, terminal.LineRunes))
+}
