@@ -29,6 +29,7 @@ var statuses = map[failure.Code]int{
 	failure.NoVersion:     http.StatusNotFound,
 	failure.NoQuestion:    http.StatusNotFound,
 	failure.NoFile:        http.StatusNotFound,
+	failure.NoAttachment:  http.StatusNotFound,
 	failure.MethodUnknown: http.StatusMethodNotAllowed,
 	failure.Terminated:    http.StatusConflict,
 	failure.InError:       http.StatusConflict,

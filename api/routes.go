@@ -30,6 +30,7 @@ func (s *Server) routes(store Store) {
 	files, profiles, secrets := &files{s, store}, &profiles{s, store}, &secrets{s, store}
 	conversations, transcripts, streams := &conversations{s, store}, &transcripts{s, store}, &streams{s, store}
 	sockets := &sockets{s, store}
+	attachments := &attachments{s, store}
 	readiness, agents := &readinessCheck{s, store}, &agents{s, store}
 
 	s.echo.Use(s.identify, s.secureHeaders, s.observe, s.recoverPanics, s.refuseForeignHosts, s.refuseForeignUsers, s.refuseForeignOrigins, s.authorize, s.strictQuery, s.bound)
@@ -83,6 +84,7 @@ func (s *Server) routes(store Store) {
 	e.GET("/api/sessions/:id/files", files.fileList)
 	e.GET("/api/sessions/:id/files/*", files.fileGet)
 	e.GET("/api/sessions/:id/diff", files.diff)
+	e.GET("/api/sessions/:id/attachments/:attachmentId", attachments.attachmentGet)
 	e.GET("/api/sessions/:id/blocks", conversations.blocks)
 	e.GET(transcriptRoute, transcripts.transcript)
 	e.GET(eventsRoute, streams.events)

@@ -19,6 +19,7 @@ type Store interface {
 	holdStore
 	questionStore
 	fileStore
+	attachmentStore
 	profileStore
 	secretStore
 	conversationStore

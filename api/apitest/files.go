@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
@@ -59,4 +60,22 @@ func (m *Store) DiffGet(_ context.Context, id string) (*workspacefile.Diff, erro
 		return nil, err
 	}
 	return r.Diff, nil
+}
+
+// AttachmentGet implements api.Store.
+func (m *Store) AttachmentGet(_ context.Context, id, attachmentID string) (attachment.Attachment, error) {
+	leave, err := m.enter("AttachmentGet")
+	if err != nil {
+		return attachment.Attachment{}, err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return attachment.Attachment{}, err
+	}
+	i := slices.IndexFunc(r.Attachments, func(a attachment.Attachment) bool { return a.ID == attachmentID })
+	if i < 0 {
+		return attachment.Attachment{}, failure.Errorf(failure.NoAttachment, "there is no such attachment in the session")
+	}
+	return r.Attachments[i], nil
 }

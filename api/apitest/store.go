@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
@@ -49,6 +50,7 @@ type Row struct {
 	Conversation conversation.Conversation
 	Transcripts  []transcript.File
 	Files        []workspacefile.Content // by path
+	Attachments  []attachment.Attachment
 	Diff         *workspacefile.Diff
 }
 

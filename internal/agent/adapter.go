@@ -154,6 +154,9 @@ type Translator interface {
 // Translation is what one frame meant.
 type Translation struct {
 	Events []conversation.Event
+	// Images are those in results of tools, which blocks of this frame or of a later one name. Each comes once, with the frame
+	// that has its bytes.
+	Images []conversation.ImageData
 	// End is set by the frame that ends the turn.
 	End *TurnEnd
 	// Input is to be written to the agent's stdin now: the turn waits for it. It may be written

@@ -25,6 +25,13 @@ func (c *Client) FileGet(ctx context.Context, sessionID, path string) ([]byte, e
 	return data, err
 }
 
+// AttachmentGet reads an attachment of a session.
+func (c *Client) AttachmentGet(ctx context.Context, sessionID, id string) ([]byte, error) {
+	var data []byte
+	_, err := c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/attachments/"+url.PathEscape(id), nil, &data)
+	return data, err
+}
+
 // Diff returns how a session's workspace differs from its beginning.
 func (c *Client) Diff(ctx context.Context, sessionID string) (resource.DiffJSON, error) {
 	var d resource.DiffJSON

@@ -66,6 +66,8 @@ type Block struct {
 	Tool                      // tool_use; empty in blocks of earlier releases
 	Output    json.RawMessage `json:"output,omitempty"`  // tool_result: a JSON string or the agent's own structure
 	IsError   bool            `json:"isError,omitempty"` // tool_result
+	// Images are those in the output of a tool_result, which names them only.
+	Images []Image `json:"images,omitempty"`
 
 	Subtype string `json:"subtype,omitempty"` // system; SubtypeRetry, for example
 	Message string `json:"message,omitempty"` // system

@@ -40,7 +40,8 @@ func (b Block) MarshalJSON() ([]byte, error) {
 			ToolUseID string          `json:"toolUseId"`
 			Output    json.RawMessage `json:"output"`
 			IsError   bool            `json:"isError"`
-		}{head, b.ToolUseID, orNull(b.Output), b.IsError})
+			Images    []Image         `json:"images,omitempty"`
+		}{head, b.ToolUseID, orNull(b.Output), b.IsError, b.Images})
 	case System:
 		return Encode(struct {
 			blockHead

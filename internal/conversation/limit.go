@@ -48,6 +48,9 @@ type Limiter struct {
 	Asked int `json:"asked,omitempty"`
 	// AskedBytes is what is stored of all questions of the turn, also of those that a policy decides.
 	AskedBytes int64 `json:"askedBytes,omitempty"`
+	// Images are the ids of the images that the turn has stored, and ImageBytes is how long they are together.
+	Images     []string `json:"images,omitempty"`
+	ImageBytes int64    `json:"imageBytes,omitempty"`
 
 	// Beside are events of the turn that the agent did not say, which count too. They are not part of the state: the log has them.
 	Beside Spent `json:"-"`
@@ -156,6 +159,7 @@ func (l *Limiter) start(e Event, d BlockStart) (Event, bool) {
 		return e, false
 	}
 	d.Block = bounded(d.Block, 0)
+	d.Block.Images = l.images(d.Block.Images)
 	l.opened(e.ConversationID, d.Block.ID).Text = int64(len(d.Block.Content)) + d.Block.TruncatedBytes
 	e.Data = d
 	return e, true
@@ -211,6 +215,7 @@ func (l *Limiter) complete(e Event, d BlockComplete) (Event, bool) {
 		l.Open = slices.Delete(l.Open, at, at+1)
 	}
 	d.Block = bounded(d.Block, said)
+	d.Block.Images = l.images(d.Block.Images)
 	e.Data = d
 	return e, true
 }

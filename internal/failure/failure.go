@@ -24,6 +24,7 @@ const (
 	NoVersion     Code = "profile_version_not_found"
 	NoQuestion    Code = "question_not_found"
 	NoFile        Code = "file_not_found"
+	NoAttachment  Code = "attachment_not_found"
 	Terminated    Code = "session_terminated"
 	InError       Code = "session_in_error"
 	WorkspaceUsed Code = "workspace_in_use"

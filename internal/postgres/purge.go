@@ -28,6 +28,7 @@ var (
 		{name: "transcripts", column: "session_id"},
 		{name: "transcript_positions", column: "session_id"},
 		{name: "transcript_totals", column: "session_id"},
+		{name: "attachments", column: "session_id"},
 		{name: "workspace_files", column: "session_id"},
 		{name: "workspaces", column: "session_id"},
 		{name: "questions", column: "session_id"},

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/image"
@@ -70,6 +71,9 @@ func (b *bundle) plant(t *testing.T) {
 		Questions: []eventlog.Question{{Frame: 3, Asked: question.Asked{ID: planted, Kind: question.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + planted + `"}`)}}},
 	}))
 	require.NoError(t, b.TranscriptAppend(b.ctx, []transcript.Segment{{SessionID: b.id, Path: "/" + planted, Version: 1, RunID: run, Data: []byte(planted)}}))
+	require.NoError(t, b.AttachmentsAppend(b.ctx, attachment.Batch{
+		SessionID: b.id, RunID: run, Generation: 1, Token: "t1", Attachments: []attachment.Attachment{picture(planted)},
+	}))
 	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeFailed, Reason: planted})
 	require.NoError(t, err)
 	require.NoError(t, b.SnapshotRecord(b.ctx, b.id, 1, "im-"+b.id))
@@ -81,7 +85,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	b := setup(t)
 	b.plant(t)
 	where := find(t, b.url, planted)
-	for _, table := range []string{"sessions", "prompts", "event_log", "event_conversations", "blocks", "runs", "questions", "transcripts", "idempotency_keys"} {
+	for _, table := range []string{"sessions", "prompts", "event_log", "event_conversations", "blocks", "runs", "questions", "transcripts", "idempotency_keys", "attachments"} {
 		require.Contains(t, where, table)
 	}
 	kept := b.id

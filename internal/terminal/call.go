@@ -125,10 +125,22 @@ func (v *View) toolResult(r *block) {
 	v.result(of, r.Block)
 }
 
+// picture is the line of an image.
+func picture(i conversation.Image) string {
+	text := fmt.Sprintf("[%s, %d bytes: %s]", i.MediaType, i.Bytes, i.ID)
+	if i.Omitted {
+		text = fmt.Sprintf("[%s, %d bytes, not stored]", i.MediaType, i.Bytes)
+	}
+	return text
+}
+
 // result shows what a call gave, in short.
 func (v *View) result(of *block, r conversation.Block) {
 	delete(of.thread.blocks, of.ID)
 	all := lines(plainText(r.Output))
+	for _, i := range r.Images {
+		all = append(all, picture(i))
+	}
 	if len(all) == 0 || of.heard && !r.IsError && !v.options.Full {
 		return // a subagent's result is what it said
 	}

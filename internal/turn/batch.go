@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 )
@@ -26,6 +27,8 @@ type batch struct {
 	at    time.Time // of the frame
 	end   *agent.TurnEnd
 	delta joinedDelta
+	// images are stored before the events.
+	images []attachment.Attachment
 	// urgent: a frame of it was answered, which the next attempt need not repeat.
 	urgent bool
 	began  time.Time
@@ -58,6 +61,14 @@ func (b *batch) addEvents(events []eventlog.Draft) error {
 		}
 	}
 	return nil
+}
+
+// addImages adds the images of a frame.
+func (b *batch) addImages(images []attachment.Attachment) {
+	for _, i := range images {
+		b.bytes += len(i.Data)
+	}
+	b.images = append(b.images, images...)
 }
 
 // join adds a delta to the last event and reports whether it could.

@@ -91,10 +91,10 @@ func TestWordsThatAreCommittedTogetherAreOneEvent(t *testing.T) { //nolint:paral
 	c := &convert{translator: translator, limits: &conversation.Limiter{}}
 	frame := int64(0)
 	translate := func(b *batch, line string) {
-		_, events, err := c.translate(agent.Frame{No: frame, Stream: agent.Stdout, At: time.Unix(frame, 0), Data: []byte(line)})
+		translated, err := c.translate(agent.Frame{No: frame, Stream: agent.Stdout, At: time.Unix(frame, 0), Data: []byte(line)})
 		frame++
 		require.NoError(t, err)
-		require.NoError(t, b.addEvents(events))
+		require.NoError(t, b.addEvents(translated.events))
 	}
 	translate(&batch{}, `{"type":"start","kind":"text","uuid":"block"}`)
 	const words = 1000

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -99,13 +100,21 @@ func (x *Executor) resume(ctx context.Context, start session.RunStart) (*convert
 	return c, state.End, nil
 }
 
+// translation is what a frame meant, ready to be stored.
+type translation struct {
+	agent.Translation
+	events []eventlog.Draft
+	images []attachment.Attachment
+}
+
 // translate reads a frame. Where the agent then has too many blocks open, all of them are closed: what is
 // known of each is in the state of the turn, and that is written with every commit.
-func (c *convert) translate(f agent.Frame) (agent.Translation, []eventlog.Draft, error) {
+func (c *convert) translate(f agent.Frame) (translation, error) {
 	translated, err := c.translator.Translate(f)
 	if err != nil {
-		return translated, nil, err
+		return translation{}, err
 	}
+	images := c.kept(translated.Images)
 	translated.End = c.masking.end(translated.End)
 	if c.explain != nil && translated.End != nil && translated.End.Unauthorized != nil {
 		translated.End.Reason = c.explain(*translated.End)
@@ -118,7 +127,7 @@ func (c *convert) translate(f agent.Frame) (agent.Translation, []eventlog.Draft,
 	if err == nil && c.limits.Crowded() {
 		events, err = c.closeOpen(f.At, events, f.No)
 	}
-	return translated, events, err
+	return translation{Translation: translated, events: events, images: images}, err
 }
 
 // drafts encodes the events of a frame, masked and within the limits of the turn.

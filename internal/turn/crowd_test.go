@@ -72,8 +72,9 @@ func TestCallsThatNeverEndAreClosed(t *testing.T) {
 				}
 				for i, l := range lines {
 					frame := int64(i)
-					_, events, err := c.translate(agent.Frame{No: frame, Stream: agent.Stdout, At: at, Data: []byte(l)})
+					translated, err := c.translate(agent.Frame{No: frame, Stream: agent.Stdout, At: at, Data: []byte(l)})
 					require.NoError(t, err)
+					events := translated.events
 					if i%10 == 0 { // a commit
 						var state []byte
 						state, events, err = c.encodeState(nil, events, frame, at)

@@ -5,6 +5,7 @@
 //	exec attach ─▶ welcome ─▶ start ─▶ frames ─▶ translate, mask, limit ─▶ append ─▶ … ─▶ append with end ─▶ flush
 //	(displaces)               (unless the runner has it)      (with the translator's state)
 //
+//	images     images in results, stored before the events that name them
 //	attempt    one attempt: attach, deliver, follow, flush          question   what the agent asks, and the answers
 //	link       what was read ahead of an open link, with bounds     files      changes of the workspace
 //	links      links kept open between turns                        launch     how the agent is started; bind: where its keys go

@@ -47,6 +47,7 @@ type Store interface {
 	attemptStore
 	questionStore
 	fileStore
+	imageStore
 	settleStore
 }
 

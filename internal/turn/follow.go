@@ -82,7 +82,7 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 		if err := checkFrame(f.No, next.frame); err != nil {
 			return errors.Join(a.append(ctx, next), final(Refused, fmt.Errorf("run %s: %w", a.in.RunID, err)))
 		}
-		translated, events, err := a.translate(agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
+		translated, err := a.translate(agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
 		if err != nil {
 			return final(Refused, fmt.Errorf("frame %d of run %s: %w", f.No, a.in.RunID, err))
 		}
@@ -92,9 +92,10 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 			}
 			next.urgent = true
 		}
-		if err := next.addEvents(events); err != nil {
+		if err := next.addEvents(translated.events); err != nil {
 			return fmt.Errorf("frame %d of run %s: %w", f.No, a.in.RunID, err)
 		}
+		next.addImages(translated.images)
 		next.add.Questions = append(next.add.Questions, a.ask(translated.Questions, f.No)...)
 		for _, id := range translated.Resolved {
 			next.add.Resolved = append(next.add.Resolved, eventlog.Resolution{Frame: f.No, AgentID: id})
@@ -122,7 +123,7 @@ const maxDeferral = time.Second
 // words, which would wait for the commits of those. It is not so for the first frame of a session, from which the next run
 // knows that the agent has a conversation to resume, and for those that a lost attempt is suspected of.
 func (a *attempt) mayWait(b *batch) bool {
-	silent := len(b.add.Events)+len(b.add.Questions)+len(b.add.Resolved) == 0 && b.end == nil && !b.urgent
+	silent := len(b.add.Events)+len(b.add.Questions)+len(b.add.Resolved)+len(b.images) == 0 && b.end == nil && !b.urgent
 	return silent && a.start.Resume && !a.closed && a.suspicion.until < 0 && time.Since(b.began) < maxDeferral
 }
 
@@ -186,6 +187,9 @@ func (a *attempt) append(ctx context.Context, b *batch) error {
 	}
 	b.add.LastFrame, b.add.State, b.add.Events = b.frame, state, events
 	if err := a.handled(ctx); err != nil {
+		return err
+	}
+	if err := a.storeImages(ctx, b); err != nil {
 		return err
 	}
 	for refused := 1; ; refused++ {

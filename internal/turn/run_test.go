@@ -3,6 +3,8 @@ package turn_test
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,7 +17,9 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
@@ -42,11 +46,15 @@ type stage struct {
 type script struct {
 	frames []string // the lines of the agent
 	lost   bool     // the runner was interrupted while it had the run
+	masks  turn.Masks
 }
 
 func setup(t *testing.T, s script) *stage {
 	t.Helper()
 	st := &stage{}
+	if s.masks == nil {
+		s.masks = none{}
+	}
 	drv := memsandbox.New()
 	t.Cleanup(func() { require.NoError(t, drv.Close()) })
 	drv.Handle("overwinter-runner", func(ctx context.Context, p *memsandbox.Proc) int {
@@ -64,7 +72,7 @@ func setup(t *testing.T, s script) *stage {
 	links := turn.NewLinks()
 	t.Cleanup(links.Close)
 	st.executor = turn.New(turn.Config{
-		Store: st.db, Log: appender, Agents: agent.NewRegistry(demo.New()), Sandbox: provider, Secrets: none{}, Masks: none{}, Links: links,
+		Store: st.db, Log: appender, Agents: agent.NewRegistry(demo.New()), Sandbox: provider, Secrets: none{}, Masks: s.masks, Links: links,
 		Token:        func(context.Context, string, int64) (string, error) { return "a token", nil },
 		FlushTimeout: waitLimit, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -78,6 +86,11 @@ type none struct{}
 func (none) Secrets(context.Context, []string) (map[string]secret.Stored, error) { return nil, nil }
 
 func (none) Masker(context.Context) (*secret.Masker, error) { return nil, nil }
+
+// masks masks what its masker knows.
+type masks struct{ masker *secret.Masker }
+
+func (m masks) Masker(context.Context) (*secret.Masker, error) { return m.masker, nil }
 
 // claim has a session with a sandbox and a prompt, which is claimed for a run.
 func (st *stage) claim(t *testing.T, provider *sandbox.Provider) {
@@ -284,4 +297,40 @@ func TestASettledRunHasNoOpenBlocks(t *testing.T) {
 	run, err := st.db.RunGet(t.Context(), st.in.RunID)
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeUnknown, run.Outcome)
+}
+
+// looks is a line of the demo agent whose tool has brought an image.
+func looks(image []byte) string {
+	return fmt.Sprintf(`{"type":"tool_result","uuid":"res","toolUseId":"call","output":"seen","images":[%q]}`, base64.StdEncoding.EncodeToString(image))
+}
+
+// TestImagesOfResultsAreStored: outside the events, before a reader can find their names.
+func TestImagesOfResultsAreStored(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	image := []byte("\x89PNG\r\n\x1a\nof the first")
+	secretImage := []byte("\x89PNG\r\n\x1a\nwith Xylophone7Quartz")
+	st := setup(t, script{
+		frames: []string{looks(image), looks(image), looks(secretImage), looks([]byte("<svg>")), ends},
+		masks:  masks{secret.NewMasker([]secret.Named{{Name: "KEY", Value: secret.NewValue("Xylophone7Quartz")}})},
+	})
+	_, err := st.executor.Run(ctx, st.take(t), &progress{})
+	require.NoError(t, err)
+	var got []conversation.Image
+	for _, e := range st.events(t, "block_complete") {
+		require.NotContains(t, string(e.Data), base64.StdEncoding.EncodeToString(image))
+		var d conversation.BlockComplete
+		require.NoError(t, json.Unmarshal(e.Data, &d))
+		got = append(got, d.Block.Images...)
+	}
+	require.Len(t, got, 3)
+	require.False(t, got[0].Omitted)
+	require.Equal(t, got[0], got[1])
+	require.True(t, got[2].Omitted, "the value of a secret is in it")
+	a, err := st.db.AttachmentGet(ctx, st.in.SessionID, got[0].ID)
+	require.NoError(t, err)
+	require.Equal(t, image, a.Data)
+	require.Equal(t, "image/png", a.MediaType)
+	_, err = st.db.AttachmentGet(ctx, st.in.SessionID, got[2].ID)
+	require.Equal(t, failure.NoAttachment, failure.CodeOf(err))
 }

@@ -23,9 +23,10 @@ func TestTheReasonOfARefusalIsShownAsAnError(t *testing.T) {
 		translator: refusedTranslator{}, limits: &conversation.Limiter{},
 		explain: func(end agent.TurnEnd) string { return "explained: " + end.Reason },
 	}
-	translated, events, err := c.translate(agent.Frame{Stream: agent.Stdout})
+	translated, err := c.translate(agent.Frame{Stream: agent.Stdout})
 	require.NoError(t, err)
 	require.Equal(t, "explained: invalid key", translated.End.Reason)
+	events := translated.events
 	require.Len(t, events, 1)
 	require.Equal(t, string(conversation.EventError), events[0].Type)
 	require.JSONEq(t, `{"code": "authentication_failed", "message": "explained: invalid key"}`, string(events[0].Data))

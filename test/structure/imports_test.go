@@ -56,6 +56,11 @@ var importRules = []importRule{
 		why:       "a part of the domain, which knows no engine, store or transport",
 	},
 	{
+		pkg:       "internal/attachment",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
+	},
+	{
 		pkg:       "internal/workspacefile",
 		libraries: []string{},
 		why:       "a part of the domain, which knows no engine, store or transport",

@@ -81,6 +81,9 @@ func (r *recording) update(f agent.Frame, m message) bool {
 	if r.state.Prefix == "" {
 		r.state.Prefix = id
 	}
+	if p.Update.IsCall() {
+		r.Picture(acpformat.Images(p.Update.Content))
+	}
 	if p.Update.Kind != acpformat.UpdateUser {
 		events, ok := r.state.Update(p.Update, f.At)
 		r.Emit(events...)

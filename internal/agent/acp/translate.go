@@ -136,6 +136,9 @@ func (t *translator) block(b conversation.Block, at time.Time) {
 func (t *translator) update(m message, at time.Time) bool {
 	u := m.Params.Update
 	if u.Kind != acpformat.UpdateText && u.Kind != acpformat.UpdateThought {
+		if t.state.Begun && u.IsCall() {
+			t.Picture(acpformat.Images(u.Content))
+		}
 		_, ok := (&acpformat.Recorder{}).Update(u, at)
 		return ok
 	}

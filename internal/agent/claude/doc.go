@@ -39,7 +39,7 @@
 //	remark to people, words of a hook         system notice              the line's uuid
 //
 // A subagent's conversation has the subagent's id. Results of calls follow all parts of the message
-// that made them. Images in results are described, not included. What the program writes for the
+// that made them. Images in results are described in the output, and named as the block's images. What the program writes for the
 // model alone is left out: reminders, "No response requested.", results that it makes up when a
 // session is resumed after a kill, or for a subagent that is stopped; the calls of those are
 // aborted. Texts without a word are left out too: the stream does not have them whole.

@@ -26,12 +26,14 @@ const maxGone = 256
 // make the same ones.
 type reader struct {
 	blocks
-	Writing string            `json:"writing,omitempty"` // the newest message that the main model streamed
-	Part    int               `json:"part,omitempty"`    // how many of its parts have begun
-	Of      map[string]string `json:"of,omitempty"`      // by conversation, the newest message …
-	Next    map[string]int    `json:"next,omitempty"`    // … and the place of its next part
-	Agents  []*subagent       `json:"agents,omitempty"`
-	Gone    []string          `json:"gone,omitempty"` // ids of those that have ended
+	// pictured is called with the images of results; nil if their bytes are of no use.
+	pictured func([]conversation.ImageData)
+	Writing  string            `json:"writing,omitempty"` // the newest message that the main model streamed
+	Part     int               `json:"part,omitempty"`    // how many of its parts have begun
+	Of       map[string]string `json:"of,omitempty"`      // by conversation, the newest message …
+	Next     map[string]int    `json:"next,omitempty"`    // … and the place of its next part
+	Agents   []*subagent       `json:"agents,omitempty"`
+	Gone     []string          `json:"gone,omitempty"` // ids of those that have ended
 	// Holding: the message may have more parts, and results of its first ones wait in Held until it
 	// is complete. A call runs as soon as it is written, so its result can come before the next
 	// part; the transcript does not record their order.
@@ -371,6 +373,12 @@ func (r *reader) result(where, id string, l record, p part, at time.Time) []conv
 	b := conversation.Block{
 		ID: id, Type: conversation.ToolResult, Status: status, CreatedAt: l.time(at),
 		ToolUseID: call, Output: output(p.content), IsError: p.isError,
+	}
+	if found := images(p.content); len(found) > 0 {
+		b.Images = conversation.References(found)
+		if r.pictured != nil {
+			r.pictured(found)
+		}
 	}
 	if r.Holding && where == conversation.Main {
 		r.Held = append(r.Held, b)

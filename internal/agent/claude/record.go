@@ -227,6 +227,24 @@ func output(content []byte) json.RawMessage {
 	return append(out, ']')
 }
 
+// images are those in the content of a tool result.
+func images(content []byte) []conversation.ImageData {
+	if len(content) == 0 || content[0] != '[' || !bytes.Contains(content, []byte(`"base64"`)) {
+		return nil
+	}
+	var out []conversation.ImageData
+	jsonscan.Elements(content, func(raw []byte) {
+		source := jsonscan.Field(raw, "source")
+		if len(out) >= conversation.MaxBlockImages || !jsonscan.Is(jsonscan.Field(source, "type"), "base64") {
+			return
+		}
+		if i, ok := conversation.DecodeImage(jsonscan.Text(jsonscan.Field(source, "data"))); ok {
+			out = append(out, i)
+		}
+	})
+	return out
+}
+
 // appendWithout writes a part whose source is described instead of carried.
 func appendWithout(out, raw, source []byte) []byte {
 	at := bytes.Index(raw, source)

@@ -526,3 +526,45 @@ func TestLongTextIsTranslatedInLinearTime(t *testing.T) {
 	text := playFrames(t, testRun, false, line(16000)).blocks()[0].Content
 	require.Equal(t, 16000, bytes.Count([]byte(text), []byte("word ")))
 }
+
+// TestImagesOfResultsThatWaitAreHandedOverAtOnce: a result that comes before its message is complete waits, and its block is
+// shown by a later translator perhaps, which has the name of the image alone.
+func TestImagesOfResultsThatWaitAreHandedOverAtOnce(t *testing.T) {
+	t.Parallel()
+	const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+	message := func(rest string) string {
+		return `{"type":"stream_event","uuid":"s","parent_tool_use_id":null,"event":{` + rest + `}}`
+	}
+	lines := []string{
+		system,
+		message(`"type":"message_start","message":{"id":"msg_1"}`),
+		`{"type":"assistant","uuid":"a1","message":{"id":"msg_1","content":[{"type":"tool_use","id":"call","name":"Read","input":{}}]}}`,
+		`{"type":"user","uuid":"u1","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"call","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + pixel + `"}},{"type":"image","source":{"type":"base64","media_type":"image/svg+xml","data":"PHN2Zz4="}}]}]}}`,
+		message(`"type":"message_stop"`),
+	}
+	tr, err := claude.New().NewTranslator(testRun, nil)
+	require.NoError(t, err)
+	var images []conversation.ImageData
+	var shown []conversation.Image
+	for i, line := range lines {
+		out, err := tr.Translate(agent.Frame{No: int64(i), Stream: agent.Stdout, At: capture.Begun, Data: []byte(line)})
+		require.NoError(t, err)
+		images = append(images, out.Images...)
+		if i == 3 {
+			require.Len(t, images, 1, "the other is of no type that is stored")
+		}
+		for _, e := range out.Events {
+			if d, ok := e.Data.(conversation.BlockComplete); ok && d.Block.Type == conversation.ToolResult {
+				require.Equal(t, 4, i, "it waits for the end of the message")
+				shown = append(shown, d.Block.Images...)
+			}
+		}
+		state, err := tr.State()
+		require.NoError(t, err)
+		require.NotContains(t, string(state), pixel[:20])
+		tr, err = claude.New().NewTranslator(testRun, state)
+		require.NoError(t, err)
+	}
+	require.Equal(t, []conversation.Image{images[0].Image}, shown)
+	require.Len(t, images[0].Data, 70)
+}

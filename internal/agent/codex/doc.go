@@ -86,6 +86,9 @@
 //
 // # Stream and transcript
 //
+// Images in results of MCP servers and of other tools, and those that the agent has drawn, are named as the images of the block.
+// The stream does not have the bytes of those that view_image reads.
+//
 // Folding the translated stream gives the blocks that Parse finds: ids, order, content, status,
 // time, and the prompt's author. A rollout has items once they have ended. The bridge writes what it
 // lacks into the notebook before it prints it: where each item began, calls that never end, retried

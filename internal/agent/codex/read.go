@@ -203,7 +203,7 @@ func (r *reader) called(p place, it codexformat.Item) []conversation.Event {
 	}
 	return append(events, ledger.Whole(where, conversation.Block{
 		ID: it.ID + "/result", Type: conversation.ToolResult, Status: status, CreatedAt: p.created(it.Completed),
-		ToolUseID: it.ID, Output: output, IsError: status == conversation.Failed,
+		ToolUseID: it.ID, Output: output, IsError: status == conversation.Failed, Images: conversation.References(it.Images),
 	}, p.at)...)
 }
 

@@ -180,6 +180,7 @@ func (t *translator) notified(f agent.Frame, l codexformat.Frame, at time.Time) 
 		}
 	case "item/completed":
 		if it, ok := codexformat.DecodeItem(p.Item); ok && mine {
+			t.Picture(it.Images)
 			t.Emit(t.state.finish(where, it)...)
 		}
 	case "item/agentMessage/delta", "item/plan/delta", "item/reasoning/textDelta":

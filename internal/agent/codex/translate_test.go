@@ -154,3 +154,34 @@ func TestHowATurnEnds(t *testing.T) {
 		})
 	}
 }
+
+// onePixel is a PNG image.
+const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+func TestImagesInResultsAreTakenOut(t *testing.T) {
+	t.Parallel()
+	for name, line := range map[string]string{
+		"an MCP server": `"type":"mcpToolCall","id":"c","server":"s","tool":"shot","status":"completed","result":{"content":[{"type":"text","text":"see"},{"type":"image","data":"` + onePixel + `","mimeType":"image/png"}]}`,
+		"another tool":  `"type":"dynamicToolCall","id":"c","tool":"shot","status":"completed","contentItems":[{"type":"inputImage","imageUrl":"data:image/png;base64,` + onePixel + `"}]`,
+		"what is drawn": `"type":"imageGeneration","id":"c","status":"completed","revisedPrompt":"a dot","result":"` + onePixel + `"`,
+	} {
+		tr, err := codex.New().NewTranslator(testRun, nil)
+		require.NoError(t, err)
+		var images []conversation.ImageData
+		var f conversation.Folder
+		for i, line := range []string{`{"overwinter":{"type":"run","runId":"run_1","id":"t"}}`, turn("turn/started", "t", "u", ""), item("item/completed", line)} {
+			got, err := tr.Translate(agent.Frame{No: int64(i), Stream: agent.Stdout, At: capture.Begun, Data: []byte(line)})
+			require.NoError(t, err)
+			images = append(images, got.Images...)
+			for _, e := range got.Events {
+				f.Add(e)
+			}
+		}
+		require.Len(t, images, 1, name)
+		require.Equal(t, "image/png", images[0].MediaType)
+		require.Len(t, images[0].Data, 70)
+		blocks := f.Conversation().Threads[0].Blocks
+		require.Equal(t, []conversation.Image{images[0].Image}, blocks[len(blocks)-1].Images, name)
+		require.NotContains(t, string(blocks[len(blocks)-1].Output), onePixel[:20])
+	}
+}

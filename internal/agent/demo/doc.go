@@ -21,6 +21,7 @@
 //
 //	$ COMMAND             runs COMMAND with sh -c in the workspace, as the tool "shell"
 //	write FILE: TEXT      writes exactly TEXT to FILE in the workspace, as the tool "write"
+//	look: FILE            looks at an image in the workspace, as the tool "look"
 //	sleep 2s              works for that long (a Go duration), as the tool "sleep"
 //	think: TEXT           thinks TEXT
 //	ask: QUESTION | A | B asks the user, who may choose A or B or say something else, as the tool "ask"

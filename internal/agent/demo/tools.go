@@ -12,6 +12,7 @@ var _ agent.Viewer = Adapter{}
 // tools are those of the demo agent.
 var tools = agent.Tools{
 	"shell": {Kind: conversation.ToolExecute, Subject: []string{"command"}},
+	"look":  {Kind: conversation.ToolRead, Path: []string{"file"}},
 	"write": {Kind: conversation.ToolEdit, Path: []string{"file"}, New: "text"},
 }
 

@@ -185,9 +185,16 @@ func (t *translator) toolResult(l demoformat.Line, at time.Time) {
 	if o := t.state.Find(l.ToolUseID); o != nil {
 		t.Emit(t.state.Close(o, status, at))
 	}
+	var images []conversation.ImageData
+	for _, data := range l.Images[:min(len(l.Images), conversation.MaxBlockImages)] {
+		if i, ok := conversation.NewImage(data); ok {
+			images = append(images, i)
+		}
+	}
+	t.Picture(images)
 	t.Emit(ledger.Whole(conversationOf(l), conversation.Block{
 		ID: l.UUID, Type: conversation.ToolResult, Status: status, CreatedAt: l.At,
-		ToolUseID: l.ToolUseID, Output: l.Output, IsError: l.IsError,
+		ToolUseID: l.ToolUseID, Output: l.Output, IsError: l.IsError, Images: conversation.References(images),
 	}, at)...)
 }
 

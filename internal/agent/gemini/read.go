@@ -42,6 +42,8 @@ type reader struct {
 	// seen are ids of records and of calls, if the whole past is read; the bridge reports each
 	// once.
 	seen map[string]struct{}
+	// pictured is called with the images of results; nil if their bytes are of no use.
+	pictured func([]conversation.ImageData)
 }
 
 // apply reads a line of the bridge. The caller handles the end of a turn, except for what is open
@@ -381,9 +383,14 @@ func (r *reader) ended(conv string, c geminiformat.ToolCall, at time.Time) (use,
 		}
 	}
 	r.Usage.ToolCalls++
+	images := c.Images()
+	if r.pictured != nil {
+		r.pictured(images)
+	}
 	return r.Show(conv, block, at), ledger.Whole(conv, conversation.Block{
 		ID: resultID(c.ID), Type: conversation.ToolResult, Status: block.Status, CreatedAt: at,
 		ToolUseID: c.ID, Output: output, IsError: block.Status == conversation.Failed,
+		Images: conversation.References(images),
 	}, at)
 }
 

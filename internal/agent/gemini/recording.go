@@ -45,7 +45,7 @@ func newRecording(from []byte) (*recording, error) {
 	if err := r.Restore("gemini", from, stateVersion, &s); err != nil {
 		return nil, err
 	}
-	r.streamed = s.streamed
+	r.streamed, r.state.pictured = s.streamed, r.Picture
 	return r, nil
 }
 

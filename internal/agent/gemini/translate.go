@@ -41,6 +41,7 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 	if err := t.Restore("gemini", from, stateVersion, &t.state); err != nil {
 		return nil, err
 	}
+	t.state.pictured = t.Picture
 	return t, nil
 }
 

@@ -294,7 +294,7 @@ func appendBlocks(m *opencodeformat.Exported, out []conversation.Block) []conver
 			continue
 		}
 		b.Status = status
-		out = append(out, b, resultOf(p, b, status))
+		out = append(out, b, resultOf(p, b, status, p.State.Images()))
 	}
 	if e := m.Info.Error; e != nil && e.Name != opencodeformat.Aborted && !m.Info.FromUser() {
 		out = append(out, failureOf(&m.Info, e))

@@ -132,7 +132,7 @@ func callOutcome(s *opencodeformat.ToolState) (conversation.BlockStatus, bool) {
 
 // resultOf is the block with the result of a call that has ended. That of an aborted call is what it
 // had printed.
-func resultOf(p *opencodeformat.Part, b conversation.Block, status conversation.BlockStatus) conversation.Block {
+func resultOf(p *opencodeformat.Part, b conversation.Block, status conversation.BlockStatus, images []conversation.ImageData) conversation.Block {
 	said := p.State.Output
 	if p.State.Status == callError {
 		said = p.State.Error
@@ -146,7 +146,7 @@ func resultOf(p *opencodeformat.Part, b conversation.Block, status conversation.
 	}
 	return conversation.Block{
 		ID: resultID(p.ID), Type: conversation.ToolResult, Status: status, CreatedAt: b.CreatedAt,
-		ToolUseID: p.ID, Output: output, IsError: status != conversation.Success,
+		ToolUseID: p.ID, Output: output, IsError: status != conversation.Success, Images: conversation.References(images),
 	}
 }
 

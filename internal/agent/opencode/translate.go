@@ -406,7 +406,9 @@ func (t *translator) call(m *openMessage, native *opencodeformat.Message, p *ope
 	now.Status = status
 	t.Emit(t.state.Settle(o, now, at))
 	if result != nil {
-		t.Emit(t.state.Settle(result, resultOf(p, now, status), at))
+		images := p.State.Images()
+		t.Picture(images)
+		t.Emit(t.state.Settle(result, resultOf(p, now, status, images), at))
 	}
 }
 

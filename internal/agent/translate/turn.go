@@ -49,6 +49,11 @@ func (t *Turn) Read(f agent.Frame, ended bool, line, exit func(agent.Frame)) age
 	return out
 }
 
+// Picture adds images in results of tools.
+func (t *Turn) Picture(images []conversation.ImageData) {
+	t.Out.Images = append(t.Out.Images, images...)
+}
+
 // Emit adds events.
 func (t *Turn) Emit(events ...conversation.Event) { t.Out.Events = append(t.Out.Events, events...) }
 

@@ -10,6 +10,17 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+type Attachment struct {
+	SessionID string
+	ID        string
+	Origin    string
+	Name      string
+	MediaType string
+	Bytes     int64
+	Content   []byte
+	CreatedAt time.Time
+}
+
 type BaseImage struct {
 	ID             string
 	Name           string

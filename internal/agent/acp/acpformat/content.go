@@ -1,8 +1,11 @@
 package acpformat
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
 // Words are what a content says to people; what is no text in it is named.
@@ -45,6 +48,29 @@ func wordsOf(content json.RawMessage) (words string, own bool) {
 func Shown(content json.RawMessage) string {
 	words, others := shown(content)
 	return strings.Join(append(words, others...), "\n")
+}
+
+// Images are those among what a call has brought.
+func Images(content json.RawMessage) []conversation.ImageData {
+	var list []struct {
+		Content struct {
+			Type string `json:"type"`
+			Data string `json:"data"`
+		} `json:"content"`
+	}
+	if !bytes.Contains(content, []byte(`"image"`)) || !Decode(content, &list) {
+		return nil
+	}
+	var out []conversation.ImageData
+	for _, c := range list {
+		if len(out) >= conversation.MaxBlockImages || c.Content.Type != "image" {
+			continue
+		}
+		if i, ok := conversation.DecodeImage(c.Content.Data); ok {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // shown is what a call has brought: in words, and what else there is.

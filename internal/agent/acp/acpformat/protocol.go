@@ -56,6 +56,9 @@ type update struct {
 	} `json:"cost"`
 }
 
+// IsCall reports whether the update is about a call of a tool.
+func (u update) IsCall() bool { return u.Kind == updateCall || u.Kind == updateCallMore }
+
 // planEntry is a line of a plan.
 type planEntry struct {
 	Content string `json:"content"`

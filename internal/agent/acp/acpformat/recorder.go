@@ -151,6 +151,7 @@ func (r *Recorder) ended(o *OpenBlock, status conversation.BlockStatus, at time.
 	return append([]conversation.Event{r.Close(o, status, at)}, ledger.Whole("", conversation.Block{
 		ID: o.Block.ID + "/result", Type: conversation.ToolResult, Status: status, CreatedAt: at, ToolUseID: o.Block.ID,
 		Output: output(o.Output, o.Shown), IsError: status == conversation.Failed,
+		Images: conversation.References(Images(o.Shown)),
 	}, at)...)
 }
 

@@ -130,9 +130,20 @@ func Events(t testing.TB, a agent.Adapter, frames []agent.Frame, each func([]con
 	var ends []string
 	tr, err := a.NewTranslator(agent.RunContext{}, nil)
 	require.NoError(t, err)
+	pictures := map[string]bool{}
 	for _, frame := range frames {
 		out, err := tr.Translate(frame)
 		require.NoError(t, err)
+		for _, i := range out.Images {
+			pictures[i.ID] = true
+		}
+		for _, e := range out.Events {
+			if d, ok := e.Data.(conversation.BlockComplete); ok {
+				for _, i := range d.Block.Images {
+					require.True(t, pictures[i.ID], "the translator has not handed over image %s of block %s", i.ID, d.Block.ID)
+				}
+			}
+		}
 		each(out.Events)
 		if out.End != nil {
 			ends = append(ends, fmt.Sprintf("%d %s", frame.No, endLine(*out.End)))

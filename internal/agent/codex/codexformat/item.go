@@ -60,6 +60,7 @@ type Item struct {
 	Name   string // of tools
 	Input  json.RawMessage
 	Output string
+	Images []conversation.ImageData // in the output
 	// child is the thread of a subagent that has been started.
 	Child string
 }
@@ -228,6 +229,9 @@ func DecodeItem(raw []byte) (Item, bool) {
 		it.Name, it.Input = "view_image", Object("path", filePath(w.file))
 	case kindGenerate:
 		it.Name, it.Input = "image_generation", Object("prompt", w.revised)
+		if i, ok := conversation.DecodeImage(jsonscan.Text(w.result)); ok {
+			it.Images = append(it.Images, i)
+		}
 	case kindSleep:
 		it.Name, it.Input = "sleep", Object("durationMs", OrNull(w.duration))
 	case KindCompaction:
@@ -370,7 +374,11 @@ func (it *Item) call(w wire) {
 	if ok, err := jsonscan.Field(result, "Ok"), jsonscan.Field(result, "Err"); ok != nil || err != nil {
 		result, failure = ok, err
 	}
-	it.Output = First(Texts(jsonscan.Field(result, "content")), Texts(w.items))
+	content := jsonscan.Field(result, "content")
+	it.Output = First(Texts(content), Texts(w.items))
+	if it.Images = images(content); it.Images == nil {
+		it.Images = images(w.items)
+	}
 	if s := First(jsonscan.Text(jsonscan.Field(failure, "message")), jsonscan.Text(failure)); s != "" {
 		it.Output = s
 	}
@@ -448,6 +456,29 @@ func Texts(raw []byte) string {
 		}
 	})
 	return strings.Join(out, "\n")
+}
+
+// images are those in a list of parts: of an MCP server, in base64, or of another tool, as data URLs.
+func images(raw []byte) []conversation.ImageData {
+	var out []conversation.ImageData
+	jsonscan.Elements(raw, func(part []byte) {
+		var kind, data []byte
+		jsonscan.Fields(part, func(key, value []byte) {
+			switch string(key) {
+			case "type":
+				kind = value
+			case "data", "imageUrl", "image_url":
+				data = value
+			}
+		})
+		if len(out) >= conversation.MaxBlockImages || !strings.Contains(strings.ToLower(jsonscan.Text(kind)), "image") {
+			return
+		}
+		if i, ok := conversation.DecodeImage(jsonscan.Text(data)); ok {
+			out = append(out, i)
+		}
+	})
+	return out
 }
 
 // script is what a command runs, without the shell around it.

@@ -58,6 +58,7 @@ type Line struct {
 	IsError   bool            `json:"isError,omitempty"`   // tool_result
 	Aborted   bool            `json:"aborted,omitempty"`   // assistant, tool_result: aborted
 
+	Images    [][]byte                 `json:"images,omitempty"`    // tool_result
 	Inquiries []question.Item          `json:"inquiries,omitempty"` // question
 	Decision  question.Decision        `json:"decision,omitempty"`  // answer, answered; empty where there was none
 	Answers   map[string]question.Said `json:"answers,omitempty"`   // answer: by what was asked

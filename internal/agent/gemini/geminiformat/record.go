@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
 // The types of record that a chat file has blocks for. There are others, such as info.
@@ -83,9 +85,13 @@ type Part struct {
 	Thought  json.RawMessage `json:"thought"`
 	Response *Response       `json:"functionResponse"`
 	Call     json.RawMessage `json:"functionCall"`
-	Data     *struct {
-		MimeType string `json:"mimeType"`
-	} `json:"inlineData"`
+	Data     *Blob           `json:"inlineData"`
+}
+
+// Blob is a part that is no text.
+type Blob struct {
+	MimeType string `json:"mimeType"`
+	Data     string `json:"data"`
 }
 
 // Response is what a tool has returned to the model.
@@ -93,6 +99,7 @@ type Response struct {
 	ID       string          `json:"id"`
 	Name     string          `json:"name"`
 	Response json.RawMessage `json:"response"`
+	Parts    json.RawMessage `json:"parts,omitempty"` // what else it has returned, such as images
 }
 
 // Decode reads as much of a JSON value as fits v: a field of another type is left out. It reports
@@ -224,6 +231,28 @@ func (c ToolCall) Output() (json.RawMessage, bool) {
 		out = json.RawMessage(`""`)
 	}
 	return out, isError
+}
+
+// Images are those that a call gave.
+func (c ToolCall) Images() []conversation.ImageData {
+	var out []conversation.ImageData
+	add := func(b *Blob) {
+		if b == nil || len(out) >= conversation.MaxBlockImages {
+			return
+		}
+		if i, ok := conversation.DecodeImage(b.Data); ok {
+			out = append(out, i)
+		}
+	}
+	for _, p := range Parts(c.Result) {
+		add(p.Data)
+		if p.Response != nil {
+			for _, inner := range Parts(p.Response.Parts) {
+				add(inner.Data)
+			}
+		}
+	}
+	return out
 }
 
 // IsTrue reports whether raw is true.

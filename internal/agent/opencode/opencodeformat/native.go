@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
 // SessionInfo is a session: the main one, or with a parent that of a subagent.
@@ -106,6 +108,21 @@ type ToolState struct {
 	Output   string          `json:"output"`
 	Error    string          `json:"error"`
 	Metadata json.RawMessage `json:"metadata"`
+	// Attachments are files that a call has brought.
+	Attachments []struct {
+		URL string `json:"url"`
+	} `json:"attachments"`
+}
+
+// Images are those that a call has brought.
+func (s *ToolState) Images() []conversation.ImageData {
+	var out []conversation.ImageData
+	for _, a := range s.Attachments {
+		if i, ok := conversation.DecodeImage(a.URL); ok && len(out) < conversation.MaxBlockImages {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // Stamp is a time in milliseconds since 1970; 0 is none.

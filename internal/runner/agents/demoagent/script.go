@@ -22,12 +22,13 @@ const (
 	verbCrash
 	verbSubagent
 	verbAsk
+	verbLook
 )
 
 // step is one thing to do.
 type step struct {
 	verb   verb
-	name   string // write: the file; subagent: its name
+	name   string // write, look: the file; subagent: its name
 	text   string // what to run, write, think, ask, …; subagent: its line
 	pause  time.Duration
 	speech []speech // say
@@ -99,6 +100,8 @@ func parseStep(text string) (step, bool) {
 		return step{verb: verbTitle, text: rest}, true
 	case head == "fail":
 		return step{verb: verbFail, text: rest}, true
+	case head == "look" && rest != "":
+		return step{verb: verbLook, name: strings.TrimSpace(rest)}, true
 	case head == "ask":
 		return parseQuestion(rest)
 	case word == "write" && oneWord(name):

@@ -29,6 +29,7 @@ func TestReadsAScriptLineByLine(t *testing.T) {
 		"write f:x":                       {{verb: verbWrite, name: "f", text: "x"}},
 		"write f:":                        {{verb: verbWrite, name: "f"}},
 		"write me a poem: now":            {say(speech{text: "write me a poem: now"})},
+		"look: a/shot.png":                {{verb: verbLook, name: "a/shot.png"}},
 		"sleep 2s":                        {{verb: verbSleep, pause: 2 * time.Second}},
 		"sleep 1m30s":                     {{verb: verbSleep, pause: 90 * time.Second}},
 		"sleep well":                      {say(speech{text: "sleep well"})},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 const (
 	MaxShown  = 4 << 10  // of its input
 	MaxOutput = 64 << 10 // of a command's output
+	MaxImage  = 1 << 20
 )
 
 // pipeDelay is how long a command's output is waited for once the command has ended: a process that
@@ -27,6 +29,7 @@ const pipeDelay = 500 * time.Millisecond
 const (
 	toolSleep = "sleep"
 	toolAsk   = "ask"
+	toolLook  = "look"
 )
 
 // interruptedOutput is the result of an aborted tool that had no output.
@@ -52,6 +55,10 @@ type writeInput struct {
 	Text string `json:"text"`
 }
 
+type lookInput struct {
+	File string `json:"file"`
+}
+
 type sleepInput struct {
 	Duration string `json:"duration"`
 }
@@ -75,6 +82,7 @@ type ShellOutput struct {
 type answer struct {
 	output any
 	failed bool
+	images [][]byte
 }
 
 // shell runs a command in the workspace, in a new process group. Interrupted, it is killed with all
@@ -130,6 +138,45 @@ func (t *turn) writeFile(name, text string) error {
 		err = root.WriteFile(name, []byte(text), 0o666)
 	}
 	return errors.Join(err, root.Close())
+}
+
+// look gives back an image of the workspace.
+func (t *turn) look(name string) (answer, error) {
+	data, err := t.readFile(name)
+	if err != nil {
+		t.answer = err.Error()
+		return answer{output: t.answer, failed: true}, nil //nolint:nilerr // the tool failed, not the turn
+	}
+	t.answer = fmt.Sprintf("looked at %d bytes of %s", len(data), name)
+	return answer{output: t.answer, images: [][]byte{data}}, nil
+}
+
+func (t *turn) readFile(name string) (data []byte, err error) {
+	if !filepath.IsLocal(name) {
+		return nil, fmt.Errorf("%s is not in the workspace", name)
+	}
+	root, err := os.OpenRoot(t.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a file", name)
+	case info.Size() > MaxImage:
+		return nil, fmt.Errorf("%s has %d bytes; at most %d are looked at", name, info.Size(), MaxImage)
+	}
+	data = make([]byte, info.Size())
+	n, err := io.ReadFull(f, data)
+	return data[:n], err
 }
 
 // sleep works on nothing for d.

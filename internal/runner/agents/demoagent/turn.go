@@ -94,6 +94,11 @@ func (t *turn) do(s step) error {
 			name: demoformat.ToolWrite, input: writeInput{File: s.name, Text: shown(s.text)}, title: "Write " + quotable(s.name),
 			work: func(demoformat.Line) (answer, error) { return t.write(s.name, s.text) },
 		})
+	case verbLook:
+		return t.call(tool{
+			name: toolLook, input: lookInput{File: s.name},
+			work: func(demoformat.Line) (answer, error) { return t.look(s.name) },
+		})
 	case verbSleep:
 		return t.call(tool{
 			name: toolSleep, input: sleepInput{Duration: s.pause.String()},
@@ -188,7 +193,7 @@ func (t *turn) call(c tool) error {
 		return fmt.Errorf("output of %s: %w", c.name, encodeErr)
 	}
 	return errors.Join(t.record(demoformat.Line{
-		Type: demoformat.LineToolResult, UUID: t.NewID(), ToolUseID: l.UUID, Output: output,
+		Type: demoformat.LineToolResult, UUID: t.NewID(), ToolUseID: l.UUID, Output: output, Images: a.images,
 		IsError: a.failed || interrupted, Aborted: interrupted, Usage: t.usage,
 	}), err)
 }

@@ -1,0 +1,3 @@
+// Package attachment has what is stored with a session in addition to its events: images in results of tools. The id of an
+// [Attachment] follows from its content, so that storing it again changes nothing.
+package attachment
