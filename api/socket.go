@@ -98,6 +98,7 @@ func (s *sockets) session(c echo.Context) error {
 		defer opening.feed.Close()
 	}
 	conn, err := websocket.Accept(c.Response(), c.Request(), &websocket.AcceptOptions{
+		Subprotocols:       []string{socket.BlocksName},
 		InsecureSkipVerify: true, // upgradable has checked the origin, by the rules of all requests
 		// Compression would keep a window for each connection, 32 KiB of it at least, and compress what one event is
 		// alone: mostly under 200 bytes.
@@ -110,7 +111,7 @@ func (s *sockets) session(c echo.Context) error {
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
 	k := &socketConn{
-		server: s, conn: conn, request: c.Request(), sessionID: id, requestID: idOfRequest(c), encode: socket.Encode,
+		server: s, conn: conn, request: c.Request(), sessionID: id, requestID: idOfRequest(c), protocol: socket.ByName(conn.Subprotocol()),
 	}
 	k.serve(ctx, opening)
 	return nil
@@ -174,13 +175,10 @@ func (s *sockets) openQuestions(ctx context.Context, c echo.Context, id string) 
 	return page.Items, nil
 }
 
-// initial is the first message.
-func (s *sockets) initial(o *socketOpening) socket.Init {
+// initial is what the first message is made of.
+func (s *sockets) initial(o *socketOpening) socket.Opening {
 	view := resource.Session(o.session)
-	m := socket.Init{Type: socket.TypeInit, Seq: o.feed.Position(), Session: socket.InitSession{SessionJSON: view}}
-	if o.history != nil {
-		m.Session.Messages, m.Session.More = new(socket.History(*o.history)), o.cursor != ""
-	}
+	m := socket.Opening{Seq: o.feed.Position(), Session: view, History: o.history, More: o.cursor != ""}
 	m.Data = socket.InitData{
 		Sandbox: socket.SandboxOf(view.Runtime.Sandbox), Work: socket.Work{RunnerBusy: view.Queue.Processing > 0, PromptsQueued: view.Queue.Queued},
 		ConnectedUsers: []socket.User{}, AvailableModels: []string{}, ConnectedClients: s.rooms.count(view.ID),

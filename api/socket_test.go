@@ -26,6 +26,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // payloads are the schemas of the messages of asyncapi.yaml, by the type of the message.
@@ -135,7 +136,7 @@ func (s *sock) brief(n int) []string {
 	var out []string
 	for range n {
 		m := s.next()
-		if m.Seq > 0 && m.Type != "init" {
+		if m.Seq > 0 && !strings.HasSuffix(m.Type, "init") {
 			m.Type = fmt.Sprintf("%d %s", m.Seq, m.Type)
 		}
 		out = append(out, m.Type)
@@ -692,6 +693,79 @@ func TestMessagesOfAllEventsAreDocumented(t *testing.T) {
 		"9 agentStatus", "10 agentStatus", "11 question", "12 question.resolved", "13 files-changed", "14 title", "15 error", "16 event", "17 event",
 		"18 event", "19 event", "20 status", "caught_up",
 	}, s.brief(22))
+}
+
+// The same session in the sub-protocol with the names of blocks.
+func TestASocketSpeaksOfBlocks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	b.store.With(id, func(r *apitest.Row) {
+		r.Questions = []question.Question{{ID: session.NewID(session.QuestionPrefix), SessionID: id, Status: question.Open, ExpiresAt: time.Now().Add(time.Hour)}}
+		r.Conversation = conversation.Conversation{Threads: []conversation.Thread{
+			{ID: conversation.Main, Blocks: []conversation.Block{block("u", conversation.UserMessage, "hi")}},
+			{ID: "sub", Blocks: []conversation.Block{block("v", conversation.AssistantText, "ho")}},
+		}}
+	})
+	s := &sock{t: t}
+	connect := func(query string) {
+		conn, _, err := websocket.Dial(t.Context(), b.url+"/api/sessions/"+id+"/ws"+query, &websocket.DialOptions{ //nolint:bodyclose // the connection has it
+			HTTPClient: b.client, Subprotocols: []string{"chat", "overwinter.blocks.v1"},
+		})
+		require.NoError(t, err)
+		require.Equal(t, "overwinter.blocks.v1", conn.Subprotocol())
+		t.Cleanup(func() { _ = conn.CloseNow() })
+		s.conn = conn
+	}
+	connect("")
+	first := s.next()
+	require.Equal(t, "session:init", first.Type)
+	var data struct {
+		SessionID string
+		Session   resource.SessionJSON
+		Blocks    []conversation.Block
+		Subagents []conversation.Thread
+	}
+	require.NoError(t, json.Unmarshal(first.Data, &data))
+	require.Equal(t, id, data.SessionID)
+	require.Equal(t, id, data.Session.ID)
+	require.Equal(t, "u", data.Blocks[0].ID)
+	require.Equal(t, []string{"sub", "v"}, []string{data.Subagents[0].ID, data.Subagents[0].Blocks[0].ID})
+	require.Equal(t, []string{"session:question", "caught_up"}, s.brief(2))
+	agent := block("s", conversation.Subagent, "")
+	for _, e := range []struct {
+		kind string
+		data any
+	}{
+		{"status", event.StatusData{Status: session.Running, Sandbox: &resource.SandboxJSON{}}},
+		{"block_start", conversation.BlockStart{Block: agent}},
+		{"block_update", conversation.BlockUpdate{BlockID: "s"}},
+		{"block_complete", conversation.BlockComplete{Block: agent}},
+		{"text_delta", conversation.TextDelta{BlockID: "t"}},
+		{"block_removed", conversation.BlockRemoved{BlockID: "t"}},
+		{"file", event.FileData{Path: "a", Change: workspacefile.Created}},
+		{"file", event.FileData{Path: "a", Change: workspacefile.Modified}},
+		{"file", event.FileData{Path: "a", Change: workspacefile.Deleted}},
+		{"title", conversation.Title{}},
+		{"metadata_update", conversation.MetadataUpdate{}},
+		{"settings", event.SettingsData{}},
+		{"question", event.QuestionData{}},
+		{"question_resolved", event.QuestionResolvedData{}},
+		{"error", conversation.Problem{}},
+		{"turn_end", event.TurnEndData{}},
+	} {
+		b.store.With(id, func(r *apitest.Row) { b.store.Append(r, e.kind, e.data) })
+	}
+	want := []string{
+		"1 session:status", "session:subagent:discovered", "2 session:block:start", "3 session:block:update", "session:subagent:completed", "4 session:block:complete",
+		"5 session:block:delta", "6 session:block:removed", "7 session:file:created", "8 session:file:modified", "9 session:file:deleted",
+		"10 session:metadata:update", "11 session:metadata:update", "12 session:options:update", "13 session:question", "14 session:question:resolved", "15 error", "16 session:event",
+	}
+	require.Equal(t, want, s.brief(len(want)))
+	require.Equal(t, "pong", s.ask(`{"type":"ping"}`).Type)
+	connect("?after=14")
+	require.NotContains(t, string(s.next().Data), `"blocks"`)
+	require.Equal(t, []string{"session:question", "15 error", "16 session:event", "caught_up"}, s.brief(4))
 }
 
 // FuzzSocketRequest has hostile messages.

@@ -53,7 +53,7 @@ type socketConn struct {
 	request   *http.Request // the handshake
 	sessionID string
 	requestID string // of the handshake
-	encode    func(eventlog.Event) ([]byte, error)
+	protocol  socket.Protocol
 	slow      atomic.Bool // a write took longer than WriteTimeout
 }
 
@@ -134,7 +134,7 @@ func (k *socketConn) write(ctx context.Context, o *socketOpening, tasks *sync.Wa
 
 // open sends what precedes the events.
 func (k *socketConn) open(ctx context.Context, o *socketOpening) error {
-	if err := k.send(ctx, k.server.initial(o)); err != nil {
+	if err := k.send(ctx, k.protocol.Init(k.server.initial(o))); err != nil {
 		return err
 	}
 	for cursor := o.cursor; cursor != ""; {
@@ -142,13 +142,13 @@ func (k *socketConn) open(ctx context.Context, o *socketOpening) error {
 		if err != nil {
 			return err
 		}
-		if err := k.send(ctx, socket.Message{Type: socket.TypeMessages, Data: socket.Page{Messages: socket.History(page), More: next != ""}}); err != nil {
+		if err := k.send(ctx, k.protocol.Page(k.sessionID, page, next != "")); err != nil {
 			return err
 		}
 		cursor = next
 	}
 	for _, q := range o.questions {
-		if err := k.send(ctx, socket.Message{Type: socket.TypeQuestion, Data: q}); err != nil {
+		if err := k.send(ctx, k.protocol.Question(k.sessionID, q)); err != nil {
 			return err
 		}
 	}
@@ -166,12 +166,14 @@ func (k *socketConn) item(ctx context.Context, f *feed.Feed, item feed.Item) err
 		if err != nil {
 			return err
 		}
-		data, err := k.encode(e)
+		messages, err := k.protocol.Encode(e)
 		if err != nil {
 			return err
 		}
-		if err := k.sendText(ctx, data); err != nil {
-			return err
+		for _, data := range messages {
+			if err := k.sendText(ctx, data); err != nil {
+				return err
+			}
 		}
 	}
 	k.server.metrics.events.Add(float64(item.Events.Len()))

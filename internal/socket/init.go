@@ -3,6 +3,7 @@ package socket
 import (
 	"encoding/json"
 
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
@@ -19,7 +20,7 @@ type Init struct {
 type InitSession struct {
 	resource.SessionJSON
 	// Messages is nil for a client that has come back with its position: it has them.
-	Messages *[]Chat `json:"messages,omitempty"`
+	Messages *[]Said `json:"messages,omitempty"`
 	// More says that further parts of the conversation follow, before all else.
 	More bool `json:"more,omitempty"`
 }
@@ -39,9 +40,28 @@ type User struct {
 	Name   string `json:"name"`
 }
 
+// Init implements Protocol.
+func (Chat) Init(o Opening) any {
+	m := Init{Type: TypeInit, Seq: o.Seq, Session: InitSession{SessionJSON: o.Session, More: o.More}, Data: o.Data}
+	if o.History != nil {
+		m.Session.Messages = new(History(*o.History))
+	}
+	return m
+}
+
+// Page implements Protocol.
+func (Chat) Page(_ string, c conversation.Conversation, more bool) any {
+	return Message{Type: TypeMessages, Data: Page{Messages: History(c), More: more}}
+}
+
+// Question implements Protocol.
+func (Chat) Question(_ string, q json.RawMessage) any {
+	return Message{Type: TypeQuestion, Data: q}
+}
+
 // Page is the data of a message with a further part of the conversation.
 type Page struct {
-	Messages []Chat `json:"messages"`
+	Messages []Said `json:"messages"`
 	More     bool   `json:"more"`
 }
 

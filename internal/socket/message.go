@@ -13,7 +13,10 @@ import (
 // Type names a message.
 type Type string
 
-// The messages that a session's events become.
+// Chat is the protocol whose messages have the names of a chat: message, chunk, status and so on.
+type Chat struct{}
+
+// The messages that a session's events become in Chat.
 const (
 	TypeMessage          Type = "message"
 	TypeMessageUpdated   Type = "message.updated"
@@ -55,8 +58,8 @@ type Message struct {
 	Data any    `json:"data,omitempty"`
 }
 
-// Chat is a message of a conversation: a block, as people see it.
-type Chat struct {
+// Said is a message of a conversation: a block, as people see it.
+type Said struct {
 	ID             string                   `json:"id"`
 	ConversationID string                   `json:"conversationId"`
 	Role           Role                     `json:"role"`
@@ -85,12 +88,12 @@ const (
 	RoleSystem    Role = "system"
 )
 
-// Said converts a block of a conversation.
-func Said(conversationID string, b conversation.Block) Chat {
+// sayingOf converts a block of a conversation.
+func sayingOf(conversationID string, b conversation.Block) Said {
 	if conversationID == "" {
 		conversationID = conversation.Main
 	}
-	c := Chat{
+	c := Said{
 		ID: b.ID, ConversationID: conversationID, Kind: b.Type, Status: b.Status, Content: b.Content, Parts: []conversation.Block{},
 		Subtype: b.Subtype, PromptID: b.PromptID, AuthorID: b.Author, AuthorName: b.Author, RunID: b.RunID,
 		TruncatedBytes: b.TruncatedBytes, CreatedAt: resource.Time(b.CreatedAt),
@@ -114,11 +117,11 @@ func Said(conversationID string, b conversation.Block) Chat {
 }
 
 // History converts the blocks of a page of a conversation, in their order.
-func History(c conversation.Conversation) []Chat {
-	out := []Chat{}
+func History(c conversation.Conversation) []Said {
+	out := []Said{}
 	for _, t := range c.Threads {
 		for _, b := range t.Blocks {
-			out = append(out, Said(t.ID, b))
+			out = append(out, sayingOf(t.ID, b))
 		}
 	}
 	return out
@@ -189,24 +192,25 @@ type other struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// Encode returns the message that an event becomes.
-func Encode(e eventlog.Event) ([]byte, error) {
+// Encode implements Protocol: an event is one message.
+func (Chat) Encode(e eventlog.Event) ([][]byte, error) {
 	kind, data := translate(e)
 	if data == nil {
 		kind, data = TypeEvent, other{Type: e.Type, Data: e.Data}
 	}
-	return conversation.Encode(Message{
+	message, err := conversation.Encode(Message{
 		Type: kind, Seq: e.Seq, ConversationID: e.ConversationID, RunID: e.RunID, At: new(resource.Time(e.At)), Data: data,
 	})
+	return [][]byte{message}, err
 }
 
 // translate returns no data for an event that the protocol has no name for.
 func translate(e eventlog.Event) (Type, any) {
 	switch e.Type {
 	case string(conversation.EventBlockStart):
-		return said(TypeMessage, e, func(d conversation.BlockStart) any { return Said(e.ConversationID, d.Block) })
+		return said(TypeMessage, e, func(d conversation.BlockStart) any { return sayingOf(e.ConversationID, d.Block) })
 	case string(conversation.EventBlockComplete):
-		return said(TypeMessageUpdated, e, func(d conversation.BlockComplete) any { return Said(e.ConversationID, d.Block) })
+		return said(TypeMessageUpdated, e, func(d conversation.BlockComplete) any { return sayingOf(e.ConversationID, d.Block) })
 	case string(conversation.EventBlockUpdate):
 		return said(TypeMessageUpdated, e, func(d conversation.BlockUpdate) any { return update{d.BlockID, d.Updates} })
 	case string(conversation.EventTextDelta):

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -48,26 +49,90 @@ func logs(t *testing.T) map[string][]eventlog.Event {
 	return out
 }
 
+// one is the message of an event.
+func one(messages [][]byte, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	if len(messages) != 1 {
+		return nil, fmt.Errorf("%d messages", len(messages))
+	}
+	return messages[0], nil
+}
+
 func TestMessagesOfRecordedLogs(t *testing.T) {
 	t.Parallel()
 	for name, events := range logs(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var got bytes.Buffer
-			for _, e := range events {
-				data, err := socket.Encode(e)
-				require.NoError(t, err)
-				got.Write(append(data, '\n'))
-			}
-			file := filepath.Join("testdata", name+".messages")
-			if *update {
-				require.NoError(t, os.WriteFile(file, got.Bytes(), 0o600))
-			}
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
-			require.Equal(t, string(want), got.String())
+			checkGolden(t, name+".messages", events, socket.Chat{})
+			checkGolden(t, name+".blocks", events, socket.Blocks{})
 		})
 	}
+}
+
+// checkGolden compares the messages of a protocol with a file.
+func checkGolden(t *testing.T, name string, events []eventlog.Event, p socket.Protocol) {
+	t.Helper()
+	var got bytes.Buffer
+	for _, e := range events {
+		messages, err := p.Encode(e)
+		require.NoError(t, err)
+		for _, data := range messages {
+			got.Write(append(data, '\n'))
+		}
+	}
+	file := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(file, got.Bytes(), 0o600))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got.String())
+}
+
+// The messages of Blocks say what the events do, in other words.
+func TestBlocksLeadToTheConversation(t *testing.T) {
+	t.Parallel()
+	names := map[string]conversation.EventType{
+		"session:block:start": conversation.EventBlockStart, "session:block:delta": conversation.EventTextDelta, "session:block:update": conversation.EventBlockUpdate,
+		"session:block:complete": conversation.EventBlockComplete, "session:block:removed": conversation.EventBlockRemoved,
+	}
+	for name, events := range logs(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var want, got conversation.Folder
+			for _, e := range events {
+				require.NoError(t, want.Apply(conversation.EventType(e.Type), e.ConversationID, e.Data))
+				messages, err := socket.Blocks{}.Encode(e)
+				require.NoError(t, err)
+				var m struct {
+					Type string
+					Seq  int64
+					Data json.RawMessage
+				}
+				require.NoError(t, json.Unmarshal(messages[len(messages)-1], &m))
+				require.Equal(t, e.Seq, m.Seq)
+				var in struct{ SessionID, ConversationID string }
+				require.NoError(t, json.Unmarshal(m.Data, &in))
+				require.Equal(t, e.SessionID, in.SessionID)
+				require.NoError(t, got.Apply(names[m.Type], in.ConversationID, m.Data))
+			}
+			require.Equal(t, want.Conversation(), got.Conversation())
+			require.NotEmpty(t, got.Conversation().Threads[0].Blocks)
+		})
+	}
+}
+
+func TestASubagentIsAnnouncedBeforeItsBlock(t *testing.T) {
+	t.Parallel()
+	messages, err := socket.Blocks{}.Encode(eventlog.Event{
+		Seq: 4, Type: "block_start", SessionID: "ses_1", Data: json.RawMessage(`{"block":{"id":"b","type":"subagent","status":"running","createdAt":"2026-01-02T03:04:05.678Z","subagentId":"s","name":"bob"}}`),
+	})
+	require.NoError(t, err)
+	require.Len(t, messages, 2)
+	require.JSONEq(t, `{"type":"session:subagent:discovered","data":{"sessionId":"ses_1","subagent":{"id":"s","name":"bob","status":"running"}}}`, string(messages[0]))
+	require.Contains(t, string(messages[1]), `"type":"session:block:start","seq":4`)
 }
 
 // view is a conversation as a client builds it from messages, by the rules of the document.
@@ -133,7 +198,7 @@ func TestMessagesLeadToTheHistory(t *testing.T) {
 			v := view{messages: map[string]map[string]any{}}
 			for _, e := range events {
 				require.NoError(t, fold.Apply(conversation.EventType(e.Type), e.ConversationID, e.Data))
-				data, err := socket.Encode(e)
+				data, err := one(socket.Chat{}.Encode(e))
 				require.NoError(t, err)
 				v.take(t, data)
 				history := socket.History(fold.Conversation())
@@ -163,7 +228,7 @@ func TestWhatFitsNoMessageIsAnEvent(t *testing.T) {
 		{"block_start", `{"block":{"id":7}}`, `{"type":"block_start","data":{"block":{"id":7}}}`},
 		{"queue", `[]`, `{"type":"queue","data":[]}`},
 	} {
-		got, err := socket.Encode(eventlog.Event{Seq: 3, Type: c.kind, At: at, Data: json.RawMessage(c.data)})
+		got, err := one(socket.Chat{}.Encode(eventlog.Event{Seq: 3, Type: c.kind, At: at, Data: json.RawMessage(c.data)}))
 		require.NoError(t, err)
 		require.JSONEq(t, `{"type":"event","seq":3,"at":"2026-01-02T03:04:05.006Z","data":`+c.want+`}`, string(got))
 	}
@@ -177,9 +242,13 @@ func FuzzEncode(f *testing.F) {
 		if !json.Valid([]byte(data)) {
 			return // the log has JSON alone
 		}
-		got, err := socket.Encode(eventlog.Event{Seq: 1, Type: kind, Data: json.RawMessage(data)})
-		require.NoError(t, err)
-		require.True(t, json.Valid(got))
-		require.NotContains(t, string(got), "\n")
+		for _, p := range []socket.Protocol{socket.Chat{}, socket.Blocks{}} {
+			messages, err := p.Encode(eventlog.Event{Seq: 1, Type: kind, Data: json.RawMessage(data)})
+			require.NoError(t, err)
+			require.NotEmpty(t, messages)
+			for _, m := range messages {
+				require.True(t, json.Valid(m))
+			}
+		}
 	})
 }

@@ -1,0 +1,254 @@
+package socket
+
+import (
+	"encoding/json"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+)
+
+// BlocksName is the sub-protocol of [Blocks].
+const BlocksName = "overwinter.blocks.v1"
+
+// Blocks is the protocol whose messages have the names and the blocks of a runtime of agents: session:block:start and so on.
+type Blocks struct{}
+
+// The messages of Blocks.
+const (
+	TypeSessionInit        Type = "session:init"
+	TypeSessionBlocks      Type = "session:blocks"
+	TypeSessionStatus      Type = "session:status"
+	TypeBlockStart         Type = "session:block:start"
+	TypeBlockDelta         Type = "session:block:delta"
+	TypeBlockUpdate        Type = "session:block:update"
+	TypeBlockComplete      Type = "session:block:complete"
+	TypeBlockRemoved       Type = "session:block:removed"
+	TypeFileCreated        Type = "session:file:created"
+	TypeFileModified       Type = "session:file:modified"
+	TypeFileDeleted        Type = "session:file:deleted"
+	TypeMetadataUpdate     Type = "session:metadata:update"
+	TypeOptionsUpdate      Type = "session:options:update"
+	TypeSubagentDiscovered Type = "session:subagent:discovered"
+	TypeSubagentCompleted  Type = "session:subagent:completed"
+	TypeSessionQuestion    Type = "session:question"
+	TypeSessionResolved    Type = "session:question:resolved"
+	TypeSessionEvent       Type = "session:event"
+)
+
+// thread is what was said in a subagent's conversation.
+type thread struct {
+	ID     string               `json:"id"`
+	Blocks []conversation.Block `json:"blocks"`
+}
+
+// blockPage is a part of a conversation.
+type blockPage struct {
+	Blocks    []conversation.Block `json:"blocks"`
+	Subagents []thread             `json:"subagents"`
+	More      bool                 `json:"more"`
+}
+
+func pageOf(c conversation.Conversation, more bool) *blockPage {
+	p := &blockPage{Blocks: []conversation.Block{}, Subagents: []thread{}, More: more}
+	for _, t := range c.Threads {
+		if t.ID == conversation.Main {
+			p.Blocks = append(p.Blocks, t.Blocks...)
+			continue
+		}
+		p.Subagents = append(p.Subagents, thread{t.ID, append([]conversation.Block{}, t.Blocks...)})
+	}
+	return p
+}
+
+// sessionOnly is the data that all messages have.
+type sessionOnly struct {
+	SessionID string `json:"sessionId"`
+}
+
+// inConversation is the data that all messages about blocks have.
+type inConversation struct {
+	sessionOnly
+	ConversationID string `json:"conversationId"`
+}
+
+type sessionInit struct {
+	sessionOnly
+	Session resource.SessionJSON `json:"session"`
+	*blockPage
+	Connected InitData `json:"connected"`
+}
+
+// Init implements Protocol.
+func (Blocks) Init(i Opening) any {
+	data := sessionInit{sessionOnly: sessionOnly{i.Session.ID}, Session: i.Session, Connected: i.Data}
+	if i.History != nil {
+		data.blockPage = pageOf(*i.History, i.More)
+	}
+	return Message{Type: TypeSessionInit, Seq: i.Seq, Data: data}
+}
+
+// Page implements Protocol.
+func (Blocks) Page(sessionID string, c conversation.Conversation, more bool) any {
+	return Message{Type: TypeSessionBlocks, Data: struct {
+		sessionOnly
+		*blockPage
+	}{sessionOnly{sessionID}, pageOf(c, more)}}
+}
+
+type sessionQuestion struct {
+	sessionOnly
+	Question json.RawMessage `json:"question"`
+}
+
+// Question implements Protocol.
+func (Blocks) Question(sessionID string, q json.RawMessage) any {
+	return Message{Type: TypeSessionQuestion, Data: sessionQuestion{sessionOnly{sessionID}, q}}
+}
+
+// Encode implements Protocol. A subagent is announced before its block, by a message without a seq: it comes again if the
+// client comes back without having received the block.
+func (Blocks) Encode(e eventlog.Event) ([][]byte, error) {
+	kind, data, announced := blocksOf(e)
+	if data == nil {
+		kind, data = TypeSessionEvent, struct {
+			sessionOnly
+			other
+		}{sessionOnly{e.SessionID}, other{e.Type, e.Data}}
+	}
+	var out [][]byte
+	if announced != nil {
+		hint, err := conversation.Encode(announced)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, hint)
+	}
+	message, err := conversation.Encode(Message{Type: kind, Seq: e.Seq, RunID: e.RunID, At: new(resource.Time(e.At)), Data: data})
+	return append(out, message), err
+}
+
+// block is the data of messages with a block.
+type block struct {
+	inConversation
+	BlockID string             `json:"blockId,omitempty"`
+	Block   conversation.Block `json:"block"`
+}
+
+// subagent is the data of messages about a subagent.
+type subagent struct {
+	sessionOnly
+	Subagent subagentState `json:"subagent"`
+}
+
+type subagentState struct {
+	ID     string                   `json:"id"` // of its conversation; empty until the agent has one for it
+	Name   string                   `json:"name"`
+	Status conversation.BlockStatus `json:"status"`
+}
+
+// announce returns the message about the subagent whose block b is; nil for other blocks.
+func announce(kind Type, e eventlog.Event, b conversation.Block) *Message {
+	if b.Type != conversation.Subagent {
+		return nil
+	}
+	return &Message{Type: kind, Data: subagent{sessionOnly{e.SessionID}, subagentState{b.SubagentID, b.Name, b.Status}}}
+}
+
+var fileTypes = map[string]Type{"created": TypeFileCreated, "modified": TypeFileModified, "deleted": TypeFileDeleted}
+
+// blocksOf returns no data for an event that the protocol has no name for.
+func blocksOf(e eventlog.Event) (kind Type, data any, announced *Message) {
+	of := sessionOnly{e.SessionID}
+	in := inConversation{of, e.ConversationID}
+	if in.ConversationID == "" {
+		in.ConversationID = conversation.Main
+	}
+	switch e.Type {
+	case string(conversation.EventBlockStart):
+		kind, data = said(TypeBlockStart, e, func(d conversation.BlockStart) any {
+			announced = announce(TypeSubagentDiscovered, e, d.Block)
+			return block{in, "", d.Block}
+		})
+	case string(conversation.EventBlockComplete):
+		kind, data = said(TypeBlockComplete, e, func(d conversation.BlockComplete) any {
+			announced = announce(TypeSubagentCompleted, e, d.Block)
+			return block{in, d.Block.ID, d.Block}
+		})
+	case string(conversation.EventBlockUpdate):
+		kind, data = said(TypeBlockUpdate, e, func(d conversation.BlockUpdate) any {
+			return struct {
+				inConversation
+				conversation.BlockUpdate
+			}{in, d}
+		})
+	case string(conversation.EventTextDelta):
+		kind, data = said(TypeBlockDelta, e, func(d conversation.TextDelta) any {
+			return struct {
+				inConversation
+				conversation.TextDelta
+			}{in, d}
+		})
+	case string(conversation.EventBlockRemoved):
+		kind, data = said(TypeBlockRemoved, e, func(d conversation.BlockRemoved) any {
+			return struct {
+				inConversation
+				conversation.BlockRemoved
+			}{in, d}
+		})
+	case event.TypeStatus:
+		kind, data = said(TypeSessionStatus, e, func(d event.StatusData) any {
+			return struct {
+				sessionOnly
+				event.StatusData
+				Runtime resource.RuntimeJSON `json:"runtime"`
+			}{of, d, resource.RuntimeJSON{IsLoaded: !d.Status.Final(), Sandbox: d.Sandbox}}
+		})
+	case event.TypeFile:
+		kind, data = said(TypeFileModified, e, func(d event.FileData) any {
+			return struct {
+				sessionOnly
+				File event.FileData `json:"file"`
+			}{of, d}
+		})
+		var change struct {
+			Change string `json:"change"`
+		}
+		if json.Unmarshal(e.Data, &change) == nil && fileTypes[change.Change] != "" {
+			kind = fileTypes[change.Change]
+		}
+	case string(conversation.EventMetadataUpdate), string(conversation.EventTitle):
+		kind, data = TypeMetadataUpdate, struct {
+			sessionOnly
+			Metadata json.RawMessage `json:"metadata"`
+		}{of, e.Data}
+	case event.TypeSettings:
+		kind, data = said(TypeOptionsUpdate, e, func(d event.SettingsData) any {
+			return struct {
+				sessionOnly
+				Options event.SettingsData `json:"options"`
+			}{of, d}
+		})
+	case event.TypeQuestion:
+		kind, data = said(TypeSessionQuestion, e, func(d struct{ Question json.RawMessage }) any {
+			if len(d.Question) == 0 {
+				return nil
+			}
+			return sessionQuestion{of, d.Question}
+		})
+	case event.TypeQuestionResolved:
+		kind, data = TypeSessionResolved, struct {
+			sessionOnly
+			Resolved json.RawMessage `json:"resolved"`
+		}{of, e.Data}
+	case string(conversation.EventError):
+		kind, data = said(TypeError, e, func(d conversation.Problem) any {
+			return struct {
+				sessionOnly
+				conversation.Problem
+			}{of, d}
+		})
+	}
+	return kind, data, announced
+}
