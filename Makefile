@@ -16,7 +16,8 @@
 # make pin-images  writes the digests of base images after their tags; needs a registry, and crane, skopeo or docker
 # make picture  records the terminal session of the README and writes docs/session.svg
 # make agents  installs the agents that tests run, into a cache of the user
-# make fmt, make generate, make clean
+# make web     builds the TypeScript packages in web/ and runs their tests that need no server
+# make fmt, make generate, make generate-web, make clean
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := build
@@ -38,7 +39,7 @@ LINT     = golangci-lint
 CPUS    := $(shell getconf _NPROCESSORS_ONLN)
 TESTARGS ?= -timeout 40m -ldflags=-w -p $(shell expr $(CPUS) + 1) -parallel $(shell expr $(CPUS) + 2)
 
-.PHONY: dev build test conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos overload check setup programs fmt generate clean \
+.PHONY: web generate-web dev build test conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos overload check setup programs fmt generate clean \
 	picture check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
 
 # Temporal's server is by far the largest part of the first build, and not needed if an address is given.
@@ -171,8 +172,19 @@ fmt:
 generate:
 	$(SQLC) generate -f internal/postgres/sqlc.yaml
 
+# After a change of api/openapi.yaml.
+generate-web: web/node_modules
+	cd web && npm run --silent generate
+
+web: web/node_modules
+	cd web && npm test
+
+web/node_modules: web/package.json web/package-lock.json
+	cd web && npm ci --no-audit --no-fund --ignore-scripts
+	@touch $@
+
 clean:
-	rm -rf bin coverage.out
+	rm -rf bin coverage.out web/node_modules web/packages/*/dist web/packages/*/*.tsbuildinfo web/test/out
 
 # What the build needs.
 .PHONY: setup-go

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +21,13 @@ import (
 // installed once, into a cache of the user under a name.
 func Install(t *testing.T, name string) string {
 	t.Helper()
-	lock, err := os.ReadFile("package-lock.json")
+	return InstallFrom(t, ".", name)
+}
+
+// InstallFrom is Install for the package-lock.json of a directory. Packages in the directory itself, its workspaces, are not installed.
+func InstallFrom(t *testing.T, from, name string) string {
+	t.Helper()
+	lock, err := os.ReadFile(filepath.Join(from, "package-lock.json"))
 	require.NoError(t, err)
 	sum := sha256.Sum256(lock)
 	cache, err := os.UserCacheDir()
@@ -33,8 +40,11 @@ func Install(t *testing.T, name string) string {
 	require.NoError(t, syscall.Flock(int(guard.Fd()), syscall.LOCK_EX)) // another test may install them just now
 	complete := filepath.Join(dir, "complete")
 	if _, err := os.Stat(complete); err != nil {
-		for _, name := range []string{"package.json", "package-lock.json"} {
-			data, err := os.ReadFile(name)
+		for _, name := range []string{"package.json", "package-lock.json", ".npmrc"} {
+			data, err := os.ReadFile(filepath.Join(from, name))
+			if name == ".npmrc" && errors.Is(err, os.ErrNotExist) {
+				continue
+			}
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 		}

@@ -1,0 +1,167 @@
+import { follow, type FollowOptions } from "./follow.js";
+import { Http, type ClientOptions, type Input, type Method, type OperationOf, type PathOf, type RequestOptions, type Result } from "./http.js";
+import type { operations } from "./schema.js";
+import { SessionStore } from "./store.js";
+import type { Agent, Answer, Conversation, Diff, Page, Prompt, PromptAccepted, PromptSubmit, Question, Session, SessionCreate, SessionPatch, StreamItem, WorkspaceFile } from "./types.js";
+
+/** The commands of a session that need no body. */
+export type Command = "wake" | "hibernate" | "sync" | "stop" | "abort" | "recover" | "environment/restart" | "environment/terminate";
+
+type Query<O extends keyof operations> = operations[O] extends { parameters: { query?: infer Q } } ? Q : never;
+
+/** A client of the API. */
+export class Client {
+  readonly #http: Http;
+
+  constructor(options: ClientOptions) {
+    this.#http = new Http(options);
+  }
+
+  /** Makes any call of the API: `request("get", "/api/profiles", {query: {limit: 10}})`. */
+  request<M extends Method, P extends PathOf<M>>(method: M, path: P, input: Input<OperationOf<P, M>>): Promise<Result<OperationOf<P, M>>> {
+    return this.#http.request(method, path, input);
+  }
+
+  /** Creates a session. The request is repeated if it fails on the way, and creates one session all the same. */
+  async createSession(body: SessionCreate, options: RequestOptions & { idempotencyKey?: string } = {}): Promise<{ session: Session; handle: SessionHandle }> {
+    const { idempotencyKey = newId("key"), headers, signal } = options;
+    const session = await this.#http.request("post", "/api/sessions", {
+      body, signal, retry: true, headers: { ...headers, "Idempotency-Key": idempotencyKey },
+    });
+    return { session, handle: this.session(session.id) };
+  }
+
+  /** One page of sessions. `pages` reads all of them. */
+  listSessions(query: Query<"listSessions"> = {}, options: RequestOptions = {}): Promise<Page<Session>> {
+    return this.#http.request("get", "/api/sessions", { ...options, query });
+  }
+
+  async listAgents(options: RequestOptions = {}): Promise<Agent[]> {
+    return (await this.#http.request("get", "/api/agents", options)).items;
+  }
+
+  /** The calls of one session. Makes no request. */
+  session(id: string): SessionHandle {
+    return new SessionHandle(this.#http, id);
+  }
+}
+
+/** Makes a client. */
+export function createClient(options: ClientOptions): Client {
+  return new Client(options);
+}
+
+/** The items of all pages, one after the other. */
+export async function* pages<T>(read: (cursor: string | undefined) => Promise<Page<T>>): AsyncGenerator<T> {
+  for (let cursor: string | undefined; ; ) {
+    const page = await read(cursor);
+    yield* page.items;
+    if (page.nextCursor === null) return;
+    cursor = page.nextCursor;
+  }
+}
+
+/** The calls of one session. */
+export class SessionHandle {
+  readonly #http: Http;
+  readonly id: string;
+
+  constructor(http: Http, id: string) {
+    this.#http = http;
+    this.id = id;
+  }
+
+  get(options: RequestOptions = {}): Promise<Session> {
+    return this.#http.request("get", "/api/sessions/{id}", { ...options, path: { id: this.id } });
+  }
+
+  update(body: SessionPatch, options: RequestOptions = {}): Promise<Session> {
+    return this.#http.request("patch", "/api/sessions/{id}", { ...options, path: { id: this.id }, body });
+  }
+
+  /**
+   * Queues a prompt. The request is repeated if it fails on the way; its id, chosen here unless it is given, keeps the
+   * prompt from being stored twice.
+   */
+  prompt(prompt: string | PromptSubmit, options: RequestOptions = {}): Promise<PromptAccepted> {
+    const given = typeof prompt === "string" ? { content: prompt } : prompt;
+    return this.#http.request("post", "/api/sessions/{id}/prompts", {
+      retry: true, ...options, path: { id: this.id }, body: { ...given, id: given.id ?? newId("prompt") },
+    });
+  }
+
+  prompts(query: Query<"listPrompts"> = {}, options: RequestOptions = {}): Promise<Page<Prompt>> {
+    return this.#http.request("get", "/api/sessions/{id}/prompts", { ...options, path: { id: this.id }, query });
+  }
+
+  getPrompt(promptId: string, options: RequestOptions = {}): Promise<Prompt> {
+    return this.#http.request("get", "/api/sessions/{id}/prompts/{promptId}", { ...options, path: { id: this.id, promptId } });
+  }
+
+  /** Withdraws a queued prompt. */
+  withdraw(promptId: string, options: RequestOptions = {}): Promise<Prompt> {
+    return this.#http.request("delete", "/api/sessions/{id}/prompts/{promptId}", { ...options, path: { id: this.id, promptId } });
+  }
+
+  /** Requests a command. It is stored, and carried out when it is possible; an event `command` reports the result. */
+  command(command: Command, options: RequestOptions = {}): Promise<Session> {
+    return this.#http.request("post", `/api/sessions/{id}/${command}`, { ...options, path: { id: this.id } });
+  }
+
+  /** The whole conversation, all pages of it, and the position from which events continue it. */
+  async blocks(options: RequestOptions = {}): Promise<{ conversations: Conversation[]; seq: number }> {
+    const all = new Map<string, Conversation>();
+    let seq = 0;
+    for (let cursor: string | undefined; ; ) {
+      const page = await this.#http.request("get", "/api/sessions/{id}/blocks", {
+        ...options, path: { id: this.id }, query: cursor === undefined ? {} : { cursor },
+      });
+      seq ||= page.seq ?? 0;
+      for (const { id, blocks } of page.conversations) {
+        const known = all.get(id);
+        if (known) known.blocks.push(...blocks);
+        else all.set(id, { id, blocks });
+      }
+      cursor = page.nextCursor;
+      if (cursor === undefined) return { conversations: [...all.values()], seq };
+    }
+  }
+
+  /** Follows the session: see `follow`. */
+  follow(options: FollowOptions = {}): AsyncGenerator<StreamItem, void, undefined> {
+    return follow(this.#http, this.id, options);
+  }
+
+  questions(query: Query<"listQuestions"> = {}, options: RequestOptions = {}): Promise<Page<Question>> {
+    return this.#http.request("get", "/api/sessions/{id}/questions", { ...options, path: { id: this.id }, query });
+  }
+
+  /** Answers a question. The first answer counts. */
+  answer(questionId: string, body: Answer, options: RequestOptions = {}): Promise<Question> {
+    return this.#http.request("post", "/api/sessions/{id}/questions/{questionId}/answer", { ...options, path: { id: this.id, questionId }, body });
+  }
+
+  files(query: Query<"listFiles"> = {}, options: RequestOptions = {}): Promise<Page<WorkspaceFile>> {
+    return this.#http.request("get", "/api/sessions/{id}/files", { ...options, path: { id: this.id }, query });
+  }
+
+  /** A file of the workspace, as the response with its bytes. */
+  file(path: string, options: RequestOptions = {}): Promise<Response> {
+    return this.#http.send("get", "/api/sessions/{id}/files/{path}", { ...options, path: { id: this.id, path } });
+  }
+
+  diff(options: RequestOptions = {}): Promise<Diff> {
+    return this.#http.request("get", "/api/sessions/{id}/diff", { ...options, path: { id: this.id } });
+  }
+
+  /** A store that follows the session while it has subscribers. */
+  store(): SessionStore {
+    return new SessionStore(this);
+  }
+}
+
+/** An id that no other client chooses. Unlike `crypto.randomUUID` it is available to pages without TLS. */
+export function newId(prefix: string): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return `${prefix}-${Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("")}`;
+}

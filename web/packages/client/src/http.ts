@@ -1,0 +1,125 @@
+import { Backoff, sleep } from "./backoff.js";
+import { errorOf, OverwinterError } from "./error.js";
+import type { paths } from "./schema.js";
+
+export interface ClientOptions {
+  /** Where the API is, such as `https://overwinter.example.com`. In a browser, `""` is the page's own origin. */
+  baseUrl: string;
+  /** Sent as `Authorization: Bearer KEY`. */
+  apiKey?: string;
+  /** Another `fetch`, for example with credentials of an application. */
+  fetch?: typeof fetch;
+  /** How often a request that may be repeated is sent at most. Default: 4. */
+  attempts?: number;
+}
+
+export type Method = "get" | "post" | "put" | "patch" | "delete";
+type Operation = { responses: object; parameters: object };
+/** The paths that have a method. */
+export type PathOf<M extends Method> = { [P in keyof paths]: paths[P] extends Record<M, Operation> ? P : never }[keyof paths];
+export type OperationOf<P extends keyof paths, M extends Method> = paths[P] extends Record<M, infer O> ? O : never;
+
+type Json<R> = R extends { content: { "application/json": infer T } } ? T : never;
+type Successes<R> = { [S in keyof R]: S extends 200 | 201 | 202 ? Json<R[S]> : never }[keyof R];
+/** The body of an operation's success; undefined if it has none. */
+export type Result<O> = O extends { responses: infer R } ? ([Successes<R>] extends [never] ? undefined : Successes<R>) : never;
+
+type Part<O, K extends string> = O extends { parameters: infer P } ? (K extends keyof P ? P[K] : undefined) : undefined;
+type Given<K extends string, T> = [T] extends [undefined] ? unknown : undefined extends T ? { [P in K]?: T } : { [P in K]: T };
+type Body<O> = O extends { requestBody: { content: { "application/json": infer T } } }
+  ? { body: T }
+  : O extends { requestBody?: { content: { "application/json": infer T } } }
+    ? { body?: T }
+    : unknown;
+
+export interface RequestOptions {
+  signal?: AbortSignal | undefined;
+  headers?: Record<string, string>;
+  /** Send the request again if it fails on the way or the server is unavailable. Default: GET alone. */
+  retry?: boolean;
+}
+
+/** What an operation is given: the parts that the OpenAPI document names, and the options of every request. */
+export type Input<O> = RequestOptions & Given<"path", Part<O, "path">> & Given<"query", Part<O, "query">> & Body<O>;
+
+interface Loose extends RequestOptions {
+  path?: Record<string, string>;
+  query?: Record<string, unknown>;
+  body?: unknown;
+}
+
+/** The requests of a client: typed by the OpenAPI document, with errors as OverwinterError. */
+export class Http {
+  readonly #options: ClientOptions;
+
+  constructor(options: ClientOptions) {
+    this.#options = options;
+  }
+
+  /** Makes one call of the API and returns the JSON of its success. */
+  async request<M extends Method, P extends PathOf<M>>(method: M, path: P, input: Input<OperationOf<P, M>>): Promise<Result<OperationOf<P, M>>> {
+    const response = await this.send(method, path, input as Loose);
+    const text = await response.text();
+    return (text === "" ? undefined : JSON.parse(text)) as Result<OperationOf<P, M>>;
+  }
+
+  /** Sends a request until it is answered, as often as its options allow; an answer that is no success is thrown. */
+  async send(method: Method, path: string, input: Loose = {}): Promise<Response> {
+    const repeat = input.retry ?? method === "get";
+    const backoff = new Backoff(200, 5_000);
+    for (let left = repeat ? (this.#options.attempts ?? 4) : 1; ; ) {
+      left--;
+      try {
+        return await this.#once(method, path, input);
+      } catch (error) {
+        input.signal?.throwIfAborted();
+        const refused = error instanceof OverwinterError && ![429, 502, 503, 504].includes(error.status);
+        if (left <= 0 || refused) throw error;
+        await sleep(backoff.pause(error instanceof OverwinterError ? error.retryAfter : undefined), input.signal);
+      }
+    }
+  }
+
+  async #once(method: Method, path: string, input: Loose): Promise<Response> {
+    const { baseUrl, apiKey, fetch = globalThis.fetch } = this.#options;
+    const headers = new Headers(input.headers);
+    if (apiKey) headers.set("Authorization", `Bearer ${apiKey}`);
+    let body: string | undefined;
+    if (input.body !== undefined) {
+      headers.set("Content-Type", "application/json");
+      body = JSON.stringify(input.body);
+    }
+    const response = await fetch(baseUrl.replace(/\/$/, "") + fill(path, input.path) + queryOf(input.query), {
+      method: method.toUpperCase(),
+      headers,
+      ...(body === undefined ? {} : { body }),
+      ...(input.signal ? { signal: input.signal } : {}),
+    });
+    if (!response.ok) throw await errorOf(response);
+    return response;
+  }
+}
+
+/** A path with its parameters. */
+function fill(path: string, values: Record<string, string> = {}): string {
+  return path.replace(/\{(\w+)\}/g, (_, name: string) => {
+    const value = values[name];
+    if (!value) throw new TypeError(`path parameter "${name}" of ${path}: must not be empty`);
+    return encodeURIComponent(value);
+  });
+}
+
+/** A query; objects are written as `name[key]=value`. */
+function queryOf(query: Record<string, unknown> = {}): string {
+  const out = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value === undefined || value === null) continue;
+    if (typeof value === "object") {
+      for (const [key, member] of Object.entries(value)) out.append(`${name}[${key}]`, String(member));
+    } else {
+      out.append(name, String(value as string | number | boolean));
+    }
+  }
+  const text = out.toString();
+  return text === "" ? "" : `?${text}`;
+}

@@ -1,0 +1,335 @@
+import { Backoff, sleep } from "./backoff.js";
+import type { SessionHandle } from "./client.js";
+import { pages } from "./client.js";
+import { OverwinterError } from "./error.js";
+import { Folder } from "./fold.js";
+import { isMarker } from "./follow.js";
+import type { Conversation, Event, Prompt, Question, Session, StreamItem } from "./types.js";
+
+/**
+ * `loading` until the conversation is there, `live` while its stream is open, `reconnecting` in between, `ended` when
+ * nothing will follow, `failed` when the server refuses.
+ */
+export type Connection = "loading" | "live" | "reconnecting" | "ended" | "failed";
+
+/** A prompt that is not over. */
+export interface QueueItem {
+  id: string;
+  ordinal: number;
+  status: Prompt["status"];
+  /** Absent if only its place is known. */
+  content?: string;
+  author?: string;
+}
+
+/** A file of the workspace, as far as events say it. */
+export interface StoredFile {
+  path: string;
+  size: number;
+  modifiedAt: string;
+}
+
+/** What a store knows. States never change; parts that are the same in the next state are the same objects. */
+export interface SessionState {
+  readonly connection: Connection;
+  /** Why the connection is `failed` or `reconnecting`. */
+  readonly error: Error | undefined;
+  readonly session: Session | undefined;
+  /** The main conversation first, then those of subagents. */
+  readonly conversations: readonly Conversation[];
+  /** The prompts that are not over, in order. */
+  readonly queue: readonly QueueItem[];
+  /** The questions that wait for an answer, oldest first. */
+  readonly questions: readonly Question[];
+  /** The files of the workspace by path; undefined until `loadFiles` has read them. */
+  readonly files: readonly StoredFile[] | undefined;
+}
+
+const initial: SessionState = {
+  connection: "loading",
+  error: undefined,
+  session: undefined,
+  conversations: new Folder().conversations,
+  queue: [],
+  questions: [],
+  files: undefined,
+};
+
+/** How long the stream stays open after the last subscriber has left: another view of the session may come. */
+const linger = 2_000;
+
+/** Events after which the session is read again. */
+const sessionEvents = ["status", "title", "settings", "command", "turn_start", "turn_end", "queue", "question", "question_resolved", "setup"];
+
+/**
+ * Keeps the present state of a session for its subscribers, from one stream however many they are. The stream is open
+ * while there are subscribers. The state starts with `GET …/blocks` and continues with the events after it.
+ */
+export class SessionStore {
+  readonly handle: SessionHandle;
+  #state = initial;
+  #listeners = new Set<() => void>();
+  #stop: AbortController | undefined;
+  #lingering: ReturnType<typeof setTimeout> | undefined;
+  #flushing: ReturnType<typeof setTimeout> | undefined;
+
+  #connection: Connection = "loading";
+  #error: Error | undefined;
+  #session: Session | undefined;
+  #folder = new Folder();
+  #queue = new Table<QueueItem>((a, b) => a.ordinal - b.ordinal);
+  #questions = new Table<Question>((a, b) => (a.createdAt + a.id < b.createdAt + b.id ? -1 : 1));
+  #files: Table<StoredFile> | undefined;
+  #changesOfFiles: Event[] | undefined; // while the list is being read
+  #reading = false;
+  #stale = false;
+
+  constructor(handle: SessionHandle) {
+    this.handle = handle;
+  }
+
+  /** The present state: the same object until something changes. */
+  get state(): SessionState {
+    return this.#state;
+  }
+
+  /** The state before anything is known, which is what a server renders. */
+  get initial(): SessionState {
+    return initial;
+  }
+
+  /** Calls listener after every change. The first subscriber opens the stream; returns how to leave. */
+  subscribe = (listener: () => void): (() => void) => {
+    this.#listeners.add(listener);
+    clearTimeout(this.#lingering);
+    if (!this.#stop) {
+      this.#stop = new AbortController();
+      void this.#run(this.#stop.signal);
+    }
+    return () => {
+      this.#listeners.delete(listener);
+      if (this.#listeners.size === 0) this.#lingering = setTimeout(() => this.close(), linger);
+    };
+  };
+
+  /** Closes the stream. The state stays; the next subscriber starts again. */
+  close(): void {
+    clearTimeout(this.#lingering);
+    this.#stop?.abort();
+    this.#stop = undefined;
+  }
+
+  /** Reads the list of files, which events keep up to date from then on. */
+  async loadFiles(): Promise<void> {
+    if (this.#changesOfFiles) return;
+    const changes: Event[] = (this.#changesOfFiles = []);
+    try {
+      const files = new Table<StoredFile>((a, b) => (a.path < b.path ? -1 : 1));
+      for await (const { path, size, modifiedAt } of pages((cursor) => this.handle.files(cursor === undefined ? { limit: 200 } : { limit: 200, cursor }))) {
+        files.set(path, { path, size, modifiedAt });
+      }
+      this.#files = files;
+      for (const event of changes) this.#file(event);
+      this.#changed();
+    } finally {
+      this.#changesOfFiles = undefined;
+    }
+  }
+
+  async #run(signal: AbortSignal): Promise<void> {
+    const backoff = new Backoff(250, 10_000);
+    while (!signal.aborted) {
+      try {
+        const after = await this.#load(signal);
+        backoff.reset();
+        for await (const item of this.handle.follow({ after, signal, onConnection: (state, error) => this.#connected(state, error) })) {
+          if (!this.#take(item, signal)) break;
+        }
+        if (this.#connection === "ended") return;
+      } catch (error) {
+        if (signal.aborted) return;
+        const refused = error instanceof OverwinterError && !error.temporary && error.code !== "position_gone";
+        this.#error = error instanceof Error ? error : new Error(String(error));
+        this.#connection = refused ? "failed" : "reconnecting";
+        this.#changed();
+        if (refused) return;
+        await sleep(backoff.pause(error instanceof OverwinterError ? error.retryAfter : undefined), signal).catch(() => undefined);
+      }
+    }
+  }
+
+  /** Reads everything that the events continue, and returns the position from which they do. The position comes first: what is
+   *  read after it may be newer, which the events in between make it again. */
+  async #load(signal: AbortSignal): Promise<number> {
+    const { conversations, seq } = await this.handle.blocks({ signal });
+    const session = await this.handle.get({ signal });
+    const queue: Prompt[] = [];
+    if (session.queue.queued + session.queue.processing > 0) {
+      for await (const p of pages((cursor) => this.handle.prompts(cursor === undefined ? { limit: 200 } : { limit: 200, cursor }, { signal }))) {
+        if (!over(p.status)) queue.push(p);
+      }
+    }
+    const questions: Question[] = [];
+    if (session.questions.open > 0) {
+      const read = (cursor: string | undefined) => this.handle.questions(cursor === undefined ? { status: "open" } : { status: "open", cursor }, { signal });
+      for await (const q of pages(read)) questions.push(q);
+    }
+    signal.throwIfAborted();
+    this.#folder = new Folder(conversations);
+    this.#session = session;
+    this.#queue.reset(queue.map((p) => [p.id, itemOf(p)]));
+    this.#questions.reset(questions.map((q) => [q.id, q]));
+    if (this.#files) void this.loadFiles().catch(() => undefined);
+    this.#changed();
+    return seq;
+  }
+
+  #connected(state: "open" | "lost", error: unknown): void {
+    this.#connection = state === "open" ? "live" : "reconnecting";
+    this.#error = state === "open" ? undefined : error instanceof Error ? error : undefined;
+    this.#changed();
+  }
+
+  /** Takes in an item of the stream; false if everything has to be read again. */
+  #take(item: StreamItem, signal: AbortSignal): boolean {
+    if (isMarker(item)) {
+      if (item.type === "gap") return false;
+      if (item.type === "end") {
+        this.#connection = "ended";
+        this.#changed();
+      }
+      if (item.type !== "caught_up") void this.#readSession(signal);
+      return true;
+    }
+    this.#folder.add(item);
+    switch (item.type) {
+      case "prompt": {
+        const { prompt } = item.data;
+        if (over(prompt.status)) this.#queue.delete(prompt.id);
+        else this.#queue.set(prompt.id, { ...this.#queue.get(prompt.id), ...itemOf(prompt) });
+        break;
+      }
+      case "queue":
+        this.#queued(item.data);
+        break;
+      case "question":
+        this.#questions.set(item.data.question.id, item.data.question);
+        break;
+      case "question_resolved":
+        this.#questions.delete(item.data.questionId);
+        break;
+      case "file":
+        this.#changesOfFiles?.push(item);
+        this.#file(item);
+        break;
+      case "status":
+        if (this.#session) this.#session = { ...this.#session, status: item.data.status, statusReason: item.data.reason };
+        break;
+      case "title":
+        if (this.#session) this.#session = { ...this.#session, title: item.data.title };
+        break;
+    }
+    if (sessionEvents.includes(item.type)) void this.#readSession(signal);
+    this.#changed();
+    return true;
+  }
+
+  #queued(data: Extract<Event, { type: "queue" }>["data"]): void {
+    if (!data.changes) this.#queue.reset(data.items.map((i) => [i.promptId, { ...this.#queue.get(i.promptId), ...placeOf(i) }]));
+    for (const change of data.changes ?? []) {
+      if (change.change === "removed" || over(change.status)) this.#queue.delete(change.promptId);
+      else this.#queue.set(change.promptId, { ...this.#queue.get(change.promptId), ...placeOf(change) });
+    }
+  }
+
+  #file(event: Event): void {
+    if (event.type !== "file") return;
+    const { path, size, change } = event.data;
+    if (change === "deleted") this.#files?.delete(path);
+    else this.#files?.set(path, { path, size, modifiedAt: event.at });
+  }
+
+  /** Reads the session again: once more if it changes meanwhile, and not at the same time. */
+  async #readSession(signal: AbortSignal): Promise<void> {
+    this.#stale = true;
+    if (this.#reading) return;
+    this.#reading = true;
+    try {
+      while (this.#stale && !signal.aborted) {
+        await sleep(50, signal); // several events of one step are one change
+        this.#stale = false;
+        this.#session = await this.handle.get({ signal });
+        this.#changed();
+      }
+    } catch {
+      // The next event reads it again.
+    } finally {
+      this.#reading = false;
+    }
+  }
+
+  /** Makes the next state when the events that have arrived together are folded in. */
+  #changed(): void {
+    this.#flushing ??= setTimeout(() => {
+      this.#flushing = undefined;
+      this.#state = {
+        connection: this.#connection,
+        error: this.#error,
+        session: this.#session,
+        conversations: this.#folder.conversations,
+        queue: this.#queue.items,
+        questions: this.#questions.items,
+        files: this.#files?.items,
+      };
+      for (const listener of this.#listeners) listener();
+    }, 0);
+  }
+}
+
+/** Things by id, and sorted as an array that stays the same until one of them changes. */
+class Table<T> {
+  #byId = new Map<string, T>();
+  #items: readonly T[] | undefined;
+
+  constructor(private readonly order: (a: T, b: T) => number) {}
+
+  get items(): readonly T[] {
+    this.#items ??= [...this.#byId.values()].sort(this.order);
+    return this.#items;
+  }
+
+  get(id: string): T | undefined {
+    return this.#byId.get(id);
+  }
+
+  set(id: string, value: T): void {
+    this.#byId.set(id, value);
+    this.#items = undefined;
+  }
+
+  delete(id: string): void {
+    if (this.#byId.delete(id)) this.#items = undefined;
+  }
+
+  reset(entries: [string, T][]): void {
+    this.#byId = new Map(entries);
+    this.#items = undefined;
+  }
+}
+
+function over(status: Prompt["status"]): boolean {
+  return status !== "queued" && status !== "processing";
+}
+
+/** A prompt as the queue shows it. Only the first event of a prompt has its content. */
+function itemOf(p: Pick<Prompt, "id" | "ordinal" | "status"> & { content?: string; author?: string }): QueueItem {
+  return {
+    id: p.id, ordinal: p.ordinal, status: p.status,
+    ...(p.content === undefined ? {} : { content: p.content }),
+    ...(p.author === undefined ? {} : { author: p.author }),
+  };
+}
+
+function placeOf(i: { promptId: string; ordinal: number; status: Prompt["status"] }): QueueItem {
+  return { id: i.promptId, ordinal: i.ordinal, status: i.status };
+}

@@ -1,0 +1,89 @@
+import { OverwinterError, pages } from "@overwinter/client";
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { clientOf, json, problem, unreachable } from "./server.js";
+
+test("errors are those of the problem document", async () => {
+  const { client, requests } = clientOf([problem(400, "invalid_request")], { apiKey: "a-key-of-twenty-characters" });
+  await assert.rejects(client.createSession({ agent: "" }), (error: unknown) => {
+    assert.ok(error instanceof OverwinterError);
+    assert.equal(error.code, "invalid_request");
+    assert.equal(error.status, 400);
+    assert.equal(error.detail, "it is invalid_request");
+    assert.deepEqual(error.errors, [{ field: "agent", message: "is required" }]);
+    return true;
+  });
+  assert.equal(requests.length, 1, "what is refused is not sent again");
+  assert.equal(requests[0]?.headers.get("Authorization"), "Bearer a-key-of-twenty-characters");
+});
+
+test("an answer that is no problem document is an error too", async () => {
+  const { client } = clientOf([() => new Response("<h1>Bad gateway</h1>", { status: 502, statusText: "Bad Gateway" })], { attempts: 1 });
+  await assert.rejects(client.session("ses_1").get(), { code: "unreachable", status: 502, detail: "the server answers 502 Bad Gateway" });
+});
+
+test("a page of a proxy is an answer, and only that of an unreachable server is tried again", async () => {
+  const page = (status: number) => () => new Response("<h1>No</h1>", { status });
+  const gone = clientOf([page(404)]);
+  await assert.rejects(gone.client.session("ses_1").get(), { status: 404 });
+  assert.equal(gone.requests.length, 1);
+  const bad = clientOf([page(502), json({ id: "ses_1" })]);
+  await bad.client.session("ses_1").get();
+  assert.equal(bad.requests.length, 2);
+});
+
+test("a prompt is sent again with the id that it had", async () => {
+  const { client, requests } = clientOf([unreachable, problem(503, "unavailable"), json({ prompt: { id: "x" }, position: 0 }, 202)]);
+  await client.session("ses_1").prompt("hello");
+  assert.equal(requests.length, 3);
+  const ids = requests.map((r) => (r.body as { id: string }).id);
+  assert.match(ids[0] ?? "", /^prompt-[0-9a-f]{32}$/);
+  assert.equal(new Set(ids).size, 1);
+});
+
+test("a session is created again with the same key", async () => {
+  const { client, requests } = clientOf([unreachable, json({ id: "ses_1" })]);
+  const { handle } = await client.createSession({ agent: "demo" });
+  assert.equal(handle.id, "ses_1");
+  assert.equal(requests[0]?.headers.get("Idempotency-Key"), requests[1]?.headers.get("Idempotency-Key"));
+});
+
+test("what could happen twice is sent once", async () => {
+  const { client, requests } = clientOf([unreachable, json({})]);
+  await assert.rejects(client.session("ses_1").command("environment/restart"), TypeError);
+  assert.equal(requests.length, 1);
+});
+
+test("the server says how long to wait", async () => {
+  const { client, requests } = clientOf([problem(429, "rate_limited", { "Retry-After": "1" }), json({ id: "ses_1" })]);
+  const begin = performance.now();
+  await client.session("ses_1").get();
+  assert.equal(requests.length, 2);
+  assert.ok(performance.now() - begin >= 990);
+});
+
+test("a signal ends the wait between two attempts", async () => {
+  const stop = new AbortController();
+  const { client, requests } = clientOf([problem(503, "unavailable", { "Retry-After": "60" })]);
+  const call = client.session("ses_1").get({ signal: stop.signal });
+  while (requests.length === 0) await new Promise(setImmediate);
+  setImmediate(() => stop.abort(new Error("enough")));
+  await assert.rejects(call, /enough/);
+});
+
+test("paths and queries are written as the API reads them", async () => {
+  const { client, requests } = clientOf([json({ items: [], nextCursor: null })]);
+  await client.listSessions({ metadata: { team: "blue & green" }, limit: 5 });
+  await client.session("ses_1").file("src/a b.txt");
+  assert.equal(requests[0]?.url, "http://api.test/api/sessions?metadata%5Bteam%5D=blue+%26+green&limit=5");
+  assert.equal(requests[1]?.url, "http://api.test/api/sessions/ses_1/files/src%2Fa%20b.txt");
+  await assert.rejects(client.session("").get(), /path parameter "id"/);
+});
+
+test("pages are read to the last", async () => {
+  const { client, requests } = clientOf([json({ items: [1], nextCursor: "two" }), json({ items: [2], nextCursor: null })]);
+  const all: unknown[] = [];
+  for await (const s of pages((cursor) => client.listSessions(cursor ? { cursor } : {}))) all.push(s);
+  assert.deepEqual(all, [1, 2]);
+  assert.match(requests[1]?.url ?? "", /cursor=two$/);
+});
