@@ -10,6 +10,12 @@ import (
 // WithoutKeyDelay makes a server answer wrong keys at once.
 func WithoutKeyDelay(c *Config) { c.keyDelay = func(context.Context, time.Duration) {} }
 
+// What tests make and check stream tokens with.
+var (
+	SignToken  = signToken
+	CheckToken = checkToken
+)
+
 // RoutesOf lists method and path of every route.
 func RoutesOf(s *Server) []string {
 	var out []string

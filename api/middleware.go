@@ -172,7 +172,11 @@ func (s *Server) authorize(next echo.HandlerFunc) echo.HandlerFunc {
 		if s.cfg.WithoutKey || open[c.Request().URL.Path] {
 			return next(c)
 		}
-		scheme, key, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
+		given := c.Request().Header.Get(echo.HeaderAuthorization)
+		if given == "" && tokenRoutes[c.Path()] && c.QueryParam("token") != "" {
+			return s.withToken(c, next)
+		}
+		scheme, key, _ := strings.Cut(given, " ")
 		if !strings.EqualFold(scheme, "Bearer") {
 			return failure.Errorf(failure.Unauthorized, "the API key is missing; send it as Authorization: Bearer KEY")
 		}

@@ -26,7 +26,7 @@ const (
 func wantsPage(c echo.Context) bool {
 	wants := false
 	for given := range strings.SplitSeq(c.Request().Header.Get(echo.HeaderAccept), ",") {
-		switch media, _, _ := mime.ParseMediaType(given); media { //nolint:errcheck // what cannot be read asks for nothing
+		switch media, _, _ := mime.ParseMediaType(given); media {
 		case "text/event-stream":
 			return false
 		case echo.MIMEApplicationJSON:
@@ -81,7 +81,7 @@ func (s *streams) page(ctx context.Context, c echo.Context, id string, after int
 		}
 	}
 	header := c.Response().Header()
-	header.Set(echo.HeaderVary, echo.HeaderAccept)
+	header.Add(echo.HeaderVary, echo.HeaderAccept)
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, p.encode())
 }
 

@@ -33,7 +33,7 @@ func (s *Server) routes(store Store) {
 	attachments := &attachments{s, store}
 	readiness, agents := &readinessCheck{s, store}, &agents{s, store}
 
-	s.echo.Use(s.identify, s.secureHeaders, s.observe, s.recoverPanics, s.refuseForeignHosts, s.refuseForeignUsers, s.refuseForeignOrigins, s.authorize, s.strictQuery, s.bound)
+	s.echo.Use(s.identify, s.secureHeaders, s.observe, s.recoverPanics, s.shareWithOrigins, s.refuseForeignHosts, s.refuseForeignUsers, s.refuseForeignOrigins, s.authorize, s.strictQuery, s.bound)
 
 	e := withHead{s.echo}
 	e.GET("/healthz", s.health)
@@ -90,6 +90,7 @@ func (s *Server) routes(store Store) {
 	e.GET(eventsRoute, streams.events)
 	e.GET(streamRoute, streams.durable)
 	e.GET(socketRoute, sockets.session)
+	e.POST("/api/sessions/:id/stream-tokens", streams.streamTokenCreate)
 	e.GET("/api/sessions/:id/state", s.state)
 
 	s.known = map[string]bool{}

@@ -53,6 +53,11 @@ type Config struct {
 
 	// Secrets seals the values of secrets. Without it they cannot be stored.
 	Secrets Sealer
+	// Tokens signs the tokens with which browsers read streams. Without it there are none.
+	Tokens Signer
+	// CORSOrigins are the origins of pages that may use the API, such as https://app.example.com, or "*" for all, which requires
+	// Key. Default: none but the server's own.
+	CORSOrigins []string
 	// Masks masks the values of stored secrets in files, diffs, transcripts and questions. Default: nothing
 	// is masked.
 	Masks Masks
@@ -205,6 +210,9 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, logger: cfg.Logger, echo: echo.New(), metrics: m, origins: http.NewCrossOriginProtection(), spec: spec}
+	if err := s.admitOrigins(); err != nil {
+		return nil, err
+	}
 	s.clients = newConnections(cfg.MaxConnections)
 	s.rooms = newRooms()
 	s.signals.slots = make(chan struct{}, signalsAtOnce)

@@ -31,13 +31,22 @@ type apiCmd struct {
 
 	SecretKey secret.Value `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation, the same as the workers': 32 bytes in base64. Without it secrets cannot be stored, nor transcripts read; once there are secrets, neither can files, diffs and questions (503)."`
 	previousKeys
+	corsFlags
 
 	AllowLoopbackWithoutKey bool   `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve this user's and root's programs on this machine without a key, on a loopback address only. For development."`
 	AllowUsers              string `name:"allow-users" env:"OVERWINTER_ALLOW_USERS" placeholder:"NAMES" help:"Other users of this machine that --allow-loopback-without-key serves, by name or ID, such as alice,1001; all for every user. Default: none."`
 }
 
+// corsFlags are the pages that may use the API.
+type corsFlags struct {
+	CORSOrigins []string `name:"cors-origin" env:"OVERWINTER_CORS_ORIGINS" placeholder:"ORIGIN" help:"Origins of web pages that may use the API from a browser, such as https://app.example.com,http://localhost:5173; * for all, which requires an API key. Default: none."`
+}
+
 // Validate checks what kong cannot.
 func (c *apiCmd) Validate() error {
+	if err := api.CheckOrigins(c.CORSOrigins, !c.Key.Empty()); err != nil {
+		return fmt.Errorf("--cors-origin (OVERWINTER_CORS_ORIGINS): %w", err)
+	}
 	if !c.Key.Empty() {
 		if len(c.Key.Reveal()) < api.MinKeyLength {
 			return fmt.Errorf("--api-key (OVERWINTER_API_KEY) has %d characters; at least %d are required (openssl rand -hex 24 makes one)", len(c.Key.Reveal()), api.MinKeyLength)
@@ -108,8 +117,9 @@ func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 		Agents: catalog.Agents(), Masks: secrets, Sandbox: sandboxInfo(db, logger), Key: c.Key, WithoutKey: c.Key.Empty(), Logger: logger, Version: buildVersion(),
 		Registry: registry, Traced: traced,
 	}
+	config.CORSOrigins = c.CORSOrigins
 	if keyring != nil {
-		config.Secrets = keyring
+		config.Secrets, config.Tokens = keyring, keyring
 	}
 	if config.Callers, err = c.callers(ctx, logger); err != nil {
 		return err

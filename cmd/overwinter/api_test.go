@@ -25,6 +25,7 @@ func TestAnAPIWithoutAKeyIsLimitedToUsers(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Nil(t, check, name)
 	}
+	require.ErrorContains(t, (&apiCmd{AllowLoopbackWithoutKey: true, Address: "127.0.0.1:0", corsFlags: corsFlags{CORSOrigins: []string{"*"}}}).Validate(), "--cors-origin")
 	require.ErrorContains(t, (&apiCmd{AllowLoopbackWithoutKey: true, Address: "127.0.0.1:0", AllowUsers: "no-such-user"}).Validate(), "--allow-users")
 }
 

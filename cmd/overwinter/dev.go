@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/internal/devstack"
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
@@ -44,6 +45,7 @@ type devCmd struct {
 	ModalTokenID     string       `name:"modal-token-id" env:"MODAL_TOKEN_ID" placeholder:"ID" help:"Run sandboxes on Modal with this token; requires --modal-token-secret. Default: start a local Modal."`
 	ModalTokenSecret secret.Value `name:"modal-token-secret" env:"MODAL_TOKEN_SECRET" placeholder:"SECRET" help:"See --modal-token-id."`
 
+	corsFlags
 	sandboxLimitFlags
 }
 
@@ -57,6 +59,9 @@ func (c *devCmd) Validate() error {
 	}
 	if c.DrainTimeout < 0 || c.DrainTimeout > maxDrainTimeout {
 		return fmt.Errorf("--drain-timeout is %s; it must be from 0s to %s", c.DrainTimeout, maxDrainTimeout)
+	}
+	if err := api.CheckOrigins(c.CORSOrigins, false); err != nil {
+		return fmt.Errorf("--cors-origin (OVERWINTER_CORS_ORIGINS): %w", err)
 	}
 	if _, err := peeruser.Parse(c.AllowUsers); err != nil {
 		return fmt.Errorf("--allow-users: %w", err)
@@ -110,6 +115,7 @@ func (c *devCmd) config(logger *slog.Logger, s streams, all *commands) (devstack
 		Executable:        executable,
 		RunnerBinary:      runner,
 		APIAddress:        c.APIAddress,
+		CORSOrigins:       c.CORSOrigins,
 		AllowUsers:        c.allowUsers(os.Getenv("SUDO_UID"), os.Geteuid()),
 		DatabaseURL:       c.DatabaseURL,
 		TemporalAddress:   c.TemporalAddress,

@@ -27,6 +27,8 @@ type Config struct {
 	RunnerBinary string
 	// APIAddress is where the API listens, host:port; port 0 stands for any. Required.
 	APIAddress string
+	// CORSOrigins are the origins of web pages that may use the API. Default: none.
+	CORSOrigins []string
 	// AllowUsers are users of this machine who may use the API and Temporal, besides this process's and root,
 	// as peeruser.Parse reads them. Default: none.
 	AllowUsers string

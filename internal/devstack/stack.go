@@ -287,6 +287,9 @@ func (l *layout) settings() map[string]string {
 	if !slices.ContainsFunc(l.config.Environment, func(pair string) bool { return strings.HasPrefix(pair, "OVERWINTER_PUBLIC_URL=") }) {
 		settings["OVERWINTER_PUBLIC_URL"] = baseURL(l.apiAddress)
 	}
+	if len(l.config.CORSOrigins) > 0 {
+		settings["OVERWINTER_CORS_ORIGINS"] = strings.Join(l.config.CORSOrigins, ",")
+	}
 	if l.config.AllowUsers != "" {
 		settings["OVERWINTER_ALLOW_USERS"] = l.config.AllowUsers
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -36,6 +37,8 @@ const (
 	useSecrets = "overwinter secrets"
 	useLinks   = "overwinter runner links"
 	useData    = "overwinter data: "
+	// useSignatures precedes the use of a signature.
+	useSignatures = "overwinter signatures: "
 )
 
 // key is one key of an installation and what is derived from it.
@@ -159,6 +162,20 @@ func (b *Keyring) LinkKey(id string) ([]byte, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: %s", ErrKeyMissing, id)
+}
+
+// Sign returns the signature of data for a use, by the current key. Each use has its own key.
+func (b *Keyring) Sign(use string, data []byte) []byte { return b.keys[0].sign(use, data) }
+
+// Verify reports whether Sign returned a signature for the use and data, with any of the keys.
+func (b *Keyring) Verify(use string, data, signature []byte) bool {
+	return slices.ContainsFunc(b.keys, func(k key) bool { return hmac.Equal(signature, k.sign(use, data)) })
+}
+
+func (k key) sign(use string, data []byte) []byte {
+	mac := hmac.New(sha256.New, k.derive(useSignatures+use))
+	mac.Write(data)
+	return mac.Sum(nil)
 }
 
 // ErrSealed means that something sealed does not open: it was sealed under another name, or it was

@@ -106,3 +106,21 @@ func TestLinkKeysOutliveARotation(t *testing.T) {
 	_, err = newBox(t, masterKey(2)).LinkKey(old.KeyID())
 	require.ErrorIs(t, err, secret.ErrKeyMissing)
 }
+
+func TestSignaturesAreOfAUseAndAKey(t *testing.T) {
+	t.Parallel()
+	old, current := bytes.Repeat([]byte{1}, secret.KeyBytes), bytes.Repeat([]byte{2}, secret.KeyBytes)
+	before, err := secret.NewKeyring(old)
+	require.NoError(t, err)
+	during, err := secret.NewKeyring(current, old)
+	require.NoError(t, err)
+	after, err := secret.NewKeyring(current)
+	require.NoError(t, err)
+	signature := before.Sign("use", []byte("data"))
+	require.True(t, before.Verify("use", []byte("data"), signature))
+	require.True(t, during.Verify("use", []byte("data"), signature))
+	require.False(t, after.Verify("use", []byte("data"), signature))
+	require.False(t, before.Verify("other use", []byte("data"), signature))
+	require.False(t, before.Verify("use", []byte("other data"), signature))
+	require.False(t, before.Verify("use", []byte("data"), nil))
+}

@@ -1,0 +1,89 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+)
+
+// anyOrigin among Config.CORSOrigins admits the pages of every origin.
+const anyOrigin = "*"
+
+// The headers that pages of other origins may send and read. Those of the Durable Streams protocol are among them.
+const (
+	corsRequestHeaders = "Authorization, Content-Type, Accept, Idempotency-Key, If-None-Match, Last-Event-ID, X-Request-Id, Traceparent, Tracestate"
+	corsExposedHeaders = "Stream-Next-Offset, Stream-Cursor, Stream-Up-To-Date, Stream-Closed, Stream-Sse-Data-Encoding, ETag, Content-Type, " +
+		"Content-Disposition, Location, Retry-After, X-Request-Id"
+	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
+	corsMaxAge  = "600" // seconds for which a browser repeats no preflight
+)
+
+// CheckOrigins returns what is wrong with origins that pages may have. withKey says that callers need a key: without one, "*"
+// would give every page that a user of this machine opens the whole API.
+func CheckOrigins(origins []string, withKey bool) error {
+	for _, o := range origins {
+		if o == anyOrigin {
+			if !withKey {
+				return errors.New(`"*" needs an API key: without one, every page that a browser on this machine opens could command sessions`)
+			}
+			continue
+		}
+		u, err := url.Parse(o)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Scheme+"://"+u.Host != o || strings.ToLower(o) != o || strings.Contains(o, anyOrigin) {
+			return fmt.Errorf(`%q is not an origin: it must be SCHEME://HOST or SCHEME://HOST:PORT in lower case, such as https://app.example.com, or *`, o)
+		}
+	}
+	return nil
+}
+
+// admitOrigins lets the pages of configured origins change something too, as far as their callers have a key.
+func (s *Server) admitOrigins() error {
+	if err := CheckOrigins(s.cfg.CORSOrigins, !s.cfg.WithoutKey); err != nil {
+		return fmt.Errorf("api: CORSOrigins: %w", err)
+	}
+	for _, o := range s.cfg.CORSOrigins {
+		if o == anyOrigin {
+			s.origins.AddInsecureBypassPattern("/")
+			continue
+		}
+		if err := s.origins.AddTrustedOrigin(o); err != nil {
+			return fmt.Errorf("api: CORSOrigins: %w", err)
+		}
+	}
+	return nil
+}
+
+// shareWithOrigins has browsers give answers to the pages of configured origins, and answers their preflights. Credentials of a browser
+// (cookies) are never asked for: a page sends the key or a token by itself.
+func (s *Server) shareWithOrigins(next echo.HandlerFunc) echo.HandlerFunc {
+	if len(s.cfg.CORSOrigins) == 0 {
+		return next
+	}
+	all := slices.Contains(s.cfg.CORSOrigins, anyOrigin)
+	return func(c echo.Context) error {
+		request, header := c.Request(), c.Response().Header()
+		header.Add(echo.HeaderVary, echo.HeaderOrigin)
+		origin := request.Header.Get(echo.HeaderOrigin)
+		if origin == "" || !all && !slices.Contains(s.cfg.CORSOrigins, origin) {
+			return next(c)
+		}
+		if all {
+			origin = anyOrigin
+		}
+		header.Set(echo.HeaderAccessControlAllowOrigin, origin)
+		header.Set(echo.HeaderAccessControlExposeHeaders, corsExposedHeaders)
+		header.Set("Cross-Origin-Resource-Policy", "cross-origin")
+		if request.Method != http.MethodOptions || request.Header.Get(echo.HeaderAccessControlRequestMethod) == "" {
+			return next(c)
+		}
+		header.Set(echo.HeaderAccessControlAllowMethods, corsMethods)
+		header.Set(echo.HeaderAccessControlAllowHeaders, corsRequestHeaders)
+		header.Set(echo.HeaderAccessControlMaxAge, corsMaxAge)
+		return c.NoContent(http.StatusNoContent)
+	}
+}
