@@ -46,13 +46,35 @@ type object struct {
 // readBody reads the request's body as one object. An empty body is an object
 // without fields where empty is true.
 func readBody(c echo.Context, empty bool) (*object, []byte, error) {
-	data, err := io.ReadAll(http.MaxBytesReader(c.Response(), c.Request().Body, maxBodyBytes))
-	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, nil, failure.Errorf(failure.TooLarge, "the body is larger than %d bytes", tooLarge.Limit)
-	}
+	data, err := readAll(c, maxBodyBytes)
 	if err != nil {
-		return nil, nil, &failure.Error{Code: failure.Invalid, Message: "the body ended too early", Err: err}
+		return nil, nil, err
 	}
+	return parseBody(data, empty)
+}
+
+// readAll reads the request's body. One that says that it is too large is refused before it is read.
+func readAll(c echo.Context, limit int64) ([]byte, error) {
+	if c.Request().ContentLength > limit {
+		return nil, failure.Errorf(failure.TooLarge, "the body is larger than %d bytes", limit)
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(c.Response(), c.Request().Body, limit))
+	return data, broken(err)
+}
+
+// broken sorts the errors of reading a body.
+func broken(err error) error {
+	if err == nil {
+		return nil
+	}
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return failure.Errorf(failure.TooLarge, "the body is larger than %d bytes", tooLarge.Limit)
+	}
+	return &failure.Error{Code: failure.Invalid, Message: "the body ended too early", Err: err}
+}
+
+// parseBody makes an object of a body.
+func parseBody(data []byte, empty bool) (o *object, raw []byte, err error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		if !empty {
 			return nil, nil, failure.Errorf(failure.Invalid, "the body is empty; a JSON object is expected")
@@ -62,7 +84,7 @@ func readBody(c echo.Context, empty bool) (*object, []byte, error) {
 	if !utf8.Valid(data) {
 		return nil, nil, failure.Errorf(failure.Invalid, "the body is not valid UTF-8")
 	}
-	o := &object{taken: map[string]bool{}, wrongFields: new([]failure.Field), large: new(bool)}
+	o = &object{taken: map[string]bool{}, wrongFields: new([]failure.Field), large: new(bool)}
 	if o.fields, err = readFields(data); err != nil {
 		return nil, nil, &failure.Error{Code: failure.Invalid, Message: "the body " + err.Error()}
 	}

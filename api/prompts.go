@@ -62,16 +62,18 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	body, _, err := readBody(c, false)
+	body, files, release, err := s.readPrompt(c)
 	if err != nil {
 		return err
 	}
+	defer release()
 	prompt := session.Prompt{
 		ID: body.promptID("id"), SessionID: id, Status: session.PromptQueued, Content: body.content("content"),
 		Mode:      session.Mode(body.mode("mode")),
 		OnUnknown: session.OnUnknown(body.oneOf("onUnknown", string(session.Hold), string(session.Hold), string(session.Retry), string(session.Fail))),
 		RequestID: idOfRequest(c), TraceParent: traceOf(c), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
+	prompt.Attachments = body.attachments("attachments", files)
 	if err := body.done(); err != nil {
 		return err
 	}

@@ -183,6 +183,7 @@ type Server struct {
 	attended *attendedPrompts
 	clients  *connections
 	rooms    *rooms
+	bodies   bodyMemory
 
 	streams    context.Context //nolint:containedctx // no stream outlives it: it is done when the server stops
 	endStreams context.CancelCauseFunc
@@ -209,7 +210,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, logger: cfg.Logger, echo: echo.New(), metrics: m, origins: http.NewCrossOriginProtection(), spec: spec}
+	s := &Server{cfg: cfg, logger: cfg.Logger, echo: echo.New(), metrics: m, origins: http.NewCrossOriginProtection(), spec: spec, bodies: newBodyMemory()}
 	if err := s.admitOrigins(); err != nil {
 		return nil, err
 	}

@@ -344,7 +344,7 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 	}
 	for _, old := range r.Prompts {
 		if old.ID == p.ID {
-			if old.Content != p.Content || old.OnUnknown != p.OnUnknown {
+			if old.Content != p.Content || old.OnUnknown != p.OnUnknown || !slices.EqualFunc(old.Attachments, p.Attachments, sameAttachment) {
 				return session.Prompt{}, 0, false, failure.Errorf(failure.PromptExists, "prompt %s has another body", p.ID)
 			}
 			old.Notify = old.Status == session.PromptQueued
@@ -358,6 +358,7 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 		return session.Prompt{}, 0, false, session.InError("test")
 	}
 	p.Ordinal = int64(len(r.Prompts) + 1)
+	r.Attachments = append(r.Attachments, p.Attachments...)
 	r.Prompts = append(r.Prompts, p)
 	m.Append(r, event.TypePrompt, event.PromptSubmitted(p))
 	m.Append(r, event.TypeQueue, r.queue())
@@ -368,6 +369,8 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 	p.Attended, p.Notify = attended, !attended
 	return p, r.view().Queue.Queued, true, nil
 }
+
+func sameAttachment(a, b attachment.Attachment) bool { return a.ID == b.ID }
 
 // Attend gives a session an attendant, which claims prompts as they come if claims is set.
 func (m *Store) Attend(id string, claims bool) {

@@ -37,7 +37,7 @@ type sessionCmd struct {
 	Hold       sessionHoldCmd       `cmd:"" help:"Hold the queue: no prompt starts, and none wakes the session, until a release."`
 	Release    sessionReleaseCmd    `cmd:"" help:"Release the queue: what waits starts."`
 	Files      sessionFilesCmd      `cmd:"" help:"List the files of the workspace, or print one."`
-	Attachment sessionAttachmentCmd `cmd:"" help:"Print an image of a tool's result."`
+	Attachment sessionAttachmentCmd `cmd:"" help:"Print an attachment of a prompt, or an image of a tool's result."`
 	Diff       sessionDiffCmd       `cmd:"" help:"Print the changes to the workspace since the session began."`
 	Update     sessionUpdateCmd     `cmd:"" help:"Change a session: its title, options, metadata, profile or workspace."`
 	Prompts    sessionPromptsCmd    `cmd:"" help:"List the prompts of a session."`

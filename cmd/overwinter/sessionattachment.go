@@ -9,7 +9,7 @@ import (
 // sessionAttachmentCmd prints what is stored with a session. It wakes no session.
 type sessionAttachmentCmd struct {
 	sessionArg
-	Attachment string `arg:"" help:"ID of the attachment, such as att_…, from the images of a block."`
+	Attachment string `arg:"" help:"ID of the attachment, such as att_…, from a prompt or the images of a block."`
 }
 
 // Run prints the bytes.

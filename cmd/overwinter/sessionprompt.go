@@ -1,12 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/cli"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
@@ -17,8 +22,9 @@ type sessionPromptCmd struct {
 	Text string `arg:"" help:"The prompt; - reads it from standard input."`
 	Wait bool   `help:"Print the agent's output and return when the turn ends. Fails if the turn does not complete, or the session is in error."`
 	timeoutFlag
-	PromptID  string `name:"id" placeholder:"ID" help:"ID of the prompt; sending it again has no effect. Default: a new ID."`
-	OnUnknown string `enum:"hold,retry,fail" default:"hold" placeholder:"POLICY" help:"What to do if the sandbox is lost during the turn: hold, retry or fail. Default ${default}."`
+	PromptID  string   `name:"id" placeholder:"ID" help:"ID of the prompt; sending it again has no effect. Default: a new ID."`
+	Attach    []string `sep:"none" placeholder:"FILE" help:"File that the prompt comes with; it is placed in the workspace. Repeat for more."`
+	OnUnknown string   `enum:"hold,retry,fail" default:"hold" placeholder:"POLICY" help:"What to do if the sandbox is lost during the turn: hold, retry or fail. Default ${default}."`
 }
 
 // Validate checks what kong cannot.
@@ -30,6 +36,10 @@ func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 	if err != nil {
 		return err
 	}
+	files, err := attachedFiles(c.Attach)
+	if err != nil {
+		return err
+	}
 	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
 		// The newest event before the prompt: everything about the prompt comes after it.
 		var after int64
@@ -38,7 +48,7 @@ func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 				return err
 			}
 		}
-		submitted, err := client.PromptSubmit(ctx, id, apiclient.Submit{Content: text, ID: c.PromptID, OnUnknown: c.OnUnknown})
+		submitted, err := client.PromptSubmit(ctx, id, apiclient.Submit{Content: text, ID: c.PromptID, OnUnknown: c.OnUnknown, Files: files})
 		if err != nil {
 			return err
 		}
@@ -61,6 +71,42 @@ func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 		}
 		return answer.Outcome()
 	})
+}
+
+// attachedFiles reads the files that a prompt comes with.
+func attachedFiles(paths []string) ([]apiclient.File, error) {
+	if len(paths) > attachment.MaxPromptFiles {
+		return nil, fmt.Errorf("--attach: %d files; at most %d are allowed", len(paths), attachment.MaxPromptFiles)
+	}
+	var files []apiclient.File
+	total := 0
+	for _, path := range paths {
+		data, err := attachedFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("--attach %s: %w", path, err)
+		}
+		if total += len(data); total > attachment.MaxPromptBytes {
+			return nil, fmt.Errorf("--attach: the files have more than %d bytes together", attachment.MaxPromptBytes)
+		}
+		files = append(files, apiclient.File{Name: filepath.Base(path), Data: data})
+	}
+	return files, nil
+}
+
+func attachedFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	defer f.Close() // only read
+	if info, err := f.Stat(); err != nil || info.IsDir() {
+		return nil, cmp.Or(err, errors.New("is a directory"))
+	}
+	data, err := io.ReadAll(io.LimitReader(f, attachment.MaxBytes+1))
+	if err == nil && len(data) > attachment.MaxBytes {
+		err = fmt.Errorf("is larger than %d bytes", attachment.MaxBytes)
+	}
+	return data, err
 }
 
 // await prints the answer to a prompt while it is written, unless the output is JSON.

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
+	"mime/multipart"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"strconv"
 	"strings"
@@ -180,6 +183,40 @@ type Submit struct {
 	Content   string `json:"content"`
 	ID        string `json:"id,omitempty"`
 	OnUnknown string `json:"onUnknown,omitempty"` // hold, retry or fail
+	Files     []File `json:"-"`                   // attachments
+}
+
+// File is a file that a prompt comes with.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// form is a body that is not JSON.
+type form struct {
+	contentType string
+	data        []byte
+}
+
+// form is the prompt as a form with its files. The same prompt gives the same bytes.
+func (p Submit) form() (form, error) {
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	encoded, err := json.Marshal(p)
+	if err == nil {
+		err = w.WriteField("prompt", string(encoded))
+	}
+	for _, f := range p.Files {
+		part, partErr := w.CreatePart(textproto.MIMEHeader{"Content-Disposition": {
+			mime.FormatMediaType("form-data", map[string]string{"name": "file", "filename": f.Name}),
+		}})
+		if partErr == nil {
+			_, partErr = part.Write(f.Data)
+		}
+		err = errors.Join(err, partErr)
+	}
+	err = errors.Join(err, w.Close())
+	return form{w.FormDataContentType(), b.Bytes()}, err
 }
 
 // Submitted is a prompt that was stored.
@@ -197,7 +234,15 @@ func (c *Client) PromptSubmit(ctx context.Context, sessionID string, p Submit) (
 		p.ID = session.NewID(session.PromptPrefix) // ours, so that a second try finds the first
 	}
 	var answer Submitted
-	status, err := c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/prompts", p, &answer)
+	var body any = p
+	if len(p.Files) > 0 {
+		encoded, err := p.form()
+		if err != nil {
+			return answer, fmt.Errorf("encode the prompt: %w", err)
+		}
+		body = encoded
+	}
+	status, err := c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/prompts", body, &answer)
 	answer.Created = status == http.StatusAccepted
 	return answer, err
 }
@@ -248,7 +293,9 @@ func sessionPath(id string) string { return "/api/sessions/" + url.PathEscape(id
 // whatever it is.
 func (c *Client) call(ctx context.Context, method, path string, body, out any, header ...string) (status int, err error) {
 	var data []byte
-	if body != nil {
+	if f, ok := body.(form); ok {
+		data, header = f.data, append(header, "Content-Type", f.contentType)
+	} else if body != nil {
 		if data, err = json.Marshal(body); err != nil {
 			return 0, fmt.Errorf("encode request: %w", err)
 		}
@@ -301,7 +348,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 func (c *Client) once(ctx context.Context, method, path string, body []byte, out any, header []string) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout+time.Duration(len(body)>>20)*time.Second)
 	defer cancel()
 	req, err := c.request(ctx, method, path, body)
 	if err != nil {

@@ -4,6 +4,12 @@ package attachment
 const (
 	// MaxBytes is the largest attachment.
 	MaxBytes = 10 << 20
+	// MaxPromptBytes bounds the attachments of a prompt together, and MaxPromptFiles their number.
+	MaxPromptBytes = 50 << 20
+	MaxPromptFiles = 20
+	// MaxPromptsBytes bounds the attachments of all prompts of a session together, and MaxPromptsFiles their number.
+	MaxPromptsBytes = 1 << 30
+	MaxPromptsFiles = 10_000
 	// MaxImagesBytes bounds the images in results of tools of a session together. Further ones are not stored.
 	MaxImagesBytes = 512 << 20
 	// MaxImages bounds their number.

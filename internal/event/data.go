@@ -114,6 +114,7 @@ func PromptSubmitted(p session.Prompt) PromptData {
 
 // PromptChanged is the data of an event of a prompt after its first.
 func PromptChanged(p session.Prompt) PromptData {
+	p.Attachments = nil
 	return PromptData{Prompt: PromptChange{PromptJSON: resource.Prompt(p)}}
 }
 

@@ -2,15 +2,70 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Where attachments come from.
-const originResult = "result"
+const (
+	originResult = "result"
+	originPrompt = "prompt"
+)
+
+// attachmentsPut stores the attachments of a prompt and returns what its row has of them. limit_reached if the session has
+// too many.
+func (s *sessionTx) attachmentsPut(ctx context.Context, attachments []attachment.Attachment) ([]byte, error) {
+	if len(attachments) == 0 {
+		return []byte("[]"), nil
+	}
+	total, err := s.q.AttachmentsTotal(ctx, s, &dbsqlc.AttachmentsTotalParams{SessionID: s.row.ID, Origin: originPrompt})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range attachments {
+		total.Items++
+		total.Bytes += int64(len(a.Data))
+	}
+	if total.Items > attachment.MaxPromptsFiles || total.Bytes > attachment.MaxPromptsBytes {
+		return nil, failure.Errorf(failure.LimitReached, "the prompts of a session have at most %d attachments of %d bytes together",
+			attachment.MaxPromptsFiles, attachment.MaxPromptsBytes)
+	}
+	for _, a := range attachments {
+		err := s.q.AttachmentPut(ctx, s, &dbsqlc.AttachmentPutParams{
+			SessionID: s.row.ID, ID: a.ID, Origin: originPrompt, Name: a.Name, MediaType: a.MediaType,
+			Bytes: int64(len(a.Data)), Content: a.Data, CreatedAt: s.now,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(resource.Attachments(attachments))
+}
+
+// attachmentsOf reads what the row of a prompt has of its attachments.
+func attachmentsOf(row []byte) []attachment.Attachment {
+	var list []resource.AttachmentJSON
+	if len(row) == 0 || json.Unmarshal(row, &list) != nil {
+		return nil
+	}
+	var out []attachment.Attachment
+	for _, a := range list {
+		out = append(out, attachment.Attachment{Info: attachment.Info{ID: a.ID, Name: a.Name, MediaType: a.MediaType, Bytes: a.Bytes}})
+	}
+	return out
+}
+
+// sameAttachments compares by ids, which follow from everything else.
+func sameAttachments(a, b session.Prompt) bool {
+	return slices.EqualFunc(a.Attachments, b.Attachments, func(x, y attachment.Attachment) bool { return x.ID == y.ID })
+}
 
 // AttachmentsAppend stores images in results of tools, each in its own transaction, so that the session is not locked for
 // longer than one takes. What is stored already is skipped, and so is what is beyond the bounds of the session.

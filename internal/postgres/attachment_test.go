@@ -10,6 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -70,4 +71,64 @@ func TestImagesBeyondTheBoundOfASessionAreNotStored(t *testing.T) {
 	got, err := b.AttachmentGet(b.ctx, b.id, large.ID)
 	require.NoError(t, err)
 	require.Len(t, got.Data, attachment.MaxBytes)
+}
+
+func TestAttachmentsAreStoredWithTheirPrompt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	file := func(name, text string) attachment.Attachment {
+		return attachment.Attachment{
+			Info: attachment.Info{ID: conversation.AttachmentID([]byte(text), name), Name: name, MediaType: "text/plain", Bytes: int64(len(text))},
+			Data: []byte(text),
+		}
+	}
+	prompt := session.Prompt{
+		ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "read them",
+		Attachments: []attachment.Attachment{file("a", planted), file("b", "two")},
+	}
+	for i := range 2 {
+		p, _, created, err := b.PromptSubmit(b.ctx, prompt)
+		require.NoError(t, err)
+		require.Equal(t, i == 0, created)
+		require.Equal(t, resource.Attachments(prompt.Attachments), resource.Attachments(p.Attachments))
+	}
+	require.Equal(t, []string{"attachments"}, find(t, b.url, planted), "neither events nor prompts have it")
+	got, err := b.AttachmentGet(b.ctx, b.id, prompt.Attachments[1].ID)
+	require.NoError(t, err)
+	require.Equal(t, file("b", "two"), got)
+	list, _, err := b.PromptList(b.ctx, b.id, 10, "")
+	require.NoError(t, err)
+	require.Equal(t, resource.Attachments(prompt.Attachments), resource.Attachments(list[0].Attachments))
+
+	other := prompt
+	other.Attachments = []attachment.Attachment{file("a", planted), file("b", "three")}
+	_, _, _, err = b.PromptSubmit(b.ctx, other)
+	requireCode(t, failure.PromptExists, err)
+	_, err = b.AttachmentGet(b.ctx, b.id, other.Attachments[1].ID)
+	requireCode(t, failure.NoAttachment, err)
+	other.Attachments = nil
+	_, _, _, err = b.PromptSubmit(b.ctx, other)
+	requireCode(t, failure.PromptExists, err)
+
+	b.running(t)
+	run := b.begin(t, prompt.ID)
+	start, err := b.RunAttach(b.ctx, run, "t2", session.Dispatch{No: 2, Attempt: 1})
+	require.NoError(t, err)
+	require.Equal(t, resource.Attachments(prompt.Attachments), resource.Attachments(start.Prompt.Attachments))
+	for _, e := range b.events(t) {
+		if e.Type == "prompt" {
+			require.Equal(t, strings.Contains(string(e.Data), `"status":"queued"`), strings.Contains(string(e.Data), "attachments"), "the first event has them: %s", e.Data)
+		}
+	}
+
+	b.sql(t, "INSERT INTO attachments (session_id, id, origin, media_type, bytes, content, created_at) "+
+		"SELECT $1, 'att_' || i, 'prompt', 'text/plain', 1, 'x', now() FROM generate_series(1, $2) i", b.id, attachment.MaxPromptsFiles-3)
+	next := session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "more", Attachments: []attachment.Attachment{file("c", "1"), file("d", "1")}}
+	_, _, _, err = b.PromptSubmit(b.ctx, next)
+	requireCode(t, failure.LimitReached, err)
+	_, err = b.PromptGet(b.ctx, b.id, next.ID)
+	requireCode(t, failure.NoPrompt, err)
+	next.Attachments = next.Attachments[:1]
+	_, _, _, err = b.PromptSubmit(b.ctx, next)
+	require.NoError(t, err)
 }

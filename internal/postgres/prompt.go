@@ -34,6 +34,11 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 		head, headErr = promptHead(ctx, db.q, in, p.SessionID)
 		return cmp.Or(haveErr, openErr, headErr)
 	}
+	if len(p.Attachments) > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = db.bulk(ctx)
+		defer cancel()
+	}
 	err = db.inSessionWith(ctx, "submit a prompt", p.SessionID, read, func(s *sessionTx) error {
 		if !exists {
 			stored, created = session.Prompt{}, true
@@ -46,7 +51,7 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 		}
 		stored = blocked(promptOf(have), s.row.Status, s.row.StatusReason)
 		want := withDefaults(p)
-		if stored.Content != want.Content || stored.Mode != want.Mode || stored.OnUnknown != want.OnUnknown {
+		if stored.Content != want.Content || stored.Mode != want.Mode || stored.OnUnknown != want.OnUnknown || !sameAttachments(stored, want) {
 			return failure.Errorf(failure.PromptExists, "prompt %s was submitted with another body", p.ID)
 		}
 		position, err = s.q.PromptPosition(ctx, s, &dbsqlc.PromptPositionParams{SessionID: p.SessionID, ID: p.ID})
@@ -85,9 +90,14 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue ev
 	p.CreatedAt = s.now // in the order of ordinals, whichever process stored it
 	p.Attended = notify && s.row.Attendant != ""
 	p.Notify = notify && !p.Attended
-	err := s.q.PromptInsert(ctx, &s.later, &dbsqlc.PromptInsertParams{
+	attachments, err := s.attachmentsPut(ctx, p.Attachments)
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	err = s.q.PromptInsert(ctx, &s.later, &dbsqlc.PromptInsertParams{
 		SessionID: p.SessionID, ID: p.ID, Ordinal: p.Ordinal, Content: p.Content, Mode: string(p.Mode),
 		OnUnknown: string(p.OnUnknown), Author: p.Author, CreatedAt: p.CreatedAt.UTC(), RequestID: p.RequestID, TraceParent: p.TraceParent,
+		Attachments: attachments,
 	})
 	if err != nil {
 		return session.Prompt{}, err
@@ -249,7 +259,7 @@ func (db *DB) PromptList(ctx context.Context, sessionID string, limit int, curso
 	}
 	bytes := 0
 	for i, row := range rows {
-		if bytes += len(row.Content); i+1 == limit && len(rows) > limit || bytes >= maxPageBytes {
+		if bytes += len(row.Content) + len(row.Attachments); i+1 == limit && len(rows) > limit || bytes >= maxPageBytes {
 			rows, nextCursor = rows[:i+1], cursorEncode(promptCursor{Ordinal: row.Ordinal})
 			break
 		}
@@ -411,7 +421,8 @@ func promptOf(row dbsqlc.Prompt) session.Prompt {
 		ID: row.ID, SessionID: row.SessionID, Ordinal: row.Ordinal, Status: session.PromptStatus(row.Status),
 		Content: row.Content, Mode: session.Mode(row.Mode), OnUnknown: session.OnUnknown(row.OnUnknown),
 		Author: row.Author, RunID: row.RunID, Reason: row.Reason, RequestID: row.RequestID, TraceParent: row.TraceParent,
-		CreatedAt: row.CreatedAt.UTC(), StartedAt: orZero(row.StartedAt), EndedAt: orZero(row.EndedAt),
+		Attachments: attachmentsOf(row.Attachments),
+		CreatedAt:   row.CreatedAt.UTC(), StartedAt: orZero(row.StartedAt), EndedAt: orZero(row.EndedAt),
 	}
 	if row.Resolution != "" {
 		p.Resolved = &session.Resolved{Action: session.Resolution(row.Resolution), Note: row.ResolutionNote, At: orZero(row.ResolvedAt)}

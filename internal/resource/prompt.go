@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -18,6 +19,8 @@ type PromptJSON struct {
 	Reason    string               `json:"reason,omitempty"`
 	// BlockedReason is why a queued prompt does not run.
 	BlockedReason string `json:"blockedReason,omitempty"`
+	// Attachments are the files that it comes with. Of events, only the first of a prompt has them.
+	Attachments []AttachmentJSON `json:"attachments,omitempty"`
 	// RequestID is the X-Request-Id of the request that accepted it.
 	RequestID string `json:"requestId,omitempty"`
 	// Resolution is what a person did about an unknown outcome.
@@ -28,6 +31,23 @@ type PromptJSON struct {
 	CreatedAt Time       `json:"createdAt"`
 	StartedAt *Time      `json:"startedAt,omitempty"`
 	EndedAt   *Time      `json:"endedAt,omitempty"`
+}
+
+// AttachmentJSON is a file that a prompt comes with.
+type AttachmentJSON struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	MediaType string `json:"mediaType"`
+	Bytes     int64  `json:"bytes"`
+}
+
+// Attachments converts attachments; nil for none.
+func Attachments(attachments []attachment.Attachment) []AttachmentJSON {
+	var out []AttachmentJSON
+	for _, a := range attachments {
+		out = append(out, AttachmentJSON{ID: a.ID, Name: a.Name, MediaType: a.MediaType, Bytes: a.Bytes})
+	}
+	return out
 }
 
 // UsageJSON is what a run has used.
@@ -75,7 +95,7 @@ func Prompt(p session.Prompt) PromptJSON {
 	return PromptJSON{
 		ID: p.ID, SessionID: p.SessionID, Ordinal: p.Ordinal, Status: p.Status, Content: p.Content,
 		Mode: p.Mode, OnUnknown: p.OnUnknown, Author: p.Author, RunID: p.RunID, Reason: p.Reason, BlockedReason: p.BlockedReason,
-		RequestID: p.RequestID, Resolution: resolution(p.Resolved), Usage: usage, Model: model,
+		Attachments: Attachments(p.Attachments), RequestID: p.RequestID, Resolution: resolution(p.Resolved), Usage: usage, Model: model,
 		CreatedAt: Time(p.CreatedAt), StartedAt: optionalTime(p.StartedAt), EndedAt: optionalTime(p.EndedAt),
 	}
 }

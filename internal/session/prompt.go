@@ -1,6 +1,10 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/attachment"
+)
 
 // PromptStatus is where a prompt stands.
 type PromptStatus string
@@ -63,6 +67,8 @@ type Prompt struct {
 	RequestID string
 	// TraceParent is the trace of that request, as a W3C traceparent; empty if it is not traced.
 	TraceParent string
+	// Attachments are the files that it comes with. Only a prompt that is submitted has their content.
+	Attachments []attachment.Attachment
 	CreatedAt   time.Time
 	StartedAt   time.Time // zero until a run has it
 	EndedAt     time.Time // zero until it is over

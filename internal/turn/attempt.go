@@ -202,8 +202,11 @@ func (a *attempt) prompt(ctx context.Context) (runner.Start, error) {
 	if err != nil {
 		return runner.Start{}, err
 	}
+	if err := a.placeAttachments(ctx); err != nil {
+		return runner.Start{}, err
+	}
 	input, err := a.adapter.Prompt(agent.PromptInput{
-		RunID: a.in.RunID, PromptID: a.start.Prompt.ID, Content: a.start.Prompt.Content,
+		RunID: a.in.RunID, PromptID: a.start.Prompt.ID, Content: withAttachments(a.start.Prompt),
 		Author: a.start.Prompt.Author, At: a.start.Run.StartedAt,
 	})
 	if err != nil {

@@ -48,6 +48,7 @@ type Store interface {
 	questionStore
 	fileStore
 	imageStore
+	attachmentStore
 	settleStore
 }
 

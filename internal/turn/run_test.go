@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
@@ -39,27 +41,35 @@ type stage struct {
 	executor *turn.Executor
 	in       turn.Request
 	attaches atomic.Int64
+	puts     sync.Map // content of the files that were put, by path
+	input    atomic.Value
 	dispatch int64
+	// attachments are those of the prompt.
+	attachments []attachment.Attachment
 }
 
 // script is what the program in the place of the runner prints once it has the prompt.
 type script struct {
-	frames []string // the lines of the agent
-	lost   bool     // the runner was interrupted while it had the run
-	masks  turn.Masks
+	frames      []string // the lines of the agent
+	lost        bool     // the runner was interrupted while it had the run
+	masks       turn.Masks
+	attachments []attachment.Attachment
 }
 
 func setup(t *testing.T, s script) *stage {
 	t.Helper()
-	st := &stage{}
+	st := &stage{attachments: s.attachments}
 	if s.masks == nil {
 		s.masks = none{}
 	}
 	drv := memsandbox.New()
 	t.Cleanup(func() { require.NoError(t, drv.Close()) })
 	drv.Handle("overwinter-runner", func(ctx context.Context, p *memsandbox.Proc) int {
-		if p.Args[1] == "attach" {
+		switch p.Args[1] {
+		case "attach":
 			return st.attach(ctx, p, s)
+		case "put":
+			return st.put(p)
 		}
 		<-ctx.Done()
 		return 0
@@ -109,7 +119,7 @@ func (st *stage) claim(t *testing.T, provider *sandbox.Provider) {
 	require.NoError(t, st.db.TransitionRecord(ctx, session.Transition{
 		SessionID: s.ID, No: s.TransitionNo + 1, From: s.Status, To: session.Running, Event: session.EventReady, Generation: 1, At: time.Now(),
 	}))
-	p, _, _, err := st.db.PromptSubmit(ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: s.ID, Content: "hello"})
+	p, _, _, err := st.db.PromptSubmit(ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: s.ID, Content: "hello", Attachments: st.attachments})
 	require.NoError(t, err)
 	run := session.NewID(session.RunPrefix)
 	verdict, err := st.db.RunBegin(ctx, s.ID, p.ID, run, 1)
@@ -163,6 +173,7 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 				send(&runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Open: true, Agent: true})
 			}
 		case *runner.Start:
+			st.input.Store(string(m.Input))
 			print(0)
 		case *runner.Flush:
 			send(&runner.Flushed{ID: m.ID})
@@ -172,6 +183,29 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 		}
 	}
 	return runner.ExitOK
+}
+
+// put speaks for the runner's command.
+func (st *stage) put(p *memsandbox.Proc) int {
+	r := bufio.NewReader(p.Stdin)
+	name := ""
+	for {
+		m, err := runner.ReadMessage(r)
+		if err != nil {
+			return runner.ExitFailed
+		}
+		switch m := m.(type) {
+		case *runner.File:
+			name = m.Path
+			st.puts.Store(name, "")
+		case *runner.Data:
+			have, _ := st.puts.Load(name)
+			st.puts.Store(name, have.(string)+string(m.Bytes))
+		case *runner.End:
+			return runner.ExitOK
+		default:
+		}
+	}
 }
 
 // progress counts the steps of an attempt.
@@ -333,4 +367,35 @@ func TestImagesOfResultsAreStored(t *testing.T) {
 	require.Equal(t, "image/png", a.MediaType)
 	_, err = st.db.AttachmentGet(ctx, st.in.SessionID, got[2].ID)
 	require.Equal(t, failure.NoAttachment, failure.CodeOf(err))
+}
+
+// TestAttachmentsArePlacedBeforeThePromptIsDelivered: the agent is given their paths. Another attempt, which finds that the
+// runner has the prompt, places nothing.
+func TestAttachmentsArePlacedBeforeThePromptIsDelivered(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", runner.MaxSegment+1)
+	file := func(name, text string) attachment.Attachment {
+		return attachment.Attachment{
+			Info: attachment.Info{ID: conversation.AttachmentID([]byte(text), name), Name: name, MediaType: "text/plain", Bytes: int64(len(text))},
+			Data: []byte(text),
+		}
+	}
+	st := setup(t, script{frames: []string{ends}, attachments: []attachment.Attachment{file("notes 1.txt", large), file("b", "two")}})
+	_, err := st.executor.Run(t.Context(), st.take(t), &progress{})
+	require.NoError(t, err)
+	prompt := st.take(t).Start.Prompt
+	dir := "/workspace/.overwinter/attachments/"
+	for path, want := range map[string]string{dir + prompt.ID + "/notes 1.txt": large, dir + prompt.ID + "/b": "two", dir + ".gitignore": "*\n"} {
+		got, ok := st.puts.Load(path)
+		require.True(t, ok, path)
+		require.Equal(t, want, got, path)
+	}
+	require.Contains(t, st.input.Load(), `- .overwinter/attachments/`+prompt.ID+`/notes 1.txt (text/plain, 1048577 bytes)`)
+	st.puts.Clear()
+	_, err = st.executor.Run(t.Context(), st.take(t), &progress{})
+	require.NoError(t, err)
+	st.puts.Range(func(path, _ any) bool {
+		t.Errorf("%s was placed again", path)
+		return true
+	})
 }

@@ -16,6 +16,9 @@ const (
 	MaxPatchBytes = 1 << 20
 )
 
+// AttachmentDir is where the files that prompts come with are in a workspace. They are no part of its files and of its diff.
+const AttachmentDir = ".overwinter/attachments"
+
 // ChangeKind is what happened to a file of the workspace.
 type ChangeKind string
 

@@ -170,6 +170,7 @@ type Prompt struct {
 	ResolvedAt     *time.Time
 	RequestID      string
 	TraceParent    string
+	Attachments    []byte
 }
 
 type Purge struct {

@@ -127,7 +127,7 @@ func (q *Queries) PromptCountQueued(ctx context.Context, db DBTX, sessionID stri
 const promptEnd = `-- name: PromptEnd :one
 UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz
 WHERE session_id = $4 AND id = $5 AND status IN ('queued', 'processing')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments
 `
 
 type PromptEndParams struct {
@@ -166,6 +166,7 @@ func (q *Queries) PromptEnd(ctx context.Context, db DBTX, arg *PromptEndParams) 
 		&i.ResolvedAt,
 		&i.RequestID,
 		&i.TraceParent,
+		&i.Attachments,
 	)
 	return i, err
 }
@@ -188,7 +189,7 @@ func (q *Queries) PromptFirst(ctx context.Context, db DBTX, sessionID string) (P
 }
 
 const promptGet = `-- name: PromptGet :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent FROM prompts WHERE session_id = $1 AND id = $2
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments FROM prompts WHERE session_id = $1 AND id = $2
 `
 
 type PromptGetParams struct {
@@ -218,6 +219,7 @@ func (q *Queries) PromptGet(ctx context.Context, db DBTX, arg *PromptGetParams) 
 		&i.ResolvedAt,
 		&i.RequestID,
 		&i.TraceParent,
+		&i.Attachments,
 	)
 	return i, err
 }
@@ -269,8 +271,8 @@ func (q *Queries) PromptHead(ctx context.Context, db DBTX, arg *PromptHeadParams
 }
 
 const promptInsert = `-- name: PromptInsert :exec
-INSERT INTO prompts (session_id, id, ordinal, status, content, mode, on_unknown, author, created_at, request_id, trace_parent)
-VALUES ($1, $2, $3, 'queued', $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO prompts (session_id, id, ordinal, status, content, mode, on_unknown, author, created_at, request_id, trace_parent, attachments)
+VALUES ($1, $2, $3, 'queued', $4, $5, $6, $7, $8, $9, $10, $11)
 `
 
 type PromptInsertParams struct {
@@ -284,6 +286,7 @@ type PromptInsertParams struct {
 	CreatedAt   time.Time
 	RequestID   string
 	TraceParent string
+	Attachments []byte
 }
 
 func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertParams) error {
@@ -298,12 +301,13 @@ func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertPa
 		arg.CreatedAt,
 		arg.RequestID,
 		arg.TraceParent,
+		arg.Attachments,
 	)
 	return err
 }
 
 const promptList = `-- name: PromptList :many
-SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at, prompts.request_id, prompts.trace_parent FROM prompts
+SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at, prompts.request_id, prompts.trace_parent, prompts.attachments FROM prompts
 JOIN (
     SELECT i.session_id, i.id, sum(octet_length(i.content)) OVER (ORDER BY i.ordinal ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM prompts i WHERE i.session_id = $1 AND i.ordinal > $2 ORDER BY i.ordinal LIMIT $3
@@ -353,6 +357,7 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 			&i.ResolvedAt,
 			&i.RequestID,
 			&i.TraceParent,
+			&i.Attachments,
 		); err != nil {
 			return nil, err
 		}
@@ -365,7 +370,7 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 }
 
 const promptNext = `-- name: PromptNext :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent FROM prompts WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT 1
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments FROM prompts WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT 1
 `
 
 // PromptNext is PromptFirst with the whole prompt.
@@ -391,6 +396,7 @@ func (q *Queries) PromptNext(ctx context.Context, db DBTX, sessionID string) (Pr
 		&i.ResolvedAt,
 		&i.RequestID,
 		&i.TraceParent,
+		&i.Attachments,
 	)
 	return i, err
 }
@@ -417,7 +423,7 @@ func (q *Queries) PromptPosition(ctx context.Context, db DBTX, arg *PromptPositi
 const promptQueue = `-- name: PromptQueue :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = $1, started_at = NULL, ended_at = NULL
 WHERE session_id = $2 AND id = $3
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments
 `
 
 type PromptQueueParams struct {
@@ -449,6 +455,7 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 		&i.ResolvedAt,
 		&i.RequestID,
 		&i.TraceParent,
+		&i.Attachments,
 	)
 	return i, err
 }
@@ -456,7 +463,7 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 const promptResolve = `-- name: PromptResolve :one
 UPDATE prompts SET status = $1, reason = $2, resolution = $3, resolution_note = $4, resolved_at = $5::timestamptz
 WHERE session_id = $6 AND id = $7 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments
 `
 
 type PromptResolveParams struct {
@@ -499,6 +506,7 @@ func (q *Queries) PromptResolve(ctx context.Context, db DBTX, arg *PromptResolve
 		&i.ResolvedAt,
 		&i.RequestID,
 		&i.TraceParent,
+		&i.Attachments,
 	)
 	return i, err
 }
@@ -507,7 +515,7 @@ const promptRetry = `-- name: PromptRetry :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = '', started_at = NULL, ended_at = NULL,
     resolution = 'retry', resolution_note = '', resolved_at = $1::timestamptz
 WHERE session_id = $2 AND id = $3 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments
 `
 
 type PromptRetryParams struct {
@@ -539,6 +547,7 @@ func (q *Queries) PromptRetry(ctx context.Context, db DBTX, arg *PromptRetryPara
 		&i.ResolvedAt,
 		&i.RequestID,
 		&i.TraceParent,
+		&i.Attachments,
 	)
 	return i, err
 }

@@ -1,6 +1,6 @@
 -- name: PromptInsert :exec
-INSERT INTO prompts (session_id, id, ordinal, status, content, mode, on_unknown, author, created_at, request_id, trace_parent)
-VALUES (@session_id, @id, @ordinal, 'queued', @content, @mode, @on_unknown, @author, @created_at, @request_id, @trace_parent);
+INSERT INTO prompts (session_id, id, ordinal, status, content, mode, on_unknown, author, created_at, request_id, trace_parent, attachments)
+VALUES (@session_id, @id, @ordinal, 'queued', @content, @mode, @on_unknown, @author, @created_at, @request_id, @trace_parent, @attachments);
 
 -- name: PromptGet :one
 SELECT * FROM prompts WHERE session_id = @session_id AND id = @id;

@@ -145,7 +145,7 @@ func (i *Index) gitDiff(ctx context.Context, d *workspacefile.Diff) error {
 		}
 		d.Base = base
 	}
-	paths := []string{"--", ".", ":(exclude,glob)**/node_modules/**"}
+	paths := []string{"--", ".", ":(exclude,glob)**/node_modules/**", ":(exclude)" + workspacefile.AttachmentDir}
 	if _, _, err := runGit(ctx, i.root, env, 0, append([]string{"add", "--intent-to-add", "--ignore-errors"}, paths...)...); err != nil {
 		return err
 	}

@@ -117,6 +117,7 @@ func TestDiffAgainstTheCommitAtTheBeginning(t *testing.T) {
 	b.write("new file\t\"quoted\"", "x\n")
 	b.write("ignored", "x\n")
 	b.write("node_modules/m/index.js", "x\n")
+	b.write(".overwinter/attachments/prm_1/notes", "x\n")
 	index, err := os.ReadFile(filepath.Join(b.root, ".git", "index"))
 	require.NoError(t, err)
 	d := b.diff()

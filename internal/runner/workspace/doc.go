@@ -9,7 +9,8 @@
 //
 // Regular files below the directory, by their path relative to it. Not seen are symbolic links,
 // which nothing here follows, and whatever else is no file; names that are not UTF-8 or longer than
-// workspacefile.MaxPath; everything called .git or in a directory called node_modules; and, inside a
+// workspacefile.MaxPath; everything called .git or in a directory called node_modules; the attachments of
+// prompts (workspacefile.AttachmentDir); and, inside a
 // repository, what its ignore files name. Of those, .gitignore files and .git/info/exclude count
 // with git's own rules: the last match decides, ! negates, a / at the end means directories, one
 // before it ties the pattern to the file's directory, ** matches any directories. A file that is

@@ -307,6 +307,7 @@ func TestLinksAndOtherThingsAreNoFiles(t *testing.T) {
 	require.NoError(t, os.WriteFile(in("not\xffutf8"), nil, 0o600))
 	b.write("node_modules/x", "1")
 	b.write("deep/node_modules/x", "1")
+	b.write(".overwinter/attachments/prm_1/shot.png", "1")
 	b.write("real", "1")
 	require.Equal(t, []string{"created real"}, b.sync())
 

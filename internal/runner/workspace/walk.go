@@ -107,7 +107,7 @@ func (w *walker) read(fd int, rel string, above ignores, inRepository bool, dept
 			}
 			w.files[p] = statOf(&st)
 		case unix.S_IFDIR:
-			if name == "node_modules" || above.ignored(p, true) {
+			if name == "node_modules" || p == workspacefile.AttachmentDir || above.ignored(p, true) {
 				continue
 			}
 			if w.dirs >= maxDirs || depth >= maxDepth {

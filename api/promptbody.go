@@ -1,0 +1,272 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/overwinter-dev/overwinter/internal/attachment"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+)
+
+const (
+	// maxPromptJSON bounds a prompt that is JSON, with its attachments in base64.
+	maxPromptJSON = 15 << 20
+	// maxPromptForm bounds a prompt that is a form: its files, its JSON and what separates them.
+	maxPromptForm = attachment.MaxPromptBytes + maxBodyBytes + maxFormHeaders
+	// maxFormHeaders bounds what a form has besides the content of its parts.
+	maxFormHeaders = 256 << 10
+	// jsonCopies is how often the bytes of a JSON body are in memory while it is read.
+	jsonCopies = 5
+	// largeBodies is how many bytes of bodies over maxBodyBytes are in memory at once; others wait.
+	largeBodies = 256 << 20
+	// maxMediaTypeBytes bounds the media type of an attachment.
+	maxMediaTypeBytes = 127
+)
+
+// bodyMemory is the room for large bodies.
+type bodyMemory struct{ room *semaphore.Weighted }
+
+func newBodyMemory() bodyMemory { return bodyMemory{semaphore.NewWeighted(largeBodies)} }
+
+// take waits until there is room for a body; unavailable if that takes too long.
+func (m bodyMemory) take(ctx context.Context, bytes int64) (release func(), err error) {
+	if bytes <= jsonCopies*maxBodyBytes {
+		return func() {}, nil
+	}
+	if err := m.room.Acquire(ctx, bytes); err != nil {
+		return nil, &failure.Error{Code: failure.Unavailable, Message: "too many large requests are under way; try again", Err: err}
+	}
+	return func() { m.room.Release(bytes) }, nil
+}
+
+// readPrompt reads a prompt, which is a JSON object, or a form with such an object in the field prompt and files. The caller
+// calls release when it needs none of it any more.
+func (s *prompts) readPrompt(c echo.Context) (body *object, files []attachment.Attachment, release func(), err error) {
+	kind, params, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
+	isForm := err == nil && kind == echo.MIMEMultipartForm
+	limit, copies := int64(maxPromptJSON), int64(jsonCopies)
+	if isForm {
+		limit, copies = maxPromptForm, 1
+	}
+	length := c.Request().ContentLength
+	switch {
+	case length > limit && isForm:
+		return nil, nil, nil, failure.Errorf(failure.TooLarge, "the body is larger than %d bytes: the attachments of a prompt have at most %d bytes together", limit, attachment.MaxPromptBytes)
+	case length > limit:
+		return nil, nil, nil, failure.Errorf(failure.TooLarge, "the body is larger than %d bytes; send attachments as multipart/form-data, with up to %d bytes", limit, attachment.MaxPromptBytes)
+	case length < 0:
+		length = limit
+	}
+	if release, err = s.bodies.take(c.Request().Context(), length*copies); err != nil {
+		return nil, nil, nil, err
+	}
+	if isForm {
+		body, files, err = readForm(c, params["boundary"])
+	} else {
+		var data []byte
+		if data, err = readAll(c, limit); err == nil {
+			body, _, err = parseBody(data, false)
+		}
+	}
+	if err != nil {
+		release()
+		return nil, nil, nil, err
+	}
+	return body, files, release, nil
+}
+
+// promptField is the part of a form with the prompt.
+const promptField = "prompt"
+
+// readForm reads the parts of a form. A file that is too large is refused as soon as that is known.
+func readForm(c echo.Context, boundary string) (body *object, files []attachment.Attachment, err error) {
+	if boundary == "" {
+		return nil, nil, failure.Errorf(failure.Invalid, "the Content-Type of the form has no boundary")
+	}
+	form := multipart.NewReader(http.MaxBytesReader(c.Response(), c.Request().Body, maxPromptForm), boundary)
+	room := int64(attachment.MaxPromptBytes)
+	for {
+		part, err := form.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			if failure.CodeOf(broken(err)) == failure.TooLarge {
+				return nil, nil, broken(err)
+			}
+			return nil, nil, &failure.Error{Code: failure.Invalid, Message: "the body is not a form", Err: err}
+		}
+		_, params, err := mime.ParseMediaType(part.Header.Get(echo.HeaderContentDisposition))
+		if err != nil {
+			return nil, nil, failure.Errorf(failure.Invalid, "the body is not a form: a part has no valid Content-Disposition")
+		}
+		name, isFile := params["filename"]
+		switch field := params["name"]; {
+		case field == promptField && body == nil:
+			data, err := io.ReadAll(io.LimitReader(part, maxBodyBytes+1))
+			if err != nil {
+				return nil, nil, broken(err)
+			}
+			if len(data) > maxBodyBytes {
+				return nil, nil, tooLarge(promptField, "is larger than %d bytes", maxBodyBytes)
+			}
+			if body, _, err = parseBody(data, false); err != nil {
+				return nil, nil, err
+			}
+		case field == promptField:
+			return nil, nil, invalid(promptField, "must not be repeated")
+		case !isFile:
+			return nil, nil, invalid(field, "is unknown; a form has the field prompt, and files")
+		case len(files) == attachment.MaxPromptFiles:
+			return nil, nil, invalid("attachments", "has more than %d files", attachment.MaxPromptFiles)
+		default:
+			where := fmt.Sprintf("attachments[%d]", len(files))
+			data, err := readFile(part, where, room)
+			if err != nil {
+				return nil, nil, err
+			}
+			room -= int64(len(data))
+			files = append(files, attachment.Attachment{
+				Info: attachment.Info{Name: name, MediaType: part.Header.Get(echo.HeaderContentType)}, Data: data,
+			})
+		}
+	}
+	if body == nil {
+		return nil, nil, invalid(promptField, "is required")
+	}
+	return body, files, nil
+}
+
+// readFile reads a file of a form.
+func readFile(part io.Reader, where string, room int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(part, min(attachment.MaxBytes, room)+1))
+	switch {
+	case err != nil:
+		return nil, broken(err)
+	case len(data) > attachment.MaxBytes:
+		return nil, tooLarge(where, "is larger than %d bytes", attachment.MaxBytes)
+	case int64(len(data)) > room:
+		return nil, tooLarge("attachments", "are more than %d bytes together", attachment.MaxPromptBytes)
+	}
+	return data, nil
+}
+
+// tooLarge is a 413 that names a field.
+func tooLarge(field, format string, args ...any) error {
+	message := fmt.Sprintf(format, args...)
+	return &failure.Error{Code: failure.TooLarge, Message: field + " " + message, Fields: []failure.Field{{Field: field, Message: message}}}
+}
+
+// attachments takes the attachments of a prompt: those of a form, or of the field.
+func (o *object) attachments(name string, files []attachment.Attachment) []attachment.Attachment {
+	raw, given := o.take(name)
+	switch {
+	case given && files != nil:
+		o.wrong(name, "must be the files of the form")
+		return nil
+	case given:
+		files = o.encodedFiles(name, raw)
+	}
+	if len(files) > attachment.MaxPromptFiles {
+		o.wrong(name, "has %d items; at most %d are allowed", len(files), attachment.MaxPromptFiles)
+		return nil
+	}
+	seen, total := map[string]bool{}, 0
+	for i := range files {
+		f, field := &files[i], fmt.Sprintf("%s[%d]", name, i)
+		folded := strings.ToLower(f.Name)
+		switch problem := attachment.CheckName(f.Name); {
+		case problem != "":
+			o.wrong(field+".name", "%s", problem)
+		case seen[folded]:
+			o.wrong(field+".name", "is the name of another attachment")
+		}
+		seen[folded] = true
+		total += len(f.Data)
+		switch {
+		case len(f.Data) == 0:
+			o.wrong(field, "must not be empty")
+		case len(f.Data) > attachment.MaxBytes:
+			*o.large = true
+			o.wrong(field, "is %d bytes long; at most %d are allowed", len(f.Data), attachment.MaxBytes)
+		}
+		f.MediaType = o.mediaType(field+".mediaType", *f)
+		f.Bytes = int64(len(f.Data))
+		f.ID = conversation.AttachmentID(f.Data, "prompt", f.Name, f.MediaType)
+	}
+	if total > attachment.MaxPromptBytes {
+		*o.large = true
+		o.wrong(name, "are %d bytes long together; at most %d are allowed", total, attachment.MaxPromptBytes)
+	}
+	return files
+}
+
+// encodedFiles reads attachments in base64.
+func (o *object) encodedFiles(name string, raw json.RawMessage) []attachment.Attachment {
+	var list []json.RawMessage
+	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &list) != nil {
+		o.wrong(name, "must be an array")
+		return nil
+	}
+	if len(list) > attachment.MaxPromptFiles {
+		o.wrong(name, "has %d items; at most %d are allowed", len(list), attachment.MaxPromptFiles)
+		return nil
+	}
+	var files []attachment.Attachment
+	for i, item := range list {
+		path := fmt.Sprintf("%s[%d]", name, i)
+		fields, err := readFields(item)
+		if err != nil {
+			o.wrong(path, "%s", err)
+			continue
+		}
+		inner := &object{path: o.path + path + ".", fields: fields, taken: map[string]bool{}, wrongFields: o.wrongFields, large: o.large}
+		inner.required("name")
+		inner.required("data")
+		var f attachment.Attachment
+		f.Name, _ = inner.text("name")
+		f.MediaType, _ = inner.text("mediaType")
+		encoded, _ := inner.text("data")
+		inner.unknown()
+		if f.Data, err = base64.StdEncoding.DecodeString(encoded); err != nil {
+			inner.wrong("data", "must be base64")
+			continue
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
+// mediaType is the type of an attachment: as the client says, but that of a picture follows from its bytes, since
+// browsers and models are shown it.
+func (o *object) mediaType(field string, f attachment.Attachment) string {
+	if kind := http.DetectContentType(f.Data); slices.Contains(pictures, kind) {
+		return kind
+	}
+	if f.MediaType == "" {
+		return fileType(f.Name, f.Data)
+	}
+	kind, _, err := mime.ParseMediaType(f.MediaType)
+	switch {
+	case err != nil || !strings.Contains(kind, "/"):
+		o.wrong(field, "must be a media type such as text/plain")
+	case len(kind) > maxMediaTypeBytes:
+		o.wrong(field, "is %d bytes long; at most %d are allowed", len(kind), maxMediaTypeBytes)
+	case slices.Contains(pictures, kind):
+		return echo.MIMEOctetStream // it calls itself a picture and is none
+	}
+	return kind
+}

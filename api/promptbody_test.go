@@ -1,0 +1,186 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/attachment"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// sent is a file of a form.
+type sent struct{ disposition, mediaType, data string }
+
+func named(name, data string) sent {
+	return sent{disposition: fmt.Sprintf(`form-data; name="file"; filename=%q`, name), data: data}
+}
+
+// submitForm sends a prompt as a form.
+func (b *bundle) submitForm(path, prompt string, files ...sent) answer {
+	b.t.Helper()
+	var body bytes.Buffer
+	w := multipart.NewWriter(&body)
+	if prompt != "" {
+		require.NoError(b.t, w.WriteField("prompt", prompt))
+	}
+	for _, f := range files {
+		header := map[string][]string{"Content-Disposition": {f.disposition}}
+		if f.mediaType != "" {
+			header["Content-Type"] = []string{f.mediaType}
+		}
+		part, err := w.CreatePart(header)
+		require.NoError(b.t, err)
+		_, err = io.WriteString(part, f.data)
+		require.NoError(b.t, err)
+	}
+	require.NoError(b.t, w.Close())
+	return b.doRaw("POST", path, &body, "Content-Type", w.FormDataContentType())
+}
+
+func encoded(t *testing.T, content, id string, files ...map[string]string) string {
+	t.Helper()
+	body := map[string]any{"content": content, "attachments": files}
+	if id != "" {
+		body["id"] = id
+	}
+	data, err := json.Marshal(body)
+	require.NoError(t, err)
+	return string(data)
+}
+
+func TestAPromptComesWithFiles(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	path := "/api/sessions/" + id + "/prompts"
+	file := map[string]string{"name": "notes.txt", "mediaType": "text/plain; charset=utf-8", "data": base64.StdEncoding.EncodeToString([]byte("notes"))}
+	picture := map[string]string{"name": "shot", "mediaType": "text/html", "data": base64.StdEncoding.EncodeToString([]byte(pngBytes))}
+
+	first := b.do("POST", path, encoded(t, "read", "p1", file, picture))
+	require.Equal(t, http.StatusAccepted, first.status, "%s", first.body)
+	got := first.accepted().Prompt.Attachments
+	require.Len(t, got, 2)
+	require.Equal(t, resource.AttachmentJSON{ID: got[0].ID, Name: "notes.txt", MediaType: "text/plain", Bytes: 5}, got[0])
+	require.Equal(t, "image/png", got[1].MediaType, "what it is follows from the bytes")
+
+	// The same as a form is the same prompt; another file, name or order is not.
+	form := func(files ...sent) answer { return b.submitForm(path, `{"content":"read","id":"p1"}`, files...) }
+	notes := sent{`form-data; name="file"; filename="notes.txt"`, "text/plain", "notes"}
+	again := form(notes, named("shot", pngBytes))
+	require.Equal(t, http.StatusOK, again.status, "%s", again.body)
+	require.Equal(t, got, again.accepted().Prompt.Attachments)
+	form(named("shot", pngBytes), notes).problem(http.StatusConflict, "prompt_conflict")
+	form(notes, named("shot.png", pngBytes)).problem(http.StatusConflict, "prompt_conflict")
+	form(notes, named("shot", pngBytes+"1")).problem(http.StatusConflict, "prompt_conflict")
+	form(notes).problem(http.StatusConflict, "prompt_conflict")
+	b.do("POST", path, `{"content":"read","id":"p1"}`).problem(http.StatusConflict, "prompt_conflict")
+
+	for _, a := range got {
+		served := b.do("GET", "/api/sessions/"+id+"/attachments/"+a.ID, "")
+		require.Equal(t, http.StatusOK, served.status)
+		require.Len(t, served.body, int(a.Bytes))
+		require.Equal(t, a.MediaType, served.header.Get("Content-Type"))
+	}
+	var prompt resource.PromptJSON
+	b.do("GET", path+"/p1", "").into(&prompt)
+	require.Equal(t, got, prompt.Attachments)
+
+	// Without a type it is that of the name or the bytes; a picture that is none is not called one.
+	other := b.submitForm(path, `{"content":"x"}`, named("a.csv", "1,2"), sent{`form-data; name="x"; filename="b.png"`, "image/png", "<script>"}, named("c", "text")).accepted().Prompt.Attachments
+	require.Equal(t, "text/csv; charset=utf-8", other[0].MediaType)
+	require.Equal(t, "application/octet-stream", other[1].MediaType)
+	require.Equal(t, "text/plain; charset=utf-8", other[2].MediaType)
+	require.Nil(t, b.do("POST", path, `{"content":"none","attachments":[]}`).accepted().Prompt.Attachments)
+}
+
+func TestAttachmentsHaveBounds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	path := "/api/sessions/" + b.store.Put(session.Running) + "/prompts"
+	large := strings.Repeat("x", attachment.MaxBytes)
+	many := make([]sent, attachment.MaxPromptFiles+1)
+	for i := range many {
+		many[i] = named(fmt.Sprint(i), "1")
+	}
+	require.Equal(t, http.StatusAccepted, b.submitForm(path, `{"content":"x"}`, named("a", large), named("b", "1")).status)
+	for name, c := range map[string]struct {
+		answer answer
+		status int
+		field  string
+	}{
+		"a file":           {b.submitForm(path, `{"content":"x"}`, named("ok", "1"), named("a", large+"x")), 413, "attachments[1]"},
+		"all files":        {b.submitForm(path, `{"content":"x"}`, named("1", large), named("2", large), named("3", large), named("4", large), named("5", large), named("6", "1")), 413, "attachments"},
+		"the number":       {b.submitForm(path, `{"content":"x"}`, many...), 400, "attachments"},
+		"no prompt":        {b.submitForm(path, "", named("a", "1")), 400, "prompt"},
+		"a large prompt":   {b.submitForm(path, `{"content":"`+strings.Repeat("x", 1<<20)+`"}`), 413, "prompt"},
+		"large content":    {b.submitForm(path, `{"content":"`+strings.Repeat("x", session.MaxPromptBytes+1)+`"}`), 413, "content"},
+		"another field":    {b.submitForm(path, `{"content":"x"}`, sent{`form-data; name="id"`, "", "p1"}), 400, "id"},
+		"two prompts":      {b.submitForm(path, `{"content":"x"}`, sent{`form-data; name="prompt"`, "", "{}"}), 400, "prompt"},
+		"a path":           {b.submitForm(path, `{"content":"x"}`, named("../a", "1")), 400, "attachments[0].name"},
+		"no name":          {b.submitForm(path, `{"content":"x"}`, named("", "1")), 400, "attachments[0].name"},
+		"a device":         {b.submitForm(path, `{"content":"x"}`, named("nul.txt", "1")), 400, "attachments[0].name"},
+		"a name twice":     {b.submitForm(path, `{"content":"x"}`, named("a", "1"), named("A", "2")), 400, "attachments[1].name"},
+		"an empty file":    {b.submitForm(path, `{"content":"x"}`, named("a", "")), 400, "attachments[0]"},
+		"a type":           {b.submitForm(path, `{"content":"x"}`, sent{`form-data; name="f"; filename="a"`, "nothing", "1"}), 400, "attachments[0].mediaType"},
+		"both":             {b.submitForm(path, `{"content":"x","attachments":[]}`, named("a", "1")), 400, "attachments"},
+		"no array":         {b.do("POST", path, `{"content":"x","attachments":{}}`), 400, "attachments"},
+		"no base64":        {b.do("POST", path, `{"content":"x","attachments":[{"name":"a","data":"?"}]}`), 400, "attachments[0].data"},
+		"no data":          {b.do("POST", path, `{"content":"x","attachments":[{"name":"a"}]}`), 400, "attachments[0].data"},
+		"an unknown field": {b.do("POST", path, `{"content":"x","attachments":[{"name":"a","data":"eA==","url":"y"}]}`), 400, "attachments[0].url"},
+		"a file in base64": {b.do("POST", path, encoded(t, "x", "", map[string]string{"name": "a", "data": base64.StdEncoding.EncodeToString([]byte(large + "x"))})), 413, "attachments[0]"},
+	} {
+		code := "invalid_request"
+		if c.status == http.StatusRequestEntityTooLarge {
+			code = "too_large"
+		}
+		p := c.answer.problem(c.status, code)
+		require.NotEmpty(t, p.Errors, name)
+		require.Equal(t, c.field, p.Errors[0].Field, name)
+	}
+	b.doRaw("POST", path, strings.NewReader("x"), "Content-Type", "multipart/form-data").problem(http.StatusBadRequest, "invalid_request")
+	b.doRaw("POST", path, strings.NewReader("x"), "Content-Type", "multipart/form-data; boundary=b").problem(http.StatusBadRequest, "invalid_request")
+}
+
+// endless is a body that reports that it was read.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.read += len(p)
+	return len(p), nil
+}
+
+func TestAPromptThatSaysThatItIsTooLargeIsNotRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	path := "/api/sessions/" + b.store.Put(session.Running) + "/prompts"
+	transport := &http.Transport{ExpectContinueTimeout: time.Minute}
+	t.Cleanup(transport.CloseIdleConnections)
+	for kind, length := range map[string]int64{"application/json": 15<<20 + 1, "multipart/form-data; boundary=b": 52 << 20} {
+		var body endless
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+path, io.LimitReader(&body, length))
+		require.NoError(t, err)
+		req.Header = b.headers.Clone()
+		req.Header.Set("Content-Type", kind)
+		req.Header.Set("Expect", "100-continue") // the client sends nothing before it is asked to
+		req.ContentLength = length
+		resp, err := transport.RoundTrip(req)
+		require.NoError(t, err)
+		data, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode, "%s", data)
+		require.Contains(t, string(data), fmt.Sprint(attachment.MaxPromptBytes))
+		require.Less(t, int64(body.read), length/2, kind)
+	}
+}

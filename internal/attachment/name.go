@@ -1,0 +1,39 @@
+package attachment
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxNameBytes bounds the name of a file.
+const MaxNameBytes = 255
+
+// devices are names that some systems keep for devices, whatever their extension.
+var devices = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
+
+// CheckName says what is wrong with the name of a file that a client has sent; empty if nothing is.
+func CheckName(name string) string {
+	switch {
+	case name == "":
+		return "is required"
+	case len(name) > MaxNameBytes:
+		return fmt.Sprintf("is %d bytes long; at most %d are allowed", len(name), MaxNameBytes)
+	case !utf8.ValidString(name):
+		return "must be UTF-8"
+	case strings.ContainsAny(name, `/\`):
+		return "must not contain a path separator"
+	case strings.ContainsFunc(name, unprintable):
+		return "must not contain control characters"
+	case strings.Trim(name, ". ") == "", devices.MatchString(name):
+		return "is a reserved name"
+	}
+	return ""
+}
+
+// unprintable reports whether a character changes how others are shown, or is none.
+func unprintable(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
+}

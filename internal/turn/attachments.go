@@ -1,0 +1,76 @@
+package turn
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/attachment"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runnerexec"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
+)
+
+// attachmentStore has the files that prompts come with.
+type attachmentStore interface {
+	AttachmentGet(ctx context.Context, sessionID, id string) (attachment.Attachment, error)
+}
+
+// attachmentDir is where the attachments of a prompt are in the workspace.
+func attachmentDir(promptID string) string {
+	return path.Join(workspacefile.AttachmentDir, promptID)
+}
+
+// placeAttachments writes the attachments of the prompt into the sandbox, each whole or not at all: one at a time is in memory.
+// It may be repeated. The directory ignores itself, so that neither git nor the watcher sees it.
+func (a *attempt) placeAttachments(ctx context.Context) error {
+	attachments := a.start.Prompt.Attachments
+	if len(attachments) == 0 {
+		return nil
+	}
+	workspace := runner.DefaultPaths().Workspace
+	ignore := []byte("*\n")
+	files := []runner.PutFile{{
+		Path: path.Join(workspace, workspacefile.AttachmentDir, ".gitignore"), Size: int64(len(ignore)),
+		Content: func(yield func([]byte, error) bool) { yield(ignore, nil) },
+	}}
+	var unread error
+	for _, at := range attachments {
+		files = append(files, runner.PutFile{
+			Path: path.Join(workspace, attachmentDir(a.start.Prompt.ID), at.Name), Size: at.Bytes,
+			Content: func(yield func([]byte, error) bool) {
+				whole, err := a.Store.AttachmentGet(ctx, a.in.SessionID, at.ID)
+				if err == nil && int64(len(whole.Data)) != at.Bytes {
+					err = fmt.Errorf("it has %d bytes, and %d were accepted", len(whole.Data), at.Bytes)
+				}
+				if err != nil {
+					unread = err
+				}
+				yield(whole.Data, err)
+			},
+		})
+	}
+	if err := runnerexec.Put(ctx, a.sandbox, files); err != nil {
+		if unread != nil {
+			return stored(unread)
+		}
+		return fmt.Errorf("place the attachments of the prompt: %w", err)
+	}
+	return nil
+}
+
+// withAttachments is the content of a prompt with where its attachments are.
+func withAttachments(p session.Prompt) string {
+	if len(p.Attachments) == 0 {
+		return p.Content
+	}
+	var b strings.Builder
+	b.WriteString(p.Content)
+	b.WriteString("\n\nAttached files, relative to the workspace:")
+	for _, at := range p.Attachments {
+		fmt.Fprintf(&b, "\n- %s (%s, %d bytes)", path.Join(attachmentDir(p.ID), at.Name), at.MediaType, at.Bytes)
+	}
+	return b.String()
+}
