@@ -372,6 +372,13 @@ export interface paths {
          *     prompt in its present state; another body is 409 `prompt_conflict`. A session in `error` accepts no new prompt: 409
          *     `session_in_error`. While the agent lacks a secret that it needs, a new prompt is 409 `secret_missing`, and no sandbox
          *     is made for it. At most 1000 prompts of a session wait: 429 `queue_full`.
+         *
+         *     A prompt may come with files: as a form with the prompt in the field `prompt` and up to 50 MiB of files, or as JSON with `attachments` in
+         *     base64, where the body has at most 15 MiB. A file has at most 10 MiB. They are stored with the prompt, outside events, until the session is
+         *     purged, and count for `prompt_conflict`. Before the agent gets the prompt they are placed in
+         *     `.overwinter/attachments/PROMPT_ID/` of the workspace, where git, the list of files and the diff do not show them; the agent reads
+         *     their paths at the end of the prompt. A larger body or file is 413 `too_large`, which names the field and the limit. A session
+         *     whose prompts have more than 1 GiB or 10000 attachments accepts no more of them: 409 `limit_reached`.
          */
         post: operations["submitPrompt"];
         delete?: never;
@@ -505,6 +512,13 @@ export interface paths {
          *     prompt in its present state; another body is 409 `prompt_conflict`. A session in `error` accepts no new prompt: 409
          *     `session_in_error`. While the agent lacks a secret that it needs, a new prompt is 409 `secret_missing`, and no sandbox
          *     is made for it. At most 1000 prompts of a session wait: 429 `queue_full`.
+         *
+         *     A prompt may come with files: as a form with the prompt in the field `prompt` and up to 50 MiB of files, or as JSON with `attachments` in
+         *     base64, where the body has at most 15 MiB. A file has at most 10 MiB. They are stored with the prompt, outside events, until the session is
+         *     purged, and count for `prompt_conflict`. Before the agent gets the prompt they are placed in
+         *     `.overwinter/attachments/PROMPT_ID/` of the workspace, where git, the list of files and the diff do not show them; the agent reads
+         *     their paths at the end of the prompt. A larger body or file is 413 `too_large`, which names the field and the limit. A session
+         *     whose prompts have more than 1 GiB or 10000 attachments accepts no more of them: 409 `limit_reached`.
          */
         post: operations["submitMessage"];
         delete?: never;
@@ -685,8 +699,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Read an image of a tool's result
-         * @description The bytes of what `images` of a `tool_result` block names. They are stored with the session, outside its events, until
+         * Read an attachment of a prompt, or an image of a tool's result
+         * @description The bytes of what `attachments` of a prompt, or `images` of a `tool_result` block, name. They are stored with the session, outside its events, until
          *     it is purged. PNG, JPEG, GIF and WebP images have the disposition `inline`, everything else `attachment`. `ETag`,
          *     `If-None-Match` and `Range` mean what they mean everywhere. Reading does not wake the session.
          *
@@ -855,6 +869,31 @@ export interface paths {
         get: operations["openSocket"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/sessions/{id}/stream-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a token with which a browser reads a session's streams
+         * @description A browser's `EventSource` sends no headers, and a key does not belong in a page. The token is for one session, for reading
+         *     `…/events` and `…/stream` with the query parameter `token`, and for 15 minutes: streams that were opened with it end then, and the page
+         *     continues at its position with another. Tokens are not stored; they end early only if `OVERWINTER_SECRET_KEY` is
+         *     replaced. 503 if the api has no such key.
+         */
+        post: operations["createStreamToken"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1254,6 +1293,8 @@ export interface components {
         SessionId: string;
         /** @description Follows from the content. */
         AttachmentId: string;
+        /** @description At most 255 bytes, without path separators and control characters; not `.`, `..` or the name of a device such as `CON`. Different for each file of a prompt. */
+        AttachmentName: string;
         PromptId: string;
         /** Format: date-time */
         Time: string;
@@ -1747,6 +1788,14 @@ export interface components {
              * @enum {string}
              */
             onUnknown?: "hold" | "retry" | "fail";
+            /** @description Files that the prompt comes with. Not in a form, whose files they are. */
+            attachments?: {
+                name: components["schemas"]["AttachmentName"];
+                /** @description Such as `text/plain`. Default: what the name or the bytes say. That of an image follows from its bytes. */
+                mediaType?: string;
+                /** Format: byte */
+                data: string;
+            }[];
         };
         PromptAccepted: {
             prompt: components["schemas"]["Prompt"];
@@ -1781,6 +1830,14 @@ export interface components {
              *     `error`, by itself or by `recover`; `stop` cancels it. A prompt that is `unknown` blocks no other.
              */
             blockedReason?: string;
+            /** @description Files that it comes with. Absent if there are none, and in events of the prompt after its first. */
+            attachments?: {
+                id: components["schemas"]["AttachmentId"];
+                name: components["schemas"]["AttachmentName"];
+                mediaType: string;
+                /** Format: int64 */
+                bytes: number;
+            }[];
             /** @description The `X-Request-Id` of the request that accepted it. The worker's log has it as `request_id`. Absent if no request of this release did. */
             requestId?: string;
             /** @description What a person last did about an unknown outcome. */
@@ -2147,6 +2204,11 @@ export interface components {
             encoding: "utf-8" | "base64";
             content: string;
         };
+        StreamToken: {
+            sessionId: components["schemas"]["SessionId"];
+            token: string;
+            expiresAt: components["schemas"]["Time"];
+        };
         /** @description Events after a position. */
         EventPage: {
             items: components["schemas"]["Event"][];
@@ -2242,6 +2304,14 @@ export interface components {
                      *     `error`, by itself or by `recover`; `stop` cancels it. A prompt that is `unknown` blocks no other.
                      */
                     blockedReason?: string;
+                    /** @description Files that it comes with. Absent if there are none, and in events of the prompt after its first. */
+                    attachments?: {
+                        id: components["schemas"]["AttachmentId"];
+                        name: components["schemas"]["AttachmentName"];
+                        mediaType: string;
+                        /** Format: int64 */
+                        bytes: number;
+                    }[];
                     /** @description The `X-Request-Id` of the request that accepted it. The worker's log has it as `request_id`. Absent if no request of this release did. */
                     requestId?: string;
                     /** @description What a person last did about an unknown outcome. */
@@ -2972,7 +3042,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `too_large`: the body is over 1 MiB, or the content of a prompt over 256 KiB. */
+        /** @description `too_large`: the body is over 1 MiB, the content of a prompt over 256 KiB, or its attachments over their limits. */
         TooLarge: {
             headers: {
                 [name: string]: unknown;
@@ -3019,6 +3089,8 @@ export interface components {
         QuestionId: string;
         /** @description Id or name. To get a profile, `@` and a version may follow, as in the `profile` of a session. */
         ProfileId: string;
+        /** @description A stream token of the session, in place of the key. */
+        StreamToken: string;
         Limit: number;
         /** @description The `nextCursor` of the page before. */
         Cursor: string;
@@ -3579,6 +3651,11 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["PromptSubmit"];
+                "multipart/form-data": {
+                    prompt: components["schemas"]["PromptSubmit"];
+                    /** @description Parts with a file name, whatever their field. The type of PNG, JPEG, GIF and WebP images follows from their bytes. */
+                    file?: string[];
+                };
             };
         };
         responses: {
@@ -3804,6 +3881,11 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["PromptSubmit"];
+                "multipart/form-data": {
+                    prompt: components["schemas"]["PromptSubmit"];
+                    /** @description Parts with a file name, whatever their field. The type of PNG, JPEG, GIF and WebP images follows from their bytes. */
+                    file?: string[];
+                };
             };
         };
         responses: {
@@ -4250,6 +4332,8 @@ export interface operations {
             query?: {
                 /** @description The same, for a first connection; `latest` starts after everything written so far, and `caught_up` has the position. */
                 after?: number | "latest";
+                /** @description A stream token of the session, in place of the key. */
+                token?: components["parameters"]["StreamToken"];
                 /** @description With `Accept: application/json`, how long to wait for an event if there is none, such as `20s`; one minute at most. */
                 wait?: string;
                 /** @description With `Accept: application/json`, how many events at most. A page also ends with the event that brings it to 1 MiB. */
@@ -4299,6 +4383,8 @@ export interface operations {
                 live?: "long-poll" | "sse";
                 /** @description The `Stream-Cursor` of the last answer. It changes the address of a request from time to time, so that caches do not repeat an answer for ever. */
                 cursor?: string;
+                /** @description A stream token of the session, in place of the key. */
+                token?: components["parameters"]["StreamToken"];
             };
             header?: {
                 /** @description 304 if the answer has this `ETag`. */
@@ -4412,6 +4498,35 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createStreamToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: components["requestBodies"]["Empty"];
+        responses: {
+            /** @description The token. No call returns it again. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StreamToken"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
