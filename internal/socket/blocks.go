@@ -199,18 +199,17 @@ func blocksOf(e eventlog.Event) (kind Type, data any, announced *Message) {
 		})
 	case event.TypeStatus:
 		kind, data = said(TypeSessionStatus, e, func(d event.StatusData) any {
-			return struct {
+			return with(e.Data, struct {
 				sessionOnly
-				event.StatusData
 				Runtime resource.RuntimeJSON `json:"runtime"`
-			}{of, d, resource.RuntimeJSON{IsLoaded: !d.Status.Final(), Sandbox: d.Sandbox}}
+			}{of, resource.RuntimeJSON{IsLoaded: !d.Status.Final(), Sandbox: d.Sandbox}})
 		})
 	case event.TypeFile:
-		kind, data = said(TypeFileModified, e, func(d event.FileData) any {
+		kind, data = said(TypeFileModified, e, func(event.FileData) any {
 			return struct {
 				sessionOnly
-				File event.FileData `json:"file"`
-			}{of, d}
+				File json.RawMessage `json:"file"`
+			}{of, e.Data}
 		})
 		var change struct {
 			Change string `json:"change"`
@@ -224,15 +223,13 @@ func blocksOf(e eventlog.Event) (kind Type, data any, announced *Message) {
 			Metadata json.RawMessage `json:"metadata"`
 		}{of, e.Data}
 	case event.TypeSettings:
-		kind, data = said(TypeOptionsUpdate, e, func(d event.SettingsData) any {
-			return struct {
-				sessionOnly
-				Options event.SettingsData `json:"options"`
-			}{of, d}
-		})
+		kind, data = TypeOptionsUpdate, struct {
+			sessionOnly
+			Options json.RawMessage `json:"options"`
+		}{of, e.Data}
 	case event.TypeQuestion:
-		kind, data = said(TypeSessionQuestion, e, func(d struct{ Question json.RawMessage }) any {
-			if len(d.Question) == 0 {
+		kind, data = said(TypeSessionQuestion, e, func(d questionOnly) any {
+			if d.data() == nil {
 				return nil
 			}
 			return sessionQuestion{of, d.Question}

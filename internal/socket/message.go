@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -162,17 +163,24 @@ type Work struct {
 	PromptsQueued int64 `json:"promptsQueued"`
 }
 
-// statusData is a change of a session's status.
-type statusData struct {
-	event.StatusData
-	SandboxRunning  bool `json:"sandboxRunning"`
-	RunnerConnected bool `json:"runnerConnected"`
-}
-
 // queueData is a change of a session's queue.
 type queueData struct {
 	Work
-	Queue event.QueueData `json:"queue"`
+	Queue json.RawMessage `json:"queue"`
+}
+
+// with returns a JSON object with further fields. Data of events is passed on unchanged, so that fields of later releases stay.
+func with(object json.RawMessage, fields any) any {
+	more, err := conversation.Encode(fields)
+	object = bytes.TrimSpace(object)
+	if err != nil || len(object) < 2 || object[0] != '{' {
+		return nil
+	}
+	head := bytes.TrimRight(object[:len(object)-1], " \t\r\n")
+	if len(head) > 1 {
+		head = append(head[:len(head):len(head)], ',')
+	}
+	return json.RawMessage(append(head[:len(head):len(head)], more[1:]...))
 }
 
 // agentStatus is what the agent is doing, with the data of the event that says so.
@@ -180,6 +188,19 @@ type agentStatus struct {
 	Status string          `json:"status"` // working, idle
 	Event  string          `json:"event"`
 	Detail json.RawMessage `json:"detail"`
+}
+
+// questionOnly is the data of a question event.
+type questionOnly struct {
+	Question json.RawMessage `json:"question"`
+}
+
+// data is the question; nil if there is none.
+func (q questionOnly) data() any {
+	if len(q.Question) == 0 {
+		return nil
+	}
+	return q.Question
 }
 
 type files struct {
@@ -218,12 +239,9 @@ func translate(e eventlog.Event) (Type, any) {
 	case string(conversation.EventBlockRemoved):
 		return said(TypeMessagesRemoved, e, func(d conversation.BlockRemoved) any { return removed{[]string{d.BlockID}} })
 	case event.TypeStatus:
-		return said(TypeStatus, e, func(d event.StatusData) any {
-			sandbox := SandboxOf(d.Sandbox)
-			return statusData{d, sandbox.SandboxRunning, sandbox.RunnerConnected}
-		})
+		return said(TypeStatus, e, func(d event.StatusData) any { return with(e.Data, SandboxOf(d.Sandbox)) })
 	case event.TypeQueue:
-		return said(TypeStatus, e, func(d event.QueueData) any { return queueData{workOf(d), d} })
+		return said(TypeStatus, e, func(d event.QueueData) any { return queueData{workOf(d), e.Data} })
 	case event.TypePrompt:
 		return TypePrompt, e.Data
 	case event.TypeTurnStart, string(conversation.EventMetadataUpdate):
@@ -231,7 +249,7 @@ func translate(e eventlog.Event) (Type, any) {
 	case event.TypeTurnEnd:
 		return TypeAgentStatus, agentStatus{"idle", e.Type, e.Data}
 	case event.TypeQuestion:
-		return said(TypeQuestion, e, func(d event.QuestionData) any { return d.Question })
+		return said(TypeQuestion, e, func(d questionOnly) any { return d.data() })
 	case event.TypeQuestionResolved:
 		return TypeQuestionResolved, e.Data
 	case event.TypeFile:
