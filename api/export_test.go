@@ -2,9 +2,11 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // WithoutKeyDelay makes a server answer wrong keys at once.
@@ -47,13 +49,24 @@ func SocketOperation(data []byte) (method, target string, body []byte, err error
 type Rooms struct{ *rooms }
 
 // NewRooms returns empty ones.
-func NewRooms() Rooms { return Rooms{newRooms()} }
+func NewRooms(store Store) Rooms { return Rooms{newRooms(store, slog.New(slog.DiscardHandler))} }
 
 // Enter is enter.
-func (r Rooms) Enter(sessionID string) (leave func(), err error) { return r.enter(sessionID) }
+func (r Rooms) Enter(ctx context.Context, sessionID string) (leave func(), err error) {
+	m, err := r.enter(ctx, session.Viewer{Client: session.NewID("cli_"), SessionID: sessionID})
+	if err != nil {
+		return nil, err
+	}
+	return m.leave, nil
+}
 
 // Close is close.
 func (r Rooms) Close() <-chan struct{} { return r.close() }
 
 // SocketRequests are the types of all requests that clients of a WebSocket may send, also of those of later releases.
 func SocketRequests() []string { return append(socketRequestTypes(), laterRequests...) }
+
+// ReadPresence sets how often a server reads who looks at its sessions.
+func ReadPresence(every time.Duration) func(*Config) {
+	return func(c *Config) { c.presenceRead = every }
+}

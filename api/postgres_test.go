@@ -28,13 +28,13 @@ func setupPostgres(t testing.TB) (*bundle, *postgres.DB) {
 	return setupPostgresAt(t, postgrestest.URL(t))
 }
 
-func setupPostgresAt(t testing.TB, url string) (*bundle, *postgres.DB) {
+func setupPostgresAt(t testing.TB, url string, change ...func(*api.Config)) (*bundle, *postgres.DB) {
 	t.Helper()
 	db := postgrestest.Open(t, url)
 	f := eventlog.NewFollower(db, eventlog.FollowerOptions{Format: feed.Format()})
 	f.Start()
 	t.Cleanup(f.Stop)
-	return setup(t, func(c *api.Config) { c.Store, c.Events = db, feed.Of(f) }), db
+	return setup(t, append(change, func(c *api.Config) { c.Store, c.Events = db, feed.Of(f) })...), db
 }
 
 func TestPostgresASessionFromCreateToEnd(t *testing.T) {

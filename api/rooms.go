@@ -1,50 +1,229 @@
 package api
 
 import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// rooms counts the WebSockets of each session at this api. An http.Server does not wait for connections that it has handed
-// out: whatever stops it waits for them here.
-type rooms struct {
-	mu      sync.Mutex
-	members map[string]int
-	closed  bool
-	empty   chan struct{} // closed when the rooms are closed and the last member has left
+const (
+	// presenceRead is how often an api reads who looks at the sessions of its clients, in one statement.
+	presenceRead = 2 * time.Second
+	// presenceRenew is how often it renews its clients, in one statement, and presenceLasts how long they are present
+	// without: an api that is lost takes its clients with it after that time.
+	presenceRenew = 10 * time.Second
+	presenceLasts = 30 * time.Second
+	// presenceWait bounds a statement about presence. None is worth more: a client that cannot be stored is not
+	// refused, and others see it with the next renewal.
+	presenceWait = 2 * time.Second
+)
+
+// presenceStore keeps who looks at sessions, for all apis.
+type presenceStore interface {
+	// PresenceRenew stores clients as present for a while from now.
+	PresenceRenew(ctx context.Context, viewers []session.Viewer, lasts time.Duration) error
+	PresenceEnd(ctx context.Context, clients []string) error
+	// PresenceRead returns who looks at sessions. Those that no client looks at may be left out.
+	PresenceRead(ctx context.Context, sessionIDs []string) (map[string]session.Presence, error)
+	PresenceSweep(ctx context.Context) error
 }
 
-func newRooms() *rooms { return &rooms{members: map[string]int{}, empty: make(chan struct{})} }
+// rooms are the WebSockets of each session at this api, and who looks at these sessions at all apis. An http.Server does not
+// wait for connections that it has handed out: whatever stops it waits for them here.
+type rooms struct {
+	store  presenceStore
+	logger *slog.Logger
+	read   time.Duration // presenceRead; less in tests
+
+	mu     sync.Mutex
+	rooms  map[string]*room
+	left   []string // clients that are still stored
+	closed bool
+	empty  chan struct{} // closed when the rooms are closed and the last member has left
+	// wake has room for one: the loop takes all that have left.
+	wake chan struct{}
+}
+
+// room is a session with members.
+type room struct {
+	members map[*occupant]struct{}
+	present session.Presence // as it was read last
+}
+
+// occupant is one WebSocket in a room.
+type occupant struct {
+	viewer session.Viewer
+	rooms  *rooms
+	// changed has room for one: the member looks at the present state when it wakes.
+	changed chan struct{}
+}
+
+func newRooms(store presenceStore, logger *slog.Logger) *rooms {
+	return &rooms{
+		store: store, logger: logger, read: presenceRead,
+		rooms: map[string]*room{}, empty: make(chan struct{}), wake: make(chan struct{}, 1),
+	}
+}
 
 // enter takes a place in the room of a session, which leave gives back.
-func (r *rooms) enter(sessionID string) (leave func(), err error) {
+func (r *rooms) enter(ctx context.Context, viewer session.Viewer) (*occupant, error) {
+	m := &occupant{viewer: viewer, rooms: r, changed: make(chan struct{}, 1)}
+	if err := r.add(m); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, presenceWait)
+	defer cancel()
+	if err := r.store.PresenceRenew(ctx, []session.Viewer{viewer}, presenceLasts); err != nil {
+		r.failed(ctx, err)
+	}
+	r.look(ctx, []string{viewer.SessionID})
+	return m, nil
+}
+
+func (r *rooms) add(m *occupant) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, failure.Errorf(failure.Unavailable, "the server is stopping; connect again")
+		return failure.Errorf(failure.Unavailable, "the server is stopping; connect again")
 	}
-	if r.members[sessionID] >= maxSessionSockets {
-		return nil, failure.Errorf(failure.Unavailable, "the session has %d open WebSockets at this server, which is the limit; connect again later", maxSessionSockets)
+	there := r.rooms[m.viewer.SessionID]
+	if there == nil {
+		there = &room{members: map[*occupant]struct{}{}}
+		r.rooms[m.viewer.SessionID] = there
 	}
-	r.members[sessionID]++
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.members[sessionID]--; r.members[sessionID] == 0 {
-			delete(r.members, sessionID)
-		}
-		if r.closed && len(r.members) == 0 {
-			close(r.empty)
-		}
-	}, nil
+	if len(there.members) >= maxSessionSockets {
+		return failure.Errorf(failure.Unavailable, "the session has %d open WebSockets at this server, which is the limit; connect again later", maxSessionSockets)
+	}
+	there.members[m] = struct{}{}
+	return nil
 }
 
-// count is the number of WebSockets of a session.
-func (r *rooms) count(sessionID string) int {
+// leave gives the place back. It is called once.
+func (m *occupant) leave() {
+	r := m.rooms
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.members[sessionID]
+	there := r.rooms[m.viewer.SessionID]
+	if delete(there.members, m); len(there.members) == 0 {
+		delete(r.rooms, m.viewer.SessionID)
+	}
+	r.left = append(r.left, m.viewer.Client)
+	select {
+	case r.wake <- struct{}{}:
+	default: // it is going to look
+	}
+	if r.closed && len(r.rooms) == 0 {
+		close(r.empty)
+	}
+}
+
+// present is who looks at the session, this client included: it may not have been read yet.
+func (m *occupant) present() session.Presence {
+	m.rooms.mu.Lock()
+	defer m.rooms.mu.Unlock()
+	there := m.rooms.rooms[m.viewer.SessionID]
+	p := session.Presence{Clients: max(there.present.Clients, len(there.members)), Users: slices.Clone(there.present.Users)}
+	byID := func(u session.User, id string) int { return strings.Compare(u.ID, id) }
+	if at, found := slices.BinarySearchFunc(p.Users, m.viewer.User.ID, byID); m.viewer.User.ID != "" && !found {
+		p.Users = slices.Insert(p.Users, at, m.viewer.User)
+	}
+	return p
+}
+
+// look reads who looks at sessions, and wakes the members of those where that has changed.
+func (r *rooms) look(ctx context.Context, sessionIDs []string) {
+	if len(sessionIDs) == 0 {
+		return
+	}
+	found, err := r.store.PresenceRead(ctx, sessionIDs)
+	if err != nil {
+		r.failed(ctx, err)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range sessionIDs {
+		there := r.rooms[id]
+		if there == nil || there.present.Clients == found[id].Clients && slices.Equal(there.present.Users, found[id].Users) {
+			continue
+		}
+		there.present = found[id]
+		for m := range there.members {
+			select {
+			case m.changed <- struct{}{}:
+			default: // it is going to look
+			}
+		}
+	}
+}
+
+func (r *rooms) failed(ctx context.Context, err error) {
+	r.logger.DebugContext(ctx, "presence is not up to date", slog.Any("error", err))
+}
+
+// viewers are all members.
+func (r *rooms) viewers() (viewers []session.Viewer, sessionIDs []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(r.rooms)) {
+		sessionIDs = append(sessionIDs, id)
+		for m := range r.rooms[id].members {
+			viewers = append(viewers, m.viewer)
+		}
+	}
+	return viewers, sessionIDs
+}
+
+// run keeps the store and the rooms up to date until ctx ends.
+func (r *rooms) run(ctx context.Context) {
+	ticker := time.NewTicker(r.read)
+	defer ticker.Stop()
+	renewed := time.Now()
+	for {
+		select {
+		case <-ticker.C:
+		case <-r.wake:
+		case <-ctx.Done():
+			return
+		}
+		r.flush(ctx)
+		viewers, sessionIDs := r.viewers()
+		ctx, cancel := context.WithTimeout(ctx, presenceWait)
+		if time.Since(renewed) >= presenceRenew && len(viewers) > 0 {
+			renewed = time.Now()
+			if err := r.store.PresenceRenew(ctx, viewers, presenceLasts); err != nil {
+				r.failed(ctx, err)
+			}
+			if err := r.store.PresenceSweep(ctx); err != nil {
+				r.failed(ctx, err)
+			}
+		}
+		r.look(ctx, sessionIDs)
+		cancel()
+	}
+}
+
+// flush removes the clients that have left from the store, in one statement. What fails is left to expire.
+func (r *rooms) flush(ctx context.Context) {
+	r.mu.Lock()
+	left := r.left
+	r.left = nil
+	r.mu.Unlock()
+	if len(left) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), presenceWait)
+	defer cancel()
+	if err := r.store.PresenceEnd(ctx, left); err != nil {
+		r.failed(ctx, err)
+	}
 }
 
 // close lets no more members in. The channel that it returns is closed when all have left. It is called once.
@@ -52,7 +231,7 @@ func (r *rooms) close() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
-	if len(r.members) == 0 {
+	if len(r.rooms) == 0 {
 		close(r.empty)
 	}
 	return r.empty

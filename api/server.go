@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -107,7 +108,8 @@ type Config struct {
 	// ShutdownTimeout is what requests have to end when the server stops. Default 10 s.
 	ShutdownTimeout time.Duration
 
-	keyDelay func(context.Context, time.Duration) // waits after a wrong key; replaced in tests
+	keyDelay     func(context.Context, time.Duration) // waits after a wrong key; replaced in tests
+	presenceRead time.Duration                        // replaced in tests
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -215,7 +217,10 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.clients = newConnections(cfg.MaxConnections)
-	s.rooms = newRooms()
+	s.rooms = newRooms(store, s.logger)
+	if cfg.presenceRead > 0 {
+		s.rooms.read = cfg.presenceRead
+	}
 	s.signals.slots = make(chan struct{}, signalsAtOnce)
 	s.attended = newAttendedPrompts(&attendedPrompts{
 		store: store, signal: s.signalStored, record: s.recordPrompts, logger: s.logger,
@@ -250,6 +255,14 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		ConnContext:                  withConnection,
 		ErrorLog:                     slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
 	}
+	var tasks sync.WaitGroup
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	tasks.Go(func() { s.rooms.run(watching) })
+	defer func() {
+		stopWatching()
+		tasks.Wait()
+		s.rooms.flush(watching)
+	}()
 	served := make(chan error, 1) // one send, with or without a receiver
 	go func() { served <- srv.Serve(ln) }()
 

@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/coder/websocket"
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -25,6 +29,8 @@ const socketRoute = "/api/sessions/:id/ws"
 
 // maxSessionSockets bounds the WebSockets of one session at one api.
 const maxSessionSockets = 1000
+
+var userID = regexp.MustCompile(fmt.Sprintf(`^[\x21-\x7e]{1,%d}$`, session.MaxUserIDBytes))
 
 // Close codes that RFC 6455 leaves to applications.
 const (
@@ -70,6 +76,10 @@ func (s *sockets) session(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	user, err := viewingUser(c)
+	if err != nil {
+		return err
+	}
 	if err := s.upgradable(c.Request()); err != nil {
 		return err
 	}
@@ -80,11 +90,6 @@ func (s *sockets) session(c echo.Context) error {
 		return err
 	}
 	defer s.clients.endStream()
-	leave, err := s.rooms.enter(id)
-	if err != nil {
-		return err
-	}
-	defer leave()
 
 	ctx, cancel := context.WithCancelCause(c.Request().Context())
 	defer cancel(nil)
@@ -97,6 +102,11 @@ func (s *sockets) session(c echo.Context) error {
 	if opening.feed != nil {
 		defer opening.feed.Close()
 	}
+	member, err := s.rooms.enter(ctx, session.Viewer{Client: uuid.NewString(), SessionID: id, User: user})
+	if err != nil {
+		return err
+	}
+	defer member.leave()
 	conn, err := websocket.Accept(c.Response(), c.Request(), &websocket.AcceptOptions{
 		Subprotocols:       []string{socket.BlocksName},
 		InsecureSkipVerify: true, // upgradable has checked the origin, by the rules of all requests
@@ -111,7 +121,7 @@ func (s *sockets) session(c echo.Context) error {
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
 	k := &socketConn{
-		server: s, conn: conn, request: c.Request(), sessionID: id, requestID: idOfRequest(c), protocol: socket.ByName(conn.Subprotocol()),
+		server: s, conn: conn, request: c.Request(), member: member, sessionID: id, requestID: idOfRequest(c), protocol: socket.ByName(conn.Subprotocol()),
 	}
 	k.serve(ctx, opening)
 	return nil
@@ -175,13 +185,31 @@ func (s *sockets) openQuestions(ctx context.Context, c echo.Context, id string) 
 	return page.Items, nil
 }
 
+// viewingUser is who looks at a session, in the words of the client: nothing checks them.
+func viewingUser(c echo.Context) (session.User, error) {
+	u := session.User{ID: c.QueryParam("userId"), Name: c.QueryParam("name")}
+	switch {
+	case u.ID != "" && !userID.MatchString(u.ID):
+		return u, invalid("userId", "must be 1 to %d visible ASCII characters", session.MaxUserIDBytes)
+	case !utf8.ValidString(u.Name) || strings.ContainsFunc(u.Name, unicode.IsControl):
+		return u, invalid("name", "must be UTF-8 without control characters")
+	case utf8.RuneCountInString(u.Name) > session.MaxUserNameRunes:
+		return u, invalid("name", "is %d characters long; at most %d are allowed", utf8.RuneCountInString(u.Name), session.MaxUserNameRunes)
+	case u.ID == "" && u.Name != "":
+		return u, invalid("userId", "is required with name")
+	case u.Name == "":
+		u.Name = u.ID
+	}
+	return u, nil
+}
+
 // initial is what the first message is made of.
-func (s *sockets) initial(o *socketOpening) socket.Opening {
+func (s *sockets) initial(o *socketOpening, present session.Presence) socket.Opening {
 	view := resource.Session(o.session)
 	m := socket.Opening{Seq: o.feed.Position(), Session: view, History: o.history, More: o.cursor != ""}
 	m.Data = socket.InitData{
 		Sandbox: socket.SandboxOf(view.Runtime.Sandbox), Work: socket.Work{RunnerBusy: view.Queue.Processing > 0, PromptsQueued: view.Queue.Queued},
-		ConnectedUsers: []socket.User{}, AvailableModels: []string{}, ConnectedClients: s.rooms.count(view.ID),
+		ConnectedUsers: socket.Users(present.Users), AvailableModels: []string{}, ConnectedClients: present.Clients,
 	}
 	if agent, ok := s.described(view.Agent); ok && agent.Models != nil {
 		m.Data.AvailableModels = agent.Models

@@ -588,21 +588,21 @@ func TestSocketsOfASessionAreBounded(t *testing.T) {
 
 func TestARoomIsBoundedAndWaitsForItsMembers(t *testing.T) {
 	t.Parallel()
-	r := api.NewRooms()
+	r := api.NewRooms(apitest.NewStore())
 	var leave []func()
 	for range 1000 {
-		out, err := r.Enter("a")
+		out, err := r.Enter(t.Context(), "a")
 		require.NoError(t, err)
 		leave = append(leave, out)
 	}
-	_, err := r.Enter("a")
+	_, err := r.Enter(t.Context(), "a")
 	require.Equal(t, failure.Unavailable, failure.CodeOf(err))
 	require.ErrorContains(t, err, "1000 open WebSockets")
-	other, err := r.Enter("b")
+	other, err := r.Enter(t.Context(), "b")
 	require.NoError(t, err)
 	other()
 	empty := r.Close()
-	_, err = r.Enter("b")
+	_, err = r.Enter(t.Context(), "b")
 	require.ErrorContains(t, err, "stopping")
 	for _, out := range leave {
 		select {
@@ -766,6 +766,39 @@ func TestASocketSpeaksOfBlocks(t *testing.T) {
 	connect("?after=14")
 	require.NotContains(t, string(s.next().Data), `"blocks"`)
 	require.Equal(t, []string{"session:question", "15 error", "16 session:event", "caught_up"}, s.brief(4))
+}
+
+func TestASocketKnowsWhoLooks(t *testing.T) {
+	t.Parallel()
+	b := setup(t, api.ReadPresence(5*time.Millisecond))
+	id := b.store.Put(session.Running)
+	path := "/api/sessions/" + id + "/ws"
+	ada := b.socket(path + "?userId=ada&name=Ada%20L.")
+	require.Contains(t, string(ada.next().Data), `"connectedClients":1,"connectedUsers":[{"userId":"ada","name":"Ada L."}]`)
+	require.Equal(t, []string{"caught_up"}, ada.brief(1))
+	bob := b.socket(path + "?userId=bob")
+	require.Contains(t, string(bob.next().Data), `"connectedClients":2,"connectedUsers":[{"userId":"ada","name":"Ada L."},{"userId":"bob","name":"bob"}]`)
+	m := ada.next()
+	require.Equal(t, "user.joined", m.Type)
+	require.Contains(t, string(m.Data), `"user":{"userId":"bob","name":"bob"},"connectedClients":2`)
+	again := b.socket(path + "?userId=bob")
+	require.Contains(t, string(again.next().Data), `"connectedClients":3`)
+	silent := b.socket(path)
+	require.Contains(t, string(silent.next().Data), `"connectedClients":4`)
+	require.NoError(t, bob.conn.Close(websocket.StatusNormalClosure, ""))
+	require.NoError(t, silent.conn.Close(websocket.StatusNormalClosure, ""))
+	require.NoError(t, again.conn.Close(websocket.StatusNormalClosure, ""))
+	m = ada.next()
+	require.Equal(t, "user.left", m.Type, "%s", m.Data)
+	require.Contains(t, string(m.Data), `"user":{"userId":"bob","name":"bob"}`)
+	for _, query := range []string{"?name=x", "?userId=a%20b", "?userId=" + strings.Repeat("x", 129), "?userId=a&name=" + strings.Repeat("x", 201), "?userId=a&name=%07"} {
+		b.refused(path+query, http.StatusBadRequest, "invalid_request", nil)
+	}
+	b.store.Fail("PresenceRenew", failure.Errorf(failure.Unavailable, "down"))
+	b.store.Fail("PresenceRead", failure.Errorf(failure.Unavailable, "down"))
+	eve := b.socket(path + "?userId=eve")
+	require.Contains(t, string(eve.next().Data), `{"userId":"eve","name":"eve"}`, "presence refuses no client")
+	require.Equal(t, []string{"caught_up"}, eve.brief(1))
 }
 
 // FuzzSocketRequest has hostile messages.

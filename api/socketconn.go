@@ -19,6 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/feed"
+	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/socket"
 )
 
@@ -54,6 +55,7 @@ type socketConn struct {
 	sessionID string
 	requestID string // of the handshake
 	protocol  socket.Protocol
+	member    *occupant
 	slow      atomic.Bool // a write took longer than WriteTimeout
 }
 
@@ -108,9 +110,11 @@ func (k *socketConn) write(ctx context.Context, o *socketOpening, tasks *sync.Wa
 		}
 		return &closure{closeGone, string(f.Code)}
 	}
-	if err := k.open(ctx, o); err != nil {
+	present := k.member.present()
+	if err := k.open(ctx, o, present); err != nil {
 		return err
 	}
+	tasks.Go(func() { k.watch(ctx, present) })
 	var pinging atomic.Bool
 	for {
 		item, err := o.feed.Next(ctx)
@@ -133,8 +137,8 @@ func (k *socketConn) write(ctx context.Context, o *socketOpening, tasks *sync.Wa
 }
 
 // open sends what precedes the events.
-func (k *socketConn) open(ctx context.Context, o *socketOpening) error {
-	if err := k.send(ctx, k.protocol.Init(k.server.initial(o))); err != nil {
+func (k *socketConn) open(ctx context.Context, o *socketOpening, present session.Presence) error {
+	if err := k.send(ctx, k.protocol.Init(k.server.initial(o, present))); err != nil {
 		return err
 	}
 	for cursor := o.cursor; cursor != ""; {
@@ -154,6 +158,25 @@ func (k *socketConn) open(ctx context.Context, o *socketOpening) error {
 	}
 	o.history, o.questions = nil, nil
 	return nil
+}
+
+// watch sends who has come and gone since the first message. A client that reads slowly gets the difference to the last
+// state that it was sent, not each change.
+func (k *socketConn) watch(ctx context.Context, before session.Presence) {
+	for {
+		select {
+		case <-k.member.changed:
+		case <-ctx.Done():
+			return
+		}
+		now := k.member.present()
+		for _, m := range k.protocol.Presence(before, now) {
+			if err := k.send(ctx, m); err != nil {
+				return // the writer of events finds the same
+			}
+		}
+		before = now
+	}
 }
 
 // item sends what a feed returned.

@@ -16,8 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // cutter is a proxy that cuts each connection after some bytes.
@@ -155,4 +157,37 @@ func TestPostgresTwoSocketsGetTheSameThroughCutsAndRestarts(t *testing.T) {
 		require.Contains(t, got[0][seq], fmt.Sprintf(`"content":"%d `, seq))
 	}
 	require.Greater(t, proxy.cuts.Load(), int64(20))
+}
+
+// Users of one api are known at another; those of one that is lost are there until their time is over.
+func TestPostgresUsersAreKnownAtAllServers(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.URL(t)
+	one, db := setupPostgresAt(t, url, api.ReadPresence(5*time.Millisecond))
+	two, _ := setupPostgresAt(t, url, api.ReadPresence(5*time.Millisecond))
+	id := one.do("POST", "/api/sessions", `{"agent":"demo"}`).session().ID
+	path := "/api/sessions/" + id + "/ws"
+	ada := one.socket(path + "?userId=ada")
+	require.Equal(t, []string{"init", "caught_up"}, ada.brief(2))
+	bob := two.socket(path + "?userId=bob")
+	require.Contains(t, string(bob.next().Data), `"connectedClients":2,"connectedUsers":[{"userId":"ada","name":"ada"},{"userId":"bob","name":"bob"}]`)
+	joined := ada.next()
+	require.Equal(t, "user.joined", joined.Type)
+	require.Contains(t, string(joined.Data), "bob")
+	lost := session.Viewer{Client: "lost", SessionID: id, User: session.User{ID: "eve", Name: "Eve"}}
+	require.NoError(t, db.PresenceRenew(t.Context(), []session.Viewer{lost}, time.Second))
+	joined = ada.next()
+	require.Equal(t, "user.joined", joined.Type)
+	require.Contains(t, string(joined.Data), "Eve")
+	left := ada.next()
+	require.Equal(t, "user.left", left.Type)
+	require.Contains(t, string(left.Data), "Eve")
+	require.NoError(t, two.stop())
+	left = ada.next()
+	require.Equal(t, "user.left", left.Type)
+	require.Contains(t, string(left.Data), "bob")
+	require.NoError(t, one.stop())
+	present, err := db.PresenceRead(t.Context(), []string{id})
+	require.NoError(t, err)
+	require.Empty(t, present, "an api that stops takes its clients with it")
 }

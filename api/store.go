@@ -26,6 +26,7 @@ type Store interface {
 	transcriptStore
 	feed.Sessions
 	readyStore
+	presenceStore
 }
 
 // Idempotency is a client's key for a create and the digest of its body. The

@@ -37,7 +37,8 @@ type Store struct {
 	profiles []*profileRow
 	blocked  chan struct{} // what Block returned to be closed
 
-	attendants map[string]bool // sessions that have one, and whether it claims
+	present    map[string]session.Viewer // by client
+	attendants map[string]bool           // sessions that have one, and whether it claims
 }
 
 // Row is all that the store has of one session.
@@ -56,7 +57,7 @@ type Row struct {
 
 // NewStore returns an empty store.
 func NewStore() *Store {
-	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}, secrets: map[string]secretRow{}, attendants: map[string]bool{}}
+	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}, secrets: map[string]secretRow{}, present: map[string]session.Viewer{}, attendants: map[string]bool{}}
 }
 
 // Fail makes every call of a method return err, until it is nil.

@@ -29,6 +29,7 @@ var (
 		{name: "transcript_positions", column: "session_id"},
 		{name: "transcript_totals", column: "session_id"},
 		{name: "attachments", column: "session_id"},
+		{name: "presences", column: "session_id"},
 		{name: "workspace_files", column: "session_id"},
 		{name: "workspaces", column: "session_id"},
 		{name: "questions", column: "session_id"},

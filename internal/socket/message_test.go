@@ -234,6 +234,21 @@ func TestWhatFitsNoMessageIsAnEvent(t *testing.T) {
 	}
 }
 
+func TestFieldsOfLaterReleasesStay(t *testing.T) {
+	t.Parallel()
+	for kind, data := range map[string]string{
+		"status": `{"status":"running","later":1}`, "queue": `{"items":[],"later":1}`, "question": `{"question":{"id":"q","later":1}}`,
+		"file": `{"path":"a","later":1}`, "settings": `{"later":1}`, "metadata_update": `{"later":1}`, "prompt": `{"prompt":{"later":1}}`, "turn_end": `{"later":1}`,
+	} {
+		for _, p := range []socket.Protocol{socket.Chat{}, socket.Blocks{}} {
+			got, err := one(p.Encode(eventlog.Event{Seq: 1, Type: kind, Data: json.RawMessage(data)}))
+			require.NoError(t, err)
+			require.Contains(t, string(got), `"later":1`, "%T", p)
+			require.True(t, json.Valid(got), "%s", got)
+		}
+	}
+}
+
 func FuzzEncode(f *testing.F) {
 	for _, kind := range []string{"block_start", "block_complete", "block_update", "block_removed", "text_delta", "status", "queue", "question", "file", "title", "x"} {
 		f.Add(kind, `{"block":{"id":"a","type":"tool_use"},"blockId":"a","delta":"b","updates":{"status":"running"},"items":[{"status":"queued"}]}`)

@@ -6,6 +6,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Protocol is how a session is described over a WebSocket. Each has its own messages of the session; those about the connection
@@ -17,6 +18,8 @@ type Protocol interface {
 	Page(sessionID string, c conversation.Conversation, more bool) any
 	// Question returns the message of a question that was open when the connection was opened, given as JSON.
 	Question(sessionID string, q json.RawMessage) any
+	// Presence returns the messages about users who have come or gone.
+	Presence(before, now session.Presence) []any
 	// Encode returns the messages of an event: the last one has its seq, and others have none.
 	Encode(e eventlog.Event) ([][]byte, error)
 }

@@ -134,6 +134,14 @@ type LifecycleHead struct {
 	Kept    int64
 }
 
+type Presence struct {
+	Client    string
+	SessionID string
+	UserID    string
+	Name      string
+	ExpiresAt time.Time
+}
+
 type Profile struct {
 	ID          string
 	Name        string

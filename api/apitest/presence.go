@@ -1,0 +1,62 @@
+package apitest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// PresenceRenew implements api.Store.
+func (m *Store) PresenceRenew(_ context.Context, viewers []session.Viewer, _ time.Duration) error {
+	leave, err := m.enter("PresenceRenew")
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for _, v := range viewers {
+		m.present[v.Client] = v
+	}
+	return nil
+}
+
+// PresenceEnd implements api.Store.
+func (m *Store) PresenceEnd(_ context.Context, clients []string) error {
+	leave, err := m.enter("PresenceEnd")
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for _, client := range clients {
+		delete(m.present, client)
+	}
+	return nil
+}
+
+// PresenceRead implements api.Store.
+func (m *Store) PresenceRead(_ context.Context, sessionIDs []string) (map[string]session.Presence, error) {
+	leave, err := m.enter("PresenceRead")
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	out := map[string]session.Presence{}
+	for _, v := range m.present {
+		if !slices.Contains(sessionIDs, v.SessionID) {
+			continue
+		}
+		p := out[v.SessionID]
+		p.Clients++
+		if v.User.ID != "" && !slices.ContainsFunc(p.Users, func(u session.User) bool { return u.ID == v.User.ID }) {
+			p.Users = append(p.Users, v.User)
+			slices.SortFunc(p.Users, func(a, b session.User) int { return strings.Compare(a.ID, b.ID) })
+		}
+		out[v.SessionID] = p
+	}
+	return out, nil
+}
+
+// PresenceSweep implements api.Store.
+func (m *Store) PresenceSweep(context.Context) error { return nil }

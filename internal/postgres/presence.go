@@ -1,0 +1,71 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// PresenceRenew stores clients as present for a while from now, in one statement. It sends no notification.
+func (db *DB) PresenceRenew(ctx context.Context, viewers []session.Viewer, lasts time.Duration) error {
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
+	n := len(viewers)
+	p := &dbsqlc.PresenceRenewParams{
+		Seconds: lasts.Seconds(), Clients: make([]string, n), SessionIds: make([]string, n), UserIds: make([]string, n), Names: make([]string, n),
+	}
+	for i, v := range viewers {
+		p.Clients[i], p.SessionIds[i], p.UserIds[i], p.Names[i] = v.Client, v.SessionID, v.User.ID, v.User.Name
+	}
+	if err := db.q.PresenceRenew(ctx, db.pool, p); err != nil {
+		return fault("renew presences", err)
+	}
+	return nil
+}
+
+// PresenceEnd removes clients.
+func (db *DB) PresenceEnd(ctx context.Context, clients []string) error {
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
+	if err := db.q.PresenceEnd(ctx, db.pool, clients); err != nil {
+		return fault("end presences", err)
+	}
+	return nil
+}
+
+// PresenceRead returns who looks at sessions now. Sessions that no client looks at are left out.
+func (db *DB) PresenceRead(ctx context.Context, sessionIDs []string) (map[string]session.Presence, error) {
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
+	rows, err := db.q.PresenceRead(ctx, db.pool, sessionIDs)
+	if err != nil {
+		return nil, fault("read presences", err)
+	}
+	out := map[string]session.Presence{}
+	for _, row := range rows {
+		p := out[row.SessionID]
+		p.Clients += int(row.Clients)
+		if row.UserID != "" && len(p.Users) < session.MaxPresentUsers {
+			p.Users = append(p.Users, session.User{ID: row.UserID, Name: row.Name})
+		}
+		out[row.SessionID] = p
+	}
+	for _, p := range out { // the order of the database depends on its collation
+		slices.SortFunc(p.Users, func(a, b session.User) int { return strings.Compare(a.ID, b.ID) })
+	}
+	return out, nil
+}
+
+// PresenceSweep deletes what lost apis have left.
+func (db *DB) PresenceSweep(ctx context.Context) error {
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
+	if err := db.q.PresenceSweep(ctx, db.pool); err != nil {
+		return fault("sweep presences", err)
+	}
+	return nil
+}

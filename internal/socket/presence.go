@@ -1,0 +1,57 @@
+package socket
+
+import "github.com/overwinter-dev/overwinter/internal/session"
+
+// The messages of Chat about who looks at a session.
+const (
+	TypeUserJoined Type = "user.joined"
+	TypeUserLeft   Type = "user.left"
+)
+
+// presenceData is the data of both.
+type presenceData struct {
+	User             User   `json:"user"`
+	ConnectedClients int    `json:"connectedClients"`
+	ConnectedUsers   []User `json:"connectedUsers"`
+}
+
+// Users converts users.
+func Users(users []session.User) []User {
+	out := make([]User, len(users))
+	for i, u := range users {
+		out[i] = User{UserID: u.ID, Name: u.Name}
+	}
+	return out
+}
+
+// Presence implements Protocol: a message for each user who has come or gone. There is none if only the number of clients is
+// another one.
+func (Chat) Presence(before, now session.Presence) []any {
+	var out []any
+	said := func(kind Type, u session.User) {
+		out = append(out, Message{Type: kind, Data: presenceData{User{UserID: u.ID, Name: u.Name}, now.Clients, Users(now.Users)}})
+	}
+	was, is := byID(before.Users), byID(now.Users)
+	for _, u := range before.Users {
+		if _, there := is[u.ID]; !there {
+			said(TypeUserLeft, u)
+		}
+	}
+	for _, u := range now.Users {
+		if _, there := was[u.ID]; !there {
+			said(TypeUserJoined, u)
+		}
+	}
+	return out
+}
+
+// Presence implements Protocol: Blocks has no messages about users.
+func (Blocks) Presence(_, _ session.Presence) []any { return nil }
+
+func byID(users []session.User) map[string]struct{} {
+	out := make(map[string]struct{}, len(users))
+	for _, u := range users {
+		out[u.ID] = struct{}{}
+	}
+	return out
+}
