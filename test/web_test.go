@@ -2,6 +2,7 @@ package test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -28,6 +29,30 @@ func TestTheWebClient(t *testing.T) {
 
 	address := cutting(t, s)
 	t.Log(tree.Node(t, []string{"OVERWINTER_API_URL=http://" + address, "OVERWINTER_DIRECT_URL=" + direct}, "test/out/live/follow.js"))
+}
+
+// TestTheReactLibrary renders the example of the documents with a live system, in jsdom with both versions of React and in a browser.
+func TestTheReactLibrary(t *testing.T) {
+	t.Parallel()
+	tree := web.Build(t, "../web")
+	s := startStack(t)
+	at := []string{"OVERWINTER_API_URL=http://" + s.api, "OVERWINTER_DIRECT_URL=http://" + s.api}
+
+	out := tree.Node(t, at, "test/out/live/react.js")
+	require.Contains(t, out, "React 19.")
+	t.Log(out)
+	tree.Run(t, nil, "esbuild", "test/out/live/react.js", "--bundle", "--platform=node", "--format=esm", "--external:jsdom",
+		"--alias:react=react-18", "--alias:react-dom=react-dom-18", "--log-level=warning", "--outfile=test/out/react-18.mjs",
+		"--banner:js=import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);")
+	out = tree.Node(t, at, "test/out/react-18.mjs")
+	require.Contains(t, out, "React 18.")
+	t.Log(out)
+
+	if reason := tree.NoBrowser(t); reason != "" {
+		t.Skip("everything but the browser: ", reason)
+	}
+	tree.Run(t, nil, "esbuild", "test/out/live/page.js", "--bundle", "--format=esm", "--log-level=warning", "--outfile=test/out/page.js")
+	t.Log(tree.Node(t, append(at, "OVERWINTER_PAGE=test/out/page.js", fmt.Sprintf("OVERWINTER_API_PID=%d", s.child(t, "overwinter api"))), "test/out/live/browser.js"))
 }
 
 // cutting is the address of a proxy to the api that resets all connections about three times a second until the test ends. The api itself

@@ -3,8 +3,11 @@ package web
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,7 +50,7 @@ func Build(t *testing.T, source string) Tree {
 		return os.WriteFile(to, data, 0o644)
 	}))
 	tree.link(t, npmtest.InstallFrom(t, source, "web"))
-	tree.Run(t, nil, "tsc", "-b", "packages/client")
+	tree.Run(t, nil, "tsc", "-b", "packages/client", "packages/react")
 	tree.Run(t, nil, "tsc", "-p", "test")
 	return tree
 }
@@ -81,4 +84,19 @@ func (tree Tree) Run(t *testing.T, env []string, name string, args ...string) st
 func (tree Tree) Node(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	return npmtest.Run(t, tree.Dir, env, "node", args...)
+}
+
+// NoBrowser says why the Chromium of the npm package cannot run here, or nothing.
+func (tree Tree) NoBrowser(t *testing.T) string {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		return "@sparticuz/chromium has a browser for amd64 alone"
+	}
+	probe := exec.CommandContext(t.Context(), "node", "--input-type=module", "-e",
+		`import c from "@sparticuz/chromium"; import { execFileSync } from "node:child_process"; execFileSync(await c.executablePath(), ["--version"])`)
+	probe.Dir = tree.Dir
+	if out, err := probe.CombinedOutput(); err != nil && strings.Contains(string(out), "error while loading shared libraries") {
+		return "this machine lacks libraries of Chromium:\n" + string(out)
+	}
+	return ""
 }

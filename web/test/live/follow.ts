@@ -44,7 +44,7 @@ for (let i = 0; i < prompts; i++) {
 
 // The store has read the same stream by itself.
 await until("the store has all", () => JSON.stringify(store.state.conversations) === JSON.stringify(there) && store.state.queue.length === 0);
-await store.loadFiles();
+store.watchFiles();
 await until("the files are there", () => store.state.files?.length === prompts);
 leave();
 store.close();

@@ -108,6 +108,15 @@ export class SessionHandle {
     return this.#http.request("post", `/api/sessions/{id}/${command}`, { ...options, path: { id: this.id } });
   }
 
+  /** Holds the queue: no prompt starts until `release`. */
+  hold(reason?: string, options: RequestOptions = {}): Promise<Session> {
+    return this.#http.request("post", "/api/sessions/{id}/hold", { retry: true, ...options, path: { id: this.id }, body: reason === undefined ? {} : { reason } });
+  }
+
+  release(options: RequestOptions = {}): Promise<Session> {
+    return this.#http.request("post", "/api/sessions/{id}/release", { retry: true, ...options, path: { id: this.id } });
+  }
+
   /** The whole conversation, all pages of it, and the position from which events continue it. */
   async blocks(options: RequestOptions = {}): Promise<{ conversations: Conversation[]; seq: number }> {
     const all = new Map<string, Conversation>();
@@ -155,8 +164,8 @@ export class SessionHandle {
   }
 
   /** A store that follows the session while it has subscribers. */
-  store(): SessionStore {
-    return new SessionStore(this);
+  store(onClose?: () => void): SessionStore {
+    return new SessionStore(this, onClose);
   }
 }
 

@@ -41,7 +41,7 @@ export interface SessionState {
   readonly queue: readonly QueueItem[];
   /** The questions that wait for an answer, oldest first. */
   readonly questions: readonly Question[];
-  /** The files of the workspace by path; undefined until `loadFiles` has read them. */
+  /** The files of the workspace by path; undefined until they have been read, which `watchFiles` asks for. */
   readonly files: readonly StoredFile[] | undefined;
 }
 
@@ -80,12 +80,18 @@ export class SessionStore {
   #queue = new Table<QueueItem>((a, b) => a.ordinal - b.ordinal);
   #questions = new Table<Question>((a, b) => (a.createdAt + a.id < b.createdAt + b.id ? -1 : 1));
   #files: Table<StoredFile> | undefined;
+  #filesWanted = false;
   #changesOfFiles: Event[] | undefined; // while the list is being read
+  #loaded = false;
   #reading = false;
   #stale = false;
 
-  constructor(handle: SessionHandle) {
+  #onClose: (() => void) | undefined;
+
+  /** onClose is called when the last subscriber has left for good. */
+  constructor(handle: SessionHandle, onClose?: () => void) {
     this.handle = handle;
+    this.#onClose = onClose;
   }
 
   /** The present state: the same object until something changes. */
@@ -117,20 +123,30 @@ export class SessionStore {
     clearTimeout(this.#lingering);
     this.#stop?.abort();
     this.#stop = undefined;
+    this.#loaded = false;
+    this.#onClose?.();
   }
 
-  /** Reads the list of files, which events keep up to date from then on. */
-  async loadFiles(): Promise<void> {
+  /** Reads the list of files once there is a stream, which keeps it up to date from then on. */
+  watchFiles(): void {
+    this.#filesWanted = true;
+    if (this.#loaded && !this.#files && this.#stop) void this.#readFiles(this.#stop.signal);
+  }
+
+  async #readFiles(signal: AbortSignal): Promise<void> {
     if (this.#changesOfFiles) return;
     const changes: Event[] = (this.#changesOfFiles = []);
     try {
       const files = new Table<StoredFile>((a, b) => (a.path < b.path ? -1 : 1));
-      for await (const { path, size, modifiedAt } of pages((cursor) => this.handle.files(cursor === undefined ? { limit: 200 } : { limit: 200, cursor }))) {
+      const read = (cursor: string | undefined) => this.handle.files(cursor === undefined ? { limit: 200 } : { limit: 200, cursor }, { signal });
+      for await (const { path, size, modifiedAt } of pages(read)) {
         files.set(path, { path, size, modifiedAt });
       }
       this.#files = files;
       for (const event of changes) this.#file(event);
       this.#changed();
+    } catch {
+      // The end of the next turn tries again.
     } finally {
       this.#changesOfFiles = undefined;
     }
@@ -179,7 +195,9 @@ export class SessionStore {
     this.#session = session;
     this.#queue.reset(queue.map((p) => [p.id, itemOf(p)]));
     this.#questions.reset(questions.map((q) => [q.id, q]));
-    if (this.#files) void this.loadFiles().catch(() => undefined);
+    this.#loaded = true;
+    this.#files = undefined;
+    if (this.#filesWanted) void this.#readFiles(signal);
     this.#changed();
     return seq;
   }
@@ -221,6 +239,9 @@ export class SessionStore {
       case "file":
         this.#changesOfFiles?.push(item);
         this.#file(item);
+        break;
+      case "turn_end":
+        if (this.#filesWanted && !this.#files) void this.#readFiles(signal);
         break;
       case "status":
         if (this.#session) this.#session = { ...this.#session, status: item.data.status, statusReason: item.data.reason };

@@ -1,0 +1,42 @@
+import type { Client, SessionStore } from "@overwinter/client";
+import { createContext, useContext, useMemo, type ReactNode } from "react";
+
+/** The stores of the sessions that are shown: one for each, however many components show it. */
+class Stores {
+  #byId = new Map<string, SessionStore>();
+
+  constructor(readonly client: Client) {}
+
+  of(sessionId: string): SessionStore {
+    let store = this.#byId.get(sessionId);
+    if (!store) {
+      store = this.client.session(sessionId).store(() => this.#byId.delete(sessionId));
+      this.#byId.set(sessionId, store);
+    }
+    return store;
+  }
+}
+
+const Context = createContext<Stores | undefined>(undefined);
+
+/** Gives the hooks and components below it a client. Keep the client outside of components, or in a memo. */
+export function OverwinterProvider({ client, children }: { client: Client; children?: ReactNode }) {
+  const stores = useMemo(() => new Stores(client), [client]);
+  return <Context.Provider value={stores}>{children}</Context.Provider>;
+}
+
+function useStores(): Stores {
+  const stores = useContext(Context);
+  if (!stores) throw new Error("the hooks of @overwinter/react need an OverwinterProvider above them");
+  return stores;
+}
+
+/** The client of the provider. */
+export function useClient(): Client {
+  return useStores().client;
+}
+
+/** The store of a session, which other components share. */
+export function useStore(sessionId: string): SessionStore {
+  return useStores().of(sessionId);
+}

@@ -1,0 +1,7 @@
+// jsdom has no declarations of its own.
+declare module "jsdom" {
+  export class JSDOM {
+    constructor(html: string, options?: object);
+    readonly window: Window & typeof globalThis;
+  }
+}
