@@ -70,6 +70,8 @@ type Config struct {
 	// Attend is how long a turn attends its session after its end, to claim the next prompt by itself. It needs Changes.
 	// Default: not at all.
 	Attend time.Duration
+	// ParkAfter is how long nothing but an open question may keep a turn busy before its session sleeps. Default: for ever.
+	ParkAfter time.Duration
 	// Shutdown is set when the installation stops with this worker. Default: it does not.
 	Shutdown *Shutdown
 	// MaxTurns is how many turns run on this worker at once. Attendants leave some room for turns. Default 1000.

@@ -18,6 +18,7 @@ func TestControlHasTheActivitiesOfItsGroups(t *testing.T) {
 		"BeginRun",
 		"CancelPrompts",
 		"CloseSession",
+		"ContinueRun",
 		"CreateSandbox",
 		"DropSandbox",
 		"EndCommand",

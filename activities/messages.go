@@ -43,6 +43,8 @@ type OpenedSession struct {
 	Announce bool `json:"announce,omitempty"`
 	// Held: the queue is held, so that no prompt is among Waiting.
 	Held bool `json:"held,omitempty"`
+	// ParkAfter is how long nothing but an open question may keep a turn of this session busy before it sleeps. 0 for ever.
+	ParkAfter time.Duration `json:"parkAfter,omitempty"`
 	// Attend is how long turns of this session may be attended: see Attend. 0 for never.
 	Attend time.Duration `json:"attend,omitempty"`
 }
@@ -186,6 +188,8 @@ type TurnRequest struct {
 	PromptID   string `json:"promptId"`
 	Generation int64  `json:"generation"`
 	SandboxID  string `json:"sandboxId"`
+	// ParkAfter is how long nothing but an open question may keep the run busy before it is parked. 0 for ever.
+	ParkAfter time.Duration `json:"parkAfter,omitempty"`
 	// Look asks for what waits after the run, which is read with its end.
 	Look bool `json:"look,omitempty"`
 	// Attend allows the attempt to attend the session after the run. Nil: it does not.
@@ -209,6 +213,8 @@ type TurnResult struct {
 	// Waiting is what waits after the run. Nil where it was not asked for, an earlier attempt has ended the run, or the
 	// worker is of an earlier version.
 	Waiting *Waiting `json:"waiting,omitempty"`
+	// Parked is the run that is parked, if the attempt has ended with that. The fields before are of no run then.
+	Parked *session.Processing `json:"parked,omitempty"`
 	// Attended is what the attempt claimed and ran after the run of the request; the other fields are those of its last run.
 	// Nil: nothing.
 	Attended *Attended `json:"attended,omitempty"`
@@ -225,6 +231,21 @@ type Attended struct {
 	PromptIDs []string `json:"prompts,omitempty"`
 	// Ordinal is that of the last prompt. Those before it were claimed or had been withdrawn.
 	Ordinal int64 `json:"ordinal"`
+}
+
+// ContinueRequest gives a parked run to the sandbox of a generation.
+type ContinueRequest struct {
+	RunID      string `json:"runId"`
+	Generation int64  `json:"generation"`
+}
+
+// Continuation is what became of a request to continue a parked run.
+type Continuation struct {
+	Granted  bool      `json:"granted,omitempty"`
+	Over     bool      `json:"over,omitempty"` // the run has ended
+	Until    time.Time `json:"until,omitzero"` // neither: a question is open until then
+	Dispatch int64     `json:"dispatch,omitempty"`
+	Part     int64     `json:"part,omitempty"`
 }
 
 // SettleRequest ends a run that no worker can end any more.
@@ -265,6 +286,7 @@ type AbortRequest struct {
 	RunID      string `json:"runId"`
 	Generation int64  `json:"generation"`
 	SandboxID  string `json:"sandboxId"`
+	Part       int64  `json:"part,omitempty"` // of the run
 }
 
 // Reconciled counts what one look at the provider led to.

@@ -34,6 +34,8 @@ type recordStore interface {
 	// queue; with untouched only if no attempt has ever attached. It reports whether the prompt is
 	// queued.
 	RunReturn(ctx context.Context, runID, reason string, untouched bool) (bool, error)
+	// RunContinue gives a parked run to the session's sandbox of a generation, once its questions are not open any more.
+	RunContinue(ctx context.Context, runID string, generation int64) (session.Continuation, error)
 	// RunGet returns a run as it stands.
 	RunGet(ctx context.Context, runID string) (session.Run, error)
 	// RunOpen returns the id of the session's run that is not over; "" when there is none.
@@ -65,7 +67,7 @@ func (g *records) OpenSession(ctx context.Context, in SessionRef) (OpenedSession
 		Generation: l.Generation, TransitionNo: l.TransitionNo,
 		Waiting: l.Waiting, Processing: l.Processing,
 		SandboxID: l.SandboxID, SandboxSince: l.SandboxSince, Deadline: l.Deadline, Queue: g.Queue,
-		Attend: g.Attend, Announce: true, Held: l.Queue.Hold.Held(),
+		Attend: g.Attend, Announce: true, ParkAfter: g.ParkAfter, Held: l.Queue.Hold.Held(),
 	}
 	if l.Workspace != nil {
 		o.Workspace = keyword(l.Workspace.RepoURL)
@@ -142,6 +144,12 @@ func (g *records) SettleRun(ctx context.Context, in SettleRequest) (Settled, err
 	// The run is over, so that this changes nothing.
 	queued, err := g.store.RunReturn(ctx, in.RunID, in.Reason, true)
 	return Settled{Outcome: run.Outcome, Returned: queued}, stored(err)
+}
+
+// ContinueRun gives a parked run to a sandbox.
+func (g *records) ContinueRun(ctx context.Context, in ContinueRequest) (Continuation, error) {
+	c, err := g.store.RunContinue(ctx, in.RunID, in.Generation)
+	return Continuation(c), stored(err)
 }
 
 // RequeuePrompt puts a prompt with a lost outcome back in the queue.

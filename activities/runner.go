@@ -262,9 +262,9 @@ func (g *runners) interrupt(ctx context.Context, in AbortRequest) error {
 	if err != nil {
 		return err
 	}
-	interrupt := adapter.Interrupt(in.RunID)
+	interrupt := adapter.Interrupt(session.AgentRun(in.RunID, in.Part))
 	e := runner.DefaultPaths().Abort(runner.AbortRequest{
-		Token: token, Run: in.RunID,
+		Token: token, Run: session.AgentRun(in.RunID, in.Part),
 		Interrupt: runner.Interrupt{Stdin: interrupt.Stdin, Signal: interrupt.Signal, Grace: interrupt.Grace},
 	})
 	sb := g.Sandbox.Open(in.SandboxID)

@@ -119,11 +119,13 @@ func (t *Turns) measuredTurn(ctx context.Context, in TurnRequest, start session.
 // runTurn executes one run to its end. It reports whether the attempt attends the session afterwards.
 func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start session.RunStart, token string, a *attendant) (result TurnResult, attending bool, err error) {
 	at, err := t.runs.Run(ctx, turn.Request{
-		SessionID: in.SessionID, RunID: in.RunID, Generation: in.Generation, SandboxID: in.SandboxID, Token: token, Start: start,
+		SessionID: in.SessionID, RunID: in.RunID, Generation: in.Generation, SandboxID: in.SandboxID, Token: token, Start: start, ParkAfter: in.ParkAfter,
 	}, a.pulse)
 	switch {
 	case at == nil:
 		return TurnResult{}, false, err
+	case at.Parked:
+		return TurnResult{Parked: parkedOf(start)}, false, nil
 	case errors.Is(context.Cause(ctx), errHandOver):
 		return TurnResult{}, false, handedOver()
 	case ctx.Err() != nil && !at.MayHaveDelivered:
@@ -168,6 +170,14 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start session.RunSt
 	return result, run.Attended, nil
 }
 
+// parkedOf is a parked run as its workflow knows it. What it waits for is in the row.
+func parkedOf(start session.RunStart) *session.Processing {
+	return &session.Processing{
+		PromptID: start.Prompt.ID, Ordinal: start.Prompt.Ordinal, RunID: start.Run.ID, Generation: start.Run.Generation,
+		OnUnknown: start.Prompt.OnUnknown, Part: start.Run.Part, Parked: true,
+	}
+}
+
 // handedOver is the error of a turn that another worker carries on.
 func handedOver() error {
 	return temporal.NewApplicationErrorWithOptions(errHandOver.Error(), HandOver, temporal.ApplicationErrorOptions{
@@ -204,6 +214,10 @@ func (t *Turns) superseded(ctx context.Context, in TurnRequest, cause error) (Tu
 	run, err := t.store.RunGet(ctx, in.RunID)
 	if err != nil {
 		return TurnResult{}, stored(err)
+	}
+	if run.Parked && run.Outcome == "" { // the answer of the attempt that has parked it was lost
+		p := &session.Processing{PromptID: run.PromptID, RunID: run.ID, Generation: run.Generation, Part: run.Part, Parked: true}
+		return TurnResult{Parked: p}, nil
 	}
 	if run.Outcome != "" {
 		result := resultOf(run)

@@ -128,6 +128,9 @@ func (s *questions) questionAnswer(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if q.Notify {
+		s.signal(c.Request().Context(), id, func(ctx context.Context) error { return s.cfg.Signaler.SignalCommands(ctx, id) })
+	}
 	q.Asked = q.Asked.Map(masker.Text, masker.JSON)
 	return c.JSON(http.StatusOK, resource.Question(q))
 }

@@ -114,10 +114,24 @@ func TestASessionMayAskBeforeItActs(t *testing.T) {
 	for body, field := range map[string]string{
 		`{"agent":"demo","options":{"permissions":"perhaps"}}`:     "options.permissions",
 		`{"agent":"demo","options":{"questionTimeout":"1ms"}}`:     "options.questionTimeout",
-		`{"agent":"demo","options":{"questionTimeout":"200h"}}`:    "options.questionTimeout",
+		`{"agent":"demo","options":{"questionTimeout":"721h"}}`:    "options.questionTimeout",
 		`{"agent":"demo","options":{"questionTimeout":"a while"}}`: "options.questionTimeout",
 	} {
 		p := b.do("POST", "/api/sessions", body).problem(http.StatusBadRequest, "invalid_request")
 		require.Equal(t, field, p.Errors[0].Field)
+	}
+}
+
+// TestTheAnswerToASleepingSessionIsSignalled: no turn is under way whose worker would see it.
+func TestTheAnswerToASleepingSessionIsSignalled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for status, want := range map[session.State]int{session.Running: 0, session.Hibernated: 1} {
+		id := b.store.Put(status)
+		question := b.store.Ask(id, mayI, time.Hour)
+		b.temp.Heard()
+		a := b.do("POST", "/api/sessions/"+id+"/questions/"+question+"/answer", `{"answer":"once"}`)
+		require.Equal(t, http.StatusOK, a.status, "%s", a.body)
+		require.Len(t, b.temp.Heard(), want, status)
 	}
 }

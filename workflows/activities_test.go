@@ -158,7 +158,7 @@ func (f *fakes) OpenSession(ctx context.Context, _ activities.SessionRef) (activ
 	return take(ctx, f, "OpenSession", func(w *world) (activities.OpenedSession, error) {
 		w.loaded, w.signalled, w.attendant = true, false, nil
 		o := activities.OpenedSession{
-			Attend: w.attends, Announce: w.announces, Held: w.held,
+			Attend: w.attends, Announce: w.announces, ParkAfter: w.parkAfter, Held: w.held,
 			Commands: w.waiting(),
 			Status:   w.state, StatusReason: w.reason, ErrorCause: w.errorCause, Agent: "demo", Lazy: w.lazy, IdleTimeout: w.idleTimeout,
 			LastActivity: w.lastActivity, Generation: w.generation, TransitionNo: w.transitionNo, Queue: w.taskQueue,
@@ -175,6 +175,10 @@ func (f *fakes) OpenSession(ctx context.Context, _ activities.SessionRef) (activ
 				o.Processing = &session.Processing{
 					PromptID: p.ID, Ordinal: p.Ordinal, RunID: p.runID,
 					Generation: run.generation, Dispatch: run.dispatch, OnUnknown: p.policy,
+					Part: run.part, Parked: run.parked, Due: run.parked && run.answered,
+				}
+				if run.parked && !run.answered {
+					o.Processing.Until = run.expires
 				}
 			}
 		}
@@ -482,7 +486,7 @@ func (f *fakes) RunTurn(ctx context.Context, in activities.TurnRequest) (activit
 	}
 	o := w.operate("RunTurn")
 	o.run, o.look, o.turn, o.engine = w.runs[in.RunID], in.Look, in, activity.GetInfo(ctx).WorkflowExecution.RunID
-	w.endTurnAt(o, o.run.endsAt)
+	w.endTurnAt(o, w.ask(o))
 	return await[activities.TurnResult](ctx, f, o)
 }
 
@@ -510,6 +514,8 @@ func (w *world) attach(in activities.TurnRequest) (*activities.TurnResult, error
 	switch {
 	case run.outcome != "":
 		return &activities.TurnResult{Outcome: run.outcome}, nil
+	case run.parked:
+		return &activities.TurnResult{Parked: &session.Processing{PromptID: p.ID, RunID: run.id, Generation: run.generation, Part: run.part, Parked: true}}, nil
 	case s == nil || s.id != in.SandboxID:
 		w.violate("a turn in sandbox %q of generation %d, which is not there", in.SandboxID, in.Generation)
 		return nil, final(activities.Refused, "no such sandbox")
@@ -643,6 +649,10 @@ func (f *fakes) TellProblem(ctx context.Context, in activities.Problem) error {
 		return nothing{}, nil
 	})
 	return err
+}
+
+func (f *fakes) ContinueRun(ctx context.Context, in activities.ContinueRequest) (activities.Continuation, error) {
+	return take(ctx, f, "ContinueRun", func(w *world) (activities.Continuation, error) { return w.continueRun(in) })
 }
 
 func (f *fakes) AnnounceDeadline(ctx context.Context, in activities.DeadlineRequest) (activities.Announced, error) {

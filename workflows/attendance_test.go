@@ -86,7 +86,7 @@ func (w *world) attendNext(o *operation) {
 		return
 	}
 	w.deliver(o.run, p)
-	w.endTurnAt(o, o.run.endsAt)
+	w.endTurnAt(o, w.ask(o))
 }
 
 // leave ends an attendance, and the turn with it.

@@ -64,7 +64,7 @@ func (w *world) submit(c session.Command) (accepted, notify bool) {
 // mark reports whether new work is to be signalled, and notes that it is. Work that a turn does not mind
 // waits for its end.
 func (w *world) mark(urgent bool) bool {
-	if w.signalled || w.state.Final() || !urgent && w.openRun() != nil {
+	if w.signalled || w.state.Final() || !urgent && w.openRun() != nil && !w.openRun().parked {
 		return false
 	}
 	w.signalled = true

@@ -105,7 +105,7 @@ func (l *life) applyCommand(c activities.PendingCommand) {
 		l.wants.Recover = true
 	case session.CommandRevert:
 		l.wants.Revert = c.PromptID
-		l.abort = l.abort || c.Force && (l.turn != nil || l.processing != nil)
+		l.abort = l.abort || c.Force && (l.turn != nil || l.processing != nil || l.parked != nil)
 	case session.CommandAbort:
 		l.askAbort(contract.AbortSignal{RunID: c.RunID})
 	}

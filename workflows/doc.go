@@ -26,6 +26,28 @@
 // A stop is acted on before anything else: creates, restores and snapshots under way are cancelled
 // for it. Cancelling the workflow at the engine is the same as a stop.
 //
+// # Questions that outlive the sandbox
+//
+// A turn whose agent waits for people, and for nothing else, for long enough ends with its run parked: the run is open, has no
+// attempt, and is the one thing that a session may hibernate with. The workflow holds it apart from the runs that it
+// continues or settles (life.parked), in every state:
+//
+//	running       in the sandbox in which the agent waits: hibernate (question), whatever has been answered since: the agent is
+//	              to be stopped before it is asked to continue. In a later one: continue the run when its questions are answered
+//	              or their time is over; else wait, woken by a person, until the session is idle
+//	hibernating   as ever; a sandbox that is lost is rescued
+//	hibernated    wake when the questions are answered (answer) or their time is over (question_expired), or for a wake; prompts
+//	              wait, and the workflow stays open, since it has the timer
+//	restoring     as ever
+//	error         wait for recover; the questions stay open
+//	any           an abort settles the run without a sandbox, once its agent is stopped; a stop settles it with the rest
+//
+// What the run waits for is in Postgres, and is read with the session after each signal and transition (readParked). Every process
+// that decides about open runs knows of it: RunAttach refuses a parked run, so that no attempt begins at it; TransitionRecord lets its
+// session hibernate, and no other with an open run; commands are signalled as if no turn were under way; the relay does not signal for
+// prompts that wait for it; the reconciler does not take it for a run that its workflow has forgotten. ContinueRun makes it a run like
+// any other again, as its next part.
+//
 // # The way of a prompt
 //
 //	row in Postgres ── signal `prompt` ──▶ queue, by ordinal (hibernated: wake; else wait)
@@ -90,6 +112,10 @@
 //	no attempt ever had the run               its prompt returns to its place             run later
 //	worker lost in a turn                     the next worker attaches                    carried on
 //	attempt fenced off, the run open          the row is read, the run dispatched again    carried on
+//	question open, nothing else happens       hibernate (question), wake for the answer   processing
+//	sandbox lost with the run parked          rescue, hibernate; wake for the answer      processing
+//	sandbox lost before a parked run          hibernate (lost), wake for others           unknown; its policy
+//	  has continued in it
 //	agent crashes                             nothing: the turn has ended                 failed
 //	runner lost the run                       the session continues                         unknown; its policy
 //	sandbox lost before delivery              rescue, hibernate (lost), wake              run after the wake

@@ -76,7 +76,9 @@ func (l *life) finishStart(ctx workflow.Context, ready activities.SandboxReady, 
 	}
 	reason := ""
 	switch {
-	case l.queue.Len() > 0:
+	case l.parked != nil && l.parkOver(workflow.Now(ctx)) != "":
+		reason = l.parkOver(workflow.Now(ctx))
+	case l.queue.Len() > 0 && l.parked == nil:
 		reason = session.ReasonPrompt
 	case l.wants.Wake || l.wants.Revert != "":
 		reason = session.ReasonRequested

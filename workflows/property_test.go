@@ -17,7 +17,7 @@ import (
 // away, have been moved on by another run of the workflow, or refuse for good.
 var faulty = map[string][]string{
 	"BeginRun": stores, "RecordTransition": stores, "OpenSession": stores, "CloseSession": stores, "SettleRun": stores,
-	"ReturnRun": stores, "TellProblem": stores, "AnnounceDeadline": stores, "RequeuePrompt": stores, "CancelPrompts": stores,
+	"ReturnRun": stores, "TellProblem": stores, "AnnounceDeadline": stores, "ContinueRun": stores, "RequeuePrompt": stores, "CancelPrompts": stores,
 	"TerminateSandbox": stores,
 	"ReadWaiting":      stores, "EndCommand": stores, "TakeBack": stores,
 	"CreateSandbox": {"passing", "refused", "spent"}, "RestoreSandbox": {"passing", "refused", "spent"},
@@ -37,7 +37,7 @@ var stores = []string{"passing", "fenced", "refused"}
 func TestRandomLivesKeepThePromises(t *testing.T) {
 	t.Parallel()
 	activities := rapid.SampledFrom([]string{
-		"BeginRun", "RecordTransition", "OpenSession", "CloseSession", "SettleRun", "ReturnRun", "RequeuePrompt", "TellProblem", "AnnounceDeadline",
+		"BeginRun", "RecordTransition", "OpenSession", "CloseSession", "SettleRun", "ReturnRun", "RequeuePrompt", "TellProblem", "AnnounceDeadline", "ContinueRun",
 		"CancelPrompts", "TerminateSandbox", "CreateSandbox", "RestoreSandbox", "SaveBundle", "RescueBundle", "DropSandbox", "RevertSession",
 		"FlushSandbox", "AbortRun", "RunTurn", "ReadWaiting", "EndCommand", "TakeBack",
 	})
@@ -45,7 +45,7 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		script := &strings.Builder{}
 		write := func(format string, args ...any) { fmt.Fprintf(script, format+"\n", args...) }
-		write("create%s%s%s%s%s idle=%s lifetime=%s", rapid.SampledFrom([]string{"", " attend=20s", " attend=2s"}).Draw(t, "attend"), rapid.SampledFrom([]string{"", " announce"}).Draw(t, "announce"), rapid.SampledFrom([]string{"", "", " signals=old", " signals=each"}).Draw(t, "signals"), rapid.SampledFrom([]string{"", " lazy"}).Draw(t, "lazy"),
+		write("create%s%s%s%s%s idle=%s lifetime=%s", rapid.SampledFrom([]string{"", " attend=20s", " attend=2s"}).Draw(t, "attend"), rapid.SampledFrom([]string{"", " announce", " announce park=2s expiry=1m", " park=3m expiry=48h"}).Draw(t, "announce"), rapid.SampledFrom([]string{"", "", " signals=old", " signals=each"}).Draw(t, "signals"), rapid.SampledFrom([]string{"", " lazy"}).Draw(t, "lazy"),
 			rapid.SampledFrom([]string{"", " records=slow", " records=lost"}).Draw(t, "records"),
 			rapid.SampledFrom([]string{"5s", "15m", "48h"}).Draw(t, "idle"),
 			rapid.SampledFrom([]string{"1h", "4h", "24h"}).Draw(t, "lifetime"))
@@ -59,14 +59,18 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 		prompts := 0
 		for range rapid.IntRange(1, 14).Draw(t, "commands") {
 			switch command := rapid.SampledFrom([]string{
-				"prompt", "prompt", "prompt", "ring", "wake", "hibernate", "hibernate force", "drop", "drop force", "relocate", "relocate force", "sync", "revert p1", "revert p1 force", "abort", "recover",
+				"prompt", "prompt", "prompt", "answer", "ring", "wake", "hibernate", "hibernate force", "drop", "drop force", "relocate", "relocate force", "sync", "revert p1", "revert p1 force", "abort", "recover",
 				"hold", "release", "idle", "report", "kill", "busy", "free", "fail", "fail", "slow", "history 2000", "restart", "freeze",
 			}).Draw(t, "command"); command {
 			case "prompt":
 				prompts++
 				write("prompt p%d takes=%s policy=%s%s", prompts, durations.Draw(t, "takes"),
 					rapid.SampledFrom([]session.OnUnknown{session.Hold, session.Fail, session.Retry}).Draw(t, "policy"),
-					rapid.SampledFrom([]string{"", "", " crashes", " stubborn"}).Draw(t, "agent"))
+					rapid.SampledFrom([]string{"", "", " crashes", " stubborn", " asks"}).Draw(t, "agent"))
+			case "answer":
+				if prompts > 0 {
+					write("answer p%d", rapid.IntRange(1, prompts).Draw(t, "prompt"))
+				}
 			case "ring":
 				if prompts > 0 {
 					write("ring p%d", rapid.IntRange(1, prompts).Draw(t, "prompt"))

@@ -25,14 +25,15 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 // followed by ---- and the transcript of what came of them until the next block;
 // times are since the beginning. Commands, see cast.do:
 //
-//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old|each] [attend=20s] [announce] [status=… reason=with_spaces cause=… generation=N sandbox=alive|dead bundle=N]
+//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old|each] [attend=20s] [announce] [park=3m] [expiry=72h] [status=… reason=with_spaces cause=… generation=N sandbox=alive|dead bundle=N]
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
-//	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn]
+//	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn] [asks]
 //	prompts N                                     prompts q1 to qN
 //	hold · release                                the queue
 //	withdraw ID · ring ID · wake · hibernate [force] · drop [force] · relocate [force] · sync · revert ID [force] · stop · abort · recover · idle 1m · report N [sandbox=ID]
+//	answer ID                                     a person answers the question of its turn
 //	busy · free                                   no worker has room for a turn
-//	calm                                          nothing fails from here on, and turns end within a second
+//	calm                                          nothing fails from here on, questions are answered, and turns end within a second
 //	settled                                       every prompt must have ended by itself, unless a refusal keeps it
 //	putback ID                                    a prompt that was over is queued again
 //	kill · ended N · fail ACTIVITY KIND [times=N] · slow ACTIVITY 1m · history N · cancel · restart
@@ -249,6 +250,8 @@ func (c *cast) do(words []string) error {
 		} else {
 			c.command(kind, a.has("force"), prompt)
 		}
+	case "answer":
+		return c.answer(first)
 	case "idle":
 		d, err := time.ParseDuration(first)
 		w.idleTimeout = d
@@ -294,6 +297,7 @@ func (c *cast) do(words []string) error {
 		return err
 	case "calm":
 		w.calm()
+		return c.answerAll()
 	case "late":
 		d, err := time.ParseDuration(first)
 		w.answersLate = d
@@ -344,6 +348,12 @@ func (c *cast) create(a args) (err error) {
 	if w.lifetime, err = a.duration("lifetime", w.lifetime); err != nil {
 		return err
 	}
+	if w.parkAfter, err = a.duration("park", 0); err != nil {
+		return err
+	}
+	if w.expiry, err = a.duration("expiry", 72*time.Hour); err != nil {
+		return err
+	}
 	if w.attends, err = a.duration("attend", 0); err != nil {
 		return err
 	}
@@ -392,7 +402,7 @@ func (c *cast) prompt(id string, a args) error {
 	}
 	row := promptRow{
 		QueuedPrompt: session.QueuedPrompt{ID: id}, takes: takes,
-		policy: session.OnUnknown(a.get("policy")), stubborn: a.has("stubborn"),
+		policy: session.OnUnknown(a.get("policy")), stubborn: a.has("stubborn"), asks: a.has("asks"),
 	}
 	if a.has("crashes") {
 		row.outcome = session.OutcomeFailed

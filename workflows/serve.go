@@ -37,7 +37,7 @@ func (l *life) serve(ctx workflow.Context) error {
 			reason = session.ReasonShutdown
 		}
 		return l.leave(ctx, reason)
-	case l.wants.Revert != "":
+	case l.wants.Revert != "" && l.parked == nil:
 		return l.revert(ctx)
 	case l.wants.Sync:
 		l.wants.Sync = false
@@ -46,6 +46,8 @@ func (l *life) serve(ctx workflow.Context) error {
 		// Not an end: the session moves to the next generation.
 		l.wants.Wake = true
 		return l.transit(ctx, session.EventHibernate, session.ReasonLifetime, nil)
+	case l.parked != nil:
+		return l.servePark(ctx, now)
 	case l.queue.Len() > 0:
 		return l.next(ctx)
 	case l.expiryDue(now):

@@ -62,6 +62,8 @@ type life struct {
 	lastActivity time.Time
 	queue        *session.Queue
 	processing   *session.Processing // a run to carry on, found when the workflow started
+	parked       *session.Processing // a run that waits for people while the session sleeps
+	parkAfter    time.Duration       // see activities.OpenedSession
 
 	// What has been asked for and not been done.
 	wants      contract.Wants
@@ -153,7 +155,11 @@ func (l *life) load(ctx workflow.Context) error {
 	l.sandboxID, l.bundleID = o.SandboxID, o.BundleID
 	l.taskQueue = o.Queue
 	l.plan(orNow(ctx, o.SandboxSince), o.Deadline)
-	l.idleTimeout, l.processing = o.IdleTimeout, o.Processing
+	l.idleTimeout, l.processing, l.parked = o.IdleTimeout, o.Processing, nil
+	if o.Processing != nil && o.Processing.Parked {
+		l.processing, l.parked = nil, o.Processing
+	}
+	l.parkAfter = o.ParkAfter
 	l.attends = o.Attend
 	l.notices.given = o.Announce
 	if o.LastActivity.After(l.lastActivity) || l.continued == 0 {
@@ -171,7 +177,7 @@ func (l *life) load(ctx workflow.Context) error {
 // forget drops what was asked for before the state was known and does not go with
 // it, as if it had been asked for now.
 func (l *life) forget() {
-	l.abort = l.abort && l.processing != nil
+	l.abort = l.abort && (l.processing != nil || l.parked != nil)
 	l.wants.Recover = l.wants.Recover && l.state == session.Error
 	l.wants.Hibernate = l.wants.Hibernate && (l.state == session.Running || l.state == session.Restoring)
 	l.wants.Force = l.wants.Force && l.wants.Hibernate
@@ -246,6 +252,8 @@ func (l *life) step(ctx workflow.Context) error {
 		return l.recordCancel(ctx)
 	case l.wants.Stop:
 		return l.terminate(ctx)
+	case l.parked != nil && l.parkedDue():
+		return l.readParked(ctx)
 	case l.readDue(ctx):
 		return l.readWaiting(ctx)
 	}

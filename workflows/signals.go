@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -169,7 +170,7 @@ func (l *life) askRevert(s contract.RevertSignal) {
 		return
 	}
 	l.wants.Revert = s.PromptID
-	l.abort = l.abort || s.Force && (!l.opened || l.turn != nil || l.processing != nil)
+	l.abort = l.abort || s.Force && (!l.opened || l.turn != nil || l.processing != nil || l.parked != nil)
 	if l.opened && l.state == session.Hibernated {
 		l.wants.Wake = true
 	}
@@ -187,10 +188,7 @@ func (l *life) askRecover() {
 }
 
 func (l *life) askAbort(s contract.AbortSignal) {
-	run := l.turn
-	if run == nil {
-		run = l.processing
-	}
+	run := cmp.Or(l.turn, l.processing, l.parked)
 	if !l.opened || (run != nil && (s.RunID == "" || s.RunID == run.RunID)) {
 		l.abort = true
 	}

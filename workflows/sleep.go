@@ -14,9 +14,11 @@ import (
 func (l *life) sleep(ctx workflow.Context) error {
 	l.wants.ForgetSandbox()
 	switch {
-	case l.queue.Len() > 0:
+	case l.parked != nil && !l.wants.Wake:
+		return l.sleepParked(ctx)
+	case l.queue.Len() > 0 && l.parked == nil:
 		return l.transit(ctx, session.EventWake, session.ReasonPrompt, nil)
-	case l.wants.Wake || l.wants.Revert != "":
+	case l.wants.Wake || l.wants.Revert != "" && l.parked == nil:
 		reason := session.ReasonRequested
 		if l.reason == session.ReasonLifetime || l.reason == session.ReasonRestart {
 			reason = l.reason

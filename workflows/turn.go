@@ -33,6 +33,10 @@ func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 	if a := result.Attended; a != nil {
 		l.last.Ordinal = a.Ordinal
 	}
+	if err == nil && !takenBack && result.Parked != nil {
+		l.park(ctx, result)
+		return nil
+	}
 	if takenBack || err == nil && l.endAttendance(result) {
 		l.losses.endedTurn()
 		return nil

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -19,8 +20,8 @@ func (l *life) view() (contract.StateView, error) {
 		Queue: l.queue.IDs(), Wants: l.wants, LastActivity: l.lastActivity.Truncate(time.Millisecond),
 		IdleTimeout: l.idleTimeout.String(), Continued: l.continued,
 	}
-	if l.turn != nil {
-		v.RunID, v.PromptID = l.turn.RunID, l.turn.PromptID
+	if run := cmp.Or(l.turn, l.parked); run != nil {
+		v.RunID, v.PromptID = run.RunID, run.PromptID
 	}
 	return v, nil
 }
@@ -109,6 +110,9 @@ func (l *life) nextStep() string {
 	case session.Error:
 		return "correct what the reason names, then `overwinter session recover " + l.id + "`; or `session stop` to end it"
 	case session.Hibernated:
+		if l.parked != nil {
+			return "answer the question of the agent, which waits: `overwinter session answer " + l.id + "`"
+		}
 		return "nothing; a prompt or `overwinter session wake " + l.id + "` wakes it"
 	default:
 		return ""
@@ -132,6 +136,8 @@ func (l *life) why(doing string, until time.Time) string {
 		return "hibernates, unless something happens before"
 	case l.state == session.Error:
 		return "tries again, or gives up the sandbox that it has kept"
+	case l.state == session.Hibernated && l.parked != nil:
+		return "wakes, as the time of a question is over"
 	case l.state == session.Hibernated:
 		return "closes this workflow until it is needed"
 	default:

@@ -43,7 +43,7 @@ func (l *life) watch(ctx workflow.Context, run *session.Processing, result *acti
 	defer cancel()
 	request := activities.TurnRequest{
 		Dispatch: run.Dispatch, SessionID: l.id, RunID: run.RunID, PromptID: run.PromptID,
-		Generation: l.generation, SandboxID: l.sandboxID, Look: true, Attend: l.attendance(ctx),
+		Generation: l.generation, SandboxID: l.sandboxID, Look: true, Attend: l.attendance(ctx), ParkAfter: l.parkAfter,
 	}
 	l.attended = request.Attend != nil
 	doing := fmt.Sprintf("run prompt #%d %s", run.Ordinal, run.PromptID)
@@ -56,7 +56,7 @@ func (l *life) watch(ctx workflow.Context, run *session.Processing, result *acti
 		cancelled: func() bool { return turnCtx.Err() != nil },
 		interrupt: func() workflow.Future {
 			return l.begin(abortCtx, "interrupt the turn", abortOptions, control.AbortRun, activities.AbortRequest{
-				SessionID: l.id, Agent: l.agent, RunID: run.RunID, Generation: l.generation, SandboxID: l.sandboxID,
+				SessionID: l.id, Agent: l.agent, RunID: run.RunID, Part: run.Part, Generation: l.generation, SandboxID: l.sandboxID,
 			})
 		},
 	}

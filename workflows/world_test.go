@@ -51,6 +51,8 @@ type world struct {
 	// attends is how long turns attend the session; attendant is the one that may claim prompts.
 	attends   time.Duration
 	announces bool // deadlines are announced
+	parkAfter time.Duration
+	expiry    time.Duration // of questions
 	attendant *operation
 	sandboxes []*sandboxRow
 	bundles   []bundleRow
@@ -84,6 +86,7 @@ type promptRow struct {
 	outcome    session.Outcome // how its turn ends by itself
 	stubborn   bool            // its turn does not end when it is interrupted
 	deliveries int
+	asks       bool // its turn asks people, and continues when they have answered
 }
 
 type runRow struct {
@@ -96,6 +99,10 @@ type runRow struct {
 	endsAt       time.Time // of the agent's work, once delivered
 	outcome      session.Outcome
 	held         int64 // the dispatch of the attempt that has it
+	part         int64
+	parked       bool
+	answered     bool      // the question of its prompt
+	expires      time.Time // the question does
 }
 
 type sandboxRow struct {
@@ -407,7 +414,7 @@ func (w *world) transit(t session.Transition) error {
 		w.say("the wake is refused: the queue is held")
 		return final(activities.Fenced, "the queue is held")
 	}
-	if to == session.Hibernating && w.openRun() != nil {
+	if run := w.openRun(); to == session.Hibernating && run != nil && !run.parked {
 		return final(activities.Fenced, "a turn is under way")
 	}
 	if to.Final() {

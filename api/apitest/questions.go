@@ -103,7 +103,9 @@ func (m *Store) QuestionAnswer(_ context.Context, id, questionID string, answer 
 	}
 	q.Status, q.Answer, q.ResolvedAt = question.Answered, &answer, time.Now()
 	m.Append(m.rows[id], event.TypeQuestionResolved, event.QuestionResolved(*q))
-	return *q, nil
+	answered := *q
+	answered.Notify = m.rows[id].Session.Status == session.Hibernated
+	return answered, nil
 }
 
 func (m *Store) question(id, questionID string) (*question.Question, error) {

@@ -23,6 +23,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 	"github.com/overwinter-dev/overwinter/internal/turn"
 	"github.com/overwinter-dev/overwinter/worker"
@@ -41,6 +42,7 @@ type workerCmd struct {
 	RetainTerminated time.Duration  `env:"OVERWINTER_RETAIN_TERMINATED" placeholder:"DURATION" help:"Purge sessions this long after they were terminated, at least 1m, such as 720h. Default: never."`
 	RetainEvents     time.Duration  `env:"OVERWINTER_RETAIN_EVENTS" placeholder:"DURATION" help:"Delete events older than this of sessions that sleep or are terminated, at least 1m, such as 2160h. Default: never."`
 	MaxTurns         int            `env:"OVERWINTER_MAX_TURNS" default:"1000" placeholder:"N" help:"Maximum number of concurrent turns on this worker. Default ${default}."`
+	ParkAfter        time.Duration  `env:"OVERWINTER_PARK_AFTER" default:"3m" placeholder:"DURATION" help:"How long nothing but an open question may keep a turn busy before its session hibernates; the answer wakes it. From 1s to 24h, 0 for never: questions then expire after 5m by default. Default ${default}."`
 	Attend           time.Duration  `env:"OVERWINTER_ATTEND" default:"20s" placeholder:"DURATION" help:"How long to stay with a session after a turn, to run its next prompt without a round through Temporal; at most 1m, 0 for not at all. Default ${default}."`
 	DrainTimeout     *time.Duration `env:"OVERWINTER_DRAIN_TIMEOUT" placeholder:"DURATION" help:"Before it stops, put all sessions of the installation to sleep, and interrupt turns that run for longer than this; at most 1h. For installations whose sandboxes end with the worker, such as those of a local Modal on the same machine. Default: hand running turns over to other workers."`
 	PublicURL        string         `name:"public-url" env:"OVERWINTER_PUBLIC_URL" placeholder:"URL" help:"Where people reach the API, for links in Temporal's UI. Default: no links."`
@@ -67,6 +69,8 @@ func (c *workerCmd) Validate() error {
 		return fmt.Errorf("--retain-terminated is %s; it must be 0 or at least 1m", c.RetainTerminated)
 	case c.RetainEvents < 0 || c.RetainEvents > 0 && c.RetainEvents < time.Minute:
 		return fmt.Errorf("--retain-events is %s; it must be 0 or at least 1m", c.RetainEvents)
+	case c.ParkAfter != 0 && (c.ParkAfter < session.MinParkAfter || c.ParkAfter > session.MaxParkAfter):
+		return fmt.Errorf("--park-after is %s; it must be 0s or from 1s to 24h", c.ParkAfter)
 	case c.Attend < 0 || c.Attend > time.Minute:
 		return fmt.Errorf("--attend is %s; it must be from 0s to 1m", c.Attend)
 	case c.DrainTimeout != nil && (*c.DrainTimeout < 0 || *c.DrainTimeout > maxDrainTimeout):
@@ -202,7 +206,7 @@ func (c *workerCmd) run(
 	control, turns := activities.New(activities.Config{
 		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
 		Image: newImages(provider, db, binary, measured, logger), Signaler: signaler, Changes: changes, Secrets: secrets, Masks: secrets,
-		Runner: runner, Queue: queue, Keys: keyring, SandboxTimeout: c.SandboxTimeout, Attend: c.Attend, Shutdown: shutdown, PublicURL: c.PublicURL, MaxTurns: c.MaxTurns,
+		Runner: runner, Queue: queue, Keys: keyring, SandboxTimeout: c.SandboxTimeout, Attend: c.Attend, ParkAfter: c.ParkAfter, Shutdown: shutdown, PublicURL: c.PublicURL, MaxTurns: c.MaxTurns,
 		Metrics: measured, Logger: logger,
 	})
 	w := worker.New(worker.Config{

@@ -53,6 +53,7 @@ type Append struct {
 // Question is one that a frame has brought.
 type Question struct {
 	Frame     int64
+	Part      int64 // of the run: the ids of an agent may begin again with each
 	Asked     question.Asked
 	Shown     *question.Asked // Asked without the values of secrets; nil if it is the same
 	At        time.Time
@@ -65,6 +66,7 @@ type Question struct {
 // Resolution is a frame's word that the agent does not wait for an answer any more.
 type Resolution struct {
 	Frame   int64
+	Part    int64  // of the run
 	AgentID string // the question's id in the agent's words
 }
 

@@ -184,7 +184,7 @@ func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
 		}
 		for ; len(resolved) > 0 && resolved[0].Frame < before; resolved = resolved[1:] {
 			if resolved[0].Frame > run.LastFrame {
-				if err := b.resolve(s, a, resolved[0].AgentID); err != nil {
+				if err := b.resolve(s, a, resolved[0]); err != nil {
 					return err
 				}
 			}

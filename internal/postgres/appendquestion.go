@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"strconv"
 
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
@@ -54,8 +55,11 @@ func (b *questionBatch) find(runID, agentID string) *dbsqlc.QuestionsAskedRow {
 // maxAgentID bounds what an agent's own id may take in an index.
 const maxAgentID = 512
 
-// agentIDOf is an agent's id of a question as it is stored: agents choose what they like.
-func agentIDOf(id string) string {
+// agentIDOf is an agent's id of a question as it is stored: agents choose what they like, and begin again after a restart.
+func agentIDOf(part int64, id string) string {
+	if part > 0 {
+		id = strconv.FormatInt(part, 10) + "/" + id
+	}
 	id = text(id)
 	if len(id) <= maxAgentID {
 		return id
@@ -66,7 +70,7 @@ func agentIDOf(id string) string {
 
 // ask takes in a question that a frame has brought. One that is known is not asked again.
 func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Question) error {
-	agentID := agentIDOf(asked.Asked.ID)
+	agentID := agentIDOf(asked.Part, asked.Asked.ID)
 	if b.questions.find(a.RunID, agentID) != nil {
 		return nil
 	}
@@ -101,8 +105,8 @@ func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Quest
 }
 
 // resolve takes in that the agent does not wait for an answer any more: it has one, or gave up.
-func (b *appendTx) resolve(s *appendSession, a eventlog.Append, agentID string) error {
-	known := b.questions.find(a.RunID, agentIDOf(agentID))
+func (b *appendTx) resolve(s *appendSession, a eventlog.Append, r eventlog.Resolution) error {
+	known := b.questions.find(a.RunID, agentIDOf(r.Part, r.AgentID))
 	if known == nil {
 		return nil // it was answered without asking a person
 	}

@@ -57,7 +57,7 @@ func (s *sessionTx) commandable(ctx context.Context) (session.Pending, error) {
 			openErr = nil
 		}
 		rows, rowsErr := s.q.CommandsPending(ctx, in, s.row.ID)
-		p.RunID, p.Commands = open.ID, commandsOf(rows)
+		p.RunID, p.Parked, p.Commands = open.ID, open.ParkedAt != nil, commandsOf(rows)
 		return cmp.Or(openErr, rowsErr)
 	})
 	return p, err
@@ -125,9 +125,9 @@ func (s *sessionTx) commandAccept(ctx context.Context, c session.Command, p sess
 		return err
 	}
 	result.Command = &c
-	// A turn that is under way minds only what interrupts it.
+	// A turn that is under way minds only what interrupts it. One that is parked is not under way.
 	forced := func(c session.Command) bool { return c.Force }
-	urgent := c.Force || c.Kind == session.CommandAbort || slices.ContainsFunc(ended, forced)
+	urgent := p.Parked || c.Force || c.Kind == session.CommandAbort || slices.ContainsFunc(ended, forced)
 	switch {
 	case c.Kind == session.CommandStop && changed:
 		result.Notify = true // once in the session's life, whatever was signalled before

@@ -69,7 +69,7 @@ func (db *DB) QuestionList(
 // question_expired or question_cancelled when it is not open any more, be it that another answer was first or that its time is over;
 // invalid_request where the answer does not fit what is asked.
 func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, answer question.Answer) (answered question.Question, err error) {
-	late := false
+	late, notify := false, false
 	err = db.inSession(ctx, "answer a question", sessionID, func(s *sessionTx) error {
 		row, err := s.q.QuestionGet(ctx, s, &dbsqlc.QuestionGetParams{SessionID: sessionID, ID: questionID})
 		if isNoRows(err) {
@@ -80,6 +80,13 @@ func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, 
 		}
 		if row.Status != string(question.Open) {
 			return question.Status(row.Status).Closed()
+		}
+		if row.ParkedPart > 0 {
+			// Whatever is signalled already: the workflow reads the session for each.
+			if err := s.signalled(ctx, true); err != nil {
+				return err
+			}
+			notify = true
 		}
 		if late = !s.now.Before(row.ExpiresAt); late {
 			answered, err = s.questionResolve(ctx, questionID, question.Expired, nil, question.ReasonExpired)
@@ -95,6 +102,7 @@ func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, 
 		answered, err = s.questionResolve(ctx, questionID, question.Answered, &answer, "")
 		return err
 	})
+	answered.Notify = notify
 	if err == nil && late {
 		return question.Question{}, question.Expired.Closed()
 	}

@@ -161,6 +161,9 @@ func (db *DB) RunAttach(ctx context.Context, runID, token string, by session.Dis
 		if run.Generation < s.row.Generation && run.EndedAt == nil {
 			return illegal("run %s belongs to generation %d, the newest is %d", runID, run.Generation, s.row.Generation)
 		}
+		if run.ParkedAt != nil {
+			return illegal("run %s is parked", runID)
+		}
 		held := heldBy(run)
 		if run.Token != token && !by.After(held) {
 			return illegal("run %s is held by attempt %d of dispatch %d", runID, held.Attempt, held.No)
@@ -560,7 +563,7 @@ func usageOf(row dbsqlc.Run) session.Usage {
 func runOf(row dbsqlc.Run) session.Run {
 	r := session.Run{
 		ID: row.ID, SessionID: row.SessionID, PromptID: row.PromptID, Generation: row.Generation,
-		Attempt: row.Attempt, Held: heldBy(row), Token: row.Token, LastFrame: row.LastFrame, Translator: row.Translator,
+		Attempt: row.Attempt, Part: row.Part, FrameBase: row.FrameBase, Parked: row.ParkedAt != nil, Held: heldBy(row), Token: row.Token, LastFrame: row.LastFrame, Translator: row.Translator,
 		Outcome: session.Outcome(row.Outcome), Reason: row.Reason,
 		StartedAt: row.StartedAt.UTC(), EndedAt: orZero(row.EndedAt),
 	}

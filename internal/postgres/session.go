@@ -322,7 +322,12 @@ func (s *sessionTx) loadQueue(ctx context.Context, loaded *session.Loaded) error
 		}
 		loaded.Processing = &session.Processing{
 			PromptID: p.ID, Ordinal: p.Ordinal, RunID: p.RunID, Generation: run.Generation, Dispatch: run.Dispatch,
-			OnUnknown: session.OnUnknown(p.OnUnknown),
+			OnUnknown: session.OnUnknown(p.OnUnknown), Part: run.Part,
+		}
+		if run.ParkedAt != nil {
+			if err := s.parkedInto(ctx, run.ID, run.Part+1, loaded.Processing); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

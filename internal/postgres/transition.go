@@ -82,7 +82,7 @@ func (s *sessionTx) transitable(ctx context.Context, t session.Transition) ([]se
 	if t.Command != "" && !slices.ContainsFunc(p.Commands, asked) {
 		return nil, illegal("command %s is not pending any more", t.Command)
 	}
-	if t.To == session.Hibernating && p.RunID != "" {
+	if t.To == session.Hibernating && p.RunID != "" && !p.Parked {
 		return nil, illegal("run %s is not over", p.RunID)
 	}
 	return p.Commands, nil

@@ -11,9 +11,11 @@ import (
 
 // How long a question waits for an answer.
 const (
-	DefaultTimeout = 5 * time.Minute
+	// DefaultTimeout is for sessions that sleep while they wait, AwakeTimeout for those that do not.
+	DefaultTimeout = 3 * 24 * time.Hour
+	AwakeTimeout   = 5 * time.Minute
 	MinTimeout     = time.Second
-	MaxTimeout     = 7 * 24 * time.Hour
+	MaxTimeout     = 30 * 24 * time.Hour
 )
 
 // Bounds of an answer.
@@ -140,6 +142,8 @@ type Question struct {
 	ExpiresAt time.Time
 	// ResolvedAt is zero while it is open.
 	ResolvedAt time.Time
+	// Notify is set by the store's QuestionAnswer alone: the workflow is to be signalled, as the session sleeps.
+	Notify bool
 	// Delivered: the agent received the answer, or that there is none.
 	Delivered bool
 }

@@ -54,6 +54,9 @@ func (s Session) Activity() Activity {
 	case Hibernating:
 		return Activity{State: Saving, Text: "saves its files and memory"}
 	case Hibernated:
+		if s.Queue.Processing > 0 && s.QuestionsOpen > 0 {
+			return Activity{State: WaitingForAnswer, Text: "hibernated; wakes for the answer to a question"}
+		}
 		if s.Queue.Hold.Held() {
 			return Activity{State: Asleep, Text: "hibernated; its queue is held until a release"}
 		}

@@ -93,6 +93,7 @@ type Pending struct {
 	Reason   string // of the status; empty if that needs none
 	Lazy     bool
 	RunID    string    // the run in progress; empty when there is none
+	Parked   bool      // it waits for an answer, and the session may sleep meanwhile
 	Commands []Command // that are pending
 }
 

@@ -37,6 +37,8 @@
 //     numbers that have no gap. TestRandomEventsNeverLeaveTheTable proves it for Next.
 //   - Terminated is absorbing, and the only state that is: every other one can still be stopped.
 //   - A session may own a sandbox in every state but hibernated and terminated.
+//   - A session in a state without a sandbox has no run in progress, unless the run is parked: its agent has been stopped while
+//     people are asked.
 //   - A [Queue] returns each prompt once, in the order of ordinals, however often and in whatever
 //     order its signals arrive; only Requeue returns one again. Its memory is bounded, because the
 //     row in Postgres decides; a forgotten prompt costs one call that is answered with "not yours".

@@ -25,6 +25,11 @@ type Processing struct {
 	// Dispatch is the number to give the run to a worker with.
 	Dispatch  int64
 	OnUnknown OnUnknown
+	Part      int64 `json:",omitempty"` // see Run
+	// Parked: its session sleeps, or is to, until its questions are answered, which they are if Due is set, or until Until.
+	Parked bool      `json:",omitempty"`
+	Due    bool      `json:",omitempty"`
+	Until  time.Time `json:",omitzero"`
 }
 
 // UnclaimedWork is a session that has work which no run has claimed.

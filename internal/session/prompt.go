@@ -91,8 +91,11 @@ const (
 	ReasonRequested         = "requested"
 	ReasonLost              = "lost"
 	ReasonLifetime          = "lifetime"
-	ReasonRestart           = "restart" // in a new sandbox, unchanged
-	ReasonDropped           = "dropped" // its sandbox was given up with all files in it
+	ReasonQuestion          = "question"         // a question is open and nothing else happens
+	ReasonAnswer            = "answer"           // the question that the session slept with was answered
+	ReasonQuestionExpired   = "question_expired" // it was not, in its time
+	ReasonRestart           = "restart"          // in a new sandbox, unchanged
+	ReasonDropped           = "dropped"          // its sandbox was given up with all files in it
 	ReasonPrompt            = "prompt"
 	ReasonRetry             = "retry" // after an error that may have passed
 	ReasonAborted           = "aborted"

@@ -92,7 +92,12 @@ type Run struct {
 	Held       Dispatch // of the attempt that attached last
 	Token      string   // of the newest attempt; appends with an older one are fenced off
 	LastFrame  int64    // newest frame whose events are committed; -1 before the first
-	Translator []byte   // the translator's state after LastFrame
+	// Part counts the sandboxes in which the run has continued after its session slept with a question of it open. What
+	// its agent prints in this one is numbered from FrameBase on.
+	Part       int64
+	FrameBase  int64
+	Parked     bool   // its session sleeps, or is to, until a question of it is answered
+	Translator []byte // the translator's state after LastFrame
 	Outcome    Outcome
 	Reason     string
 	Usage      Usage

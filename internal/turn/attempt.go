@@ -10,6 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/loopback"
 	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -50,6 +51,10 @@ type attempt struct {
 	// run has handed the prompt to a runner.
 	mayHaveDelivered bool
 
+	heard   time.Time           // when the runner sent something last, or the agent was answered
+	parked  bool                // the run is, and this attempt is over
+	answers []question.Question // with which this part of the run begins
+
 	deferred *batch // frames without events, to be committed with the next ones
 
 	suspicion   suspicion
@@ -74,15 +79,18 @@ func (x *Executor) newAttempt(ctx context.Context, in Request, progress Progress
 	return &attempt{
 		Executor: x, in: in, start: start, token: in.Token, progress: progress, adapter: adapter, convert: resumed, remasked: time.Now(), end: end,
 		sandbox: x.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame,
-		mayHaveDelivered: start.Run.Attempt > 1,
-		permissions:      permissionsOf(start),
-		files:            runner.NewFileGatherer(start.Files, in.Generation),
+		mayHaveDelivered: start.Run.Attempt > 1, heard: time.Now(),
+		permissions: permissionsOf(start),
+		files:       runner.NewFileGatherer(start.Files, in.Generation),
 	}, nil
 }
 
 // run attaches, delivers where that is needed, and follows the frames to the end
 // of the turn.
 func (a *attempt) run(ctx context.Context) (err error) {
+	if err := a.beginPart(ctx); err != nil {
+		return err
+	}
 	var link *turnLink
 	err = traced(ctx, "attach", func(ctx context.Context) (err error) {
 		link, err = a.attach(ctx)
@@ -96,7 +104,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		link.close()
 		return err
 	}
-	if err := a.suspect(ctx, link.link.Welcome()); err != nil {
+	if err := a.suspect(ctx, link.welcome()); err != nil {
 		link.close()
 		return err
 	}
@@ -123,13 +131,19 @@ func (a *attempt) run(ctx context.Context) (err error) {
 			return err
 		}
 		a.progress.Made()
+		if err := a.answered(ctx); err != nil {
+			return err
+		}
 		if err := a.resend(link); err != nil {
 			return err
 		}
-		over := func([]runner.Message) bool { return a.end != nil || a.exhausted() }
+		over := func([]runner.Message) bool { return a.end != nil || a.exhausted() || a.parked }
 		if err := a.follow(ctx, link, over, a.progress.Waiting); err != nil {
 			return err
 		}
+	}
+	if a.parked {
+		return nil
 	}
 	if a.end == nil {
 		if err := pauseFor(ctx, a.InterruptedPause); err != nil {
@@ -160,7 +174,7 @@ func (a *attempt) flush(ctx context.Context, link *turnLink) error {
 
 // deliver hands the prompt over unless the runner has it from an earlier attempt.
 func (a *attempt) deliver(ctx context.Context, link *turnLink) error {
-	welcome := link.link.Welcome()
+	welcome := link.welcome()
 	if welcome.Delivery != runner.NotStarted {
 		a.mayHaveDelivered = true
 		if !welcome.Open {
@@ -202,13 +216,12 @@ func (a *attempt) prompt(ctx context.Context) (runner.Start, error) {
 	if err != nil {
 		return runner.Start{}, err
 	}
-	if err := a.placeAttachments(ctx); err != nil {
-		return runner.Start{}, err
+	if a.start.Run.Part == 0 { // later parts find them where they were placed
+		if err := a.placeAttachments(ctx); err != nil {
+			return runner.Start{}, err
+		}
 	}
-	input, err := a.adapter.Prompt(agent.PromptInput{
-		RunID: a.in.RunID, PromptID: a.start.Prompt.ID, Content: withAttachments(a.start.Prompt),
-		Author: a.start.Prompt.Author, At: a.start.Run.StartedAt,
-	})
+	input, err := a.adapter.Prompt(a.promptInput())
 	if err != nil {
 		return runner.Start{}, final(Refused, fmt.Errorf("prompt for %s: %w", a.start.Agent, err))
 	}

@@ -23,6 +23,10 @@ type turnState struct {
 	Limits conversation.Limiter `json:"limits"`
 	// Held is what is held back of open blocks, since it may be the beginning of a secret's value.
 	Held []heldText `json:"held,omitempty"`
+	// Part is the part of the run that the translator reads.
+	Part int64 `json:"part,omitempty"`
+	// Given are the questions whose answer the agent was given before this part, and that it has asked again.
+	Given []string `json:"given,omitempty"`
 }
 
 // convert makes events of an agent's frames: it translates, masks and limits.
@@ -31,6 +35,8 @@ type convert struct {
 	limits     *conversation.Limiter
 	masking    masking
 	runID      string
+	part       int64 // see turnState
+	given      []string
 	// explain returns the reason of a turn whose key the model's server has refused. Without one it is that of the agent.
 	explain func(agent.TurnEnd) string
 	// view says what calls of tools are about. Without one, blocks do not say it.
@@ -65,7 +71,7 @@ func (c *convert) encode(end *agent.TurnEnd) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(turnState{Translator: state, End: end, Limits: *c.limits, Held: c.masking.held})
+	return json.Marshal(turnState{Translator: state, End: end, Limits: *c.limits, Held: c.masking.held, Part: c.part, Given: c.given})
 }
 
 // resume continues where the run's last commit left off.
@@ -85,13 +91,13 @@ func (x *Executor) resume(ctx context.Context, start session.RunStart) (*convert
 		return nil, nil, fmt.Errorf("read the secrets to mask: %w", err)
 	}
 	t, err := adapter.NewTranslator(agent.RunContext{
-		RunID: start.Run.ID, PromptID: start.Prompt.ID, Author: start.Prompt.Author,
+		RunID: session.AgentRun(start.Run.ID, state.Part), PromptID: start.Prompt.ID, Author: start.Prompt.Author,
 	}, state.Translator)
 	if err != nil {
 		return nil, nil, final(Refused, fmt.Errorf("continue run %s: %w", start.Run.ID, err))
 	}
 	c := &convert{
-		runID: start.Run.ID, translator: t, limits: &state.Limits, masking: masking{masker: masker, held: state.Held},
+		runID: start.Run.ID, part: state.Part, given: state.Given, translator: t, limits: &state.Limits, masking: masking{masker: masker, held: state.Held},
 		retried: func() { x.Retried(start.Agent) },
 	}
 	if viewer, ok := adapter.(agent.Viewer); ok {

@@ -23,6 +23,8 @@
 //   - A prompt is handed over at most once: the runner's journal knows of the run.
 //   - Everything is written with the attempt's token. Nothing is written once a newer attempt has taken it.
 //   - An answer to a question is stored before it is sent to the agent.
+//   - A run in which nothing happens but that people are asked is parked: the attempt is over, and the run continues in another
+//     sandbox, as its next part, with a message that says what was answered. What the part before has left open is closed first.
 //   - What waits in memory is bounded for each turn and for all turns of a worker; what does not fit waits in the
 //     runner's journal.
 //   - The text of events is masked before it is limited, and the beginning of a secret's value is held back.

@@ -111,6 +111,8 @@ type Request struct {
 	SandboxID  string
 	Token      string           // of the attempt, with which Start was read
 	Start      session.RunStart // what the run needs, and where the attempts before have got to
+	// ParkAfter is how long nothing but open questions may keep the run busy before it is parked; 0 for ever.
+	ParkAfter time.Duration
 }
 
 // Result is how far an attempt got.
@@ -119,6 +121,8 @@ type Result struct {
 	End *agent.TurnEnd
 	// MayHaveDelivered is false only if it is certain that no attempt at the run has handed the prompt to a runner.
 	MayHaveDelivered bool
+	// Parked: the run is parked, and this attempt is over.
+	Parked bool
 }
 
 // Run makes one attempt at a run: it attaches to the runner, delivers the prompt if the runner does not have it and follows
@@ -132,7 +136,7 @@ func (x *Executor) Run(ctx context.Context, in Request, progress Progress) (*Res
 	if err = a.run(ctx); err != nil && a.end == nil {
 		a.leave(ctx)
 	}
-	return &Result{End: a.end, MayHaveDelivered: a.mayHaveDelivered}, err
+	return &Result{End: a.end, MayHaveDelivered: a.mayHaveDelivered, Parked: a.parked}, err
 }
 
 // pauseFor waits; the error is that of the context.

@@ -33,6 +33,9 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 		if messages, changed, err = link.take(ctx, ticker.C, a.waiting.changed); err != nil {
 			return err
 		}
+		if len(messages) > 0 {
+			a.heard = time.Now()
+		}
 		if len(messages) > 0 || a.progress.IsWaiting() {
 			a.progress.Made()
 		}
@@ -41,6 +44,9 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 			return err
 		}
 		if err := a.sendAnswers(ctx, link); err != nil {
+			return err
+		}
+		if err := a.park(ctx, link); err != nil {
 			return err
 		}
 	}
@@ -98,7 +104,7 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 		next.addImages(translated.images)
 		next.add.Questions = append(next.add.Questions, a.ask(translated.Questions, f.No)...)
 		for _, id := range translated.Resolved {
-			next.add.Resolved = append(next.add.Resolved, eventlog.Resolution{Frame: f.No, AgentID: id})
+			next.add.Resolved = append(next.add.Resolved, eventlog.Resolution{Frame: f.No, Part: a.part, AgentID: id})
 		}
 		next.frame, next.at, next.end = f.No, f.At, translated.End
 		if next.full() {

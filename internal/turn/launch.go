@@ -60,7 +60,7 @@ func (a *attempt) launchInput() agent.LaunchInput {
 	paths := runner.DefaultPaths()
 	in := agent.LaunchInput{
 		SessionID: a.in.SessionID, Model: a.start.Options.Model, Home: paths.Home, Workspace: paths.Workspace,
-		Resume: a.start.Resume, Permissions: a.permissions, Profile: a.start.Profile,
+		Resume: a.start.Resume || a.start.Run.Part > 0, Permissions: a.permissions, Profile: a.start.Profile,
 	}
 	if in.Model == "" && in.Profile != nil {
 		in.Model = in.Profile.Model

@@ -39,6 +39,7 @@ const (
 type turnLink struct {
 	link     *runner.Link
 	process  *sandbox.Process
+	base     int64 // what the runner numbers from 0 is numbered from here in the run
 	messages chan heldMessage
 	room     *semaphore.Weighted // of linkBytes
 	share    *semaphore.Weighted // of linkShare
@@ -56,8 +57,8 @@ func (a *attempt) attach(ctx context.Context) (*turnLink, error) {
 		return nil, err
 	}
 	hello := runner.Hello{
-		Token: token, Run: a.in.RunID,
-		From: a.frame + 1, Attempt: a.start.Run.Attempt, Known: a.start.Transcripts, Files: &a.start.Files,
+		Token: token, Run: a.agentRun(),
+		From: a.frame + 1 - a.start.Run.FrameBase, Attempt: a.start.Run.Attempt, Known: a.start.Transcripts, Files: &a.start.Files,
 	}
 	link, process, err := a.dial(ctx, hello)
 	if err != nil {
@@ -72,7 +73,7 @@ func (a *attempt) attach(ctx context.Context) (*turnLink, error) {
 	l := &turnLink{
 		link: link, process: process, cancel: cancel,
 		room: semaphore.NewWeighted(linkBytes), share: semaphore.NewWeighted(linkShare), common: a.readAhead,
-		messages: make(chan heldMessage, linkBacklog), done: make(chan struct{}),
+		messages: make(chan heldMessage, linkBacklog), done: make(chan struct{}), base: a.start.Run.FrameBase,
 	}
 	go l.read(readCtx)
 	return l, nil
@@ -107,6 +108,13 @@ type readCloser struct{ *sandbox.Process }
 
 func (r readCloser) Read(p []byte) (int, error) { return r.Stdout.Read(p) }
 
+// welcome is the runner's, with frames numbered as in the run.
+func (l *turnLink) welcome() runner.Welcome {
+	w := l.link.Welcome()
+	w.LastFrame += l.base
+	return w
+}
+
 func (l *turnLink) read(ctx context.Context) {
 	defer close(l.done)
 	defer close(l.messages)
@@ -119,6 +127,9 @@ func (l *turnLink) read(ctx context.Context) {
 		if err != nil {
 			l.failed = err
 			return
+		}
+		if f, ok := m.Message.(*runner.Frame); ok {
+			f.No += l.base
 		}
 		held, err := l.hold(ctx, m)
 		if err != nil {

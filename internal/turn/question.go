@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // questionStore keeps the questions of agents.
@@ -24,6 +25,10 @@ type questionStore interface {
 	// QuestionsDelivered records that the ends of questions were sent to the agent. It counts only
 	// while token is the run's newest.
 	QuestionsDelivered(ctx context.Context, token string, questionIDs []string) error
+	// QuestionsParked are the questions that a part of a run begins with.
+	QuestionsParked(ctx context.Context, runID string, part int64) ([]question.Question, error)
+	// RunPark ends the attempt with the token and parks the run, if nothing happens in it but that people are asked.
+	RunPark(ctx context.Context, p session.Parking) (bool, error)
 }
 
 // lookForAnswers is how often the rows of waiting questions are read without a notification of an
@@ -79,11 +84,18 @@ func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Questi
 		now := time.Now()
 		timeout := time.Duration(a.start.Options.QuestionTimeout)
 		if timeout <= 0 {
-			timeout = question.DefaultTimeout
+			timeout = question.AwakeTimeout
+			if a.in.ParkAfter > 0 {
+				timeout = question.DefaultTimeout
+			}
 		}
-		asked := eventlog.Question{Frame: frame, Asked: q, Shown: a.masking.shown(q), At: now, ExpiresAt: now.Add(timeout)}
+		asked := eventlog.Question{Frame: frame, Part: a.part, Asked: q, Shown: a.masking.shown(q), At: now, ExpiresAt: now.Add(timeout)}
 		reason := a.unfit(q, policy)
+		if given := a.givenAnswer(q); given != nil && policy == permission.Ask && reason == "" {
+			asked.Decided = given
+		}
 		switch {
+		case asked.Decided != nil:
 		case policy == permission.Deny:
 			asked.Decided = &answer
 		case reason != "":
@@ -205,6 +217,7 @@ func (a *attempt) sendAnswers(ctx context.Context, link *turnLink) error {
 		sent = append(sent, q.ID)
 	}
 	if len(sent) > 0 {
+		a.heard = now
 		if err := a.Store.QuestionsDelivered(ctx, a.token, sent); err != nil {
 			return stored(err)
 		}

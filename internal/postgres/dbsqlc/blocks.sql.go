@@ -68,6 +68,38 @@ func (q *Queries) BlockPage(ctx context.Context, db DBTX, arg *BlockPageParams) 
 	return items, nil
 }
 
+const blocksAtWork = `-- name: BlocksAtWork :many
+SELECT block FROM blocks
+WHERE session_id = $1 AND first_seq >= $2 AND NOT removed
+  AND block ->> 'type' IN ('tool_use', 'subagent') AND block ->> 'status' IN ('streaming', 'pending', 'running')
+`
+
+type BlocksAtWorkParams struct {
+	SessionID string
+	Since     int64
+}
+
+// BlocksAtWork are the calls of tools and the subagents that are at work, of those that have come since an event.
+func (q *Queries) BlocksAtWork(ctx context.Context, db DBTX, arg *BlocksAtWorkParams) ([][]byte, error) {
+	rows, err := db.Query(ctx, blocksAtWork, arg.SessionID, arg.Since)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var block []byte
+		if err := rows.Scan(&block); err != nil {
+			return nil, err
+		}
+		items = append(items, block)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const blocksBetween = `-- name: BlocksBetween :one
 SELECT EXISTS (SELECT 1 FROM blocks WHERE session_id = $1 AND position > $2 AND position <= $3)
 `

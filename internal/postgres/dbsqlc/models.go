@@ -203,6 +203,7 @@ type Question struct {
 	ExpiresAt   time.Time
 	ResolvedAt  *time.Time
 	DeliveredAt *time.Time
+	ParkedPart  int64
 }
 
 type ReplacedSecret struct {
@@ -238,6 +239,9 @@ type Run struct {
 	Losses       int32
 	LossesFrame  int64
 	No           int32
+	ParkedAt     *time.Time
+	Part         int64
+	FrameBase    int64
 }
 
 type Sandbox struct {

@@ -39,7 +39,7 @@ FROM (
       AND o.id > $1::text
 ) c
 JOIN sessions s ON s.id = c.id
-LEFT JOIN runs r ON r.session_id = s.id AND r.ended_at IS NULL AND s.last_activity_at < statement_timestamp() - make_interval(secs => $2::double precision)
+LEFT JOIN runs r ON r.session_id = s.id AND r.ended_at IS NULL AND r.parked_at IS NULL AND s.last_activity_at < statement_timestamp() - make_interval(secs => $2::double precision)
     AND NOT EXISTS (
         SELECT FROM event_log e
         WHERE e.session_no = s.no AND e.seq = s.last_seq AND e.at >= statement_timestamp() - make_interval(secs => $2::double precision)
@@ -826,6 +826,7 @@ AND (
     )
     OR s.loaded AND q.created_at < statement_timestamp() - make_interval(secs => $2::double precision) AND (
         s.status IN ('initializing', 'hibernated')
+            AND NOT EXISTS (SELECT FROM runs k WHERE k.session_id = s.id AND k.ended_at IS NULL AND k.parked_at IS NOT NULL)
         OR s.status = 'running' AND r.started_at IS NULL
     )
 )
@@ -855,7 +856,8 @@ type UnclaimedRow struct {
 //     the api died between row and signal. A prompt that is still queued after a while where it should have been
 //     taken is a reason: in initializing and hibernated always, since there a prompt alone moves the session; in
 //     running if no turn is under way, since prompts rightly wait for a turn to end. While hibernating and restoring
-//     the queue waits for the next state, and in error for a person.
+//     the queue waits for the next state, in error for a person, and in hibernated for the answer to a question of a run
+//     that is parked.
 //
 // Prompts of a queue that is held are no reason.
 //

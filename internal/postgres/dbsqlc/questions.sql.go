@@ -32,7 +32,7 @@ func (q *Queries) QuestionCancel(ctx context.Context, db DBTX, arg *QuestionCanc
 }
 
 const questionGet = `-- name: QuestionGet :one
-SELECT id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at, delivered_at FROM questions WHERE session_id = $1 AND id = $2
+SELECT id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at, delivered_at, parked_part FROM questions WHERE session_id = $1 AND id = $2
 `
 
 type QuestionGetParams struct {
@@ -56,12 +56,13 @@ func (q *Queries) QuestionGet(ctx context.Context, db DBTX, arg *QuestionGetPara
 		&i.ExpiresAt,
 		&i.ResolvedAt,
 		&i.DeliveredAt,
+		&i.ParkedPart,
 	)
 	return i, err
 }
 
 const questionInbox = `-- name: QuestionInbox :many
-SELECT questions.id, questions.session_id, questions.run_id, questions.agent_id, questions.asked, questions.status, questions.answer, questions.reason, questions.created_at, questions.expires_at, questions.resolved_at, questions.delivered_at FROM questions
+SELECT questions.id, questions.session_id, questions.run_id, questions.agent_id, questions.asked, questions.status, questions.answer, questions.reason, questions.created_at, questions.expires_at, questions.resolved_at, questions.delivered_at, questions.parked_part FROM questions
 JOIN (
     SELECT i.id, sum(octet_length(i.asked::text)) OVER (ORDER BY i.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM (
@@ -110,6 +111,7 @@ func (q *Queries) QuestionInbox(ctx context.Context, db DBTX, arg *QuestionInbox
 			&i.ExpiresAt,
 			&i.ResolvedAt,
 			&i.DeliveredAt,
+			&i.ParkedPart,
 		); err != nil {
 			return nil, err
 		}
@@ -160,7 +162,7 @@ func (q *Queries) QuestionInsert(ctx context.Context, db DBTX, arg *QuestionInse
 }
 
 const questionList = `-- name: QuestionList :many
-SELECT questions.id, questions.session_id, questions.run_id, questions.agent_id, questions.asked, questions.status, questions.answer, questions.reason, questions.created_at, questions.expires_at, questions.resolved_at, questions.delivered_at FROM questions
+SELECT questions.id, questions.session_id, questions.run_id, questions.agent_id, questions.asked, questions.status, questions.answer, questions.reason, questions.created_at, questions.expires_at, questions.resolved_at, questions.delivered_at, questions.parked_part FROM questions
 JOIN (
     SELECT i.id, sum(octet_length(i.asked::text)) OVER (ORDER BY i.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM questions i
@@ -209,6 +211,7 @@ func (q *Queries) QuestionList(ctx context.Context, db DBTX, arg *QuestionListPa
 			&i.ExpiresAt,
 			&i.ResolvedAt,
 			&i.DeliveredAt,
+			&i.ParkedPart,
 		); err != nil {
 			return nil, err
 		}
@@ -223,7 +226,7 @@ func (q *Queries) QuestionList(ctx context.Context, db DBTX, arg *QuestionListPa
 const questionResolve = `-- name: QuestionResolve :one
 UPDATE questions SET status = $1, answer = $2, reason = $3, resolved_at = $4::timestamptz
 WHERE id = $5 AND status = 'open'
-RETURNING id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at, delivered_at
+RETURNING id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at, delivered_at, parked_part
 `
 
 type QuestionResolveParams struct {
@@ -256,6 +259,7 @@ func (q *Queries) QuestionResolve(ctx context.Context, db DBTX, arg *QuestionRes
 		&i.ExpiresAt,
 		&i.ResolvedAt,
 		&i.DeliveredAt,
+		&i.ParkedPart,
 	)
 	return i, err
 }
@@ -347,9 +351,84 @@ func (q *Queries) QuestionsDeliver(ctx context.Context, db DBTX, arg *QuestionsD
 	return err
 }
 
+const questionsPark = `-- name: QuestionsPark :many
+UPDATE questions SET parked_part = $1 WHERE run_id = $2 AND status = 'open'
+RETURNING id
+`
+
+type QuestionsParkParams struct {
+	Part  int64
+	RunID string
+}
+
+// QuestionsPark has the open questions of a run answered with the beginning of its next part.
+func (q *Queries) QuestionsPark(ctx context.Context, db DBTX, arg *QuestionsParkParams) ([]string, error) {
+	rows, err := db.Query(ctx, questionsPark, arg.Part, arg.RunID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const questionsParked = `-- name: QuestionsParked :many
+SELECT id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at, delivered_at, parked_part FROM questions WHERE run_id = $1 AND parked_part = $2 ORDER BY id
+`
+
+type QuestionsParkedParams struct {
+	RunID string
+	Part  int64
+}
+
+// QuestionsParked are the questions that a part of a run begins with.
+func (q *Queries) QuestionsParked(ctx context.Context, db DBTX, arg *QuestionsParkedParams) ([]Question, error) {
+	rows, err := db.Query(ctx, questionsParked, arg.RunID, arg.Part)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Question
+	for rows.Next() {
+		var i Question
+		if err := rows.Scan(
+			&i.ID,
+			&i.SessionID,
+			&i.RunID,
+			&i.AgentID,
+			&i.Asked,
+			&i.Status,
+			&i.Answer,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+			&i.ResolvedAt,
+			&i.DeliveredAt,
+			&i.ParkedPart,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const questionsPending = `-- name: QuestionsPending :many
-SELECT id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at, delivered_at FROM questions
-WHERE run_id = $1 AND (delivered_at IS NULL OR $2::boolean AND status IN ('answered', 'expired'))
+SELECT id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at, delivered_at, parked_part FROM questions
+WHERE run_id = $1 AND parked_part = 0 AND (delivered_at IS NULL OR $2::boolean AND status IN ('answered', 'expired'))
 ORDER BY id
 `
 
@@ -359,7 +438,7 @@ type QuestionsPendingParams struct {
 }
 
 // QuestionsPending are those whose end the agent of a run has not received; with
-// again, also those whose end was sent, perhaps over a link that had broken.
+// again, also those whose end was sent, perhaps over a link that had broken. Those that were parked have no agent that waits.
 func (q *Queries) QuestionsPending(ctx context.Context, db DBTX, arg *QuestionsPendingParams) ([]Question, error) {
 	rows, err := db.Query(ctx, questionsPending, arg.RunID, arg.Again)
 	if err != nil {
@@ -382,6 +461,7 @@ func (q *Queries) QuestionsPending(ctx context.Context, db DBTX, arg *QuestionsP
 			&i.ExpiresAt,
 			&i.ResolvedAt,
 			&i.DeliveredAt,
+			&i.ParkedPart,
 		); err != nil {
 			return nil, err
 		}

@@ -41,8 +41,58 @@ func (q *Queries) RunAttach(ctx context.Context, db DBTX, arg *RunAttachParams) 
 	return err
 }
 
+const runContinue = `-- name: RunContinue :one
+UPDATE runs SET parked_at = NULL, part = part + 1, frame_base = last_frame + 2, generation = $1, dispatch = dispatch + 1,
+    doing = '', losses = 0, losses_frame = 0
+WHERE id = $2
+RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base
+`
+
+type RunContinueParams struct {
+	Generation int64
+	ID         string
+}
+
+// RunContinue gives a parked run to a sandbox, as its next part. The frame before its frame_base closes what the part before
+// has left open.
+func (q *Queries) RunContinue(ctx context.Context, db DBTX, arg *RunContinueParams) (Run, error) {
+	row := db.QueryRow(ctx, runContinue, arg.Generation, arg.ID)
+	var i Run
+	err := row.Scan(
+		&i.ID,
+		&i.SessionID,
+		&i.PromptID,
+		&i.Generation,
+		&i.Attempt,
+		&i.Token,
+		&i.LastFrame,
+		&i.Translator,
+		&i.Outcome,
+		&i.Reason,
+		&i.Model,
+		&i.InputTokens,
+		&i.OutputTokens,
+		&i.CostUsd,
+		&i.ToolCalls,
+		&i.StartedAt,
+		&i.EndedAt,
+		&i.Dispatch,
+		&i.HeldDispatch,
+		&i.HeldAttempt,
+		&i.BeganSeq,
+		&i.Doing,
+		&i.Losses,
+		&i.LossesFrame,
+		&i.No,
+		&i.ParkedAt,
+		&i.Part,
+		&i.FrameBase,
+	)
+	return i, err
+}
+
 const runDispatch = `-- name: RunDispatch :one
-UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no
+UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base
 `
 
 // RunDispatch allots the next dispatch of a run and returns the run.
@@ -75,6 +125,9 @@ func (q *Queries) RunDispatch(ctx context.Context, db DBTX, id string) (Run, err
 		&i.Losses,
 		&i.LossesFrame,
 		&i.No,
+		&i.ParkedAt,
+		&i.Part,
+		&i.FrameBase,
 	)
 	return i, err
 }
@@ -99,7 +152,7 @@ UPDATE runs SET outcome = $1, reason = $2, model = $3, token = '', translator = 
     input_tokens = $4, output_tokens = $5, cost_usd = $6, tool_calls = $7,
     ended_at = $8::timestamptz
 WHERE id = $9 AND ended_at IS NULL
-RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no
+RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base
 `
 
 type RunEndParams struct {
@@ -154,12 +207,15 @@ func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) (Run, 
 		&i.Losses,
 		&i.LossesFrame,
 		&i.No,
+		&i.ParkedAt,
+		&i.Part,
+		&i.FrameBase,
 	)
 	return i, err
 }
 
 const runGet = `-- name: RunGet :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no FROM runs WHERE id = $1
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base FROM runs WHERE id = $1
 `
 
 func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
@@ -191,12 +247,15 @@ func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
 		&i.Losses,
 		&i.LossesFrame,
 		&i.No,
+		&i.ParkedAt,
+		&i.Part,
+		&i.FrameBase,
 	)
 	return i, err
 }
 
 const runGetOpen = `-- name: RunGetOpen :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no FROM runs WHERE session_id = $1 AND ended_at IS NULL
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base FROM runs WHERE session_id = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Run, error) {
@@ -228,6 +287,9 @@ func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Ru
 		&i.Losses,
 		&i.LossesFrame,
 		&i.No,
+		&i.ParkedAt,
+		&i.Part,
+		&i.FrameBase,
 	)
 	return i, err
 }
@@ -268,6 +330,21 @@ func (q *Queries) RunInsert(ctx context.Context, db DBTX, arg *RunInsertParams) 
 		arg.HeldAttempt,
 		arg.Doing,
 	)
+	return err
+}
+
+const runPark = `-- name: RunPark :exec
+UPDATE runs SET parked_at = $1::timestamptz, token = '' WHERE id = $2
+`
+
+type RunParkParams struct {
+	At time.Time
+	ID string
+}
+
+// RunPark clears the token, so that the attempt that holds it cannot append.
+func (q *Queries) RunPark(ctx context.Context, db DBTX, arg *RunParkParams) error {
+	_, err := db.Exec(ctx, runPark, arg.At, arg.ID)
 	return err
 }
 

@@ -31,3 +31,9 @@ FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@conversation_id
     unnest(@lives::boolean[]) AS live, unnest(@removeds::boolean[]) AS removed, unnest(@blocks::text[]) AS block) a
 ON CONFLICT (session_id, conversation_id, block_id) DO UPDATE SET
     position = excluded.position, text_seq = excluded.text_seq, live = excluded.live, removed = excluded.removed, block = excluded.block, size = excluded.size;
+
+-- name: BlocksAtWork :many
+-- BlocksAtWork are the calls of tools and the subagents that are at work, of those that have come since an event.
+SELECT block FROM blocks
+WHERE session_id = @session_id AND first_seq >= @since AND NOT removed
+  AND block ->> 'type' IN ('tool_use', 'subagent') AND block ->> 'status' IN ('streaming', 'pending', 'running');

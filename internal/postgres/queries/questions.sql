@@ -37,9 +37,9 @@ ORDER BY questions.id DESC;
 
 -- name: QuestionsPending :many
 -- QuestionsPending are those whose end the agent of a run has not received; with
--- again, also those whose end was sent, perhaps over a link that had broken.
+-- again, also those whose end was sent, perhaps over a link that had broken. Those that were parked have no agent that waits.
 SELECT * FROM questions
-WHERE run_id = @run_id AND (delivered_at IS NULL OR @again::boolean AND status IN ('answered', 'expired'))
+WHERE run_id = @run_id AND parked_part = 0 AND (delivered_at IS NULL OR @again::boolean AND status IN ('answered', 'expired'))
 ORDER BY id;
 
 -- name: QuestionsAsked :many
@@ -71,3 +71,12 @@ RETURNING id;
 UPDATE questions q SET delivered_at = clock_timestamp() FROM runs r
 WHERE q.id = ANY(@ids::text[]) AND q.delivered_at IS NULL AND q.status <> 'open'
   AND r.id = q.run_id AND r.token = @token::text AND r.token <> '';
+
+-- name: QuestionsPark :many
+-- QuestionsPark has the open questions of a run answered with the beginning of its next part.
+UPDATE questions SET parked_part = @part WHERE run_id = @run_id AND status = 'open'
+RETURNING id;
+
+-- name: QuestionsParked :many
+-- QuestionsParked are the questions that a part of a run begins with.
+SELECT * FROM questions WHERE run_id = @run_id AND parked_part = @part ORDER BY id;

@@ -54,3 +54,15 @@ UPDATE runs SET translator = @translator WHERE id = @id AND last_frame = @last_f
 -- name: RunsUsage :many
 -- RunsUsage is what some runs have used that are over.
 SELECT id, model, input_tokens, output_tokens, cost_usd, tool_calls FROM runs WHERE id = ANY(@ids::text[]) AND ended_at IS NOT NULL;
+
+-- name: RunPark :exec
+-- RunPark clears the token, so that the attempt that holds it cannot append.
+UPDATE runs SET parked_at = @at::timestamptz, token = '' WHERE id = @id;
+
+-- name: RunContinue :one
+-- RunContinue gives a parked run to a sandbox, as its next part. The frame before its frame_base closes what the part before
+-- has left open.
+UPDATE runs SET parked_at = NULL, part = part + 1, frame_base = last_frame + 2, generation = @generation, dispatch = dispatch + 1,
+    doing = '', losses = 0, losses_frame = 0
+WHERE id = @id
+RETURNING *;

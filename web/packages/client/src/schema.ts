@@ -1023,7 +1023,10 @@ export interface paths {
         /**
          * Answer a question
          * @description The first answer counts. It is stored when this returns, and handed to the agent by whichever worker has the
-         *     turn, now or later. A question that is answered, expired or cancelled already is 409
+         *     turn, now or later. If nothing but questions has kept the turn busy for 3 minutes (`--park-after` of the worker), the session
+         *     hibernates with the reason `question`, its prompt `processing` and the questions open. The answer, or the last of several, wakes it, in days
+         *     as in minutes; so does the end of their time, with a rejection. The agent was stopped then: it is resumed with a message that says
+         *     what it had asked and what the answer is, and a call that it makes again is given the answer at once. A question that is answered, expired or cancelled already is 409
          *     `question_answered`, `question_expired` or `question_cancelled`.
          */
         post: operations["answerQuestion"];
@@ -1323,7 +1326,8 @@ export interface components {
              */
             permissions?: "allow" | "ask" | "deny";
             /**
-             * @description How long a question waits for its answer, as a Go duration from 1s to 168h. Default 5m.
+             * @description How long a question waits for its answer, as a Go duration from 1s to 720h. Default 72h; 5m where sessions do not sleep
+             *     while they wait (`--park-after 0s` of the worker).
              * @example 1h
              */
             questionTimeout?: string;
@@ -1698,7 +1702,7 @@ export interface components {
             doing: {
                 /**
                  * @description `not_started`: no sandbox yet, and no prompt that wants one. `working`: a prompt runs, or is about to.
-                 *     `waiting_for_answer`: so does a prompt, and the agent has asked a person.
+                 *     `waiting_for_answer`: so does a prompt, and the agent has asked a person; `status` is `hibernated` if the session sleeps meanwhile.
                  * @enum {string}
                  */
                 state: "not_started" | "starting" | "working" | "waiting_for_answer" | "idle" | "hibernating" | "hibernated" | "error" | "terminated";
@@ -4478,6 +4482,10 @@ export interface operations {
                  *     has not been written yet. If events after it have been deleted, the connection is closed with 4410.
                  */
                 after?: number | "latest";
+                /** @description Who looks at the session, in the client's own words. Other clients of the session see it; nothing checks it. */
+                userId?: string;
+                /** @description The user's name, without control characters. Only with `userId`, which it defaults to. */
+                name?: string;
             };
             header?: never;
             path: {

@@ -1,0 +1,155 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// RunPark parks a run whose agent waits for people and for nothing else, and reports whether it did: its attempt is over
+// then, and its session may sleep with it open. It does not if a question of the run has an answer that the agent has not
+// received, a command interrupts it, a call of a tool or a subagent is at work that the questions are not about, or the session is
+// not running in the run's sandbox. The same again reports the same. A token that is not the newest attempt's is illegal_state.
+func (db *DB) RunPark(ctx context.Context, p session.Parking) (parked bool, err error) {
+	err = db.inRun(ctx, "park a run", p.RunID, func(s *sessionTx, run dbsqlc.Run) error {
+		parked = run.ParkedAt != nil
+		switch {
+		case run.EndedAt != nil || parked:
+			return nil
+		case p.Token == "" || p.Token != run.Token:
+			return illegal("another attempt has run %s", run.ID)
+		case s.row.Status != string(session.Running) || run.Generation != s.row.Generation:
+			return nil
+		}
+		pending, err := s.q.CommandsPending(ctx, s, s.row.ID)
+		interrupts := func(c session.Command) bool {
+			return c.Force || c.Kind == session.CommandStop || c.Kind == session.CommandAbort
+		}
+		if err != nil || slices.ContainsFunc(commandsOf(pending), interrupts) {
+			return err
+		}
+		waits, err := s.waitsForPeople(ctx, run)
+		if err != nil || !waits {
+			return err
+		}
+		if _, err := s.q.QuestionsPark(ctx, s, &dbsqlc.QuestionsParkParams{RunID: run.ID, Part: run.Part + 1}); err != nil {
+			return err
+		}
+		if err := s.q.RunPark(ctx, &s.later, &dbsqlc.RunParkParams{ID: run.ID, At: s.now}); err != nil {
+			return err
+		}
+		parked = true
+		return s.q.SessionLeave(ctx, &s.later, s.row.ID)
+	})
+	return parked && err == nil, err
+}
+
+// waitsForPeople reports whether all that happens in a run is that questions of it wait for an answer.
+func (s *sessionTx) waitsForPeople(ctx context.Context, run dbsqlc.Run) (bool, error) {
+	rows, err := s.q.QuestionsPending(ctx, s, &dbsqlc.QuestionsPendingParams{RunID: run.ID})
+	if err != nil || len(rows) == 0 {
+		return false, err
+	}
+	var about, tools []string // calls, and tools of questions whose agent does not name the call
+	for _, row := range rows {
+		q, err := questionOf(row)
+		if err != nil || q.Status != question.Open || !s.now.Before(q.ExpiresAt) {
+			return false, err
+		}
+		if about = append(about, q.Asked.ToolUseID); q.Asked.ToolUseID == "" {
+			tools = append(tools, q.Asked.ToolName)
+		}
+	}
+	working, err := s.q.BlocksAtWork(ctx, s, &dbsqlc.BlocksAtWorkParams{SessionID: s.row.ID, Since: run.BeganSeq})
+	for _, row := range working {
+		var b conversation.Block
+		if err := json.Unmarshal(row, &b); err != nil {
+			return false, err
+		}
+		asks := slices.Contains(about, b.ToolUseID) || slices.Contains(about, b.ID) || slices.Contains(tools, b.Name)
+		if b.Type == conversation.Subagent || !asks {
+			return false, nil
+		}
+	}
+	return err == nil, err
+}
+
+// parkedInto reads what a parked run waits for.
+func (s *sessionTx) parkedInto(ctx context.Context, runID string, part int64, p *session.Processing) error {
+	until, open, err := s.parkedUntil(ctx, runID, part)
+	p.Parked, p.Due, p.Until = true, !open, until
+	return err
+}
+
+// parkedUntil is when the last question expires that a part of a run waits for, and whether one is open.
+func (s *sessionTx) parkedUntil(ctx context.Context, runID string, part int64) (until time.Time, open bool, err error) {
+	rows, err := s.q.QuestionsParked(ctx, s, &dbsqlc.QuestionsParkedParams{RunID: runID, Part: part})
+	for _, row := range rows {
+		if row.Status == string(question.Open) {
+			open = true
+			if row.ExpiresAt.After(until) {
+				until = row.ExpiresAt.UTC()
+			}
+		}
+	}
+	return until, open, err
+}
+
+// RunContinue gives a parked run to the session's sandbox of a generation, once its questions are answered or have
+// expired. Those whose time is over expire with it. The same again is granted again. illegal_state if the session does not run
+// in that generation.
+func (db *DB) RunContinue(ctx context.Context, runID string, generation int64) (c session.Continuation, err error) {
+	err = db.inRun(ctx, "continue a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
+		c = session.Continuation{}
+		switch {
+		case run.EndedAt != nil:
+			c.Over = true
+			return nil
+		case s.row.Status != string(session.Running) || generation != s.row.Generation:
+			return illegal("the session is %s in generation %d", s.row.Status, s.row.Generation)
+		case run.ParkedAt != nil && run.Generation == generation:
+			return illegal("run %s was parked in generation %d, in which its agent still waits", runID, generation)
+		case run.ParkedAt == nil && run.Generation != generation:
+			return illegal("run %s is not parked", runID)
+		case run.ParkedAt == nil:
+			c = session.Continuation{Granted: true, Dispatch: run.Dispatch, Part: run.Part}
+			return nil
+		}
+		rows, err := s.q.QuestionsParked(ctx, s, &dbsqlc.QuestionsParkedParams{RunID: runID, Part: run.Part + 1})
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if row.Status != string(question.Open) || s.now.Before(row.ExpiresAt) {
+				continue
+			}
+			if _, err := s.questionResolve(ctx, row.ID, question.Expired, nil, question.ReasonExpired); err != nil {
+				return err
+			}
+		}
+		until, open, err := s.parkedUntil(ctx, runID, run.Part+1)
+		if err != nil || open {
+			c.Until = until
+			return err
+		}
+		continued, err := s.q.RunContinue(ctx, s, &dbsqlc.RunContinueParams{ID: runID, Generation: generation})
+		c = session.Continuation{Granted: true, Dispatch: continued.Dispatch, Part: continued.Part}
+		return err
+	})
+	return c, err
+}
+
+// QuestionsParked returns the questions that a part of a run begins with, oldest first.
+func (db *DB) QuestionsParked(ctx context.Context, runID string, part int64) ([]question.Question, error) {
+	rows, err := db.q.QuestionsParked(ctx, db.pool, &dbsqlc.QuestionsParkedParams{RunID: runID, Part: part})
+	if err != nil {
+		return nil, fault("read the questions of a parked run", err)
+	}
+	return questionsOf(rows)
+}

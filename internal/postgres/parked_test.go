@@ -1,0 +1,175 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func (b *bundle) park(t *testing.T, run string) bool {
+	t.Helper()
+	parked, err := b.RunPark(b.ctx, session.Parking{RunID: run, Token: "token"})
+	require.NoError(t, err)
+	return parked
+}
+
+// asleepAsking is a session that sleeps with a question open, and its run.
+func asleepAsking(t *testing.T, expires time.Duration, asked ...question.Asked) (b *bundle, run string) {
+	t.Helper()
+	b, run, _ = asking(t, expires, asked...)
+	require.True(t, b.park(t, run))
+	require.True(t, b.park(t, run), "as after a lost answer")
+	b.transit(t, session.EventHibernate, session.ReasonQuestion)
+	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "hibernated"))
+	b.transit(t, session.EventSaved, session.ReasonQuestion)
+	return b, run
+}
+
+// awake restores the session.
+func (b *bundle) awake(t *testing.T, reason string) {
+	t.Helper()
+	b.transit(t, session.EventWake, reason)
+	b.reserve(t, b.generation(t)+1)
+	b.transit(t, session.EventReady, reason)
+}
+
+func (b *bundle) opened(t *testing.T) session.Loaded {
+	t.Helper()
+	loaded, err := b.SessionOpen(b.ctx, b.id, "")
+	require.NoError(t, err)
+	return loaded
+}
+
+// TestAQuestionOutlivesItsSandbox: the session sleeps with its run open, the answer is accepted once and has the workflow
+// signalled, and the run continues in the next sandbox as its next part, whose frames are numbered on.
+func TestAQuestionOutlivesItsSandbox(t *testing.T) {
+	t.Parallel()
+	b, run := asleepAsking(t, time.Hour, permission)
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, session.WaitingForAnswer, s.Activity().State)
+	require.EqualValues(t, 1, s.Queue.Processing)
+	p := b.opened(t).Processing
+	require.True(t, p.Parked)
+	require.False(t, p.Due)
+	require.WithinDuration(t, time.Now().Add(time.Hour), p.Until, time.Minute)
+	_, err = b.RunAttach(b.ctx, run, "late", session.Dispatch{No: 9, Attempt: 1})
+	requireCode(t, failure.IllegalState, err)
+
+	q, err := b.QuestionAnswer(b.ctx, b.id, b.questions(t)[0].ID, question.Answer{Decision: question.Once})
+	require.NoError(t, err)
+	require.True(t, q.Notify)
+	_, err = b.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{Decision: question.Reject})
+	requireCode(t, failure.Answered, err)
+	require.True(t, b.opened(t).Processing.Due)
+
+	_, err = b.RunContinue(b.ctx, run, 1)
+	requireCode(t, failure.IllegalState, err)
+	b.awake(t, session.ReasonAnswer)
+	c, err := b.RunContinue(b.ctx, run, 2)
+	require.NoError(t, err)
+	require.True(t, c.Granted)
+	require.EqualValues(t, 1, c.Part)
+	again, err := b.RunContinue(b.ctx, run, 2)
+	require.NoError(t, err)
+	require.Equal(t, c, again)
+
+	start, err := b.RunAttach(b.ctx, run, "next", session.Dispatch{No: c.Dispatch, Attempt: 1})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, start.Run.Part)
+	require.EqualValues(t, 5, start.Run.FrameBase, "frame 4 closes what the part before has left open")
+	parked, err := b.QuestionsParked(b.ctx, run, 1)
+	require.NoError(t, err)
+	require.Len(t, parked, 1)
+	require.False(t, parked[0].Delivered)
+	pending, err := b.QuestionsPending(b.ctx, run, true)
+	require.NoError(t, err)
+	require.Empty(t, pending, "no agent waits for it any more")
+	require.NoError(t, b.QuestionsDelivered(b.ctx, "next", []string{q.ID}))
+	require.True(t, b.questions(t)[0].Delivered)
+	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "next", Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	over, err := b.RunContinue(b.ctx, run, 2)
+	require.NoError(t, err)
+	require.Equal(t, session.Continuation{Over: true}, over)
+}
+
+// TestAnUnansweredQuestionExpiresInItsSleep: with the continuation of its run, not before its time.
+func TestAnUnansweredQuestionExpiresInItsSleep(t *testing.T) {
+	t.Parallel()
+	b, run := asleepAsking(t, time.Hour, permission, inquiry)
+	_, err := b.QuestionAnswer(b.ctx, b.id, b.questions(t)[1].ID, question.Answer{Decision: question.Once})
+	require.NoError(t, err)
+	require.False(t, b.opened(t).Processing.Due, "there are two")
+	b.awake(t, session.ReasonRequested)
+	c, err := b.RunContinue(b.ctx, run, 2)
+	require.NoError(t, err)
+	require.False(t, c.Granted)
+	require.WithinDuration(t, time.Now().Add(time.Hour), c.Until, time.Minute)
+	b.sql(t, `UPDATE questions SET expires_at = now() - interval '1 second' WHERE session_id = $1`, b.id)
+	before := b.position(t)
+	c, err = b.RunContinue(b.ctx, run, 2)
+	require.NoError(t, err)
+	require.True(t, c.Granted)
+	require.Equal(t, []string{"question_resolved"}, b.types(t, before))
+	require.Equal(t, question.Expired, b.questions(t)[0].Status)
+}
+
+// TestARunIsParkedWhileNothingElseHappens: not with an answer on its way, a command that interrupts it, a call at work that no question
+// is about, or by an attempt that has been overtaken. A run that is not parked keeps its session awake.
+func TestARunIsParkedWhileNothingElseHappens(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]func(t *testing.T, b *bundle, run string){
+		"an answer": func(t *testing.T, b *bundle, _ string) {
+			_, err := b.QuestionAnswer(b.ctx, b.id, b.questions(t)[0].ID, question.Answer{Decision: question.Once})
+			require.NoError(t, err)
+		},
+		"an abort": func(t *testing.T, b *bundle, _ string) {
+			_, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandAbort})
+			require.NoError(t, err)
+		},
+		"its time": func(t *testing.T, b *bundle, _ string) {
+			b.sql(t, `UPDATE questions SET expires_at = now() - interval '1 second' WHERE session_id = $1`, b.id)
+		},
+		"the end": func(t *testing.T, b *bundle, run string) {
+			_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCancelled})
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, run, _ := asking(t, time.Hour, permission)
+			before(t, b, run)
+			require.False(t, b.park(t, run))
+		})
+	}
+	b, run, add := asking(t, time.Hour, permission)
+	_, err := b.RunPark(b.ctx, session.Parking{RunID: run, Token: "another"})
+	requireCode(t, failure.IllegalState, err)
+	requireCode(t, failure.IllegalState, b.TransitionRecord(b.ctx, b.next(t, session.EventHibernate, session.ReasonQuestion)))
+	add.LastFrame++
+	add.Events, add.Questions = nil, nil
+	add.Events = append(add.Events, draft("block_start", add.LastFrame, 0, `{"block":{"id":"b1","type":"tool_use","status":"running","createdAt":"2026-01-01T00:00:00Z","name":"Read","toolUseId":"t1"}}`))
+	require.NoError(t, b.appendOne(t, add))
+	require.False(t, b.park(t, run), "another call is at work")
+}
+
+// TestCommandsOfAParkedSessionAreSignalled: no turn is under way after which its workflow would look.
+func TestCommandsOfAParkedSessionAreSignalled(t *testing.T) {
+	t.Parallel()
+	b, _ := asleepAsking(t, time.Hour, permission)
+	b.opened(t)
+	done, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandWake})
+	require.NoError(t, err)
+	require.True(t, done.Notify)
+	p := b.submit(t, "waits")
+	b.sql(t, `UPDATE prompts SET created_at = now() - interval '1 minute' WHERE id = $1`, p)
+	unclaimed, err := b.Unclaimed(b.ctx, "", time.Second, 100)
+	require.NoError(t, err)
+	require.Empty(t, unclaimed, "it waits for the answer")
+}

@@ -1,0 +1,37 @@
+package session
+
+import (
+	"strconv"
+	"time"
+)
+
+// Bounds of the time without anything but an open question after which a session sleeps.
+const (
+	DefaultParkAfter = 3 * time.Minute
+	MinParkAfter     = time.Second
+	MaxParkAfter     = 24 * time.Hour
+)
+
+// Parking asks for a run to be parked: its session sleeps until the questions of it are answered.
+type Parking struct {
+	RunID string
+	Token string // of the attempt, which ends
+}
+
+// Continuation is what became of the request to continue a parked run in a sandbox.
+type Continuation struct {
+	Granted  bool
+	Over     bool      // it has ended
+	Until    time.Time // neither: a question is open until then
+	Dispatch int64
+	Part     int64
+}
+
+// AgentRun is the name of a run for its agent and the runner: each part has its own, since the journal of the part before is in
+// the files that were restored.
+func AgentRun(runID string, part int64) string {
+	if part == 0 {
+		return runID
+	}
+	return runID + "-" + strconv.FormatInt(part, 10)
+}

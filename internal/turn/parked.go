@@ -1,0 +1,175 @@
+package turn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// agentRun is the name of the run for its agent and the runner.
+func (a *attempt) agentRun() string { return session.AgentRun(a.in.RunID, a.start.Run.Part) }
+
+// park parks the run if nothing but open questions has kept it busy for long. What the agent would say from then on is in its
+// transcripts alone.
+func (a *attempt) park(ctx context.Context, link *turnLink) error {
+	open := !a.waiting.expires.IsZero()
+	if a.in.ParkAfter <= 0 || !open || a.end != nil || time.Since(a.heard) < a.in.ParkAfter {
+		return nil
+	}
+	if err := a.commit(ctx, link, nil); err != nil { // frames without events
+		return err
+	}
+	parked, err := a.Store.RunPark(ctx, session.Parking{RunID: a.in.RunID, Token: a.token})
+	if err != nil {
+		return stored(err)
+	}
+	a.parked, a.heard = parked, time.Now()
+	return nil
+}
+
+// beginPart begins the part of a run that follows an answer: what the part before has left open is closed, and a translator
+// for what the agent says in this one begins.
+func (a *attempt) beginPart(ctx context.Context) (err error) {
+	part := a.start.Run.Part
+	if part == 0 || a.end != nil {
+		return nil
+	}
+	if a.answers, err = a.Store.QuestionsParked(ctx, a.in.RunID, part); err != nil {
+		return stored(err)
+	}
+	if a.part == part {
+		return nil
+	}
+	frame := a.start.Run.FrameBase - 1
+	drafts, err := a.drafts(a.translator.Cut(time.Now().UTC()), frame)
+	if err != nil {
+		return err
+	}
+	a.translator, err = a.adapter.NewTranslator(agent.RunContext{
+		RunID: a.agentRun(), PromptID: a.start.Prompt.ID, Author: a.start.Prompt.Author,
+	}, nil)
+	if err != nil {
+		return final(Refused, fmt.Errorf("continue run %s: %w", a.in.RunID, err))
+	}
+	a.part, a.given = part, nil
+	state, err := a.encode(nil)
+	if err != nil {
+		return fmt.Errorf("state of run %s: %w", a.in.RunID, err)
+	}
+	err = a.Log.Append(ctx, eventlog.Append{
+		SessionID: a.in.SessionID, RunID: a.in.RunID, Generation: a.in.Generation, Token: a.token,
+		Events: drafts, LastFrame: frame, State: state,
+	})
+	if err == nil {
+		a.frame = frame
+	}
+	return err
+}
+
+// promptInput is what the agent is sent: the prompt, or in a later part of the run what became of its questions.
+func (a *attempt) promptInput() agent.PromptInput {
+	in := agent.PromptInput{
+		RunID: a.agentRun(), PromptID: a.start.Prompt.ID, Content: withAttachments(a.start.Prompt),
+		Author: a.start.Prompt.Author, At: a.start.Run.StartedAt,
+	}
+	if a.start.Run.Part > 0 {
+		in.Content, in.At = continuation(a.answers), time.Now()
+	}
+	return in
+}
+
+// answered records that the agent has what became of the questions that this part of the run begins with.
+func (a *attempt) answered(ctx context.Context) error {
+	var ids []string
+	for _, q := range a.answers {
+		if !q.Delivered {
+			ids = append(ids, q.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return stored(a.Store.QuestionsDelivered(ctx, a.token, ids))
+}
+
+// givenAnswer is the answer to a question that the agent asks again, as it was at work at the same when its session went to
+// sleep: each is given once.
+func (a *attempt) givenAnswer(q agent.Question) *agent.Answer {
+	for _, before := range a.answers {
+		same := before.Asked.Kind == q.Kind && before.Asked.ToolName == q.ToolName &&
+			sameJSON(before.Asked.Input, q.Input) && reflect.DeepEqual(before.Asked.Inquiries, q.Inquiries)
+		if same && !slices.Contains(a.given, before.ID) {
+			a.given = append(a.given, before.ID)
+			return new(answerOf(before))
+		}
+	}
+	return nil
+}
+
+func sameJSON(a, b json.RawMessage) bool {
+	var x, y any
+	if len(a) == 0 || len(b) == 0 {
+		return len(a) == len(b)
+	}
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// answerOf is the answer to a question that is not open, as its agent gets it.
+func answerOf(q question.Question) question.Answer {
+	if q.Answer != nil {
+		return *q.Answer
+	}
+	return question.Answer{Decision: question.Reject, Message: nobodyAnswered}
+}
+
+// continuation says what became of questions whose agent has been stopped since, so that it can continue: in words, since no
+// agent waits for an answer across a restart.
+func continuation(questions []question.Question) string {
+	var b strings.Builder
+	b.WriteString("You were paused while you waited for people, and have been resumed. Calls that were waiting have not run.\n")
+	for _, q := range questions {
+		b.WriteString("\n" + outcomeOf(q) + "\n")
+	}
+	b.WriteString("\nContinue with what you were doing.")
+	return b.String()
+}
+
+func outcomeOf(q question.Question) string {
+	answer := answerOf(q)
+	subject := "You asked: " + strings.TrimRight(q.Asked.Title, ".")
+	if q.Asked.Kind == question.Permission {
+		subject = fmt.Sprintf("You asked for permission to use %s", q.Asked.ToolName)
+		if input := string(q.Asked.Input); input != "" && len(input) <= maxQuotedInput {
+			subject += " with " + input
+		}
+	}
+	if !strings.HasSuffix(subject, "?") {
+		subject += "."
+	}
+	subject += " "
+	switch {
+	case q.Answer == nil:
+		return subject + nobodyAnswered + " Do not do it; find another way or end your turn."
+	case answer.Decision == question.Reject:
+		return strings.TrimSpace(subject + "It was rejected. " + answer.Message)
+	case q.Asked.Kind == question.Permission:
+		return subject + "It was allowed. Make the call again."
+	}
+	var said []string
+	for _, item := range q.Asked.Inquiries {
+		said = append(said, fmt.Sprintf("The answer to %q is: %s", item.Question, answer.Answers[item.Question].String()))
+	}
+	return subject + strings.Join(said, ". ")
+}
+
+// maxQuotedInput bounds the input of a call that is quoted to its agent, which has it in its memory.
+const maxQuotedInput = 4 << 10

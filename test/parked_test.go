@@ -1,0 +1,112 @@
+package test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+)
+
+// asleep waits until a session sleeps with its question open.
+func (s *stack) asleep(t *testing.T, sessionID string) {
+	t.Helper()
+	slept := s.waitStatus(t, sessionID, "hibernated", 60*time.Second)
+	require.Equal(t, "question", slept["statusReason"])
+	require.Nil(t, slept["runtime"].(object)["sandbox"])
+	require.Equal(t, "waiting_for_answer", slept["doing"].(object)["state"])
+	require.EqualValues(t, 1, slept["questions"].(object)["open"])
+	require.EqualValues(t, 1, slept["queue"].(object)["processing"])
+}
+
+// TestQuestionsOutliveTheirSandboxes: a session sleeps with a question open, and costs nothing until it is answered. The answer is
+// given once, whichever worker there is, and the agent continues. A question without an answer expires and is rejected.
+func TestQuestionsOutliveTheirSandboxes(t *testing.T) {
+	t.Parallel()
+	s := startStackEnv(t, []string{"OVERWINTER_PARK_AFTER=2s"}, stackDir(t))
+	id := s.create(t, object{
+		"options": object{"permissions": "ask"},
+		"prompt":  object{"id": "asks", "content": "$ echo permitted"},
+	})
+	stream := s.follow(t, id)
+	question := s.asked(t, id)
+	expires, err := time.Parse(time.RFC3339, question["expiresAt"].(string))
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(72*time.Hour), expires, time.Minute)
+	s.asleep(t, id)
+	require.Empty(t, s.sandboxTree(), "it costs nothing")
+	s.prompt(t, id, "waits", "recall")
+
+	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
+	s.answer(t, id, question, object{"answer": "once"})
+	require.Equal(t, "completed", s.waitPrompt(t, id, "asks", 90*time.Second)["status"])
+	require.Equal(t, "completed", s.waitPrompt(t, id, "waits", 60*time.Second)["status"])
+	text := s.text(t, id)
+	require.Contains(t, text, "It was allowed. Make the call again.")
+	require.Equal(t, 1, strings.Count(text, "permission to use shell"), "the answer is given once: %s", text)
+	var runs []string
+	for _, e := range stream.all(t) {
+		if e.Type == "turn_end" {
+			runs = append(runs, e.RunID)
+		}
+	}
+	require.Len(t, runs, 2, "one for each prompt")
+
+	s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"options": object{"permissions": "ask", "questionTimeout": "12s"}})
+	s.prompt(t, id, "expires", "$ echo never")
+	s.asleep(t, id)
+	require.Equal(t, "completed", s.waitPrompt(t, id, "expires", 60*time.Second)["status"])
+	require.Contains(t, s.text(t, id), "No answer came in time.")
+	require.Equal(t, "question_expired", s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)["statusReason"])
+
+	s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"options": object{"permissions": "ask"}})
+	s.prompt(t, id, "aborted", "$ echo never")
+	s.asleep(t, id)
+	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/abort", nil)
+	require.Equal(t, "cancelled", s.waitPrompt(t, id, "aborted", 30*time.Second)["status"])
+	require.Equal(t, "hibernated", s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)["status"], "without a sandbox")
+	stream.all(t)
+}
+
+// TestClaudeCodeContinuesAfterAnAnswerThatCameInItsSleep: with the memory of what it asked. It makes the call that was
+// allowed, and is not asked about it again.
+func TestClaudeCodeContinuesAfterAnAnswerThatCameInItsSleep(t *testing.T) {
+	t.Parallel()
+	call := modelserver.Bash("touch permitted && echo touched # {{again}}")
+	models := modelserver.New(map[string][]modelserver.Step{
+		"touch": {{Text: "May I?", Calls: []modelserver.Call{call}}},
+		// The message with which the agent is resumed quotes the call.
+		"again": {{Text: "Again, then.", Calls: []modelserver.Call{call}}, {Text: "So be it."}},
+	})
+	t.Cleanup(models.Close)
+	s := startStackEnv(t, []string{"OVERWINTER_PARK_AFTER=3s"}, stackDir(t))
+	for name, value := range map[string]string{"ANTHROPIC_API_KEY": "sk-planted-key", "ANTHROPIC_BASE_URL": models.URL()} {
+		s.must(t, http.StatusCreated, "PUT", "/api/secrets/"+name, object{"value": value})
+	}
+	id := s.create(t, object{
+		"agent": "claude-sdk", "options": object{"permissions": "ask"},
+		"prompt": object{"id": "asks", "content": "{{touch}} it"},
+	})
+	stream := s.follow(t, id)
+	s.waitStatus(t, id, "running", 4*time.Minute) // the image is made once
+	question := s.asked(t, id)
+	s.asleep(t, id)
+	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
+	s.answer(t, id, question, object{"answer": "once"})
+	require.Equal(t, "completed", s.waitPrompt(t, id, "asks", 2*time.Minute)["status"])
+	text := s.text(t, id)
+	require.Contains(t, text, "So be it.")
+	require.Contains(t, text, "touched")
+	page := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/questions", nil)
+	require.Len(t, page["items"], 1, "people are asked once: %v", page)
+	restored := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)
+	require.Equal(t, "full", restored["receipt"].(object)["kind"])
+	encoded, err := json.Marshal(stream.all(t))
+	require.NoError(t, err)
+	require.Contains(t, string(encoded), "question_resolved")
+}

@@ -1,0 +1,106 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// park takes in that the turn has ended with its run parked: what it waits for is read with the session.
+func (l *life) park(ctx workflow.Context, result activities.TurnResult) {
+	l.endAttendance(result)
+	l.losses.endedTurn()
+	l.lastActivity = workflow.Now(ctx)
+	l.parked = result.Parked
+	l.last = endedTurn{}
+}
+
+// fresh reports whether the agent of the parked run still waits in its sandbox, which is left before anything else is done
+// about the run.
+func (l *life) fresh() bool {
+	return l.state == session.Running && l.parked.Generation == l.generation && !l.sandboxLost()
+}
+
+// parkedDue reports whether the session is to be read because of its parked run, or the run is to be aborted.
+func (l *life) parkedDue() bool {
+	unread := l.parked.Until.IsZero() && !l.parked.Due
+	return l.signalled || l.rung || l.moved || unread || l.abort && !l.fresh()
+}
+
+// readParked reads the session while a run of it is parked, and with it whether its questions are answered. A run that is to be
+// aborted ends without its sandbox.
+func (l *life) readParked(ctx workflow.Context) error {
+	if !l.abort || l.fresh() {
+		return l.load(ctx)
+	}
+	_, err := l.settle(ctx, *l.parked, session.OutcomeCancelled, session.ReasonAborted, false)
+	if err == nil {
+		l.parked, l.abort, l.moved = nil, false, true
+	}
+	return err
+}
+
+// parkOver is why a parked run is to continue; empty while its questions are open. What a run waits for that was parked a
+// moment ago has not been read yet.
+func (l *life) parkOver(now time.Time) string {
+	switch p := l.parked; {
+	case p.Due:
+		return session.ReasonAnswer
+	case !p.Until.IsZero() && !now.Before(p.Until):
+		return session.ReasonQuestionExpired
+	}
+	return ""
+}
+
+// servePark is what a running session does with a parked run: it sleeps, at once if the run was parked in this
+// sandbox, and when the session has been idle for long if a person has woken it; or it continues the run. Prompts wait.
+func (l *life) servePark(ctx workflow.Context, now time.Time) error {
+	switch {
+	case l.fresh():
+		return l.transit(ctx, session.EventHibernate, session.ReasonQuestion, nil)
+	case l.parkOver(now) != "":
+		return l.continueParked(ctx)
+	case !now.Before(l.idleAt()):
+		return l.transit(ctx, session.EventHibernate, session.ReasonQuestion, nil)
+	}
+	l.wait(ctx, "wait for the answer to a question; hibernates when idle", earliest(l.idleAt(), l.moveAt(), l.parked.Until))
+	return nil
+}
+
+// continueParked gives the parked run to the session's sandbox and runs it.
+func (l *life) continueParked(ctx workflow.Context) error {
+	request := activities.ContinueRequest{RunID: l.parked.RunID, Generation: l.generation}
+	var answer activities.Continuation
+	if err := l.record(ctx, "continue the run", control.ContinueRun, request, &answer); err != nil {
+		return err
+	}
+	switch {
+	case answer.Over:
+		l.parked, l.moved = nil, true
+		return nil
+	case !answer.Granted: // clocks differ, or the question that was answered was not the only one
+		l.parked.Due, l.parked.Until = false, answer.Until
+		if soon := workflow.Now(ctx).Add(time.Second); answer.Until.Before(soon) {
+			l.parked.Until = soon
+		}
+		return nil
+	}
+	run := *l.parked
+	run.Parked, run.Due, run.Until = false, false, time.Time{}
+	run.Generation, run.Dispatch, run.Part = l.generation, answer.Dispatch, answer.Part
+	l.parked = nil
+	return l.runTurn(ctx, run)
+}
+
+// sleepParked keeps a session asleep until the questions of its parked run are answered or have expired. Its workflow stays open,
+// for what expires.
+func (l *life) sleepParked(ctx workflow.Context) error {
+	if reason := l.parkOver(workflow.Now(ctx)); reason != "" {
+		return l.transit(ctx, session.EventWake, reason, nil)
+	}
+	l.wait(ctx, "hibernate until a question is answered", l.parked.Until)
+	return nil
+}
