@@ -30,6 +30,8 @@ var statuses = map[failure.Code]int{
 	failure.NoQuestion:    http.StatusNotFound,
 	failure.NoFile:        http.StatusNotFound,
 	failure.NoAttachment:  http.StatusNotFound,
+	failure.NoWebhook:     http.StatusNotFound,
+	failure.NoDelivery:    http.StatusNotFound,
 	failure.MethodUnknown: http.StatusMethodNotAllowed,
 	failure.Terminated:    http.StatusConflict,
 	failure.InError:       http.StatusConflict,

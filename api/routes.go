@@ -29,7 +29,7 @@ func (s *Server) routes(store Store) {
 	sessions, holds := &sessions{commands, store}, &holds{s, store}
 	files, profiles, secrets := &files{s, store}, &profiles{s, store}, &secrets{s, store}
 	conversations, transcripts, streams := &conversations{s, store}, &transcripts{s, store}, &streams{s, store}
-	sockets := &sockets{s, store}
+	sockets, webhooks := &sockets{s, store}, &webhooks{s, s.cfg.Webhooks}
 	attachments := &attachments{s, store}
 	readiness, agents := &readinessCheck{s, store}, &agents{s, store}
 
@@ -53,6 +53,18 @@ func (s *Server) routes(store Store) {
 	e.GET("/api/secrets", secrets.secretList)
 	e.PUT("/api/secrets/:name", secrets.secretPut)
 	e.DELETE("/api/secrets/:name", secrets.secretDelete)
+	const webhookRoute = "/api/webhooks"
+	e.GET(webhookRoute, webhooks.kept(webhooks.list))
+	e.POST(webhookRoute, webhooks.kept(webhooks.create))
+	e.GET(webhookRoute+"/:webhookId", webhooks.kept(webhooks.get))
+	e.PATCH(webhookRoute+"/:webhookId", webhooks.kept(webhooks.patch))
+	e.DELETE(webhookRoute+"/:webhookId", webhooks.kept(webhooks.delete))
+	e.POST(webhookRoute+"/:webhookId/rotate", webhooks.kept(webhooks.rotate))
+	e.POST(webhookRoute+"/:webhookId/test", webhooks.kept(webhooks.test))
+	e.POST(webhookRoute+"/:webhookId/replay", webhooks.kept(webhooks.replay))
+	e.GET(webhookRoute+"/:webhookId/deliveries", webhooks.kept(webhooks.deliveries))
+	e.GET(webhookRoute+"/:webhookId/deliveries/:deliveryId", webhooks.kept(webhooks.delivery))
+	e.POST(webhookRoute+"/:webhookId/deliveries/:deliveryId/redeliver", webhooks.kept(webhooks.redeliver))
 	e.POST("/api/sessions", sessions.sessionCreate)
 	e.GET("/api/sessions", sessions.sessionList)
 	e.GET("/api/sessions/:id", sessions.sessionGet)

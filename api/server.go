@@ -52,6 +52,11 @@ type Config struct {
 	Events   feed.Log // required; in the form of feed.Format
 	Agents   Agents   // required
 
+	// Webhooks keeps webhooks. Without it their routes answer not_supported.
+	Webhooks Webhooks
+	// PrivateWebhooks allows addresses of webhooks that begin with http://. Workers decide where they connect to.
+	PrivateWebhooks bool
+
 	// Secrets seals the values of secrets. Without it they cannot be stored.
 	Secrets Sealer
 	// Tokens signs the tokens with which browsers read streams. Without it there are none.

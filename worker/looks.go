@@ -22,8 +22,8 @@ const (
 	looksAtOnce = 200
 )
 
-// forgetLooks deletes the workflows of completed reconciliations, so that lists of workflows show sessions: there is one for
-// every interval of the schedule. Those that failed are kept for as long as the namespace keeps workflows.
+// forgetLooks deletes the workflows of completed reconciliations and deliveries, so that lists of workflows show sessions: there is one
+// for every interval of the schedule, and for every event that a webhook gets. Those that failed are kept for as long as the namespace keeps workflows.
 func (w *Worker) forgetLooks(ctx context.Context) error {
 	every := w.config.ForgetEvery
 	ticker := time.NewTicker(every)
@@ -51,8 +51,8 @@ func (w *Worker) forgetCompleted(ctx context.Context, before time.Time) error {
 	service := w.config.Temporal.WorkflowService()
 	found, err := w.config.Temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		PageSize: looksAtOnce,
-		Query: fmt.Sprintf("WorkflowType = '%s' AND TemporalScheduledById = '%s' AND ExecutionStatus = 'Completed' AND CloseTime < '%s'",
-			workflows.ReconcileName, contract.ScheduleOf(w.config.Installation), before.UTC().Format(time.RFC3339)),
+		Query: fmt.Sprintf("(WorkflowType = '%s' AND TemporalScheduledById = '%s' OR WorkflowType = '%s' AND TaskQueue = '%s') AND ExecutionStatus = 'Completed' AND CloseTime < '%s'",
+			workflows.ReconcileName, contract.ScheduleOf(w.config.Installation), workflows.DeliverWebhookName, w.queues.Control, before.UTC().Format(time.RFC3339)),
 	})
 	if err != nil {
 		return err

@@ -39,6 +39,8 @@ type Config struct {
 	Purges Purges
 	// Lifecycle orders the lifecycle events of all sessions. Without a store it does nothing.
 	Lifecycle Lifecycle
+	// Webhooks delivers lifecycle events. Without a store it does nothing.
+	Webhooks Webhooks
 	// Drain puts all sessions to sleep before the worker stops. Without rows, running turns are handed over.
 	Drain Drain
 	// ReconcileEvery is the interval of the reconciler's schedule. Default 30s.
@@ -112,6 +114,10 @@ func (w *Worker) newPollers(q contract.Queues) []worker.Worker {
 	control.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: contract.WorkflowName})
 	control.RegisterWorkflowWithOptions(workflows.Reconcile, workflow.RegisterOptions{Name: workflows.ReconcileName})
 	control.RegisterActivity(w.config.Control)
+	if w.config.Webhooks.Attempts != nil {
+		control.RegisterWorkflowWithOptions(workflows.DeliverWebhook, workflow.RegisterOptions{Name: workflows.DeliverWebhookName})
+		control.RegisterActivity(w.config.Webhooks.Attempts)
+	}
 
 	turns := worker.New(w.config.Temporal, q.Turns, worker.Options{
 		DisableWorkflowWorker:              true,
@@ -164,6 +170,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	group.Go(func() error { return w.config.Commands.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Purges.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Lifecycle.run(ctx, w.config.Logger) })
+	group.Go(func() error { return w.webhooks(ctx) })
 	group.Go(func() error { return w.schedule(ctx) })
 	group.Go(func() error { return w.forgetLooks(ctx) })
 	group.Go(func() error { return w.drainLegacy(ctx) })

@@ -32,6 +32,7 @@ type apiCmd struct {
 	SecretKey secret.Value `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation, the same as the workers': 32 bytes in base64. Without it secrets cannot be stored, nor transcripts read; once there are secrets, neither can files, diffs and questions (503)."`
 	previousKeys
 	corsFlags
+	webhookFlags
 
 	AllowLoopbackWithoutKey bool   `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve this user's and root's programs on this machine without a key, on a loopback address only. For development."`
 	AllowUsers              string `name:"allow-users" env:"OVERWINTER_ALLOW_USERS" placeholder:"NAMES" help:"Other users of this machine that --allow-loopback-without-key serves, by name or ID, such as alice,1001; all for every user. Default: none."`
@@ -115,7 +116,7 @@ func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	config := api.Config{
 		Store: db, Signaler: sessionclient.New(temporal, c.TemporalNamespace, installationQueue(db)), Events: feed.Of(follower),
 		Agents: catalog.Agents(), Masks: secrets, Sandbox: sandboxInfo(db, logger), Key: c.Key, WithoutKey: c.Key.Empty(), Logger: logger, Version: buildVersion(),
-		Registry: registry, Traced: traced,
+		Registry: registry, Traced: traced, Webhooks: db, PrivateWebhooks: c.PrivateWebhooks,
 	}
 	config.CORSOrigins = c.CORSOrigins
 	if keyring != nil {

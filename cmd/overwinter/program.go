@@ -51,6 +51,7 @@ type commands struct {
 	Secret     secretCmd     `cmd:"" help:"Manage secrets through the API, and the key that encrypts them."`
 	Profile    profileCmd    `cmd:"" help:"Manage profiles through the API: what agents are given."`
 	Agent      agentCmd      `cmd:"" help:"Show the agents of the API."`
+	Webhook    webhookCmd    `cmd:"" help:"Manage webhooks through the API: programs that are notified of what happens to sessions."`
 	Transcript transcriptCmd `cmd:"" help:"Read agents' transcripts and output."`
 	Completion completionCmd `cmd:"" help:"Print a script that completes commands and flags in a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version and the commit."`

@@ -8,6 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/webhook"
 )
 
 // secretCmd manages secrets, through the API, and the key of the installation, in its database.
@@ -67,6 +68,25 @@ func (c *secretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s stream
 	}
 	if _, err := fmt.Fprintf(s.stdout, "%d states of turns sealed again, %d do not open\n", states, unreadStates); err != nil {
 		return err
+	}
+	endpoints, unreadEndpoints, err := db.WebhooksReseal(ctx, func(id string, sealed []byte) ([]byte, bool, error) {
+		if keyring.Current(sealed) {
+			return sealed, false, nil
+		}
+		value, err := keyring.Open(webhook.SealName(id), sealed)
+		if err != nil {
+			return nil, false, err
+		}
+		return keyring.Seal(webhook.SealName(id), value), true, nil
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(s.stdout, "%d secrets of webhooks sealed again, %d do not open\n", endpoints, unreadEndpoints); err != nil {
+		return err
+	}
+	if unreadEndpoints > 0 {
+		return fmt.Errorf("%d secrets of webhooks do not open with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS, or rotate them", unreadEndpoints)
 	}
 	if unreadStates > 0 {
 		return fmt.Errorf("%d states of turns do not open with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS", unreadStates)

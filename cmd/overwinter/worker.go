@@ -26,6 +26,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 	"github.com/overwinter-dev/overwinter/internal/turn"
+	"github.com/overwinter-dev/overwinter/internal/webhook"
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
@@ -35,6 +36,7 @@ type workerCmd struct {
 	temporalFlags
 	secretFlags
 	modalFlags
+	webhookFlags
 
 	RunnerBinary     string         `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that runs in sandboxes. Default: overwinter-runner in this program's directory."`
 	SandboxTimeout   time.Duration  `env:"OVERWINTER_SANDBOX_TIMEOUT" default:"24h" placeholder:"DURATION" help:"Maximum lifetime of a sandbox, at most 24h. Its session moves to a new sandbox in time. Default ${default}."`
@@ -47,6 +49,11 @@ type workerCmd struct {
 	DrainTimeout     *time.Duration `env:"OVERWINTER_DRAIN_TIMEOUT" placeholder:"DURATION" help:"Before it stops, put all sessions of the installation to sleep, and interrupt turns that run for longer than this; at most 1h. For installations whose sandboxes end with the worker, such as those of a local Modal on the same machine. Default: hand running turns over to other workers."`
 	PublicURL        string         `name:"public-url" env:"OVERWINTER_PUBLIC_URL" placeholder:"URL" help:"Where people reach the API, for links in Temporal's UI. Default: no links."`
 	HealthAddress    string         `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Address that serves /healthz, /readyz and /metrics. Default: none."`
+}
+
+// webhookFlags say where webhooks may be.
+type webhookFlags struct {
+	PrivateWebhooks bool `name:"webhook-private-addresses" env:"OVERWINTER_WEBHOOK_PRIVATE_ADDRESSES" help:"Deliver to webhooks at addresses that are not public, such as those of this machine and of a private network, and over plain HTTP. For development, and where all who may create webhooks may reach that network."`
 }
 
 // modalFlags say where sandboxes come from.
@@ -217,7 +224,10 @@ func (c *workerCmd) run(
 			Terminated: c.RetainTerminated, Events: c.RetainEvents,
 		})},
 		Lifecycle: worker.Lifecycle{Store: db},
-		Drain:     c.drain(db, signaler, shutdown), Mask: secrets.text, ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
+		Webhooks: worker.Webhooks{Store: db, Attempts: &activities.Webhooks{
+			Store: db, Sender: webhook.NewSender(c.PrivateWebhooks, "overwinter/"+buildVersion()), Opener: keyring, Logger: logger,
+		}},
+		Drain: c.drain(db, signaler, shutdown), Mask: secrets.text, ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
 	})
 	polls.worker.Store(w)
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx)) // sessions may work until the worker has stopped

@@ -290,6 +290,9 @@ func (l *layout) settings() map[string]string {
 	if len(l.config.CORSOrigins) > 0 {
 		settings["OVERWINTER_CORS_ORIGINS"] = strings.Join(l.config.CORSOrigins, ",")
 	}
+	if !slices.ContainsFunc(l.config.Environment, func(pair string) bool { return strings.HasPrefix(pair, "OVERWINTER_WEBHOOK_PRIVATE_ADDRESSES=") }) {
+		settings["OVERWINTER_WEBHOOK_PRIVATE_ADDRESSES"] = "true" // receivers are tried on this machine
+	}
 	if l.config.AllowUsers != "" {
 		settings["OVERWINTER_ALLOW_USERS"] = l.config.AllowUsers
 	}

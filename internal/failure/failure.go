@@ -25,6 +25,8 @@ const (
 	NoQuestion    Code = "question_not_found"
 	NoFile        Code = "file_not_found"
 	NoAttachment  Code = "attachment_not_found"
+	NoWebhook     Code = "webhook_not_found"
+	NoDelivery    Code = "delivery_not_found"
 	Terminated    Code = "session_terminated"
 	InError       Code = "session_in_error"
 	WorkspaceUsed Code = "workspace_in_use"

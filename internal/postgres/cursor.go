@@ -44,6 +44,11 @@ type blockCursor struct {
 	Seq      int64 `json:"s"`
 }
 
+// deliveryCursor is the last delivery of a page of the newest first.
+type deliveryCursor struct {
+	ID string `json:"i"`
+}
+
 // cursorEncode makes a cursor opaque: its content is no part of the API.
 func cursorEncode(position any) string {
 	data, err := json.Marshal(position)

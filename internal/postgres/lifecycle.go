@@ -51,38 +51,42 @@ func (db *DB) LifecycleNumber(ctx context.Context) (numbered bool, err error) {
 func (db *DB) LifecycleRead(ctx context.Context, after int64, filter lifecycle.Filter, limit int) (page lifecycle.Page, err error) {
 	var position error // that cannot be read from
 	err = db.inTx(ctx, "read lifecycle events", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		bounds, err := db.q.LifecycleBounds(ctx, tx)
-		switch {
-		case err != nil:
-			return err
-		case after > bounds.N:
-			position = &eventlog.FuturePositionError{Newest: bounds.N}
-			return nil
-		case after < bounds.Kept:
-			position = &eventlog.PositionGoneError{First: bounds.Kept + 1}
-			return nil
-		}
-		most := min(max(limit, 1), lifecyclePage)
-		if !filter.All() {
-			most = lifecyclePage
-		}
-		rows, err := db.q.LifecycleRead(ctx, tx, &dbsqlc.LifecycleReadParams{AfterN: after, MaxItems: int32(most)})
-		if err != nil {
-			return err
-		}
-		page.Position, page.CaughtUp = bounds.N, true
-		for i, row := range rows {
-			if e, ok := lifecycleEvent(row); ok && filter.Selects(e) {
-				page.Events = append(page.Events, e)
-			}
-			if len(page.Events) >= limit || i == most-1 {
-				page.Position, page.CaughtUp = row.N, row.N == bounds.N
-				break
-			}
-		}
-		return nil
+		page, position, err = db.lifecycleRead(ctx, tx, after, filter, limit)
+		return err
 	})
 	return page, cmp.Or(err, position)
+}
+
+func (db *DB) lifecycleRead(ctx context.Context, tx pgx.Tx, after int64, filter lifecycle.Filter, limit int) (page lifecycle.Page, position, err error) {
+	bounds, err := db.q.LifecycleBounds(ctx, tx)
+	switch {
+	case err != nil:
+		return page, nil, err
+	case after > bounds.N:
+		return page, &eventlog.FuturePositionError{Newest: bounds.N}, nil
+	case after < bounds.Kept:
+		return page, &eventlog.PositionGoneError{First: bounds.Kept + 1}, nil
+	}
+	most := min(max(limit, 1), lifecyclePage)
+	if !filter.All() {
+		most = lifecyclePage
+	}
+	rows, err := db.q.LifecycleRead(ctx, tx, &dbsqlc.LifecycleReadParams{AfterN: after, MaxItems: int32(most)})
+	if err != nil {
+		return page, nil, err
+	}
+	page.Position, page.CaughtUp = bounds.N, true
+	for i, row := range rows {
+		if e, ok := lifecycleEvent(row); ok && filter.Selects(e) {
+			page.Events = append(page.Events, e)
+		}
+		page.Position = max(page.Position, row.N) // the bounds are older in a transaction that sees later commits
+		if len(page.Events) >= limit || i == most-1 {
+			page.Position, page.CaughtUp = row.N, row.N >= bounds.N
+			break
+		}
+	}
+	return page, nil, nil
 }
 
 // lifecycleEvent converts a row; false for one whose session is erased.

@@ -23,6 +23,7 @@ const purgeChunk = 1000
 var (
 	purgeContent = []purgeTable{
 		{name: "event_conversations", column: "session_no"},
+		{name: "webhook_deliveries", column: "session_no"},
 		{name: "lifecycle_events", column: "session_no"},
 		{name: "blocks", column: "session_id"},
 		{name: "transcripts", column: "session_id"},

@@ -164,6 +164,8 @@ func TestEveryTableIsPurgedOrHasNothingOfASession(t *testing.T) {
 		"profiles":         "of the installation",
 		"profile_versions": "of the installation",
 		"base_images":      "of the installation: they have no files of a session",
+		"webhooks":         "of the installation",
+		"webhook_attempts": "they are deleted with their deliveries",
 		"lifecycle_head":   "numbers of the installation: they name no session",
 		"session_counts":   "numbers of the installation: they name no session",
 		"write_probe":      "of the installation",

@@ -21,7 +21,7 @@ type CommandJSON struct {
 func Command(c session.Command) CommandJSON {
 	return CommandJSON{
 		ID: c.ID, Kind: c.Kind, Status: c.Status, Reason: c.Reason, Force: c.Force, PromptID: c.PromptID, RunID: c.RunID, RequestID: c.RequestID,
-		CreatedAt: Time(c.CreatedAt), EndedAt: optionalTime(c.EndedAt),
+		CreatedAt: Time(c.CreatedAt), EndedAt: OptionalTime(c.EndedAt),
 	}
 }
 

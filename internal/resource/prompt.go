@@ -96,7 +96,7 @@ func Prompt(p session.Prompt) PromptJSON {
 		ID: p.ID, SessionID: p.SessionID, Ordinal: p.Ordinal, Status: p.Status, Content: p.Content,
 		Mode: p.Mode, OnUnknown: p.OnUnknown, Author: p.Author, RunID: p.RunID, Reason: p.Reason, BlockedReason: p.BlockedReason,
 		Attachments: Attachments(p.Attachments), RequestID: p.RequestID, Resolution: resolution(p.Resolved), Usage: usage, Model: model,
-		CreatedAt: Time(p.CreatedAt), StartedAt: optionalTime(p.StartedAt), EndedAt: optionalTime(p.EndedAt),
+		CreatedAt: Time(p.CreatedAt), StartedAt: OptionalTime(p.StartedAt), EndedAt: OptionalTime(p.EndedAt),
 	}
 }
 

@@ -47,7 +47,7 @@ func Question(q question.Question) QuestionJSON {
 	out := QuestionJSON{
 		ID: q.ID, SessionID: q.SessionID, RunID: q.RunID, Kind: q.Asked.Kind, Title: q.Asked.Title,
 		ToolName: q.Asked.ToolName, ToolUseID: q.Asked.ToolUseID, Input: q.Asked.Input, Status: q.Status, Reason: q.Reason,
-		CreatedAt: Time(q.CreatedAt), ExpiresAt: Time(q.ExpiresAt), ResolvedAt: optionalTime(q.ResolvedAt),
+		CreatedAt: Time(q.CreatedAt), ExpiresAt: Time(q.ExpiresAt), ResolvedAt: OptionalTime(q.ResolvedAt),
 	}
 	for _, item := range q.Asked.Inquiries {
 		options := make([]QuestionOption, len(item.Options)) // [] in JSON

@@ -17,5 +17,5 @@ type HoldJSON struct {
 
 // Hold converts h.
 func Hold(h session.QueueHold) HoldJSON {
-	return HoldJSON{Held: h.Held(), HeldSince: optionalTime(h.Since), HeldReason: h.Reason}
+	return HoldJSON{Held: h.Held(), HeldSince: OptionalTime(h.Since), HeldReason: h.Reason}
 }

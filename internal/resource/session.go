@@ -109,7 +109,7 @@ func Session(s session.Session) SessionJSON {
 		ID: s.ID, Status: s.Status, StatusReason: s.StatusReason, Agent: s.Agent, Profile: s.Profile,
 		Title: s.Title, Workspace: s.Workspace, ParentID: s.ParentID, ForkedFrom: s.ForkedFrom,
 		CreatedAt: Time(s.CreatedAt), LastActivity: Time(s.LastActivity), IdleTimeout: Duration(s.IdleTimeout),
-		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), SleepsAt: optionalTime(s.SleepsAt()), ExpiresAt: optionalTime(s.ExpiresAt()), Doing: DoingJSON(s.Activity()), Questions: QuestionCounts{Open: s.QuestionsOpen},
+		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), SleepsAt: OptionalTime(s.SleepsAt()), ExpiresAt: OptionalTime(s.ExpiresAt()), Doing: DoingJSON(s.Activity()), Questions: QuestionCounts{Open: s.QuestionsOpen},
 		Metadata: metadata, Options: s.Options, Generation: s.Generation, Receipt: Receipt(s.Receipt),
 		Metrics: s.Metrics, Queue: QueueJSON{s.Queue, Hold(s.Queue.Hold)},
 		PendingCommands: Commands(s.Pending), Runtime: RuntimeJSON{IsLoaded: s.Loaded, Sandbox: Sandbox(s.Sandbox)},

@@ -14,8 +14,8 @@ const TimeLayout = "2006-01-02T15:04:05.000Z"
 // Time marshals as RFC 3339 in UTC with milliseconds.
 type Time time.Time
 
-// optionalTime is nil for the zero time, so that omitempty leaves it out.
-func optionalTime(t time.Time) *Time {
+// OptionalTime is nil for the zero time, so that omitempty leaves it out.
+func OptionalTime(t time.Time) *Time {
 	if t.IsZero() {
 		return nil
 	}

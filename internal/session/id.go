@@ -29,7 +29,7 @@ func NewID(prefix string) string {
 }
 
 var (
-	ownID    = lazyregexp.New(`^(ses|prm|run|bun|que|prf|cmd)_[0-9a-f]{32}$`)
+	ownID    = lazyregexp.New(`^(ses|prm|run|bun|que|prf|cmd|whk|whd)_[0-9a-f]{32}$`)
 	promptID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 )
 

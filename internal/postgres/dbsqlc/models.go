@@ -457,6 +457,49 @@ type TranscriptTotal struct {
 	Gaps      int32
 }
 
+type Webhook struct {
+	ID             string
+	Url            string
+	Description    string
+	Types          []string
+	SessionID      string
+	Agent          string
+	Metadata       []byte
+	Enabled        bool
+	DisabledReason string
+	FailingSince   *time.Time
+	Sealed         []byte
+	OldSealed      []byte
+	RotatedUntil   *time.Time
+	AfterN         int64
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+type WebhookAttempt struct {
+	DeliveryID string
+	No         int32
+	At         time.Time
+	DurationMs int64
+	Code       int32
+	Error      string
+}
+
+type WebhookDelivery struct {
+	ID        string
+	WebhookID string
+	N         *int64
+	SessionNo *int64
+	Type      string
+	Status    string
+	Reason    string
+	Tries     int32
+	NextAt    *time.Time
+	StartedAt *time.Time
+	CreatedAt time.Time
+	EndedAt   *time.Time
+}
+
 type Workspace struct {
 	SessionID  string
 	Lineage    string

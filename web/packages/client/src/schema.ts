@@ -1116,6 +1116,205 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the webhooks, newest first
+         * @description There are 50 at most, so the list has one page.
+         */
+        get: operations["listWebhooks"];
+        put?: never;
+        /**
+         * Create a webhook
+         * @description It is notified of what happens from now on. The answer has its `secret`, which no other call returns: receivers check the
+         *     signatures of deliveries with it, as [Standard Webhooks](https://www.standardwebhooks.com) says, with any of its libraries.
+         *     More than 50 webhooks are 409 `limit_reached`; an api without the key of the installation answers 503.
+         *
+         *     A delivery is a POST of a `WebhookMessage`. Any 2xx within 15 seconds accepts it; redirects are not followed; 410 disables the
+         *     webhook. Otherwise it is tried again after 5 s, 5 min, 30 min and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so.
+         *     A receiver may get a delivery twice, with the same `webhook-id`. Deliveries of one session may arrive in another order than the
+         *     events happened: `position` has that order. A webhook to which nothing could be delivered for five days is disabled.
+         *
+         *     Addresses that are not public are refused when a delivery connects, unless the workers have `--webhook-private-addresses`.
+         */
+        post: operations["createWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/webhooks/{webhookId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a webhook
+         * @description Without its secret.
+         */
+        get: operations["getWebhook"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a webhook with its deliveries
+         * @description What is pending is not sent any more.
+         */
+        delete: operations["deleteWebhook"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a webhook
+         * @description What is left out stays. A webhook that is enabled again is notified of what happens from then on; what is pending when it is disabled has
+         *     failed, and can be replayed.
+         */
+        patch: operations["updateWebhook"];
+        trace?: never;
+    };
+    "/api/webhooks/{webhookId}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace the secret of a webhook
+         * @description The answer has the new secret. Deliveries are signed with both secrets until the overlap is over, so that receivers can be
+         *     changed meanwhile.
+         */
+        post: operations["rotateWebhookSecret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/webhooks/{webhookId}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a delivery of the type `webhook.test`
+         * @description A disabled webhook is 409 `illegal_state`.
+         */
+        post: operations["testWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/webhooks/{webhookId}/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send deliveries again that are over
+         * @description At most 1,000 with one call, the oldest first. A disabled webhook is 409 `illegal_state`.
+         */
+        post: operations["replayWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/webhooks/{webhookId}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the deliveries of a webhook, newest first
+         * @description Without their attempts. Those that are over are kept for seven days.
+         */
+        get: operations["listWebhookDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/webhooks/{webhookId}/deliveries/{deliveryId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+                deliveryId: components["parameters"]["DeliveryId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a delivery with its attempts
+         * @description The newest 30 attempts are kept.
+         */
+        get: operations["getWebhookDelivery"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/webhooks/{webhookId}/deliveries/{deliveryId}/redeliver": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+                deliveryId: components["parameters"]["DeliveryId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a delivery again
+         * @description With the same id. One that is pending stays so. A disabled webhook is 409 `illegal_state`.
+         */
+        post: operations["redeliverWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/secrets": {
         parameters: {
             query?: never;
@@ -1604,6 +1803,138 @@ export interface components {
             hosts?: components["schemas"]["SecretHost"][];
             createdAt: components["schemas"]["Time"];
             updatedAt: components["schemas"]["Time"];
+        };
+        /**
+         * @description What happened. `session.running`: it has a sandbox. `session.hibernated`: it has none and wakes with the next prompt. `session.error`: it
+         *     needs a person. `session.idle`: a prompt has ended and none waits or runs; it is noticed within a second, and left out if another
+         *     prompt came meanwhile. `session.completed`: it is terminated, and nothing will follow.
+         * @enum {string}
+         */
+        LifecycleType: "session.created" | "session.running" | "session.hibernated" | "session.restoring" | "session.error" | "session.idle" | "session.completed" | "prompt.completed" | "prompt.failed" | "prompt.cancelled" | "prompt.unknown" | "question.asked" | "question.resolved";
+        Webhook: {
+            id: string;
+            url: string;
+            description?: string;
+            /** @description What it is notified of; all if it is empty. */
+            types: components["schemas"]["LifecycleType"][];
+            /** @description The session of which it is notified; all if it is left out. */
+            sessionId?: string;
+            /** @description The agent of whose sessions it is notified; all if it is left out. */
+            agent?: string;
+            /** @description Texts that the metadata of a session has at the time of a delivery's making. */
+            metadata?: {
+                [key: string]: string;
+            };
+            enabled: boolean;
+            /**
+             * @description Why it was disabled, if no call did. `failing`, nothing was delivered for five days; `gone`, the receiver answered 410.
+             * @enum {string}
+             */
+            disabledReason?: "failing" | "gone";
+            failingSince?: components["schemas"]["Time"];
+            /** @description Deliveries that are not over. At 10,000, no more are made until some are. */
+            pending: number;
+            rotatedUntil?: components["schemas"]["Time"];
+            createdAt: components["schemas"]["Time"];
+            updatedAt: components["schemas"]["Time"];
+            /** @description In the answers of create and rotate only: `whsec_` and 32 bytes in base64. */
+            secret?: string;
+        };
+        WebhookCreate: {
+            /**
+             * @description Begins with https://; with http:// only if the api has `--webhook-private-addresses`.
+             * @example https://example.com/hooks/overwinter
+             */
+            url: string;
+            description?: string;
+            /** @description All if it is left out or empty. */
+            types?: components["schemas"]["LifecycleType"][];
+            sessionId?: string;
+            agent?: string;
+            metadata?: {
+                [key: string]: string;
+            };
+        };
+        WebhookUpdate: {
+            url?: string;
+            description?: string;
+            types?: components["schemas"]["LifecycleType"][];
+            sessionId?: string;
+            agent?: string;
+            metadata?: {
+                [key: string]: string;
+            };
+            enabled?: boolean;
+        };
+        WebhookRotate: {
+            /**
+             * @description How long the secret before it signs too, at most 168h; 0s for not at all.
+             * @default 24h
+             */
+            overlap?: string;
+        };
+        WebhookReplay: {
+            since: components["schemas"]["Time"];
+            /**
+             * @default failed
+             * @enum {string}
+             */
+            status?: "failed" | "all";
+        };
+        WebhookDelivery: {
+            /** @description The `webhook-id` of its requests. */
+            id: string;
+            webhookId: string;
+            /** @description A `LifecycleType`, or `webhook.test`. */
+            type: string;
+            sessionId?: string;
+            /** @description That of the event among those of all sessions. */
+            position?: number;
+            /** @enum {string} */
+            status: "pending" | "delivered" | "failed";
+            /**
+             * @description Why it has failed.
+             * @enum {string}
+             */
+            reason?: "attempts_exhausted" | "endpoint_disabled" | "event_not_kept" | "secret_unreadable";
+            /** @description Attempts since it was last sent. */
+            tries: number;
+            nextAt?: components["schemas"]["Time"];
+            createdAt: components["schemas"]["Time"];
+            endedAt?: components["schemas"]["Time"];
+            attempts?: {
+                no: number;
+                at: components["schemas"]["Time"];
+                durationMs: number;
+                /** @description The status of the answer; left out if there was none. */
+                code?: number;
+                error?: string;
+            }[];
+        };
+        /** @description The body of a delivery. */
+        WebhookMessage: {
+            /** @description A `LifecycleType`, or `webhook.test`. */
+            type: string;
+            timestamp: components["schemas"]["Time"];
+            data: {
+                position?: number;
+                /** @description The session when the request was made. */
+                session?: {
+                    id: string;
+                    agent: string;
+                    title?: string;
+                    status: string;
+                    metadata: {
+                        [key: string]: unknown;
+                    };
+                };
+                /** @description Position of the event in the session's log. */
+                seq?: number;
+                /** @description Data of the event in that log: see `Event`. */
+                event?: {
+                    [key: string]: unknown;
+                };
+            };
         };
         /**
          * @description A host in lower case, with its port unless that is the default one.
@@ -2944,7 +3275,7 @@ export interface components {
             status: number;
             detail: string;
             /** @enum {string} */
-            code: "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "session_not_found" | "prompt_not_found" | "run_not_found" | "bundle_not_found" | "secret_not_found" | "question_not_found" | "file_not_found" | "attachment_not_found" | "profile_not_found" | "profile_version_not_found" | "method_not_allowed" | "session_terminated" | "session_in_error" | "workspace_in_use" | "secret_missing" | "prompt_conflict" | "prompt_not_unknown" | "idempotency_conflict" | "prompt_not_queued" | "question_answered" | "question_expired" | "question_cancelled" | "name_taken" | "version_conflict" | "file_not_saved" | "not_supported" | "limit_reached" | "illegal_state" | "position_gone" | "too_large" | "queue_full" | "rate_limited" | "unavailable" | "internal";
+            code: "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "session_not_found" | "prompt_not_found" | "run_not_found" | "bundle_not_found" | "secret_not_found" | "question_not_found" | "file_not_found" | "attachment_not_found" | "webhook_not_found" | "delivery_not_found" | "profile_not_found" | "profile_version_not_found" | "method_not_allowed" | "session_terminated" | "session_in_error" | "workspace_in_use" | "secret_missing" | "prompt_conflict" | "prompt_not_unknown" | "idempotency_conflict" | "prompt_not_queued" | "question_answered" | "question_expired" | "question_cancelled" | "name_taken" | "version_conflict" | "file_not_saved" | "not_supported" | "limit_reached" | "illegal_state" | "position_gone" | "too_large" | "queue_full" | "rate_limited" | "unavailable" | "internal";
             errors?: {
                 field: string;
                 message: string;
@@ -3095,6 +3426,8 @@ export interface components {
         ProfileId: string;
         /** @description A stream token of the session, in place of the key. */
         StreamToken: string;
+        WebhookId: string;
+        DeliveryId: string;
         Limit: number;
         /** @description The `nextCursor` of the page before. */
         Cursor: string;
@@ -4938,6 +5271,349 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listWebhooks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All webhooks. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Webhook"][];
+                        nextCursor: components["schemas"]["NextCursor"];
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookCreate"];
+            };
+        };
+        responses: {
+            /** @description The webhook, with its secret. */
+            201: {
+                headers: {
+                    /** @description Path of the webhook. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The webhook. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is gone. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    updateWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookUpdate"];
+            };
+        };
+        responses: {
+            /** @description The webhook. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    rotateWebhookSecret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["WebhookRotate"];
+            };
+        };
+        responses: {
+            /** @description The webhook, with its new secret. */
+            200: {
+                headers: {
+                    /** @description Path of the webhook. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    testWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The delivery. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDelivery"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    replayWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookReplay"];
+            };
+        };
+        responses: {
+            /** @description How many are sent again. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        replayed: number;
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listWebhookDeliveries: {
+        parameters: {
+            query?: {
+                status?: "pending" | "delivered" | "failed";
+                limit?: components["parameters"]["Limit"];
+                /** @description The `nextCursor` of the page before. */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of deliveries. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["WebhookDelivery"][];
+                        nextCursor: components["schemas"]["NextCursor"];
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getWebhookDelivery: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+                deliveryId: components["parameters"]["DeliveryId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The delivery. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDelivery"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    redeliverWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhookId: components["parameters"]["WebhookId"];
+                deliveryId: components["parameters"]["DeliveryId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The delivery. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDelivery"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

@@ -1,0 +1,41 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+)
+
+// DeliverWebhookName is the name of the workflow of a delivery.
+const DeliverWebhookName = "DeliverWebhook"
+
+// webhooks names the activities; they are never called here.
+var webhooks = new(activities.Webhooks)
+
+// attemptOptions retry what could not be read or recorded. That the receiver fails is a result.
+var attemptOptions = workflow.ActivityOptions{
+	StartToCloseTimeout: time.Minute,
+	RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+	Summary:             "make an attempt",
+}
+
+// DeliverWebhook makes attempts at a delivery to a webhook until it is over. All its state is in Postgres: one that is lost is started again.
+func DeliverWebhook(ctx workflow.Context, in activities.DeliveryRef) error {
+	ctx = workflow.WithActivityOptions(ctx, attemptOptions)
+	for {
+		var came activities.Attempted
+		if err := workflow.ExecuteActivity(ctx, webhooks.AttemptDelivery, in).Get(ctx, &came); err != nil {
+			return err
+		}
+		if came.Over {
+			return nil
+		}
+		err := workflow.NewTimerWithOptions(ctx, came.Pause, workflow.TimerOptions{Summary: "waits before the next attempt"}).Get(ctx, nil)
+		if err != nil {
+			return err
+		}
+	}
+}
