@@ -64,3 +64,40 @@ func TestAHoldThatIsRefused(t *testing.T) {
 		b.do("POST", "/api/sessions/"+session.NewID(session.SessionPrefix)+"/"+what, ``).problem(http.StatusNotFound, "session_not_found")
 	}
 }
+
+func TestAQueuedPromptIsReplacedPromotedAndCleared(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	b.promptNamed(id, "p1")
+	b.promptNamed(id, "p2")
+	b.temp.Heard()
+	for _, name := range []string{"prompts", "messages"} {
+		path := "/api/sessions/" + id + "/" + name + "/p2"
+		var p resource.PromptJSON
+		a := b.do("PUT", path, `{"content":"something else"}`)
+		require.Equal(t, http.StatusOK, a.status, "%s", a.body)
+		a.into(&p)
+		require.Equal(t, "something else", p.Content)
+		a = b.do("POST", path+"/promote", ``)
+		require.Equal(t, http.StatusOK, a.status, "%s", a.body)
+		a.into(&p)
+		require.EqualValues(t, -1, p.Rank)
+		require.EqualValues(t, 2, p.Ordinal)
+		for _, body := range []string{``, `{}`, `{"content":" "}`, `{"content":"x","mode":"steer"}`} {
+			b.do("PUT", path, body).problem(http.StatusBadRequest, "invalid_request")
+		}
+		b.do("PUT", path, `{"content":"`+strings.Repeat("x", session.MaxPromptBytes+1)+`"}`).problem(http.StatusRequestEntityTooLarge, "too_large")
+		b.do("POST", path+"/promote", `{"to":1}`).problem(http.StatusBadRequest, "invalid_request")
+		b.do("PUT", path+"nope", `{"content":"x"}`).problem(http.StatusNotFound, "prompt_not_found")
+	}
+	for _, want := range []string{`{"promptIds":["p1","p2"]}`, `{"promptIds":[]}`} {
+		a := b.do("POST", "/api/sessions/"+id+"/queue/clear", ``)
+		require.Equal(t, http.StatusOK, a.status)
+		require.JSONEq(t, want, string(a.body))
+	}
+	require.Empty(t, b.temp.Heard(), "no workflow need know of it")
+	b.do("PUT", "/api/sessions/"+id+"/prompts/p1", `{"content":"x"}`).problem(http.StatusConflict, "prompt_not_queued")
+	b.do("POST", "/api/sessions/"+id+"/prompts/p1/promote", ``).problem(http.StatusConflict, "prompt_not_queued")
+	b.do("POST", "/api/sessions/"+session.NewID(session.SessionPrefix)+"/queue/clear", ``).problem(http.StatusNotFound, "session_not_found")
+}

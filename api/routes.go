@@ -27,6 +27,7 @@ func (e withHead) GET(path string, handler echo.HandlerFunc) {
 func (s *Server) routes(store Store) {
 	commands, prompts, questions := &commands{s, store}, &prompts{s, store}, &questions{s, store}
 	sessions, holds := &sessions{commands, store}, &holds{s, store}
+	queues := &queues{s, store}
 	files, profiles, secrets := &files{s, store}, &profiles{s, store}, &secrets{s, store}
 	conversations, transcripts, streams := &conversations{s, store}, &transcripts{s, store}, &streams{s, store}
 	sockets, webhooks := &sockets{s, store}, &webhooks{s, s.cfg.Webhooks}
@@ -79,12 +80,15 @@ func (s *Server) routes(store Store) {
 	}
 	e.POST("/api/sessions/:id/hold", holds.hold)
 	e.POST("/api/sessions/:id/release", holds.release)
+	e.POST("/api/sessions/:id/queue/clear", queues.clear)
 	for _, name := range []string{"prompts", "messages"} {
 		route := "/api/sessions/:id/" + name
 		e.POST(route, prompts.promptSubmit)
 		e.GET(route, prompts.promptList)
 		e.GET(route+"/:promptId", prompts.promptGet)
+		e.PUT(route+"/:promptId", queues.replace)
 		e.DELETE(route+"/:promptId", prompts.promptWithdraw)
+		e.POST(route+"/:promptId/promote", queues.promote)
 		for _, action := range []session.Resolution{session.ResolutionRetry, session.ResolutionResolve, session.ResolutionDismiss} {
 			e.POST(route+"/:promptId/"+string(action), prompts.resolve(action))
 		}

@@ -215,10 +215,10 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		"/api/sessions/" + id:                 {"GET", "PATCH", "DELETE"},
 		"/api/sessions/" + id + "/wake":       {"POST"},
 		"/api/sessions/" + id + "/prompts":    {"GET", "POST"},
-		"/api/sessions/" + id + "/messages/p": {"GET", "DELETE"},
+		"/api/sessions/" + id + "/messages/p": {"GET", "PUT", "DELETE"},
 		"/healthz":                            {"GET"},
 	} {
-		a := b.do("PUT", path, "")
+		a := b.do("TRACE", path, "")
 		a.problem(http.StatusMethodNotAllowed, "method_not_allowed")
 		for _, method := range methods {
 			require.Contains(t, a.header.Get("Allow"), method, path)

@@ -17,6 +17,7 @@ type Store interface {
 	claimStore
 	commandStore
 	holdStore
+	queueStore
 	questionStore
 	fileStore
 	attachmentStore

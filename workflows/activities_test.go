@@ -447,7 +447,7 @@ func (f *fakes) BeginRun(ctx context.Context, in activities.ClaimRequest) (sessi
 			v.Held = true
 		case p.status == session.PromptQueued && !w.state.Final() && w.firstQueued() != p:
 			first := w.firstQueued()
-			v.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal}
+			v.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal, Rank: first.Rank}
 		case p.status == session.PromptQueued && !w.state.Final():
 			w.attendant = nil
 			w.claim(p, in.RunID, in.Generation)

@@ -60,7 +60,7 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 		for range rapid.IntRange(1, 14).Draw(t, "commands") {
 			switch command := rapid.SampledFrom([]string{
 				"prompt", "prompt", "prompt", "answer", "ring", "wake", "hibernate", "hibernate force", "drop", "drop force", "relocate", "relocate force", "sync", "revert p1", "revert p1 force", "abort", "recover",
-				"hold", "release", "idle", "report", "kill", "busy", "free", "fail", "fail", "slow", "history 2000", "restart", "freeze",
+				"hold", "release", "promote", "clear", "idle", "report", "kill", "busy", "free", "fail", "fail", "slow", "history 2000", "restart", "freeze",
 			}).Draw(t, "command"); command {
 			case "prompt":
 				prompts++

@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn] [asks]
 //	prompts N                                     prompts q1 to qN
-//	hold · release                                the queue
+//	hold · release · clear · promote ID           the queue
 //	withdraw ID · ring ID · wake · hibernate [force] · drop [force] · relocate [force] · sync · revert ID [force] · stop · abort · recover · idle 1m · report N [sandbox=ID]
 //	answer ID                                     a person answers the question of its turn
 //	busy · free                                   no worker has room for a turn
@@ -229,6 +229,16 @@ func (c *cast) do(words []string) error {
 		c.hold()
 	case "release":
 		c.release()
+	case "promote":
+		if p := w.prompt(first); p != nil && p.status == session.PromptQueued && w.firstQueued() != p {
+			p.Rank = min(0, w.firstQueued().Rank) - 1
+		}
+	case "clear":
+		for _, p := range w.prompts {
+			if p.status == session.PromptQueued {
+				w.end(p, session.OutcomeCancelled, session.ReasonCleared)
+			}
+		}
 	case "ring":
 		if p := w.prompt(first); p != nil {
 			s.signal(contract.SignalPrompt, contract.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal}, true)

@@ -108,9 +108,9 @@ func (l *life) next(ctx workflow.Context) error {
 		l.forgetPrompts()
 		return nil
 	case verdict.Earlier != nil:
-		// Its signal was lost, or has not arrived yet.
+		// Its signal was lost, or has not arrived yet, or it was promoted.
 		l.queue.Requeue(p)
-		l.queue.Requeue(*verdict.Earlier)
+		l.queue.First(*verdict.Earlier)
 		return nil
 	case verdict.HeldBy != "" && !verdict.Status.Final():
 		// A run that this workflow does not know has this prompt, or another one: Postgres says

@@ -227,7 +227,7 @@ func (w *world) openRun() *runRow {
 func (w *world) firstQueued() *promptRow {
 	var first *promptRow
 	for _, p := range w.prompts {
-		if p.status == session.PromptQueued && (first == nil || p.Ordinal < first.Ordinal) {
+		if p.status == session.PromptQueued && (first == nil || cmp.Or(cmp.Compare(p.Rank, first.Rank), cmp.Compare(p.Ordinal, first.Ordinal)) < 0) {
 			first = p
 		}
 	}

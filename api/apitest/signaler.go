@@ -77,7 +77,11 @@ func (o *Signaler) SignalPrompt(ctx context.Context, id, promptID string, ordina
 
 // SignalAttended notes the call.
 func (o *Signaler) SignalAttended(ctx context.Context, id string, prompts []session.QueuedPrompt) error {
-	return o.record(ctx, "attended %s %v", id, prompts)
+	named := make([]string, len(prompts))
+	for i, p := range prompts {
+		named[i] = fmt.Sprintf("{%s %d}", p.ID, p.Ordinal)
+	}
+	return o.record(ctx, "attended %s %v", id, named)
 }
 
 // SignalCommands notes the call.

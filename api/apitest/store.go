@@ -367,7 +367,8 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 	if claims {
 		r.Prompts[len(r.Prompts)-1].Status = session.PromptProcessing
 	}
-	p.Attended, p.Notify = attended, !attended
+	held := r.Session.Queue.Hold.Held()
+	p.Attended, p.Notify = attended && !held, !attended && !held
 	return p, r.view().Queue.Queued, true, nil
 }
 
@@ -446,24 +447,6 @@ func (m *Store) PromptList(_ context.Context, id string, limit int, cursor strin
 		next = fmt.Sprint(to)
 	}
 	return slices.Clone(r.Prompts[from:to]), next, nil
-}
-
-// PromptWithdraw implements api.Store.
-func (m *Store) PromptWithdraw(_ context.Context, id, promptID string) (session.Prompt, error) {
-	leave, err := m.enter("PromptWithdraw")
-	if err != nil {
-		return session.Prompt{}, err
-	}
-	defer leave()
-	p, err := m.find(id, promptID)
-	if err != nil {
-		return session.Prompt{}, err
-	}
-	if p.Status != session.PromptQueued {
-		return session.Prompt{}, failure.Errorf(failure.NotQueued, "the prompt is %s", p.Status)
-	}
-	p.Status, p.Reason = session.PromptCancelled, session.ReasonWithdrawn
-	return *p, nil
 }
 
 // PromptResolve implements api.Store.

@@ -42,6 +42,9 @@ type sessionCmd struct {
 	Update     sessionUpdateCmd     `cmd:"" help:"Change a session: its title, options, metadata, profile or workspace."`
 	Prompts    sessionPromptsCmd    `cmd:"" help:"List the prompts of a session."`
 	Withdraw   sessionWithdrawCmd   `cmd:"" help:"Withdraw a prompt that is still queued."`
+	Replace    sessionReplaceCmd    `cmd:"" help:"Replace the text of a prompt that is still queued."`
+	Promote    sessionPromoteCmd    `cmd:"" help:"Put a queued prompt before all others that wait."`
+	Clear      sessionClearCmd      `cmd:"" help:"Cancel every queued prompt."`
 	Transcript sessionTranscriptCmd `cmd:"" help:"Print the agent's own transcript files, or one of them."`
 	Open       sessionOpenCmd       `cmd:"" help:"Print where a session is in Temporal's UI and in the API."`
 	Questions  sessionQuestionsCmd  `cmd:"" help:"List the agent's questions."`

@@ -89,7 +89,7 @@ type NetworkData struct {
 }
 
 // PromptData is the data of a prompt event. The first event of a prompt carries its
-// content, later ones do not.
+// content, and so does each that replaces it; the others do not.
 type PromptData struct {
 	Prompt PromptChange `json:"prompt"`
 }
@@ -107,7 +107,7 @@ func (c PromptChange) Whole() resource.PromptJSON {
 	return p
 }
 
-// PromptSubmitted is the data of the first event of a prompt.
+// PromptSubmitted is the data of the first event of a prompt, and of one whose content was replaced.
 func PromptSubmitted(p session.Prompt) PromptData {
 	return PromptData{Prompt: PromptChange{PromptJSON: resource.Prompt(p), Content: p.Content}}
 }
@@ -122,7 +122,7 @@ func PromptChanged(p session.Prompt) PromptData {
 const MaxQueueItems = 20
 
 // QueueData is the data of a queue event: what changed, and the head of the queue.
-// Applying the changes of all events in order, sorted by ordinal, gives the whole
+// Applying the changes of all events in order, sorted by rank and ordinal, gives the whole
 // queue. Without Changes, as in events of earlier versions, Items are the whole queue.
 type QueueData struct {
 	Changes []QueueChange `json:"changes,omitempty"`
@@ -152,7 +152,7 @@ const (
 
 // Queue is the queue of a session as its events describe it. The zero value is empty.
 type Queue struct {
-	items []QueueItem // by ordinal
+	items []QueueItem // in order
 }
 
 // Apply takes the data of the next queue event.
@@ -162,16 +162,15 @@ func (q *Queue) Apply(d QueueData) {
 		return
 	}
 	for _, c := range d.Changes {
-		at, found := slices.BinarySearchFunc(q.items, c.Ordinal, func(i QueueItem, ordinal int64) int { return cmp.Compare(i.Ordinal, ordinal) })
-		switch {
-		case c.Change == QueueRemoved && found:
-			q.items = slices.Delete(q.items, at, at+1)
-		case c.Change == QueueRemoved:
-		case found:
-			q.items[at] = c.QueueItem
-		default:
-			q.items = slices.Insert(q.items, at, c.QueueItem)
+		q.items = slices.DeleteFunc(q.items, func(i QueueItem) bool { return i.PromptID == c.PromptID })
+		if c.Change == QueueRemoved {
+			continue
 		}
+		at := slices.IndexFunc(q.items, c.before)
+		if at < 0 {
+			at = len(q.items)
+		}
+		q.items = slices.Insert(q.items, at, c.QueueItem)
 	}
 	// A reader that started late knows the head of the queue from here on.
 	if d.Queued+d.Processing == int64(len(d.Items)) {
@@ -182,10 +181,22 @@ func (q *Queue) Apply(d QueueData) {
 // Items are the prompts that are not over, in order, according to the events so far.
 func (q *Queue) Items() []QueueItem { return slices.Clone(q.items) }
 
-// QueueItem is one prompt in a session's queue. Its ordinal is its place.
+// before reports whether i comes before another item: what is processed first, and the others by rank and ordinal.
+func (i QueueItem) before(other QueueItem) bool {
+	waits := func(i QueueItem) int {
+		if i.Status == session.PromptQueued {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(waits(i)-waits(other), cmp.Compare(i.Rank, other.Rank), cmp.Compare(i.Ordinal, other.Ordinal)) < 0
+}
+
+// QueueItem is one prompt in a session's queue.
 type QueueItem struct {
 	PromptID string               `json:"promptId"`
 	Ordinal  int64                `json:"ordinal"`
+	Rank     int64                `json:"rank,omitempty"`
 	Status   session.PromptStatus `json:"status"`
 }
 

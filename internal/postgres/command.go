@@ -296,7 +296,7 @@ func (l *looking) found(s *sessionTx) session.Look {
 		return look
 	}
 	for _, p := range l.first {
-		look.Waiting, look.Queued = append(look.Waiting, session.QueuedPrompt{ID: p.ID, Ordinal: p.Ordinal}), p.Queued
+		look.Waiting, look.Queued = append(look.Waiting, session.QueuedPrompt{ID: p.ID, Ordinal: p.Ordinal, Rank: p.Rank}), p.Queued
 	}
 	return look
 }

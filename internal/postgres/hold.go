@@ -83,7 +83,7 @@ func (s *sessionTx) holdChanged(ctx context.Context) (event.QueueData, error) {
 	if len(head) == 0 {
 		return queue, s.addQueue(queue)
 	}
-	return queue, s.addQueue(queue, queueChange(event.QueueUpdated, head[0].ID, head[0].Ordinal, head[0].Status))
+	return queue, s.addQueue(queue, queueChange(event.QueueUpdated, queue.Items[0]))
 }
 
 // released returns the first prompt of a queue that was held, if it can start now and the workflow is to be notified.

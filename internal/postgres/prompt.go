@@ -51,7 +51,7 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 		}
 		stored = blocked(promptOf(have), s.row.Status, s.row.StatusReason)
 		want := withDefaults(p)
-		if stored.Content != want.Content || stored.Mode != want.Mode || stored.OnUnknown != want.OnUnknown || !sameAttachments(stored, want) {
+		if !submittedAs(have, want) || !sameAttachments(stored, want) {
 			return failure.Errorf(failure.PromptExists, "prompt %s was submitted with another body", p.ID)
 		}
 		position, err = s.q.PromptPosition(ctx, s, &dbsqlc.PromptPositionParams{SessionID: p.SessionID, ID: p.ID})
@@ -107,7 +107,7 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue ev
 	}
 	queue.Queued++
 	queue.Items = append(queue.Items, event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status})
-	if err := s.addQueue(queue, queueChange(event.QueueAdded, p.ID, p.Ordinal, string(p.Status))); err != nil {
+	if err := s.addQueue(queue, queueChange(event.QueueAdded, event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status})); err != nil {
 		return session.Prompt{}, err
 	}
 	if p.Ordinal == 1 {
@@ -151,7 +151,7 @@ func (s *sessionTx) reportBlocked(ctx context.Context, status session.State, rea
 	}
 	for _, row := range rows {
 		p := session.Prompt{
-			ID: row.ID, SessionID: s.row.ID, Ordinal: row.Ordinal, Status: session.PromptQueued, Mode: session.Mode(row.Mode),
+			ID: row.ID, SessionID: s.row.ID, Ordinal: row.Ordinal, Rank: row.Rank, Status: session.PromptQueued, Mode: session.Mode(row.Mode),
 			OnUnknown: session.OnUnknown(row.OnUnknown), Author: row.Author, Reason: row.Reason, CreatedAt: row.CreatedAt.UTC(), RequestID: row.RequestID,
 		}
 		if err := s.add(event.TypePrompt, "", event.PromptChanged(blocked(p, string(status), reason))); err != nil {
@@ -166,7 +166,7 @@ func (s *sessionTx) reportPrompt(ctx context.Context, row dbsqlc.Prompt, change 
 	if err := s.addPrompt(row); err != nil {
 		return err
 	}
-	return s.reportQueue(ctx, queueChange(change, row.ID, row.Ordinal, row.Status))
+	return s.reportQueue(ctx, queueChange(change, itemOf(row)))
 }
 
 // addPrompt appends the event of a prompt after its first.
@@ -174,8 +174,12 @@ func (s *sessionTx) addPrompt(row dbsqlc.Prompt) error {
 	return s.add(event.TypePrompt, row.RunID, event.PromptChanged(blocked(promptOf(row), s.row.Status, s.row.StatusReason)))
 }
 
-func queueChange(kind event.QueueChangeKind, promptID string, ordinal int64, status string) event.QueueChange {
-	return event.QueueChange{Change: kind, QueueItem: event.QueueItem{PromptID: promptID, Ordinal: ordinal, Status: session.PromptStatus(status)}}
+func queueChange(kind event.QueueChangeKind, item event.QueueItem) event.QueueChange {
+	return event.QueueChange{Change: kind, QueueItem: item}
+}
+
+func itemOf(row dbsqlc.Prompt) event.QueueItem {
+	return event.QueueItem{PromptID: row.ID, Ordinal: row.Ordinal, Rank: row.Rank, Status: session.PromptStatus(row.Status)}
 }
 
 // reportQueue appends a queue event with what changed and the head of the queue: its
@@ -197,7 +201,7 @@ func promptHead(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, sessionI
 func headOf(rows []dbsqlc.PromptHeadRow) event.QueueData {
 	queue := event.QueueData{Items: make([]event.QueueItem, len(rows))}
 	for i, p := range rows {
-		queue.Items[i] = event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: session.PromptStatus(p.Status)}
+		queue.Items[i] = event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Rank: p.Rank, Status: session.PromptStatus(p.Status)}
 		queue.Queued, queue.Processing = p.Queued, p.Processing
 	}
 	return queue
@@ -306,14 +310,10 @@ func (db *DB) promptsUsage(ctx context.Context, prompts []session.Prompt, set fu
 // PromptWithdraw cancels a queued prompt; prompt_not_queued when it is not queued any more.
 func (db *DB) PromptWithdraw(ctx context.Context, sessionID, promptID string) (withdrawn session.Prompt, err error) {
 	err = db.inSession(ctx, "withdraw a prompt", sessionID, func(s *sessionTx) error {
-		p, err := s.promptGet(ctx, promptID)
-		if err != nil {
+		if _, err := s.queued(ctx, promptID); err != nil {
 			return err
 		}
-		if p.Status != string(session.PromptQueued) {
-			return failure.Errorf(failure.NotQueued, "the prompt is %s, not queued", p.Status)
-		}
-		p, err = s.q.PromptEnd(ctx, s, &dbsqlc.PromptEndParams{
+		p, err := s.q.PromptEnd(ctx, s, &dbsqlc.PromptEndParams{
 			SessionID: sessionID, ID: promptID, Status: string(session.PromptCancelled), Reason: session.ReasonWithdrawn, At: s.now,
 		})
 		if err != nil {
@@ -373,7 +373,7 @@ func (s *sessionTx) cancelSome(ctx context.Context, reason string) (cancelled in
 		if err := s.add(event.TypePrompt, row.RunID, event.PromptChanged(promptChanged(dbsqlc.PromptsRevertRow(row)))); err != nil {
 			return 0, false, err
 		}
-		changes[i] = queueChange(event.QueueRemoved, row.ID, row.Ordinal, row.Status)
+		changes[i] = removed(row.ID, row.Ordinal, row.Status)
 	}
 	return cancelled + int64(len(rows)), len(rows) == cancelChunk, s.reportQueue(ctx, changes...)
 }
@@ -418,7 +418,7 @@ func (s *sessionTx) promptGet(ctx context.Context, promptID string) (dbsqlc.Prom
 
 func promptOf(row dbsqlc.Prompt) session.Prompt {
 	p := session.Prompt{
-		ID: row.ID, SessionID: row.SessionID, Ordinal: row.Ordinal, Status: session.PromptStatus(row.Status),
+		ID: row.ID, SessionID: row.SessionID, Ordinal: row.Ordinal, Rank: row.Rank, Status: session.PromptStatus(row.Status),
 		Content: row.Content, Mode: session.Mode(row.Mode), OnUnknown: session.OnUnknown(row.OnUnknown),
 		Author: row.Author, RunID: row.RunID, Reason: row.Reason, RequestID: row.RequestID, TraceParent: row.TraceParent,
 		Attachments: attachmentsOf(row.Attachments),

@@ -48,8 +48,8 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 			verdict.Held = true
 			return s.q.SessionHeard(ctx, &s.later, sessionID) // the signal that it is about
 		}
-		if first.Ordinal < p.Ordinal {
-			verdict.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal}
+		if first.ID != p.ID {
+			verdict.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal, Rank: first.Rank}
 			return nil
 		}
 		verdict.Granted, verdict.Dispatch, verdict.Status = true, 1, session.PromptProcessing
@@ -92,7 +92,7 @@ func (s *sessionTx) claim(ctx context.Context, p dbsqlc.Prompt, head []dbsqlc.Pr
 			queue.Items[i].Status = session.PromptProcessing
 		}
 	}
-	if err := s.addQueue(queue, queueChange(event.QueueUpdated, p.ID, p.Ordinal, p.Status)); err != nil {
+	if err := s.addQueue(queue, queueChange(event.QueueUpdated, itemOf(p))); err != nil {
 		return err
 	}
 	s.advanced = s.row.LastSeq
@@ -422,7 +422,7 @@ func (s *sessionTx) reportEnd(ctx context.Context, closed closedRun, ending sess
 	if err := s.addPrompt(p); err != nil {
 		return err
 	}
-	return s.addQueue(headOf(closed.head), queueChange(event.QueueRemoved, p.ID, p.Ordinal, p.Status))
+	return s.addQueue(headOf(closed.head), queueChange(event.QueueRemoved, itemOf(p)))
 }
 
 // count adds a turn to what the session has used, and gives it its attendant. The events of its end have been added before.

@@ -312,7 +312,7 @@ func (s *sessionTx) loadQueue(ctx context.Context, loaded *session.Loaded) error
 	for _, p := range unfinished {
 		if p.Status == string(session.PromptQueued) {
 			if !s.held() {
-				loaded.Waiting = append(loaded.Waiting, session.QueuedPrompt{ID: p.ID, Ordinal: p.Ordinal})
+				loaded.Waiting = append(loaded.Waiting, session.QueuedPrompt{ID: p.ID, Ordinal: p.Ordinal, Rank: p.Rank})
 			}
 			continue
 		}

@@ -10,6 +10,7 @@ type PromptJSON struct {
 	ID        string               `json:"id"`
 	SessionID string               `json:"sessionId"`
 	Ordinal   int64                `json:"ordinal"`
+	Rank      int64                `json:"rank,omitempty"`
 	Status    session.PromptStatus `json:"status"`
 	Content   string               `json:"content"`
 	Mode      session.Mode         `json:"mode"`
@@ -93,7 +94,7 @@ func resolution(r *session.Resolved) *ResolutionJSON {
 func Prompt(p session.Prompt) PromptJSON {
 	usage, model := promptUsage(p.Usage)
 	return PromptJSON{
-		ID: p.ID, SessionID: p.SessionID, Ordinal: p.Ordinal, Status: p.Status, Content: p.Content,
+		ID: p.ID, SessionID: p.SessionID, Ordinal: p.Ordinal, Rank: p.Rank, Status: p.Status, Content: p.Content,
 		Mode: p.Mode, OnUnknown: p.OnUnknown, Author: p.Author, RunID: p.RunID, Reason: p.Reason, BlockedReason: p.BlockedReason,
 		Attachments: Attachments(p.Attachments), RequestID: p.RequestID, Resolution: resolution(p.Resolved), Usage: usage, Model: model,
 		CreatedAt: Time(p.CreatedAt), StartedAt: OptionalTime(p.StartedAt), EndedAt: OptionalTime(p.EndedAt),

@@ -49,7 +49,8 @@ const (
 type Prompt struct {
 	ID        string
 	SessionID string
-	Ordinal   int64 // place in the session's queue, 1, 2, …
+	Ordinal   int64 // in the order in which they were submitted, 1, 2, …
+	Rank      int64 // prompts that wait run in the order of rank and, within it, of ordinal; 0 unless promoted
 	Status    PromptStatus
 	Content   string
 	Mode      Mode
@@ -101,6 +102,7 @@ const (
 	ReasonAborted           = "aborted"
 	ReasonShutdown          = "shutdown" // the installation was stopped
 	ReasonWithdrawn         = "withdrawn"
+	ReasonCleared           = "cleared"
 	ReasonReverted          = "reverted" // the agent was reverted to before it
 	ReasonResolved          = "resolved" // a person said how it ended
 	ReasonDismissed         = "dismissed"

@@ -9,7 +9,8 @@ import (
 // The row in Postgres decides; this only spares activities.
 const seenLimit = 256
 
-// Queue is the order in which a workflow serves prompts: by ordinal, each once.
+// Queue is the order in which a workflow serves prompts, as far as it knows it: by rank and ordinal, each once. Prompts are promoted
+// without it: the claim of one that is not first names the first.
 // The zero value is an empty queue. It is not safe for concurrent use.
 type Queue struct {
 	waiting []QueuedPrompt
@@ -20,6 +21,7 @@ type Queue struct {
 type QueuedPrompt struct {
 	ID      string `json:"id"`
 	Ordinal int64  `json:"ordinal"`
+	Rank    int64  `json:"rank,omitempty"` // comes before the ordinal
 }
 
 // NewQueue returns a queue that holds waiting and ignores what was seen lately.
@@ -44,7 +46,12 @@ func (q *Queue) insert(p QueuedPrompt) bool {
 	if q.Has(p.ID) {
 		return false
 	}
-	at, _ := slices.BinarySearchFunc(q.waiting, p, func(a, b QueuedPrompt) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	at := slices.IndexFunc(q.waiting, func(w QueuedPrompt) bool {
+		return cmp.Or(cmp.Compare(w.Rank, p.Rank), cmp.Compare(w.Ordinal, p.Ordinal)) > 0
+	})
+	if at < 0 {
+		at = len(q.waiting)
+	}
 	q.waiting = slices.Insert(q.waiting, at, p)
 	return true
 }
@@ -68,6 +75,13 @@ func (q *Queue) Pop() (QueuedPrompt, bool) {
 func (q *Queue) Requeue(p QueuedPrompt) {
 	q.seen = slices.DeleteFunc(q.seen, func(id string) bool { return id == p.ID })
 	q.insert(p)
+}
+
+// First puts p before all others, wherever it was: its row says that it is next.
+func (q *Queue) First(p QueuedPrompt) {
+	same := func(id string) bool { return id == p.ID }
+	q.seen = slices.DeleteFunc(q.seen, same)
+	q.waiting = slices.Insert(slices.DeleteFunc(q.waiting, func(w QueuedPrompt) bool { return same(w.ID) }), 0, p)
 }
 
 // Forget drops the prompts that wait up to an ordinal: an attendant has taken them.

@@ -53,6 +53,21 @@ func TestRequeuePutsAPromptBackInItsPlace(t *testing.T) {
 	require.Empty(t, q.Seen())
 }
 
+// TestTheFirstPromptIsWhatItsRowSays: it comes before all others, also if it was taken, or waits elsewhere.
+func TestTheFirstPromptIsWhatItsRowSays(t *testing.T) {
+	t.Parallel()
+	q := session.NewQueue([]session.QueuedPrompt{prompt(1), prompt(2), prompt(3)}, nil)
+	p, _ := q.Pop()
+	q.First(prompt(3))
+	q.First(p)
+	require.Equal(t, []string{"p1", "p3", "p2"}, q.IDs())
+	require.Empty(t, q.Seen())
+	promoted := prompt(4)
+	promoted.Rank = -1
+	require.True(t, q.Push(promoted))
+	require.Equal(t, []string{"p4", "p1", "p3", "p2"}, q.IDs())
+}
+
 func TestAQueueIsCarriedOverWithWhatItHasSeen(t *testing.T) {
 	t.Parallel()
 	q := session.NewQueue([]session.QueuedPrompt{prompt(1), prompt(2)}, nil)

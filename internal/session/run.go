@@ -121,7 +121,7 @@ type RunVerdict struct {
 	Status PromptStatus
 	HeldBy string
 	// Earlier is a waiting prompt of the session that comes first; nil if there is none. Signals
-	// may arrive out of order, or not at all: the rows decide.
+	// may arrive out of order, or not at all, and prompts are promoted: the rows decide.
 	Earlier *QueuedPrompt
 	// Held: no prompt starts, because the queue is held.
 	Held bool `json:",omitzero"`

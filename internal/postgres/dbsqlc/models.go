@@ -160,25 +160,27 @@ type ProfileVersion struct {
 }
 
 type Prompt struct {
-	SessionID      string
-	ID             string
-	Ordinal        int64
-	Status         string
-	Content        string
-	Mode           string
-	OnUnknown      string
-	Author         string
-	RunID          string
-	Reason         string
-	CreatedAt      time.Time
-	StartedAt      *time.Time
-	EndedAt        *time.Time
-	Resolution     string
-	ResolutionNote string
-	ResolvedAt     *time.Time
-	RequestID      string
-	TraceParent    string
-	Attachments    []byte
+	SessionID       string
+	ID              string
+	Ordinal         int64
+	Status          string
+	Content         string
+	Mode            string
+	OnUnknown       string
+	Author          string
+	RunID           string
+	Reason          string
+	CreatedAt       time.Time
+	StartedAt       *time.Time
+	EndedAt         *time.Time
+	Resolution      string
+	ResolutionNote  string
+	ResolvedAt      *time.Time
+	RequestID       string
+	TraceParent     string
+	Attachments     []byte
+	Rank            int64
+	SubmittedDigest []byte
 }
 
 type Purge struct {

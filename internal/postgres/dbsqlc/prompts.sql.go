@@ -127,7 +127,7 @@ func (q *Queries) PromptCountQueued(ctx context.Context, db DBTX, sessionID stri
 const promptEnd = `-- name: PromptEnd :one
 UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz
 WHERE session_id = $4 AND id = $5 AND status IN ('queued', 'processing')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest
 `
 
 type PromptEndParams struct {
@@ -167,29 +167,32 @@ func (q *Queries) PromptEnd(ctx context.Context, db DBTX, arg *PromptEndParams) 
 		&i.RequestID,
 		&i.TraceParent,
 		&i.Attachments,
+		&i.Rank,
+		&i.SubmittedDigest,
 	)
 	return i, err
 }
 
 const promptFirst = `-- name: PromptFirst :one
-SELECT id, ordinal FROM prompts WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT 1
+SELECT id, ordinal, rank FROM prompts WHERE session_id = $1 AND status = 'queued' ORDER BY rank, ordinal LIMIT 1
 `
 
 type PromptFirstRow struct {
 	ID      string
 	Ordinal int64
+	Rank    int64
 }
 
 // PromptFirst is the prompt that is next.
 func (q *Queries) PromptFirst(ctx context.Context, db DBTX, sessionID string) (PromptFirstRow, error) {
 	row := db.QueryRow(ctx, promptFirst, sessionID)
 	var i PromptFirstRow
-	err := row.Scan(&i.ID, &i.Ordinal)
+	err := row.Scan(&i.ID, &i.Ordinal, &i.Rank)
 	return i, err
 }
 
 const promptGet = `-- name: PromptGet :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments FROM prompts WHERE session_id = $1 AND id = $2
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest FROM prompts WHERE session_id = $1 AND id = $2
 `
 
 type PromptGetParams struct {
@@ -220,14 +223,16 @@ func (q *Queries) PromptGet(ctx context.Context, db DBTX, arg *PromptGetParams) 
 		&i.RequestID,
 		&i.TraceParent,
 		&i.Attachments,
+		&i.Rank,
+		&i.SubmittedDigest,
 	)
 	return i, err
 }
 
 const promptHead = `-- name: PromptHead :many
-SELECT id, ordinal, status, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
+SELECT id, ordinal, rank, status, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
     count(*) FILTER (WHERE status = 'processing') OVER ()::bigint AS processing
-FROM prompts WHERE session_id = $1 AND status IN ('queued', 'processing') ORDER BY ordinal LIMIT $2
+FROM prompts WHERE session_id = $1 AND status IN ('queued', 'processing') ORDER BY (status = 'queued'), rank, ordinal LIMIT $2
 `
 
 type PromptHeadParams struct {
@@ -238,12 +243,13 @@ type PromptHeadParams struct {
 type PromptHeadRow struct {
 	ID         string
 	Ordinal    int64
+	Rank       int64
 	Status     string
 	Queued     int64
 	Processing int64
 }
 
-// PromptHead is the head of the queue, each row with the counts of the whole queue.
+// PromptHead is the head of the queue, each row with the counts of the whole queue. What is processed comes first.
 func (q *Queries) PromptHead(ctx context.Context, db DBTX, arg *PromptHeadParams) ([]PromptHeadRow, error) {
 	rows, err := db.Query(ctx, promptHead, arg.SessionID, arg.MaxItems)
 	if err != nil {
@@ -256,6 +262,7 @@ func (q *Queries) PromptHead(ctx context.Context, db DBTX, arg *PromptHeadParams
 		if err := rows.Scan(
 			&i.ID,
 			&i.Ordinal,
+			&i.Rank,
 			&i.Status,
 			&i.Queued,
 			&i.Processing,
@@ -307,7 +314,7 @@ func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertPa
 }
 
 const promptList = `-- name: PromptList :many
-SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at, prompts.request_id, prompts.trace_parent, prompts.attachments FROM prompts
+SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at, prompts.request_id, prompts.trace_parent, prompts.attachments, prompts.rank, prompts.submitted_digest FROM prompts
 JOIN (
     SELECT i.session_id, i.id, sum(octet_length(i.content)) OVER (ORDER BY i.ordinal ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM prompts i WHERE i.session_id = $1 AND i.ordinal > $2 ORDER BY i.ordinal LIMIT $3
@@ -358,6 +365,8 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 			&i.RequestID,
 			&i.TraceParent,
 			&i.Attachments,
+			&i.Rank,
+			&i.SubmittedDigest,
 		); err != nil {
 			return nil, err
 		}
@@ -370,7 +379,7 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 }
 
 const promptNext = `-- name: PromptNext :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments FROM prompts WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT 1
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest FROM prompts WHERE session_id = $1 AND status = 'queued' ORDER BY rank, ordinal LIMIT 1
 `
 
 // PromptNext is PromptFirst with the whole prompt.
@@ -397,6 +406,8 @@ func (q *Queries) PromptNext(ctx context.Context, db DBTX, sessionID string) (Pr
 		&i.RequestID,
 		&i.TraceParent,
 		&i.Attachments,
+		&i.Rank,
+		&i.SubmittedDigest,
 	)
 	return i, err
 }
@@ -404,7 +415,7 @@ func (q *Queries) PromptNext(ctx context.Context, db DBTX, sessionID string) (Pr
 const promptPosition = `-- name: PromptPosition :one
 SELECT count(*) FROM prompts p JOIN prompts own ON own.session_id = p.session_id
 WHERE own.session_id = $1 AND own.id = $2 AND own.status = 'queued'
-  AND p.status = 'queued' AND p.ordinal <= own.ordinal
+  AND p.status = 'queued' AND (p.rank, p.ordinal) <= (own.rank, own.ordinal)
 `
 
 type PromptPositionParams struct {
@@ -420,10 +431,51 @@ func (q *Queries) PromptPosition(ctx context.Context, db DBTX, arg *PromptPositi
 	return count, err
 }
 
+const promptPromote = `-- name: PromptPromote :one
+UPDATE prompts p SET rank = least(0, (SELECT min(o.rank) FROM prompts o WHERE o.session_id = $1 AND o.status = 'queued')) - 1
+WHERE p.session_id = $1 AND p.id = $2 AND p.status = 'queued'
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest
+`
+
+type PromptPromoteParams struct {
+	SessionID string
+	ID        string
+}
+
+// PromptPromote puts a prompt that waits before all others that do.
+func (q *Queries) PromptPromote(ctx context.Context, db DBTX, arg *PromptPromoteParams) (Prompt, error) {
+	row := db.QueryRow(ctx, promptPromote, arg.SessionID, arg.ID)
+	var i Prompt
+	err := row.Scan(
+		&i.SessionID,
+		&i.ID,
+		&i.Ordinal,
+		&i.Status,
+		&i.Content,
+		&i.Mode,
+		&i.OnUnknown,
+		&i.Author,
+		&i.RunID,
+		&i.Reason,
+		&i.CreatedAt,
+		&i.StartedAt,
+		&i.EndedAt,
+		&i.Resolution,
+		&i.ResolutionNote,
+		&i.ResolvedAt,
+		&i.RequestID,
+		&i.TraceParent,
+		&i.Attachments,
+		&i.Rank,
+		&i.SubmittedDigest,
+	)
+	return i, err
+}
+
 const promptQueue = `-- name: PromptQueue :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = $1, started_at = NULL, ended_at = NULL
 WHERE session_id = $2 AND id = $3
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest
 `
 
 type PromptQueueParams struct {
@@ -456,6 +508,56 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 		&i.RequestID,
 		&i.TraceParent,
 		&i.Attachments,
+		&i.Rank,
+		&i.SubmittedDigest,
+	)
+	return i, err
+}
+
+const promptReplace = `-- name: PromptReplace :one
+UPDATE prompts SET content = $1, submitted_digest = coalesce(submitted_digest, $2)
+WHERE session_id = $3 AND id = $4 AND status = 'queued'
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest
+`
+
+type PromptReplaceParams struct {
+	Content   string
+	Digest    []byte
+	SessionID string
+	ID        string
+}
+
+// PromptReplace replaces the content of a prompt that waits. The digest is of its first content.
+func (q *Queries) PromptReplace(ctx context.Context, db DBTX, arg *PromptReplaceParams) (Prompt, error) {
+	row := db.QueryRow(ctx, promptReplace,
+		arg.Content,
+		arg.Digest,
+		arg.SessionID,
+		arg.ID,
+	)
+	var i Prompt
+	err := row.Scan(
+		&i.SessionID,
+		&i.ID,
+		&i.Ordinal,
+		&i.Status,
+		&i.Content,
+		&i.Mode,
+		&i.OnUnknown,
+		&i.Author,
+		&i.RunID,
+		&i.Reason,
+		&i.CreatedAt,
+		&i.StartedAt,
+		&i.EndedAt,
+		&i.Resolution,
+		&i.ResolutionNote,
+		&i.ResolvedAt,
+		&i.RequestID,
+		&i.TraceParent,
+		&i.Attachments,
+		&i.Rank,
+		&i.SubmittedDigest,
 	)
 	return i, err
 }
@@ -463,7 +565,7 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 const promptResolve = `-- name: PromptResolve :one
 UPDATE prompts SET status = $1, reason = $2, resolution = $3, resolution_note = $4, resolved_at = $5::timestamptz
 WHERE session_id = $6 AND id = $7 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest
 `
 
 type PromptResolveParams struct {
@@ -507,6 +609,8 @@ func (q *Queries) PromptResolve(ctx context.Context, db DBTX, arg *PromptResolve
 		&i.RequestID,
 		&i.TraceParent,
 		&i.Attachments,
+		&i.Rank,
+		&i.SubmittedDigest,
 	)
 	return i, err
 }
@@ -515,7 +619,7 @@ const promptRetry = `-- name: PromptRetry :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = '', started_at = NULL, ended_at = NULL,
     resolution = 'retry', resolution_note = '', resolved_at = $1::timestamptz
 WHERE session_id = $2 AND id = $3 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest
 `
 
 type PromptRetryParams struct {
@@ -548,18 +652,21 @@ func (q *Queries) PromptRetry(ctx context.Context, db DBTX, arg *PromptRetryPara
 		&i.RequestID,
 		&i.TraceParent,
 		&i.Attachments,
+		&i.Rank,
+		&i.SubmittedDigest,
 	)
 	return i, err
 }
 
 const promptUnfinished = `-- name: PromptUnfinished :many
-SELECT id, ordinal, status, run_id, on_unknown FROM prompts
-WHERE session_id = $1 AND status IN ('queued', 'processing') ORDER BY ordinal
+SELECT id, ordinal, rank, status, run_id, on_unknown FROM prompts
+WHERE session_id = $1 AND status IN ('queued', 'processing') ORDER BY rank, ordinal
 `
 
 type PromptUnfinishedRow struct {
 	ID        string
 	Ordinal   int64
+	Rank      int64
 	Status    string
 	RunID     string
 	OnUnknown string
@@ -577,6 +684,7 @@ func (q *Queries) PromptUnfinished(ctx context.Context, db DBTX, sessionID strin
 		if err := rows.Scan(
 			&i.ID,
 			&i.Ordinal,
+			&i.Rank,
 			&i.Status,
 			&i.RunID,
 			&i.OnUnknown,
@@ -592,8 +700,8 @@ func (q *Queries) PromptUnfinished(ctx context.Context, db DBTX, sessionID strin
 }
 
 const promptsBlocked = `-- name: PromptsBlocked :many
-SELECT id, ordinal, mode, on_unknown, author, reason, created_at, request_id FROM prompts
-WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT $2
+SELECT id, ordinal, rank, mode, on_unknown, author, reason, created_at, request_id FROM prompts
+WHERE session_id = $1 AND status = 'queued' ORDER BY rank, ordinal LIMIT $2
 `
 
 type PromptsBlockedParams struct {
@@ -604,6 +712,7 @@ type PromptsBlockedParams struct {
 type PromptsBlockedRow struct {
 	ID        string
 	Ordinal   int64
+	Rank      int64
 	Mode      string
 	OnUnknown string
 	Author    string
@@ -625,6 +734,7 @@ func (q *Queries) PromptsBlocked(ctx context.Context, db DBTX, arg *PromptsBlock
 		if err := rows.Scan(
 			&i.ID,
 			&i.Ordinal,
+			&i.Rank,
 			&i.Mode,
 			&i.OnUnknown,
 			&i.Author,
@@ -642,11 +752,81 @@ func (q *Queries) PromptsBlocked(ctx context.Context, db DBTX, arg *PromptsBlock
 	return items, nil
 }
 
+const promptsClear = `-- name: PromptsClear :many
+UPDATE prompts p SET status = 'cancelled', reason = $1, ended_at = $2::timestamptz
+WHERE p.session_id = $3 AND p.status = 'queued'
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
+    p.resolution, p.resolution_note, p.resolved_at
+`
+
+type PromptsClearParams struct {
+	Reason    string
+	At        time.Time
+	SessionID string
+}
+
+type PromptsClearRow struct {
+	SessionID      string
+	ID             string
+	Ordinal        int64
+	Status         string
+	Mode           string
+	OnUnknown      string
+	Author         string
+	RunID          string
+	Reason         string
+	CreatedAt      time.Time
+	StartedAt      *time.Time
+	EndedAt        *time.Time
+	RequestID      string
+	Resolution     string
+	ResolutionNote string
+	ResolvedAt     *time.Time
+}
+
+// PromptsClear cancels every prompt that waits, without reading their content.
+func (q *Queries) PromptsClear(ctx context.Context, db DBTX, arg *PromptsClearParams) ([]PromptsClearRow, error) {
+	rows, err := db.Query(ctx, promptsClear, arg.Reason, arg.At, arg.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PromptsClearRow
+	for rows.Next() {
+		var i PromptsClearRow
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ID,
+			&i.Ordinal,
+			&i.Status,
+			&i.Mode,
+			&i.OnUnknown,
+			&i.Author,
+			&i.RunID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+			&i.RequestID,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const promptsEnd = `-- name: PromptsEnd :many
 UPDATE prompts p SET status = 'cancelled', reason = $1, ended_at = $2::timestamptz
 WHERE p.session_id = $3 AND p.id IN (
     SELECT o.id FROM prompts o WHERE o.session_id = $3 AND o.status IN ('queued', 'processing')
-    ORDER BY o.ordinal LIMIT $4
+    ORDER BY o.rank, o.ordinal LIMIT $4
 )
 RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
     p.resolution, p.resolution_note, p.resolved_at
@@ -723,8 +903,8 @@ func (q *Queries) PromptsEnd(ctx context.Context, db DBTX, arg *PromptsEndParams
 }
 
 const promptsFirst = `-- name: PromptsFirst :many
-SELECT id, ordinal, (count(*) OVER ())::bigint AS queued FROM prompts
-WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT $2
+SELECT id, ordinal, rank, (count(*) OVER ())::bigint AS queued FROM prompts
+WHERE session_id = $1 AND status = 'queued' ORDER BY rank, ordinal LIMIT $2
 `
 
 type PromptsFirstParams struct {
@@ -735,6 +915,7 @@ type PromptsFirstParams struct {
 type PromptsFirstRow struct {
 	ID      string
 	Ordinal int64
+	Rank    int64
 	Queued  int64
 }
 
@@ -748,7 +929,12 @@ func (q *Queries) PromptsFirst(ctx context.Context, db DBTX, arg *PromptsFirstPa
 	var items []PromptsFirstRow
 	for rows.Next() {
 		var i PromptsFirstRow
-		if err := rows.Scan(&i.ID, &i.Ordinal, &i.Queued); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Ordinal,
+			&i.Rank,
+			&i.Queued,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -809,11 +995,11 @@ FROM (
 JOIN sessions s ON s.id = c.id
 LEFT JOIN LATERAL (
     SELECT p.id, p.ordinal, p.created_at FROM prompts p
-    WHERE p.session_id = s.id AND p.status = 'queued' AND s.held_at IS NULL ORDER BY p.ordinal LIMIT 1
+    WHERE p.session_id = s.id AND p.status = 'queued' AND s.held_at IS NULL ORDER BY p.rank, p.ordinal LIMIT 1
 ) q ON true
 LEFT JOIN LATERAL (
     SELECT p.started_at FROM prompts p
-    WHERE p.session_id = s.id AND p.status = 'processing' ORDER BY p.ordinal LIMIT 1
+    WHERE p.session_id = s.id AND p.status = 'processing' ORDER BY p.rank, p.ordinal LIMIT 1
 ) r ON true
 WHERE s.status <> 'terminated'
 AND (
@@ -863,7 +1049,7 @@ type UnclaimedRow struct {
 //
 // It starts from unfinished prompts and from sessions_unloaded, so that what it costs does not depend on how many
 // sessions sleep. One row per session, with its oldest queued prompt: the workflow reads the rest when it opens,
-// and takes them in order of ordinals.
+// and takes them in their order.
 func (q *Queries) Unclaimed(ctx context.Context, db DBTX, arg *UnclaimedParams) ([]UnclaimedRow, error) {
 	rows, err := db.Query(ctx, unclaimed, arg.After, arg.AgeSeconds, arg.MaxItems)
 	if err != nil {

@@ -323,7 +323,7 @@ func (q *Queries) SessionLeave(ctx context.Context, db DBTX, id string) error {
 
 const sessionLock = `-- name: SessionLock :one
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason
+    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE
 `
 
@@ -348,6 +348,7 @@ type SessionLockRow struct {
 	Agent          string
 	HeldAt         *time.Time
 	HeldReason     string
+	TitleGiven     bool
 }
 
 // SessionLock is how every write to a session begins. NO KEY, because the key
@@ -376,6 +377,7 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionL
 		&i.Agent,
 		&i.HeldAt,
 		&i.HeldReason,
+		&i.TitleGiven,
 	)
 	return i, err
 }
@@ -619,7 +621,7 @@ func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTrans
 
 const sessionTryLock = `-- name: SessionTryLock :one
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason
+    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
 `
 
@@ -644,6 +646,7 @@ type SessionTryLockRow struct {
 	Agent          string
 	HeldAt         *time.Time
 	HeldReason     string
+	TitleGiven     bool
 }
 
 // SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
@@ -671,6 +674,7 @@ func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (Sessi
 		&i.Agent,
 		&i.HeldAt,
 		&i.HeldReason,
+		&i.TitleGiven,
 	)
 	return i, err
 }

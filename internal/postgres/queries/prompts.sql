@@ -19,14 +19,14 @@ ORDER BY prompts.ordinal;
 -- PromptPosition counts the queued prompts up to and with this one; 0 once it is not queued.
 SELECT count(*) FROM prompts p JOIN prompts own ON own.session_id = p.session_id
 WHERE own.session_id = @session_id AND own.id = @id AND own.status = 'queued'
-  AND p.status = 'queued' AND p.ordinal <= own.ordinal;
+  AND p.status = 'queued' AND (p.rank, p.ordinal) <= (own.rank, own.ordinal);
 
 -- name: PromptCountQueued :one
 SELECT count(*) FROM prompts WHERE session_id = @session_id AND status = 'queued';
 
 -- name: PromptUnfinished :many
-SELECT id, ordinal, status, run_id, on_unknown FROM prompts
-WHERE session_id = @session_id AND status IN ('queued', 'processing') ORDER BY ordinal;
+SELECT id, ordinal, rank, status, run_id, on_unknown FROM prompts
+WHERE session_id = @session_id AND status IN ('queued', 'processing') ORDER BY rank, ordinal;
 
 -- name: AttendantDue :one
 -- AttendantDue reports whether RunClaim may come to something else than a continued wait. It takes no lock.
@@ -68,16 +68,16 @@ RETURNING *;
 UPDATE prompts p SET status = 'cancelled', reason = @reason, ended_at = @at::timestamptz
 WHERE p.session_id = @session_id AND p.id IN (
     SELECT o.id FROM prompts o WHERE o.session_id = @session_id AND o.status IN ('queued', 'processing')
-    ORDER BY o.ordinal LIMIT @max_items
+    ORDER BY o.rank, o.ordinal LIMIT @max_items
 )
 RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
     p.resolution, p.resolution_note, p.resolved_at;
 
 -- name: PromptHead :many
--- PromptHead is the head of the queue, each row with the counts of the whole queue.
-SELECT id, ordinal, status, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
+-- PromptHead is the head of the queue, each row with the counts of the whole queue. What is processed comes first.
+SELECT id, ordinal, rank, status, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
     count(*) FILTER (WHERE status = 'processing') OVER ()::bigint AS processing
-FROM prompts WHERE session_id = @session_id AND status IN ('queued', 'processing') ORDER BY ordinal LIMIT @max_items;
+FROM prompts WHERE session_id = @session_id AND status IN ('queued', 'processing') ORDER BY (status = 'queued'), rank, ordinal LIMIT @max_items;
 
 -- name: Unclaimed :many
 -- Unclaimed finds sessions after an id whose workflow should be signalled. A signal too many is ignored by the
@@ -97,7 +97,7 @@ FROM prompts WHERE session_id = @session_id AND status IN ('queued', 'processing
 --
 -- It starts from unfinished prompts and from sessions_unloaded, so that what it costs does not depend on how many
 -- sessions sleep. One row per session, with its oldest queued prompt: the workflow reads the rest when it opens,
--- and takes them in order of ordinals.
+-- and takes them in their order.
 SELECT s.id AS session_id, coalesce(q.id, '')::text AS prompt_id, coalesce(q.ordinal, 0)::bigint AS ordinal
 FROM (
     SELECT u.session_id AS id FROM prompts u WHERE u.status IN ('queued', 'processing') AND u.session_id > @after::text
@@ -109,11 +109,11 @@ FROM (
 JOIN sessions s ON s.id = c.id
 LEFT JOIN LATERAL (
     SELECT p.id, p.ordinal, p.created_at FROM prompts p
-    WHERE p.session_id = s.id AND p.status = 'queued' AND s.held_at IS NULL ORDER BY p.ordinal LIMIT 1
+    WHERE p.session_id = s.id AND p.status = 'queued' AND s.held_at IS NULL ORDER BY p.rank, p.ordinal LIMIT 1
 ) q ON true
 LEFT JOIN LATERAL (
     SELECT p.started_at FROM prompts p
-    WHERE p.session_id = s.id AND p.status = 'processing' ORDER BY p.ordinal LIMIT 1
+    WHERE p.session_id = s.id AND p.status = 'processing' ORDER BY p.rank, p.ordinal LIMIT 1
 ) r ON true
 WHERE s.status <> 'terminated'
 AND (
@@ -164,18 +164,37 @@ LIMIT @max_items;
 
 -- name: PromptsBlocked :many
 -- PromptsBlocked are the first queued prompts of a session, without their content.
-SELECT id, ordinal, mode, on_unknown, author, reason, created_at, request_id FROM prompts
-WHERE session_id = @session_id AND status = 'queued' ORDER BY ordinal LIMIT @max_items;
+SELECT id, ordinal, rank, mode, on_unknown, author, reason, created_at, request_id FROM prompts
+WHERE session_id = @session_id AND status = 'queued' ORDER BY rank, ordinal LIMIT @max_items;
 
 -- name: PromptFirst :one
 -- PromptFirst is the prompt that is next.
-SELECT id, ordinal FROM prompts WHERE session_id = @session_id AND status = 'queued' ORDER BY ordinal LIMIT 1;
+SELECT id, ordinal, rank FROM prompts WHERE session_id = @session_id AND status = 'queued' ORDER BY rank, ordinal LIMIT 1;
 
 -- name: PromptNext :one
 -- PromptNext is PromptFirst with the whole prompt.
-SELECT * FROM prompts WHERE session_id = @session_id AND status = 'queued' ORDER BY ordinal LIMIT 1;
+SELECT * FROM prompts WHERE session_id = @session_id AND status = 'queued' ORDER BY rank, ordinal LIMIT 1;
 
 -- name: PromptsFirst :many
 -- PromptsFirst are the prompts that are next, with how many wait in all.
-SELECT id, ordinal, (count(*) OVER ())::bigint AS queued FROM prompts
-WHERE session_id = @session_id AND status = 'queued' ORDER BY ordinal LIMIT @max_items;
+SELECT id, ordinal, rank, (count(*) OVER ())::bigint AS queued FROM prompts
+WHERE session_id = @session_id AND status = 'queued' ORDER BY rank, ordinal LIMIT @max_items;
+
+-- name: PromptReplace :one
+-- PromptReplace replaces the content of a prompt that waits. The digest is of its first content.
+UPDATE prompts SET content = @content, submitted_digest = coalesce(submitted_digest, @digest)
+WHERE session_id = @session_id AND id = @id AND status = 'queued'
+RETURNING *;
+
+-- name: PromptPromote :one
+-- PromptPromote puts a prompt that waits before all others that do.
+UPDATE prompts p SET rank = least(0, (SELECT min(o.rank) FROM prompts o WHERE o.session_id = @session_id AND o.status = 'queued')) - 1
+WHERE p.session_id = @session_id AND p.id = @id AND p.status = 'queued'
+RETURNING *;
+
+-- name: PromptsClear :many
+-- PromptsClear cancels every prompt that waits, without reading their content.
+UPDATE prompts p SET status = 'cancelled', reason = @reason, ended_at = @at::timestamptz
+WHERE p.session_id = @session_id AND p.status = 'queued'
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
+    p.resolution, p.resolution_note, p.resolved_at;

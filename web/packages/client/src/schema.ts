@@ -369,7 +369,7 @@ export interface paths {
          * Submit a prompt
          * @description A prompt that was answered with 202 is stored and never lost: it ends `completed`, `failed`, `cancelled` or
          *     `unknown`. A sleeping session wakes for it. With an `id` of the client the same body again answers 200 with the
-         *     prompt in its present state; another body is 409 `prompt_conflict`. A session in `error` accepts no new prompt: 409
+         *     prompt in its present state, also if its content was replaced since; another body is 409 `prompt_conflict`. A session in `error` accepts no new prompt: 409
          *     `session_in_error`. While the agent lacks a secret that it needs, a new prompt is 409 `secret_missing`, and no sandbox
          *     is made for it. At most 1000 prompts of a session wait: 429 `queue_full`.
          *
@@ -402,13 +402,65 @@ export interface paths {
          * @description In its present state.
          */
         get: operations["getPrompt"];
-        put?: never;
+        /**
+         * Replace the content of a queued prompt
+         * @description The prompt keeps its id and its place. An event `prompt` has the new content; the events before it keep the earlier one. The same content
+         *     again changes nothing. 409 `prompt_not_queued` when it is not queued any more: the agent gets what was stored when its run began. A
+         *     repetition of the request that submitted the prompt still answers 200, with the new content.
+         */
+        put: operations["replacePrompt"];
         post?: never;
         /**
          * Withdraw a queued prompt
          * @description It ends `cancelled` with the reason `withdrawn`. 409 `prompt_not_queued` when it is not queued any more.
          */
         delete: operations["withdrawPrompt"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/sessions/{id}/prompts/{promptId}/promote": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+                promptId: components["schemas"]["PromptId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Put a queued prompt first
+         * @description It runs next, before all others that wait: its `rank` becomes the lowest. Its ordinal stays. The prompt that was promoted last is the first.
+         *     One that is first is unchanged. 409 `prompt_not_queued` when it is not queued any more.
+         */
+        post: operations["promotePrompt"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/sessions/{id}/queue/clear": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel every queued prompt
+         * @description They end `cancelled` with the reason `cleared`, all of them or none. The prompt that is processing continues; `abort` interrupts it.
+         */
+        post: operations["clearQueue"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -509,7 +561,7 @@ export interface paths {
          * @deprecated
          * @description A prompt that was answered with 202 is stored and never lost: it ends `completed`, `failed`, `cancelled` or
          *     `unknown`. A sleeping session wakes for it. With an `id` of the client the same body again answers 200 with the
-         *     prompt in its present state; another body is 409 `prompt_conflict`. A session in `error` accepts no new prompt: 409
+         *     prompt in its present state, also if its content was replaced since; another body is 409 `prompt_conflict`. A session in `error` accepts no new prompt: 409
          *     `session_in_error`. While the agent lacks a secret that it needs, a new prompt is 409 `secret_missing`, and no sandbox
          *     is made for it. At most 1000 prompts of a session wait: 429 `queue_full`.
          *
@@ -543,7 +595,14 @@ export interface paths {
          * @description In its present state.
          */
         get: operations["getMessage"];
-        put?: never;
+        /**
+         * Replace the content of a queued prompt
+         * @deprecated
+         * @description The prompt keeps its id and its place. An event `prompt` has the new content; the events before it keep the earlier one. The same content
+         *     again changes nothing. 409 `prompt_not_queued` when it is not queued any more: the agent gets what was stored when its run began. A
+         *     repetition of the request that submitted the prompt still answers 200, with the new content.
+         */
+        put: operations["replaceMessage"];
         post?: never;
         /**
          * Withdraw a queued prompt
@@ -551,6 +610,31 @@ export interface paths {
          * @description It ends `cancelled` with the reason `withdrawn`. 409 `prompt_not_queued` when it is not queued any more.
          */
         delete: operations["withdrawMessage"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/sessions/{id}/messages/{promptId}/promote": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+                promptId: components["schemas"]["PromptId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Put a queued prompt first
+         * @deprecated
+         * @description It runs next, before all others that wait: its `rank` becomes the lowest. Its ordinal stays. The prompt that was promoted last is the first.
+         *     One that is first is unchanged. 409 `prompt_not_queued` when it is not queued any more.
+         */
+        post: operations["promoteMessage"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -2143,8 +2227,16 @@ export interface components {
         Prompt: {
             id: components["schemas"]["PromptId"];
             sessionId: components["schemas"]["SessionId"];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The order in which prompts were submitted.
+             */
             ordinal: number;
+            /**
+             * Format: int64
+             * @description Prompts that wait run in the order of `rank` and, within it, of `ordinal`. Missing unless it was promoted: 0.
+             */
+            rank?: number;
             /** @enum {string} */
             status: "queued" | "processing" | "completed" | "failed" | "cancelled" | "unknown";
             content: string;
@@ -2155,7 +2247,7 @@ export interface components {
             author?: string;
             runId?: string;
             /**
-             * @description Why it ended so, such as `aborted`, `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
+             * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
              *     words. Where the server of the model refused the agent's key, it begins with `authentication failed:` and names the server, the
              *     secret and how to store another one. An `error` event with the code `authentication_failed` has the same words.
              */
@@ -2617,8 +2709,16 @@ export interface components {
                 prompt: {
                     id: components["schemas"]["PromptId"];
                     sessionId: components["schemas"]["SessionId"];
-                    /** Format: int64 */
+                    /**
+                     * Format: int64
+                     * @description The order in which prompts were submitted.
+                     */
                     ordinal: number;
+                    /**
+                     * Format: int64
+                     * @description Prompts that wait run in the order of `rank` and, within it, of `ordinal`. Missing unless it was promoted: 0.
+                     */
+                    rank?: number;
                     /** @enum {string} */
                     status: "queued" | "processing" | "completed" | "failed" | "cancelled" | "unknown";
                     content?: string;
@@ -2629,7 +2729,7 @@ export interface components {
                     author?: string;
                     runId?: string;
                     /**
-                     * @description Why it ended so, such as `aborted`, `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
+                     * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
                      *     words. Where the server of the model refused the agent's key, it begins with `authentication failed:` and names the server, the
                      *     secret and how to store another one. An `error` event with the code `authentication_failed` has the same words.
                      */
@@ -2946,7 +3046,7 @@ export interface components {
             };
         };
         /**
-         * @description What changed in the queue. The changes of all events, applied in order and sorted by `ordinal`, give the whole queue. An event
+         * @description What changed in the queue. The changes of all events, applied in order and sorted by `rank` and `ordinal`, give the whole queue: what is processed, and then what waits. An event
          *     without `changes` has the whole queue in `items`; so have those that an earlier version wrote. A `hold` or a `release` of a queue
          *     in which prompts wait repeats the first of them as `updated`.
          */
@@ -2973,6 +3073,11 @@ export interface components {
                     promptId: string;
                     /** Format: int64 */
                     ordinal: number;
+                    /**
+                     * Format: int64
+                     * @description Prompts that wait run in the order of `rank` and, within it, of `ordinal`. Missing: 0.
+                     */
+                    rank?: number;
                     /** @enum {string} */
                     status: "queued" | "processing" | "completed" | "failed" | "cancelled" | "unknown";
                 }[];
@@ -2981,6 +3086,11 @@ export interface components {
                     promptId: string;
                     /** Format: int64 */
                     ordinal: number;
+                    /**
+                     * Format: int64
+                     * @description Prompts that wait run in the order of `rank` and, within it, of `ordinal`. Missing: 0.
+                     */
+                    rank?: number;
                     /** @enum {string} */
                     status: "queued" | "processing" | "completed" | "failed" | "cancelled" | "unknown";
                 }[];
@@ -4048,6 +4158,36 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    replacePrompt: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+                promptId: components["schemas"]["PromptId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description As of a new prompt: at most 262144 bytes, and not blank. */
+                    content: string;
+                };
+            };
+        };
+        responses: {
+            200: components["responses"]["Prompt"];
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     withdrawPrompt: {
         parameters: {
             query?: never;
@@ -4066,6 +4206,62 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    promotePrompt: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+                promptId: components["schemas"]["PromptId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: components["requestBodies"]["Empty"];
+        responses: {
+            200: components["responses"]["Prompt"];
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    clearQueue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: components["requestBodies"]["Empty"];
+        responses: {
+            /** @description The prompts that this request has cancelled. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @description In the order of ordinals. */
+                        promptIds: components["schemas"]["PromptId"][];
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
@@ -4278,6 +4474,36 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    replaceMessage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+                promptId: components["schemas"]["PromptId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description As of a new prompt: at most 262144 bytes, and not blank. */
+                    content: string;
+                };
+            };
+        };
+        responses: {
+            200: components["responses"]["Prompt"];
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     withdrawMessage: {
         parameters: {
             query?: never;
@@ -4296,6 +4522,29 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    promoteMessage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+                promptId: components["schemas"]["PromptId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: components["requestBodies"]["Empty"];
+        responses: {
+            200: components["responses"]["Prompt"];
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

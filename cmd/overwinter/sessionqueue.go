@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+)
+
+// sessionReplaceCmd replaces the text of a prompt.
+type sessionReplaceCmd struct {
+	promptArg
+	Text string `arg:"" help:"New text of the prompt, or - to read it from standard input."`
+}
+
+// Run replaces the text and prints the prompt.
+func (c *sessionReplaceCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	text, err := promptText(c.Text, s.stdin)
+	if err != nil {
+		return err
+	}
+	return parent.resolve(ctx, s, c.promptArg, func(client *apiclient.Client, id, prompt string) (resource.PromptJSON, error) {
+		return client.PromptReplace(ctx, id, prompt, text)
+	})
+}
+
+// sessionPromoteCmd puts a prompt before all others.
+type sessionPromoteCmd struct{ promptArg }
+
+// Run promotes the prompt and prints it.
+func (c *sessionPromoteCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.resolve(ctx, s, c.promptArg, func(client *apiclient.Client, id, prompt string) (resource.PromptJSON, error) {
+		return client.PromptPromote(ctx, id, prompt)
+	})
+}
+
+// sessionClearCmd cancels every queued prompt.
+type sessionClearCmd struct{ sessionArg }
+
+// Run clears the queue and prints what was cancelled.
+func (c *sessionClearCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+		cleared, err := client.QueueClear(ctx, id)
+		if err != nil {
+			return err
+		}
+		if parent.json() {
+			return printJSON(s.stdout, cleared)
+		}
+		_, err = fmt.Fprintf(s.stdout, "%s  cancelled %d queued prompts\n", id, len(cleared.PromptIDs))
+		return err
+	})
+}

@@ -1,0 +1,135 @@
+package postgres
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"slices"
+
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// submittedAs reports whether a prompt was submitted with the same body. Of one that was replaced since, the digest says so.
+func submittedAs(have dbsqlc.Prompt, want session.Prompt) bool {
+	if have.SubmittedDigest != nil {
+		return bytes.Equal(have.SubmittedDigest, submittedDigest(want.Content, string(want.Mode), string(want.OnUnknown)))
+	}
+	return have.Content == want.Content && have.Mode == string(want.Mode) && have.OnUnknown == string(want.OnUnknown)
+}
+
+// submittedDigest is of the body of a prompt. Neither mode nor policy has a NUL in it.
+func submittedDigest(content, mode, onUnknown string) []byte {
+	sum := sha256.Sum256([]byte(mode + "\x00" + onUnknown + "\x00" + content))
+	return sum[:]
+}
+
+// queued returns a prompt that waits; prompt_not_queued for any other.
+func (s *sessionTx) queued(ctx context.Context, promptID string) (dbsqlc.Prompt, error) {
+	p, err := s.promptGet(ctx, promptID)
+	if err == nil && p.Status != string(session.PromptQueued) {
+		err = failure.Errorf(failure.NotQueued, "the prompt is %s, not queued", p.Status)
+	}
+	return p, err
+}
+
+// PromptReplace replaces the content of a queued prompt, which keeps its id and its place. The same content again changes nothing.
+// prompt_not_found, prompt_not_queued.
+func (db *DB) PromptReplace(ctx context.Context, sessionID, promptID, content string) (replaced session.Prompt, err error) {
+	err = db.inSession(ctx, "replace a prompt", sessionID, func(s *sessionTx) error {
+		p, err := s.queued(ctx, promptID)
+		if err != nil {
+			return err
+		}
+		if p.Content != content {
+			before := p
+			p, err = s.q.PromptReplace(ctx, s, &dbsqlc.PromptReplaceParams{
+				SessionID: sessionID, ID: promptID, Content: content, Digest: submittedDigest(p.Content, p.Mode, p.OnUnknown),
+			})
+			if err != nil {
+				return err
+			}
+			if err := s.reportReplaced(ctx, before, p); err != nil {
+				return err
+			}
+		}
+		replaced = blocked(promptOf(p), s.row.Status, s.row.StatusReason)
+		return nil
+	})
+	return replaced, err
+}
+
+func (s *sessionTx) reportReplaced(ctx context.Context, before, p dbsqlc.Prompt) error {
+	if err := s.add(event.TypePrompt, "", event.PromptSubmitted(blocked(promptOf(p), s.row.Status, s.row.StatusReason))); err != nil {
+		return err
+	}
+	if p.Ordinal == 1 && !s.row.TitleGiven && s.row.Title == session.TitleOf(before.Content) {
+		s.row.Title = "" // it is the beginning of what was replaced
+		if err := s.titleFrom(ctx, p.Content); err != nil {
+			return err
+		}
+	}
+	return s.reportQueue(ctx, queueChange(event.QueueUpdated, itemOf(p)))
+}
+
+// PromptPromote puts a queued prompt before all others that wait. One that is first is unchanged. prompt_not_found,
+// prompt_not_queued.
+func (db *DB) PromptPromote(ctx context.Context, sessionID, promptID string) (promoted session.Prompt, err error) {
+	err = db.inSession(ctx, "promote a prompt", sessionID, func(s *sessionTx) error {
+		p, err := s.queued(ctx, promptID)
+		if err != nil {
+			return err
+		}
+		first, err := s.q.PromptFirst(ctx, s, sessionID)
+		if err != nil {
+			return err
+		}
+		if first.ID != promptID {
+			if p, err = s.q.PromptPromote(ctx, s, &dbsqlc.PromptPromoteParams{SessionID: sessionID, ID: promptID}); err != nil {
+				return err
+			}
+			if err := s.reportPrompt(ctx, p, event.QueueUpdated); err != nil {
+				return err
+			}
+		}
+		promoted = blocked(promptOf(p), s.row.Status, s.row.StatusReason)
+		return nil
+	})
+	return promoted, err
+}
+
+// PromptsClear cancels every queued prompt, in one transaction, and returns their ids in the order of ordinals.
+func (db *DB) PromptsClear(ctx context.Context, sessionID string) (cleared []string, err error) {
+	err = db.inSession(ctx, "clear a queue", sessionID, func(s *sessionTx) error {
+		rows, err := s.q.PromptsClear(ctx, s, &dbsqlc.PromptsClearParams{SessionID: sessionID, Reason: session.ReasonCleared, At: s.now})
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(rows, func(a, b dbsqlc.PromptsClearRow) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+		cleared = make([]string, len(rows))
+		for i, row := range rows {
+			cleared[i] = row.ID
+		}
+		for chunk := range slices.Chunk(rows, cancelChunk) {
+			changes := make([]event.QueueChange, len(chunk))
+			for i, row := range chunk {
+				if err := s.add(event.TypePrompt, "", event.PromptChanged(promptChanged(dbsqlc.PromptsRevertRow(row)))); err != nil {
+					return err
+				}
+				changes[i] = removed(row.ID, row.Ordinal, row.Status)
+			}
+			if err := s.reportQueue(ctx, changes...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return cleared, err
+}
+
+func removed(promptID string, ordinal int64, status string) event.QueueChange {
+	return queueChange(event.QueueRemoved, event.QueueItem{PromptID: promptID, Ordinal: ordinal, Status: session.PromptStatus(status)})
+}

@@ -1,0 +1,366 @@
+package postgres_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// modelPrompt is a prompt as it should be.
+type modelPrompt struct {
+	id, content, submitted string
+	ordinal, rank          int64
+	status                 session.PromptStatus
+	reason                 string
+	ends                   int // how often it has got an outcome
+}
+
+// queueModel is the queue of a session as it should be, next to the rows. Every command is given to both.
+type queueModel struct {
+	*bundle
+	t         *testing.T
+	prompts   []*modelPrompt
+	run       string // in progress; "" for none
+	running   *modelPrompt
+	held      bool
+	aborted   bool // an abort of the run is pending
+	attendant string
+}
+
+// waiting are the prompts that wait, in order.
+func (m *queueModel) waiting() (queued []*modelPrompt) {
+	for _, p := range m.prompts {
+		if p.status == session.PromptQueued {
+			queued = append(queued, p)
+		}
+	}
+	slices.SortFunc(queued, func(a, b *modelPrompt) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.ordinal, b.ordinal))
+	})
+	return queued
+}
+
+func (m *queueModel) first() *modelPrompt {
+	if queued := m.waiting(); len(queued) > 0 {
+		return queued[0]
+	}
+	return nil
+}
+
+func (p *modelPrompt) end(status session.PromptStatus, reason string) {
+	p.status, p.reason = status, reason
+	if status.Final() {
+		p.ends++
+	}
+}
+
+// any draws a prompt; nil while there is none.
+func (m *queueModel) any(rt *rapid.T) *modelPrompt {
+	if len(m.prompts) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(m.prompts).Draw(rt, "prompt")
+}
+
+// changes compares the error of a command that is for prompts that wait.
+func (p *modelPrompt) changes(rt *rapid.T, err error) bool {
+	if p.status == session.PromptQueued {
+		require.NoError(rt, err)
+		return true
+	}
+	require.Equal(rt, failure.NotQueued, failure.CodeOf(err), "%v", err)
+	return false
+}
+
+func (m *queueModel) submit(rt *rapid.T) {
+	content := fmt.Sprintf("prompt %d", len(m.prompts)+1)
+	stored, position, created, err := m.PromptSubmit(m.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: m.id, Content: content})
+	require.NoError(rt, err)
+	require.True(rt, created)
+	if m.held {
+		require.False(rt, stored.Notify || stored.Attended)
+	}
+	m.prompts = append(m.prompts, &modelPrompt{
+		id: stored.ID, content: content, submitted: content, ordinal: stored.Ordinal, status: session.PromptQueued,
+	})
+	require.EqualValues(rt, len(m.waiting()), position)
+}
+
+// submitAgain repeats the request that submitted a prompt, or sends another under its id.
+func (m *queueModel) submitAgain(rt *rapid.T) {
+	p := m.any(rt)
+	if p == nil {
+		return
+	}
+	stored, position, created, err := m.PromptSubmit(m.ctx, session.Prompt{ID: p.id, SessionID: m.id, Content: p.submitted})
+	require.NoError(rt, err)
+	require.False(rt, created)
+	require.Equal(rt, p.content, stored.Content)
+	require.EqualValues(rt, 1+slices.Index(m.waiting(), p), position)
+	_, _, _, err = m.PromptSubmit(m.ctx, session.Prompt{ID: p.id, SessionID: m.id, Content: p.submitted + "?"})
+	require.Equal(rt, failure.PromptExists, failure.CodeOf(err), "%v", err)
+}
+
+func (m *queueModel) withdraw(rt *rapid.T) {
+	if p := m.any(rt); p != nil {
+		_, err := m.PromptWithdraw(m.ctx, m.id, p.id)
+		if p.changes(rt, err) {
+			p.end(session.PromptCancelled, session.ReasonWithdrawn)
+		}
+	}
+}
+
+func (m *queueModel) replace(rt *rapid.T) {
+	if p := m.any(rt); p != nil {
+		content := p.submitted + rapid.SampledFrom([]string{"", " or so", " or else"}).Draw(rt, "content")
+		replaced, err := m.PromptReplace(m.ctx, m.id, p.id, content)
+		if p.changes(rt, err) {
+			p.content = content
+			require.Equal(rt, content, replaced.Content)
+		}
+	}
+}
+
+func (m *queueModel) promote(rt *rapid.T) {
+	if p := m.any(rt); p != nil {
+		_, err := m.PromptPromote(m.ctx, m.id, p.id)
+		if p.changes(rt, err) && m.first() != p {
+			p.rank = min(0, m.first().rank) - 1
+		}
+	}
+}
+
+func (m *queueModel) clear(rt *rapid.T) {
+	var want []string
+	for _, p := range m.prompts {
+		if p.status == session.PromptQueued {
+			want = append(want, p.id)
+			p.end(session.PromptCancelled, session.ReasonCleared)
+		}
+	}
+	cleared, err := m.PromptsClear(m.ctx, m.id)
+	require.NoError(rt, err)
+	require.ElementsMatch(rt, want, cleared)
+}
+
+func (m *queueModel) hold(rt *rapid.T) {
+	_, err := m.SessionHold(m.ctx, m.id, "")
+	require.NoError(rt, err)
+	m.held = true
+}
+
+func (m *queueModel) unhold(rt *rapid.T) {
+	_, next, err := m.SessionRelease(m.ctx, m.id)
+	require.NoError(rt, err)
+	if next != nil {
+		require.True(rt, m.held)
+		require.Equal(rt, m.first().id, next.ID)
+	}
+	m.held = false
+}
+
+// begin claims some prompt as the workflow does, which may believe that another one is first.
+func (m *queueModel) begin(rt *rapid.T) {
+	p := m.any(rt)
+	if p == nil {
+		return
+	}
+	run := session.NewID(session.RunPrefix)
+	v, err := m.RunBegin(m.ctx, m.id, p.id, run, 1)
+	require.NoError(rt, err)
+	starts := p.status == session.PromptQueued && m.run == "" && !m.held && m.first() == p
+	require.Equal(rt, starts, v.Granted)
+	switch {
+	case starts:
+		m.start(p, run)
+	case p.status == session.PromptQueued && m.run != "":
+		require.Equal(rt, m.run, v.HeldBy)
+	case p.status == session.PromptQueued && m.held:
+		require.True(rt, v.Held)
+	case p.status == session.PromptQueued:
+		require.Equal(rt, &session.QueuedPrompt{ID: m.first().id, Ordinal: m.first().ordinal, Rank: m.first().rank}, v.Earlier)
+	}
+}
+
+// claim claims the next prompt as an attendant does.
+func (m *queueModel) claim(rt *rapid.T) {
+	run := session.NewID(session.RunPrefix)
+	claimed, err := m.RunClaim(session.WithWorkflowRun(m.ctx, "w1"), session.Claim{
+		SessionID: m.id, Attendant: "a1", Generation: 1, RunID: run, Token: "t", Attempt: 1,
+	})
+	require.NoError(rt, err)
+	attends := m.attendant != "" && m.run == ""
+	require.Equal(rt, attends, claimed.Attended)
+	if !attends || m.held || m.first() == nil {
+		require.Nil(rt, claimed.Start)
+		return
+	}
+	require.Equal(rt, m.first().id, claimed.Start.Prompt.ID)
+	require.Equal(rt, m.first().content, claimed.Start.Prompt.Content)
+	attendant := m.attendant
+	m.start(m.first(), run)
+	m.attendant = attendant
+}
+
+func (m *queueModel) start(p *modelPrompt, run string) {
+	p.status, p.reason = session.PromptProcessing, ""
+	m.run, m.running, m.attendant = run, p, ""
+}
+
+func (m *queueModel) abort(rt *rapid.T) {
+	done, err := m.CommandSubmit(m.ctx, session.Command{SessionID: m.id, Kind: session.CommandAbort})
+	require.NoError(rt, err)
+	require.Equal(rt, m.run != "", done.Command != nil)
+	m.aborted = m.run != ""
+}
+
+// finish ends the run in progress, with each outcome.
+func (m *queueModel) finish(rt *rapid.T) {
+	if m.run == "" {
+		return
+	}
+	outcome := rapid.SampledFrom([]session.Outcome{
+		session.OutcomeCompleted, session.OutcomeCompleted, session.OutcomeFailed, session.OutcomeUnknown,
+	}).Draw(rt, "outcome")
+	requeue := outcome == session.OutcomeUnknown && rapid.Bool().Draw(rt, "requeue")
+	ended, err := m.RunEnd(m.ctx, session.RunEnding{RunID: m.run, Outcome: outcome, Requeue: requeue, LookFor: "w1", Attend: "a1"})
+	require.NoError(rt, err)
+	attended := outcome == session.OutcomeCompleted && !m.aborted
+	switch {
+	case outcome == session.OutcomeUnknown && m.aborted:
+		m.running.end(session.PromptCancelled, session.ReasonAborted)
+	case requeue:
+		m.running.end(session.PromptQueued, "")
+	default:
+		m.running.end(outcome.PromptStatus(), "")
+	}
+	require.Equal(rt, attended, ended.Attended)
+	m.over(attended)
+}
+
+// giveBack returns the run in progress, which never reached the agent.
+func (m *queueModel) giveBack(rt *rapid.T) {
+	if m.run == "" {
+		return
+	}
+	queued, err := m.RunReturn(m.ctx, m.run, session.ReasonSandboxLost, false)
+	require.NoError(rt, err)
+	require.Equal(rt, !m.aborted, queued)
+	if m.aborted {
+		m.running.end(session.PromptCancelled, session.ReasonAborted)
+	} else {
+		m.running.end(session.PromptQueued, session.ReasonSandboxLost)
+	}
+	attendant := m.attendant
+	m.over(false)
+	m.attendant = attendant
+}
+
+func (m *queueModel) over(attended bool) {
+	m.run, m.running, m.aborted, m.attendant = "", nil, false, ""
+	if attended {
+		m.attendant = "a1"
+	}
+}
+
+// retry queues a prompt again whose outcome is unknown.
+func (m *queueModel) retry(rt *rapid.T) {
+	p := m.any(rt)
+	if p == nil || p.status != session.PromptUnknown {
+		return
+	}
+	_, _, err := m.PromptResolve(m.ctx, session.Resolve{SessionID: m.id, PromptID: p.id, Action: session.ResolutionRetry})
+	require.NoError(rt, err)
+	p.end(session.PromptQueued, "")
+}
+
+// check compares the rows with the model.
+func (m *queueModel) check(rt *rapid.T) {
+	for _, p := range m.prompts {
+		row, err := m.PromptGet(m.ctx, m.id, p.id)
+		require.NoError(rt, err)
+		found := modelPrompt{
+			id: row.ID, content: row.Content, submitted: p.submitted, ordinal: row.Ordinal, rank: row.Rank,
+			status: row.Status, reason: row.Reason, ends: p.ends,
+		}
+		require.Equal(rt, *p, found)
+	}
+	look, err := m.SessionLook(m.ctx, m.id, "w1")
+	require.NoError(rt, err)
+	var want []session.QueuedPrompt
+	for _, p := range m.waiting() {
+		want = append(want, session.QueuedPrompt{ID: p.id, Ordinal: p.ordinal, Rank: p.rank})
+	}
+	if m.held {
+		want = nil
+	}
+	require.Equal(rt, want[:min(len(want), session.MaxWaitingSeen)], look.Waiting)
+	s, err := m.SessionGet(m.ctx, m.id)
+	require.NoError(rt, err)
+	require.Equal(rt, m.held, s.Queue.Hold.Held())
+	require.EqualValues(rt, len(m.waiting()), s.Queue.Queued)
+	m.read(rt)
+}
+
+// read compares what a reader of the events knows with the model: the queue in its order, and that each prompt got each of
+// its outcomes once.
+func (m *queueModel) read(rt *rapid.T) {
+	var queue event.Queue
+	held, ends := false, map[string]int{}
+	for _, e := range m.events(m.t) {
+		switch e.Type {
+		case event.TypeQueue:
+			data := queueOf(m.t, e)
+			queue.Apply(data)
+			held = data.Held
+		case event.TypePrompt:
+			if p := decodePrompt(m.t, e); p.Status.Final() {
+				ends[p.ID]++
+			}
+		}
+	}
+	require.Equal(rt, m.held, held)
+	var want, got []string
+	if m.running != nil {
+		want = append(want, m.running.id)
+	}
+	for _, p := range m.waiting() {
+		want = append(want, p.id)
+	}
+	for _, item := range queue.Items() {
+		got = append(got, item.PromptID)
+	}
+	require.Equal(rt, want, got)
+	for _, p := range m.prompts {
+		require.Equal(rt, p.ends, ends[p.id], "%s is %s", p.id, p.status)
+	}
+}
+
+// TestQueuesFollowTheirModel draws commands for the queue of a session, claims and ends of runs, and compares the rows and the events
+// with a model after each.
+func TestQueuesFollowTheirModel(t *testing.T) {
+	t.Parallel()
+	shared := setup(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		b := &bundle{DB: shared.DB, ctx: shared.ctx}
+		b.id = b.session(t)
+		_, err := b.SessionOpen(b.ctx, b.id, "w1")
+		require.NoError(rt, err)
+		b.running(t)
+		m := &queueModel{bundle: b, t: t}
+		rt.Repeat(map[string]func(*rapid.T){
+			"submit": m.submit, "submit more": m.submit, "submit again": m.submitAgain, "withdraw": m.withdraw, "replace": m.replace,
+			"promote": m.promote, "promote another": m.promote, "clear": m.clear, "hold": m.hold, "release": m.unhold,
+			"begin": m.begin, "begin another": m.begin, "claim": m.claim, "claim again": m.claim, "end": m.finish, "return": m.giveBack,
+			"abort": m.abort, "retry": m.retry, "": m.check,
+		})
+	})
+}
