@@ -520,7 +520,7 @@ func TestAClientThatAnswersPingsStays(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.Heartbeat = 500 * time.Millisecond })
 	pings := make(chan struct{}, 10)
-	conn, _, err := websocket.Dial(t.Context(), b.url+"/api/sessions/"+b.store.Put(session.Running)+"/ws", &websocket.DialOptions{
+	conn, _, err := websocket.Dial(t.Context(), b.url+"/api/sessions/"+b.store.Put(session.Running)+"/ws", &websocket.DialOptions{ //nolint:bodyclose // the library has closed it
 		HTTPClient: b.client, OnPingReceived: func(context.Context, []byte) bool { pings <- struct{}{}; return true },
 	})
 	require.NoError(t, err)
@@ -575,7 +575,7 @@ func TestSocketsOfASessionAreBounded(t *testing.T) {
 	b.refused(path, http.StatusServiceUnavailable, "unavailable", nil)
 	require.NoError(t, open[0].conn.Close(websocket.StatusNormalClosure, ""))
 	eventually(t, "there is room again", func() bool {
-		conn, _, err := b.dial(path, nil)
+		conn, _, err := b.dial(path, nil) //nolint:bodyclose // the library has closed it
 		if err == nil {
 			_ = conn.CloseNow()
 		}

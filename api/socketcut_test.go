@@ -72,7 +72,7 @@ func (c *cutter) follow(ctx context.Context, id, query string, options *websocke
 	got := map[int64]string{}
 	var at int64
 	connect := func() error {
-		conn, _, err := websocket.Dial(ctx, fmt.Sprintf("ws://%s/api/sessions/%s/ws?after=%d%s", c.address, id, at, query), options)
+		conn, _, err := websocket.Dial(ctx, fmt.Sprintf("ws://%s/api/sessions/%s/ws?after=%d%s", c.address, id, at, query), options) //nolint:bodyclose // the library has closed it
 		if err != nil {
 			return nil // it comes again
 		}

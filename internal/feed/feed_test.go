@@ -3,7 +3,6 @@ package feed_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -192,7 +191,7 @@ func TestARangeThatWasDeletedIsOneGap(t *testing.T) {
 	require.Equal(t, "8 text_delta 9 text_delta caught up ", said(t, f))
 	_, err := feed.Open(t.Context(), feed.Options{Log: s, Sessions: s}, id, 0)
 	var gone *eventlog.PositionGoneError
-	require.True(t, errors.As(err, &gone))
+	require.ErrorAs(t, err, &gone)
 }
 
 func TestASilentFeedBeats(t *testing.T) {
