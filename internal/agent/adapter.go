@@ -93,7 +93,18 @@ type PromptInput struct {
 	Content  string
 	Author   string
 	At       time.Time
+	// Images are those of its attachments that models take. They are in the sandbox, and Content names them too.
+	Images []Image
 }
+
+// Image is an image in the sandbox that a prompt comes with.
+type Image struct {
+	Path      string // absolute
+	MediaType string // image/png, image/jpeg, image/gif or image/webp
+}
+
+// CapabilityImages is the capability of agents that are given the images of a prompt, and not only their paths.
+const CapabilityImages = "images"
 
 // Interrupt breaks a turn off: Stdin is written if it is not empty, else Signal
 // is sent. What still runs after Grace is killed with its whole process tree.

@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
@@ -59,6 +60,20 @@ func (a *attempt) placeAttachments(ctx context.Context) error {
 		return fmt.Errorf("place the attachments of the prompt: %w", err)
 	}
 	return nil
+}
+
+// imagesOf are the attachments that models take as images.
+func imagesOf(p session.Prompt) []agent.Image {
+	var out []agent.Image
+	for _, at := range p.Attachments {
+		switch at.MediaType {
+		case "image/png", "image/jpeg", "image/gif", "image/webp":
+			out = append(out, agent.Image{
+				Path: path.Join(runner.DefaultPaths().Workspace, attachmentDir(p.ID), at.Name), MediaType: at.MediaType,
+			})
+		}
+	}
+	return out
 }
 
 // withAttachments is the content of a prompt with where its attachments are.

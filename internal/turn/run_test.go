@@ -391,6 +391,7 @@ func TestAttachmentsArePlacedBeforeThePromptIsDelivered(t *testing.T) {
 		require.Equal(t, want, got, path)
 	}
 	require.Contains(t, st.input.Load(), `- .overwinter/attachments/`+prompt.ID+`/notes 1.txt (text/plain, 1048577 bytes)`)
+	require.NotContains(t, st.input.Load(), `"images"`)
 	st.puts.Clear()
 	_, err = st.executor.Run(t.Context(), st.take(t), &progress{})
 	require.NoError(t, err)

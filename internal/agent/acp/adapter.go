@@ -47,7 +47,7 @@ func (Adapter) Describe() agent.Description {
 		Summary: "Any agent that speaks the Agent Client Protocol. Its command line is " + EnvCommand +
 			", in the profile's environment or a secret.",
 		Models:       []string{},
-		Capabilities: []string{"abort", "resume", "thinking", "permissions", "usage", "model", "profiles"},
+		Capabilities: []string{agent.CapabilityImages, "abort", "resume", "thinking", "permissions", "usage", "model", "profiles"},
 		Secrets:      []agent.Need{{Name: EnvCommand, Required: true, Purpose: `the agent's command line, such as "opencode acp"`}},
 	}
 }

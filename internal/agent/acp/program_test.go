@@ -29,6 +29,7 @@ type talk struct {
 	input   agent.LaunchInput
 	*program.Process
 	folder conversation.Folder
+	images []agent.Image // of the prompts
 	// seen, if it is set, receives all events of a turn, with the run.
 	seen func(runID string, e conversation.Event)
 }
@@ -53,7 +54,7 @@ func (k *talk) start(t *testing.T) {
 func (k *talk) turn(t *testing.T, content string, answers ...agent.Answer) program.Turn {
 	t.Helper()
 	runID := session.NewID(session.RunPrefix)
-	return k.Prompt(t, k.adapter, agent.PromptInput{RunID: runID, Content: content}, func(e conversation.Event) bool {
+	return k.Prompt(t, k.adapter, agent.PromptInput{RunID: runID, Content: content, Images: k.images}, func(e conversation.Event) bool {
 		k.folder.Add(e)
 		if k.seen != nil {
 			k.seen(runID, e)
@@ -98,7 +99,10 @@ func TestARealAgent(t *testing.T) {
 	settings := filepath.Join(k.input.Home, ".gemini", "settings.json")
 	require.NoError(t, os.MkdirAll(filepath.Dir(settings), 0o700))
 	require.NoError(t, os.WriteFile(settings, []byte(`{"security":{"auth":{"selectedType":"gemini-api-key"}},"privacy":{"usageStatisticsEnabled":false}}`), 0o600))
+	k.images = []agent.Image{program.Picture(t, k.input.Workspace)}
 	got := k.turn(t, "{{hello}} to the zebra")
+	require.Contains(t, server.Sent(), program.Pixel)
+	k.images = nil
 	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)
 	require.Equal(t, "Hello to you.", got.Only(t, conversation.AssistantText).Content)
 	require.NotEmpty(t, got.Only(t, conversation.Thinking).Content)

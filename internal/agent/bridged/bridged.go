@@ -31,8 +31,12 @@ func Prompt(title string, in agent.PromptInput) ([]byte, error) {
 	if in.RunID == "" {
 		return nil, fmt.Errorf("prompt %s: no run id", title)
 	}
+	var images []stdio.Image
+	for _, i := range in.Images {
+		images = append(images, stdio.Image(i))
+	}
 	return stdio.Command{
-		Type: stdio.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author,
+		Type: stdio.Prompt, Images: images, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author,
 		At: in.At.UTC().Truncate(time.Millisecond),
 	}.Encode()
 }

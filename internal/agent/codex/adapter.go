@@ -56,7 +56,7 @@ func (Adapter) Describe() agent.Description {
 			"default", "gpt-6.1-sol", "gpt-6.1-terra", "gpt-6-astra", "gpt-6-sol", "gpt-6-luna",
 			"gpt-5.6-sol", "gpt-5.6-terra", "gpt-5.6-luna", "gpt-5.5",
 		},
-		Capabilities: []string{"abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "model", "profiles"},
+		Capabilities: []string{agent.CapabilityImages, "abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "model", "profiles"},
 		Secrets:      append([]agent.Need{{Name: SecretKey, Required: true}}, agent.Optional(SecretBaseURL)...),
 	}
 }

@@ -39,8 +39,9 @@ type cli struct {
 	in     agent.LaunchInput
 	launch agent.Launch
 	events []conversation.Event
-	hasty  bool   // each prompt is aborted as soon as it is written
-	run    string // the newest
+	images []agent.Image // of the prompts
+	hasty  bool          // each prompt is aborted as soon as it is written
+	run    string        // the newest
 }
 
 func start(t *testing.T, in agent.LaunchInput, scripts map[string][]modelserver.Step, flags ...string) *cli {
@@ -65,7 +66,7 @@ func (p *cli) begin(t *testing.T, flags ...string) {
 // turn runs a prompt to its end and answers what is asked meanwhile. Each event is shown to saw.
 func (p *cli) turn(t *testing.T, content string, saw func(conversation.Event), answers ...agent.Answer) program.Turn {
 	t.Helper()
-	in := agent.PromptInput{RunID: session.NewID(session.RunPrefix), PromptID: "prm_1", Author: "ada", Content: content}
+	in := agent.PromptInput{RunID: session.NewID(session.RunPrefix), PromptID: "prm_1", Author: "ada", Content: content, Images: p.images}
 	p.run = in.RunID
 	line, err := codex.New().Prompt(in)
 	require.NoError(t, err)
@@ -399,4 +400,16 @@ func TestContinuesWhatWasInterrupted(t *testing.T) {
 	last := requests[len(requests)-1]
 	require.Len(t, last.Prompts, 1, "the prompt is there once")
 	p.Close(t)
+}
+
+func TestAnImageOfAPromptReachesTheModel(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"see": {{Text: "A dot."}}, "more": {{Text: "The same."}}})
+	p.images = []agent.Image{program.Picture(t, p.in.Workspace)}
+	got := p.turn(t, "{{see}} it", nil)
+	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)
+	require.Contains(t, p.server.Sent(), program.Pixel)
+	p.images = nil
+	p.turn(t, "{{more}} of it", nil)
+	p.agree(t)
 }

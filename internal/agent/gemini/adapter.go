@@ -62,7 +62,7 @@ func (Adapter) Describe() agent.Description {
 		Version: Version,
 		Models:  slices.Clone(models),
 		Capabilities: []string{
-			"abort", "resume", "revert", "thinking", "subagents", "permissions", "usage", "model", "profiles",
+			agent.CapabilityImages, "abort", "resume", "revert", "thinking", "subagents", "permissions", "usage", "model", "profiles",
 		},
 		Secrets: append([]agent.Need{{
 			Name: SecretKey, Required: true, Alternatives: []string{secretGoogle, geminiformat.SecretVertex},

@@ -51,7 +51,7 @@ func (Adapter) Describe() agent.Description {
 			"google/gemini-3.1-pro-preview", "google/gemini-3.8-flash", "google/gemini-2.5-pro",
 		},
 		Capabilities: []string{
-			"abort", "resume", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "cost", "model", "title", "commands", "profiles", "revert",
+			agent.CapabilityImages, "abort", "resume", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "cost", "model", "title", "commands", "profiles", "revert",
 		},
 		// None is required: it has models that need no key, and a repository may configure providers of its machine.
 		Secrets: agent.Optional(opencodeformat.Secrets()...),

@@ -24,11 +24,19 @@ type Command struct {
 	Content  string      `json:"content,omitempty"` // of a prompt
 	Author   string      `json:"author,omitempty"`
 	At       time.Time   `json:"at,omitzero"`
+	// Images are files in the sandbox that a prompt comes with.
+	Images []Image `json:"images,omitempty"`
 	// ID is what an answer is to, as the agent names it.
 	ID string `json:"id,omitempty"`
 	// Data is input for the agent in its own format: the result of its request, or options of a
 	// prompt.
 	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// Image is an image that a prompt comes with.
+type Image struct {
+	Path      string `json:"path"`
+	MediaType string `json:"mediaType"`
 }
 
 // Encode returns the command as a line.

@@ -4,6 +4,7 @@ package program
 
 import (
 	"bufio"
+	"encoding/base64"
 	"io"
 	"iter"
 	"os"
@@ -224,4 +225,17 @@ func Files(t *testing.T, launch agent.Launch) []transcript.File {
 		}
 	}
 	return files
+}
+
+// Pixel is a PNG image of one pixel in base64.
+const Pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+// Picture writes Pixel to a file in a directory and returns it as a prompt has it.
+func Picture(t *testing.T, dir string) agent.Image {
+	t.Helper()
+	data, err := base64.StdEncoding.DecodeString(Pixel)
+	require.NoError(t, err)
+	name := filepath.Join(dir, "pixel.png")
+	require.NoError(t, os.WriteFile(name, data, 0o600))
+	return agent.Image{Path: name, MediaType: "image/png"}
 }

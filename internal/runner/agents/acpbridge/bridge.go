@@ -160,6 +160,7 @@ func begin(ctx context.Context, peer *bridge.Peer, where acpclient.Where, memory
 			return acpclient.Started{Err: fmt.Errorf("take the model %s: %w", model, err)}
 		}
 	}
+	s.Images = can.Images
 	return s
 }
 

@@ -46,6 +46,7 @@ type Bridge struct {
 	child   *bridge.Child
 	peer    *bridge.Peer
 	lines   chan Said      // from the reader of stdout, one by one, so that what is printed is in order
+	images  bool           // the agent takes images
 	started chan Started   // receives, once, the outcome of the start
 	queued  *stdio.Command // a prompt that waits until the agent is ready
 	tasks   sync.WaitGroup
@@ -63,6 +64,7 @@ type Started struct {
 	Session string
 	Version string // of the agent, where it says so
 	Loaded  bool   // it has loaded the earlier conversation
+	Images  bool   // it takes images
 	Lost    error  // why it could not
 	Err     error
 }
@@ -123,17 +125,22 @@ func (b *Bridge) check(err error) {
 	}
 }
 
-// textPart is a part of a prompt.
-type textPart struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
+// part is a part of a prompt.
+type part struct {
+	Type     string `json:"type"`
+	Text     string `json:"text,omitempty"`
+	MimeType string `json:"mimeType,omitempty"` // of an image
+	Data     string `json:"data,omitempty"`
 }
 
-// send gives the agent the texts of a prompt. Its response is one of its lines: see isEnd.
-func (b *Bridge) send(texts []string) {
-	parts := make([]textPart, len(texts))
-	for i, s := range texts {
-		parts[i] = textPart{"text", s}
+// send gives the agent the texts and images of a prompt. Its response is one of its lines: see isEnd.
+func (b *Bridge) send(texts []string, images []bridge.Image) {
+	var parts []part
+	for _, s := range texts {
+		parts = append(parts, part{Type: "text", Text: s})
+	}
+	for _, i := range images {
+		parts = append(parts, part{Type: "image", MimeType: i.MediaType, Data: i.Data})
 	}
 	params := map[string]any{"sessionId": b.Session, "prompt": parts}
 	b.tasks.Go(func() {

@@ -14,6 +14,7 @@ import (
 type Capabilities struct {
 	Version      string // of the agent
 	Load, Resume bool   // sessions
+	Images       bool   // in prompts
 }
 
 // Initialize performs the handshake. The client offers neither files nor terminals.
@@ -33,7 +34,10 @@ func Initialize(ctx context.Context, peer *bridge.Peer) (Capabilities, error) {
 			Version string `json:"version"`
 		} `json:"agentInfo"`
 		Capabilities struct {
-			Load    bool `json:"loadSession"`
+			Load   bool `json:"loadSession"`
+			Prompt struct {
+				Image bool `json:"image"`
+			} `json:"promptCapabilities"`
 			Session struct {
 				Resume json.RawMessage `json:"resume"`
 			} `json:"sessionCapabilities"`
@@ -42,7 +46,9 @@ func Initialize(ctx context.Context, peer *bridge.Peer) (Capabilities, error) {
 	if acpformat.Decode(raw, &can); can.Version != acpformat.Version {
 		return Capabilities{}, fmt.Errorf("the agent speaks version %d of the protocol, not %d", can.Version, acpformat.Version)
 	}
-	return Capabilities{Version: can.Info.Version, Load: can.Capabilities.Load, Resume: hasValue(can.Capabilities.Session.Resume)}, nil
+	return Capabilities{
+		Version: can.Info.Version, Load: can.Capabilities.Load, Resume: hasValue(can.Capabilities.Session.Resume), Images: can.Capabilities.Prompt.Image,
+	}, nil
 }
 
 func hasValue(raw json.RawMessage) bool {

@@ -75,7 +75,7 @@ func (b *Bridge) ready(s Started) bool {
 		}
 		return false
 	}
-	b.Session = s.Session
+	b.Session, b.images = s.Session, s.Images
 	b.agent.Ready(s)
 	b.deliver()
 	return true
@@ -111,7 +111,11 @@ func (b *Bridge) deliver() {
 		return
 	}
 	b.begin(c)
-	b.send(b.agent.Texts(c.Content))
+	var images []bridge.Image
+	if b.images {
+		images = bridge.ReadImages(c.Images)
+	}
+	b.send(b.agent.Texts(c.Content), images)
 }
 
 // known reports whether the notebook knows the run, and if so reports its end again: a run executes once.

@@ -340,6 +340,9 @@ func (p *program) prompt(ctx context.Context, c stdio.Command) {
 	input := []any{}
 	if d == nil {
 		input = append(input, map[string]any{"type": "text", "text": p.expand(c.Content)})
+		for _, i := range c.Images {
+			input = append(input, map[string]any{"type": "localImage", "path": i.Path})
+		}
 	}
 	p.mu.Lock()
 	p.run, p.delivered[c.RunID] = c.RunID, &delivery{live: true, received: len(input) == 0}

@@ -126,7 +126,7 @@ func begin(ctx context.Context, peer *bridge.Peer, where acpclient.Where, memory
 	if s.Session == "" && s.Err == nil {
 		s.Session, s.Err = acpclient.NewSession(ctx, peer, where)
 	}
-	s.Version = can.Version
+	s.Version, s.Images = can.Version, can.Images
 	return s
 }
 

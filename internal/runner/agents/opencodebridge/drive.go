@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -138,10 +140,14 @@ func outcomeOf(messageID string, later []opencodeformat.Exported) (opencodeforma
 	return opencodeformat.EndNote{}, false
 }
 
-type textPart struct {
-	ID   string `json:"id"`
-	Type string `json:"type"`
-	Text string `json:"text"`
+// part is a part of a prompt.
+type part struct {
+	ID       string `json:"id,omitempty"` // of the text
+	Type     string `json:"type"`
+	Text     string `json:"text,omitempty"`
+	Mime     string `json:"mime,omitempty"` // of a file
+	Filename string `json:"filename,omitempty"`
+	URL      string `json:"url,omitempty"`
 }
 
 type modelRef struct {
@@ -150,9 +156,9 @@ type modelRef struct {
 }
 
 type promptBody struct {
-	MessageID string     `json:"messageID"`
-	Model     *modelRef  `json:"model,omitempty"`
-	Parts     []textPart `json:"parts"`
+	MessageID string    `json:"messageID"`
+	Model     *modelRef `json:"model,omitempty"`
+	Parts     []part    `json:"parts"`
 }
 
 // chosen is the model of the prompts; nil leaves it to the agent.
@@ -167,8 +173,12 @@ func (b *driver) chosen() *modelRef {
 // post sends the agent a prompt, which it executes asynchronously. An unacknowledged prompt may
 // have been accepted nevertheless: that shows later.
 func (b *driver) post(ctx context.Context, c stdio.Command, messageID, partID string) {
+	parts := []part{{ID: partID, Type: opencodeformat.PartText, Text: c.Content}}
+	for _, i := range bridge.ReadImages(c.Images) {
+		parts = append(parts, part{Type: "file", Mime: i.MediaType, Filename: path.Base(i.Path), URL: i.URL()})
+	}
 	_, err := b.server.quick(ctx, http.MethodPost, route(b.root, "/prompt_async"), promptBody{
-		MessageID: messageID, Model: b.chosen(), Parts: []textPart{{ID: partID, Type: opencodeformat.PartText, Text: c.Content}},
+		MessageID: messageID, Model: b.chosen(), Parts: parts,
 	})
 	var refused *statusError
 	switch {

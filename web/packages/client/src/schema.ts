@@ -377,7 +377,8 @@ export interface paths {
          *     base64, where the body has at most 15 MiB. A file has at most 10 MiB. They are stored with the prompt, outside events, until the session is
          *     purged, and count for `prompt_conflict`. Before the agent gets the prompt they are placed in
          *     `.overwinter/attachments/PROMPT_ID/` of the workspace, where git, the list of files and the diff do not show them; the agent reads
-         *     their paths at the end of the prompt. A larger body or file is 413 `too_large`, which names the field and the limit. A session
+         *     their paths at the end of the prompt. Agents with the capability `images` are given PNG, JPEG, GIF and WebP images themselves, too:
+         *     those of at most 5 MiB, and 15 MiB together. A larger body or file is 413 `too_large`, which names the field and the limit. A session
          *     whose prompts have more than 1 GiB or 10000 attachments accepts no more of them: 409 `limit_reached`.
          */
         post: operations["submitPrompt"];
@@ -569,7 +570,8 @@ export interface paths {
          *     base64, where the body has at most 15 MiB. A file has at most 10 MiB. They are stored with the prompt, outside events, until the session is
          *     purged, and count for `prompt_conflict`. Before the agent gets the prompt they are placed in
          *     `.overwinter/attachments/PROMPT_ID/` of the workspace, where git, the list of files and the diff do not show them; the agent reads
-         *     their paths at the end of the prompt. A larger body or file is 413 `too_large`, which names the field and the limit. A session
+         *     their paths at the end of the prompt. Agents with the capability `images` are given PNG, JPEG, GIF and WebP images themselves, too:
+         *     those of at most 5 MiB, and 15 MiB together. A larger body or file is 413 `too_large`, which names the field and the limit. A session
          *     whose prompts have more than 1 GiB or 10000 attachments accepts no more of them: 409 `limit_reached`.
          */
         post: operations["submitMessage"];
@@ -3340,7 +3342,8 @@ export interface components {
             models: string[];
             /**
              * @description Such as `abort`, `resume`, `revert`, `thinking`, `subagents`, `questions`, `permissions`, `usage`, `cost`, `model`, `profiles`, `title`,
-             *     `commands`, and `rejection-message`: the agent is given the message of a rejection.
+             *     `commands`, `rejection-message`: the agent is given the message of a rejection, and `images`: it is given the images that a
+             *     prompt comes with, as far as the model takes them. Agents without it get their paths alone.
              */
             capabilities: string[];
             /** @description Of the agent's program; absent where it is not known. */
