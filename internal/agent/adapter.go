@@ -101,6 +101,13 @@ type PromptInput struct {
 type Image struct {
 	Path      string // absolute
 	MediaType string // image/png, image/jpeg, image/gif or image/webp
+	Data      []byte // of adapters that are an ImageCarrier, where there was room for it
+}
+
+// ImageCarrier is an adapter whose prompts have the bytes of images, since no bridge reads them in the sandbox.
+type ImageCarrier interface {
+	// CarriesImages returns how many bytes of images a prompt with that content has room for: it is delivered in one message.
+	CarriesImages(content string) int64
 }
 
 // CapabilityImages is the capability of agents that are given the images of a prompt, and not only their paths.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
@@ -60,6 +61,29 @@ func (a *attempt) placeAttachments(ctx context.Context) error {
 		return fmt.Errorf("place the attachments of the prompt: %w", err)
 	}
 	return nil
+}
+
+// images are those of the prompt, with their bytes as far as the adapter has them sent.
+func (a *attempt) images(ctx context.Context) ([]agent.Image, error) {
+	images := imagesOf(a.start.Prompt)
+	carrier, ok := a.adapter.(agent.ImageCarrier)
+	if !ok {
+		return images, nil
+	}
+	room := carrier.CarriesImages(withAttachments(a.start.Prompt))
+	for _, at := range a.start.Prompt.Attachments {
+		i := slices.IndexFunc(images, func(i agent.Image) bool { return path.Base(i.Path) == at.Name })
+		if i < 0 || at.Bytes > room {
+			continue
+		}
+		whole, err := a.Store.AttachmentGet(ctx, a.in.SessionID, at.ID)
+		if err != nil {
+			return nil, stored(err)
+		}
+		images[i].Data = whole.Data
+		room -= at.Bytes
+	}
+	return images, nil
 }
 
 // imagesOf are the attachments that models take as images.

@@ -216,12 +216,16 @@ func (a *attempt) prompt(ctx context.Context) (runner.Start, error) {
 	if err != nil {
 		return runner.Start{}, err
 	}
+	in := a.promptInput()
 	if a.start.Run.Part == 0 { // later parts find them where they were placed
 		if err := a.placeAttachments(ctx); err != nil {
 			return runner.Start{}, err
 		}
+		if in.Images, err = a.images(ctx); err != nil {
+			return runner.Start{}, err
+		}
 	}
-	input, err := a.adapter.Prompt(a.promptInput())
+	input, err := a.adapter.Prompt(in)
 	if err != nil {
 		return runner.Start{}, final(Refused, fmt.Errorf("prompt for %s: %w", a.start.Agent, err))
 	}

@@ -79,10 +79,10 @@ func (a *attempt) beginPart(ctx context.Context) (err error) {
 func (a *attempt) promptInput() agent.PromptInput {
 	in := agent.PromptInput{
 		RunID: a.agentRun(), PromptID: a.start.Prompt.ID, Content: withAttachments(a.start.Prompt),
-		Author: a.start.Prompt.Author, At: a.start.Run.StartedAt, Images: imagesOf(a.start.Prompt),
+		Author: a.start.Prompt.Author, At: a.start.Run.StartedAt,
 	}
 	if a.start.Run.Part > 0 {
-		in.Content, in.At, in.Images = continuation(a.answers), time.Now(), nil
+		in.Content, in.At = continuation(a.answers), time.Now()
 	}
 	return in
 }

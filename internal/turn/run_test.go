@@ -53,12 +53,16 @@ type script struct {
 	frames      []string // the lines of the agent
 	lost        bool     // the runner was interrupted while it had the run
 	masks       turn.Masks
+	agent       agent.Adapter // default: the demo agent
 	attachments []attachment.Attachment
 }
 
 func setup(t *testing.T, s script) *stage {
 	t.Helper()
 	st := &stage{attachments: s.attachments}
+	if s.agent == nil {
+		s.agent = demo.New()
+	}
 	if s.masks == nil {
 		s.masks = none{}
 	}
@@ -82,7 +86,7 @@ func setup(t *testing.T, s script) *stage {
 	links := turn.NewLinks()
 	t.Cleanup(links.Close)
 	st.executor = turn.New(turn.Config{
-		Store: st.db, Log: appender, Agents: agent.NewRegistry(demo.New()), Sandbox: provider, Secrets: none{}, Masks: s.masks, Links: links,
+		Store: st.db, Log: appender, Agents: agent.NewRegistry(s.agent), Sandbox: provider, Secrets: none{}, Masks: s.masks, Links: links,
 		Token:        func(context.Context, string, int64) (string, error) { return "a token", nil },
 		FlushTimeout: waitLimit, Logger: slog.New(slog.DiscardHandler),
 	})

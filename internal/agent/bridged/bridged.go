@@ -33,7 +33,7 @@ func Prompt(title string, in agent.PromptInput) ([]byte, error) {
 	}
 	var images []stdio.Image
 	for _, i := range in.Images {
-		images = append(images, stdio.Image(i))
+		images = append(images, stdio.Image{Path: i.Path, MediaType: i.MediaType})
 	}
 	return stdio.Command{
 		Type: stdio.Prompt, Images: images, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author,

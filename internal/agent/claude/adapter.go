@@ -61,7 +61,7 @@ func (Adapter) Describe() agent.Description {
 		Version: Version,
 		Models:  []string{agent.DefaultModel, "opus", "sonnet", "haiku"},
 		Capabilities: []string{
-			"abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "cost", "model", "profiles",
+			agent.CapabilityImages, "abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "cost", "model", "profiles",
 		},
 		Secrets: append([]agent.Need{{
 			Name: SecretKey, Required: true,
@@ -151,7 +151,24 @@ func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 	if in.RunID == "" {
 		return nil, errors.New("prompt Claude Code: no run id")
 	}
-	return userLine(messageUUID(in.RunID, 0), in.Content)
+	return userLine(messageUUID(in.RunID, 0), in.Content, in.Images...)
+}
+
+var _ agent.ImageCarrier = Adapter{}
+
+// Bounds of the images in a user line: the start of a run, which carries it, has at most 1 MiB, with the line in base64 and
+// the agent's secrets.
+const (
+	maxCarried        = 256 << 10
+	maxCarriedContent = 32 << 10 // of the prompt; with a longer one there is no room
+)
+
+// CarriesImages returns how many bytes of images go with a prompt.
+func (Adapter) CarriesImages(content string) int64 {
+	if len(content) > maxCarriedContent {
+		return 0
+	}
+	return maxCarried
 }
 
 // Interrupt asks the agent to abort its turn.
@@ -198,14 +215,26 @@ func messageUUID(runID string, n int) string {
 }
 
 // userLine is a message as the agent reads it.
-func userLine(id, content string) ([]byte, error) {
-	type textPart struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
+func userLine(id, content string, images ...agent.Image) ([]byte, error) {
+	type imageSource struct {
+		Type      string `json:"type"`
+		MediaType string `json:"media_type"`
+		Data      []byte `json:"data"`
+	}
+	type messagePart struct {
+		Type   string       `json:"type"`
+		Text   string       `json:"text,omitempty"`
+		Source *imageSource `json:"source,omitempty"`
 	}
 	type userMessage struct {
-		Role    string     `json:"role"`
-		Content []textPart `json:"content"`
+		Role    string        `json:"role"`
+		Content []messagePart `json:"content"`
+	}
+	parts := []messagePart{{Type: "text", Text: content}}
+	for _, i := range images {
+		if len(i.Data) > 0 {
+			parts = append(parts, messagePart{Type: "image", Source: &imageSource{Type: "base64", MediaType: i.MediaType, Data: i.Data}})
+		}
 	}
 	b, err := json.Marshal(struct {
 		Type      string      `json:"type"`
@@ -215,7 +244,7 @@ func userLine(id, content string) ([]byte, error) {
 		SessionID string      `json:"session_id"`
 	}{
 		Type: "user", UUID: id,
-		Message: userMessage{Role: "user", Content: []textPart{{Type: "text", Text: content}}},
+		Message: userMessage{Role: "user", Content: parts},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode a message: %w", err)

@@ -237,5 +237,5 @@ func Picture(t *testing.T, dir string) agent.Image {
 	require.NoError(t, err)
 	name := filepath.Join(dir, "pixel.png")
 	require.NoError(t, os.WriteFile(name, data, 0o600))
-	return agent.Image{Path: name, MediaType: "image/png"}
+	return agent.Image{Path: name, MediaType: "image/png", Data: data}
 }

@@ -378,7 +378,7 @@ export interface paths {
          *     purged, and count for `prompt_conflict`. Before the agent gets the prompt they are placed in
          *     `.overwinter/attachments/PROMPT_ID/` of the workspace, where git, the list of files and the diff do not show them; the agent reads
          *     their paths at the end of the prompt. Agents with the capability `images` are given PNG, JPEG, GIF and WebP images themselves, too:
-         *     those of at most 5 MiB, and 15 MiB together. A larger body or file is 413 `too_large`, which names the field and the limit. A session
+         *     those of at most 5 MiB, and 15 MiB together; Claude Code 256 KiB together, with a prompt of at most 32 KiB. A larger body or file is 413 `too_large`, which names the field and the limit. A session
          *     whose prompts have more than 1 GiB or 10000 attachments accepts no more of them: 409 `limit_reached`.
          */
         post: operations["submitPrompt"];
@@ -571,7 +571,7 @@ export interface paths {
          *     purged, and count for `prompt_conflict`. Before the agent gets the prompt they are placed in
          *     `.overwinter/attachments/PROMPT_ID/` of the workspace, where git, the list of files and the diff do not show them; the agent reads
          *     their paths at the end of the prompt. Agents with the capability `images` are given PNG, JPEG, GIF and WebP images themselves, too:
-         *     those of at most 5 MiB, and 15 MiB together. A larger body or file is 413 `too_large`, which names the field and the limit. A session
+         *     those of at most 5 MiB, and 15 MiB together; Claude Code 256 KiB together, with a prompt of at most 32 KiB. A larger body or file is 413 `too_large`, which names the field and the limit. A session
          *     whose prompts have more than 1 GiB or 10000 attachments accepts no more of them: 409 `limit_reached`.
          */
         post: operations["submitMessage"];
