@@ -64,6 +64,7 @@ func (r *recording) line(f agent.Frame) {
 		}
 	case execlines.ItemCompleted:
 		if it, ok := l.Item(r.prefix); ok {
+			r.Picture(it.Images)
 			r.Emit(r.state.finish(where, it)...)
 		}
 	case execlines.Error:
