@@ -124,15 +124,8 @@ type stream struct {
 // run writes the stream until the session is over, the client leaves, or ctx is done.
 // What a stream holds of the log is the batch that it writes; nothing piles up for a slow client.
 func (st *stream) run(ctx context.Context, f *feed.Feed) error {
-	header := st.response.Header()
-	header.Set(echo.HeaderContentType, "text/event-stream")
-	header.Set(echo.HeaderCacheControl, "no-store")
-	header.Set("X-Accel-Buffering", "no")
-	if st.head {
-		return nil
-	}
-	if err := st.control.SetReadDeadline(time.Time{}); err != nil {
-		return fmt.Errorf("lift read deadline: %w", err)
+	if err := st.begin(); err != nil || st.head {
+		return err
 	}
 	for {
 		item, err := f.Next(ctx)
@@ -153,6 +146,21 @@ func (st *stream) run(ctx context.Context, f *feed.Feed) error {
 			return err
 		}
 	}
+}
+
+// begin sets the header. The stream may be read for as long as it takes.
+func (st *stream) begin() error {
+	header := st.response.Header()
+	header.Set(echo.HeaderContentType, "text/event-stream")
+	header.Set(echo.HeaderCacheControl, "no-store")
+	header.Set("X-Accel-Buffering", "no")
+	if st.head {
+		return nil
+	}
+	if err := st.control.SetReadDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("lift read deadline: %w", err)
+	}
+	return nil
 }
 
 // send writes events, and that there are no more for now.

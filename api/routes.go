@@ -34,6 +34,8 @@ func (s *Server) routes(store Store) {
 	attachments := &attachments{s, store}
 	readiness, agents := &readinessCheck{s, store}, &agents{s, store}
 
+	lifecycles := &lifecycleStreams{s, store, &lifecycleTail{store: store, every: s.cfg.LifecyclePoll, logger: s.logger}}
+
 	s.echo.Use(s.identify, s.secureHeaders, s.observe, s.recoverPanics, s.shareWithOrigins, s.refuseForeignHosts, s.refuseForeignUsers, s.refuseForeignOrigins, s.authorize, s.strictQuery, s.bound)
 
 	e := withHead{s.echo}
@@ -44,6 +46,7 @@ func (s *Server) routes(store Store) {
 	e.GET("/openapi.yaml", s.openapiYAML)
 	e.GET("/asyncapi.yaml", s.asyncapiYAML)
 
+	e.GET(lifecycleRoute, lifecycles.events)
 	e.GET("/api/agents", agents.agentList)
 	e.GET("/api/profiles", profiles.profileList)
 	e.POST("/api/profiles", profiles.profileCreate)

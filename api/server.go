@@ -103,6 +103,8 @@ type Config struct {
 	Heartbeat time.Duration
 	// LongPoll is how long a long poll waits for events. Default 20 s.
 	LongPoll time.Duration
+	// LifecyclePoll is the time between two looks for lifecycle events while streams of them are open. Default 250 ms.
+	LifecyclePoll time.Duration
 	// WriteTimeout bounds each write to a stream. Default 10 s.
 	WriteTimeout time.Duration
 	// MaxConnections bounds open connections; event streams have three quarters of them. Default: what the process may
@@ -163,6 +165,7 @@ func (c Config) withDefaults() (Config, error) {
 		{&c.RecordAfter, 5 * time.Second},
 		{&c.StateTimeout, 2 * time.Second},
 		{&c.RequestTimeout, 15 * time.Second},
+		{&c.LifecyclePoll, 250 * time.Millisecond},
 		{&c.Heartbeat, 15 * time.Second},
 		{&c.LongPoll, 20 * time.Second},
 		{&c.WriteTimeout, 10 * time.Second},

@@ -26,6 +26,7 @@ type Store interface {
 	conversationStore
 	transcriptStore
 	feed.Sessions
+	lifecycleStore
 	readyStore
 	presenceStore
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/feed"
+	"github.com/overwinter-dev/overwinter/internal/lifecycle"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -39,6 +40,10 @@ type Store struct {
 
 	present    map[string]session.Viewer // by client
 	attendants map[string]bool           // sessions that have one, and whether it claims
+
+	lifecycle      []lifecycle.Event
+	lifecycleKept  int64 // those up to this position were deleted
+	lifecycleReads int
 }
 
 // Row is all that the store has of one session.

@@ -1008,6 +1008,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Stream what happens to all sessions (server-sent events)
+         * @description The events of all sessions in one order: a session is created, runs, hibernates, is idle, is terminated; a prompt ends; a question
+         *     is asked or resolved. Each has its position as `id:`, its type as `event:` and a LifecycleEvent as `data:`. What agents say and do is
+         *     in the stream of each session.
+         *
+         *     Positions ascend in the order of the stream, which is the same for every reader and every api; numbers may be left out. An event has its
+         *     position once its transaction is committed, at most about a second later. So a reader that continues after a position gets every
+         *     later event that its filters select once, whatever happened at the same time. For one session the order is that of
+         *     the session's stream. Events of a session that is being purged are left out.
+         *
+         *     The stream starts after the given position, or with what happens from now on. `caught_up {"position": N}` follows the newest event
+         *     that there was. A heartbeat is sent every 15 seconds; its `id:` moves the position of a reader past events that its filters leave out. The server
+         *     disconnects a reader that accepts no data for 10 seconds, and all readers when it stops: reconnect with `Last-Event-ID`. Events
+         *     are kept for 7 days; after that, 410.
+         */
+        get: operations["streamLifecycleEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/agents": {
         parameters: {
             query?: never;
@@ -2637,6 +2669,31 @@ export interface components {
             sessionId: components["schemas"]["SessionId"];
             token: string;
             expiresAt: components["schemas"]["Time"];
+        };
+        /** @description What happened to a session. New types may be added; ignore those that you do not know. */
+        LifecycleEvent: {
+            /**
+             * Format: int64
+             * @description Its place among the events of all sessions.
+             */
+            position: number;
+            type: components["schemas"]["LifecycleType"];
+            at: components["schemas"]["Time"];
+            /** @description The session, as it was when the event was read. */
+            session: {
+                id: components["schemas"]["SessionId"];
+                agent: string;
+                title: string;
+                status: components["schemas"]["SessionStatus"];
+                metadata: Record<string, never>;
+            };
+            /**
+             * Format: int64
+             * @description The seq of the event in the stream of the session. Absent from `session.created`.
+             */
+            seq?: number;
+            /** @description The data of that event, such as the prompt or the question. Absent if it is no longer kept. */
+            data?: Record<string, never>;
         };
         /** @description Events after a position. */
         EventPage: {
@@ -5148,6 +5205,53 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    streamLifecycleEvents: {
+        parameters: {
+            query?: {
+                /** @description The same, for a first connection; `latest` for what happens from now on, `oldest` for all events that are kept. */
+                after?: number | ("latest" | "oldest");
+                /** @description Only events of these types, separated by commas. */
+                type?: components["schemas"]["LifecycleType"][];
+                /** @description Only events of this session. */
+                sessionId?: components["schemas"]["SessionId"];
+                /** @description Only events of sessions with this agent. */
+                agent?: string;
+                /**
+                 * @description Only events of sessions whose metadata has these texts at its top level, as in `metadata[team]=blue`; at most 8. The metadata is the present one.
+                 * @example {
+                 *       "team": "blue"
+                 *     }
+                 */
+                metadata?: {
+                    [key: string]: string;
+                };
+            };
+            header?: {
+                /** @description Start after this position; takes precedence over `after`. 400 if it does not exist yet, 410 if events after it have been deleted. */
+                "Last-Event-ID"?: number;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The stream. The `data` of every server-sent event that is not a marker is a LifecycleEvent, as the schema says, on one line. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["LifecycleEvent"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            410: components["responses"]["Gone"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
