@@ -10,6 +10,10 @@ const (
 	eventsRoute  = "/api/sessions/:id/events"
 	streamRoute  = "/api/sessions/:id/stream"
 	metricsRoute = "/metrics"
+
+	aiRoute         = "/api/sessions/:id/ai"
+	aiStreamRoute   = aiRoute + "/stream"
+	aiMessagesRoute = aiRoute + "/messages"
 )
 
 // open are the routes that want no key.
@@ -32,6 +36,7 @@ func (s *Server) routes(store Store) {
 	conversations, transcripts, streams := &conversations{s, store}, &transcripts{s, store}, &streams{s, store}
 	sockets, webhooks := &sockets{s, store}, &webhooks{s, s.cfg.Webhooks}
 	attachments := &attachments{s, store}
+	turns := &aiTurns{prompts, store, store}
 	readiness, agents := &readinessCheck{s, store}, &agents{s, store}
 
 	lifecycles := &lifecycleStreams{s, store, &lifecycleTail{store: store, every: s.cfg.LifecyclePoll, logger: s.logger}}
@@ -110,6 +115,9 @@ func (s *Server) routes(store Store) {
 	e.GET(streamRoute, streams.durable)
 	e.GET(socketRoute, sockets.session)
 	e.POST("/api/sessions/:id/stream-tokens", streams.streamTokenCreate)
+	e.POST(aiRoute, turns.submit)
+	e.GET(aiStreamRoute, turns.resume)
+	e.GET(aiMessagesRoute, turns.messages)
 	e.GET("/api/sessions/:id/state", s.state)
 
 	s.known = map[string]bool{}

@@ -27,6 +27,7 @@ type Store interface {
 	transcriptStore
 	feed.Sessions
 	lifecycleStore
+	turnStore
 	readyStore
 	presenceStore
 }

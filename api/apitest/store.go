@@ -429,6 +429,48 @@ func (m *Store) PromptGet(_ context.Context, id, promptID string) (session.Promp
 	return *p, nil
 }
 
+// PromptAfter implements api.Store.
+func (m *Store) PromptAfter(_ context.Context, id, promptID string) (int64, error) {
+	leave, err := m.enter("PromptAfter")
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	if _, err := m.find(id, promptID); err != nil {
+		return 0, err
+	}
+	r := m.rows[id]
+	for _, e := range r.Events {
+		var d event.TurnStartData
+		if e.Type == event.TypeTurnStart && json.Unmarshal(e.Data, &d) == nil && d.PromptID == promptID {
+			return e.Seq - 1, nil
+		}
+	}
+	return r.First + int64(len(r.Events)) - 1, nil
+}
+
+// PromptsPending implements api.Store.
+func (m *Store) PromptsPending(_ context.Context, id string, limit int) ([]string, error) {
+	leave, err := m.enter("PromptsPending")
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, status := range []session.PromptStatus{session.PromptProcessing, session.PromptQueued} {
+		for _, p := range r.Prompts {
+			if p.Status == status && len(ids) < limit {
+				ids = append(ids, p.ID)
+			}
+		}
+	}
+	return ids, nil
+}
+
 // PromptList implements api.Store.
 func (m *Store) PromptList(_ context.Context, id string, limit int, cursor string) ([]session.Prompt, string, error) {
 	leave, err := m.enter("PromptList")

@@ -241,6 +241,31 @@ func (db *DB) PromptGet(ctx context.Context, sessionID, promptID string) (sessio
 	return p, nil
 }
 
+// PromptAfter returns the position in the session's log after which the turn of a prompt begins: in front of its first run, or at
+// the newest event if no run has had it.
+func (db *DB) PromptAfter(ctx context.Context, sessionID, promptID string) (int64, error) {
+	row, err := db.q.PromptTurn(ctx, db.pool, &dbsqlc.PromptTurnParams{SessionID: sessionID, ID: promptID})
+	switch {
+	case isNoRows(err):
+		return 0, noPrompt(promptID)
+	case err != nil:
+		return 0, fault("find the turn of a prompt", err)
+	case row.BeganSeq > 0:
+		return row.BeganSeq - 1, nil
+	}
+	return row.LastSeq, nil
+}
+
+// PromptsPending returns the prompts that are not over, limit at most: the one that is being processed, and then those that wait.
+func (db *DB) PromptsPending(ctx context.Context, sessionID string, limit int) ([]string, error) {
+	ids, err := db.q.PromptsPending(ctx, db.pool, &dbsqlc.PromptsPendingParams{SessionID: sessionID, MaxItems: int32(limit)})
+	if err == nil && len(ids) == 0 {
+		_, err := db.SessionGet(ctx, sessionID)
+		return nil, err
+	}
+	return ids, fault("list the prompts that are not over", err)
+}
+
 // PromptList returns a session's prompts, oldest first, and the cursor of the
 // next page; an empty one with the last. A page ends at limit prompts or maxPageBytes.
 func (db *DB) PromptList(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Prompt, nextCursor string, err error) {

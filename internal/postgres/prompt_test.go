@@ -53,6 +53,34 @@ func TestASubmitTwiceIsOnePrompt(t *testing.T) {
 	require.Equal(t, []string{"prompt", "queue", "title"}, b.types(t, 0))
 }
 
+func TestTheTurnOfAPromptIsFound(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	first, second := b.submit(t, "1"), b.submit(t, "2")
+	after, err := b.PromptAfter(b.ctx, b.id, first)
+	require.NoError(t, err)
+	require.Equal(t, b.position(t), after, "no run has had it: its turn begins after everything")
+	before := b.position(t)
+	run := b.begin(t, first)
+	pending, err := b.PromptsPending(b.ctx, b.id, 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{first, second}, pending)
+	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	after, err = b.PromptAfter(b.ctx, b.id, first)
+	require.NoError(t, err)
+	require.Equal(t, before, after, "in front of its turn_start")
+	pending, err = b.PromptsPending(b.ctx, b.id, 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{second}, pending)
+
+	_, err = b.PromptAfter(b.ctx, b.id, "none")
+	requireCode(t, failure.NoPrompt, err)
+	_, err = b.PromptsPending(b.ctx, "ses_none", 1)
+	requireCode(t, failure.NoSession, err)
+}
+
 func TestTheQueueIsReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -658,6 +658,33 @@ func (q *Queries) PromptRetry(ctx context.Context, db DBTX, arg *PromptRetryPara
 	return i, err
 }
 
+const promptTurn = `-- name: PromptTurn :one
+SELECT s.last_seq, coalesce((
+    SELECT min(r.began_seq) FROM runs r WHERE r.session_id = p.session_id AND r.prompt_id = p.id
+), 0)::bigint AS began_seq
+FROM prompts p JOIN sessions s ON s.id = p.session_id
+WHERE p.session_id = $1 AND p.id = $2
+`
+
+type PromptTurnParams struct {
+	SessionID string
+	ID        string
+}
+
+type PromptTurnRow struct {
+	LastSeq  int64
+	BeganSeq int64
+}
+
+// PromptTurn says where the turn of a prompt begins in the log. Both positions are of one moment: began_seq is 0 as long as no run has
+// had the prompt.
+func (q *Queries) PromptTurn(ctx context.Context, db DBTX, arg *PromptTurnParams) (PromptTurnRow, error) {
+	row := db.QueryRow(ctx, promptTurn, arg.SessionID, arg.ID)
+	var i PromptTurnRow
+	err := row.Scan(&i.LastSeq, &i.BeganSeq)
+	return i, err
+}
+
 const promptUnfinished = `-- name: PromptUnfinished :many
 SELECT id, ordinal, rank, status, run_id, on_unknown FROM prompts
 WHERE session_id = $1 AND status IN ('queued', 'processing') ORDER BY rank, ordinal
@@ -938,6 +965,37 @@ func (q *Queries) PromptsFirst(ctx context.Context, db DBTX, arg *PromptsFirstPa
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const promptsPending = `-- name: PromptsPending :many
+SELECT id FROM prompts WHERE session_id = $1 AND status IN ('queued', 'processing')
+ORDER BY status = 'processing' DESC, rank, ordinal LIMIT $2
+`
+
+type PromptsPendingParams struct {
+	SessionID string
+	MaxItems  int32
+}
+
+// PromptsPending are the prompts that are not over: the one that is being processed, and then those that wait, in order.
+func (q *Queries) PromptsPending(ctx context.Context, db DBTX, arg *PromptsPendingParams) ([]string, error) {
+	rows, err := db.Query(ctx, promptsPending, arg.SessionID, arg.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

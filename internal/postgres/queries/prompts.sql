@@ -198,3 +198,17 @@ UPDATE prompts p SET status = 'cancelled', reason = @reason, ended_at = @at::tim
 WHERE p.session_id = @session_id AND p.status = 'queued'
 RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
     p.resolution, p.resolution_note, p.resolved_at;
+
+-- name: PromptTurn :one
+-- PromptTurn says where the turn of a prompt begins in the log. Both positions are of one moment: began_seq is 0 as long as no run has
+-- had the prompt.
+SELECT s.last_seq, coalesce((
+    SELECT min(r.began_seq) FROM runs r WHERE r.session_id = p.session_id AND r.prompt_id = p.id
+), 0)::bigint AS began_seq
+FROM prompts p JOIN sessions s ON s.id = p.session_id
+WHERE p.session_id = @session_id AND p.id = @id;
+
+-- name: PromptsPending :many
+-- PromptsPending are the prompts that are not over: the one that is being processed, and then those that wait, in order.
+SELECT id FROM prompts WHERE session_id = @session_id AND status IN ('queued', 'processing')
+ORDER BY status = 'processing' DESC, rank, ordinal LIMIT @max_items;

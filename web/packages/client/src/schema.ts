@@ -1008,6 +1008,85 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/sessions/{id}/ai": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a message as useChat of the AI SDK does, and stream its turn
+         * @description Takes what `DefaultChatTransport` of Vercel's AI SDK sends. The text of the last message is the prompt, and its id is the
+         *     id of the prompt, or makes it if prompts cannot have such an id. The same message again is the same prompt: the response
+         *     is its turn from the start, and nothing runs twice. The messages before it are not read; a page may leave them out.
+         *
+         *     The response is a UI message stream, version 1: the whole turn as one assistant message `reply-PROMPT_ID`, from its start
+         *     to its end, however often the session's worker or sandbox is replaced meanwhile. A client that disconnects does not stop
+         *     the turn. To stop it, `POST …/abort`; a prompt that waits is withdrawn with `DELETE …/prompts/{promptId}`. If the server
+         *     ends the stream early, it closes the connection without the end of the response; `GET …/ai/stream` resumes.
+         *
+         *     `regenerate-message` is 409 `not_supported`: revert the session to the prompt first, and send the message again under
+         *     another id. Other errors are those of `POST …/prompts`.
+         */
+        post: operations["chatSubmit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/sessions/{id}/ai/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Resume the stream of the turn that runs
+         * @description The turn of the prompt that is being processed, or else of the one that is next, as `POST …/ai` streams it: from its start,
+         *     so that useChat with `resume` rebuilds the message. 204 if no prompt is unfinished.
+         */
+        get: operations["chatResume"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/sessions/{id}/ai/messages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * The conversation as messages of the AI SDK
+         * @description The initial messages of a page: each prompt and the reply to it, with the same ids as in the streams, and with the parts that
+         *     the blocks of the conversation have. What only events report, such as questions that are answered, is not in them. The
+         *     reply to the prompt that is being processed is in its present state; its stream replaces it. Prompts that wait are last.
+         */
+        get: operations["chatMessages"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/events": {
         parameters: {
             query?: never;
@@ -2250,6 +2329,43 @@ export interface components {
                 data: string;
             }[];
         };
+        /** @description What `DefaultChatTransport` of the AI SDK sends. */
+        ChatRequest: {
+            /** @description The chat. It is not read. */
+            id?: string;
+            /** @description The conversation. The last message is the prompt, and the only one that is read. */
+            messages: components["schemas"]["UIMessage"][];
+            /**
+             * @default submit-message
+             * @enum {string}
+             */
+            trigger?: "submit-message" | "regenerate-message";
+            /** @description It is not read. */
+            messageId?: string;
+            /**
+             * @description As in PromptSubmit.
+             * @default hold
+             * @enum {string}
+             */
+            onUnknown?: "hold" | "retry" | "fail";
+        };
+        /** @description A message of the AI SDK. Of the last one, `role` is `user` and all parts are texts, which together have the bounds of a prompt. */
+        UIMessage: {
+            id: string;
+            /** @enum {string} */
+            role: "system" | "user" | "assistant";
+            /** @description Free. */
+            metadata?: Record<string, never>;
+            parts: {
+                type: string;
+                text?: string;
+            }[];
+        };
+        /** @description A chunk of the AI SDK's UI message stream, as its `uiMessageChunkSchema` says. */
+        UIMessageChunk: {
+            /** @description `start`, `text-delta`, `tool-input-available`, `data-question`, `finish` and others. */
+            type: string;
+        };
         PromptAccepted: {
             prompt: components["schemas"]["Prompt"];
             /**
@@ -3453,6 +3569,22 @@ export interface components {
         };
     };
     responses: {
+        /**
+         * @description The stream. The `data` of every server-sent event is a UIMessageChunk on one line; the last is `[DONE]`. Comments are sent
+         *     when nothing else is for 15 seconds.
+         */
+        UIMessageStream: {
+            headers: {
+                /** @description Always `v1`. */
+                "X-Vercel-Ai-Ui-Message-Stream"?: string;
+                /** @description Always `no`. */
+                "X-Accel-Buffering"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "text/event-stream": components["schemas"]["UIMessageChunk"];
+            };
+        };
         /** @description The session in its present state. */
         Session: {
             headers: {
@@ -5199,6 +5331,95 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["State"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    chatSubmit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChatRequest"];
+            };
+        };
+        responses: {
+            200: components["responses"]["UIMessageStream"];
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    chatResume: {
+        parameters: {
+            query?: {
+                /** @description Id of the user's message whose turn is wanted instead, also if it is over; 404 `prompt_not_found` if it was not sent. */
+                message?: string;
+            };
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["UIMessageStream"];
+            /** @description No prompt is being processed and none waits. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    chatMessages: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All messages, and the position of the log at which they were read. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: int64 */
+                        seq: number;
+                        messages: components["schemas"]["UIMessage"][];
+                    };
                 };
             };
             400: components["responses"]["Invalid"];

@@ -1,0 +1,164 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/feed"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// turnStore finds the turns of prompts.
+type turnStore interface {
+	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
+	// PromptAfter is the position after which the turn of a prompt begins: in front of its first run, or the newest event if no
+	// run has had it. prompt_not_found.
+	PromptAfter(ctx context.Context, sessionID, promptID string) (int64, error)
+	// PromptsPending are the prompts that are not over: the one that is being processed, and then those that wait, in order.
+	PromptsPending(ctx context.Context, sessionID string, limit int) ([]string, error)
+	feed.Sessions
+}
+
+// turnEncoder makes the frames of a stream from the events of one prompt's turn.
+type turnEncoder interface {
+	Start() []byte
+	Next(e eventlog.Event) ([]byte, error)
+	// Gap stands for events that are not kept any more.
+	Gap(from, to int64) []byte
+	// Finish ends the stream of a prompt that has its outcome.
+	Finish(p resource.PromptJSON, seq int64) []byte
+	// Over reports that the stream is complete.
+	Over() bool
+}
+
+// openTurn takes a place for a stream of a session's turns. The context is done when the server stops; release gives the place back.
+func (s *Server) openTurn(c echo.Context) (ctx context.Context, release func(), err error) {
+	if s.stopping() {
+		return nil, nil, errServerStops()
+	}
+	if err := s.clients.beginStream(); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(c.Request().Context())
+	stop := context.AfterFunc(s.streams, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		s.clients.endStream()
+	}, nil
+}
+
+// streamTurn sends the turn of a prompt from its start to its end. A stream that ends early ends with its connection, so that
+// clients see that something is missing.
+func (s *Server) streamTurn(ctx context.Context, c echo.Context, store turnStore, encoder turnEncoder, sessionID, promptID string) error {
+	after, err := store.PromptAfter(ctx, sessionID, promptID)
+	if err != nil {
+		return err
+	}
+	// Read after the position: an outcome that is not in the prompt yet is in an event after it.
+	prompt, err := store.PromptGet(ctx, sessionID, promptID)
+	if err != nil {
+		return err
+	}
+	options := feed.Options{Log: s.cfg.Events, Sessions: store, Beat: s.cfg.Heartbeat}
+	frames := encoder.Start()
+	f, err := feed.Open(ctx, options, sessionID, after)
+	for {
+		gone, ok := errors.AsType[*eventlog.PositionGoneError](err)
+		if !ok {
+			break
+		}
+		frames = append(frames, encoder.Gap(after+1, gone.First-1)...)
+		after = gone.First - 1
+		f, err = feed.Open(ctx, options, sessionID, after)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	s.metrics.streams.Inc()
+	defer s.metrics.streams.Dec()
+	st := &turnStream{
+		stream: stream{
+			server: &streams{s, store}, head: c.Request().Method == http.MethodHead,
+			response: c.Response(), control: http.NewResponseController(c.Response().Writer),
+		},
+		encoder: encoder, prompt: prompt,
+	}
+	err = st.run(ctx, f, frames)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.metrics.dropped.Inc()
+		s.logger.InfoContext(ctx, "stream dropped: its reader is slow", slog.String("session_id", sessionID), slog.Int64("seq", f.Position()))
+	case ctx.Err() == nil:
+		s.logger.WarnContext(ctx, "stream aborted", slog.String("session_id", sessionID), slog.Int64("seq", f.Position()), slog.Any("error", err))
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// turnStream is an open stream of one turn.
+type turnStream struct {
+	stream
+	encoder turnEncoder
+	prompt  session.Prompt // as it was when the stream was opened
+}
+
+// run writes frames, and then the stream until the turn is over.
+func (st *turnStream) run(ctx context.Context, f *feed.Feed, frames []byte) error {
+	if err := st.begin(); err != nil || st.head {
+		return err
+	}
+	for {
+		if err := st.write(frames); err != nil || st.encoder.Over() {
+			return err
+		}
+		item, err := f.Next(ctx)
+		switch {
+		case err != nil:
+			return err
+		case item.End: // and the events of its outcome are not kept
+			frames = st.encoder.Finish(resource.Prompt(st.prompt), f.Position())
+		case item.Gap != nil:
+			frames = st.encoder.Gap(item.Gap.From, item.Gap.To)
+		case item.Events.Len() == 0 && !item.CaughtUp:
+			frames = []byte(": heartbeat\n\n")
+		default:
+			if frames, err = st.encode(ctx, item.Events); err != nil {
+				return err
+			}
+			if item.CaughtUp && !st.encoder.Over() && st.prompt.Status.Final() {
+				frames = append(frames, st.encoder.Finish(resource.Prompt(st.prompt), f.Position())...)
+			}
+		}
+	}
+}
+
+// encode returns what the encoder makes of events.
+func (st *turnStream) encode(ctx context.Context, b eventlog.Batch) ([]byte, error) {
+	st.server.metrics.events.Add(float64(b.Len()))
+	var out []byte
+	for seq, line := range feed.Events(b) {
+		e, err := feed.Decode(line)
+		if err != nil {
+			return nil, err
+		}
+		frames, err := st.encoder.Next(e)
+		if err != nil { // the log took it as it came; the events around it are whole
+			st.server.logger.WarnContext(ctx, "an event is not in the stream of its turn", slog.String("session_id", e.SessionID), slog.Int64("seq", seq), slog.Any("error", err))
+		}
+		out = append(out, frames...)
+		if st.encoder.Over() {
+			break
+		}
+	}
+	return out, nil
+}

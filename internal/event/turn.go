@@ -1,0 +1,73 @@
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+)
+
+// Turn follows one prompt through the log of its session, from its submission to its outcome, in any number of runs.
+type Turn struct {
+	PromptID string
+	// RunID is the run that has the prompt, or had it last; empty before the first.
+	RunID string
+	// Prompt is the prompt as it was reported last.
+	Prompt resource.PromptJSON
+}
+
+// Relation says how an event relates to a turn.
+type Relation int
+
+// The relations of events.
+const (
+	// OfOthers: the event belongs to another prompt or another run.
+	OfOthers Relation = iota
+	// OfTurn: it belongs to the prompt, or to the run that has it.
+	OfTurn
+	// OfSession: it concerns the session as a whole.
+	OfSession
+)
+
+// Next takes the next event of the log and says how it relates to the turn. An error means that data does not fit its type.
+func (t *Turn) Next(e eventlog.Event) (Relation, error) {
+	switch e.Type {
+	case TypePrompt:
+		var d PromptData
+		if err := json.Unmarshal(e.Data, &d); err != nil {
+			return OfOthers, fmt.Errorf("%s event %d: %w", e.Type, e.Seq, err)
+		}
+		if d.Prompt.ID != t.PromptID {
+			return OfOthers, nil
+		}
+		t.Prompt = d.Prompt.Whole()
+		return OfTurn, nil
+	case TypeTurnStart, TypeTurnEnd:
+		var d TurnStartData // the first fields of both
+		if err := json.Unmarshal(e.Data, &d); err != nil {
+			return OfOthers, fmt.Errorf("%s event %d: %w", e.Type, e.Seq, err)
+		}
+		if d.PromptID != t.PromptID {
+			return OfOthers, nil
+		}
+		t.RunID = d.RunID
+		return OfTurn, nil
+	}
+	if e.RunID != "" {
+		if e.RunID == t.RunID {
+			return OfTurn, nil
+		}
+		return OfOthers, nil
+	}
+	switch conversation.EventType(e.Type) {
+	case conversation.EventBlockStart, conversation.EventTextDelta, conversation.EventBlockUpdate, conversation.EventBlockComplete,
+		conversation.EventBlockRemoved, conversation.EventMetadataUpdate:
+		return OfOthers, nil // a revert, or a turn of a release that recorded no run
+	}
+	return OfSession, nil
+}
+
+// Over reports whether the prompt has its outcome, according to the events so far.
+func (t *Turn) Over() bool { return t.Prompt.Status != "" && t.Prompt.Status.Final() }
