@@ -16,6 +16,8 @@ export type Connection = "loading" | "live" | "reconnecting" | "ended" | "failed
 export interface QueueItem {
   id: string;
   ordinal: number;
+  /** Prompts that wait run in the order of rank and, within it, of ordinal. Absent unless it was promoted: 0. */
+  rank?: number;
   status: Prompt["status"];
   /** Absent if only its place is known. */
   content?: string;
@@ -77,7 +79,7 @@ export class SessionStore {
   #error: Error | undefined;
   #session: Session | undefined;
   #folder = new Folder();
-  #queue = new Table<QueueItem>((a, b) => a.ordinal - b.ordinal);
+  #queue = new Table<QueueItem>(byTurn);
   #questions = new Table<Question>((a, b) => (a.createdAt + a.id < b.createdAt + b.id ? -1 : 1));
   #files: Table<StoredFile> | undefined;
   #filesWanted = false;
@@ -342,15 +344,21 @@ function over(status: Prompt["status"]): boolean {
   return status !== "queued" && status !== "processing";
 }
 
+/** What is processed comes first, and then what waits, in its order. */
+function byTurn(a: QueueItem, b: QueueItem): number {
+  const waits = (i: QueueItem) => (i.status === "queued" ? 1 : 0);
+  return waits(a) - waits(b) || (a.rank ?? 0) - (b.rank ?? 0) || a.ordinal - b.ordinal;
+}
+
 /** A prompt as the queue shows it. Only the first event of a prompt has its content. */
-function itemOf(p: Pick<Prompt, "id" | "ordinal" | "status"> & { content?: string; author?: string }): QueueItem {
+function itemOf(p: Pick<Prompt, "id" | "ordinal" | "rank" | "status"> & { content?: string; author?: string }): QueueItem {
   return {
-    id: p.id, ordinal: p.ordinal, status: p.status,
+    id: p.id, ordinal: p.ordinal, ...(p.rank !== undefined && { rank: p.rank }), status: p.status,
     ...(p.content === undefined ? {} : { content: p.content }),
     ...(p.author === undefined ? {} : { author: p.author }),
   };
 }
 
-function placeOf(i: { promptId: string; ordinal: number; status: Prompt["status"] }): QueueItem {
-  return { id: i.promptId, ordinal: i.ordinal, status: i.status };
+function placeOf(i: { promptId: string; ordinal: number; rank?: number; status: Prompt["status"] }): QueueItem {
+  return { id: i.promptId, ordinal: i.ordinal, ...(i.rank !== undefined && { rank: i.rank }), status: i.status };
 }
