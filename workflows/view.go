@@ -79,19 +79,22 @@ func (l *life) note(ctx workflow.Context) error {
 	if !l.explains(ctx) {
 		return nil
 	}
-	memo := map[string]string{"agent": l.agent, "owner": l.owner, "repository": l.workspace, "title": l.title, "session": l.url}
+	var failed, toDo string
 	if l.state == session.Error {
-		memo["error"], memo["toDo"] = l.reason, l.nextStep()
-	} else {
-		memo["error"], memo["toDo"] = "", ""
+		failed, toDo = l.reason, l.nextStep()
 	}
-	changed := map[string]any{}
-	for name, value := range memo {
-		if known, ok := l.memo[name]; !ok || value != known { // an earlier run's memo continues in this one
-			changed[name] = value
-			if value == "" {
-				changed[name] = nil // deletes it
-			}
+	memo, changed := map[string]string{}, map[string]any{}
+	for _, entry := range [][2]string{
+		{"agent", l.agent}, {"owner", l.owner}, {"repository", l.workspace}, {"title", l.title}, {"session", l.url}, {"error", failed}, {"toDo", toDo},
+	} {
+		name, value := entry[0], entry[1]
+		memo[name] = value
+		if known, ok := l.memo[name]; ok && value == known {
+			continue
+		}
+		changed[name] = value // also what an earlier run of the workflow has left, whose memo continues in this one
+		if value == "" {
+			changed[name] = nil // deletes it
 		}
 	}
 	if len(changed) == 0 {
