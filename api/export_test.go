@@ -66,7 +66,7 @@ func (r Rooms) Close() <-chan struct{} { return r.close() }
 // SocketRequests are the types of all requests that clients of a WebSocket may send, also of those of later releases.
 func SocketRequests() []string { return append(socketRequestTypes(), laterRequests...) }
 
-// ReadPresence sets how often a server reads who looks at its sessions.
+// ReadPresence sets how often a server reads who looks at its sessions, and which sessions have changed.
 func ReadPresence(every time.Duration) func(*Config) {
 	return func(c *Config) { c.presenceRead = every }
 }

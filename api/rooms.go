@@ -51,7 +51,7 @@ type rooms struct {
 	wake chan struct{}
 }
 
-// room is a session with members.
+// room is a session with members. That of the empty session ID is of clients that look at the changes of all sessions.
 type room struct {
 	members map[*occupant]struct{}
 	present session.Presence // as it was read last
@@ -99,7 +99,7 @@ func (r *rooms) add(m *occupant) error {
 		r.rooms[m.viewer.SessionID] = there
 	}
 	if len(there.members) >= maxSessionSockets {
-		return failure.Errorf(failure.Unavailable, "the session has %d open WebSockets at this server, which is the limit; connect again later", maxSessionSockets)
+		return failure.Errorf(failure.Unavailable, "%d such WebSockets are open at this server, which is the limit; connect again later", maxSessionSockets)
 	}
 	there.members[m] = struct{}{}
 	return nil
@@ -173,6 +173,9 @@ func (r *rooms) viewers() (viewers []session.Viewer, sessionIDs []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(r.rooms)) {
+		if id == "" {
+			continue // of all sessions
+		}
 		sessionIDs = append(sessionIDs, id)
 		for m := range r.rooms[id].members {
 			viewers = append(viewers, m.viewer)

@@ -114,6 +114,7 @@ func (s *Server) routes(store Store) {
 	e.GET(eventsRoute, streams.events)
 	e.GET(streamRoute, streams.durable)
 	e.GET(socketRoute, sockets.session)
+	e.GET(changesRoute, sockets.all)
 	e.POST("/api/sessions/:id/stream-tokens", streams.streamTokenCreate)
 	e.POST(aiRoute, turns.submit)
 	e.GET(aiStreamRoute, turns.resume)

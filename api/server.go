@@ -193,6 +193,7 @@ type Server struct {
 	attended *attendedPrompts
 	clients  *connections
 	rooms    *rooms
+	changes  *changes
 	bodies   bodyMemory
 
 	streams    context.Context //nolint:containedctx // no stream outlives it: it is done when the server stops
@@ -226,8 +227,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.clients = newConnections(cfg.MaxConnections)
 	s.rooms = newRooms(store, s.logger)
+	s.changes = newChanges(store, s.logger)
 	if cfg.presenceRead > 0 {
-		s.rooms.read = cfg.presenceRead
+		s.rooms.read, s.changes.every = cfg.presenceRead, cfg.presenceRead
 	}
 	s.signals.slots = make(chan struct{}, signalsAtOnce)
 	s.attended = newAttendedPrompts(&attendedPrompts{
@@ -266,6 +268,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	var tasks sync.WaitGroup
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	tasks.Go(func() { s.rooms.run(watching) })
+	tasks.Go(func() { s.changes.run(watching) })
 	defer func() {
 		stopWatching()
 		tasks.Wait()

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/feed"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/socket"
@@ -38,11 +41,14 @@ const (
 	closeGone websocket.StatusCode = 4410
 	// closeDeleted: the session has been erased.
 	closeDeleted websocket.StatusCode = 4404
+	// closeToken: the stream token of the handshake has expired.
+	closeToken websocket.StatusCode = 4401
 )
 
 // socketStore has what a WebSocket begins with.
 type socketStore interface {
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
+	QuestionList(ctx context.Context, sessionID string, status question.Status, limit int, cursor string) ([]question.Question, string, error)
 	conversationStore
 }
 
@@ -91,11 +97,10 @@ func (s *sockets) session(c echo.Context) error {
 	}
 	defer s.clients.endStream()
 
-	ctx, cancel := context.WithCancelCause(c.Request().Context())
-	defer cancel(nil)
-	defer context.AfterFunc(s.streams, func() { cancel(context.Cause(s.streams)) })()
+	ctx, cancel := s.untilStop(c)
+	defer cancel()
 	_, resumed := c.QueryParams()["after"]
-	opening, err := s.open(ctx, c, id, after, resumed)
+	opening, err := s.open(ctx, id, after, resumed)
 	if err != nil {
 		return err
 	}
@@ -107,6 +112,25 @@ func (s *sockets) session(c echo.Context) error {
 		return err
 	}
 	defer member.leave()
+	k, err := s.accept(c)
+	if err != nil {
+		return err
+	}
+	defer s.clients.released()
+	k.sessionID, k.member = id, member
+	k.serve(ctx, func(ctx context.Context, tasks *sync.WaitGroup) error { return k.follow(ctx, opening, tasks) })
+	return nil
+}
+
+// untilStop is the context of a request, which ends when the server stops too.
+func (s *sockets) untilStop(c echo.Context) (ctx context.Context, cancel func()) {
+	ctx, end := context.WithCancelCause(c.Request().Context())
+	stop := context.AfterFunc(s.streams, func() { end(context.Cause(s.streams)) })
+	return ctx, func() { stop(); end(nil) }
+}
+
+// accept completes the handshake. The connection counts as open until released is called.
+func (s *sockets) accept(c echo.Context) (*socketConn, error) {
 	conn, err := websocket.Accept(c.Response(), c.Request(), &websocket.AcceptOptions{
 		Subprotocols:       []string{socket.BlocksName},
 		InsecureSkipVerify: true, // upgradable has checked the origin, by the rules of all requests
@@ -115,16 +139,11 @@ func (s *sockets) session(c echo.Context) error {
 		CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil {
-		return fmt.Errorf("upgrade: %w", err)
+		return nil, fmt.Errorf("upgrade: %w", err)
 	}
-	defer s.clients.released()
-	s.metrics.streams.Inc()
-	defer s.metrics.streams.Dec()
-	k := &socketConn{
-		server: s, conn: conn, request: c.Request(), member: member, sessionID: id, requestID: idOfRequest(c), protocol: socket.ByName(conn.Subprotocol()),
-	}
-	k.serve(ctx, opening)
-	return nil
+	return &socketConn{
+		server: s, conn: conn, request: c.Request(), requestID: idOfRequest(c), protocol: socket.ByName(conn.Subprotocol()),
+	}, nil
 }
 
 // upgradable refuses what is no handshake, and pages of other origins: a browser sends its user's requests for a WebSocket
@@ -143,7 +162,7 @@ func (s *sockets) upgradable(r *http.Request) error {
 
 // open reads what the connection begins with. The conversation is read before the session: what changes meanwhile is in the
 // events that follow.
-func (s *sockets) open(ctx context.Context, c echo.Context, id string, after int64, resumed bool) (*socketOpening, error) {
+func (s *sockets) open(ctx context.Context, id string, after int64, resumed bool) (*socketOpening, error) {
 	o := &socketOpening{}
 	if !resumed {
 		page, next, err := s.store.ConversationPage(ctx, id, maxBlockLimit, "")
@@ -161,7 +180,7 @@ func (s *sockets) open(ctx context.Context, c echo.Context, id string, after int
 	if err != nil {
 		return nil, err
 	}
-	if o.questions, err = s.openQuestions(ctx, c, id); err != nil {
+	if o.questions, err = s.openQuestions(ctx, id); err != nil {
 		o.feed.Close()
 		return nil, err
 	}
@@ -169,20 +188,26 @@ func (s *sockets) open(ctx context.Context, c echo.Context, id string, after int
 	return o, nil
 }
 
-// openQuestions are the questions that wait for an answer, as GET /api/sessions/:id/questions answers them, oldest first.
-func (s *sockets) openQuestions(ctx context.Context, c echo.Context, id string) ([]json.RawMessage, error) {
-	status, body := s.within(ctx, c.Request(), idOfRequest(c), http.MethodGet, fmt.Sprintf("/api/sessions/%s/questions?status=open&limit=%d", id, maxLimit), nil)
-	if status != http.StatusOK {
-		return nil, refusal(body)
+// openQuestions are the questions that wait for an answer, oldest first, as GET /api/sessions/:id/questions has them.
+func (s *sockets) openQuestions(ctx context.Context, id string) ([]json.RawMessage, error) {
+	items, _, err := s.store.QuestionList(ctx, id, question.Open, maxLimit, "")
+	if err != nil {
+		return nil, err
 	}
-	var page page[json.RawMessage]
-	if err := json.Unmarshal(body, &page); err != nil {
-		return nil, fmt.Errorf("read questions: %w", err)
+	masker, err := s.cfg.Masks.Masker(ctx)
+	if err != nil {
+		return nil, err
 	}
-	for i, j := 0, len(page.Items)-1; i < j; i, j = i+1, j-1 {
-		page.Items[i], page.Items[j] = page.Items[j], page.Items[i]
+	out := make([]json.RawMessage, 0, len(items))
+	for _, q := range slices.Backward(items) {
+		q.Asked = q.Asked.Map(masker.Text, masker.JSON)
+		data, err := json.Marshal(resource.Question(q))
+		if err != nil {
+			return nil, fmt.Errorf("encode question: %w", err)
+		}
+		out = append(out, data)
 	}
-	return page.Items, nil
+	return out, nil
 }
 
 // viewingUser is who looks at a session, in the words of the client: nothing checks them.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/lifecycle"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -597,7 +599,7 @@ func TestARoomIsBoundedAndWaitsForItsMembers(t *testing.T) {
 	}
 	_, err := r.Enter(t.Context(), "a")
 	require.Equal(t, failure.Unavailable, failure.CodeOf(err))
-	require.ErrorContains(t, err, "1000 open WebSockets")
+	require.ErrorContains(t, err, "1000 such WebSockets")
 	other, err := r.Enter(t.Context(), "b")
 	require.NoError(t, err)
 	other()
@@ -799,6 +801,95 @@ func TestASocketKnowsWhoLooks(t *testing.T) {
 	eve := b.socket(path + "?userId=eve")
 	require.Contains(t, string(eve.next().Data), `{"userId":"eve","name":"eve"}`, "presence refuses no client")
 	require.Equal(t, []string{"caught_up"}, eve.brief(1))
+}
+
+func TestASocketTakesAStreamToken(t *testing.T) {
+	t.Parallel()
+	b := setupTokens(t, 'a')
+	id := b.store.Put(session.Running)
+	b.store.With(id, func(r *apitest.Row) {
+		r.Questions = []question.Question{{ID: session.NewID(session.QuestionPrefix), SessionID: id, Status: question.Open, ExpiresAt: time.Now().Add(time.Hour)}}
+	})
+	path := "/api/sessions/" + id + "/ws?token="
+	s := b.socket(path + b.streamToken(id))
+	require.Equal(t, []string{"init", "question", "caught_up"}, s.brief(3))
+	code, _, _ := s.refusal(`{"type":"prompt","content":"hi"}`)
+	require.Equal(t, "unauthorized", code)
+	require.Empty(t, b.store.Row(id).Prompts)
+	require.Equal(t, "pong", s.ask(`{"type":"ping"}`).Type)
+	short := b.socket(path + api.SignToken(newKeyring(t, 'a'), id, time.Now().Add(time.Second)))
+	require.Equal(t, websocket.StatusCode(4401), short.closed())
+	b.refused(path+b.streamToken(b.store.Put(session.Running)), http.StatusUnauthorized, "unauthorized", nil)
+	b.refused("/api/ws?token="+b.streamToken(id), http.StatusUnauthorized, "unauthorized", nil)
+}
+
+func TestASocketSaysWhichSessionsHaveChanged(t *testing.T) {
+	t.Parallel()
+	b := setup(t, api.ReadPresence(5*time.Millisecond))
+	s := b.socket("/api/ws")
+	happened := func(ids ...string) {
+		for _, id := range ids {
+			b.store.Happened(lifecycle.Event{Type: lifecycle.SessionRunning, Session: lifecycle.Subject{ID: id}})
+		}
+	}
+	type changes struct {
+		SessionIDs []string
+		All        bool
+	}
+	changed := func() (c changes) {
+		m := s.next()
+		require.Equal(t, "sessions:changed", m.Type)
+		require.NoError(t, json.Unmarshal(m.Data, &c))
+		return c
+	}
+	c := changed()
+	require.True(t, c.All)
+	for !slices.Contains(c.SessionIDs, "ses_0") { // until the server knows from where it reads
+		happened("ses_0")
+		c = changed()
+	}
+	away := func(err error) { b.store.Fail("LifecycleRead", err) }
+	away(failure.Errorf(failure.Unavailable, "down"))
+	happened("ses_b", "ses_a", "ses_b")
+	away(nil)
+	c = changed()
+	require.Equal(t, []string{"ses_a", "ses_b"}, c.SessionIDs)
+	require.False(t, c.All)
+	away(failure.Errorf(failure.Unavailable, "down"))
+	for i := range 1200 {
+		happened(fmt.Sprint(i))
+	}
+	away(nil)
+	for !c.All {
+		c = changed()
+		require.LessOrEqual(t, len(c.SessionIDs), 100)
+	}
+	require.Equal(t, "pong", func() string {
+		s.send(`{"type":"ping"}`)
+		for {
+			if m := s.next(); m.Type != "sessions:changed" {
+				return m.Type
+			}
+		}
+	}())
+	c.All = false
+	b.store.Fail("LifecycleRead", failure.Errorf(failure.PositionGone, "gone"))
+	for !c.All {
+		c = changed()
+	}
+	b.store.Fail("LifecycleRead", nil)
+	for c.SessionIDs = nil; !slices.Contains(c.SessionIDs, "ses_c"); c = changed() { // until the server knows again
+		happened("ses_c")
+	}
+	code, message, _ := s.refusal(`{"type":"prompt","content":"hi"}`)
+	require.Equal(t, "invalid_request", code)
+	require.Contains(t, message, "type must be ping")
+	b.refused("/api/ws", http.StatusForbidden, "forbidden", http.Header{"Origin": {"https://evil.example"}})
+	b.refused("/api/ws?x=1", http.StatusBadRequest, "invalid_request", nil)
+	stopped := make(chan error, 1)
+	go func() { stopped <- b.stop() }()
+	require.Equal(t, websocket.StatusGoingAway, s.closed())
+	require.NoError(t, <-stopped)
 }
 
 // FuzzSocketRequest has hostile messages.

@@ -52,20 +52,23 @@ type socketConn struct {
 	server    *sockets
 	conn      *websocket.Conn
 	request   *http.Request // the handshake
-	sessionID string
-	requestID string // of the handshake
+	sessionID string        // empty for that of all sessions
+	requestID string        // of the handshake
 	protocol  socket.Protocol
 	member    *occupant
 	slow      atomic.Bool // a write took longer than WriteTimeout
+	pinging   atomic.Bool // a ping has not been answered
 }
 
-// serve runs the connection until the session is over, one side leaves, or ctx is done.
-func (k *socketConn) serve(ctx context.Context, o *socketOpening) {
+// serve runs the connection until write returns why it ends, the client leaves, or ctx is done.
+func (k *socketConn) serve(ctx context.Context, write func(context.Context, *sync.WaitGroup) error) {
+	k.server.metrics.streams.Inc()
+	defer k.server.metrics.streams.Dec()
 	k.conn.SetReadLimit(maxBodyBytes)
 	ctx, stop := context.WithCancelCause(ctx)
 	var tasks sync.WaitGroup
 	tasks.Go(func() { stop(k.read(ctx)) })
-	stop(k.write(ctx, o, &tasks))
+	stop(write(ctx, &tasks))
 	end := closing(context.Cause(ctx))
 	// The connection cannot say goodbye in the middle of a message that its client does not take.
 	if err := k.conn.Close(end.code, end.reason); err != nil {
@@ -89,6 +92,9 @@ func closing(cause error) *closure {
 	if errors.Is(cause, errStopping) || errors.Is(cause, eventlog.ErrFollowerStopped) {
 		return &closure{websocket.StatusGoingAway, "the server stops; connect again with after"}
 	}
+	if errors.Is(cause, errTokenExpired) {
+		return &closure{closeToken, "the stream token has expired; connect again with another"}
+	}
 	if websocket.CloseStatus(cause) != -1 {
 		return errLeft
 	}
@@ -101,8 +107,8 @@ func closing(cause error) *closure {
 	return &closure{websocket.StatusInternalError, "internal error; connect again with after"}
 }
 
-// write sends the opening and then what the log has, to the end of the session.
-func (k *socketConn) write(ctx context.Context, o *socketOpening, tasks *sync.WaitGroup) error {
+// follow sends the opening and then what the log has, to the end of the session.
+func (k *socketConn) follow(ctx context.Context, o *socketOpening, tasks *sync.WaitGroup) error {
 	if o.gone != nil {
 		f := errorOf(o.gone)
 		if err := k.send(ctx, socket.Message{Type: socket.TypeError, Data: problemOf(f)}); err != nil {
@@ -115,7 +121,6 @@ func (k *socketConn) write(ctx context.Context, o *socketOpening, tasks *sync.Wa
 		return err
 	}
 	tasks.Go(func() { k.watch(ctx, present) })
-	var pinging atomic.Bool
 	for {
 		item, err := o.feed.Next(ctx)
 		if err != nil {
@@ -127,11 +132,8 @@ func (k *socketConn) write(ctx context.Context, o *socketOpening, tasks *sync.Wa
 		if item.End {
 			return &closure{websocket.StatusNormalClosure, "the session is terminated"}
 		}
-		if item.Events.Len() == 0 && !item.CaughtUp && item.Gap == nil && !pinging.Swap(true) {
-			tasks.Go(func() {
-				defer pinging.Store(false)
-				k.ping(ctx)
-			})
+		if item.Events.Len() == 0 && !item.CaughtUp && item.Gap == nil {
+			k.pingOnce(ctx, tasks)
 		}
 	}
 }
@@ -271,6 +273,16 @@ func (k *socketConn) late() {
 	k.server.logger.Debug("WebSocket is slow", slog.String("session_id", k.sessionID))
 }
 
+// pingOnce sends a ping, unless the last one has not been answered yet.
+func (k *socketConn) pingOnce(ctx context.Context, tasks *sync.WaitGroup) {
+	if !k.pinging.Swap(true) {
+		tasks.Go(func() {
+			defer k.pinging.Store(false)
+			k.ping(ctx)
+		})
+	}
+}
+
 // ping asks whether the client is there; the connection ends if it does not answer.
 func (k *socketConn) ping(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pongBeats*k.server.cfg.Heartbeat)
@@ -327,6 +339,9 @@ func (k *socketConn) read(ctx context.Context) error {
 func (k *socketConn) answer(ctx context.Context, r socketRequest, requestID string) (socket.Message, error) {
 	if r.Type == "ping" {
 		return socket.Message{Type: socket.TypePong}, nil
+	}
+	if k.sessionID == "" {
+		return socket.Message{}, invalid("type", "must be ping: this WebSocket is of all sessions")
 	}
 	method, target, body, err := r.operation(k.sessionID)
 	if err != nil {

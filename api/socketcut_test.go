@@ -191,3 +191,22 @@ func TestPostgresUsersAreKnownAtAllServers(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, present, "an api that stops takes its clients with it")
 }
+
+func TestPostgresASocketSaysWhichSessionsHaveChanged(t *testing.T) {
+	t.Parallel()
+	b, db := setupPostgresAt(t, postgrestest.URL(t), api.ReadPresence(5*time.Millisecond))
+	s := b.socket("/api/ws")
+	changed := string(s.next().Data)
+	require.Contains(t, changed, `"all":true`)
+	var ids []string
+	for strings.Contains(changed, `"all":true`) { // until the server knows from where it reads
+		ids = append(ids, b.do("POST", "/api/sessions", `{"agent":"demo"}`).session().ID)
+		_, err := db.LifecycleNumber(t.Context())
+		require.NoError(t, err)
+		changed = string(s.next().Data)
+	}
+	var named struct{ SessionIDs []string }
+	require.NoError(t, json.Unmarshal([]byte(changed), &named))
+	require.NotEmpty(t, named.SessionIDs)
+	require.Subset(t, ids, named.SessionIDs)
+}

@@ -30,6 +30,7 @@ type Store interface {
 	turnStore
 	readyStore
 	presenceStore
+	changeStore
 }
 
 // Idempotency is a client's key for a create and the digest of its body. The

@@ -25,7 +25,7 @@ const (
 )
 
 // tokenRoutes are the reads that a stream token gives access to. Each has the session's id in its path.
-var tokenRoutes = map[string]bool{eventsRoute: true, streamRoute: true}
+var tokenRoutes = map[string]bool{eventsRoute: true, streamRoute: true, socketRoute: true}
 
 // Signer signs with a key that only the apis of an installation have.
 type Signer interface {

@@ -936,6 +936,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/ws": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Learn over a WebSocket which sessions have changed
+         * @description The request is a WebSocket handshake; `/asyncapi.yaml` describes the messages. `sessions:changed` comes at first and whenever something happened
+         *     to sessions, at most twice a second: read the list again. Pages of other origins are refused.
+         */
+        get: operations["openChanges"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/sessions/{id}/ws": {
         parameters: {
             query?: never;
@@ -5246,6 +5267,29 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    openChanges: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The WebSocket is open. */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     openSocket: {
         parameters: {
             query?: {
@@ -5256,6 +5300,8 @@ export interface operations {
                  *     has not been written yet. If events after it have been deleted, the connection is closed with 4410.
                  */
                 after?: number | "latest";
+                /** @description A stream token of the session, in place of the key. */
+                token?: components["parameters"]["StreamToken"];
                 /** @description Who looks at the session, in the client's own words. Other clients of the session see it; nothing checks it. */
                 userId?: string;
                 /** @description The user's name, without control characters. Only with `userId`, which it defaults to. */

@@ -1,0 +1,228 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/lifecycle"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/socket"
+)
+
+// changesRoute is the WebSocket of all sessions.
+const changesRoute = "/api/ws"
+
+const (
+	// changesEvery is how often an api reads which sessions have changed, while clients want to know it, and how often it sends that to
+	// a client at most.
+	changesEvery = 500 * time.Millisecond
+	// maxChanged is how many sessions a message names. With more, all may have changed.
+	maxChanged = 100
+	// changesPage is how many events are read at once.
+	changesPage = 500
+)
+
+// changeStore has what happened to all sessions.
+type changeStore interface {
+	// LifecycleRead returns events after a position. Errors say that the position cannot be read from.
+	LifecycleRead(ctx context.Context, after int64, filter lifecycle.Filter, limit int) (lifecycle.Page, error)
+	LifecycleNewest(ctx context.Context) (int64, error)
+}
+
+// changes reads which sessions have changed, once for all clients of this api. Nothing is read while there are none.
+type changes struct {
+	store  changeStore
+	logger *slog.Logger
+	every  time.Duration // changesEvery; less in tests
+
+	mu       sync.Mutex
+	watchers map[*watcher]struct{}
+}
+
+// watcher is a client.
+type watcher struct {
+	ids map[string]struct{}
+	all bool
+	// wake has room for one: the client takes all that there is.
+	wake chan struct{}
+}
+
+func newChanges(store changeStore, logger *slog.Logger) *changes {
+	return &changes{store: store, logger: logger, every: changesEvery, watchers: map[*watcher]struct{}{}}
+}
+
+// watch returns a client, to which everything may have changed, and which stop removes.
+func (c *changes) watch() (w *watcher, stop func()) {
+	w = &watcher{ids: map[string]struct{}{}, wake: make(chan struct{}, 1)}
+	w.add(nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watchers[w] = struct{}{}
+	return w, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.watchers, w)
+	}
+}
+
+// add notes changed sessions, or with none that all may have changed. The caller holds the lock, unless the watcher is new.
+func (w *watcher) add(ids []string) {
+	for _, id := range ids {
+		w.ids[id] = struct{}{}
+	}
+	if len(ids) == 0 || len(w.ids) > maxChanged {
+		w.all = true
+		clear(w.ids)
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is going to look
+	}
+}
+
+// take returns what has changed since the last call.
+func (c *changes) take(w *watcher) socket.Changes {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := socket.Changes{SessionIDs: []string{}, All: w.all}
+	if !w.all {
+		out.SessionIDs = append(out.SessionIDs, slices.Sorted(maps.Keys(w.ids))...)
+	}
+	w.all = false
+	clear(w.ids)
+	return out
+}
+
+func (c *changes) add(ids []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for w := range c.watchers {
+		w.add(ids)
+	}
+}
+
+func (c *changes) watched() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.watchers) > 0
+}
+
+// run reads until ctx ends. Where it does not know from which position, or has lost it, all sessions may have changed.
+func (c *changes) run(ctx context.Context) {
+	ticker := time.NewTicker(c.every)
+	defer ticker.Stop()
+	position := int64(-1)
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if !c.watched() {
+			position = -1
+			continue
+		}
+		next, err := c.look(ctx, position)
+		if err != nil && ctx.Err() == nil {
+			c.logger.DebugContext(ctx, "could not read which sessions have changed", slog.Any("error", err))
+		}
+		position = next
+	}
+}
+
+// look reads what follows a position, and returns where to continue.
+func (c *changes) look(ctx context.Context, position int64) (int64, error) {
+	if position < 0 {
+		newest, err := c.store.LifecycleNewest(ctx)
+		if err != nil {
+			return -1, err
+		}
+		c.add(nil)
+		return newest, nil
+	}
+	for {
+		page, err := c.store.LifecycleRead(ctx, position, lifecycle.Filter{}, changesPage)
+		if failure.CodeOf(err) == failure.Unavailable {
+			return position, err
+		}
+		if err != nil {
+			return -1, err
+		}
+		var ids []string
+		for _, e := range page.Events {
+			ids = append(ids, e.Session.ID)
+		}
+		if len(ids) > 0 {
+			c.add(ids)
+		}
+		if position = page.Position; page.CaughtUp {
+			return position, nil
+		}
+	}
+}
+
+// all serves the WebSocket of all sessions.
+func (s *sockets) all(c echo.Context) error {
+	if err := s.upgradable(c.Request()); err != nil {
+		return err
+	}
+	if s.stopping() {
+		return failure.Errorf(failure.Unavailable, "the server is stopping; connect again")
+	}
+	if err := s.clients.beginStream(); err != nil {
+		return err
+	}
+	defer s.clients.endStream()
+	member := &occupant{viewer: session.Viewer{Client: uuid.NewString()}, rooms: s.rooms, changed: make(chan struct{}, 1)}
+	if err := s.rooms.add(member); err != nil {
+		return err
+	}
+	defer member.leave()
+	ctx, cancel := s.untilStop(c)
+	defer cancel()
+	k, err := s.accept(c)
+	if err != nil {
+		return err
+	}
+	defer s.clients.released()
+	w, stop := s.changes.watch()
+	defer stop()
+	k.serve(ctx, func(ctx context.Context, tasks *sync.WaitGroup) error { return k.changes(ctx, w, tasks) })
+	return nil
+}
+
+// changes sends which sessions have changed.
+func (k *socketConn) changes(ctx context.Context, w *watcher, tasks *sync.WaitGroup) error {
+	all := k.server.changes
+	beat := time.NewTicker(k.server.cfg.Heartbeat)
+	defer beat.Stop()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-w.wake:
+		case <-beat.C:
+			k.pingOnce(ctx, tasks)
+			continue
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		select { // what happens at the same time is one message
+		case <-pause.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		pause.Reset(all.every)
+		if err := k.send(ctx, socket.Message{Type: socket.TypeSessionsChanged, Data: all.take(w)}); err != nil {
+			return err
+		}
+	}
+}
