@@ -374,8 +374,18 @@ func TestASocketCarriesRequestsOut(t *testing.T) {
 	require.Equal(t, question.Answered, b.store.Row(id).Questions[0].Status)
 	code, _, _ = s.refusal(`{"type":"answer","questionId":"` + asked + `","answer":"reject"}`)
 	require.Equal(t, "question_answered", code)
+	require.Equal(t, "ack", s.ask(`{"type":"hold","reason":"a look"}`).Type)
+	require.Equal(t, "a look", b.store.Row(id).Session.Queue.Hold.Reason)
+	require.Equal(t, "ack", s.ask(`{"type":"replace","promptId":"mine","content":"hello"}`).Type)
+	require.Equal(t, "hello", b.store.Row(id).Prompts[0].Content)
+	require.Equal(t, "ack", s.ask(`{"type":"promote","promptId":"mine"}`).Type)
+	require.Equal(t, "ack", s.ask(`{"type":"release"}`).Type)
+	require.False(t, b.store.Row(id).Session.Queue.Hold.Held())
 	require.Equal(t, "ack", s.ask(`{"type":"withdraw","promptId":"mine"}`).Type)
 	require.Equal(t, session.PromptCancelled, b.store.Row(id).Prompts[0].Status)
+	require.Equal(t, "ack", s.ask(`{"type":"prompt","promptId":"second","content":"hi"}`).Type)
+	require.Equal(t, "ack", s.ask(`{"type":"clear"}`).Type)
+	require.Equal(t, session.PromptCancelled, b.store.Row(id).Prompts[1].Status)
 	code, _, _ = s.refusal(`{"type":"retry","promptId":"mine"}`)
 	require.Equal(t, "prompt_not_unknown", code)
 	code, _, _ = s.refusal(`{"type":"abort","runId":"run_00000000000000000000000000000000"}`)
@@ -403,7 +413,7 @@ func TestASocketRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{`{"type":7}`, "invalid_request", "type must be a string"},
 		{`{"type":"ping","id":7}`, "invalid_request", "id must be a string"},
 		{`{"type":"ping","id":"` + strings.Repeat("x", 65) + `"}`, "invalid_request", "id must be 1 to 64"},
-		{`{"type":"sing"}`, "invalid_request", "type must be one of: abort, answer, diff, dismiss, prompt, resolve, retry, revert, withdraw, ping"},
+		{`{"type":"sing"}`, "invalid_request", "type must be one of: abort, answer, clear, diff, dismiss, hold, promote, prompt, release, replace, resolve, retry, revert, withdraw, ping"},
 		{`{"type":"review"}`, "not_supported", "review is not supported yet"},
 		{`{"type":"ping","x":1}`, "invalid_request", "x is not a field of this message"},
 		{`{"type":"diff","x":1}`, "invalid_request", "x is not a field of this message"},

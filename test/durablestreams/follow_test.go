@@ -178,7 +178,7 @@ func TestAClientFollowsALiveSession(t *testing.T) {
 			var want []json.RawMessage
 			require.NoError(t, json.Unmarshal(request(t, "GET", "http://"+second+path+"/stream?offset=-1", ""), &want))
 			require.Greater(t, len(want), titles)
-			require.Equal(t, len(want), len(got), "neither a gap nor a repeat")
+			require.Len(t, got, len(want), "neither a gap nor a repeat")
 			for i := range want {
 				require.JSONEq(t, string(want[i]), got[i])
 			}
