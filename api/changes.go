@@ -220,8 +220,13 @@ func (k *socketConn) changes(ctx context.Context, w *watcher, tasks *sync.WaitGr
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		changed := all.take(w)
+		if !changed.All && len(changed.SessionIDs) == 0 {
+			pause.Reset(0) // the message before had what this was woken for
+			continue
+		}
 		pause.Reset(all.every)
-		if err := k.send(ctx, socket.Message{Type: socket.TypeSessionsChanged, Data: all.take(w)}); err != nil {
+		if err := k.send(ctx, socket.Message{Type: socket.TypeSessionsChanged, Data: changed}); err != nil {
 			return err
 		}
 	}

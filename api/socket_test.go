@@ -862,8 +862,11 @@ func TestASocketSaysWhichSessionsHaveChanged(t *testing.T) {
 	away(failure.Errorf(failure.Unavailable, "down"))
 	happened("ses_b", "ses_a", "ses_b")
 	away(nil)
-	c = changed()
-	require.Equal(t, []string{"ses_a", "ses_b"}, c.SessionIDs)
+	for c = changed(); !slices.Contains(c.SessionIDs, "ses_a"); c = changed() {
+		require.Equal(t, []string{"ses_0"}, c.SessionIDs, "what was on its way")
+	}
+	require.Subset(t, c.SessionIDs, []string{"ses_a", "ses_b"})
+	require.LessOrEqual(t, len(c.SessionIDs), 3)
 	require.False(t, c.All)
 	away(failure.Errorf(failure.Unavailable, "down"))
 	for i := range 1200 {
