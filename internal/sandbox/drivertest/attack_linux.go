@@ -422,7 +422,8 @@ func lookFor(found func(pid string) bool) (bool, string) {
 		mine[strconv.Itoa(pid)] = true
 	}
 	seen := 0
-	for end := time.Now().Add(attackLimit); time.Now().Before(end); {
+	end := time.Now().Add(attackLimit)
+	for looks := 0; looks < 3 || time.Now().Before(end); looks++ { // on a busy machine the time may pass without one
 		entries, err := os.ReadDir("/proc")
 		if err != nil {
 			return false, err.Error()
@@ -437,7 +438,7 @@ func lookFor(found func(pid string) bool) (bool, string) {
 			}
 		}
 	}
-	return false, fmt.Sprintf("not found, in %d looks at processes", seen)
+	return false, fmt.Sprintf("not found, of %d processes seen", seen)
 }
 
 // attackServers looks for a server that greets with a word.

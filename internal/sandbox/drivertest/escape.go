@@ -459,6 +459,11 @@ func (a *attacker) neighbor(t *testing.T) (name string) {
 	require.NoError(t, other.WriteFile(a.ctx(t), "/root/"+name, []byte("a secret"), 0o600))
 	script := fmt.Sprintf("cp /usr/bin/sleep /tmp/%s && exec /tmp/%s 1000", name, name)
 	a.background(t, other, []string{"sh", "-c", script})
+	pattern := "[o]" + strings.TrimPrefix(name, "o") // which grep's own arguments do not match
+	require.Eventually(t, func() bool {
+		res, err := other.Run(a.ctx(t), sandbox.RunSpec{Argv: []string{"sh", "-c", "grep -qs '^/tmp/" + pattern + "' /proc/[0-9]*/cmdline"}})
+		return err == nil && res.Code == 0
+	}, a.WaitLimit, 20*time.Millisecond, "the neighbor's process runs")
 	return name
 }
 
