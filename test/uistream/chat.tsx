@@ -40,7 +40,7 @@ export function Chat({ session, initial = [] }: { session: string; initial?: UIM
   // Leaving the page stops nothing. A prompt that waits is withdrawn, and a turn that runs is aborted; its stream then ends.
   async function stop() {
     const withdrawn = await fetch(`${session}/prompts/${prompt()?.id}`, { method: "DELETE" });
-    if (!withdrawn.ok) await fetch(`${session}/abort`, { method: "POST" });
+    if (withdrawn.status === 409) await fetch(`${session}/abort`, { method: "POST" }); // it runs already
   }
 
   async function answer(question: string, answer: "once" | "reject") {

@@ -84,6 +84,7 @@ test("a turn is stopped, and a prompt that waits is withdrawn", async () => {
   await post(`/sessions/${id}/prompts`, { id: "busy", content: "sleep 60s" });
   await page.say("later");
   await until("the page waits", () => page.all("button.stop").length === 1);
+  await until("its prompt has arrived", async () => (await json(`/sessions/${id}/prompts/${page.ids()[2]}`)).status === "queued");
   page.click("button.stop");
   await page.done();
   assert.equal((await json(`/sessions/${id}/prompts/${page.ids()[2]}`)).reason, "withdrawn");
