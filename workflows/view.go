@@ -74,8 +74,8 @@ func (l *life) explains(ctx workflow.Context) bool {
 }
 
 // note puts into the memo what remains to be read when no worker answers, and after the workflow is closed: what the session is,
-// where it is found, and what a person can do about it. An event of the history for each change, which are few. The title is not in
-// it: Temporal stores a memo, and its database may keep the bytes of what was deleted.
+// where it is found, and what a person can do about it. An event of the history for each change, which are few. The title is the one
+// that a person gave it: no text of a prompt enters Temporal.
 func (l *life) note(ctx workflow.Context) error {
 	if !l.explains(ctx) {
 		return nil
@@ -86,7 +86,7 @@ func (l *life) note(ctx workflow.Context) error {
 	}
 	memo, changed := map[string]string{}, map[string]any{}
 	for _, entry := range [][2]string{
-		{"agent", l.agent}, {"owner", l.owner}, {"repository", l.workspace}, {"session", l.url}, {"error", failed}, {"toDo", toDo},
+		{"title", l.title}, {"agent", l.agent}, {"owner", l.owner}, {"repository", l.workspace}, {"session", l.url}, {"error", failed}, {"toDo", toDo},
 	} {
 		name, value := entry[0], entry[1]
 		memo[name] = value

@@ -82,6 +82,8 @@ func sqlConfig(c Config) *config.SQL {
 		"synchronous":  c.Sync,
 		// Milliseconds to wait for another program that reads the file.
 		"busy_timeout": "5000",
+		// What is deleted is overwritten: a purged session's text may not stay in free pages.
+		"secure_delete": "on",
 	}
 	return conf
 }
