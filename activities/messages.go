@@ -47,6 +47,9 @@ type OpenedSession struct {
 	ParkAfter time.Duration `json:"parkAfter,omitempty"`
 	// Attend is how long turns of this session may be attended: see Attend. 0 for never.
 	Attend time.Duration `json:"attend,omitempty"`
+	// KeepsRoom: the workflow continues as new while its history has room for one more step. Workflows that were opened before
+	// it continue as new when their history is full.
+	KeepsRoom bool `json:"keepsRoom,omitempty"`
 }
 
 // DeadlineRequest asks for the announcement of a deadline.

@@ -23,7 +23,11 @@ func (l *life) attendance(ctx workflow.Context) *activities.Attend {
 	if l.attends <= 0 || workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 		return nil
 	}
-	left := (maxHistoryEvents - workflow.GetInfo(ctx).GetCurrentHistoryLength()) / eventsPerPrompt
+	left := maxHistoryEvents - workflow.GetInfo(ctx).GetCurrentHistoryLength()
+	if l.keepsRoom {
+		left -= tailEvents
+	}
+	left /= eventsPerPrompt
 	if left < 1 {
 		return nil
 	}

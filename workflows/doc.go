@@ -68,9 +68,9 @@
 //   - Every status was reached by a step of the table (promise 6): transit asks session.Next,
 //     records the step in Postgres, and only then moves. Where Postgres says that the session
 //     stands elsewhere, it is taken up from there.
-//   - The history of one run is bounded (promise 8): after 2,000 events, or when the server
-//     suggests it, the workflow continues as new, between two steps, with signals drained and no
-//     activity in progress. Pending requests and the ids of recently signaled prompts are carried
+//   - The history of one run is bounded (promise 8): while there is room below 2,000 events for one
+//     more step, or when the server suggests it, the workflow continues as new, between two steps,
+//     with signals drained and no activity in progress. Pending requests and the ids of recently signaled prompts are carried
 //     over; everything else is read again.
 //   - Deadlines are announced once each, and only when they are near: an idle session's hibernation, and a move. Turns that follow
 //     each other cost nothing for it. The announcement takes its time from the row, which clients see, and the hibernation

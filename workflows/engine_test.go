@@ -47,6 +47,7 @@ type outbound struct {
 
 func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {
 	o.stage.commands["activity "+activity]++
+	o.stage.history.add(3 + taskEvents)
 	w := o.stage.world
 	if !workflow.GetActivityOptions(ctx).WaitForCancellation {
 		f := o.Next.ExecuteActivity(ctx, activity, args...)
@@ -80,6 +81,7 @@ func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args .
 //workflowcheck:ignore
 func (o *outbound) ExecuteLocalActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {
 	o.stage.commands["record "+activity]++
+	o.stage.history.add(1)
 	method := reflect.ValueOf(&fakes{w: o.stage.world}).MethodByName(activity)
 	in := []reflect.Value{reflect.ValueOf(context.WithValue(context.Background(), inTask{}, true)), reflect.ValueOf(args[0])}
 	future, set := workflow.NewFuture(ctx)
@@ -97,16 +99,19 @@ func (o *outbound) ExecuteLocalActivity(ctx workflow.Context, activity string, a
 
 func (o *outbound) SideEffect(ctx workflow.Context, f func(workflow.Context) any) converter.EncodedValue {
 	o.stage.commands["side effect"]++
+	o.stage.history.add(1)
 	return o.Next.SideEffect(ctx, f)
 }
 
 func (o *outbound) UpsertTypedSearchAttributes(ctx workflow.Context, attributes ...temporal.SearchAttributeUpdate) error {
 	o.stage.commands["search attributes"]++
+	o.stage.history.add(1)
 	return o.Next.UpsertTypedSearchAttributes(ctx, attributes...)
 }
 
 func (o *outbound) UpsertMemo(ctx workflow.Context, memo map[string]any) error {
 	o.stage.commands["memo"]++
+	o.stage.history.add(1)
 	if err, toDo := memo["error"], memo["toDo"]; err != nil {
 		o.stage.world.say("memo: error %s; to do: %s", err, toDo)
 	} else if _, cleared := memo["error"]; cleared && o.stage.inError {
@@ -114,6 +119,15 @@ func (o *outbound) UpsertMemo(ctx workflow.Context, memo map[string]any) error {
 	}
 	o.stage.inError = memo["error"] != nil
 	return o.Next.UpsertMemo(ctx, memo)
+}
+
+// GetVersion counts the marker of a change, and the search attribute that lists it, once for each run.
+func (o *outbound) GetVersion(ctx workflow.Context, change string, lowest, highest workflow.Version) workflow.Version {
+	if h := &o.stage.history; !h.versions[change] {
+		h.versions[change] = true
+		h.add(2)
+	}
+	return o.Next.GetVersion(ctx, change, lowest, highest)
 }
 
 // recorded is an error as the workflow gets it: written to history and read back.
@@ -139,6 +153,7 @@ func (o *outbound) NewTimerWithOptions(ctx workflow.Context, d time.Duration, op
 	w.say("timer for %s", d.Round(time.Millisecond))
 	timers.started++
 	o.stage.commands["timer"]++
+	o.stage.history.add(2 + taskEvents)
 	timers.pending, timers.ctx = o.Next.NewTimerWithOptions(ctx, d, options), ctx
 	return timers.pending
 }

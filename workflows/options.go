@@ -10,9 +10,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/contract"
 )
 
-// maxHistoryEvents is where a workflow continues as new even if the server has
-// not suggested it: about 160 prompts.
+// maxHistoryEvents bounds the history of one run of the workflow. It continues as new before, even if the server has not
+// suggested it, while there is room for one more step: after about 110 prompts that are not attended.
 const maxHistoryEvents = 2000
+
+const (
+	// stepEvents is what one step may add to the history: a turn with as many signals as are answered at once (see
+	// maxLooksInATurn), or with as many attended prompts as one attendance may have, and what comes around it.
+	stepEvents = 650
+	// tailEvents is the part of it that is kept free of attended prompts: for signals other than theirs, and the end.
+	tailEvents = 150
+)
 
 // putAwayAfter is how long a session hibernates, or waits for its first prompt,
 // before its workflow completes. The next prompt or wake starts it again.

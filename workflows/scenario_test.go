@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 // followed by ---- and the transcript of what came of them until the next block;
 // times are since the beginning. Commands, see cast.do:
 //
-//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old|each] [attend=20s] [announce] [park=3m] [expiry=72h] [status=… reason=with_spaces cause=… generation=N sandbox=alive|dead bundle=N]
+//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old|each] [attend=20s] [full] [announce] [park=3m] [expiry=72h] [status=… reason=with_spaces cause=… generation=N sandbox=alive|dead bundle=N]
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn] [asks]
 //	prompts N                                     prompts q1 to qN
@@ -90,7 +90,13 @@ func newCast() *cast {
 
 // play carries a script out and returns it with the transcripts as they are now.
 func play(t require.TestingT, script string) (string, *cast) {
+	return playWith(t, script, func(*stage) {})
+}
+
+// playWith is play on a stage that is set up first.
+func playWith(t require.TestingT, script string, setup func(*stage)) (string, *cast) {
 	c := newCast()
+	setup(c.stage)
 	for part := range strings.SplitSeq(strings.TrimSpace(script), "\n\n") {
 		commands, _, found := strings.Cut(part, "\n----")
 		if !found {
@@ -352,6 +358,7 @@ func (c *cast) create(a args) (err error) {
 	w := c.stage.world
 	w.lazy, w.inTask, w.oldSignals = a.has("lazy"), a.get("records"), a.get("signals") == "old"
 	w.eachSignal, w.announces = a.get("signals") == "each", a.has("announce")
+	w.keepsRoom = !a.has("full") // as workflows did that were opened by earlier workers
 	if w.idleTimeout, err = a.duration("idle", w.idleTimeout); err != nil {
 		return err
 	}

@@ -85,6 +85,7 @@ type life struct {
 	superseded bool
 	turn       *session.Processing // the run under way; in an attended session it may be over
 	attends    time.Duration       // how long turns may attend the session; 0 for never
+	keepsRoom  bool                // see activities.OpenedSession
 	attended   bool                // the turn under way may claim prompts by itself
 	newest     string              // prompt that is known to have come while the session was attended
 	doubted    bool                // a prompt is signalled again that an attendant should have claimed
@@ -160,7 +161,7 @@ func (l *life) load(ctx workflow.Context) error {
 		l.processing, l.parked = nil, o.Processing
 	}
 	l.parkAfter = o.ParkAfter
-	l.attends = o.Attend
+	l.attends, l.keepsRoom = o.Attend, o.KeepsRoom
 	l.notices.given = o.Announce
 	if o.LastActivity.After(l.lastActivity) || l.continued == 0 {
 		l.lastActivity = o.LastActivity
@@ -300,7 +301,11 @@ func (l *life) shouldContinue(ctx workflow.Context) bool {
 		return false // its worker notices the end within a heartbeat
 	}
 	info := workflow.GetInfo(ctx)
-	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= maxHistoryEvents
+	limit := maxHistoryEvents
+	if l.keepsRoom {
+		limit -= stepEvents
+	}
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= limit
 }
 
 func (l *life) continueAsNew(ctx workflow.Context) error {

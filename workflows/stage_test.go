@@ -26,7 +26,9 @@ import (
 type stage struct {
 	world  *world
 	script []scene
-	until  time.Time // the script ends here
+	// registered is how many of the next scenes the environment has.
+	registered int
+	until      time.Time // the script ends here
 
 	env     *testsuite.TestWorkflowEnvironment // nil while no workflow is open
 	at      time.Time                          // while none is
@@ -37,6 +39,7 @@ type stage struct {
 	err        error          // of a workflow that failed
 	commands   map[string]int // of all runs, as Temporal gets them
 	inError    bool           // says the memo
+	history    historyLength
 }
 
 // scene is what is done at one time. One that restarts throws the open workflow
@@ -113,26 +116,19 @@ func (s *stage) run(input contract.WorkflowInput) (contract.WorkflowInput, bool)
 	env.SetWorkflowRunTimeout(limit.Sub(s.at))
 	env.SetTestTimeout(time.Minute)
 	s.env, s.timers.pending, s.activities = env, nil, nil
+	s.history.begin(env)
 	s.world.adopt(s)
 
 	ringing := s.ringing
 	s.ringing = nil
 	env.RegisterDelayedCallback(func() {
 		for _, r := range ringing {
+			s.history.add(1 + taskEvents)
 			env.SignalWorkflow(r.name, r.arg)
 		}
 	}, time.Nanosecond)
-	for _, scene := range s.script {
-		if !scene.at.Before(limit) {
-			break
-		}
-		env.RegisterDelayedCallback(func() {
-			if !env.IsWorkflowCompleted() {
-				s.script = s.script[1:]
-				scene.do()
-			}
-		}, max(scene.at.Sub(s.at), time.Nanosecond))
-	}
+	s.registered = 0
+	s.register(env, s.at, limit)
 	env.ExecuteWorkflow(contract.WorkflowName, input)
 
 	s.at, s.env = env.Now(), nil
@@ -161,6 +157,26 @@ func (s *stage) run(input contract.WorkflowInput) (contract.WorkflowInput, bool)
 	s.err = err
 	s.world.violate("the workflow fails: %s", err)
 	return contract.WorkflowInput{}, false
+}
+
+// maxRegistered is how many scenes the environment is given at a time. It has room for a thousand callbacks.
+const maxRegistered = 500
+
+// register has the environment play the next scenes at their times.
+func (s *stage) register(env *testsuite.TestWorkflowEnvironment, now, limit time.Time) {
+	for s.registered < min(maxRegistered, len(s.script)) && s.script[s.registered].at.Before(limit) {
+		scene := s.script[s.registered]
+		s.registered++
+		env.RegisterDelayedCallback(func() {
+			if env.IsWorkflowCompleted() {
+				return
+			}
+			s.script = s.script[1:]
+			s.registered--
+			s.register(env, env.Now(), limit)
+			scene.do()
+		}, max(scene.at.Sub(now), time.Nanosecond))
+	}
 }
 
 // limit is when the run ends that is open until then: with the script, or where
@@ -217,6 +233,7 @@ func (s *stage) open() bool { return s.env != nil && !s.env.IsWorkflowCompleted(
 func (s *stage) signal(name string, arg any, start bool) bool {
 	switch {
 	case s.env != nil && !s.env.IsWorkflowCompleted():
+		s.history.add(1 + taskEvents)
 		s.env.SignalWorkflow(name, arg)
 	case start:
 		s.ringing = append(s.ringing, signal{name: name, arg: arg})

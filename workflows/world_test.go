@@ -51,6 +51,7 @@ type world struct {
 	// attends is how long turns attend the session; attendant is the one that may claim prompts.
 	attends   time.Duration
 	announces bool // deadlines are announced
+	keepsRoom bool // the workflow continues as new while its history has room
 	parkAfter time.Duration
 	expiry    time.Duration // of questions
 	attendant *operation
@@ -136,7 +137,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newWorld(say func(format string, args ...any)) *world {
 	return &world{
 		say: say, id: "ses_1", state: session.Initializing,
-		idleTimeout: session.DefaultIdleTimeout, lastActivity: epoch,
+		idleTimeout: session.DefaultIdleTimeout, lastActivity: epoch, keepsRoom: true,
 		runs: map[string]*runRow{}, lifetime: 24 * time.Hour,
 		faults: map[string][]error{}, canceling: map[string]bool{},
 		takes: map[string]time.Duration{
