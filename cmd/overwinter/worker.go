@@ -39,7 +39,7 @@ type workerCmd struct {
 	webhookFlags
 
 	RunnerBinary     string         `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that runs in sandboxes. Default: overwinter-runner in this program's directory."`
-	SandboxTimeout   time.Duration  `env:"OVERWINTER_SANDBOX_TIMEOUT" default:"24h" placeholder:"DURATION" help:"Maximum lifetime of a sandbox, at most 24h. Its session moves to a new sandbox in time. Default ${default}."`
+	SandboxTimeout   time.Duration  `env:"OVERWINTER_SANDBOX_TIMEOUT" default:"24h" placeholder:"DURATION" help:"Maximum lifetime of a sandbox, from 10s to 24h. Its session moves to a new sandbox in time. Default ${default}."`
 	ReconcileEvery   time.Duration  `env:"OVERWINTER_RECONCILE_EVERY" default:"30s" placeholder:"DURATION" help:"How often to compare the provider's sandboxes with the sessions. Default ${default}."`
 	RetainTerminated time.Duration  `env:"OVERWINTER_RETAIN_TERMINATED" placeholder:"DURATION" help:"Purge sessions this long after they were terminated, at least 1m, such as 720h. Default: never."`
 	RetainEvents     time.Duration  `env:"OVERWINTER_RETAIN_EVENTS" placeholder:"DURATION" help:"Delete events older than this of sessions that sleep or are terminated, at least 1m, such as 2160h. Default: never."`
@@ -68,8 +68,8 @@ type modalFlags struct {
 // Validate checks what kong cannot.
 func (c *workerCmd) Validate() error {
 	switch {
-	case c.SandboxTimeout < time.Minute || c.SandboxTimeout > sandbox.MaxTimeout:
-		return fmt.Errorf("--sandbox-timeout is %s; it must be from 1m to %s", c.SandboxTimeout, sandbox.MaxTimeout)
+	case c.SandboxTimeout < minSandboxTimeout || c.SandboxTimeout > sandbox.MaxTimeout:
+		return fmt.Errorf("--sandbox-timeout is %s; it must be from %s to %s", c.SandboxTimeout, minSandboxTimeout, sandbox.MaxTimeout)
 	case c.ReconcileEvery < time.Second:
 		return fmt.Errorf("--reconcile-every is %s; it must be at least 1s", c.ReconcileEvery)
 	case c.RetainTerminated < 0 || c.RetainTerminated > 0 && c.RetainTerminated < time.Minute:
@@ -87,6 +87,9 @@ func (c *workerCmd) Validate() error {
 	}
 	return nil
 }
+
+// minSandboxTimeout leaves a session a few seconds in each sandbox. Lifetimes of less than minutes are for trying out moves.
+const minSandboxTimeout = 10 * time.Second
 
 // maxDrainTimeout bounds how long a stop may wait for running turns.
 const maxDrainTimeout = time.Hour
