@@ -219,6 +219,9 @@ func TestReconcileShowsNoSandboxAsReadyThatIsNot(t *testing.T) {
 func TestReconcileDeletesSnapshotsOnlyWhenNothingNeedsThem(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
+	_, err := b.db.Installation(b.ctx)
+	require.NoError(t, err)
+	b.sql(t, `UPDATE installation SET keep_bundles = 1`)
 	ready := b.create(t)
 	var snapshots []string
 	exists := func(id string) bool {

@@ -46,6 +46,11 @@ func (s *conversations) blocks(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	return c.JSON(http.StatusOK, newBlockPage(conv, next))
+}
+
+// newBlockPage has no list that is null in JSON.
+func newBlockPage(conv conversation.Conversation, next string) blockPage {
 	if len(conv.Threads) == 0 {
 		conv.Threads = []conversation.Thread{{ID: conversation.Main}}
 	}
@@ -54,7 +59,7 @@ func (s *conversations) blocks(c echo.Context) error {
 			conv.Threads[i].Blocks = []conversation.Block{}
 		}
 	}
-	return c.JSON(http.StatusOK, blockPage{Conversation: conv, NextCursor: next})
+	return blockPage{Conversation: conv, NextCursor: next}
 }
 
 // state asks the workflow itself, the only read that needs a worker.

@@ -35,7 +35,7 @@ func (s *Server) routes(store Store) {
 	files, profiles, secrets := &files{s, store}, &profiles{s, store}, &secrets{s, store}
 	conversations, transcripts, streams := &conversations{s, store}, &transcripts{s, store}, &streams{s, store}
 	sockets, webhooks := &sockets{s, store}, &webhooks{s, s.cfg.Webhooks}
-	attachments := &attachments{s, store}
+	attachments, bundles := &attachments{s, store}, &bundles{s, store}
 	turns := &aiTurns{prompts, store, store}
 	readiness, agents := &readinessCheck{s, store}, &agents{s, store}
 
@@ -110,6 +110,11 @@ func (s *Server) routes(store Store) {
 	e.GET("/api/sessions/:id/diff", files.diff)
 	e.GET("/api/sessions/:id/attachments/:attachmentId", attachments.attachmentGet)
 	e.GET("/api/sessions/:id/blocks", conversations.blocks)
+	e.GET("/api/sessions/:id/bundles", bundles.list)
+	e.GET("/api/bundles/:bundleId", bundles.get)
+	e.GET("/api/bundles/:bundleId/blocks", bundles.blocks)
+	e.POST("/api/bundles/:bundleId/pin", bundles.pin(true))
+	e.POST("/api/bundles/:bundleId/unpin", bundles.pin(false))
 	e.GET(transcriptRoute, transcripts.transcript)
 	e.GET(eventsRoute, streams.events)
 	e.GET(streamRoute, streams.durable)

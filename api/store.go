@@ -24,6 +24,7 @@ type Store interface {
 	profileStore
 	secretStore
 	conversationStore
+	bundleStore
 	transcriptStore
 	feed.Sessions
 	lifecycleStore

@@ -58,6 +58,7 @@ type Row struct {
 	Files        []workspacefile.Content // by path
 	Attachments  []attachment.Attachment
 	Diff         *workspacefile.Diff
+	Bundles      []session.BundleView // oldest first
 }
 
 // NewStore returns an empty store.

@@ -34,6 +34,7 @@ type sessionCmd struct {
 	Restart    sessionRestartCmd    `cmd:"" help:"Move a session to a new sandbox, with its files and memory."`
 	Drop       sessionDropCmd       `cmd:"" help:"Discard the sandbox and its files; keep the session."`
 	Revert     sessionRevertCmd     `cmd:"" help:"Revert the agent to its state before a prompt."`
+	Bundles    sessionBundlesCmd    `cmd:"" help:"List what a session can be restored from, newest first; pin or unpin one."`
 	Hold       sessionHoldCmd       `cmd:"" help:"Hold the queue: no prompt starts, and none wakes the session, until a release."`
 	Release    sessionReleaseCmd    `cmd:"" help:"Release the queue: what waits starts."`
 	Files      sessionFilesCmd      `cmd:"" help:"List the files of the workspace, or print one."`

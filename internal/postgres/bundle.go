@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -49,6 +50,7 @@ func (db *DB) BundleCommit(ctx context.Context, b session.Bundle) error {
 		err = s.q.BundleInsert(ctx, s, &dbsqlc.BundleInsertParams{
 			ID: b.ID, SessionID: b.SessionID, ParentID: b.ParentID, Generation: b.Generation, SnapshotID: b.SnapshotID,
 			Manifest: list, Verified: b.Verified, Checkpoint: b.Checkpoint, CreatedAt: b.CreatedAt.UTC(),
+			LastSeq: cmp.Or(min(b.Manifest.LastSeq, s.row.LastSeq), s.row.LastSeq), Reverted: session.ReasonReverted,
 		})
 		if err != nil {
 			return err

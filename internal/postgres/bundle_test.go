@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -32,6 +33,14 @@ func (b *bundle) condemned(t *testing.T) []string {
 	ids, err := b.SnapshotsCondemn(b.ctx, 100)
 	require.NoError(t, err)
 	return ids
+}
+
+// keep makes the installation keep n bundles of each session.
+func (b *bundle) keep(t *testing.T, n int) {
+	t.Helper()
+	_, err := b.Installation(b.ctx)
+	require.NoError(t, err)
+	b.sql(t, "UPDATE installation SET keep_bundles = "+strconv.Itoa(n))
 }
 
 func TestABundleBecomesTheHead(t *testing.T) {
@@ -72,6 +81,7 @@ func TestABundleBecomesTheHead(t *testing.T) {
 func TestASnapshotIsKeptWhileABundleNeedsIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.keep(t, 1)
 	b.running(t)
 	b.commit(t, "im-a")
 	second := b.commit(t, "im-b")
@@ -102,11 +112,11 @@ func TestASnapshotIsKeptWhileABundleNeedsIt(t *testing.T) {
 func TestASessionWhoseRestoresNeverMatchKeepsThreeSnapshots(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.keep(t, 1)
 	b.running(t)
-	first := b.commit(t, "im-1")
-	for _, id := range []string{"im-2", "im-3"} {
-		b.commit(t, id)
-	}
+	b.commit(t, "im-1")
+	b.commit(t, "im-2")
+	third := b.commit(t, "im-3")
 	require.Empty(t, b.condemned(t))
 	b.commit(t, "im-4")
 	require.Equal(t, []string{"im-1"}, b.condemned(t))
@@ -116,10 +126,11 @@ func TestASessionWhoseRestoresNeverMatchKeepsThreeSnapshots(t *testing.T) {
 	require.NoError(t, b.SnapshotsForget(b.ctx, []string{"im-2"}))
 
 	// The newest that was proved is kept beyond the three.
-	require.NoError(t, b.BundleProve(b.ctx, first.ID))
-	b.sql(t, "UPDATE snapshots SET deleted_at = NULL, condemned_at = NULL, unneeded_at = NULL WHERE id = 'im-1'")
-	b.commit(t, "im-6")
-	require.Equal(t, []string{"im-3"}, b.condemned(t))
+	require.NoError(t, b.BundleProve(b.ctx, third.ID))
+	for _, id := range []string{"im-6", "im-7", "im-8"} {
+		b.commit(t, id)
+	}
+	require.Equal(t, []string{"im-4", "im-5"}, b.condemned(t))
 }
 
 func TestAMarkOnASnapshotThatIsNeededIsRemoved(t *testing.T) {
@@ -140,6 +151,7 @@ func TestAMarkOnASnapshotThatIsNeededIsRemoved(t *testing.T) {
 func TestASnapshotThatIsKeptForAWhileIsNeeded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.keep(t, 1)
 	b.running(t)
 	b.commit(t, "im-a")
 	second := b.commit(t, "im-b")

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -149,9 +150,11 @@ func (db *DB) SnapshotsCondemn(ctx context.Context, limit int) (ids []string, er
 	return ids, err
 }
 
-// SnapshotsForget records that images are deleted at the provider.
+// SnapshotsForget records that images are deleted at the provider. Bundles of them that nothing needs any more are deleted too.
 func (db *DB) SnapshotsForget(ctx context.Context, ids []string) error {
-	return fault("forget snapshots", db.q.SnapshotsForget(ctx, db.pool, ids))
+	return db.inTx(ctx, "forget snapshots", pgx.TxOptions{}, func(tx pgx.Tx) error {
+		return cmp.Or(db.q.SnapshotsForget(ctx, tx, ids), db.q.BundlesForget(ctx, tx, ids))
+	})
 }
 
 // ExitImageExpect has the image looked for that the provider made of a sandbox

@@ -164,6 +164,9 @@ func (db *DB) ImageIntentsOf(ctx context.Context, sessionID string) ([]string, e
 // PurgeImages marks all images of a session for deletion, and returns how many may be left at the provider.
 func (db *DB) PurgeImages(ctx context.Context, sessionID string) (int64, error) {
 	const doing = "erase the images of a session"
+	if err := db.q.BundlesUnpin(ctx, db.pool, sessionID); err != nil { // a pin protects from policies
+		return 0, fault(doing, err)
+	}
 	if err := db.q.SnapshotsPurge(ctx, db.pool, sessionID); err != nil {
 		return 0, fault(doing, err)
 	}

@@ -69,7 +69,7 @@ func (s *sessionTx) blocksRemove(ctx context.Context, runIDs []string) error {
 		return err
 	}
 	if first > 0 {
-		removed, err := s.q.BlocksRemove(ctx, s, &dbsqlc.BlocksRemoveParams{SessionID: s.row.ID, FirstSeq: first})
+		removed, err := s.q.BlocksRemove(ctx, s, &dbsqlc.BlocksRemoveParams{SessionID: s.row.ID, FirstSeq: first, AtSeq: new(s.row.LastSeq + 1)})
 		if err != nil {
 			return err
 		}

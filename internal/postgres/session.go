@@ -133,6 +133,11 @@ func (db *DB) SessionGet(ctx context.Context, sessionID string) (session.Session
 	if err == nil && (s.Status.Final() || len(s.Pending) > 0) { // a purge begins with a stop
 		s.Purge, err = db.purgeGet(ctx, db.pool, sessionID)
 	}
+	if err == nil {
+		one := []session.Session{s}
+		err = db.headsInto(ctx, db.pool, one)
+		s = one[0]
+	}
 	return s, fault("read a session", err)
 }
 

@@ -128,6 +128,11 @@ func (s *sessionTx) transit(ctx context.Context, db *DB, t session.Transition) e
 	if err != nil {
 		return err
 	}
+	if receipt != nil {
+		if err := s.bundleRestored(ctx, receipt, at); err != nil {
+			return err
+		}
+	}
 	after, err := db.sessionGetBare(ctx, s, t.SessionID)
 	if err != nil {
 		return err

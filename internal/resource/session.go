@@ -32,10 +32,13 @@ type SessionJSON struct {
 	Options          session.Options `json:"options"`
 	Generation       int64           `json:"generation"`
 	Receipt          *ReceiptJSON    `json:"receipt,omitempty"`
-	Metrics          session.Metrics `json:"metrics"`
-	Queue            QueueJSON       `json:"queue"`
-	Doing            DoingJSON       `json:"doing"`
-	Questions        QuestionCounts  `json:"questions"`
+	// Head is the bundle that it wakes from, HeadSuccess the newest one that does not end with a turn that failed.
+	Head        string          `json:"head,omitempty"`
+	HeadSuccess string          `json:"headSuccess,omitempty"`
+	Metrics     session.Metrics `json:"metrics"`
+	Queue       QueueJSON       `json:"queue"`
+	Doing       DoingJSON       `json:"doing"`
+	Questions   QuestionCounts  `json:"questions"`
 	// PendingCommands were accepted and have not ended, oldest first.
 	PendingCommands []CommandJSON `json:"pendingCommands"`
 	Runtime         RuntimeJSON   `json:"runtime"`
@@ -110,7 +113,7 @@ func Session(s session.Session) SessionJSON {
 		Title: s.Title, Workspace: s.Workspace, ParentID: s.ParentID, ForkedFrom: s.ForkedFrom,
 		CreatedAt: Time(s.CreatedAt), LastActivity: Time(s.LastActivity), IdleTimeout: Duration(s.IdleTimeout),
 		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), SleepsAt: OptionalTime(s.SleepsAt()), ExpiresAt: OptionalTime(s.ExpiresAt()), Doing: DoingJSON(s.Activity()), Questions: QuestionCounts{Open: s.QuestionsOpen},
-		Metadata: metadata, Options: s.Options, Generation: s.Generation, Receipt: Receipt(s.Receipt),
+		Metadata: metadata, Options: s.Options, Generation: s.Generation, Receipt: Receipt(s.Receipt), Head: s.Head, HeadSuccess: s.HeadSuccess,
 		Metrics: s.Metrics, Queue: QueueJSON{s.Queue, Hold(s.Queue.Hold)},
 		PendingCommands: Commands(s.Pending), Runtime: RuntimeJSON{IsLoaded: s.Loaded, Sandbox: Sandbox(s.Sandbox)},
 		Purge: Purge(s.Purge),

@@ -19,6 +19,26 @@ type Bundle struct {
 	CreatedAt  time.Time
 }
 
+// MaxPins bounds the bundles of one session that are pinned.
+const MaxPins = 100
+
+// RunOpen is the outcome in a BundleView of a run that has not ended: it waits for an answer to a question.
+const RunOpen Outcome = "open"
+
+// BundleView is a bundle for those who read it.
+type BundleView struct {
+	Bundle
+	LastSeq  int64   // newest event of the session that it has
+	PromptID string  // newest prompt that the agent's memory has; empty for none
+	Outcome  Outcome // of that prompt's run; empty where there is none
+	Head     bool    // the session wakes from it
+	HasFiles bool    // its snapshot is kept
+	PinnedAt time.Time
+	// Receipt is of the newest restore from it, at RestoredAt; nil while there was none.
+	Receipt    *Receipt
+	RestoredAt time.Time
+}
+
 // BundleRef names a bundle and where its files are.
 type BundleRef struct {
 	ID         string

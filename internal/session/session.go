@@ -36,8 +36,11 @@ type Session struct {
 	Step          string // of a start that has been reported; empty if none is
 	Loaded        bool   // the workflow is open
 	Sandbox       *SandboxView
-	Pending       []Command    // commands that were accepted and have not ended, oldest first
-	Purge         *purge.Purge // set by the store's SessionGet alone: everything of the session is being erased
+	// Head is the bundle that it wakes from, HeadSuccess the newest one that does not end with a turn that failed. Set by
+	// the store's SessionGet and SessionList alone; empty where there is none.
+	Head, HeadSuccess string
+	Pending           []Command    // commands that were accepted and have not ended, oldest first
+	Purge             *purge.Purge // set by the store's SessionGet alone: everything of the session is being erased
 	// Notify is set by the store's SessionPatch alone: the workflow is to be signalled.
 	Notify bool
 }

@@ -10,9 +10,9 @@ import (
 )
 
 const blockPage = `-- name: BlockPage :many
-SELECT p.session_id, p.conversation_id, p.block_id, p.first_seq, p.position, p.text_seq, p.live, p.removed, p.block, p.size
+SELECT p.session_id, p.conversation_id, p.block_id, p.first_seq, p.position, p.text_seq, p.live, p.removed, p.block, p.size, p.removed_seq
 FROM (
-    SELECT b.session_id, b.conversation_id, b.block_id, b.first_seq, b.position, b.text_seq, b.live, b.removed, b.block, b.size, sum(coalesce(b.size, octet_length(b.block::text))) OVER (ORDER BY b.position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    SELECT b.session_id, b.conversation_id, b.block_id, b.first_seq, b.position, b.text_seq, b.live, b.removed, b.block, b.size, b.removed_seq, sum(coalesce(b.size, octet_length(b.block::text))) OVER (ORDER BY b.position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM blocks b
     WHERE b.session_id = $1 AND b.position > $2 AND b.position <= $3
     ORDER BY b.position LIMIT $4
@@ -57,6 +57,81 @@ func (q *Queries) BlockPage(ctx context.Context, db DBTX, arg *BlockPageParams) 
 			&i.Removed,
 			&i.Block,
 			&i.Size,
+			&i.RemovedSeq,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const blockPageAt = `-- name: BlockPageAt :many
+SELECT p.session_id, p.conversation_id, p.block_id, p.first_seq, p.position, p.text_seq, p.live, false::boolean AS removed, p.block, p.size, p.removed_seq
+FROM (
+    SELECT b.session_id, b.conversation_id, b.block_id, b.first_seq, b.position, b.text_seq, b.live, b.removed, b.block, b.size, b.removed_seq, sum(coalesce(b.size, octet_length(b.block::text))) OVER (ORDER BY b.first_seq, b.block_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM blocks b
+    WHERE b.session_id = $1 AND b.first_seq > $2 AND b.first_seq <= $3 AND (NOT b.removed OR b.removed_seq > $3)
+    ORDER BY b.first_seq, b.block_id LIMIT $4
+) p
+WHERE p.before IS NULL OR p.before < $5::bigint
+ORDER BY p.first_seq
+`
+
+type BlockPageAtParams struct {
+	SessionID  string
+	AfterSeq   int64
+	ThroughSeq int64
+	MaxItems   int32
+	MaxBytes   int64
+}
+
+type BlockPageAtRow struct {
+	SessionID      string
+	ConversationID string
+	BlockID        string
+	FirstSeq       int64
+	Position       int64
+	TextSeq        int64
+	Live           bool
+	Removed        bool
+	Block          []byte
+	Size           *int32
+	RemovedSeq     *int64
+}
+
+// BlockPageAt is BlockPage for the conversation as it was at an event: blocks that appeared later are left out, and
+// those that a revert has removed since are not.
+func (q *Queries) BlockPageAt(ctx context.Context, db DBTX, arg *BlockPageAtParams) ([]BlockPageAtRow, error) {
+	rows, err := db.Query(ctx, blockPageAt,
+		arg.SessionID,
+		arg.AfterSeq,
+		arg.ThroughSeq,
+		arg.MaxItems,
+		arg.MaxBytes,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BlockPageAtRow
+	for rows.Next() {
+		var i BlockPageAtRow
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ConversationID,
+			&i.BlockID,
+			&i.FirstSeq,
+			&i.Position,
+			&i.TextSeq,
+			&i.Live,
+			&i.Removed,
+			&i.Block,
+			&i.Size,
+			&i.RemovedSeq,
 		); err != nil {
 			return nil, err
 		}
@@ -118,7 +193,7 @@ func (q *Queries) BlocksBetween(ctx context.Context, db DBTX, arg *BlocksBetween
 }
 
 const blocksGet = `-- name: BlocksGet :many
-SELECT b.session_id, b.conversation_id, b.block_id, b.first_seq, b.position, b.text_seq, b.live, b.removed, b.block, b.size FROM blocks b
+SELECT b.session_id, b.conversation_id, b.block_id, b.first_seq, b.position, b.text_seq, b.live, b.removed, b.block, b.size, b.removed_seq FROM blocks b
 JOIN (SELECT unnest($1::text[]) AS session_id, unnest($2::text[]) AS conversation_id, unnest($3::text[]) AS block_id) a
   ON b.session_id = a.session_id AND b.conversation_id = a.conversation_id AND b.block_id = a.block_id
 `
@@ -150,6 +225,7 @@ func (q *Queries) BlocksGet(ctx context.Context, db DBTX, arg *BlocksGetParams) 
 			&i.Removed,
 			&i.Block,
 			&i.Size,
+			&i.RemovedSeq,
 		); err != nil {
 			return nil, err
 		}
@@ -162,7 +238,7 @@ func (q *Queries) BlocksGet(ctx context.Context, db DBTX, arg *BlocksGetParams) 
 }
 
 const blocksLive = `-- name: BlocksLive :many
-SELECT session_id, conversation_id, block_id, first_seq, position, text_seq, live, removed, block, size FROM blocks WHERE session_id = $1 AND live ORDER BY position
+SELECT session_id, conversation_id, block_id, first_seq, position, text_seq, live, removed, block, size, removed_seq FROM blocks WHERE session_id = $1 AND live ORDER BY position
 `
 
 func (q *Queries) BlocksLive(ctx context.Context, db DBTX, sessionID string) ([]Block, error) {
@@ -185,6 +261,7 @@ func (q *Queries) BlocksLive(ctx context.Context, db DBTX, sessionID string) ([]
 			&i.Removed,
 			&i.Block,
 			&i.Size,
+			&i.RemovedSeq,
 		); err != nil {
 			return nil, err
 		}

@@ -89,7 +89,7 @@ func (q *Queries) BaseImagesForget(ctx context.Context, db DBTX, ids []string) e
 }
 
 const bundleGet = `-- name: BundleGet :one
-SELECT id, no, session_id, parent_id, generation, snapshot_id, manifest, verified, created_at, proved_at, checkpoint FROM bundles WHERE id = $1
+SELECT id, no, session_id, parent_id, generation, snapshot_id, manifest, verified, created_at, proved_at, checkpoint, last_seq, prompt_id, outcome, pinned_at, receipt, restored_at FROM bundles WHERE id = $1
 `
 
 func (q *Queries) BundleGet(ctx context.Context, db DBTX, id string) (Bundle, error) {
@@ -107,12 +107,18 @@ func (q *Queries) BundleGet(ctx context.Context, db DBTX, id string) (Bundle, er
 		&i.CreatedAt,
 		&i.ProvedAt,
 		&i.Checkpoint,
+		&i.LastSeq,
+		&i.PromptID,
+		&i.Outcome,
+		&i.PinnedAt,
+		&i.Receipt,
+		&i.RestoredAt,
 	)
 	return i, err
 }
 
 const bundleGetHead = `-- name: BundleGetHead :one
-SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint FROM bundles b JOIN sessions s ON s.head_bundle_id = b.id WHERE s.id = $1
+SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at FROM bundles b JOIN sessions s ON s.head_bundle_id = b.id WHERE s.id = $1
 `
 
 func (q *Queries) BundleGetHead(ctx context.Context, db DBTX, sessionID string) (Bundle, error) {
@@ -130,13 +136,60 @@ func (q *Queries) BundleGetHead(ctx context.Context, db DBTX, sessionID string) 
 		&i.CreatedAt,
 		&i.ProvedAt,
 		&i.Checkpoint,
+		&i.LastSeq,
+		&i.PromptID,
+		&i.Outcome,
+		&i.PinnedAt,
+		&i.Receipt,
+		&i.RestoredAt,
 	)
 	return i, err
 }
 
+const bundleHeads = `-- name: BundleHeads :many
+SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head,
+    coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = s.id AND v.outcome IN ('', 'completed') ORDER BY v.no DESC LIMIT 1), '')::text AS head_success
+FROM sessions s WHERE s.id = ANY($1::text[]) AND s.head_bundle_id IS NOT NULL
+`
+
+type BundleHeadsRow struct {
+	SessionID   string
+	Head        string
+	HeadSuccess string
+}
+
+// BundleHeads are the newest bundle of each session, and the newest one that ends with a turn that succeeded.
+func (q *Queries) BundleHeads(ctx context.Context, db DBTX, sessionIds []string) ([]BundleHeadsRow, error) {
+	rows, err := db.Query(ctx, bundleHeads, sessionIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BundleHeadsRow
+	for rows.Next() {
+		var i BundleHeadsRow
+		if err := rows.Scan(&i.SessionID, &i.Head, &i.HeadSuccess); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const bundleInsert = `-- name: BundleInsert :exec
-INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10::bigint,
+    coalesce(r.prompt_id, ''), coalesce(r.outcome, '')
+FROM (SELECT 1) one
+LEFT JOIN (
+    SELECT x.prompt_id, CASE WHEN x.ended_at IS NULL THEN 'open' ELSE x.outcome END AS outcome
+    FROM runs x JOIN prompts p ON p.session_id = x.session_id AND p.id = x.prompt_id
+    WHERE x.session_id = $2 AND p.status <> 'queued' AND p.reason <> $11::text
+    ORDER BY x.began_seq DESC, x.started_at DESC LIMIT 1
+) r ON true
 `
 
 type BundleInsertParams struct {
@@ -149,8 +202,11 @@ type BundleInsertParams struct {
 	Verified   bool
 	Checkpoint bool
 	CreatedAt  time.Time
+	LastSeq    int64
+	Reverted   string
 }
 
+// BundleInsert notes the newest prompt that the agent has had and that was not reverted.
 func (q *Queries) BundleInsert(ctx context.Context, db DBTX, arg *BundleInsertParams) error {
 	_, err := db.Exec(ctx, bundleInsert,
 		arg.ID,
@@ -162,8 +218,27 @@ func (q *Queries) BundleInsert(ctx context.Context, db DBTX, arg *BundleInsertPa
 		arg.Verified,
 		arg.Checkpoint,
 		arg.CreatedAt,
+		arg.LastSeq,
+		arg.Reverted,
 	)
 	return err
+}
+
+const bundlePin = `-- name: BundlePin :execrows
+UPDATE bundles SET pinned_at = CASE WHEN $1::boolean THEN coalesce(pinned_at, clock_timestamp()) END WHERE id = $2
+`
+
+type BundlePinParams struct {
+	Pinned bool
+	ID     string
+}
+
+func (q *Queries) BundlePin(ctx context.Context, db DBTX, arg *BundlePinParams) (int64, error) {
+	result, err := db.Exec(ctx, bundlePin, arg.Pinned, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const bundleProve = `-- name: BundleProve :one
@@ -177,8 +252,153 @@ func (q *Queries) BundleProve(ctx context.Context, db DBTX, id string) (string, 
 	return session_id, err
 }
 
+const bundleRestored = `-- name: BundleRestored :exec
+UPDATE bundles SET receipt = $1, restored_at = $2::timestamptz WHERE id = $3
+`
+
+type BundleRestoredParams struct {
+	Receipt []byte
+	At      time.Time
+	ID      string
+}
+
+func (q *Queries) BundleRestored(ctx context.Context, db DBTX, arg *BundleRestoredParams) error {
+	_, err := db.Exec(ctx, bundleRestored, arg.Receipt, arg.At, arg.ID)
+	return err
+}
+
+const bundleViewGet = `-- name: BundleViewGet :one
+SELECT id, no, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, pinned_at, receipt, restored_at, last_seq, prompt_id, outcome, is_head, has_files FROM bundle_views WHERE id = $1
+`
+
+func (q *Queries) BundleViewGet(ctx context.Context, db DBTX, id string) (BundleView, error) {
+	row := db.QueryRow(ctx, bundleViewGet, id)
+	var i BundleView
+	err := row.Scan(
+		&i.ID,
+		&i.No,
+		&i.SessionID,
+		&i.ParentID,
+		&i.Generation,
+		&i.SnapshotID,
+		&i.Manifest,
+		&i.Verified,
+		&i.Checkpoint,
+		&i.CreatedAt,
+		&i.PinnedAt,
+		&i.Receipt,
+		&i.RestoredAt,
+		&i.LastSeq,
+		&i.PromptID,
+		&i.Outcome,
+		&i.IsHead,
+		&i.HasFiles,
+	)
+	return i, err
+}
+
+const bundleViews = `-- name: BundleViews :many
+SELECT id, no, session_id, parent_id, generation, snapshot_id,
+    json_build_object('git', manifest -> 'git', 'tree', manifest -> 'tree', 'lastSeq', coalesce(manifest -> 'lastSeq', '0'),
+        'runner', coalesce(manifest -> 'runner', '""'), 'lost', manifest -> 'lost') AS manifest,
+    verified, checkpoint, created_at, pinned_at, receipt, restored_at, last_seq, prompt_id, outcome, is_head, has_files
+FROM bundle_views WHERE session_id = $1 AND no < $2 ORDER BY no DESC LIMIT $3
+`
+
+type BundleViewsParams struct {
+	SessionID string
+	Before    int64
+	MaxItems  int32
+}
+
+type BundleViewsRow struct {
+	ID         string
+	No         int64
+	SessionID  string
+	ParentID   string
+	Generation int64
+	SnapshotID string
+	Manifest   []byte
+	Verified   bool
+	Checkpoint bool
+	CreatedAt  time.Time
+	PinnedAt   *time.Time
+	Receipt    []byte
+	RestoredAt *time.Time
+	LastSeq    int64
+	PromptID   string
+	Outcome    string
+	IsHead     bool
+	HasFiles   bool
+}
+
+// BundleViews is newest first. Manifests come without the list of agent files, which may be long.
+func (q *Queries) BundleViews(ctx context.Context, db DBTX, arg *BundleViewsParams) ([]BundleViewsRow, error) {
+	rows, err := db.Query(ctx, bundleViews, arg.SessionID, arg.Before, arg.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BundleViewsRow
+	for rows.Next() {
+		var i BundleViewsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.No,
+			&i.SessionID,
+			&i.ParentID,
+			&i.Generation,
+			&i.SnapshotID,
+			&i.Manifest,
+			&i.Verified,
+			&i.Checkpoint,
+			&i.CreatedAt,
+			&i.PinnedAt,
+			&i.Receipt,
+			&i.RestoredAt,
+			&i.LastSeq,
+			&i.PromptID,
+			&i.Outcome,
+			&i.IsHead,
+			&i.HasFiles,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const bundlesForget = `-- name: BundlesForget :exec
+DELETE FROM bundles b
+WHERE b.snapshot_id = ANY($1::text[]) AND b.pinned_at IS NULL
+  AND NOT EXISTS (SELECT FROM sessions s WHERE s.head_bundle_id = b.id)
+  AND EXISTS (SELECT FROM bundles n WHERE n.session_id = b.session_id AND n.no > b.no AND NOT n.checkpoint AND n.generation >= b.generation)
+`
+
+// BundlesForget deletes bundles whose snapshot was deleted by policy. The newest bundle that a sandbox was left with says
+// which generations are saved.
+func (q *Queries) BundlesForget(ctx context.Context, db DBTX, ids []string) error {
+	_, err := db.Exec(ctx, bundlesForget, ids)
+	return err
+}
+
+const bundlesPinned = `-- name: BundlesPinned :one
+SELECT count(*) FROM bundles WHERE session_id = $1 AND pinned_at IS NOT NULL
+`
+
+func (q *Queries) BundlesPinned(ctx context.Context, db DBTX, sessionID string) (int64, error) {
+	row := db.QueryRow(ctx, bundlesPinned, sessionID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const bundlesRestorable = `-- name: BundlesRestorable :many
-SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint FROM bundles b JOIN snapshots n ON n.id = b.snapshot_id
+SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at FROM bundles b JOIN snapshots n ON n.id = b.snapshot_id
 WHERE b.session_id = $1 AND n.deleted_at IS NULL AND n.condemned_at IS NULL
   AND (n.kept_until IS NULL OR n.kept_until < clock_timestamp()) AND b.snapshot_id <> $2
 ORDER BY b.no DESC
@@ -213,6 +433,12 @@ func (q *Queries) BundlesRestorable(ctx context.Context, db DBTX, arg *BundlesRe
 			&i.CreatedAt,
 			&i.ProvedAt,
 			&i.Checkpoint,
+			&i.LastSeq,
+			&i.PromptID,
+			&i.Outcome,
+			&i.PinnedAt,
+			&i.Receipt,
+			&i.RestoredAt,
 		); err != nil {
 			return nil, err
 		}

@@ -41,6 +41,7 @@ type Block struct {
 	Removed        bool
 	Block          []byte
 	Size           *int32
+	RemovedSeq     *int64
 }
 
 type Bundle struct {
@@ -55,6 +56,33 @@ type Bundle struct {
 	CreatedAt  time.Time
 	ProvedAt   *time.Time
 	Checkpoint bool
+	LastSeq    *int64
+	PromptID   *string
+	Outcome    *string
+	PinnedAt   *time.Time
+	Receipt    []byte
+	RestoredAt *time.Time
+}
+
+type BundleView struct {
+	ID         string
+	No         int64
+	SessionID  string
+	ParentID   string
+	Generation int64
+	SnapshotID string
+	Manifest   []byte
+	Verified   bool
+	Checkpoint bool
+	CreatedAt  time.Time
+	PinnedAt   *time.Time
+	Receipt    []byte
+	RestoredAt *time.Time
+	LastSeq    int64
+	PromptID   string
+	Outcome    string
+	IsHead     bool
+	HasFiles   bool
 }
 
 type Event struct {
@@ -117,6 +145,7 @@ type Installation struct {
 	SandboxDriver     string
 	SandboxIsolation  string
 	LegacyQueuesSince *time.Time
+	KeepBundles       int32
 }
 
 type LifecycleEvent struct {
@@ -423,7 +452,7 @@ type Snapshot struct {
 
 type SnapshotUse struct {
 	ID          string
-	Needed      bool
+	Needed      *bool
 	SessionOver bool
 }
 

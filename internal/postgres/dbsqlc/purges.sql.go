@@ -10,6 +10,15 @@ import (
 	"time"
 )
 
+const bundlesUnpin = `-- name: BundlesUnpin :exec
+UPDATE bundles SET pinned_at = NULL WHERE session_id = $1 AND pinned_at IS NOT NULL
+`
+
+func (q *Queries) BundlesUnpin(ctx context.Context, db DBTX, sessionID string) error {
+	_, err := db.Exec(ctx, bundlesUnpin, sessionID)
+	return err
+}
+
 const eventsBefore = `-- name: EventsBefore :one
 SELECT coalesce(min(o.seq) FILTER (WHERE o.at >= clock_timestamp() - make_interval(secs => $1::double precision)) - 1, max(o.seq), 0)::bigint AS through
 FROM (

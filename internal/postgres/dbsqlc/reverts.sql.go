@@ -11,12 +11,13 @@ import (
 )
 
 const blocksRemove = `-- name: BlocksRemove :many
-UPDATE blocks SET removed = true, live = false
-WHERE session_id = $1 AND first_seq >= $2 AND NOT removed
+UPDATE blocks SET removed = true, live = false, removed_seq = $1
+WHERE session_id = $2 AND first_seq >= $3 AND NOT removed
 RETURNING conversation_id, block_id, first_seq
 `
 
 type BlocksRemoveParams struct {
+	AtSeq     *int64
 	SessionID string
 	FirstSeq  int64
 }
@@ -28,7 +29,7 @@ type BlocksRemoveRow struct {
 }
 
 func (q *Queries) BlocksRemove(ctx context.Context, db DBTX, arg *BlocksRemoveParams) ([]BlocksRemoveRow, error) {
-	rows, err := db.Query(ctx, blocksRemove, arg.SessionID, arg.FirstSeq)
+	rows, err := db.Query(ctx, blocksRemove, arg.AtSeq, arg.SessionID, arg.FirstSeq)
 	if err != nil {
 		return nil, err
 	}

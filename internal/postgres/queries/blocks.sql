@@ -1,7 +1,7 @@
 -- name: BlockPage :many
 -- BlockPage reads the blocks after a position and up to another, as far as they have max_bytes together:
 -- the first is always among them.
-SELECT p.session_id, p.conversation_id, p.block_id, p.first_seq, p.position, p.text_seq, p.live, p.removed, p.block, p.size
+SELECT p.session_id, p.conversation_id, p.block_id, p.first_seq, p.position, p.text_seq, p.live, p.removed, p.block, p.size, p.removed_seq
 FROM (
     SELECT b.*, sum(coalesce(b.size, octet_length(b.block::text))) OVER (ORDER BY b.position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM blocks b
@@ -10,6 +10,19 @@ FROM (
 ) p
 WHERE p.before IS NULL OR p.before < @max_bytes::bigint
 ORDER BY p.position;
+
+-- name: BlockPageAt :many
+-- BlockPageAt is BlockPage for the conversation as it was at an event: blocks that appeared later are left out, and
+-- those that a revert has removed since are not.
+SELECT p.session_id, p.conversation_id, p.block_id, p.first_seq, p.position, p.text_seq, p.live, false::boolean AS removed, p.block, p.size, p.removed_seq
+FROM (
+    SELECT b.*, sum(coalesce(b.size, octet_length(b.block::text))) OVER (ORDER BY b.first_seq, b.block_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM blocks b
+    WHERE b.session_id = @session_id AND b.first_seq > @after_seq AND b.first_seq <= @through_seq AND (NOT b.removed OR b.removed_seq > @through_seq)
+    ORDER BY b.first_seq, b.block_id LIMIT @max_items
+) p
+WHERE p.before IS NULL OR p.before < @max_bytes::bigint
+ORDER BY p.first_seq;
 
 -- name: BlocksBetween :one
 SELECT EXISTS (SELECT 1 FROM blocks WHERE session_id = @session_id AND position > @after_position AND position <= @through_position);

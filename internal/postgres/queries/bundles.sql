@@ -210,8 +210,51 @@ SELECT
     (SELECT count(*) FROM image_intents i WHERE i.created_at < clock_timestamp() - make_interval(secs => @seconds))::bigint AS hidden;
 
 -- name: BundleInsert :exec
-INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at)
-VALUES (@id, @session_id, @parent_id, @generation, @snapshot_id, @manifest, @verified, @checkpoint, @created_at);
+-- BundleInsert notes the newest prompt that the agent has had and that was not reverted.
+INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome)
+SELECT @id, @session_id, @parent_id, @generation, @snapshot_id, @manifest, @verified, @checkpoint, @created_at, @last_seq::bigint,
+    coalesce(r.prompt_id, ''), coalesce(r.outcome, '')
+FROM (SELECT 1) one
+LEFT JOIN (
+    SELECT x.prompt_id, CASE WHEN x.ended_at IS NULL THEN 'open' ELSE x.outcome END AS outcome
+    FROM runs x JOIN prompts p ON p.session_id = x.session_id AND p.id = x.prompt_id
+    WHERE x.session_id = @session_id AND p.status <> 'queued' AND p.reason <> @reverted::text
+    ORDER BY x.began_seq DESC, x.started_at DESC LIMIT 1
+) r ON true;
+
+-- name: BundleViewGet :one
+SELECT * FROM bundle_views WHERE id = @id;
+
+-- name: BundleViews :many
+-- BundleViews is newest first. Manifests come without the list of agent files, which may be long.
+SELECT id, no, session_id, parent_id, generation, snapshot_id,
+    json_build_object('git', manifest -> 'git', 'tree', manifest -> 'tree', 'lastSeq', coalesce(manifest -> 'lastSeq', '0'),
+        'runner', coalesce(manifest -> 'runner', '""'), 'lost', manifest -> 'lost') AS manifest,
+    verified, checkpoint, created_at, pinned_at, receipt, restored_at, last_seq, prompt_id, outcome, is_head, has_files
+FROM bundle_views WHERE session_id = @session_id AND no < @before ORDER BY no DESC LIMIT @max_items;
+
+-- name: BundlePin :execrows
+UPDATE bundles SET pinned_at = CASE WHEN @pinned::boolean THEN coalesce(pinned_at, clock_timestamp()) END WHERE id = @id;
+
+-- name: BundlesPinned :one
+SELECT count(*) FROM bundles WHERE session_id = @session_id AND pinned_at IS NOT NULL;
+
+-- name: BundleRestored :exec
+UPDATE bundles SET receipt = @receipt, restored_at = @at::timestamptz WHERE id = @id;
+
+-- name: BundleHeads :many
+-- BundleHeads are the newest bundle of each session, and the newest one that ends with a turn that succeeded.
+SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head,
+    coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = s.id AND v.outcome IN ('', 'completed') ORDER BY v.no DESC LIMIT 1), '')::text AS head_success
+FROM sessions s WHERE s.id = ANY(@session_ids::text[]) AND s.head_bundle_id IS NOT NULL;
+
+-- name: BundlesForget :exec
+-- BundlesForget deletes bundles whose snapshot was deleted by policy. The newest bundle that a sandbox was left with says
+-- which generations are saved.
+DELETE FROM bundles b
+WHERE b.snapshot_id = ANY(@ids::text[]) AND b.pinned_at IS NULL
+  AND NOT EXISTS (SELECT FROM sessions s WHERE s.head_bundle_id = b.id)
+  AND EXISTS (SELECT FROM bundles n WHERE n.session_id = b.session_id AND n.no > b.no AND NOT n.checkpoint AND n.generation >= b.generation);
 
 -- name: BundleGet :one
 SELECT * FROM bundles WHERE id = @id;

@@ -29,6 +29,9 @@ WHERE id = @id AND status = 'terminated';
 UPDATE snapshots SET unneeded_at = coalesce(unneeded_at, clock_timestamp()), kept_until = NULL
 WHERE session_id = @session_id::text AND deleted_at IS NULL AND (unneeded_at IS NULL OR kept_until IS NOT NULL);
 
+-- name: BundlesUnpin :exec
+UPDATE bundles SET pinned_at = NULL WHERE session_id = @session_id AND pinned_at IS NOT NULL;
+
 -- name: ImageIntentsOf :many
 SELECT id FROM image_intents WHERE session_id = @session_id;
 

@@ -17,7 +17,7 @@ WHERE e.session_no = (SELECT s.no FROM sessions s WHERE s.id = @session_id)
     AND e.run_no IN (SELECT r.no FROM runs r WHERE r.session_id = @session_id AND r.id = ANY(@run_ids::text[]));
 
 -- name: BlocksRemove :many
-UPDATE blocks SET removed = true, live = false
+UPDATE blocks SET removed = true, live = false, removed_seq = @at_seq
 WHERE session_id = @session_id AND first_seq >= @first_seq AND NOT removed
 RETURNING conversation_id, block_id, first_seq;
 

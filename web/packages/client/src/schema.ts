@@ -847,6 +847,120 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/sessions/{id}/bundles": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the bundles of a session, newest first
+         * @description A bundle is made when a session hibernates, and by `sync`. The newest 10 of a session are kept with their files
+         *     (`environment_state.available`); so are the head, those that are pinned, and what the session may have to fall back to. Others
+         *     are deleted, with their snapshots.
+         */
+        get: operations["listBundles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/bundles/{bundleId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Show a bundle
+         * @description With the list of the agent's files and the receipt of the newest restore. Reading needs no sandbox.
+         */
+        get: operations["getBundle"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/bundles/{bundleId}/blocks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * The conversation that a bundle has
+         * @description Read like the blocks of a session, from the database: no sandbox is needed. What a later revert has removed is there. A block that the
+         *     agent has changed after the bundle was made has its present content.
+         */
+        get: operations["getBundleBlocks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/bundles/{bundleId}/pin": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Keep a bundle
+         * @description A pinned bundle is kept with its files, also after its session was stopped, until it is unpinned or its session is purged. A session has
+         *     at most 100 pins (409 `limit_reached`). A bundle whose files are deleted already is 409 `illegal_state`.
+         */
+        post: operations["pinBundle"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/bundles/{bundleId}/unpin": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Leave a bundle to the policy again
+         * @description It is deleted with its snapshot once nothing else needs it.
+         */
+        post: operations["unpinBundle"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/sessions/{id}/transcript": {
         parameters: {
             query?: never;
@@ -2173,6 +2287,10 @@ export interface components {
             title?: components["schemas"]["Title"];
             workspace?: components["schemas"]["Workspace"];
             parentId?: components["schemas"]["SessionId"];
+            /** @description The bundle that the session wakes from. Absent before the first. Only in answers to `GET /api/sessions` and `GET /api/sessions/{id}`. */
+            head?: components["schemas"]["BundleId"];
+            /** @description The newest bundle that does not end with a turn that failed, was cancelled or is unknown. Where `head` is. */
+            headSuccess?: components["schemas"]["BundleId"];
             forkedFrom?: components["schemas"]["SessionId"];
             createdAt: components["schemas"]["Time"];
             /** @description When the session was created, the last prompt came, or a turn started or ended, whichever is latest. */
@@ -2301,6 +2419,94 @@ export interface components {
                     restartCount: number;
                     lastHealthCheck: components["schemas"]["Time"];
                 } | null;
+            };
+        };
+        BundleId: string;
+        /**
+         * @description What a session wakes from: its files, its agent's memory and the point of the conversation, saved at one moment. It is committed whole or
+         *     not at all, and never changes. `environment_state` and `context_state` describe the contents as the manifest has them that a restore is
+         *     compared with.
+         */
+        Bundle: {
+            id: components["schemas"]["BundleId"];
+            sessionId: components["schemas"]["SessionId"];
+            /** @description The bundle before it, which may have been deleted. Absent for the first one. */
+            parentId?: components["schemas"]["BundleId"];
+            createdAt: components["schemas"]["Time"];
+            /**
+             * Format: int64
+             * @description The sandbox that it was made of.
+             */
+            generation: number;
+            /** @description The sandbox kept running after it. */
+            checkpoint: boolean;
+            /** @description The snapshot was found at the provider when the bundle was committed. */
+            verified: boolean;
+            /** @description The session wakes from it. */
+            head: boolean;
+            pinned: boolean;
+            /**
+             * Format: int64
+             * @description Bytes of the workspace, and outside of lists of the agent's files too. The provider may store less.
+             */
+            size: number;
+            /** @description The files. */
+            environment_state: {
+                /** @description The snapshot at the provider. Absent if only the agent's memory was left. */
+                snapshotId?: string;
+                /** @description The snapshot is kept. */
+                available: boolean;
+                /** @description HEAD of the repository in the workspace. */
+                gitHead?: string;
+                /** @description It has uncommitted changes. Absent if not. */
+                gitDirty?: boolean;
+                /**
+                 * Format: int64
+                 * @description Entries of the workspace.
+                 */
+                entries: number;
+                /**
+                 * Format: int64
+                 * @description Bytes of the workspace.
+                 */
+                bytes: number;
+                /** @description SHA-256 over path, type, permissions, size, modification time and link target of each entry. */
+                digest?: string;
+                /** @description Why there is no digest. */
+                unchecked?: string;
+                /** @description What is known to be missing, such as `workspace changes since 2026-01-02T15:04:05Z`. */
+                lost?: string[];
+            };
+            /** @description The agent's own files, its memory. Absent in lists. */
+            context_state?: {
+                files: {
+                    path: string;
+                    /** Format: int64 */
+                    size: number;
+                    sha256: string;
+                }[];
+                /** Format: int64 */
+                bytes: number;
+            };
+            /** @description The point of the conversation. */
+            message_history_state: {
+                /**
+                 * Format: int64
+                 * @description Newest event of the session that it has.
+                 */
+                lastSeq: number;
+                /** @description The newest prompt that the agent has had. Absent if it has had none. */
+                promptId?: string;
+                /**
+                 * @description How its turn ended; `open` if it waits for the answer to a question. Absent without a prompt.
+                 * @enum {string}
+                 */
+                outcome?: "completed" | "failed" | "cancelled" | "unknown" | "open";
+            };
+            /** @description The newest restore from it. Absent if there was none. */
+            lastRestore?: {
+                at: components["schemas"]["Time"];
+                receipt: components["schemas"]["Receipt"];
             };
         };
         /** @description How much came back with the newest restore. */
@@ -3749,6 +3955,7 @@ export interface components {
         ProfileId: string;
         /** @description A stream token of the session, in place of the key. */
         StreamToken: string;
+        BundleId: components["schemas"]["BundleId"];
         WebhookId: string;
         DeliveryId: string;
         Limit: number;
@@ -5087,6 +5294,171 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listBundles: {
+        parameters: {
+            query?: {
+                limit?: components["parameters"]["Limit"];
+                /** @description The `nextCursor` of the page before. */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of bundles, without `context_state`. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Bundle"][];
+                        nextCursor: components["schemas"]["NextCursor"];
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getBundle: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The bundle. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bundle"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getBundleBlocks: {
+        parameters: {
+            query?: {
+                /** @description How many blocks a page has at most. */
+                limit?: number;
+                /** @description The `nextCursor` of the page before. */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Blocks of the main conversation first, then those of subagents in the order they appeared. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        conversations: components["schemas"]["Conversation"][];
+                        /**
+                         * Format: int64
+                         * @description The `lastSeq` of the bundle. Absent before the first event.
+                         */
+                        seq?: number;
+                        /** @description Cursor of the next page. Absent on the last page. */
+                        nextCursor?: string;
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    pinBundle: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: components["requestBodies"]["Empty"];
+        responses: {
+            /** @description The bundle. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bundle"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    unpinBundle: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: components["requestBodies"]["Empty"];
+        responses: {
+            /** @description The bundle. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bundle"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

@@ -1,0 +1,76 @@
+package apitest
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// BundleList implements api.Store.
+func (m *Store) BundleList(_ context.Context, id string, limit int, cursor string) ([]session.BundleView, string, error) {
+	leave, err := m.enter("BundleList")
+	if err != nil {
+		return nil, "", err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return nil, "", err
+	}
+	items := slices.Clone(r.Bundles)
+	slices.Reverse(items)
+	from, err := strconv.Atoi("0" + cursor)
+	if err != nil || from > len(items) {
+		return nil, "", failure.Errorf(failure.Invalid, "the cursor is not one that was returned with a page")
+	}
+	items = items[from:]
+	if len(items) > limit {
+		return items[:limit], strconv.Itoa(from + limit), nil
+	}
+	return items, "", nil
+}
+
+// BundleShow implements api.Store.
+func (m *Store) BundleShow(_ context.Context, id string) (session.BundleView, error) {
+	return m.bundle("BundleShow", id, func(*Row, *session.BundleView) {})
+}
+
+// BundlePin implements api.Store.
+func (m *Store) BundlePin(_ context.Context, id string, pinned bool) (session.BundleView, error) {
+	return m.bundle("BundlePin", id, func(_ *Row, v *session.BundleView) {
+		if v.PinnedAt = (time.Time{}); pinned {
+			v.PinnedAt = time.Now()
+		}
+	})
+}
+
+// ConversationAt implements api.Store.
+func (m *Store) ConversationAt(_ context.Context, id string, _ int, _ string) (c conversation.Conversation, next string, err error) {
+	_, err = m.bundle("ConversationAt", id, func(r *Row, v *session.BundleView) {
+		c = r.Conversation
+		c.Seq = v.LastSeq
+	})
+	return c, "", err
+}
+
+func (m *Store) bundle(method, id string, use func(*Row, *session.BundleView)) (session.BundleView, error) {
+	leave, err := m.enter(method)
+	if err != nil {
+		return session.BundleView{}, err
+	}
+	defer leave()
+	for _, r := range m.rows {
+		for i := range r.Bundles {
+			if r.Bundles[i].ID == id {
+				use(r, &r.Bundles[i])
+				return r.Bundles[i], nil
+			}
+		}
+	}
+	return session.BundleView{}, failure.Errorf(failure.NoBundle, "there is no bundle %s", id)
+}

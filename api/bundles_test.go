@@ -1,0 +1,88 @@
+package api_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/manifest"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestBundlesAreShown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Hibernated)
+	old, head := session.NewID(session.BundlePrefix), session.NewID(session.BundlePrefix)
+	b.store.With(id, func(r *apitest.Row) {
+		r.Bundles = []session.BundleView{
+			{Bundle: session.Bundle{ID: old, SessionID: id, CreatedAt: time.Now()}},
+			{
+				Bundle: session.Bundle{
+					ID: head, SessionID: id, ParentID: old, Generation: 2, SnapshotID: "im-1", Verified: true, CreatedAt: time.Now(),
+					Manifest: manifest.Manifest{
+						AgentFiles: []manifest.File{{Path: "/root/a", Size: 5, SHA256: "x"}},
+						Git:        &manifest.Git{Head: "abc", DirtyHash: "d"}, Tree: &manifest.Tree{Entries: 3, Bytes: 7},
+					},
+				},
+				LastSeq: 9, PromptID: "p1", Outcome: session.OutcomeFailed, Head: true, HasFiles: true,
+				Receipt: &session.Receipt{Kind: session.ReceiptFull}, RestoredAt: time.Now(),
+			},
+		}
+		r.Conversation = conversation.Conversation{Threads: []conversation.Thread{{ID: conversation.Main, Blocks: []conversation.Block{
+			{ID: "b", Type: conversation.AssistantText, Status: conversation.Complete, Content: "hello", CreatedAt: time.Now()},
+		}}}}
+	})
+	var page struct {
+		Items      []map[string]any
+		NextCursor *string
+	}
+	b.do("GET", "/api/sessions/"+id+"/bundles?limit=1", "").into(&page)
+	require.Len(t, page.Items, 1)
+	require.Equal(t, head, page.Items[0]["id"])
+	require.NotContains(t, page.Items[0], "context_state")
+	b.do("GET", "/api/sessions/"+id+"/bundles?cursor="+*page.NextCursor, "").into(&page)
+	require.Equal(t, old, page.Items[0]["id"])
+	var got struct {
+		Size    int64
+		Context struct{ Bytes int64 } `json:"context_state"`
+		History struct {
+			LastSeq           int64
+			PromptID, Outcome string
+		} `json:"message_history_state"`
+		LastRestore struct{ Receipt struct{ Kind string } }
+	}
+	b.do("GET", "/api/bundles/"+head, "").into(&got)
+	require.EqualValues(t, 12, got.Size)
+	require.EqualValues(t, 5, got.Context.Bytes)
+	require.Equal(t, "p1", got.History.PromptID)
+	require.Equal(t, "failed", got.History.Outcome)
+	require.Equal(t, "full", got.LastRestore.Receipt.Kind)
+	var blocks struct {
+		Seq           int64
+		Conversations []struct{ Blocks []struct{ Content string } }
+	}
+	b.do("GET", "/api/bundles/"+head+"/blocks", "").into(&blocks)
+	require.EqualValues(t, 9, blocks.Seq)
+	require.Equal(t, "hello", blocks.Conversations[0].Blocks[0].Content)
+	require.Empty(t, b.temp.Heard(), "reading wakes nothing")
+
+	var pinned struct{ Pinned bool }
+	for range 2 {
+		b.do("POST", "/api/bundles/"+head+"/pin", "").into(&pinned)
+		require.True(t, pinned.Pinned)
+	}
+	b.do("POST", "/api/bundles/"+head+"/unpin", "{}").into(&pinned)
+	require.False(t, pinned.Pinned)
+	b.do("POST", "/api/bundles/"+head+"/pin", `{"x":1}`).problem(http.StatusBadRequest, string(failure.Invalid))
+	nowhere := "/api/bundles/" + session.NewID(session.BundlePrefix)
+	for _, path := range []string{nowhere, nowhere + "/blocks"} {
+		b.do("GET", path, "").problem(http.StatusNotFound, string(failure.NoBundle))
+	}
+	b.do("GET", "/api/bundles/x", "").problem(http.StatusBadRequest, string(failure.Invalid))
+}
