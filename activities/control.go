@@ -72,6 +72,8 @@ type Config struct {
 	Attend time.Duration
 	// ParkAfter is how long nothing but an open question may keep a turn busy before its session sleeps. Default: for ever.
 	ParkAfter time.Duration
+	// NoTools: agents are not offered the tools of overwinter.
+	NoTools bool
 	// Shutdown is set when the installation stops with this worker. Default: it does not.
 	Shutdown *Shutdown
 	// MaxTurns is how many turns run on this worker at once. Attendants leave some room for turns. Default 1000.
@@ -212,7 +214,7 @@ func New(c Config) (*Control, *Turns) {
 	run := &runners{Config: &c, store: store}
 	runs := turn.New(turn.Config{
 		Store: store, Log: c.Log, Agents: c.Agents, Sandbox: c.Sandbox, Secrets: c.Secrets, Masks: c.Masks, Token: run.runnerToken,
-		Changes: c.Changes, Links: c.Links, InterruptedPause: c.InterruptedPause, FlushTimeout: c.FlushTimeout, ReadAhead: c.ReadAhead,
+		Changes: c.Changes, Links: c.Links, InterruptedPause: c.InterruptedPause, FlushTimeout: c.FlushTimeout, ReadAhead: c.ReadAhead, NoTools: c.NoTools,
 		Retried: c.Metrics.ModelRetried, Logger: c.Logger,
 	})
 	boxes := &sandboxes{runners: run, Config: &c, store: store}

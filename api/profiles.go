@@ -237,7 +237,7 @@ func (o *object) profile() profile.Profile {
 	p.Description, _ = o.short("description", profile.MaxDescription)
 	spec := map[string]json.RawMessage{}
 	for _, name := range []string{
-		"instructions", "skills", "subagents", "commands", "mcpServers", "files", "model", "environment", "secrets", "permissions",
+		"instructions", "skills", "subagents", "commands", "mcpServers", "overwinterTools", "files", "model", "environment", "secrets", "permissions",
 	} {
 		if raw, ok := o.take(name); ok {
 			spec[name] = raw

@@ -21,6 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/agents"
 	"github.com/overwinter-dev/overwinter/internal/runner/command"
 	"github.com/overwinter-dev/overwinter/internal/runner/server"
+	"github.com/overwinter-dev/overwinter/internal/runner/tools"
 )
 
 type cli struct {
@@ -31,6 +32,7 @@ type cli struct {
 	Verify verifyCmd `cmd:"" help:"Compare the sandbox with the manifest on stdin."`
 	Put    putCmd    `cmd:"" help:"Write the files that stdin describes."`
 	Ping   pingCmd   `cmd:"" help:"Print what the runner is doing; reads the request from stdin."`
+	Tools  toolsCmd  `cmd:"" help:"Serve overwinter's tools to an agent on stdin and stdout, as a server of the Model Context Protocol."`
 }
 
 // state is the flag that all commands of a runner share.
@@ -62,6 +64,8 @@ type verifyCmd struct{}
 type putCmd struct{}
 
 type pingCmd struct{ state }
+
+type toolsCmd struct{ state }
 
 var tokenHash = lazyregexp.New(`^[0-9a-f]{64}$`)
 
@@ -101,6 +105,10 @@ func (c *putCmd) Run(p *program) error { return command.Put(p.stdin, p.stdout) }
 
 func (c *pingCmd) Run(ctx context.Context, p *program) error {
 	return command.Ping(ctx, c.Dir, p.stdin, p.stdout)
+}
+
+func (c *toolsCmd) Run(ctx context.Context, p *program) error {
+	return tools.Serve(ctx, runner.CallSocketPath(c.Dir), p.stdin, p.stdout)
 }
 
 // program is one call of the program.

@@ -2,8 +2,10 @@ package agent
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/profile"
@@ -56,6 +58,21 @@ type LaunchInput struct {
 	// Profile is the agent's configuration in addition to its defaults; nil for none. Its files are
 	// in the sandbox already: see Profiled.
 	Profile *profile.Spec
+	// Tools is the command line of the server of overwinter's tools (package agenttool), which the agent starts; nil if it is not
+	// offered them. Calls of them are allowed unless Permissions name them.
+	Tools []string
+}
+
+// MCPServers are the servers that the agent starts or reaches: those of its profile, and that of overwinter's tools.
+func (in LaunchInput) MCPServers() []profile.MCPServer {
+	var list []profile.MCPServer
+	if in.Profile != nil {
+		list = slices.Clone(in.Profile.MCPServers)
+	}
+	if len(in.Tools) > 0 {
+		list = append(list, profile.MCPServer{Name: agenttool.Server, Command: in.Tools[0], Args: in.Tools[1:]})
+	}
+	return list
 }
 
 // DefaultModel names an agent's own choice of model, for agents that list it among their models.

@@ -216,6 +216,9 @@ func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
 
 func (b *appendTx) event(s *appendSession, runNo int32, d eventlog.Draft, fold foldDraft) {
 	data := storable(d.Data)
+	if d.Type == string(conversation.EventTitle) && !s.retitle(data) {
+		return
+	}
 	at := d.At.UTC()
 	if d.At.IsZero() {
 		at = b.now
@@ -228,12 +231,16 @@ func (b *appendTx) event(s *appendSession, runNo int32, d eventlog.Draft, fold f
 	}
 	b.log.add(row)
 	b.fold.add(fold, row.Seq, conversation.EventType(d.Type), data)
-	if d.Type == string(conversation.EventTitle) && !s.TitleGiven {
-		var title conversation.Title
-		if json.Unmarshal(data, &title) == nil {
-			s.Title = text(title.Title)
-		}
+}
+
+// retitle takes a title that the agent has given the session, unless a person has given it one, and reports whether it is new.
+func (s *appendSession) retitle(data json.RawMessage) bool {
+	var title conversation.Title
+	if s.TitleGiven || json.Unmarshal(data, &title) != nil || s.Title == text(title.Title) {
+		return false
 	}
+	s.Title = text(title.Title)
+	return true
 }
 
 // checkFrames refuses events that last_frame could not keep from being written twice: each has its own place (frame, n), in

@@ -73,6 +73,8 @@ type Spec struct {
 	MCPServers []MCPServer `json:"mcpServers,omitempty"`
 	// Files are written into the workspace before the agent starts.
 	Files []File `json:"files,omitempty"`
+	// OverwinterTools is false for agents that are not offered the tools of overwinter itself.
+	OverwinterTools *bool `json:"overwinterTools,omitempty"`
 	// Model is taken where the session's options name none.
 	Model string `json:"model,omitempty"`
 	// Environment is added to the agent's. It is no place for secrets.

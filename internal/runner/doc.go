@@ -52,6 +52,7 @@
 //	settle     the turn has ended: the kill that an interrupt set is called off
 //	flush      send what the transcript files and the workspace hold now, then flushed
 //	known      the files that are stored, where the welcome has asked for them
+//	answer     the answer to a call of a tool
 //	detach     the link ends, its exec waits for another hello; attach itself answers
 //
 // and from it:
@@ -82,6 +83,19 @@
 // When the agent's process ends, its exit frame is the last of that process; all
 // its descendants are dead by then. A process that cannot be started gives an
 // exit frame with code 127 and the reason in its stderr.
+//
+// # Calls
+//
+// The agent may call tools of overwinter. Its server of the Model Context Protocol (the command tools) passes each call to the
+// runner over another socket, without a token: whatever runs in the sandbox may call. A call is a frame of the open run, in
+// the stream call, so a worker carries it out when it commits the frame, once, and answers it over the link. The welcome names the
+// frames of calls that wait, for a worker that takes over after the commit and before the answer. A link whose hello does not
+// say that its worker knows calls gets them as lines of stderr, and the runner answers them itself.
+//
+//	agent ──MCP──▶ tools ──unix socket──▶ serve ──frame──▶ worker ──commit
+//	      ◀───────       ◀─────────────         ◀─answer──
+//
+// When the turn has ended, or another run begins, calls that wait get an error; without an open turn there are no calls.
 //
 // # Delivery
 //

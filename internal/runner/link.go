@@ -3,6 +3,7 @@ package runner
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -149,6 +150,11 @@ func (l *Link) Input(data []byte) error { return l.send(&Input{Data: data}) }
 
 // Interrupt breaks the turn off.
 func (l *Link) Interrupt(i Interrupt) error { return l.send(&i) }
+
+// Answer answers the call in a frame.
+func (l *Link) Answer(frame int64, answer json.RawMessage) error {
+	return l.send(&CallAnswer{Frame: frame, Answer: answer})
+}
 
 // Settle says that the turn has ended, which calls off the kill that an
 // interrupt has set. A worker settles every turn whose end it has seen.

@@ -28,6 +28,8 @@ type Hello struct {
 	// Files is how much of the workspace's history is stored; nil for a link that does not report
 	// changes.
 	Files *workspacefile.Position `json:"files,omitempty"`
+	// Calls: the worker answers calls of overwinter's tools. A worker of an earlier release does not know their frames.
+	Calls bool `json:"calls,omitempty"`
 }
 
 // Start asks for the delivery of a run's prompt.
@@ -77,6 +79,12 @@ type Flush struct {
 	ID int64 `json:"id"`
 }
 
+// CallAnswer answers the call in a frame. One that does not wait any more is left alone.
+type CallAnswer struct {
+	Frame  int64           `json:"frame"`
+	Answer json.RawMessage `json:"answer"`
+}
+
 // Detach ends the link and keeps its exec: Detached answers, and then another
 // Hello begins another link over it, of any run.
 type Detach struct{}
@@ -107,6 +115,8 @@ type Welcome struct {
 	Agent bool `json:"agent"`
 	// ListFiles: nothing is reported of the workspace until FilesKnown has come.
 	ListFiles bool `json:"listFiles,omitempty"`
+	// Calls are the frames of the calls that still wait for an answer.
+	Calls []int64 `json:"calls,omitempty"`
 }
 
 // DeliveryChanged reports the delivery after a start.
@@ -122,6 +132,7 @@ const (
 	Stdout Stream = "stdout" // one line of the agent
 	Stderr Stream = "stderr" // one line of the agent
 	Exit   Stream = "exit"   // the process has ended; Data is an ExitReport
+	Call   Stream = "call"   // the agent calls a tool of overwinter; Data is JSON that the runner does not read
 )
 
 // Frame is one record of a run's journal.
@@ -229,6 +240,7 @@ func (*Input) messageType() messageType           { return typeInput }
 func (*Interrupt) messageType() messageType       { return typeInterrupt }
 func (*Settle) messageType() messageType          { return typeSettle }
 func (*Flush) messageType() messageType           { return typeFlush }
+func (*CallAnswer) messageType() messageType      { return typeAnswer }
 func (*Detach) messageType() messageType          { return typeDetach }
 func (*Detached) messageType() messageType        { return typeDetached }
 func (*Command) messageType() messageType         { return typeCommand }

@@ -47,5 +47,8 @@ func (p Paths) Attach(h Hello) []string {
 // SocketPath is where the runner of a state directory listens.
 func SocketPath(state string) string { return filepath.Join(state, "runner.sock") }
 
+// CallSocketPath is where the runner of a state directory takes calls of overwinter's tools from programs in the sandbox.
+func CallSocketPath(state string) string { return filepath.Join(state, "tools.sock") }
+
 // IndexDir is where the runner of a state directory keeps its index of the workspace.
 func IndexDir(state string) string { return filepath.Join(state, "workspace") }

@@ -91,6 +91,7 @@ const (
 	typeKnown     messageType = 8
 	typeDetach    messageType = 9
 	typeNoDiff    messageType = 10
+	typeAnswer    messageType = 11
 
 	typeWelcome   messageType = 65
 	typeDelivery  messageType = 66

@@ -19,7 +19,7 @@ const (
 	eager = 1 << 20
 )
 
-var streamBytes = map[Stream]byte{Stdout: 1, Stderr: 2, Exit: 3}
+var streamBytes = map[Stream]byte{Stdout: 1, Stderr: 2, Exit: 3, Call: 4}
 
 func streamOf(b byte) (Stream, bool) {
 	switch b {
@@ -29,6 +29,8 @@ func streamOf(b byte) (Stream, bool) {
 		return Stderr, true
 	case 3:
 		return Exit, true
+	case 4:
+		return Call, true
 	}
 	return "", false
 }
@@ -188,6 +190,8 @@ func decode(t messageType, p []byte) (Message, error) {
 		m = &Settle{}
 	case typeFlush:
 		m = &Flush{}
+	case typeAnswer:
+		m = &CallAnswer{}
 	case typeDetach:
 		m = &Detach{}
 	case typeDetached:

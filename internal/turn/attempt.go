@@ -55,6 +55,8 @@ type attempt struct {
 	parked  bool                // the run is, and this attempt is over
 	answers []question.Question // with which this part of the run begins
 
+	answeredTo int64 // the frame up to which calls are answered
+
 	deferred *batch // frames without events, to be committed with the next ones
 
 	suspicion   suspicion
@@ -78,7 +80,7 @@ func (x *Executor) newAttempt(ctx context.Context, in Request, progress Progress
 	}
 	return &attempt{
 		Executor: x, in: in, start: start, token: in.Token, progress: progress, adapter: adapter, convert: resumed, remasked: time.Now(), end: end,
-		sandbox: x.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame,
+		sandbox: x.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame, answeredTo: start.Run.LastFrame,
 		mayHaveDelivered: start.Run.Attempt > 1, heard: time.Now(),
 		permissions: permissionsOf(start),
 		files:       runner.NewFileGatherer(start.Files, in.Generation),
@@ -104,7 +106,11 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		link.close()
 		return err
 	}
-	if err := a.suspect(ctx, link.welcome()); err != nil {
+	err = a.answerAgain(link)
+	if err == nil {
+		err = a.suspect(ctx, link.welcome())
+	}
+	if err != nil {
 		link.close()
 		return err
 	}

@@ -27,6 +27,9 @@ type turnState struct {
 	Part int64 `json:"part,omitempty"`
 	// Given are the questions whose answer the agent was given before this part, and that it has asked again.
 	Given []string `json:"given,omitempty"`
+	// Called is how many calls of overwinter's tools the turn has made, and Calls are the answers to the newest ones.
+	Called int            `json:"called,omitempty"`
+	Calls  []answeredCall `json:"calls,omitempty"`
 }
 
 // convert makes events of an agent's frames: it translates, masks and limits.
@@ -42,6 +45,8 @@ type convert struct {
 	// view says what calls of tools are about. Without one, blocks do not say it.
 	view    func(name string, input json.RawMessage) conversation.Tool
 	retried func() // counts a request to a model that was sent again
+	called  int
+	calls   []answeredCall
 }
 
 // maxState bounds the state of a turn.
@@ -71,7 +76,7 @@ func (c *convert) encode(end *agent.TurnEnd) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(turnState{Translator: state, End: end, Limits: *c.limits, Held: c.masking.held, Part: c.part, Given: c.given})
+	return json.Marshal(turnState{Translator: state, End: end, Limits: *c.limits, Held: c.masking.held, Part: c.part, Given: c.given, Called: c.called, Calls: c.calls})
 }
 
 // resume continues where the run's last commit left off.
@@ -98,7 +103,7 @@ func (x *Executor) resume(ctx context.Context, start session.RunStart) (*convert
 	}
 	c := &convert{
 		runID: start.Run.ID, part: state.Part, given: state.Given, translator: t, limits: &state.Limits, masking: masking{masker: masker, held: state.Held},
-		retried: func() { x.Retried(start.Agent) },
+		retried: func() { x.Retried(start.Agent) }, called: state.Called, calls: state.Calls,
 	}
 	if viewer, ok := adapter.(agent.Viewer); ok {
 		c.view = viewer.Tool

@@ -37,6 +37,8 @@ type Config struct {
 	// ReadAhead is how many bytes of what agents have said may wait in memory for commits, of all
 	// turns together and beyond a small share of each. Default 256 MiB.
 	ReadAhead int64
+	// NoTools: agents are not offered the tools of overwinter.
+	NoTools bool
 	// Retried is called with the agent for each request to a model that was sent again. Default: nothing is called.
 	Retried func(agent string)
 	Logger  *slog.Logger

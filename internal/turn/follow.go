@@ -43,6 +43,9 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 		if err := a.handle(ctx, link, a.suspicion.together(messages)); err != nil {
 			return err
 		}
+		if err := a.answerCalls(link); err != nil {
+			return err
+		}
 		if err := a.sendAnswers(ctx, link); err != nil {
 			return err
 		}
@@ -88,7 +91,11 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 		if err := checkFrame(f.No, next.frame); err != nil {
 			return errors.Join(a.append(ctx, next), final(Refused, fmt.Errorf("run %s: %w", a.in.RunID, err)))
 		}
-		translated, err := a.translate(agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
+		read := a.translate
+		if f.Stream == runner.Call {
+			read, next.urgent = a.call, true
+		}
+		translated, err := read(agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
 		if err != nil {
 			return final(Refused, fmt.Errorf("frame %d of run %s: %w", f.No, a.in.RunID, err))
 		}

@@ -65,6 +65,9 @@ func (a *attempt) launchInput() agent.LaunchInput {
 	if in.Model == "" && in.Profile != nil {
 		in.Model = in.Profile.Model
 	}
+	if a.offersTools() {
+		in.Tools = []string{paths.Binary, "tools"}
+	}
 	return in
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -58,7 +59,7 @@ func (a *attempt) attach(ctx context.Context) (*turnLink, error) {
 	}
 	hello := runner.Hello{
 		Token: token, Run: a.agentRun(),
-		From: a.frame + 1 - a.start.Run.FrameBase, Attempt: a.start.Run.Attempt, Known: a.start.Transcripts, Files: &a.start.Files,
+		From: a.frame + 1 - a.start.Run.FrameBase, Attempt: a.start.Run.Attempt, Known: a.start.Transcripts, Files: &a.start.Files, Calls: true,
 	}
 	link, process, err := a.dial(ctx, hello)
 	if err != nil {
@@ -112,6 +113,10 @@ func (r readCloser) Read(p []byte) (int, error) { return r.Stdout.Read(p) }
 func (l *turnLink) welcome() runner.Welcome {
 	w := l.link.Welcome()
 	w.LastFrame += l.base
+	w.Calls = slices.Clone(w.Calls)
+	for i := range w.Calls {
+		w.Calls[i] += l.base
+	}
 	return w
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/permission"
@@ -73,6 +74,9 @@ func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Questi
 		policy := permission.Ask
 		if q.Kind == agent.Permission {
 			policy = a.permissions.Of(q.ToolName)
+			if _, ruled := a.permissions.Tools[q.ToolName]; !ruled && agenttool.Own(q.ToolName) && a.offersTools() {
+				policy = permission.Allow
+			}
 		}
 		switch policy {
 		case permission.Deny:

@@ -44,6 +44,7 @@ type stage struct {
 	puts     sync.Map // content of the files that were put, by path
 	input    atomic.Value
 	dispatch int64
+	answers  answers
 	// attachments are those of the prompt.
 	attachments []attachment.Attachment
 }
@@ -55,6 +56,7 @@ type script struct {
 	masks       turn.Masks
 	agent       agent.Adapter // default: the demo agent
 	attachments []attachment.Attachment
+	waiting     []int64 // the frames of calls that the runner says wait for an answer
 }
 
 func setup(t *testing.T, s script) *stage {
@@ -153,7 +155,11 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 	print := func(from int64) {
 		for i := from; i < int64(len(s.frames)); i++ {
 			line := strings.ReplaceAll(s.frames[i], "RUN", run)
-			send(&runner.Frame{No: i, Stream: runner.Stdout, At: time.Now(), Data: []byte(line)})
+			stream := runner.Stdout
+			if call, ok := strings.CutPrefix(line, "CALL"); ok {
+				stream, line = runner.Call, call
+			}
+			send(&runner.Frame{No: i, Stream: stream, At: time.Now(), Data: []byte(line)})
 		}
 	}
 	for ctx.Err() == nil {
@@ -171,6 +177,7 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 			case m.From > 0:
 				send(&runner.Welcome{
 					Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: int64(len(s.frames)) - 1, Open: true, Agent: true,
+					Calls: s.waiting,
 				})
 				print(m.From)
 			default:
@@ -179,6 +186,8 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 		case *runner.Start:
 			st.input.Store(string(m.Input))
 			print(0)
+		case *runner.CallAnswer:
+			st.answers.add(m.Frame, string(m.Answer))
 		case *runner.Flush:
 			send(&runner.Flushed{ID: m.ID})
 		case *runner.Detach:

@@ -265,7 +265,7 @@ func TestTheRunnerHasNoTranslators(t *testing.T) {
 	require.Empty(t, workerPackages(packages))
 	require.Equal(t, []string{ours("internal/agent"), ours("internal/agent/codex"), ours("internal/agent/npm")}, workerPackages([]string{
 		"fmt", ours("internal/agent"), ours("internal/agent/codex"), ours("internal/agent/codex/codexformat"), ours("internal/agent/npm"),
-		ours("internal/agent/stdio"), ours("internal/runner/agents"),
+		ours("internal/agent/stdio"), ours("internal/agenttool"), ours("internal/runner/agents"),
 	}))
 }
 
@@ -273,7 +273,7 @@ func TestTheRunnerHasNoTranslators(t *testing.T) {
 func workerPackages(packages []string) []string {
 	return slices.DeleteFunc(slices.Clone(packages), func(pkg string) bool {
 		name, ok := strings.CutPrefix(pkg, ours("internal/agent"))
-		return !ok || name == "/stdio" || name == "/jsonscan" || name == "/ledger" || strings.Count(name, "/") == 2 && strings.HasSuffix(name, "format")
+		return !ok || name != "" && name[0] != '/' || name == "/stdio" || name == "/jsonscan" || name == "/ledger" || strings.Count(name, "/") == 2 && strings.HasSuffix(name, "format")
 	})
 }
 

@@ -69,13 +69,6 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		if p.Instructions != "" {
 			env[acpformat.EnvInstructions] = p.Instructions
 		}
-		if len(p.MCPServers) > 0 {
-			list, err := json.Marshal(servers(p.MCPServers))
-			if err != nil {
-				return agent.Launch{}, fmt.Errorf("launch the agent: MCP servers: %w", err)
-			}
-			env[acpformat.EnvServers] = string(list)
-		}
 		for _, pattern := range strings.Split(p.Environment[EnvTranscripts], ":") {
 			if pattern == "" {
 				continue
@@ -86,6 +79,13 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 			}
 			transcripts = append(transcripts, pattern)
 		}
+	}
+	if list := in.MCPServers(); len(list) > 0 {
+		encoded, err := json.Marshal(servers(list))
+		if err != nil {
+			return agent.Launch{}, fmt.Errorf("launch the agent: MCP servers: %w", err)
+		}
+		env[acpformat.EnvServers] = string(encoded)
 	}
 	if model != "" {
 		argv = append(argv, "--model", model)

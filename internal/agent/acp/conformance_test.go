@@ -24,6 +24,7 @@ import (
 const as = "OVERWINTER_TEST_AS"
 
 func TestMain(m *testing.M) {
+	agenttest.ToolsMain()
 	localmodal.ReexecMain()
 	if len(os.Args) > 1 && os.Args[1] == "scripted" {
 		os.Exit(runScripted(os.Args[2:], os.Stdin, os.Stdout))
@@ -100,6 +101,9 @@ var prompts = agenttest.Prompts{
 var cannot = map[string]string{
 	"CallsASubagent": "the protocol has no subagents: theirs are calls like any other",
 	"AsksItsUser":    "the protocol has no questions but for permission",
+
+	"CallsAToolOfOverwinter":                "the scripted agent starts no servers",
+	"NeedsNoPermissionForToolsOfOverwinter": "the scripted agent starts no servers",
 }
 
 // impatient gives up soon where nothing is said for ever.

@@ -41,6 +41,8 @@ type bench struct {
 	permissions     permission.Rules
 	// answer is what the suite says to a question; nil where none is expected.
 	answer func(agent.Question) agent.Answer
+	// tools is the command line of the server of overwinter's tools; nil where they are not offered.
+	tools []string
 }
 
 // run is what one run's journal would hold.
@@ -68,7 +70,7 @@ func (b *bench) launch(t *testing.T) {
 		return
 	}
 	launch, err := b.Adapter.Launch(agent.LaunchInput{
-		SessionID: b.sessionID, Home: b.home, Workspace: b.workspace, Resume: b.launched, Permissions: b.permissions,
+		SessionID: b.sessionID, Home: b.home, Workspace: b.workspace, Resume: b.launched, Permissions: b.permissions, Tools: b.tools,
 	})
 	require.NoError(t, err)
 	cmd := b.Command(t, launch)

@@ -26,6 +26,8 @@ const (
 	// it says when it does not allow Prompts.Guarded.
 	Choice  = "Blue"
 	Refusal = "not today"
+	// Title is what Prompts.Tool must give the session.
+	Title = "A title of the agent"
 )
 
 // Harness is an agent under test.
@@ -71,6 +73,8 @@ type Prompts struct {
 	Guarded string
 	// Question asks the user one thing, with Choice among the answers, then ends the turn as completed.
 	Question string
+	// Tool has the model call the tool set_title of overwinter with Title, then ends the turn as completed.
+	Tool string
 	// Refused is a prompt whose request the model's server refuses for good.
 	Refused string
 	// Unauthorized and Forbidden are prompts whose requests the model's server refuses with 401 and 403, as it does with a

@@ -42,6 +42,8 @@ var scenarios = []struct {
 	{"DoesWhatItIsAllowed", doesWhatItIsAllowed},
 	{"LeavesWhatItIsDenied", leavesWhatItIsDenied},
 	{"AsksItsUser", asksItsUser},
+	{"CallsAToolOfOverwinter", callsATool},
+	{"NeedsNoPermissionForToolsOfOverwinter", callsAToolWithoutAsking},
 	{"SaysThatTheModelRefuses", saysThatTheModelRefuses},
 	{"SaysThatItsKeyIsRefused", saysThatItsKeyIsRefused},
 	{"GivesUpWhereTheModelFailsForEver", givesUp},

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/permission"
 )
@@ -84,10 +85,12 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		Binary, "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
 		"--include-partial-messages", "--forward-subagent-text", "--replay-user-messages", "--session-mirror",
 	}
-	argv = append(argv, permissionFlags(in.Permissions)...)
-	if in.Profile != nil && len(in.Profile.MCPServers) > 0 {
-		argv = append(argv, "--mcp-config", mcpConfigPath(in.Home))
+	argv = append(argv, permissionFlags(in)...)
+	flags, err := mcpFlags(in)
+	if err != nil {
+		return agent.Launch{}, fmt.Errorf("launch Claude Code: %w", err)
 	}
+	argv = append(argv, flags...)
 	if model := in.ChosenModel(); model != "" && model != agent.DefaultModel {
 		argv = append(argv, "--model", model)
 	}
@@ -120,7 +123,8 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 
 // permissionFlags let the agent do as it likes, or have it ask. What it asks is answered by the same
 // permissions; those that deny a tool by name have the tool taken away.
-func permissionFlags(p permission.Rules) []string {
+func permissionFlags(in agent.LaunchInput) []string {
+	p := in.Permissions
 	if p.Free() {
 		return []string{"--dangerously-skip-permissions"}
 	}
@@ -134,7 +138,17 @@ func permissionFlags(p permission.Rules) []string {
 	if len(denied) > 0 {
 		flags = append(flags, "--disallowedTools", strings.Join(denied, ","))
 	}
-	return flags
+	if len(in.Tools) == 0 {
+		return flags
+	}
+	var own []string
+	for _, tool := range agenttool.All() {
+		name := "mcp__" + agenttool.Server + "__" + tool.Name
+		if _, ruled := p.Tools[name]; !ruled {
+			own = append(own, name)
+		}
+	}
+	return append(flags, "--allowedTools", strings.Join(own, ","))
 }
 
 // resume resumes a session, or starts it if there is nothing to resume: its first process may have

@@ -20,6 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	agenttest.ToolsMain()
 	localmodal.ReexecMain()
 	leaktest.Main(m)
 }
@@ -29,6 +30,7 @@ var scripts = scripted.Scripts(scripted.Tools{
 	Fail:     modelserver.Bash("echo out; echo err >&2; exit 7"),
 	Delegate: modelserver.Subagent("{{child}} look around", true),
 	Ask:      new(modelserver.Ask("Which colour?", "Red", agenttest.Choice)),
+	SetTitle: "mcp__overwinter__set_title",
 	Failing:  529, // overloaded
 })
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -72,6 +73,25 @@ type mcpServer struct {
 	Env     map[string]string `json:"env,omitempty"`
 	URL     string            `json:"url,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
+}
+
+// mcpFlags name the servers: those of the profile by their file, and that of overwinter's tools inline.
+func mcpFlags(in agent.LaunchInput) ([]string, error) {
+	var configs []string
+	if in.Profile != nil && len(in.Profile.MCPServers) > 0 {
+		configs = append(configs, mcpConfigPath(in.Home))
+	}
+	if len(in.Tools) > 0 {
+		own, err := mcpConfig([]profile.MCPServer{{Name: agenttool.Server, Command: in.Tools[0], Args: in.Tools[1:]}})
+		if err != nil {
+			return nil, err
+		}
+		configs = append(configs, string(own))
+	}
+	if len(configs) == 0 {
+		return nil, nil
+	}
+	return append([]string{"--mcp-config"}, configs...), nil
 }
 
 func mcpConfig(servers []profile.MCPServer) ([]byte, error) {

@@ -70,6 +70,9 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		argv = append(argv, "--model", model)
 	}
 	argv = append(argv, permissionFlags(in.Permissions)...)
+	for _, word := range in.Tools {
+		argv = append(argv, "--tools", word)
+	}
 	key := strings.Join(argv, " ")
 	if in.Resume {
 		argv = append(argv, "--resume")

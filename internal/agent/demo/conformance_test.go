@@ -21,6 +21,7 @@ import (
 const asAgent = "OVERWINTER_TEST_AS_DEMO_AGENT"
 
 func TestMain(m *testing.M) {
+	agenttest.ToolsMain()
 	localmodal.ReexecMain()
 	if os.Getenv(asAgent) != "" {
 		os.Exit(demoagent.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
@@ -55,6 +56,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			Recall:      "recall",
 			Guarded:     "write " + agenttest.FileName + ": " + agenttest.FileText + "\nso much for that",
 			Question:    "ask: Which colour? | Red | " + agenttest.Choice,
+			Tool:        `tool set_title: {"title": "` + agenttest.Title + `"}`,
 		},
 		Cannot: map[string]string{
 			"CallsToolsInParallel":             "it does one line of its script after the other",

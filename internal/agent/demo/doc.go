@@ -25,6 +25,7 @@
 //	sleep 2s              works for that long (a Go duration), as the tool "sleep"
 //	think: TEXT           thinks TEXT
 //	ask: QUESTION | A | B asks the user, who may choose A or B or say something else, as the tool "ask"
+//	tool NAME: {…}        calls the tool NAME of overwinter with this input in JSON, such as tool set_title: {"title": "Tests"}
 //	recall                says how many prompts it has had, this one included, and quotes the first
 //	title: TEXT           gives the session a title
 //	fail: REASON          ends the turn as failed

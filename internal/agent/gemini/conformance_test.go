@@ -28,6 +28,7 @@ import (
 const asBridge = "OVERWINTER_TEST_AS_GEMINI_BRIDGE"
 
 func TestMain(m *testing.M) {
+	agenttest.ToolsMain()
 	localmodal.ReexecMain()
 	if os.Getenv(asBridge) == "mcp" {
 		os.Exit(serveMCP(os.Stdin, os.Stdout))
@@ -52,6 +53,7 @@ var scripts = scripted.Scripts(scripted.Tools{
 	Fail:     modelserver.ReadFile("/etc/passwd"), // outside of the workspace
 	Delegate: modelserver.Delegate("generalist", "{{child}} look around"),
 	Long:     long(),
+	SetTitle: "mcp_overwinter_set_title",
 })
 
 // command runs the bridge of a launch from this test's binary, with the real program and nothing of

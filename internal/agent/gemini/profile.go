@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
+	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -21,10 +22,11 @@ func settingsOf(in agent.LaunchInput) map[string]any {
 		tools["exclude"] = list
 	}
 	servers := object{}
-	if in.Profile != nil {
-		for _, s := range in.Profile.MCPServers {
-			servers[s.Name] = mcpServer(s)
-		}
+	for _, s := range in.MCPServers() {
+		servers[s.Name] = mcpServer(s)
+	}
+	if len(in.Tools) > 0 {
+		servers[agenttool.Server].(object)["trust"] = true // its tools need no permission
 	}
 	return object{
 		"security": object{"auth": object{"selectedType": "gemini-api-key"}, "folderTrust": object{"enabled": false}},

@@ -25,6 +25,7 @@ import (
 const asBridge = "OVERWINTER_TEST_AS_OPENCODE_BRIDGE"
 
 func TestMain(m *testing.M) {
+	agenttest.ToolsMain()
 	localmodal.ReexecMain()
 	if os.Getenv(asBridge) != "" {
 		os.Exit(opencodebridge.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
@@ -63,6 +64,7 @@ var scripts = scripted.Scripts(scripted.Tools{
 	Fail:     modelserver.Call{Tool: "read", Input: map[string]any{"filePath": "/nowhere/at/all"}},
 	Delegate: task("{{child}} look around"),
 	Ask:      new(question("Which colour?", "Red", agenttest.Choice)),
+	SetTitle: "overwinter_set_title",
 	Failing:  529, // overloaded
 })
 

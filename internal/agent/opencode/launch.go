@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/permission"
 )
 
@@ -36,10 +37,11 @@ type mcpServer struct {
 func configuration(in agent.LaunchInput, model string) settings {
 	no := false
 	s := settings{Model: model, Share: "disabled", AutoUpdate: &no, Permission: permissionRules(in.Permissions)}
-	if in.Profile == nil {
-		return s
+	if len(in.Tools) > 0 {
+		// Rules for single tools come later in the order of names, and count for more.
+		s.Permission[agenttool.Server+"_*"] = string(permission.Allow)
 	}
-	for _, m := range in.Profile.MCPServers {
+	for _, m := range in.MCPServers() {
 		if s.MCP == nil {
 			s.MCP = map[string]mcpServer{}
 		}

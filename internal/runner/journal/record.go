@@ -37,7 +37,7 @@ const (
 // Final reports whether nothing may follow the mark.
 func (m Mark) Final() bool { return m >= Cut }
 
-var streams = [...]runner.Stream{1: runner.Stdout, 2: runner.Stderr, 3: runner.Exit}
+var streams = [...]runner.Stream{1: runner.Stdout, 2: runner.Stderr, 3: runner.Exit, 4: runner.Call}
 
 const flagTruncated = 1
 

@@ -18,20 +18,30 @@ import (
 // helloBudget is how long a connection may take to say what it wants.
 const helloBudget = 10 * time.Second
 
-func (s *Server) serveConn(conn *net.UnixConn) {
+// enter takes a connection, which leave closes, and reports whether it is to be served.
+func (s *Server) enter(conn net.Conn) bool {
 	s.mu.Lock()
-	s.conns[conn] = struct{}{}
-	stopping := s.stopping
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		delete(s.conns, conn)
-		s.mu.Unlock()
+	defer s.mu.Unlock()
+	if s.stopping {
 		_ = conn.Close()
-	}()
-	if stopping {
+		return false
+	}
+	s.conns[conn] = struct{}{}
+	return true
+}
+
+func (s *Server) leave(conn net.Conn) {
+	s.mu.Lock()
+	delete(s.conns, conn)
+	s.mu.Unlock()
+	_ = conn.Close()
+}
+
+func (s *Server) serveConn(conn *net.UnixConn) {
+	if !s.enter(conn) {
 		return
 	}
+	defer s.leave(conn)
 	if err := samePeer(conn); err != nil {
 		s.logger.Warn("connection refused", slog.Any("error", err))
 		return

@@ -40,6 +40,7 @@ type link struct {
 	// surveys brings the answers to the surveys of a direct link; nil for one without a diff.
 	surveys chan *runner.Diff
 	watch   *follow.Watch // of the workspace; nil for a link without its changes
+	calls   bool          // its worker answers calls
 	tasks   sync.WaitGroup
 
 	control sync.Mutex // held around every message to the attach of a direct link
@@ -71,7 +72,7 @@ func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader,
 	l := &link{
 		s: s, conn: conn, out: out, direct: stdout != nil, run: hello.Run, from: hello.From,
 		flush: make(chan int64, 16), changed: make(chan struct{}, 1), known: make(chan []workspacefile.Known, 1),
-		surveys: make(chan *runner.Diff, 1), w: bufio.NewWriterSize(rawio.NewWriter(out), 64<<10),
+		surveys: make(chan *runner.Diff, 1), calls: hello.Calls, w: bufio.NewWriterSize(rawio.NewWriter(out), 64<<10),
 	}
 	if hello.Files != nil {
 		l.watch = s.files.Watch(func(m runner.Message) error { return l.send(m, true) }, s.logger.With(slog.String("run_id", l.run)))
@@ -97,6 +98,9 @@ func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader,
 	if j != nil {
 		status := j.Status()
 		welcome.LastFrame, welcome.Open = status.Frames-1, !status.Mark.Final()
+	}
+	if hello.Calls {
+		welcome.Calls = s.waitingCalls(l.run)
 	}
 	s.mu.Lock()
 	welcome.Agent = s.agent.Running()
@@ -276,6 +280,8 @@ func (l *link) obey(m runner.Message) error {
 	case *runner.Interrupt:
 		_, err := l.s.interrupt(l.run, *m)
 		return err
+	case *runner.CallAnswer:
+		return l.s.answerCall(l.run, m)
 	case *runner.Settle:
 		l.s.settle(l.run)
 	case *runner.FilesKnown:
@@ -348,6 +354,10 @@ func (l *link) frames(j *journal.Journal) {
 		var f runner.Frame
 		var more bool
 		if f, more, err = r.Next(l.ctx); err == nil {
+			if f.Stream == runner.Call && !l.calls {
+				f.Stream, f.Data = runner.Stderr, []byte(callUnknown)
+				l.s.answerCalls(refusal(callUnknown), func(c *call) bool { return c.run == l.run && c.frame == f.No })
+			}
 			err = l.send(&f, !more)
 		}
 	}

@@ -74,6 +74,7 @@ func (s *Server) begin(run string, start *runner.Start, seals int, report func(*
 	if err != nil {
 		return err
 	}
+	s.answerCalls(refusal(callTurnOver), func(c *call) bool { return c.run != run })
 	report(j)
 	if a, err = s.deliver(j, a, start, report); err != nil {
 		s.logger.Warn("agent cannot be started", slog.String("run_id", run), slog.Any("error", err))
@@ -239,8 +240,9 @@ func (s *Server) target(run string, i runner.Interrupt) (a *process.Agent, early
 	return nil, true
 }
 
-// settle calls off the kill of an interrupt, if the run is still the open one.
+// settle ends the calls of a run, and calls off the kill of an interrupt, if the run is still the open one.
 func (s *Server) settle(run string) {
+	s.settleCalls(run)
 	s.mu.Lock()
 	a, j := s.agent, s.open
 	s.mu.Unlock()

@@ -48,6 +48,7 @@ type Server struct {
 	files    *follow.Workspace
 	lock     *os.File
 	tasks    sync.WaitGroup // what ends with Serve
+	calls    calls
 
 	// life is held while the agent is started, stopped or sealed.
 	life sync.Mutex
@@ -81,13 +82,18 @@ func Serve(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return errors.Join(err, s.lock.Close())
 	}
+	callers, err := s.listenForCalls()
+	if err != nil {
+		return errors.Join(err, listener.Close(), s.lock.Close())
+	}
 	s.reaper = process.NewReaper()
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.tasks.Go(func() { s.syncJournals(background) })
 	s.tasks.Go(func() {
 		<-ctx.Done()
-		_ = listener.Close()
+		_ = errors.Join(listener.Close(), callers.Close())
 	})
+	s.tasks.Go(func() { s.acceptCalls(ctx, callers) })
 	s.logger.InfoContext(ctx, "runner serves", slog.String("dir", cfg.Dir), slog.Int("pid", os.Getpid()))
 	for {
 		conn, err := listener.Accept()
@@ -183,8 +189,10 @@ func (s *Server) recover() error {
 	return os.Remove(s.openFile())
 }
 
-func (s *Server) listen() (*net.UnixListener, error) {
-	path := runner.SocketPath(s.cfg.Dir)
+func (s *Server) listen() (*net.UnixListener, error) { return listenAt(runner.SocketPath(s.cfg.Dir)) }
+
+// listenAt makes a socket that only users of the runner's id can connect to.
+func listenAt(path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("replace socket: %w", err)
 	}

@@ -48,7 +48,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 	for _, scenario := range []string{
 		"WritesAFileWithATool", "ReportsAFailingTool", "CallsASubagent", "IsInterruptedInATool", "IsKilledInATool",
 		"CountsAsAbortedWhenTheRunnerHadToKillIt", "RunsAPromptDeliveredTwiceOnce", "CutsWhatIsOpen",
-		"CallsToolsInParallel", "DoesWhatItIsAllowed", "LeavesWhatItIsDenied", "AsksItsUser",
+		"CallsToolsInParallel", "DoesWhatItIsAllowed", "LeavesWhatItIsDenied", "AsksItsUser", "CallsAToolOfOverwinter", "NeedsNoPermissionForToolsOfOverwinter",
 	} {
 		cannot[scenario] = "it has no tools"
 	}

@@ -29,6 +29,7 @@ var Prompts = agenttest.Prompts{
 	Parallel:    "{{parallel}} please",
 	Guarded:     "{{write}} the file",
 	Question:    "{{ask}} me",
+	Tool:        "{{tool}} it",
 	Refused:     "{{refused}} it",
 	Endless:     "{{endless}} it",
 
@@ -46,6 +47,7 @@ type Tools struct {
 	Delegate modelserver.Call
 	Child    *modelserver.Call
 	Ask      *modelserver.Call // asks which colour; nil if the agent cannot
+	SetTitle string            // the agent's name of overwinter's tool set_title; empty if it is offered no tools
 	Long     string            // takes long to write; empty: one word many times
 	Failing  int               // the status with which the model always fails; 0: 500
 }
@@ -77,6 +79,12 @@ func Scripts(t Tools) map[string][]modelserver.Step {
 		"unauthorized": {{Status: http.StatusUnauthorized}},
 		"forbidden":    {{Status: http.StatusForbidden}},
 		"endless":      {{Status: cmp.Or(t.Failing, http.StatusInternalServerError)}},
+	}
+	if t.SetTitle != "" {
+		scripts["tool"] = []modelserver.Step{
+			{Text: "I name it.", Calls: calls(modelserver.Call{Tool: t.SetTitle, Input: map[string]any{"title": agenttest.Title}})},
+			{Text: "It has a name."},
+		}
 	}
 	if t.Ask != nil {
 		scripts["ask"] = []modelserver.Step{{Text: "I have a question.", Calls: calls(*t.Ask)}, {Text: "Thank you."}}

@@ -50,6 +50,7 @@ type Agent struct {
 	Model  string
 	asking []string // tools that ask before they run, until they are allowed
 	denied []string // tools that ask before they run whatever they were answered before
+	tools  []string // the command line of the server of overwinter's tools; nil without one
 	memory *memory
 	inbox  *inbox
 }
@@ -66,6 +67,10 @@ func (p *Agent) Run(args []string, stdin io.Reader) int {
 	resume := flags.Bool("resume", false, "continue from an existing transcript")
 	asking := flags.String("ask", "", "tools that ask before they run, until they are allowed; separated by commas")
 	denied := flags.String("ask-every-time", "", "tools that ask before they run, whatever they were answered before; separated by commas")
+	flags.Func("tools", "a word of the command line of the server of overwinter's tools; may be repeated", func(word string) error {
+		p.tools = append(p.tools, word)
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		return ExitUsage
 	}

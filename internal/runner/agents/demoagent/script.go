@@ -1,6 +1,7 @@
 package demoagent
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 	"unicode"
@@ -23,13 +24,14 @@ const (
 	verbSubagent
 	verbAsk
 	verbLook
+	verbTool
 )
 
 // step is one thing to do.
 type step struct {
 	verb   verb
-	name   string // write, look: the file; subagent: its name
-	text   string // what to run, write, think, ask, …; subagent: its line
+	name   string // write, look: the file; subagent, tool: its name
+	text   string // what to run, write, think, ask, …; subagent: its line; tool: its input
 	pause  time.Duration
 	speech []speech // say
 	// options are the answers that ask offers.
@@ -108,6 +110,8 @@ func parseStep(text string) (step, bool) {
 		return step{verb: verbWrite, name: name, text: rest}, true
 	case word == "subagent" && oneWord(name):
 		return step{verb: verbSubagent, name: name, text: rest}, true
+	case word == "tool" && oneWord(name) && json.Valid([]byte(rest)):
+		return step{verb: verbTool, name: name, text: rest}, true
 	}
 	return step{}, false
 }

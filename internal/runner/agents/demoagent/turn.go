@@ -99,6 +99,11 @@ func (t *turn) do(s step) error {
 			name: toolLook, input: lookInput{File: s.name},
 			work: func(demoformat.Line) (answer, error) { return t.look(s.name) },
 		})
+	case verbTool:
+		return t.call(tool{
+			name: s.name, input: json.RawMessage(s.text),
+			work: func(demoformat.Line) (answer, error) { return t.callTool(s.name, s.text) },
+		})
 	case verbSleep:
 		return t.call(tool{
 			name: toolSleep, input: sleepInput{Duration: s.pause.String()},

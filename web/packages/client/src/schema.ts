@@ -1896,6 +1896,8 @@ export interface components {
                     [key: string]: string;
                 };
             }[];
+            /** @description Whether the agent is offered the tools of overwinter, such as `set_title`. Default: true, if the installation offers them. */
+            overwinterTools?: boolean;
             /** @description Written into the workspace before the agent starts, once for each version. */
             files?: {
                 /** @description Relative to the workspace and within it. */
@@ -1947,6 +1949,8 @@ export interface components {
                     [key: string]: string;
                 };
             }[];
+            /** @description Whether the agent is offered the tools of overwinter, such as `set_title`. Default: true, if the installation offers them. */
+            overwinterTools?: boolean;
             /** @description Written into the workspace before the agent starts, once for each version. */
             files?: {
                 /** @description Relative to the workspace and within it. */
@@ -2002,6 +2006,8 @@ export interface components {
                     [key: string]: string;
                 };
             }[];
+            /** @description Whether the agent is offered the tools of overwinter, such as `set_title`. Default: true, if the installation offers them. */
+            overwinterTools?: boolean;
             /** @description Written into the workspace before the agent starts, once for each version. */
             files?: {
                 /** @description Relative to the workspace and within it. */

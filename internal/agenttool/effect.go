@@ -1,0 +1,54 @@
+package agenttool
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Effect is what a call does.
+type Effect struct {
+	Events []Event
+	Answer Answer
+}
+
+// Event is an event of the session.
+type Event struct {
+	Type conversation.EventType
+	Data any
+}
+
+// Carry returns what a call does. It depends on the call alone.
+func Carry(c Call) Effect {
+	if len(c.Input) > MaxInputBytes {
+		return Effect{Answer: Refuse("The input has %d bytes; at most %d are allowed.", len(c.Input), MaxInputBytes)}
+	}
+	switch c.Tool {
+	case SetTitle:
+		return setTitle(c.Input)
+	}
+	return Effect{Answer: Refuse("There is no tool %q.", conversation.BoundedID(c.Tool))}
+}
+
+func setTitle(input json.RawMessage) Effect {
+	var in struct {
+		Title string `json:"title"`
+	}
+	if err := json.Unmarshal(input, &in); err != nil {
+		return Effect{Answer: Refuse("The input must be an object with the text title.")}
+	}
+	title := strings.Join(strings.Fields(in.Title), " ")
+	switch n := utf8.RuneCountInString(title); {
+	case n == 0:
+		return Effect{Answer: Refuse("title must not be empty.")}
+	case n > session.MaxTitleRunes:
+		return Effect{Answer: Refuse("title has %d characters; at most %d are allowed.", n, session.MaxTitleRunes)}
+	}
+	return Effect{
+		Events: []Event{{Type: conversation.EventTitle, Data: conversation.Title{Title: title}}},
+		Answer: Answer{Text: "The session has this title now, unless a person has given it one."},
+	}
+}

@@ -1,0 +1,124 @@
+package turn
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agenttool"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/profile"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+)
+
+// A call of one of overwinter's tools is a frame of the run. What it does is committed with the frame, and the answer is kept in
+// the state of the turn, so that it happens once, and a worker that takes over sends the answer again.
+
+// answeredCall is a call with its answer.
+type answeredCall struct {
+	Frame  int64            `json:"f"`
+	Answer agenttool.Answer `json:"a"`
+}
+
+// maxAnswers bounds the answers that are kept. No more calls wait than that.
+const maxAnswers = runner.MaxCalls
+
+// Why a call is not carried out.
+const (
+	tooManyCalls    = "This turn has called overwinter's tools %d times, which is the limit."
+	tooMuchSaid     = "This turn has made as many events as it may. What it says is not recorded any more."
+	callNotAnswered = "The worker of this turn was replaced, and it is not known what came of the call."
+)
+
+// call reads a frame with a call.
+func (c *convert) call(f agent.Frame) (translation, error) {
+	effect := c.carry(f.Data)
+	var events []conversation.Event
+	for _, e := range effect.Events {
+		events = append(events, conversation.Event{Type: e.Type, At: f.At.UTC(), Data: e.Data})
+	}
+	drafts, err := c.drafts(events, f.No)
+	if err != nil {
+		return translation{}, err
+	}
+	c.calls = append(c.calls, answeredCall{Frame: f.No, Answer: effect.Answer})
+	c.calls = c.calls[max(0, len(c.calls)-maxAnswers):]
+	return translation{events: drafts}, nil
+}
+
+// carry decides what a call does.
+func (c *convert) carry(data []byte) agenttool.Effect {
+	c.called++
+	switch {
+	case c.called > agenttool.MaxPerTurn:
+		return agenttool.Effect{Answer: agenttool.Refuse(tooManyCalls, agenttool.MaxPerTurn)}
+	case c.limits.Full || c.limits.Room().None():
+		return agenttool.Effect{Answer: agenttool.Refuse(tooMuchSaid)}
+	}
+	var call agenttool.Call
+	if err := json.Unmarshal(data, &call); err != nil {
+		return agenttool.Effect{Answer: agenttool.Refuse("The call is not understood.")}
+	}
+	call.Input = c.masking.masker.JSON(call.Input)
+	return agenttool.Carry(call)
+}
+
+// answerCalls sends the answers to the calls whose frames are committed.
+func (a *attempt) answerCalls(link *turnLink) error {
+	if a.answeredTo >= a.frame {
+		return nil
+	}
+	for _, c := range a.calls {
+		if c.Frame > a.answeredTo && c.Frame <= a.frame {
+			if err := link.answer(c); err != nil {
+				return err
+			}
+		}
+	}
+	a.answeredTo = a.frame
+	return nil
+}
+
+// answerAgain answers the calls that wait although their frames are committed: the attempt before this one was lost in between.
+func (a *attempt) answerAgain(link *turnLink) error {
+	for _, frame := range link.welcome().Calls {
+		if frame > a.frame {
+			continue // it is carried out when its frame comes
+		}
+		c := answeredCall{Frame: frame, Answer: agenttool.Refuse(callNotAnswered)}
+		if i := slices.IndexFunc(a.calls, func(c answeredCall) bool { return c.Frame == frame }); i >= 0 {
+			c = a.calls[i]
+		}
+		if err := link.answer(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *turnLink) answer(c answeredCall) error {
+	data, err := json.Marshal(c.Answer)
+	if err != nil {
+		return errors.Join(fmt.Errorf("answer the call in frame %d", c.Frame), err)
+	}
+	if err := l.link.Answer(c.Frame-l.base, data); err != nil {
+		return fmt.Errorf("answer the call in frame %d: %w", c.Frame, err)
+	}
+	return nil
+}
+
+// offersTools reports whether the agent is offered the tools of overwinter: the installation and the profile may switch them off,
+// and a server of the profile with their name takes their place.
+func (a *attempt) offersTools() bool {
+	p := a.start.Profile
+	switch {
+	case a.NoTools:
+		return false
+	case p == nil:
+		return true
+	}
+	named := func(s profile.MCPServer) bool { return s.Name == agenttool.Server }
+	return (p.OverwinterTools == nil || *p.OverwinterTools) && !slices.ContainsFunc(p.MCPServers, named)
+}

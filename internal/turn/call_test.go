@@ -1,0 +1,126 @@
+package turn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agenttool"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/turn"
+)
+
+// calls is a frame with a call of a tool.
+func calls(tool, input string) string { return fmt.Sprintf(`CALL{"tool":%q,"input":%s}`, tool, input) }
+
+// answers are what the runner was sent, by frame.
+type answers struct {
+	mu   sync.Mutex
+	sent map[int64][]string
+}
+
+func (a *answers) add(frame int64, answer string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sent == nil {
+		a.sent = map[int64][]string{}
+	}
+	a.sent[frame] = append(a.sent[frame], answer)
+}
+
+func (a *answers) of(frame int64) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sent[frame]
+}
+
+const titled = "has this title now"
+
+// TestACallIsCarriedOutWithItsFrame: its events are in the log, and then the agent has its answer.
+func TestACallIsCarriedOutWithItsFrame(t *testing.T) {
+	t.Parallel()
+	st := setup(t, script{
+		frames: []string{
+			says("one"), calls("set_title", `{"title":" Tests \n of Xylophone7Quartz "}`), calls("set_title", `{"title":""}`),
+			calls("set_title", `{"title":"`+strings.Repeat("x", 201)+`"}`), calls("no_tool", `{}`), "CALL7", ends,
+		},
+		masks: masks{secret.NewMasker([]secret.Named{{Name: "KEY", Value: secret.NewValue("Xylophone7Quartz")}})},
+	})
+	result, err := st.executor.Run(t.Context(), st.take(t), &progress{})
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.End.Outcome)
+	s, err := st.db.SessionGet(t.Context(), st.in.SessionID)
+	require.NoError(t, err)
+	require.Equal(t, "Tests of [redacted KEY]", s.Title)
+	require.Len(t, st.events(t, "title"), 1)
+	for frame, want := range map[int64]string{1: titled, 2: "must not be empty", 3: "at most 200", 4: "There is no tool", 5: "is not understood"} {
+		require.Len(t, st.answers.of(frame), 1, frame)
+		require.Contains(t, st.answers.of(frame)[0], want)
+		require.Equal(t, frame != 1, strings.Contains(st.answers.of(frame)[0], `"failed":true`))
+	}
+}
+
+// losing is a log whose commit of a frame is the last thing that its worker does.
+type losing struct {
+	turn.Log
+	frame  int64
+	before bool // the worker is lost before the commit, not after
+}
+
+var errLost = errors.New("the worker is lost")
+
+func (l losing) Append(ctx context.Context, a eventlog.Append) error {
+	if a.LastFrame < l.frame {
+		return l.Log.Append(ctx, a)
+	}
+	if l.before {
+		return errLost
+	}
+	return errors.Join(l.Log.Append(ctx, a), errLost)
+}
+
+// TestACallHappensOnceAcrossLostWorkers: a worker is lost before the frame of a call is committed, or after it and before the
+// answer is sent. The next one answers, and the title is set once.
+func TestACallHappensOnceAcrossLostWorkers(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]bool{"before the commit": true, "before the answer": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := setup(t, script{frames: []string{says("one"), calls("set_title", `{"title":"Once"}`), says("two"), ends}, waiting: []int64{1}})
+			whole := st.executor
+			lost := whole.Config
+			lost.Log = losing{Log: lost.Log, frame: 1, before: before}
+			_, err := turn.New(lost).Run(t.Context(), st.take(t), &progress{})
+			require.ErrorIs(t, err, errLost)
+			require.Empty(t, st.answers.of(1))
+			result, err := whole.Run(t.Context(), st.take(t), &progress{})
+			require.NoError(t, err)
+			require.Equal(t, session.OutcomeCompleted, result.End.Outcome)
+			require.Len(t, st.events(t, "title"), 1)
+			require.Len(t, st.answers.of(1), 1)
+			require.Contains(t, st.answers.of(1)[0], titled)
+			require.NotContains(t, st.answers.of(1)[0], "failed")
+		})
+	}
+}
+
+// TestCallsOfATurnAreBounded: those beyond are answered, and change nothing.
+func TestCallsOfATurnAreBounded(t *testing.T) {
+	t.Parallel()
+	var frames []string
+	for i := range agenttool.MaxPerTurn + 1 {
+		frames = append(frames, calls("set_title", fmt.Sprintf(`{"title":"Title %d"}`, i)))
+	}
+	st := setup(t, script{frames: append(frames, ends)})
+	_, err := st.executor.Run(t.Context(), st.take(t), &progress{})
+	require.NoError(t, err)
+	require.Len(t, st.events(t, "title"), agenttool.MaxPerTurn)
+	require.Contains(t, st.answers.of(agenttool.MaxPerTurn)[0], "which is the limit")
+}
