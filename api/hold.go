@@ -70,8 +70,12 @@ func (s *holds) release(c echo.Context) error {
 	return c.JSON(http.StatusOK, resource.Session(released))
 }
 
-// notifyPrompt notifies a session's workflow, or its attendant's, of a prompt that waits, as the store has decided.
+// notifyPrompt notifies a session's workflow, or its attendant's, of a prompt that waits, as the store has decided. One that is collected is
+// notified of later.
 func (s *Server) notifyPrompt(ctx context.Context, p session.Prompt) {
+	if p.CollectFor > 0 {
+		s.collections.add(p.SessionID, p.CollectFor)
+	}
 	switch {
 	case p.Notify:
 		s.signalPrompt(ctx, p.SessionID, p.ID, p.Ordinal)

@@ -69,9 +69,9 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 	defer release()
 	prompt := session.Prompt{
 		ID: body.promptID("id"), SessionID: id, Status: session.PromptQueued, Content: body.content("content"),
-		Mode:      session.Mode(body.mode("mode")),
-		OnUnknown: session.OnUnknown(body.oneOf("onUnknown", string(session.Hold), string(session.Hold), string(session.Retry), string(session.Fail))),
-		RequestID: idOfRequest(c), TraceParent: traceOf(c), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		Mode:       session.Mode(body.mode("mode")),
+		OnUnknown:  session.OnUnknown(body.oneOf("onUnknown", string(session.Hold), string(session.Hold), string(session.Retry), string(session.Fail))),
+		CollectFor: s.cfg.CollectWindow, RequestID: idOfRequest(c), TraceParent: traceOf(c), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
 	prompt.Attachments = body.attachments("attachments", files)
 	if err := body.done(); err != nil {
@@ -97,11 +97,11 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 
 // mode takes how a prompt meets a running turn.
 func (o *object) mode(name string) string {
-	if raw, ok := o.fields[name]; ok && (string(raw) == `"steer"` || string(raw) == `"collect"`) {
-		o.refuse(name, "%s is not supported yet; followup is", raw)
+	if raw, ok := o.fields[name]; ok && string(raw) == `"steer"` {
+		o.refuse(name, "%s is not supported yet; followup and collect are", raw)
 		return ""
 	}
-	return o.oneOf(name, string(session.Followup), string(session.Followup))
+	return o.oneOf(name, string(session.Followup), string(session.Followup), string(session.Collect))
 }
 
 func (s *prompts) promptList(c echo.Context) error {

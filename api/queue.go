@@ -12,8 +12,8 @@ import (
 
 // queueStore changes the queue of a session. No workflow need know: the rows decide which prompt a claim gets.
 type queueStore interface {
-	// PromptReplace replaces the content of a queued prompt, and PromptPromote puts one before all others: prompt_not_found,
-	// prompt_not_queued.
+	// PromptReplace replaces the content of a queued prompt, and PromptPromote puts one before all others and returns whether the workflow is
+	// to be notified: prompt_not_found, prompt_not_queued.
 	PromptReplace(ctx context.Context, sessionID, promptID, content string) (session.Prompt, error)
 	PromptPromote(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 	// PromptsClear cancels every queued prompt and returns their ids.
@@ -54,10 +54,12 @@ func (s *queues) promote(c echo.Context) error {
 	if err := emptyBody(c); err != nil {
 		return err
 	}
-	prompt, err := s.store.PromptPromote(c.Request().Context(), id, promptID)
+	ctx := c.Request().Context()
+	prompt, err := s.store.PromptPromote(ctx, id, promptID)
 	if err != nil {
 		return err
 	}
+	s.notifyPrompt(ctx, prompt)
 	return c.JSON(http.StatusOK, resource.Prompt(prompt))
 }
 

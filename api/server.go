@@ -86,6 +86,8 @@ type Config struct {
 	// Traced: requests are spans of OpenTelemetry's global provider. Default: they are not.
 	Traced bool
 
+	// CollectWindow is how long prompts of the mode collect wait for others. Default 3 s.
+	CollectWindow time.Duration
 	// SignalWait is how long a request waits for the signal that it causes. Default 250 ms.
 	SignalWait time.Duration
 	// RingTimeout bounds a signal for what is stored already. Default 1 s.
@@ -159,6 +161,7 @@ func (c Config) withDefaults() (Config, error) {
 		value    *time.Duration
 		fallback time.Duration
 	}{
+		{&c.CollectWindow, DefaultCollectWindow},
 		{&c.SignalWait, 250 * time.Millisecond},
 		{&c.RingTimeout, time.Second},
 		{&c.ClaimWait, 250 * time.Millisecond},
@@ -179,6 +182,9 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
+// DefaultCollectWindow is how long prompts of the mode collect wait for others.
+const DefaultCollectWindow = 3 * time.Second
+
 // Server answers HTTP requests. It is an http.Handler, and Run serves it.
 type Server struct {
 	cfg     Config
@@ -191,10 +197,13 @@ type Server struct {
 
 	signals  signals // under way
 	attended *attendedPrompts
-	clients  *connections
-	rooms    *rooms
-	changes  *changes
-	bodies   bodyMemory
+
+	collections *collections
+
+	clients *connections
+	rooms   *rooms
+	changes *changes
+	bodies  bodyMemory
 
 	streams    context.Context //nolint:containedctx // no stream outlives it: it is done when the server stops
 	endStreams context.CancelCauseFunc
@@ -236,6 +245,9 @@ func New(cfg Config) (*Server, error) {
 		store: store, signal: s.signalStored, record: s.recordPrompts, logger: s.logger,
 		claimWait: s.cfg.ClaimWait, recordAfter: s.cfg.RecordAfter,
 	})
+	s.collections = &collections{
+		store: store, notify: s.notifyPrompt, timeout: s.cfg.RequestTimeout, logger: s.logger, timers: map[string]*time.Timer{},
+	}
 	s.streams, s.endStreams = context.WithCancelCause(context.Background())
 	s.echo.HTTPErrorHandler = s.writeError
 	s.echo.IPExtractor = echo.ExtractIPDirect()
@@ -280,6 +292,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	select {
 	case err := <-served:
 		s.endStreams(errStopping)
+		s.collections.close()
 		s.attended.close()
 		return fmt.Errorf("api: serve: %w", err)
 	case <-ctx.Done():
@@ -296,6 +309,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	case <-grace.Done():
 		err = errors.Join(err, errors.New("api: WebSockets were interrupted"))
 	}
+	s.collections.close()
 	s.attended.close()
 	s.signals.running.Wait()
 	<-served //nolint:errcheck // Shutdown has said it

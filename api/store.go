@@ -15,6 +15,7 @@ type Store interface {
 	sessionStore
 	promptStore
 	claimStore
+	collectStore
 	commandStore
 	holdStore
 	queueStore

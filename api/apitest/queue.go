@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"context"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -60,4 +61,32 @@ func (m *Store) PromptsClear(_ context.Context, id string) ([]string, error) {
 		}
 	}
 	return ids, nil
+}
+
+// PromptsCollected implements api.Store.
+func (m *Store) PromptsCollected(_ context.Context, id string) (*session.Prompt, time.Duration, error) {
+	leave, err := m.enter("PromptsCollected")
+	if err != nil {
+		return nil, 0, err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := range r.Prompts {
+		p := &r.Prompts[i]
+		if p.CollectUntil.IsZero() || p.Status != session.PromptQueued {
+			continue
+		}
+		if left := time.Until(p.CollectUntil); left > 0 {
+			return nil, left, nil
+		}
+		p.CollectUntil = time.Time{}
+		next := *p
+		_, next.Attended = m.attendants[id]
+		next.Notify = !next.Attended
+		return &next, 0, nil
+	}
+	return nil, 0, nil
 }

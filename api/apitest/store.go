@@ -33,7 +33,8 @@ type Store struct {
 	keys     map[string]session.Idempotency
 	made     map[string]string // key to session
 	readers  int               // open now
-	faults   map[string]error  // by method
+	faults   map[string]error
+	calls    map[string]int // by method
 	secrets  map[string]secretRow
 	profiles []*profileRow
 	blocked  chan struct{} // what Block returned to be closed
@@ -63,7 +64,7 @@ type Row struct {
 
 // NewStore returns an empty store.
 func NewStore() *Store {
-	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}, secrets: map[string]secretRow{}, present: map[string]session.Viewer{}, attendants: map[string]bool{}}
+	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}, calls: map[string]int{}, secrets: map[string]secretRow{}, present: map[string]session.Viewer{}, attendants: map[string]bool{}}
 }
 
 // Fail makes every call of a method return err, until it is nil.
@@ -73,9 +74,17 @@ func (m *Store) Fail(method string, err error) {
 	m.faults[method] = err
 }
 
+// Calls is how often a method was called.
+func (m *Store) Calls(method string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.calls[method]
+}
+
 // enter locks the store for a method that is not set to fail.
 func (m *Store) enter(method string) (leave func(), err error) {
 	m.mu.Lock()
+	m.calls[method]++
 	if err := m.faults[method]; err != nil {
 		m.mu.Unlock()
 		return nil, err
@@ -375,6 +384,11 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 	}
 	held := r.Session.Queue.Hold.Held()
 	p.Attended, p.Notify = attended && !held, !attended && !held
+	if p.Mode == session.Collect {
+		p.CollectUntil = time.Now().Add(p.CollectFor)
+		p.Attended, p.Notify = false, false
+		r.Prompts[len(r.Prompts)-1].CollectUntil = p.CollectUntil
+	}
 	return p, r.view().Queue.Queued, true, nil
 }
 

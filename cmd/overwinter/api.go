@@ -18,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 )
 
@@ -34,6 +35,8 @@ type apiCmd struct {
 	corsFlags
 	webhookFlags
 
+	CollectWindow time.Duration `env:"OVERWINTER_COLLECT_WINDOW" default:"3s" placeholder:"DURATION" help:"How long a prompt of the mode collect waits for others of that mode, after the newest. From 100ms to 1m. Default ${default}."`
+
 	AllowLoopbackWithoutKey bool   `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve this user's and root's programs on this machine without a key, on a loopback address only. For development."`
 	AllowUsers              string `name:"allow-users" env:"OVERWINTER_ALLOW_USERS" placeholder:"NAMES" help:"Other users of this machine that --allow-loopback-without-key serves, by name or ID, such as alice,1001; all for every user. Default: none."`
 }
@@ -47,6 +50,9 @@ type corsFlags struct {
 func (c *apiCmd) Validate() error {
 	if err := api.CheckOrigins(c.CORSOrigins, !c.Key.Empty()); err != nil {
 		return fmt.Errorf("--cors-origin (OVERWINTER_CORS_ORIGINS): %w", err)
+	}
+	if c.CollectWindow < session.MinCollectWindow || c.CollectWindow > session.MaxCollectWindow {
+		return fmt.Errorf("--collect-window is %s; it must be from %s to %s", c.CollectWindow, session.MinCollectWindow, session.MaxCollectWindow)
 	}
 	if !c.Key.Empty() {
 		if len(c.Key.Reveal()) < api.MinKeyLength {
@@ -118,7 +124,7 @@ func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 		Agents: catalog.Agents(), Masks: secrets, Sandbox: sandboxInfo(db, logger), Key: c.Key, WithoutKey: c.Key.Empty(), Logger: logger, Version: buildVersion(),
 		Registry: registry, Traced: traced, Webhooks: db, PrivateWebhooks: c.PrivateWebhooks,
 	}
-	config.CORSOrigins = c.CORSOrigins
+	config.CORSOrigins, config.CollectWindow = c.CORSOrigins, c.CollectWindow
 	if keyring != nil {
 		config.Secrets, config.Tokens = keyring, keyring
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
@@ -25,8 +26,8 @@ func TestAnAPIWithoutAKeyIsLimitedToUsers(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Nil(t, check, name)
 	}
-	require.ErrorContains(t, (&apiCmd{AllowLoopbackWithoutKey: true, Address: "127.0.0.1:0", corsFlags: corsFlags{CORSOrigins: []string{"*"}}}).Validate(), "--cors-origin")
-	require.ErrorContains(t, (&apiCmd{AllowLoopbackWithoutKey: true, Address: "127.0.0.1:0", AllowUsers: "no-such-user"}).Validate(), "--allow-users")
+	require.ErrorContains(t, (&apiCmd{CollectWindow: api.DefaultCollectWindow, AllowLoopbackWithoutKey: true, Address: "127.0.0.1:0", corsFlags: corsFlags{CORSOrigins: []string{"*"}}}).Validate(), "--cors-origin")
+	require.ErrorContains(t, (&apiCmd{CollectWindow: api.DefaultCollectWindow, AllowLoopbackWithoutKey: true, Address: "127.0.0.1:0", AllowUsers: "no-such-user"}).Validate(), "--allow-users")
 }
 
 func TestDevAdmitsTheUserWhoRanSudo(t *testing.T) {

@@ -24,6 +24,7 @@ type sessionPromptCmd struct {
 	timeoutFlag
 	PromptID  string   `name:"id" placeholder:"ID" help:"ID of the prompt; sending it again has no effect. Default: a new ID."`
 	Attach    []string `sep:"none" placeholder:"FILE" help:"File that the prompt comes with; it is placed in the workspace. Repeat for more."`
+	Mode      string   `enum:"followup,collect" default:"followup" placeholder:"MODE" help:"followup waits for its turn; collect waits for other prompts of that mode, and the agent gets them as one. Default ${default}."`
 	OnUnknown string   `enum:"hold,retry,fail" default:"hold" placeholder:"POLICY" help:"What to do if the sandbox is lost during the turn: hold, retry or fail. Default ${default}."`
 }
 
@@ -48,7 +49,7 @@ func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 				return err
 			}
 		}
-		submitted, err := client.PromptSubmit(ctx, id, apiclient.Submit{Content: text, ID: c.PromptID, OnUnknown: c.OnUnknown, Files: files})
+		submitted, err := client.PromptSubmit(ctx, id, apiclient.Submit{Content: text, ID: c.PromptID, Mode: c.Mode, OnUnknown: c.OnUnknown, Files: files})
 		if err != nil {
 			return err
 		}

@@ -182,6 +182,7 @@ func (c *Client) Purge(ctx context.Context, id string) (s resource.SessionJSON, 
 type Submit struct {
 	Content   string `json:"content"`
 	ID        string `json:"id,omitempty"`
+	Mode      string `json:"mode,omitempty"`      // followup or collect
 	OnUnknown string `json:"onUnknown,omitempty"` // hold, retry or fail
 	Files     []File `json:"-"`                   // attachments
 }

@@ -35,6 +35,9 @@ func (a *answer) take(e apiclient.Event) (ended *resource.PromptJSON, err error)
 			whole := data.Prompt.Whole()
 			return &whole, nil
 		}
+		if data.Prompt.ID == a.promptID && data.Prompt.JoinedTo != "" { // its turn is the other prompt's
+			a.runID = data.Prompt.RunID
+		}
 	case event.TypeTurnStart:
 		data, err := decode[event.TurnStartData](e)
 		if err != nil {

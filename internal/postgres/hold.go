@@ -51,11 +51,11 @@ func (db *DB) SessionRelease(ctx context.Context, sessionID string) (released se
 		}
 		if s.held() {
 			s.row.HeldAt, s.row.HeldReason = nil, ""
-			queue, err := s.holdChanged(ctx)
+			head, err := s.holdChanged(ctx)
 			if err != nil {
 				return err
 			}
-			if next, err = s.released(ctx, queue); err != nil {
+			if next, err = s.released(ctx, head); err != nil {
 				return err
 			}
 		}
@@ -70,24 +70,28 @@ func (db *DB) SessionRelease(ctx context.Context, sessionID string) (released se
 
 // holdChanged stores the hold and reports it. The event repeats the first prompt that waits, because a queue event without
 // changes has the whole queue.
-func (s *sessionTx) holdChanged(ctx context.Context) (event.QueueData, error) {
+func (s *sessionTx) holdChanged(ctx context.Context) ([]dbsqlc.PromptHeadRow, error) {
 	err := s.q.SessionHold(ctx, s, &dbsqlc.SessionHoldParams{ID: s.row.ID, HeldAt: s.row.HeldAt, HeldReason: s.row.HeldReason})
 	if err != nil {
-		return event.QueueData{}, err
+		return nil, err
 	}
 	head, err := promptHead(ctx, s.q, s, s.row.ID)
 	if err != nil {
-		return event.QueueData{}, err
+		return nil, err
 	}
 	queue := headOf(head)
 	if len(head) == 0 {
-		return queue, s.addQueue(queue)
+		return head, s.addQueue(queue)
 	}
-	return queue, s.addQueue(queue, queueChange(event.QueueUpdated, queue.Items[0]))
+	return head, s.addQueue(queue, queueChange(event.QueueUpdated, queue.Items[0]))
 }
 
-// released returns the first prompt of a queue that was held, if it can start now and the workflow is to be notified.
-func (s *sessionTx) released(ctx context.Context, queue event.QueueData) (*session.Prompt, error) {
+// released returns the first prompt of a queue of which more can start now, as after a hold, if it can start now and the workflow is to be notified.
+func (s *sessionTx) released(ctx context.Context, head []dbsqlc.PromptHeadRow) (*session.Prompt, error) {
+	if _, ready := collecting(head); !ready {
+		return nil, nil
+	}
+	queue := headOf(head)
 	at := slices.IndexFunc(queue.Items, func(i event.QueueItem) bool { return i.Status == session.PromptQueued })
 	if at < 0 || queue.Processing > 0 || s.row.Status == string(session.Error) || !s.shouldSignal() {
 		return nil, nil

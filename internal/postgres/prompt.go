@@ -12,7 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// PromptSubmit stores a prompt at the end of its session's queue with the events prompt and queue.
+// PromptSubmit stores a prompt at the end of its session's queue with the events prompt and queue. One of the mode collect is collected
+// for CollectFor, of which the stored one has what is left.
 // The same id and body again returns the stored prompt, with created false, whatever the state of
 // the session; another body is prompt_conflict. Others: session_not_found, session_terminated,
 // session_in_error, queue_full. Position counts the queued prompts up to and with this one; 0 once
@@ -43,7 +44,8 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 		if !exists {
 			stored, created = session.Prompt{}, true
 			queue := headOf(head)
-			if stored, err = s.promptSubmit(ctx, p, queue, !busy && !s.held() && s.shouldSignal()); err != nil {
+			gathers, _ := collecting(head)
+			if stored, err = s.promptSubmit(ctx, p, queue, gathers, !busy && !s.held() && s.shouldSignal()); err != nil {
 				return err
 			}
 			position = queue.Queued + 1
@@ -59,7 +61,10 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 			return err
 		}
 		// For a repeat too: its first signal may have been lost.
-		stored.Notify, err = s.signalFor(ctx, stored.Status == session.PromptQueued && !s.held())
+		if stored.Status == session.PromptQueued {
+			stored.CollectFor = max(0, stored.CollectUntil.Sub(s.now))
+		}
+		stored.Notify, err = s.signalFor(ctx, stored.Status == session.PromptQueued && stored.CollectFor == 0 && !s.held())
 		return err
 	})
 	if err != nil {
@@ -68,7 +73,7 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 	return stored, position, created, nil
 }
 
-func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, queue event.QueueData, notify bool) (session.Prompt, error) {
+func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, queue event.QueueData, gathers, notify bool) (session.Prompt, error) {
 	if session.State(s.row.Status).Final() {
 		return session.Prompt{}, failure.Errorf(failure.Terminated, "the session is terminated")
 	}
@@ -78,13 +83,22 @@ func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, queue ev
 	if queue.Queued >= session.MaxQueued {
 		return session.Prompt{}, failure.Errorf(failure.QueueFull, "%d prompts wait already", queue.Queued)
 	}
-	return s.promptInsert(ctx, p, queue, notify)
+	return s.promptInsert(ctx, p, queue, gathers, notify)
 }
 
-// promptInsert queues a prompt that is new to the session, after queue. With notify the session counts as signalled, unless
+// promptInsert queues a prompt that is new to the session, after queue, of which the last prompts are still collected if gathers is set. With notify the session counts as signalled, unless
 // it has an attendant: its workflow is signalled later, so that a command that comes meanwhile has a signal for itself.
-func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue event.QueueData, notify bool) (session.Prompt, error) {
+func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue event.QueueData, gathers, notify bool) (session.Prompt, error) {
 	p = withDefaults(p)
+	at, closed, err := s.placeOf(ctx, p, gathers)
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	p.JoinedTo, p.Rank, p.CollectUntil, p.CollectFor = at.joined, at.rank, orZero(at.until), 0
+	if at.until != nil {
+		p.CollectFor = at.until.Sub(s.now)
+		notify = notify && closed // for those that were collected before it
+	}
 	s.row.LastOrdinal++
 	p.Ordinal, p.Status = s.row.LastOrdinal, session.PromptQueued
 	p.CreatedAt = s.now // in the order of ordinals, whichever process stored it
@@ -97,7 +111,7 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue ev
 	err = s.q.PromptInsert(ctx, &s.later, &dbsqlc.PromptInsertParams{
 		SessionID: p.SessionID, ID: p.ID, Ordinal: p.Ordinal, Content: p.Content, Mode: string(p.Mode),
 		OnUnknown: string(p.OnUnknown), Author: p.Author, CreatedAt: p.CreatedAt.UTC(), RequestID: p.RequestID, TraceParent: p.TraceParent,
-		Attachments: attachments,
+		Attachments: attachments, Rank: p.Rank, JoinedTo: p.JoinedTo, CollectUntil: at.until,
 	})
 	if err != nil {
 		return session.Prompt{}, err
@@ -106,8 +120,9 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue ev
 		return session.Prompt{}, err
 	}
 	queue.Queued++
-	queue.Items = append(queue.Items, event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status})
-	if err := s.addQueue(queue, queueChange(event.QueueAdded, event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status})); err != nil {
+	item := event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Rank: p.Rank, Status: p.Status}
+	queue.Items = append(queue.Items, item)
+	if err := s.addQueue(queue, queueChange(event.QueueAdded, item)); err != nil {
 		return session.Prompt{}, err
 	}
 	if p.Ordinal == 1 {
@@ -153,20 +168,13 @@ func (s *sessionTx) reportBlocked(ctx context.Context, status session.State, rea
 		p := session.Prompt{
 			ID: row.ID, SessionID: s.row.ID, Ordinal: row.Ordinal, Rank: row.Rank, Status: session.PromptQueued, Mode: session.Mode(row.Mode),
 			OnUnknown: session.OnUnknown(row.OnUnknown), Author: row.Author, Reason: row.Reason, CreatedAt: row.CreatedAt.UTC(), RequestID: row.RequestID,
+			JoinedTo: row.JoinedTo,
 		}
 		if err := s.add(event.TypePrompt, "", event.PromptChanged(blocked(p, string(status), reason))); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// reportPrompt appends the events that follow a change of a prompt after its first.
-func (s *sessionTx) reportPrompt(ctx context.Context, row dbsqlc.Prompt, change event.QueueChangeKind) error {
-	if err := s.addPrompt(row); err != nil {
-		return err
-	}
-	return s.reportQueue(ctx, queueChange(change, itemOf(row)))
 }
 
 // addPrompt appends the event of a prompt after its first.
@@ -307,7 +315,7 @@ func (db *DB) PromptList(ctx context.Context, sessionID string, limit int, curso
 func (db *DB) promptsUsage(ctx context.Context, prompts []session.Prompt, set func(i int, u session.PromptUsage)) error {
 	var ids []string
 	for _, p := range prompts {
-		if p.RunID != "" {
+		if p.RunID != "" && p.JoinedTo == "" {
 			ids = append(ids, p.RunID)
 		}
 	}
@@ -325,14 +333,15 @@ func (db *DB) promptsUsage(ctx context.Context, prompts []session.Prompt, set fu
 		})}
 	}
 	for i, p := range prompts {
-		if u, ok := used[p.RunID]; ok {
+		if u, ok := used[p.RunID]; ok && p.JoinedTo == "" {
 			set(i, u)
 		}
 	}
 	return nil
 }
 
-// PromptWithdraw cancels a queued prompt; prompt_not_queued when it is not queued any more.
+// PromptWithdraw cancels a queued prompt; prompt_not_queued when it is not queued any more. What is joined to it stays, joined to the first
+// of these.
 func (db *DB) PromptWithdraw(ctx context.Context, sessionID, promptID string) (withdrawn session.Prompt, err error) {
 	err = db.inSession(ctx, "withdraw a prompt", sessionID, func(s *sessionTx) error {
 		if _, err := s.queued(ctx, promptID); err != nil {
@@ -345,7 +354,14 @@ func (db *DB) PromptWithdraw(ctx context.Context, sessionID, promptID string) (w
 			return err
 		}
 		withdrawn = promptOf(p)
-		return s.reportPrompt(ctx, p, event.QueueRemoved)
+		if err := s.addPrompt(p); err != nil {
+			return err
+		}
+		changes, err := s.rejoin(ctx, p)
+		if err != nil {
+			return err
+		}
+		return s.reportQueue(ctx, append([]event.QueueChange{queueChange(event.QueueRemoved, itemOf(p))}, changes...)...)
 	})
 	return withdrawn, err
 }
@@ -430,7 +446,14 @@ func (s *sessionTx) promptQueue(ctx context.Context, promptID, reason string) er
 	if err != nil {
 		return err
 	}
-	return s.reportPrompt(ctx, p, event.QueueAdded)
+	if err := s.addPrompt(p); err != nil {
+		return err
+	}
+	joined, err := s.joinedQueue(ctx, p)
+	if err != nil {
+		return err
+	}
+	return s.reportQueue(ctx, append([]event.QueueChange{queueChange(event.QueueAdded, itemOf(p))}, joined...)...)
 }
 
 func (s *sessionTx) promptGet(ctx context.Context, promptID string) (dbsqlc.Prompt, error) {
@@ -446,8 +469,8 @@ func promptOf(row dbsqlc.Prompt) session.Prompt {
 		ID: row.ID, SessionID: row.SessionID, Ordinal: row.Ordinal, Rank: row.Rank, Status: session.PromptStatus(row.Status),
 		Content: row.Content, Mode: session.Mode(row.Mode), OnUnknown: session.OnUnknown(row.OnUnknown),
 		Author: row.Author, RunID: row.RunID, Reason: row.Reason, RequestID: row.RequestID, TraceParent: row.TraceParent,
-		Attachments: attachmentsOf(row.Attachments),
-		CreatedAt:   row.CreatedAt.UTC(), StartedAt: orZero(row.StartedAt), EndedAt: orZero(row.EndedAt),
+		Attachments: attachmentsOf(row.Attachments), JoinedTo: row.JoinedTo, CollectUntil: orZero(row.CollectUntil),
+		CreatedAt: row.CreatedAt.UTC(), StartedAt: orZero(row.StartedAt), EndedAt: orZero(row.EndedAt),
 	}
 	if row.Resolution != "" {
 		p.Resolved = &session.Resolved{Action: session.Resolution(row.Resolution), Note: row.ResolutionNote, At: orZero(row.ResolvedAt)}
@@ -461,5 +484,6 @@ func promptChanged(row dbsqlc.PromptsRevertRow) session.Prompt {
 		SessionID: row.SessionID, ID: row.ID, Ordinal: row.Ordinal, Status: row.Status, Mode: row.Mode, OnUnknown: row.OnUnknown,
 		Author: row.Author, RunID: row.RunID, Reason: row.Reason, CreatedAt: row.CreatedAt, StartedAt: row.StartedAt, EndedAt: row.EndedAt,
 		Resolution: row.Resolution, ResolutionNote: row.ResolutionNote, ResolvedAt: row.ResolvedAt, RequestID: row.RequestID,
+		JoinedTo: row.JoinedTo,
 	})
 }

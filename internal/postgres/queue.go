@@ -37,11 +37,14 @@ func (s *sessionTx) queued(ctx context.Context, promptID string) (dbsqlc.Prompt,
 }
 
 // PromptReplace replaces the content of a queued prompt, which keeps its id and its place. The same content again changes nothing.
-// prompt_not_found, prompt_not_queued.
+// prompt_not_found, prompt_not_queued, too_large if those that it is joined with have too much then.
 func (db *DB) PromptReplace(ctx context.Context, sessionID, promptID, content string) (replaced session.Prompt, err error) {
 	err = db.inSession(ctx, "replace a prompt", sessionID, func(s *sessionTx) error {
 		p, err := s.queued(ctx, promptID)
 		if err != nil {
+			return err
+		}
+		if err := s.joinedFit(ctx, p, content); err != nil {
 			return err
 		}
 		if p.Content != content {
@@ -75,8 +78,8 @@ func (s *sessionTx) reportReplaced(ctx context.Context, before, p dbsqlc.Prompt)
 	return s.reportQueue(ctx, queueChange(event.QueueUpdated, itemOf(p)))
 }
 
-// PromptPromote puts a queued prompt before all others that wait. One that is first is unchanged. prompt_not_found,
-// prompt_not_queued.
+// PromptPromote puts a queued prompt, with those that it is joined with, before all others that wait. One that is first is unchanged. No
+// others join it any more: its workflow is to be notified then, as PromptSubmit does. prompt_not_found, prompt_not_queued.
 func (db *DB) PromptPromote(ctx context.Context, sessionID, promptID string) (promoted session.Prompt, err error) {
 	err = db.inSession(ctx, "promote a prompt", sessionID, func(s *sessionTx) error {
 		p, err := s.queued(ctx, promptID)
@@ -84,19 +87,34 @@ func (db *DB) PromptPromote(ctx context.Context, sessionID, promptID string) (pr
 			return err
 		}
 		first, err := s.q.PromptFirst(ctx, s, sessionID)
-		if err != nil {
+		if err != nil && !isNoRows(err) {
 			return err
 		}
-		if first.ID != promptID {
-			if p, err = s.q.PromptPromote(ctx, s, &dbsqlc.PromptPromoteParams{SessionID: sessionID, ID: promptID}); err != nil {
+		if head := cmp.Or(p.JoinedTo, p.ID); first.ID != "" && first.ID != head { // without a first one, all that wait are collected
+			rows, err := s.q.PromptPromote(ctx, s, &dbsqlc.PromptPromoteParams{SessionID: sessionID, ID: head})
+			if err != nil {
 				return err
 			}
-			if err := s.reportPrompt(ctx, p, event.QueueUpdated); err != nil {
+			changes, err := s.reportJoined(rows, event.QueueUpdated)
+			if err != nil {
 				return err
 			}
+			if err := s.reportQueue(ctx, changes...); err != nil {
+				return err
+			}
+			p.Rank = rows[0].Rank
 		}
+		collected := p.CollectUntil != nil && p.CollectUntil.After(s.now)
+		p.CollectUntil = nil
 		promoted = blocked(promptOf(p), s.row.Status, s.row.StatusReason)
-		return nil
+		if !collected {
+			return nil
+		}
+		next, err := s.gathered(ctx)
+		if err == nil && next != nil {
+			promoted.Notify, promoted.Attended = next.Notify, next.Attended
+		}
+		return err
 	})
 	return promoted, err
 }

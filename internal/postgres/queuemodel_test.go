@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -20,6 +21,8 @@ type modelPrompt struct {
 	ordinal, rank          int64
 	status                 session.PromptStatus
 	reason                 string
+	joined                 string // the prompt that it is joined to
+	collects, open         bool   // of the mode collect; others may join it
 	ends                   int // how often it has got an outcome
 }
 
@@ -33,6 +36,8 @@ type queueModel struct {
 	held      bool
 	aborted   bool // an abort of the run is pending
 	attendant string
+
+	joinedHead *modelPrompt // in the place of one that was withdrawn
 }
 
 // waiting are the prompts that wait, in order.
@@ -48,15 +53,53 @@ func (m *queueModel) waiting() (queued []*modelPrompt) {
 	return queued
 }
 
+// first is the prompt that is next. Those that are collected are not.
 func (m *queueModel) first() *modelPrompt {
-	if queued := m.waiting(); len(queued) > 0 {
-		return queued[0]
+	for _, p := range m.waiting() {
+		if !p.open {
+			return p
+		}
 	}
 	return nil
 }
 
+// joinedTo are the prompts that are joined to one, and have a status.
+func (m *queueModel) joinedTo(p *modelPrompt, status session.PromptStatus) (joined []*modelPrompt) {
+	for _, j := range m.prompts {
+		if j.joined == p.id && j.status == status {
+			joined = append(joined, j)
+		}
+	}
+	return joined
+}
+
+// head is the prompt with which the agent gets one.
+func (m *queueModel) head(p *modelPrompt) *modelPrompt {
+	for _, h := range m.prompts {
+		if h.id == p.joined {
+			return h
+		}
+	}
+	return p
+}
+
+func (m *queueModel) open() *modelPrompt {
+	for _, p := range m.prompts {
+		if p.open && p.joined == "" {
+			return p
+		}
+	}
+	return nil
+}
+
+func (m *queueModel) close() {
+	for _, p := range m.prompts {
+		p.open = false
+	}
+}
+
 func (p *modelPrompt) end(status session.PromptStatus, reason string) {
-	p.status, p.reason = status, reason
+	p.status, p.reason, p.open = status, reason, false
 	if status.Final() {
 		p.ends++
 	}
@@ -80,18 +123,51 @@ func (p *modelPrompt) changes(rt *rapid.T, err error) bool {
 	return false
 }
 
-func (m *queueModel) submit(rt *rapid.T) {
+func (m *queueModel) submit(rt *rapid.T) { m.submitAs(rt, session.Followup) }
+
+func (m *queueModel) collect(rt *rapid.T) { m.submitAs(rt, session.Collect) }
+
+func (m *queueModel) submitAs(rt *rapid.T, mode session.Mode) {
 	content := fmt.Sprintf("prompt %d", len(m.prompts)+1)
-	stored, position, created, err := m.PromptSubmit(m.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: m.id, Content: content})
+	stored, position, created, err := m.PromptSubmit(m.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: m.id, Content: content, Mode: mode, CollectFor: time.Hour})
 	require.NoError(rt, err)
 	require.True(rt, created)
 	if m.held {
 		require.False(rt, stored.Notify || stored.Attended)
 	}
-	m.prompts = append(m.prompts, &modelPrompt{
-		id: stored.ID, content: content, submitted: content, ordinal: stored.Ordinal, status: session.PromptQueued,
-	})
+	p := &modelPrompt{
+		id: stored.ID, content: content, submitted: content, ordinal: stored.Ordinal, status: session.PromptQueued, collects: mode == session.Collect,
+	}
+	if head := m.open(); head != nil && p.collects {
+		p.joined = head.id
+	} else {
+		m.close()
+	}
+	p.open = p.collects
+	m.prompts = append(m.prompts, p)
 	require.EqualValues(rt, len(m.waiting()), position)
+}
+
+func (p *modelPrompt) mode() session.Mode {
+	if p.collects {
+		return session.Collect
+	}
+	return session.Followup
+}
+
+// lapse lets the time pass until which prompts are collected. An api may notice it, or none.
+func (m *queueModel) lapse(rt *rapid.T) {
+	m.sql(m.t, `UPDATE prompts SET collect_until = now() - interval '1 second' WHERE session_id = $1 AND collect_until > now()`, m.id)
+	m.close()
+	if rapid.Bool().Draw(rt, "noticed") {
+		next, left, err := m.PromptsCollected(m.ctx, m.id)
+		require.NoError(rt, err)
+		require.Zero(rt, left)
+		if next != nil {
+			require.False(rt, m.held || m.run != "")
+			require.Equal(rt, m.first().id, next.ID)
+		}
+	}
 }
 
 // submitAgain repeats the request that submitted a prompt, or sends another under its id.
@@ -100,12 +176,12 @@ func (m *queueModel) submitAgain(rt *rapid.T) {
 	if p == nil {
 		return
 	}
-	stored, position, created, err := m.PromptSubmit(m.ctx, session.Prompt{ID: p.id, SessionID: m.id, Content: p.submitted})
+	stored, position, created, err := m.PromptSubmit(m.ctx, session.Prompt{ID: p.id, SessionID: m.id, Content: p.submitted, Mode: p.mode()})
 	require.NoError(rt, err)
 	require.False(rt, created)
 	require.Equal(rt, p.content, stored.Content)
 	require.EqualValues(rt, 1+slices.Index(m.waiting(), p), position)
-	_, _, _, err = m.PromptSubmit(m.ctx, session.Prompt{ID: p.id, SessionID: m.id, Content: p.submitted + "?"})
+	_, _, _, err = m.PromptSubmit(m.ctx, session.Prompt{ID: p.id, SessionID: m.id, Content: p.submitted + "?", Mode: p.mode()})
 	require.Equal(rt, failure.PromptExists, failure.CodeOf(err), "%v", err)
 }
 
@@ -114,6 +190,13 @@ func (m *queueModel) withdraw(rt *rapid.T) {
 		_, err := m.PromptWithdraw(m.ctx, m.id, p.id)
 		if p.changes(rt, err) {
 			p.end(session.PromptCancelled, session.ReasonWithdrawn)
+			for i, j := range m.joinedTo(p, session.PromptQueued) {
+				if j.joined = ""; i > 0 {
+					j.joined = m.joinedHead.id
+				} else {
+					m.joinedHead = j
+				}
+			}
 		}
 	}
 }
@@ -132,8 +215,17 @@ func (m *queueModel) replace(rt *rapid.T) {
 func (m *queueModel) promote(rt *rapid.T) {
 	if p := m.any(rt); p != nil {
 		_, err := m.PromptPromote(m.ctx, m.id, p.id)
-		if p.changes(rt, err) && m.first() != p {
-			p.rank = min(0, m.first().rank) - 1
+		if !p.changes(rt, err) {
+			return
+		}
+		if first, head := m.first(), m.head(p); first != nil && first != head {
+			rank := min(0, m.waiting()[0].rank) - 1
+			for _, j := range append(m.joinedTo(head, session.PromptQueued), head) {
+				j.rank = rank
+			}
+		}
+		if p.open {
+			m.close()
 		}
 	}
 }
@@ -183,7 +275,7 @@ func (m *queueModel) begin(rt *rapid.T) {
 		m.start(p, run)
 	case p.status == session.PromptQueued && m.run != "":
 		require.Equal(rt, m.run, v.HeldBy)
-	case p.status == session.PromptQueued && m.held:
+	case p.status == session.PromptQueued && (m.held || m.first() == nil):
 		require.True(rt, v.Held)
 	case p.status == session.PromptQueued:
 		require.Equal(rt, &session.QueuedPrompt{ID: m.first().id, Ordinal: m.first().ordinal, Rank: m.first().rank}, v.Earlier)
@@ -204,14 +296,20 @@ func (m *queueModel) claim(rt *rapid.T) {
 		return
 	}
 	require.Equal(rt, m.first().id, claimed.Start.Prompt.ID)
-	require.Equal(rt, m.first().content, claimed.Start.Prompt.Content)
+	content := m.first().content
+	for _, j := range m.joinedTo(m.first(), session.PromptQueued) {
+		content += "\n\n" + j.content
+	}
+	require.Equal(rt, content, claimed.Start.Prompt.Content)
 	attendant := m.attendant
 	m.start(m.first(), run)
 	m.attendant = attendant
 }
 
 func (m *queueModel) start(p *modelPrompt, run string) {
-	p.status, p.reason = session.PromptProcessing, ""
+	for _, j := range append(m.joinedTo(p, session.PromptQueued), p) {
+		j.status, j.reason = session.PromptProcessing, ""
+	}
 	m.run, m.running, m.attendant = run, p, ""
 }
 
@@ -236,11 +334,11 @@ func (m *queueModel) finish(rt *rapid.T) {
 	attended := outcome == session.OutcomeCompleted && !m.aborted
 	switch {
 	case outcome == session.OutcomeUnknown && m.aborted:
-		m.running.end(session.PromptCancelled, session.ReasonAborted)
+		m.ends(session.PromptCancelled, session.ReasonAborted)
 	case requeue:
-		m.running.end(session.PromptQueued, "")
+		m.ends(session.PromptQueued, "")
 	default:
-		m.running.end(outcome.PromptStatus(), "")
+		m.ends(outcome.PromptStatus(), "")
 	}
 	require.Equal(rt, attended, ended.Attended)
 	m.over(attended)
@@ -255,13 +353,25 @@ func (m *queueModel) giveBack(rt *rapid.T) {
 	require.NoError(rt, err)
 	require.Equal(rt, !m.aborted, queued)
 	if m.aborted {
-		m.running.end(session.PromptCancelled, session.ReasonAborted)
+		m.ends(session.PromptCancelled, session.ReasonAborted)
 	} else {
-		m.running.end(session.PromptQueued, session.ReasonSandboxLost)
+		m.ends(session.PromptQueued, session.ReasonSandboxLost)
 	}
 	attendant := m.attendant
 	m.over(false)
 	m.attendant = attendant
+}
+
+// ends gives the prompt that is being processed a status, and with it those that are joined to it.
+func (m *queueModel) ends(status session.PromptStatus, reason string) {
+	for _, j := range m.joinedTo(m.running, session.PromptProcessing) {
+		if status == session.PromptQueued {
+			j.end(status, reason)
+		} else {
+			j.end(status, session.ReasonCollected)
+		}
+	}
+	m.running.end(status, reason)
 }
 
 func (m *queueModel) over(attended bool) {
@@ -278,8 +388,14 @@ func (m *queueModel) retry(rt *rapid.T) {
 		return
 	}
 	_, _, err := m.PromptResolve(m.ctx, session.Resolve{SessionID: m.id, PromptID: p.id, Action: session.ResolutionRetry})
+	if p.joined != "" {
+		require.Equal(rt, failure.IllegalState, failure.CodeOf(err), "%v", err)
+		return
+	}
 	require.NoError(rt, err)
-	p.end(session.PromptQueued, "")
+	for _, j := range append(m.joinedTo(p, session.PromptUnknown), p) {
+		j.end(session.PromptQueued, "")
+	}
 }
 
 // check compares the rows with the model.
@@ -290,6 +406,7 @@ func (m *queueModel) check(rt *rapid.T) {
 		found := modelPrompt{
 			id: row.ID, content: row.Content, submitted: p.submitted, ordinal: row.Ordinal, rank: row.Rank,
 			status: row.Status, reason: row.Reason, ends: p.ends,
+			joined: row.JoinedTo, collects: row.Mode == session.Collect, open: row.CollectUntil.After(time.Now()),
 		}
 		require.Equal(rt, *p, found)
 	}
@@ -297,6 +414,9 @@ func (m *queueModel) check(rt *rapid.T) {
 	require.NoError(rt, err)
 	var want []session.QueuedPrompt
 	for _, p := range m.waiting() {
+		if p.open || p.joined != "" {
+			continue
+		}
 		want = append(want, session.QueuedPrompt{ID: p.id, Ordinal: p.ordinal, Rank: p.rank})
 	}
 	if m.held {
@@ -331,6 +451,9 @@ func (m *queueModel) read(rt *rapid.T) {
 	var want, got []string
 	if m.running != nil {
 		want = append(want, m.running.id)
+		for _, j := range m.joinedTo(m.running, session.PromptProcessing) {
+			want = append(want, j.id)
+		}
 	}
 	for _, p := range m.waiting() {
 		want = append(want, p.id)
@@ -350,14 +473,14 @@ func TestQueuesFollowTheirModel(t *testing.T) {
 	t.Parallel()
 	shared := setup(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		b := &bundle{DB: shared.DB, ctx: shared.ctx}
+		b := &bundle{DB: shared.DB, url: shared.url, ctx: shared.ctx}
 		b.id = b.session(t)
 		_, err := b.SessionOpen(b.ctx, b.id, "w1")
 		require.NoError(rt, err)
 		b.running(t)
 		m := &queueModel{bundle: b, t: t}
 		rt.Repeat(map[string]func(*rapid.T){
-			"submit": m.submit, "submit more": m.submit, "submit again": m.submitAgain, "withdraw": m.withdraw, "replace": m.replace,
+			"submit": m.submit, "submit more": m.submit, "collect": m.collect, "collect more": m.collect, "lapse": m.lapse, "submit again": m.submitAgain, "withdraw": m.withdraw, "replace": m.replace,
 			"promote": m.promote, "promote another": m.promote, "clear": m.clear, "hold": m.hold, "release": m.unhold,
 			"begin": m.begin, "begin another": m.begin, "claim": m.claim, "claim again": m.claim, "end": m.finish, "return": m.giveBack,
 			"abort": m.abort, "retry": m.retry, "": m.check,

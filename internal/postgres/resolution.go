@@ -42,7 +42,15 @@ func (db *DB) PromptResolve(ctx context.Context, r session.Resolve) (resolved se
 			return err
 		}
 		resolved = promptOf(row)
-		return s.addPrompt(row)
+		joined, err := s.q.PromptsJoinedResolve(ctx, s, &dbsqlc.PromptsJoinedResolveParams{SessionID: r.SessionID, ID: r.PromptID, Status: string(r.Status())})
+		if err != nil {
+			return err
+		}
+		if err := s.addPrompt(row); err != nil {
+			return err
+		}
+		_, err = s.reportJoined(joined, event.QueueRemoved)
+		return err
 	})
 	return resolved, changed, err
 }
@@ -60,7 +68,14 @@ func (s *sessionTx) promptRetry(ctx context.Context, promptID string) (session.P
 	if err != nil {
 		return session.Prompt{}, err
 	}
-	if err := s.reportPrompt(ctx, row, event.QueueAdded); err != nil {
+	if err := s.addPrompt(row); err != nil {
+		return session.Prompt{}, err
+	}
+	joined, err := s.joinedQueue(ctx, row)
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	if err := s.reportQueue(ctx, append([]event.QueueChange{queueChange(event.QueueAdded, itemOf(row))}, joined...)...); err != nil {
 		return session.Prompt{}, err
 	}
 	if err := s.q.SessionTouch(ctx, &s.later, &dbsqlc.SessionTouchParams{ID: s.row.ID, At: s.now}); err != nil {

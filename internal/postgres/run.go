@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
@@ -48,6 +49,10 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 			verdict.Held = true
 			return s.q.SessionHeard(ctx, &s.later, sessionID) // the signal that it is about
 		}
+		if first.ID == "" { // it is still collected: the end of that is signalled
+			verdict.Held = true
+			return s.q.SessionHeard(ctx, &s.later, sessionID)
+		}
 		if first.ID != p.ID {
 			verdict.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal, Rank: first.Rank}
 			return nil
@@ -70,6 +75,14 @@ func (s *sessionTx) claim(ctx context.Context, p dbsqlc.Prompt, head []dbsqlc.Pr
 		return err
 	}
 	p.Status, p.RunID, p.Reason, p.StartedAt = string(session.PromptProcessing), run.ID, "", &s.now
+	p.JoinedTo, p.CollectUntil = "", nil
+	var joined []dbsqlc.Prompt
+	if p.Mode == string(session.Collect) {
+		joined, err = s.q.PromptsJoinedClaim(ctx, s, &dbsqlc.PromptsJoinedClaimParams{SessionID: s.row.ID, ID: p.ID, RunID: run.ID, At: s.now})
+		if err != nil {
+			return err
+		}
+	}
 	err = s.q.RunInsert(ctx, &s.later, &dbsqlc.RunInsertParams{
 		ID: run.ID, SessionID: s.row.ID, PromptID: p.ID, Generation: run.Generation, Dispatch: 1,
 		BeganSeq:  s.row.LastSeq + 1, // of its turn_start
@@ -85,14 +98,20 @@ func (s *sessionTx) claim(ctx context.Context, p dbsqlc.Prompt, head []dbsqlc.Pr
 	if err := s.addPrompt(p); err != nil {
 		return err
 	}
+	changes, err := s.reportJoined(joined, event.QueueUpdated)
+	if err != nil {
+		return err
+	}
+	changes = append([]event.QueueChange{queueChange(event.QueueUpdated, itemOf(p))}, changes...)
 	queue := headOf(head)
-	queue.Queued, queue.Processing = queue.Queued-1, queue.Processing+1
+	moved := int64(len(changes))
+	queue.Queued, queue.Processing = queue.Queued-moved, queue.Processing+moved
 	for i := range queue.Items {
-		if queue.Items[i].PromptID == p.ID {
+		if slices.ContainsFunc(changes, func(c event.QueueChange) bool { return c.PromptID == queue.Items[i].PromptID }) {
 			queue.Items[i].Status = session.PromptProcessing
 		}
 	}
-	if err := s.addQueue(queue, queueChange(event.QueueUpdated, itemOf(p))); err != nil {
+	if err := s.addQueue(queue, changes...); err != nil {
 		return err
 	}
 	s.advanced = s.row.LastSeq
@@ -247,6 +266,7 @@ func (s *sessionTx) runTake(ctx context.Context, run dbsqlc.Run, token string, a
 func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunStart, error) {
 	start := session.RunStart{Run: runOf(run), Generation: s.row.Generation}
 	var launch dbsqlc.SessionLaunchRow
+	var prompt dbsqlc.Prompt
 	var in lookups
 	err := in.also(ctx, s.Conn, func(in *lookups) error {
 		p, promptErr := s.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: run.PromptID})
@@ -260,6 +280,7 @@ func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunSt
 			sbErr = nil
 		}
 		start.Prompt, start.SandboxID = promptOf(p), sb.SandboxID
+		prompt = p
 		start.Resume, resumeErr = s.q.RunReachedAgent(ctx, in, &dbsqlc.RunReachedAgentParams{SessionID: s.row.ID, ID: run.ID})
 		start.Transcripts, transcriptsErr = transcriptPositions(ctx, s.q, in, s.row.ID)
 		start.Files, filesErr = filesPosition(ctx, s.q, in, s.row.ID)
@@ -268,6 +289,11 @@ func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunSt
 	if err != nil {
 		return start, err
 	}
+	joined, err := s.joinedTo(ctx, prompt)
+	if err != nil {
+		return start, err
+	}
+	joinInto(&start.Prompt, joined)
 	start.Agent = launch.Agent
 	if err := json.Unmarshal(launch.Options, &start.Options); err != nil {
 		return start, err
@@ -422,7 +448,15 @@ func (s *sessionTx) reportEnd(ctx context.Context, closed closedRun, ending sess
 	if err := s.addPrompt(p); err != nil {
 		return err
 	}
-	return s.addQueue(headOf(closed.head), queueChange(event.QueueRemoved, itemOf(p)))
+	removed := []event.QueueChange{queueChange(event.QueueRemoved, itemOf(p))}
+	if p.Mode != string(session.Collect) {
+		return s.addQueue(headOf(closed.head), removed...)
+	}
+	joined, err := s.joinedEnd(ctx, p)
+	if err != nil {
+		return err
+	}
+	return s.reportQueue(ctx, append(removed, joined...)...)
 }
 
 // count adds a turn to what the session has used, and gives it its attendant. The events of its end have been added before.
@@ -542,7 +576,14 @@ func (s *sessionTx) promptAborted(ctx context.Context, promptID string) error {
 	if err != nil {
 		return err
 	}
-	return s.reportPrompt(ctx, p, event.QueueRemoved)
+	if err := s.addPrompt(p); err != nil {
+		return err
+	}
+	joined, err := s.joinedEnd(ctx, p)
+	if err != nil {
+		return err
+	}
+	return s.reportQueue(ctx, append([]event.QueueChange{queueChange(event.QueueRemoved, itemOf(p))}, joined...)...)
 }
 
 func (s *sessionTx) reportTurnEnd(run dbsqlc.Run) error {

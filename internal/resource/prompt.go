@@ -20,6 +20,10 @@ type PromptJSON struct {
 	Reason    string               `json:"reason,omitempty"`
 	// BlockedReason is why a queued prompt does not run.
 	BlockedReason string `json:"blockedReason,omitempty"`
+	// JoinedTo is the prompt with which the agent gets this one.
+	JoinedTo string `json:"joinedTo,omitempty"`
+	// CollectUntil is until when others may join it.
+	CollectUntil *Time `json:"collectUntil,omitempty"`
 	// Attachments are the files that it comes with. Of events, only the first of a prompt has them.
 	Attachments []AttachmentJSON `json:"attachments,omitempty"`
 	// RequestID is the X-Request-Id of the request that accepted it.
@@ -96,6 +100,7 @@ func Prompt(p session.Prompt) PromptJSON {
 	return PromptJSON{
 		ID: p.ID, SessionID: p.SessionID, Ordinal: p.Ordinal, Rank: p.Rank, Status: p.Status, Content: p.Content,
 		Mode: p.Mode, OnUnknown: p.OnUnknown, Author: p.Author, RunID: p.RunID, Reason: p.Reason, BlockedReason: p.BlockedReason,
+		JoinedTo: p.JoinedTo, CollectUntil: OptionalTime(p.CollectUntil),
 		Attachments: Attachments(p.Attachments), RequestID: p.RequestID, Resolution: resolution(p.Resolved), Usage: usage, Model: model,
 		CreatedAt: Time(p.CreatedAt), StartedAt: OptionalTime(p.StartedAt), EndedAt: OptionalTime(p.EndedAt),
 	}

@@ -362,6 +362,8 @@ type Commanded struct {
 // JudgeRevert says why an agent cannot be reverted to its state before a prompt; nil when it can.
 func JudgeRevert(p Prompt) *failure.Error {
 	switch {
+	case p.JoinedTo != "" && p.RunID != "":
+		return failure.Errorf(failure.IllegalState, "the prompt was joined to %s; revert to before that one", p.JoinedTo)
 	case p.Status == PromptQueued:
 		return failure.Errorf(failure.IllegalState, "the prompt is queued and has not been run; withdraw it")
 	case p.RunID == "":

@@ -14,4 +14,9 @@ const (
 	MaxTitleRunes    = 200
 	MaxMetadataBytes = 16 << 10
 	MaxSetupBytes    = 64 << 10
+
+	MaxCollected      = 50 // prompts that are joined to one, that one included
+	MaxCollectWindows = 10 // times that prompts are collected for, from the first on
+	MinCollectWindow  = 100 * time.Millisecond
+	MaxCollectWindow  = time.Minute
 )

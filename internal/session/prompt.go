@@ -27,7 +27,8 @@ func (s PromptStatus) Final() bool { return s != PromptQueued && s != PromptProc
 // Mode says how a prompt meets a turn that is running.
 type Mode string
 
-// The modes of delivery. Followup, the default, waits for its turn.
+// The modes of delivery. Followup, the default, waits for its turn. Collect is a followup that waits for others of its mode before, so that the
+// agent gets them as one.
 const (
 	Followup Mode = "followup"
 	Steer    Mode = "steer"
@@ -60,6 +61,10 @@ type Prompt struct {
 	Reason    string // why it ended so; one of the Reason constants, or the agent's words
 	// BlockedReason is why a queued prompt does not run: the reason of its session's error.
 	BlockedReason string
+	// JoinedTo is the prompt with which the agent gets this one, and with which it ends; empty if it has a turn for itself.
+	JoinedTo string
+	// CollectUntil is until when others may join it; zero if none may.
+	CollectUntil time.Time
 	// Usage is of its last run, once that is over. It is read by PromptGet and PromptList alone.
 	Usage *PromptUsage
 	// Resolved is what a person last did about an unknown outcome; nil if nothing.
@@ -78,6 +83,8 @@ type Prompt struct {
 	// Attended is set by the store's PromptSubmit alone: the workflow would have to be signalled, but the session has an
 	// attendant, which is expected to claim the prompt at once.
 	Attended bool
+	// CollectFor is, of a prompt that is submitted, how long it is collected, and of one that PromptSubmit returns how much of that is left.
+	CollectFor time.Duration
 }
 
 // PromptUsage is what a prompt's last run has used, and the model that it ran on as far as that is known.
@@ -103,8 +110,9 @@ const (
 	ReasonShutdown          = "shutdown" // the installation was stopped
 	ReasonWithdrawn         = "withdrawn"
 	ReasonCleared           = "cleared"
-	ReasonReverted          = "reverted" // the agent was reverted to before it
-	ReasonResolved          = "resolved" // a person said how it ended
+	ReasonCollected         = "collected" // it ended with the prompt that it was joined to
+	ReasonReverted          = "reverted"  // the agent was reverted to before it
+	ReasonResolved          = "resolved"  // a person said how it ended
 	ReasonDismissed         = "dismissed"
 	ReasonSessionTerminated = "session_terminated"
 	ReasonSandboxLost       = "sandbox_lost"

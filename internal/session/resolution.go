@@ -68,6 +68,8 @@ func (r Resolve) Reason() string {
 func JudgeResolve(r Resolve, p Prompt, status State, reason string) (already bool, refused *failure.Error) {
 	same := p.Resolved != nil && p.Resolved.Action == r.Action
 	switch {
+	case p.JoinedTo != "":
+		return false, failure.Errorf(failure.IllegalState, "prompt %s was joined to %s; what is done with that one is done with both", p.ID, p.JoinedTo)
 	case r.RunID != "" && r.RunID != p.RunID && same:
 		return true, nil
 	case r.RunID != "" && r.RunID != p.RunID:

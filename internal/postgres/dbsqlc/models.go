@@ -210,6 +210,8 @@ type Prompt struct {
 	Attachments     []byte
 	Rank            int64
 	SubmittedDigest []byte
+	JoinedTo        string
+	CollectUntil    *time.Time
 }
 
 type Purge struct {

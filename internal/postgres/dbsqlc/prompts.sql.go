@@ -12,7 +12,8 @@ import (
 
 const attendantDue = `-- name: AttendantDue :one
 SELECT (NOT EXISTS (SELECT FROM sessions s WHERE s.id = $1 AND s.attendant = $2 AND s.status = 'running')
-    OR EXISTS (SELECT FROM prompts p JOIN sessions s ON s.id = p.session_id WHERE p.session_id = $1 AND p.status = 'queued' AND s.held_at IS NULL)
+    OR EXISTS (SELECT FROM prompts p JOIN sessions s ON s.id = p.session_id WHERE p.session_id = $1 AND p.status = 'queued' AND s.held_at IS NULL
+        AND (p.collect_until IS NULL OR p.collect_until <= statement_timestamp()))
     OR EXISTS (SELECT FROM session_commands c WHERE c.session_id = $1 AND c.status = 'pending'))::boolean
 `
 
@@ -91,7 +92,7 @@ func (q *Queries) Attended(ctx context.Context, db DBTX, arg *AttendedParams) ([
 }
 
 const promptClaim = `-- name: PromptClaim :exec
-UPDATE prompts SET status = 'processing', run_id = $1, reason = '', started_at = $2::timestamptz
+UPDATE prompts SET status = 'processing', run_id = $1, reason = '', started_at = $2::timestamptz, joined_to = '', collect_until = NULL
 WHERE session_id = $3 AND id = $4 AND status = 'queued'
 `
 
@@ -125,9 +126,9 @@ func (q *Queries) PromptCountQueued(ctx context.Context, db DBTX, sessionID stri
 }
 
 const promptEnd = `-- name: PromptEnd :one
-UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz
+UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz, collect_until = NULL
 WHERE session_id = $4 AND id = $5 AND status IN ('queued', 'processing')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
 `
 
 type PromptEndParams struct {
@@ -169,12 +170,16 @@ func (q *Queries) PromptEnd(ctx context.Context, db DBTX, arg *PromptEndParams) 
 		&i.Attachments,
 		&i.Rank,
 		&i.SubmittedDigest,
+		&i.JoinedTo,
+		&i.CollectUntil,
 	)
 	return i, err
 }
 
 const promptFirst = `-- name: PromptFirst :one
-SELECT id, ordinal, rank FROM prompts WHERE session_id = $1 AND status = 'queued' ORDER BY rank, ordinal LIMIT 1
+SELECT id, ordinal, rank FROM prompts
+WHERE session_id = $1 AND status = 'queued' AND (collect_until IS NULL OR collect_until <= statement_timestamp())
+ORDER BY rank, ordinal LIMIT 1
 `
 
 type PromptFirstRow struct {
@@ -183,7 +188,8 @@ type PromptFirstRow struct {
 	Rank    int64
 }
 
-// PromptFirst is the prompt that is next.
+// PromptFirst is the prompt that is next. Prompts that are still collected are not, whatever their place; those that are joined to
+// another come after it.
 func (q *Queries) PromptFirst(ctx context.Context, db DBTX, sessionID string) (PromptFirstRow, error) {
 	row := db.QueryRow(ctx, promptFirst, sessionID)
 	var i PromptFirstRow
@@ -192,7 +198,7 @@ func (q *Queries) PromptFirst(ctx context.Context, db DBTX, sessionID string) (P
 }
 
 const promptGet = `-- name: PromptGet :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest FROM prompts WHERE session_id = $1 AND id = $2
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until FROM prompts WHERE session_id = $1 AND id = $2
 `
 
 type PromptGetParams struct {
@@ -225,13 +231,16 @@ func (q *Queries) PromptGet(ctx context.Context, db DBTX, arg *PromptGetParams) 
 		&i.Attachments,
 		&i.Rank,
 		&i.SubmittedDigest,
+		&i.JoinedTo,
+		&i.CollectUntil,
 	)
 	return i, err
 }
 
 const promptHead = `-- name: PromptHead :many
 SELECT id, ordinal, rank, status, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
-    count(*) FILTER (WHERE status = 'processing') OVER ()::bigint AS processing
+    count(*) FILTER (WHERE status = 'processing') OVER ()::bigint AS processing,
+    count(*) FILTER (WHERE status = 'queued' AND collect_until > statement_timestamp()) OVER ()::bigint AS collecting
 FROM prompts WHERE session_id = $1 AND status IN ('queued', 'processing') ORDER BY (status = 'queued'), rank, ordinal LIMIT $2
 `
 
@@ -247,6 +256,7 @@ type PromptHeadRow struct {
 	Status     string
 	Queued     int64
 	Processing int64
+	Collecting int64
 }
 
 // PromptHead is the head of the queue, each row with the counts of the whole queue. What is processed comes first.
@@ -266,6 +276,7 @@ func (q *Queries) PromptHead(ctx context.Context, db DBTX, arg *PromptHeadParams
 			&i.Status,
 			&i.Queued,
 			&i.Processing,
+			&i.Collecting,
 		); err != nil {
 			return nil, err
 		}
@@ -278,22 +289,27 @@ func (q *Queries) PromptHead(ctx context.Context, db DBTX, arg *PromptHeadParams
 }
 
 const promptInsert = `-- name: PromptInsert :exec
-INSERT INTO prompts (session_id, id, ordinal, status, content, mode, on_unknown, author, created_at, request_id, trace_parent, attachments)
-VALUES ($1, $2, $3, 'queued', $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO prompts (session_id, id, ordinal, rank, status, content, mode, on_unknown, author, created_at, request_id, trace_parent, attachments,
+    joined_to, collect_until)
+VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, $11, $12,
+    $13, $14)
 `
 
 type PromptInsertParams struct {
-	SessionID   string
-	ID          string
-	Ordinal     int64
-	Content     string
-	Mode        string
-	OnUnknown   string
-	Author      string
-	CreatedAt   time.Time
-	RequestID   string
-	TraceParent string
-	Attachments []byte
+	SessionID    string
+	ID           string
+	Ordinal      int64
+	Rank         int64
+	Content      string
+	Mode         string
+	OnUnknown    string
+	Author       string
+	CreatedAt    time.Time
+	RequestID    string
+	TraceParent  string
+	Attachments  []byte
+	JoinedTo     string
+	CollectUntil *time.Time
 }
 
 func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertParams) error {
@@ -301,6 +317,7 @@ func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertPa
 		arg.SessionID,
 		arg.ID,
 		arg.Ordinal,
+		arg.Rank,
 		arg.Content,
 		arg.Mode,
 		arg.OnUnknown,
@@ -309,12 +326,14 @@ func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertPa
 		arg.RequestID,
 		arg.TraceParent,
 		arg.Attachments,
+		arg.JoinedTo,
+		arg.CollectUntil,
 	)
 	return err
 }
 
 const promptList = `-- name: PromptList :many
-SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at, prompts.request_id, prompts.trace_parent, prompts.attachments, prompts.rank, prompts.submitted_digest FROM prompts
+SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at, prompts.request_id, prompts.trace_parent, prompts.attachments, prompts.rank, prompts.submitted_digest, prompts.joined_to, prompts.collect_until FROM prompts
 JOIN (
     SELECT i.session_id, i.id, sum(octet_length(i.content)) OVER (ORDER BY i.ordinal ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM prompts i WHERE i.session_id = $1 AND i.ordinal > $2 ORDER BY i.ordinal LIMIT $3
@@ -367,6 +386,8 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 			&i.Attachments,
 			&i.Rank,
 			&i.SubmittedDigest,
+			&i.JoinedTo,
+			&i.CollectUntil,
 		); err != nil {
 			return nil, err
 		}
@@ -379,7 +400,9 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 }
 
 const promptNext = `-- name: PromptNext :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest FROM prompts WHERE session_id = $1 AND status = 'queued' ORDER BY rank, ordinal LIMIT 1
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until FROM prompts
+WHERE session_id = $1 AND status = 'queued' AND (collect_until IS NULL OR collect_until <= statement_timestamp())
+ORDER BY rank, ordinal LIMIT 1
 `
 
 // PromptNext is PromptFirst with the whole prompt.
@@ -408,6 +431,8 @@ func (q *Queries) PromptNext(ctx context.Context, db DBTX, sessionID string) (Pr
 		&i.Attachments,
 		&i.Rank,
 		&i.SubmittedDigest,
+		&i.JoinedTo,
+		&i.CollectUntil,
 	)
 	return i, err
 }
@@ -431,10 +456,10 @@ func (q *Queries) PromptPosition(ctx context.Context, db DBTX, arg *PromptPositi
 	return count, err
 }
 
-const promptPromote = `-- name: PromptPromote :one
+const promptPromote = `-- name: PromptPromote :many
 UPDATE prompts p SET rank = least(0, (SELECT min(o.rank) FROM prompts o WHERE o.session_id = $1 AND o.status = 'queued')) - 1
-WHERE p.session_id = $1 AND p.id = $2 AND p.status = 'queued'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest
+WHERE p.session_id = $1 AND (p.id = $2 OR p.joined_to = $2) AND p.status = 'queued'
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
 `
 
 type PromptPromoteParams struct {
@@ -442,40 +467,55 @@ type PromptPromoteParams struct {
 	ID        string
 }
 
-// PromptPromote puts a prompt that waits before all others that do.
-func (q *Queries) PromptPromote(ctx context.Context, db DBTX, arg *PromptPromoteParams) (Prompt, error) {
-	row := db.QueryRow(ctx, promptPromote, arg.SessionID, arg.ID)
-	var i Prompt
-	err := row.Scan(
-		&i.SessionID,
-		&i.ID,
-		&i.Ordinal,
-		&i.Status,
-		&i.Content,
-		&i.Mode,
-		&i.OnUnknown,
-		&i.Author,
-		&i.RunID,
-		&i.Reason,
-		&i.CreatedAt,
-		&i.StartedAt,
-		&i.EndedAt,
-		&i.Resolution,
-		&i.ResolutionNote,
-		&i.ResolvedAt,
-		&i.RequestID,
-		&i.TraceParent,
-		&i.Attachments,
-		&i.Rank,
-		&i.SubmittedDigest,
-	)
-	return i, err
+// PromptPromote puts a prompt that waits, with those that are joined to it, before all others that do.
+func (q *Queries) PromptPromote(ctx context.Context, db DBTX, arg *PromptPromoteParams) ([]Prompt, error) {
+	rows, err := db.Query(ctx, promptPromote, arg.SessionID, arg.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Prompt
+	for rows.Next() {
+		var i Prompt
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ID,
+			&i.Ordinal,
+			&i.Status,
+			&i.Content,
+			&i.Mode,
+			&i.OnUnknown,
+			&i.Author,
+			&i.RunID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
+			&i.RequestID,
+			&i.TraceParent,
+			&i.Attachments,
+			&i.Rank,
+			&i.SubmittedDigest,
+			&i.JoinedTo,
+			&i.CollectUntil,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const promptQueue = `-- name: PromptQueue :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = $1, started_at = NULL, ended_at = NULL
 WHERE session_id = $2 AND id = $3
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
 `
 
 type PromptQueueParams struct {
@@ -510,6 +550,8 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 		&i.Attachments,
 		&i.Rank,
 		&i.SubmittedDigest,
+		&i.JoinedTo,
+		&i.CollectUntil,
 	)
 	return i, err
 }
@@ -517,7 +559,7 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 const promptReplace = `-- name: PromptReplace :one
 UPDATE prompts SET content = $1, submitted_digest = coalesce(submitted_digest, $2)
 WHERE session_id = $3 AND id = $4 AND status = 'queued'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
 `
 
 type PromptReplaceParams struct {
@@ -558,6 +600,8 @@ func (q *Queries) PromptReplace(ctx context.Context, db DBTX, arg *PromptReplace
 		&i.Attachments,
 		&i.Rank,
 		&i.SubmittedDigest,
+		&i.JoinedTo,
+		&i.CollectUntil,
 	)
 	return i, err
 }
@@ -565,7 +609,7 @@ func (q *Queries) PromptReplace(ctx context.Context, db DBTX, arg *PromptReplace
 const promptResolve = `-- name: PromptResolve :one
 UPDATE prompts SET status = $1, reason = $2, resolution = $3, resolution_note = $4, resolved_at = $5::timestamptz
 WHERE session_id = $6 AND id = $7 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
 `
 
 type PromptResolveParams struct {
@@ -611,6 +655,8 @@ func (q *Queries) PromptResolve(ctx context.Context, db DBTX, arg *PromptResolve
 		&i.Attachments,
 		&i.Rank,
 		&i.SubmittedDigest,
+		&i.JoinedTo,
+		&i.CollectUntil,
 	)
 	return i, err
 }
@@ -619,7 +665,7 @@ const promptRetry = `-- name: PromptRetry :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = '', started_at = NULL, ended_at = NULL,
     resolution = 'retry', resolution_note = '', resolved_at = $1::timestamptz
 WHERE session_id = $2 AND id = $3 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
 `
 
 type PromptRetryParams struct {
@@ -654,13 +700,15 @@ func (q *Queries) PromptRetry(ctx context.Context, db DBTX, arg *PromptRetryPara
 		&i.Attachments,
 		&i.Rank,
 		&i.SubmittedDigest,
+		&i.JoinedTo,
+		&i.CollectUntil,
 	)
 	return i, err
 }
 
 const promptTurn = `-- name: PromptTurn :one
 SELECT s.last_seq, coalesce((
-    SELECT min(r.began_seq) FROM runs r WHERE r.session_id = p.session_id AND r.prompt_id = p.id
+    SELECT min(r.began_seq) FROM runs r WHERE r.session_id = p.session_id AND r.prompt_id = coalesce(nullif(p.joined_to, ''), p.id)
 ), 0)::bigint AS began_seq
 FROM prompts p JOIN sessions s ON s.id = p.session_id
 WHERE p.session_id = $1 AND p.id = $2
@@ -686,8 +734,10 @@ func (q *Queries) PromptTurn(ctx context.Context, db DBTX, arg *PromptTurnParams
 }
 
 const promptUnfinished = `-- name: PromptUnfinished :many
-SELECT id, ordinal, rank, status, run_id, on_unknown FROM prompts
-WHERE session_id = $1 AND status IN ('queued', 'processing') ORDER BY rank, ordinal
+SELECT p.id, p.ordinal, p.rank, p.status, p.run_id, p.on_unknown FROM prompts p
+WHERE p.session_id = $1 AND p.status IN ('queued', 'processing') AND (p.collect_until IS NULL OR p.collect_until <= statement_timestamp())
+  AND (p.joined_to = '' OR NOT EXISTS (SELECT FROM prompts h WHERE h.session_id = p.session_id AND h.id = p.joined_to AND h.status IN ('queued', 'processing')))
+ORDER BY p.rank, p.ordinal
 `
 
 type PromptUnfinishedRow struct {
@@ -699,6 +749,7 @@ type PromptUnfinishedRow struct {
 	OnUnknown string
 }
 
+// PromptUnfinished are the prompts that are not over, without those that are still collected, or joined to another that is not over.
 func (q *Queries) PromptUnfinished(ctx context.Context, db DBTX, sessionID string) ([]PromptUnfinishedRow, error) {
 	rows, err := db.Query(ctx, promptUnfinished, sessionID)
 	if err != nil {
@@ -727,7 +778,7 @@ func (q *Queries) PromptUnfinished(ctx context.Context, db DBTX, sessionID strin
 }
 
 const promptsBlocked = `-- name: PromptsBlocked :many
-SELECT id, ordinal, rank, mode, on_unknown, author, reason, created_at, request_id FROM prompts
+SELECT id, ordinal, rank, mode, on_unknown, author, reason, created_at, request_id, joined_to FROM prompts
 WHERE session_id = $1 AND status = 'queued' ORDER BY rank, ordinal LIMIT $2
 `
 
@@ -746,6 +797,7 @@ type PromptsBlockedRow struct {
 	Reason    string
 	CreatedAt time.Time
 	RequestID string
+	JoinedTo  string
 }
 
 // PromptsBlocked are the first queued prompts of a session, without their content.
@@ -768,6 +820,7 @@ func (q *Queries) PromptsBlocked(ctx context.Context, db DBTX, arg *PromptsBlock
 			&i.Reason,
 			&i.CreatedAt,
 			&i.RequestID,
+			&i.JoinedTo,
 		); err != nil {
 			return nil, err
 		}
@@ -780,10 +833,10 @@ func (q *Queries) PromptsBlocked(ctx context.Context, db DBTX, arg *PromptsBlock
 }
 
 const promptsClear = `-- name: PromptsClear :many
-UPDATE prompts p SET status = 'cancelled', reason = $1, ended_at = $2::timestamptz
+UPDATE prompts p SET status = 'cancelled', reason = $1, ended_at = $2::timestamptz, collect_until = NULL
 WHERE p.session_id = $3 AND p.status = 'queued'
 RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
-    p.resolution, p.resolution_note, p.resolved_at
+    p.resolution, p.resolution_note, p.resolved_at, p.joined_to
 `
 
 type PromptsClearParams struct {
@@ -809,6 +862,7 @@ type PromptsClearRow struct {
 	Resolution     string
 	ResolutionNote string
 	ResolvedAt     *time.Time
+	JoinedTo       string
 }
 
 // PromptsClear cancels every prompt that waits, without reading their content.
@@ -838,6 +892,7 @@ func (q *Queries) PromptsClear(ctx context.Context, db DBTX, arg *PromptsClearPa
 			&i.Resolution,
 			&i.ResolutionNote,
 			&i.ResolvedAt,
+			&i.JoinedTo,
 		); err != nil {
 			return nil, err
 		}
@@ -850,13 +905,13 @@ func (q *Queries) PromptsClear(ctx context.Context, db DBTX, arg *PromptsClearPa
 }
 
 const promptsEnd = `-- name: PromptsEnd :many
-UPDATE prompts p SET status = 'cancelled', reason = $1, ended_at = $2::timestamptz
+UPDATE prompts p SET status = 'cancelled', reason = $1, ended_at = $2::timestamptz, collect_until = NULL
 WHERE p.session_id = $3 AND p.id IN (
     SELECT o.id FROM prompts o WHERE o.session_id = $3 AND o.status IN ('queued', 'processing')
     ORDER BY o.rank, o.ordinal LIMIT $4
 )
 RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
-    p.resolution, p.resolution_note, p.resolved_at
+    p.resolution, p.resolution_note, p.resolved_at, p.joined_to
 `
 
 type PromptsEndParams struct {
@@ -883,6 +938,7 @@ type PromptsEndRow struct {
 	Resolution     string
 	ResolutionNote string
 	ResolvedAt     *time.Time
+	JoinedTo       string
 }
 
 // PromptsEnd cancels the first prompts that are not over. It does not read their
@@ -918,6 +974,7 @@ func (q *Queries) PromptsEnd(ctx context.Context, db DBTX, arg *PromptsEndParams
 			&i.Resolution,
 			&i.ResolutionNote,
 			&i.ResolvedAt,
+			&i.JoinedTo,
 		); err != nil {
 			return nil, err
 		}
@@ -930,8 +987,10 @@ func (q *Queries) PromptsEnd(ctx context.Context, db DBTX, arg *PromptsEndParams
 }
 
 const promptsFirst = `-- name: PromptsFirst :many
-SELECT id, ordinal, rank, (count(*) OVER ())::bigint AS queued FROM prompts
-WHERE session_id = $1 AND status = 'queued' ORDER BY rank, ordinal LIMIT $2
+SELECT p.id, p.ordinal, p.rank, (count(*) OVER ())::bigint AS queued FROM prompts p
+WHERE p.session_id = $1 AND p.status = 'queued' AND (p.collect_until IS NULL OR p.collect_until <= statement_timestamp())
+  AND (p.joined_to = '' OR NOT EXISTS (SELECT FROM prompts h WHERE h.session_id = p.session_id AND h.id = p.joined_to AND h.status IN ('queued', 'processing')))
+ORDER BY p.rank, p.ordinal LIMIT $2
 `
 
 type PromptsFirstParams struct {
@@ -946,7 +1005,7 @@ type PromptsFirstRow struct {
 	Queued  int64
 }
 
-// PromptsFirst are the prompts that are next, with how many wait in all.
+// PromptsFirst are the prompts that are next, with how many wait in all, as PromptUnfinished counts them.
 func (q *Queries) PromptsFirst(ctx context.Context, db DBTX, arg *PromptsFirstParams) ([]PromptsFirstRow, error) {
 	rows, err := db.Query(ctx, promptsFirst, arg.SessionID, arg.MaxItems)
 	if err != nil {
@@ -961,6 +1020,440 @@ func (q *Queries) PromptsFirst(ctx context.Context, db DBTX, arg *PromptsFirstPa
 			&i.Ordinal,
 			&i.Rank,
 			&i.Queued,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const promptsGather = `-- name: PromptsGather :many
+SELECT id, rank, on_unknown, joined_to, created_at, octet_length(content)::bigint AS bytes, attachments FROM prompts
+WHERE session_id = $1 AND status = 'queued' AND collect_until > $2::timestamptz ORDER BY ordinal
+`
+
+type PromptsGatherParams struct {
+	SessionID string
+	At        time.Time
+}
+
+type PromptsGatherRow struct {
+	ID          string
+	Rank        int64
+	OnUnknown   string
+	JoinedTo    string
+	CreatedAt   time.Time
+	Bytes       int64
+	Attachments []byte
+}
+
+// PromptsGather are the prompts that are still collected, in order.
+func (q *Queries) PromptsGather(ctx context.Context, db DBTX, arg *PromptsGatherParams) ([]PromptsGatherRow, error) {
+	rows, err := db.Query(ctx, promptsGather, arg.SessionID, arg.At)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PromptsGatherRow
+	for rows.Next() {
+		var i PromptsGatherRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Rank,
+			&i.OnUnknown,
+			&i.JoinedTo,
+			&i.CreatedAt,
+			&i.Bytes,
+			&i.Attachments,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const promptsGatherClose = `-- name: PromptsGatherClose :exec
+UPDATE prompts SET collect_until = NULL WHERE session_id = $1 AND status = 'queued' AND collect_until IS NOT NULL
+`
+
+// PromptsGatherClose is PromptsGathered for a prompt that comes after them.
+func (q *Queries) PromptsGatherClose(ctx context.Context, db DBTX, sessionID string) error {
+	_, err := db.Exec(ctx, promptsGatherClose, sessionID)
+	return err
+}
+
+const promptsGatherEnd = `-- name: PromptsGatherEnd :one
+SELECT collect_until FROM prompts WHERE session_id = $1 AND status = 'queued' AND collect_until IS NOT NULL
+ORDER BY collect_until DESC LIMIT 1
+`
+
+// PromptsGatherEnd is how long prompts are still collected.
+func (q *Queries) PromptsGatherEnd(ctx context.Context, db DBTX, sessionID string) (*time.Time, error) {
+	row := db.QueryRow(ctx, promptsGatherEnd, sessionID)
+	var collect_until *time.Time
+	err := row.Scan(&collect_until)
+	return collect_until, err
+}
+
+const promptsGatherUntil = `-- name: PromptsGatherUntil :exec
+UPDATE prompts SET collect_until = $1::timestamptz WHERE session_id = $2 AND status = 'queued' AND (id = $3 OR joined_to = $3)
+`
+
+type PromptsGatherUntilParams struct {
+	Until     time.Time
+	SessionID string
+	ID        string
+}
+
+// PromptsGatherUntil moves the time until which a prompt and those that are joined to it are collected.
+func (q *Queries) PromptsGatherUntil(ctx context.Context, db DBTX, arg *PromptsGatherUntilParams) error {
+	_, err := db.Exec(ctx, promptsGatherUntil, arg.Until, arg.SessionID, arg.ID)
+	return err
+}
+
+const promptsGathered = `-- name: PromptsGathered :many
+UPDATE prompts SET collect_until = NULL WHERE session_id = $1 AND status = 'queued' AND collect_until IS NOT NULL
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+`
+
+// PromptsGathered ends the collection: the prompts are next when the ones before them are over.
+func (q *Queries) PromptsGathered(ctx context.Context, db DBTX, sessionID string) ([]Prompt, error) {
+	rows, err := db.Query(ctx, promptsGathered, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Prompt
+	for rows.Next() {
+		var i Prompt
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ID,
+			&i.Ordinal,
+			&i.Status,
+			&i.Content,
+			&i.Mode,
+			&i.OnUnknown,
+			&i.Author,
+			&i.RunID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
+			&i.RequestID,
+			&i.TraceParent,
+			&i.Attachments,
+			&i.Rank,
+			&i.SubmittedDigest,
+			&i.JoinedTo,
+			&i.CollectUntil,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const promptsJoined = `-- name: PromptsJoined :many
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until FROM prompts WHERE session_id = $1 AND joined_to = $2 AND status IN ('queued', 'processing') ORDER BY ordinal
+`
+
+type PromptsJoinedParams struct {
+	SessionID string
+	ID        string
+}
+
+// PromptsJoined are the prompts that are joined to one that is not over, in order.
+func (q *Queries) PromptsJoined(ctx context.Context, db DBTX, arg *PromptsJoinedParams) ([]Prompt, error) {
+	rows, err := db.Query(ctx, promptsJoined, arg.SessionID, arg.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Prompt
+	for rows.Next() {
+		var i Prompt
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ID,
+			&i.Ordinal,
+			&i.Status,
+			&i.Content,
+			&i.Mode,
+			&i.OnUnknown,
+			&i.Author,
+			&i.RunID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
+			&i.RequestID,
+			&i.TraceParent,
+			&i.Attachments,
+			&i.Rank,
+			&i.SubmittedDigest,
+			&i.JoinedTo,
+			&i.CollectUntil,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const promptsJoinedClaim = `-- name: PromptsJoinedClaim :many
+UPDATE prompts SET status = 'processing', run_id = $1, reason = '', started_at = $2::timestamptz, collect_until = NULL
+WHERE session_id = $3 AND joined_to = $4 AND status = 'queued'
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+`
+
+type PromptsJoinedClaimParams struct {
+	RunID     string
+	At        time.Time
+	SessionID string
+	ID        string
+}
+
+// PromptsJoinedClaim gives those that are joined to a prompt to its run.
+func (q *Queries) PromptsJoinedClaim(ctx context.Context, db DBTX, arg *PromptsJoinedClaimParams) ([]Prompt, error) {
+	rows, err := db.Query(ctx, promptsJoinedClaim,
+		arg.RunID,
+		arg.At,
+		arg.SessionID,
+		arg.ID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Prompt
+	for rows.Next() {
+		var i Prompt
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ID,
+			&i.Ordinal,
+			&i.Status,
+			&i.Content,
+			&i.Mode,
+			&i.OnUnknown,
+			&i.Author,
+			&i.RunID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
+			&i.RequestID,
+			&i.TraceParent,
+			&i.Attachments,
+			&i.Rank,
+			&i.SubmittedDigest,
+			&i.JoinedTo,
+			&i.CollectUntil,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const promptsJoinedEnd = `-- name: PromptsJoinedEnd :many
+UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz
+WHERE session_id = $4 AND joined_to = $5 AND status IN ('queued', 'processing')
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+`
+
+type PromptsJoinedEndParams struct {
+	Status    string
+	Reason    string
+	At        time.Time
+	SessionID string
+	ID        string
+}
+
+// PromptsJoinedEnd ends those that are joined to a prompt, with its status.
+func (q *Queries) PromptsJoinedEnd(ctx context.Context, db DBTX, arg *PromptsJoinedEndParams) ([]Prompt, error) {
+	rows, err := db.Query(ctx, promptsJoinedEnd,
+		arg.Status,
+		arg.Reason,
+		arg.At,
+		arg.SessionID,
+		arg.ID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Prompt
+	for rows.Next() {
+		var i Prompt
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ID,
+			&i.Ordinal,
+			&i.Status,
+			&i.Content,
+			&i.Mode,
+			&i.OnUnknown,
+			&i.Author,
+			&i.RunID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
+			&i.RequestID,
+			&i.TraceParent,
+			&i.Attachments,
+			&i.Rank,
+			&i.SubmittedDigest,
+			&i.JoinedTo,
+			&i.CollectUntil,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const promptsJoinedQueue = `-- name: PromptsJoinedQueue :many
+UPDATE prompts SET status = 'queued', run_id = '', reason = $1, started_at = NULL, ended_at = NULL
+WHERE session_id = $2 AND joined_to = $3 AND status IN ('processing', 'unknown')
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+`
+
+type PromptsJoinedQueueParams struct {
+	Reason    string
+	SessionID string
+	ID        string
+}
+
+// PromptsJoinedQueue puts those that are joined to a prompt back with it.
+func (q *Queries) PromptsJoinedQueue(ctx context.Context, db DBTX, arg *PromptsJoinedQueueParams) ([]Prompt, error) {
+	rows, err := db.Query(ctx, promptsJoinedQueue, arg.Reason, arg.SessionID, arg.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Prompt
+	for rows.Next() {
+		var i Prompt
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ID,
+			&i.Ordinal,
+			&i.Status,
+			&i.Content,
+			&i.Mode,
+			&i.OnUnknown,
+			&i.Author,
+			&i.RunID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
+			&i.RequestID,
+			&i.TraceParent,
+			&i.Attachments,
+			&i.Rank,
+			&i.SubmittedDigest,
+			&i.JoinedTo,
+			&i.CollectUntil,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const promptsJoinedResolve = `-- name: PromptsJoinedResolve :many
+UPDATE prompts SET status = $1
+WHERE session_id = $2 AND joined_to = $3 AND status = 'unknown'
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+`
+
+type PromptsJoinedResolveParams struct {
+	Status    string
+	SessionID string
+	ID        string
+}
+
+// PromptsJoinedResolve gives those that are joined to a prompt whose outcome is unknown the outcome that it gets.
+func (q *Queries) PromptsJoinedResolve(ctx context.Context, db DBTX, arg *PromptsJoinedResolveParams) ([]Prompt, error) {
+	rows, err := db.Query(ctx, promptsJoinedResolve, arg.Status, arg.SessionID, arg.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Prompt
+	for rows.Next() {
+		var i Prompt
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ID,
+			&i.Ordinal,
+			&i.Status,
+			&i.Content,
+			&i.Mode,
+			&i.OnUnknown,
+			&i.Author,
+			&i.RunID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
+			&i.RequestID,
+			&i.TraceParent,
+			&i.Attachments,
+			&i.Rank,
+			&i.SubmittedDigest,
+			&i.JoinedTo,
+			&i.CollectUntil,
 		); err != nil {
 			return nil, err
 		}
@@ -1003,11 +1496,71 @@ func (q *Queries) PromptsPending(ctx context.Context, db DBTX, arg *PromptsPendi
 	return items, nil
 }
 
+const promptsRejoin = `-- name: PromptsRejoin :many
+UPDATE prompts p SET joined_to = CASE WHEN p.id = n.id THEN '' ELSE n.id END
+FROM (
+    SELECT f.id FROM prompts f WHERE f.session_id = $1 AND f.joined_to = $2 AND f.status = 'queued' ORDER BY f.ordinal LIMIT 1
+) n
+WHERE p.session_id = $1 AND p.joined_to = $2 AND p.status = 'queued'
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.content, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.resolution, p.resolution_note, p.resolved_at, p.request_id, p.trace_parent, p.attachments, p.rank, p.submitted_digest, p.joined_to, p.collect_until
+`
+
+type PromptsRejoinParams struct {
+	SessionID string
+	ID        string
+}
+
+// PromptsRejoin joins those that were joined to a prompt that has left the queue to the first of them.
+func (q *Queries) PromptsRejoin(ctx context.Context, db DBTX, arg *PromptsRejoinParams) ([]Prompt, error) {
+	rows, err := db.Query(ctx, promptsRejoin, arg.SessionID, arg.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Prompt
+	for rows.Next() {
+		var i Prompt
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ID,
+			&i.Ordinal,
+			&i.Status,
+			&i.Content,
+			&i.Mode,
+			&i.OnUnknown,
+			&i.Author,
+			&i.RunID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
+			&i.RequestID,
+			&i.TraceParent,
+			&i.Attachments,
+			&i.Rank,
+			&i.SubmittedDigest,
+			&i.JoinedTo,
+			&i.CollectUntil,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const promptsUnclaimed = `-- name: PromptsUnclaimed :many
 SELECT p.session_id, p.id FROM (SELECT unnest($1::text[]) AS session_id, unnest($2::text[]) AS id) asked
 JOIN prompts p ON p.session_id = asked.session_id AND p.id = asked.id
 JOIN sessions s ON s.id = p.session_id
-WHERE p.status = 'queued' AND s.held_at IS NULL AND NOT EXISTS (SELECT FROM prompts r WHERE r.session_id = p.session_id AND r.status = 'processing')
+WHERE p.status = 'queued' AND s.held_at IS NULL AND (p.collect_until IS NULL OR p.collect_until <= statement_timestamp())
+  AND NOT EXISTS (SELECT FROM prompts r WHERE r.session_id = p.session_id AND r.status = 'processing')
 `
 
 type PromptsUnclaimedParams struct {
@@ -1020,7 +1573,8 @@ type PromptsUnclaimedRow struct {
 	ID        string
 }
 
-// PromptsUnclaimed are those of some prompts that wait, in sessions in which none is being processed and whose queue is not held.
+// PromptsUnclaimed are those of some prompts that wait, in sessions in which none is being processed and whose queue is not held, and that are not
+// collected any more.
 func (q *Queries) PromptsUnclaimed(ctx context.Context, db DBTX, arg *PromptsUnclaimedParams) ([]PromptsUnclaimedRow, error) {
 	rows, err := db.Query(ctx, promptsUnclaimed, arg.SessionIds, arg.Ids)
 	if err != nil {
@@ -1053,7 +1607,9 @@ FROM (
 JOIN sessions s ON s.id = c.id
 LEFT JOIN LATERAL (
     SELECT p.id, p.ordinal, p.created_at FROM prompts p
-    WHERE p.session_id = s.id AND p.status = 'queued' AND s.held_at IS NULL ORDER BY p.rank, p.ordinal LIMIT 1
+    WHERE p.session_id = s.id AND p.status = 'queued' AND s.held_at IS NULL
+        AND (p.collect_until IS NULL OR p.collect_until <= statement_timestamp())
+    ORDER BY p.rank, p.ordinal LIMIT 1
 ) q ON true
 LEFT JOIN LATERAL (
     SELECT p.started_at FROM prompts p
@@ -1103,7 +1659,7 @@ type UnclaimedRow struct {
 //     the queue waits for the next state, in error for a person, and in hibernated for the answer to a question of a run
 //     that is parked.
 //
-// Prompts of a queue that is held are no reason.
+// Prompts of a queue that is held, or that are still collected, are no reason.
 //
 // It starts from unfinished prompts and from sessions_unloaded, so that what it costs does not depend on how many
 // sessions sleep. One row per session, with its oldest queued prompt: the workflow reads the rest when it opens,

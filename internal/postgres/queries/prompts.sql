@@ -1,6 +1,8 @@
 -- name: PromptInsert :exec
-INSERT INTO prompts (session_id, id, ordinal, status, content, mode, on_unknown, author, created_at, request_id, trace_parent, attachments)
-VALUES (@session_id, @id, @ordinal, 'queued', @content, @mode, @on_unknown, @author, @created_at, @request_id, @trace_parent, @attachments);
+INSERT INTO prompts (session_id, id, ordinal, rank, status, content, mode, on_unknown, author, created_at, request_id, trace_parent, attachments,
+    joined_to, collect_until)
+VALUES (@session_id, @id, @ordinal, @rank, 'queued', @content, @mode, @on_unknown, @author, @created_at, @request_id, @trace_parent, @attachments,
+    @joined_to, sqlc.narg(collect_until));
 
 -- name: PromptGet :one
 SELECT * FROM prompts WHERE session_id = @session_id AND id = @id;
@@ -25,22 +27,86 @@ WHERE own.session_id = @session_id AND own.id = @id AND own.status = 'queued'
 SELECT count(*) FROM prompts WHERE session_id = @session_id AND status = 'queued';
 
 -- name: PromptUnfinished :many
-SELECT id, ordinal, rank, status, run_id, on_unknown FROM prompts
-WHERE session_id = @session_id AND status IN ('queued', 'processing') ORDER BY rank, ordinal;
+-- PromptUnfinished are the prompts that are not over, without those that are still collected, or joined to another that is not over.
+SELECT p.id, p.ordinal, p.rank, p.status, p.run_id, p.on_unknown FROM prompts p
+WHERE p.session_id = @session_id AND p.status IN ('queued', 'processing') AND (p.collect_until IS NULL OR p.collect_until <= statement_timestamp())
+  AND (p.joined_to = '' OR NOT EXISTS (SELECT FROM prompts h WHERE h.session_id = p.session_id AND h.id = p.joined_to AND h.status IN ('queued', 'processing')))
+ORDER BY p.rank, p.ordinal;
 
 -- name: AttendantDue :one
 -- AttendantDue reports whether RunClaim may come to something else than a continued wait. It takes no lock.
 SELECT (NOT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id AND s.attendant = @attendant AND s.status = 'running')
-    OR EXISTS (SELECT FROM prompts p JOIN sessions s ON s.id = p.session_id WHERE p.session_id = @session_id AND p.status = 'queued' AND s.held_at IS NULL)
+    OR EXISTS (SELECT FROM prompts p JOIN sessions s ON s.id = p.session_id WHERE p.session_id = @session_id AND p.status = 'queued' AND s.held_at IS NULL
+        AND (p.collect_until IS NULL OR p.collect_until <= statement_timestamp()))
     OR EXISTS (SELECT FROM session_commands c WHERE c.session_id = @session_id AND c.status = 'pending'))::boolean;
 
 -- name: PromptClaim :exec
 -- PromptClaim is the one statement that gives a prompt to a run.
-UPDATE prompts SET status = 'processing', run_id = @run_id, reason = '', started_at = @at::timestamptz
+UPDATE prompts SET status = 'processing', run_id = @run_id, reason = '', started_at = @at::timestamptz, joined_to = '', collect_until = NULL
 WHERE session_id = @session_id AND id = @id AND status = 'queued';
 
--- name: PromptEnd :one
+-- name: PromptsJoined :many
+-- PromptsJoined are the prompts that are joined to one that is not over, in order.
+SELECT * FROM prompts WHERE session_id = @session_id AND joined_to = @id AND status IN ('queued', 'processing') ORDER BY ordinal;
+
+-- name: PromptsJoinedClaim :many
+-- PromptsJoinedClaim gives those that are joined to a prompt to its run.
+UPDATE prompts SET status = 'processing', run_id = @run_id, reason = '', started_at = @at::timestamptz, collect_until = NULL
+WHERE session_id = @session_id AND joined_to = @id AND status = 'queued'
+RETURNING *;
+
+-- name: PromptsJoinedEnd :many
+-- PromptsJoinedEnd ends those that are joined to a prompt, with its status.
 UPDATE prompts SET status = @status, reason = @reason, ended_at = @at::timestamptz
+WHERE session_id = @session_id AND joined_to = @id AND status IN ('queued', 'processing')
+RETURNING *;
+
+-- name: PromptsJoinedQueue :many
+-- PromptsJoinedQueue puts those that are joined to a prompt back with it.
+UPDATE prompts SET status = 'queued', run_id = '', reason = @reason, started_at = NULL, ended_at = NULL
+WHERE session_id = @session_id AND joined_to = @id AND status IN ('processing', 'unknown')
+RETURNING *;
+
+-- name: PromptsJoinedResolve :many
+-- PromptsJoinedResolve gives those that are joined to a prompt whose outcome is unknown the outcome that it gets.
+UPDATE prompts SET status = @status
+WHERE session_id = @session_id AND joined_to = @id AND status = 'unknown'
+RETURNING *;
+
+-- name: PromptsGather :many
+-- PromptsGather are the prompts that are still collected, in order.
+SELECT id, rank, on_unknown, joined_to, created_at, octet_length(content)::bigint AS bytes, attachments FROM prompts
+WHERE session_id = @session_id AND status = 'queued' AND collect_until > @at::timestamptz ORDER BY ordinal;
+
+-- name: PromptsGatherUntil :exec
+-- PromptsGatherUntil moves the time until which a prompt and those that are joined to it are collected.
+UPDATE prompts SET collect_until = @until::timestamptz WHERE session_id = @session_id AND status = 'queued' AND (id = @id OR joined_to = @id);
+
+-- name: PromptsGathered :many
+-- PromptsGathered ends the collection: the prompts are next when the ones before them are over.
+UPDATE prompts SET collect_until = NULL WHERE session_id = @session_id AND status = 'queued' AND collect_until IS NOT NULL
+RETURNING *;
+
+-- name: PromptsGatherClose :exec
+-- PromptsGatherClose is PromptsGathered for a prompt that comes after them.
+UPDATE prompts SET collect_until = NULL WHERE session_id = @session_id AND status = 'queued' AND collect_until IS NOT NULL;
+
+-- name: PromptsGatherEnd :one
+-- PromptsGatherEnd is how long prompts are still collected.
+SELECT collect_until FROM prompts WHERE session_id = @session_id AND status = 'queued' AND collect_until IS NOT NULL
+ORDER BY collect_until DESC LIMIT 1;
+
+-- name: PromptsRejoin :many
+-- PromptsRejoin joins those that were joined to a prompt that has left the queue to the first of them.
+UPDATE prompts p SET joined_to = CASE WHEN p.id = n.id THEN '' ELSE n.id END
+FROM (
+    SELECT f.id FROM prompts f WHERE f.session_id = @session_id AND f.joined_to = @id AND f.status = 'queued' ORDER BY f.ordinal LIMIT 1
+) n
+WHERE p.session_id = @session_id AND p.joined_to = @id AND p.status = 'queued'
+RETURNING p.*;
+
+-- name: PromptEnd :one
+UPDATE prompts SET status = @status, reason = @reason, ended_at = @at::timestamptz, collect_until = NULL
 WHERE session_id = @session_id AND id = @id AND status IN ('queued', 'processing')
 RETURNING *;
 
@@ -65,18 +131,19 @@ RETURNING *;
 -- name: PromptsEnd :many
 -- PromptsEnd cancels the first prompts that are not over. It does not read their
 -- content, which is what makes prompts large.
-UPDATE prompts p SET status = 'cancelled', reason = @reason, ended_at = @at::timestamptz
+UPDATE prompts p SET status = 'cancelled', reason = @reason, ended_at = @at::timestamptz, collect_until = NULL
 WHERE p.session_id = @session_id AND p.id IN (
     SELECT o.id FROM prompts o WHERE o.session_id = @session_id AND o.status IN ('queued', 'processing')
     ORDER BY o.rank, o.ordinal LIMIT @max_items
 )
 RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
-    p.resolution, p.resolution_note, p.resolved_at;
+    p.resolution, p.resolution_note, p.resolved_at, p.joined_to;
 
 -- name: PromptHead :many
 -- PromptHead is the head of the queue, each row with the counts of the whole queue. What is processed comes first.
 SELECT id, ordinal, rank, status, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
-    count(*) FILTER (WHERE status = 'processing') OVER ()::bigint AS processing
+    count(*) FILTER (WHERE status = 'processing') OVER ()::bigint AS processing,
+    count(*) FILTER (WHERE status = 'queued' AND collect_until > statement_timestamp()) OVER ()::bigint AS collecting
 FROM prompts WHERE session_id = @session_id AND status IN ('queued', 'processing') ORDER BY (status = 'queued'), rank, ordinal LIMIT @max_items;
 
 -- name: Unclaimed :many
@@ -93,7 +160,7 @@ FROM prompts WHERE session_id = @session_id AND status IN ('queued', 'processing
 --     the queue waits for the next state, in error for a person, and in hibernated for the answer to a question of a run
 --     that is parked.
 --
--- Prompts of a queue that is held are no reason.
+-- Prompts of a queue that is held, or that are still collected, are no reason.
 --
 -- It starts from unfinished prompts and from sessions_unloaded, so that what it costs does not depend on how many
 -- sessions sleep. One row per session, with its oldest queued prompt: the workflow reads the rest when it opens,
@@ -109,7 +176,9 @@ FROM (
 JOIN sessions s ON s.id = c.id
 LEFT JOIN LATERAL (
     SELECT p.id, p.ordinal, p.created_at FROM prompts p
-    WHERE p.session_id = s.id AND p.status = 'queued' AND s.held_at IS NULL ORDER BY p.rank, p.ordinal LIMIT 1
+    WHERE p.session_id = s.id AND p.status = 'queued' AND s.held_at IS NULL
+        AND (p.collect_until IS NULL OR p.collect_until <= statement_timestamp())
+    ORDER BY p.rank, p.ordinal LIMIT 1
 ) q ON true
 LEFT JOIN LATERAL (
     SELECT p.started_at FROM prompts p
@@ -134,11 +203,13 @@ ORDER BY s.id
 LIMIT @max_items;
 
 -- name: PromptsUnclaimed :many
--- PromptsUnclaimed are those of some prompts that wait, in sessions in which none is being processed and whose queue is not held.
+-- PromptsUnclaimed are those of some prompts that wait, in sessions in which none is being processed and whose queue is not held, and that are not
+-- collected any more.
 SELECT p.session_id, p.id FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@ids::text[]) AS id) asked
 JOIN prompts p ON p.session_id = asked.session_id AND p.id = asked.id
 JOIN sessions s ON s.id = p.session_id
-WHERE p.status = 'queued' AND s.held_at IS NULL AND NOT EXISTS (SELECT FROM prompts r WHERE r.session_id = p.session_id AND r.status = 'processing');
+WHERE p.status = 'queued' AND s.held_at IS NULL AND (p.collect_until IS NULL OR p.collect_until <= statement_timestamp())
+  AND NOT EXISTS (SELECT FROM prompts r WHERE r.session_id = p.session_id AND r.status = 'processing');
 
 -- name: Attended :many
 -- Attended lists loaded sessions after an id that have something to do: an unfinished prompt, or a state that only
@@ -164,21 +235,28 @@ LIMIT @max_items;
 
 -- name: PromptsBlocked :many
 -- PromptsBlocked are the first queued prompts of a session, without their content.
-SELECT id, ordinal, rank, mode, on_unknown, author, reason, created_at, request_id FROM prompts
+SELECT id, ordinal, rank, mode, on_unknown, author, reason, created_at, request_id, joined_to FROM prompts
 WHERE session_id = @session_id AND status = 'queued' ORDER BY rank, ordinal LIMIT @max_items;
 
 -- name: PromptFirst :one
--- PromptFirst is the prompt that is next.
-SELECT id, ordinal, rank FROM prompts WHERE session_id = @session_id AND status = 'queued' ORDER BY rank, ordinal LIMIT 1;
+-- PromptFirst is the prompt that is next. Prompts that are still collected are not, whatever their place; those that are joined to
+-- another come after it.
+SELECT id, ordinal, rank FROM prompts
+WHERE session_id = @session_id AND status = 'queued' AND (collect_until IS NULL OR collect_until <= statement_timestamp())
+ORDER BY rank, ordinal LIMIT 1;
 
 -- name: PromptNext :one
 -- PromptNext is PromptFirst with the whole prompt.
-SELECT * FROM prompts WHERE session_id = @session_id AND status = 'queued' ORDER BY rank, ordinal LIMIT 1;
+SELECT * FROM prompts
+WHERE session_id = @session_id AND status = 'queued' AND (collect_until IS NULL OR collect_until <= statement_timestamp())
+ORDER BY rank, ordinal LIMIT 1;
 
 -- name: PromptsFirst :many
--- PromptsFirst are the prompts that are next, with how many wait in all.
-SELECT id, ordinal, rank, (count(*) OVER ())::bigint AS queued FROM prompts
-WHERE session_id = @session_id AND status = 'queued' ORDER BY rank, ordinal LIMIT @max_items;
+-- PromptsFirst are the prompts that are next, with how many wait in all, as PromptUnfinished counts them.
+SELECT p.id, p.ordinal, p.rank, (count(*) OVER ())::bigint AS queued FROM prompts p
+WHERE p.session_id = @session_id AND p.status = 'queued' AND (p.collect_until IS NULL OR p.collect_until <= statement_timestamp())
+  AND (p.joined_to = '' OR NOT EXISTS (SELECT FROM prompts h WHERE h.session_id = p.session_id AND h.id = p.joined_to AND h.status IN ('queued', 'processing')))
+ORDER BY p.rank, p.ordinal LIMIT @max_items;
 
 -- name: PromptReplace :one
 -- PromptReplace replaces the content of a prompt that waits. The digest is of its first content.
@@ -186,24 +264,24 @@ UPDATE prompts SET content = @content, submitted_digest = coalesce(submitted_dig
 WHERE session_id = @session_id AND id = @id AND status = 'queued'
 RETURNING *;
 
--- name: PromptPromote :one
--- PromptPromote puts a prompt that waits before all others that do.
+-- name: PromptPromote :many
+-- PromptPromote puts a prompt that waits, with those that are joined to it, before all others that do.
 UPDATE prompts p SET rank = least(0, (SELECT min(o.rank) FROM prompts o WHERE o.session_id = @session_id AND o.status = 'queued')) - 1
-WHERE p.session_id = @session_id AND p.id = @id AND p.status = 'queued'
+WHERE p.session_id = @session_id AND (p.id = @id OR p.joined_to = @id) AND p.status = 'queued'
 RETURNING *;
 
 -- name: PromptsClear :many
 -- PromptsClear cancels every prompt that waits, without reading their content.
-UPDATE prompts p SET status = 'cancelled', reason = @reason, ended_at = @at::timestamptz
+UPDATE prompts p SET status = 'cancelled', reason = @reason, ended_at = @at::timestamptz, collect_until = NULL
 WHERE p.session_id = @session_id AND p.status = 'queued'
 RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
-    p.resolution, p.resolution_note, p.resolved_at;
+    p.resolution, p.resolution_note, p.resolved_at, p.joined_to;
 
 -- name: PromptTurn :one
 -- PromptTurn says where the turn of a prompt begins in the log. Both positions are of one moment: began_seq is 0 as long as no run has
 -- had the prompt.
 SELECT s.last_seq, coalesce((
-    SELECT min(r.began_seq) FROM runs r WHERE r.session_id = p.session_id AND r.prompt_id = p.id
+    SELECT min(r.began_seq) FROM runs r WHERE r.session_id = p.session_id AND r.prompt_id = coalesce(nullif(p.joined_to, ''), p.id)
 ), 0)::bigint AS began_seq
 FROM prompts p JOIN sessions s ON s.id = p.session_id
 WHERE p.session_id = @session_id AND p.id = @id;

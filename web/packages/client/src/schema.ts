@@ -373,6 +373,13 @@ export interface paths {
          *     `session_in_error`. While the agent lacks a secret that it needs, a new prompt is 409 `secret_missing`, and no sandbox
          *     is made for it. At most 1000 prompts of a session wait: 429 `queue_full`.
          *
+         *     With the mode `collect`, a prompt waits for further ones of that mode for 3 s (`api --collect-window`) after the newest, at most ten times as
+         *     long in all. The agent gets them as one, in the order in which they came, with blank lines between and with the files of all. They have one
+         *     turn, which is of the first: the others name it in `joinedTo`, are `processing` with it, and end with its status and the reason `collected`.
+         *     Those that wait are withdrawn and replaced one by one, and promoted together. Prompts are not joined if another prompt came between, if
+         *     `onUnknown` differs, or if together they exceed the limits of one prompt or 50 prompts. A prompt that is not joined ends the collection
+         *     before it, and so does promoting.
+         *
          *     A prompt may come with files: as a form with the prompt in the field `prompt` and up to 50 MiB of files, or as JSON with `attachments` in
          *     base64, where the body has at most 15 MiB. A file has at most 10 MiB. They are stored with the prompt, outside events, until the session is
          *     purged, and count for `prompt_conflict`. Before the agent gets the prompt they are placed in
@@ -406,7 +413,7 @@ export interface paths {
         /**
          * Replace the content of a queued prompt
          * @description The prompt keeps its id and its place. An event `prompt` has the new content; the events before it keep the earlier one. The same content
-         *     again changes nothing. 409 `prompt_not_queued` when it is not queued any more: the agent gets what was stored when its run began. A
+         *     again changes nothing. 413 `too_large` if prompts that are joined would exceed the limit of one. 409 `prompt_not_queued` when it is not queued any more: the agent gets what was stored when its run began. A
          *     repetition of the request that submitted the prompt still answers 200, with the new content.
          */
         put: operations["replacePrompt"];
@@ -566,6 +573,13 @@ export interface paths {
          *     `session_in_error`. While the agent lacks a secret that it needs, a new prompt is 409 `secret_missing`, and no sandbox
          *     is made for it. At most 1000 prompts of a session wait: 429 `queue_full`.
          *
+         *     With the mode `collect`, a prompt waits for further ones of that mode for 3 s (`api --collect-window`) after the newest, at most ten times as
+         *     long in all. The agent gets them as one, in the order in which they came, with blank lines between and with the files of all. They have one
+         *     turn, which is of the first: the others name it in `joinedTo`, are `processing` with it, and end with its status and the reason `collected`.
+         *     Those that wait are withdrawn and replaced one by one, and promoted together. Prompts are not joined if another prompt came between, if
+         *     `onUnknown` differs, or if together they exceed the limits of one prompt or 50 prompts. A prompt that is not joined ends the collection
+         *     before it, and so does promoting.
+         *
          *     A prompt may come with files: as a form with the prompt in the field `prompt` and up to 50 MiB of files, or as JSON with `attachments` in
          *     base64, where the body has at most 15 MiB. A file has at most 10 MiB. They are stored with the prompt, outside events, until the session is
          *     purged, and count for `prompt_conflict`. Before the agent gets the prompt they are placed in
@@ -601,7 +615,7 @@ export interface paths {
          * Replace the content of a queued prompt
          * @deprecated
          * @description The prompt keeps its id and its place. An event `prompt` has the new content; the events before it keep the earlier one. The same content
-         *     again changes nothing. 409 `prompt_not_queued` when it is not queued any more: the agent gets what was stored when its run began. A
+         *     again changes nothing. 413 `too_large` if prompts that are joined would exceed the limit of one. 409 `prompt_not_queued` when it is not queued any more: the agent gets what was stored when its run began. A
          *     repetition of the request that submitted the prompt still answers 200, with the new content.
          */
         put: operations["replaceMessage"];
@@ -2540,11 +2554,12 @@ export interface components {
             content: components["schemas"]["Content"];
             id?: components["schemas"]["PromptId"];
             /**
-             * @description The prompt waits for its turn. `steer` and `collect` are not supported yet.
+             * @description `followup`: the prompt waits for its turn. `collect`: so do prompts that come shortly after each other, and the agent gets them as one.
+             *     `steer` is not supported yet.
              * @default followup
              * @enum {string}
              */
-            mode?: "followup";
+            mode?: "followup" | "collect";
             /**
              * @description What follows when the sandbox was lost with the turn. `hold` leaves the prompt `unknown` until a person retries, resolves or
              *     dismisses it; it does not block the session: the prompts after it run. `retry` runs the prompt again, before those after it;
@@ -2630,7 +2645,7 @@ export interface components {
             author?: string;
             runId?: string;
             /**
-             * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
+             * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `collected` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
              *     words. Where the server of the model refused the agent's key, it begins with `authentication failed:` and names the server, the
              *     secret and how to store another one. An `error` event with the code `authentication_failed` has the same words.
              */
@@ -2640,6 +2655,13 @@ export interface components {
              *     `error`, by itself or by `recover`; `stop` cancels it. A prompt that is `unknown` blocks no other.
              */
             blockedReason?: string;
+            /** @description Of a prompt of the mode `collect`, the one as a part of which the agent gets it. Absent if it has a turn for itself. */
+            joinedTo?: string;
+            /**
+             * Format: date-time
+             * @description Until when others of the mode `collect` may join it. Absent if none may.
+             */
+            collectUntil?: string;
             /** @description Files that it comes with. Absent if there are none, and in events of the prompt after its first. */
             attachments?: {
                 id: components["schemas"]["AttachmentId"];
@@ -3137,7 +3159,7 @@ export interface components {
                     author?: string;
                     runId?: string;
                     /**
-                     * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
+                     * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `collected` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
                      *     words. Where the server of the model refused the agent's key, it begins with `authentication failed:` and names the server, the
                      *     secret and how to store another one. An `error` event with the code `authentication_failed` has the same words.
                      */
@@ -3147,6 +3169,13 @@ export interface components {
                      *     `error`, by itself or by `recover`; `stop` cancels it. A prompt that is `unknown` blocks no other.
                      */
                     blockedReason?: string;
+                    /** @description Of a prompt of the mode `collect`, the one as a part of which the agent gets it. Absent if it has a turn for itself. */
+                    joinedTo?: string;
+                    /**
+                     * Format: date-time
+                     * @description Until when others of the mode `collect` may join it. Absent if none may.
+                     */
+                    collectUntil?: string;
                     /** @description Files that it comes with. Absent if there are none, and in events of the prompt after its first. */
                     attachments?: {
                         id: components["schemas"]["AttachmentId"];

@@ -1,0 +1,56 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func (b *bundle) collectPrompt(id, promptID string) answer {
+	b.t.Helper()
+	return b.do("POST", "/api/sessions/"+id+"/prompts", fmt.Sprintf(`{"id":%q,"content":"hello","mode":"collect"}`, promptID))
+}
+
+// TestCollectedPromptsAreSignalledWhenTheirTimeIsOver, once, however many there are.
+func TestCollectedPromptsAreSignalledWhenTheirTimeIsOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.CollectWindow = 20 * time.Millisecond })
+	id := b.store.Put(session.Running)
+	a := b.collectPrompt(id, "p1")
+	require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
+	require.Contains(t, string(a.body), `"collectUntil"`)
+	require.Equal(t, http.StatusOK, b.collectPrompt(id, "p1").status, "a repetition")
+	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.signals(t, 1))
+	require.NoError(t, b.stop())
+	require.Empty(t, b.temp.Heard())
+}
+
+// TestACollectionThatCannotBeEndedIsLeftToTheRelay.
+func TestACollectionThatCannotBeEndedIsLeftToTheRelay(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.CollectWindow = time.Millisecond })
+	id := b.store.Put(session.Running)
+	b.store.Fail("PromptsCollected", errors.New("down"))
+	b.collectPrompt(id, "p1")
+	eventually(t, "the end of the collection", func() bool { return b.store.Calls("PromptsCollected") > 0 })
+	require.NoError(t, b.stop())
+	require.Empty(t, b.temp.Heard())
+}
+
+// TestAServerThatStopsDoesNotWaitForCollections: a relay signals for what they have.
+func TestAServerThatStopsDoesNotWaitForCollections(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.CollectWindow = never })
+	id := b.store.Put(session.Running)
+	b.collectPrompt(id, "p1")
+	require.NoError(t, b.stop())
+	require.Empty(t, b.temp.Heard())
+	require.Zero(t, b.store.Calls("PromptsCollected"))
+}
