@@ -33,6 +33,8 @@ const (
 	purgesOpen = 200
 	// retainSessions is how many sessions one pass looks at for old events.
 	retainSessions = 2000
+	// compactEvents is at how many events one pass of the compaction looks at most.
+	compactEvents = 200_000
 	// retainEvery is the pause between two passes of retention.
 	retainEvery = 30 * time.Second
 )
@@ -58,6 +60,9 @@ type PurgeStore interface {
 	PurgeTerminated(ctx context.Context, age time.Duration, limit int) (int, error)
 	// EventsRetain deletes events older than age of some sessions that sleep or are over, those after a number.
 	EventsRetain(ctx context.Context, age time.Duration, after int64, limit int) (next, pruned int64, err error)
+	// EventsCompact drops deltas of texts that are older than age, where a later event has their text as a whole, of some
+	// sessions, those after a number. It looks at about budget events.
+	EventsCompact(ctx context.Context, age time.Duration, after int64, limit, budget int) (next, dropped int64, err error)
 
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
@@ -79,6 +84,7 @@ type PurgeWorkflows interface {
 type Retention struct {
 	Terminated time.Duration // sessions, after they were terminated
 	Events     time.Duration // events of sessions that sleep or are terminated
+	Deltas     time.Duration // deltas of texts that a later event has as a whole
 }
 
 // Purger erases sessions whose purge was requested, and applies the retention. Every worker has one; a purge is in the
@@ -89,8 +95,9 @@ type Purger struct {
 	workflows PurgeWorkflows
 	retention Retention
 
-	afterSession int64
-	retainAt     time.Time
+	afterSession   int64 // of retention
+	afterCompacted int64 // of compaction
+	retainAt       time.Time
 }
 
 // NewPurger returns a purger that works with what the activities work with.
@@ -285,6 +292,14 @@ func (p *Purger) retain(ctx context.Context) error {
 		p.afterSession = next
 		if pruned > 0 {
 			p.Logger.InfoContext(ctx, "deleted old events", slog.Int64("events", pruned))
+		}
+		failed = errors.Join(failed, err)
+	}
+	if p.retention.Deltas > 0 {
+		next, dropped, err := p.store.EventsCompact(ctx, p.retention.Deltas, p.afterCompacted, retainSessions, compactEvents)
+		p.afterCompacted = next
+		if dropped > 0 {
+			p.Logger.InfoContext(ctx, "dropped deltas of complete blocks", slog.Int64("events", dropped))
 		}
 		failed = errors.Join(failed, err)
 	}

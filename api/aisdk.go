@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/aisdk"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -39,7 +40,9 @@ func (e aiEncoder) Next(ev eventlog.Event) ([]byte, error) {
 	return e.done(aisdk.AppendSSE(nil, chunks)), err
 }
 
-func (e aiEncoder) Gap(from, to int64) []byte { return aisdk.AppendSSE(nil, e.Encoder.Gap(from, to)) }
+func (e aiEncoder) Gap(gap feed.Gap) []byte {
+	return aisdk.AppendSSE(nil, e.Encoder.Gap(gap.From, gap.To, gap.Compacted))
+}
 
 func (e aiEncoder) Finish(p resource.PromptJSON, seq int64) []byte {
 	return e.done(aisdk.AppendSSE(nil, e.Encoder.Finish(p, seq)))

@@ -47,6 +47,7 @@ func (s *streams) durable(c echo.Context) error {
 		return errServerStops()
 	}
 	if gone, ok := errors.AsType[*eventlog.PositionGoneError](err); ok {
+		gone = log.beginning(gone)
 		return failure.Errorf(failure.PositionGone, "events up to %d have been deleted; read the blocks, then the stream from offset=%s",
 			gone.First-1, durablestream.Offset(gone.First-1))
 	}
@@ -62,6 +63,7 @@ type sessionLog struct {
 	*streams
 	id       string
 	position int64 // of what was read
+	dropped  int64 // the newest event that compaction has dropped
 }
 
 // End implements durablestream.Log. The session is read before the log, so that the log has what was written with the session's
@@ -84,8 +86,26 @@ func (l *sessionLog) open(ctx context.Context, after int64, beat time.Duration) 
 	return feed.Open(ctx, feed.Options{Log: l.cfg.Events, Sessions: l.store, Beat: beat}, l.id, after)
 }
 
-// Follow implements durablestream.Log.
+// Follow implements durablestream.Log. The stream begins after what compaction has dropped: the protocol knows retention, but no
+// gaps, and what was read at an offset is never answered with other messages.
 func (l *sessionLog) Follow(ctx context.Context, after int64, beat time.Duration) (durablestream.Reader, error) {
+	var err error
+	if l.dropped, err = l.store.EventsDropped(ctx, l.id); err != nil {
+		return nil, err
+	}
+	if after < l.dropped {
+		return nil, &eventlog.PositionGoneError{First: l.dropped + 1}
+	}
+	return l.read(ctx, after, beat)
+}
+
+// beginning is the later one of what was found to be gone and what compaction has dropped.
+func (l *sessionLog) beginning(gone *eventlog.PositionGoneError) *eventlog.PositionGoneError {
+	return &eventlog.PositionGoneError{First: max(gone.First, l.dropped+1)}
+}
+
+// read opens a reader that returns gaps too.
+func (l *sessionLog) read(ctx context.Context, after int64, beat time.Duration) (*sessionReader, error) {
 	f, err := l.open(ctx, after, beat)
 	if err != nil {
 		return nil, err
@@ -103,13 +123,24 @@ type sessionReader struct {
 
 // Next implements durablestream.Reader. The protocol has no word for a gap: the position is gone.
 func (r *sessionReader) Next(ctx context.Context) (durablestream.Batch, error) {
+	b, gap, err := r.next(ctx)
+	if gap != nil {
+		err = &eventlog.PositionGoneError{First: gap.To + 1}
+	}
+	return b, err
+}
+
+// next returns messages or a gap.
+func (r *sessionReader) next(ctx context.Context) (durablestream.Batch, *feed.Gap, error) {
 	item, err := r.Feed.Next(ctx)
-	if err != nil {
-		return durablestream.Batch{}, err
+	if err != nil || item.Gap != nil {
+		return durablestream.Batch{Last: r.Position()}, item.Gap, err
 	}
-	if item.Gap != nil {
-		return durablestream.Batch{}, &eventlog.PositionGoneError{First: item.Gap.To + 1}
-	}
+	b, err := r.batch(ctx, item)
+	return b, nil, err
+}
+
+func (r *sessionReader) batch(ctx context.Context, item feed.Item) (durablestream.Batch, error) {
 	r.log.position = r.Position()
 	b := durablestream.Batch{Last: r.Position(), CaughtUp: item.Events.CaughtUp || item.End, Closed: item.End}
 	r.messages = r.messages[:0]

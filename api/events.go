@@ -22,7 +22,14 @@ import (
 // streams are the routes of events.
 type streams struct {
 	*Server
-	store feed.Sessions
+	store streamStore
+}
+
+// streamStore is what streams ask in addition to the log.
+type streamStore interface {
+	feed.Sessions
+	// EventsDropped is the newest event of a session that compaction has dropped; 0 if it has dropped none.
+	EventsDropped(ctx context.Context, sessionID string) (int64, error)
 }
 
 const lastEventID = "Last-Event-ID"

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"mime"
 	"net/http"
 	"strconv"
@@ -11,7 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/overwinter-dev/overwinter/internal/durablestream"
+	"github.com/overwinter-dev/overwinter/internal/feed"
 )
 
 // Bounds of a page of events.
@@ -64,18 +65,18 @@ func (s *streams) page(ctx context.Context, c echo.Context, id string, after int
 		beat = s.cfg.RequestTimeout
 	}
 	log := &sessionLog{streams: s, id: id}
-	reader, err := log.Follow(ctx, after, beat)
+	reader, err := log.read(ctx, after, beat)
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
-	p := eventPage{limit: limit}
+	p := eventPage{limit: limit, after: after}
 	first, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
 	if err := p.read(first, reader); err != nil {
 		return err
 	}
-	if p.items == 0 && !p.ended && wait > 0 {
+	if p.items == 0 && len(p.gaps) == 0 && !p.ended && wait > 0 {
 		if err := p.read(ctx, reader); err != nil {
 			return err
 		}
@@ -90,17 +91,22 @@ type eventPage struct {
 	limit    int
 	body     []byte // the events, each followed by a comma
 	items    int
-	after    int64 // position of the last event
+	gaps     []feed.Gap
+	after    int64 // position of the last event, or of the end of a gap
 	caughtUp bool  // there were no further events
 	ended    bool  // there will be none
 }
 
 // read adds events until the page is full, there are no more for now, or the reader has waited.
-func (p *eventPage) read(ctx context.Context, reader durablestream.Reader) error {
+func (p *eventPage) read(ctx context.Context, reader *sessionReader) error {
 	for {
-		b, err := reader.Next(ctx)
+		b, gap, err := reader.next(ctx)
 		if err != nil {
 			return err
+		}
+		if gap != nil {
+			p.gaps, p.after = append(p.gaps, *gap), gap.To
+			continue
 		}
 		waited := len(b.Messages) == 0
 		p.after = b.Last - int64(len(b.Messages))
@@ -131,5 +137,12 @@ func (p *eventPage) encode() []byte {
 	text = strconv.AppendBool(text, p.caughtUp)
 	text = append(text, `,"ended":`...)
 	text = strconv.AppendBool(text, p.ended)
+	if len(p.gaps) > 0 {
+		text = append(text, `,"gaps":`...)
+		for i, gap := range p.gaps {
+			text = fmt.Appendf(append(text, "[,"[min(i, 1)]), `{"from":%d,"to":%d}`, gap.From, gap.To)
+		}
+		text = append(text, ']')
+	}
 	return append(text, "}\n"...)
 }

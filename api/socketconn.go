@@ -184,7 +184,7 @@ func (k *socketConn) watch(ctx context.Context, before session.Presence) {
 // item sends what a feed returned.
 func (k *socketConn) item(ctx context.Context, f *feed.Feed, item feed.Item) error {
 	if item.Gap != nil {
-		return k.send(ctx, socket.Message{Type: socket.TypeGap, Data: socket.Range(*item.Gap)})
+		return k.send(ctx, socket.Message{Type: socket.TypeGap, Data: socket.Range{From: item.Gap.From, To: item.Gap.To}})
 	}
 	for _, line := range feed.Events(item.Events) {
 		e, err := feed.Decode(line)

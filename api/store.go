@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -27,7 +26,7 @@ type Store interface {
 	conversationStore
 	bundleStore
 	transcriptStore
-	feed.Sessions
+	streamStore
 	lifecycleStore
 	turnStore
 	readyStore

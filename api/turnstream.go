@@ -23,7 +23,7 @@ type turnStore interface {
 	PromptAfter(ctx context.Context, sessionID, promptID string) (int64, error)
 	// PromptsPending are the prompts that are not over: the one that is being processed, and then those that wait, in order.
 	PromptsPending(ctx context.Context, sessionID string, limit int) ([]string, error)
-	feed.Sessions
+	streamStore
 }
 
 // turnEncoder makes the frames of a stream from the events of one prompt's turn.
@@ -31,7 +31,7 @@ type turnEncoder interface {
 	Start() []byte
 	Next(e eventlog.Event) ([]byte, error)
 	// Gap stands for events that are not kept any more.
-	Gap(from, to int64) []byte
+	Gap(gap feed.Gap) []byte
 	// Finish ends the stream of a prompt that has its outcome.
 	Finish(p resource.PromptJSON, seq int64) []byte
 	// Over reports that the stream is complete.
@@ -75,7 +75,7 @@ func (s *Server) streamTurn(ctx context.Context, c echo.Context, store turnStore
 		if !ok {
 			break
 		}
-		frames = append(frames, encoder.Gap(after+1, gone.First-1)...)
+		frames = append(frames, encoder.Gap(feed.Gap{From: after + 1, To: gone.First - 1})...)
 		after = gone.First - 1
 		f, err = feed.Open(ctx, options, sessionID, after)
 	}
@@ -128,7 +128,7 @@ func (st *turnStream) run(ctx context.Context, f *feed.Feed, frames []byte) erro
 		case item.End: // and the events of its outcome are not kept
 			frames = st.encoder.Finish(resource.Prompt(st.prompt), f.Position())
 		case item.Gap != nil:
-			frames = st.encoder.Gap(item.Gap.From, item.Gap.To)
+			frames = st.encoder.Gap(*item.Gap)
 		case item.Events.Len() == 0 && !item.CaughtUp:
 			frames = []byte(": heartbeat\n\n")
 		default:

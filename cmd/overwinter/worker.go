@@ -42,6 +42,7 @@ type workerCmd struct {
 	SandboxTimeout   time.Duration  `env:"OVERWINTER_SANDBOX_TIMEOUT" default:"24h" placeholder:"DURATION" help:"Maximum lifetime of a sandbox, from 10s to 24h. Its session moves to a new sandbox in time. Default ${default}."`
 	ReconcileEvery   time.Duration  `env:"OVERWINTER_RECONCILE_EVERY" default:"30s" placeholder:"DURATION" help:"How often to compare the provider's sandboxes with the sessions. Default ${default}."`
 	RetainTerminated time.Duration  `env:"OVERWINTER_RETAIN_TERMINATED" placeholder:"DURATION" help:"Purge sessions this long after they were terminated, at least 1m, such as 720h. Default: never."`
+	CompactAfter     time.Duration  `env:"OVERWINTER_COMPACT_AFTER" placeholder:"DURATION" help:"Drop text deltas older than this from the log if their block is complete, at least 1m, such as 24h. Default: never."`
 	RetainEvents     time.Duration  `env:"OVERWINTER_RETAIN_EVENTS" placeholder:"DURATION" help:"Delete events older than this of sessions that sleep or are terminated, at least 1m, such as 2160h. Default: never."`
 	MaxTurns         int            `env:"OVERWINTER_MAX_TURNS" default:"1000" placeholder:"N" help:"Maximum number of concurrent turns on this worker. Default ${default}."`
 	ParkAfter        time.Duration  `env:"OVERWINTER_PARK_AFTER" default:"3m" placeholder:"DURATION" help:"How long nothing but an open question may keep a turn busy before its session hibernates; the answer wakes it. From 1s to 24h, 0 for never: questions then expire after 5m by default. Default ${default}."`
@@ -75,6 +76,8 @@ func (c *workerCmd) Validate() error {
 		return fmt.Errorf("--reconcile-every is %s; it must be at least 1s", c.ReconcileEvery)
 	case c.RetainTerminated < 0 || c.RetainTerminated > 0 && c.RetainTerminated < time.Minute:
 		return fmt.Errorf("--retain-terminated is %s; it must be 0 or at least 1m", c.RetainTerminated)
+	case c.CompactAfter < 0 || c.CompactAfter > 0 && c.CompactAfter < time.Minute:
+		return fmt.Errorf("--compact-after is %s; it must be 0 or at least 1m", c.CompactAfter)
 	case c.RetainEvents < 0 || c.RetainEvents > 0 && c.RetainEvents < time.Minute:
 		return fmt.Errorf("--retain-events is %s; it must be 0 or at least 1m", c.RetainEvents)
 	case c.ParkAfter != 0 && (c.ParkAfter < session.MinParkAfter || c.ParkAfter > session.MaxParkAfter):
@@ -226,7 +229,7 @@ func (c *workerCmd) run(
 		Relay: worker.Relay{Rows: db, Signaler: signaler, Metrics: measured}, Installation: installation, Legacy: db,
 		Commands: worker.CommandRelay{Rows: db, Signaler: signaler, Metrics: measured},
 		Purges: worker.Purges{Purger: activities.NewPurger(control, db, signaler, activities.Retention{
-			Terminated: c.RetainTerminated, Events: c.RetainEvents,
+			Terminated: c.RetainTerminated, Events: c.RetainEvents, Deltas: c.CompactAfter,
 		})},
 		Lifecycle: worker.Lifecycle{Store: db},
 		Webhooks: worker.Webhooks{Store: db, Attempts: &activities.Webhooks{

@@ -74,9 +74,10 @@ func (e *Encoder) Start() []Chunk {
 // Over reports whether the stream is complete.
 func (e *Encoder) Over() bool { return e.ended }
 
-// Gap returns the chunk that stands for events that are not kept any more.
-func (e *Encoder) Gap(from, to int64) []Chunk {
-	return []Chunk{{Type: "data-gap", Data: encode(map[string]int64{"from": from, "to": to})}}
+// Gap returns the chunk that stands for events that are not kept any more. If they were compacted, later events have all that the
+// message needs, and the chunk is no part of it.
+func (e *Encoder) Gap(from, to int64, compacted bool) []Chunk {
+	return []Chunk{{Type: "data-gap", Data: encode(map[string]int64{"from": from, "to": to}), Transient: compacted}}
 }
 
 // Next returns the chunks of the next event. An error means that its data does not fit its type.

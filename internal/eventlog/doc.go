@@ -26,9 +26,10 @@
 //     a newer generation or attempt has overtaken is dropped whole with ErrFenced,
 //     and takes nothing else of its batch with it.
 //   - A reader gets every event after its position once and in order, or one of
-//     PositionGoneError and FuturePositionError.
-//   - A tail holds exactly the events from one position to another, without a hole. What does not
-//     follow its newest event replaces it. A reader whose position it does not hold reads
+//     PositionGoneError and FuturePositionError. Where compaction has dropped events between others, it
+//     gets the range in their place.
+//   - A tail holds exactly the events from one position to another, without a hole; what compaction
+//     drops of them may stay in it. What does not follow its newest event replaces it. A reader whose position it does not hold reads
 //     Postgres, so a tail may be dropped or shortened at any time.
 //   - Publishing never waits for a reader. The memory of tails is bounded for each session and
 //     together; a slow reader keeps no more than the chunk that it writes. Readers that read pages from

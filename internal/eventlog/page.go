@@ -33,10 +33,18 @@ type Batch struct {
 	Marked bool
 	// CaughtUp reports that there were no further events when these were read.
 	CaughtUp bool
+	// Dropped reports that the events of the range are not kept, and others before and after it are. The batch has nothing
+	// else.
+	Dropped bool
 }
 
 // Len is the number of events.
-func (b *Batch) Len() int { return int(b.Last - b.After) }
+func (b *Batch) Len() int {
+	if b.Dropped {
+		return 0
+	}
+	return int(b.Last - b.After)
+}
 
 // Page collects consecutive events of one session. A Source adds them in order.
 type Page struct {
@@ -52,10 +60,19 @@ type Page struct {
 	frames []byte
 	ends   []uint32 // where the frame of each event ends
 	marks  []int64  // positions of marked events
+	data   int      // bytes of data that were added
+	sparse bool     // what is not kept between two events is a hole
+	holes  []hole   // in order
 
 	first, newest int64     // positions of the oldest and the newest event of the session
 	filled        time.Time // of a chunk of a tail: when its last event was added
 	err           error     // why the session cannot be read
+}
+
+// hole is a range of events that are not kept.
+type hole struct {
+	before int   // how many events of the page precede it
+	to     int64 // the last position of the range
 }
 
 // NewPage returns an empty page for the events after a position.
@@ -72,7 +89,7 @@ func (p *Page) Reset(sessionID string, after int64) {
 	}
 	*p = Page{
 		SessionID: sessionID, After: after, Through: math.MaxInt64, Limit: pageEvents, Bytes: PageBytes,
-		format: p.format, frames: p.frames[:0], ends: p.ends[:0], marks: p.marks[:0],
+		format: p.format, frames: p.frames[:0], ends: p.ends[:0], marks: p.marks[:0], holes: p.holes[:0],
 	}
 }
 
@@ -86,13 +103,18 @@ func (p *Page) Fail(err error) { p.err = err }
 // Found returns the positions that were recorded of the session, or why it cannot be read.
 func (p *Page) Found() (Bounds, error) { return Bounds{First: p.first, Newest: p.newest}, p.err }
 
-// Add appends an event. Its data is copied. An event that does not follow the last one restarts the
-// page: what precedes it does not exist any more.
+// Add appends an event. Its data is copied. Where an event does not follow the last one, those in between are not kept. A tail
+// has no holes: its page begins again with that event.
 func (p *Page) Add(e *Event) {
-	if e.Seq != p.last()+1 {
+	switch {
+	case e.Seq == p.last()+1:
+	case p.sparse:
+		p.holes = append(p.holes, hole{before: len(p.ends), to: e.Seq - 1})
+	default:
 		p.After = e.Seq - 1
 		p.frames, p.ends, p.marks = p.frames[:0], p.ends[:0], p.marks[:0]
 	}
+	p.data += len(e.Data)
 	if p.format.Head != nil {
 		p.frames = p.format.Head(p.frames, e)
 	}
@@ -118,21 +140,64 @@ func appendLine(dst []byte, data json.RawMessage) []byte {
 	return dst
 }
 
-// last is the position of the newest event of the page, or After.
-func (p *Page) last() int64 { return p.After + int64(len(p.ends)) }
+// complete adds the hole at the end of a page whose bounds were not reached: what the log has no event of is not kept.
+func (p *Page) complete() {
+	through := min(p.Through, p.newest)
+	if p.sparse && len(p.ends) < p.Limit && p.data < p.Bytes && p.last() < through {
+		p.holes = append(p.holes, hole{before: len(p.ends), to: through})
+	}
+}
 
-// offset is where the frame of the event after a position begins.
-func (p *Page) offset(position int64) int {
-	if position == p.After {
+// last is the newest position of the page, or After.
+func (p *Page) last() int64 {
+	if n := len(p.holes); n > 0 {
+		return p.holes[n-1].to + int64(len(p.ends)-p.holes[n-1].before)
+	}
+	return p.After + int64(len(p.ends))
+}
+
+// piece returns a part of a page that may have holes: events between two holes, or a hole. Parts with even numbers are
+// events, of which there may be none. ok is false after the last part.
+func (p *Page) piece(n int) (b Batch, ok bool) {
+	at := n / 2
+	if at > len(p.holes) || at == len(p.holes) && n%2 == 1 {
+		return Batch{}, false
+	}
+	begin, end := 0, len(p.ends)
+	b.After = p.After
+	if at > 0 {
+		begin, b.After = p.holes[at-1].before, p.holes[at-1].to
+	}
+	if at < len(p.holes) {
+		end = p.holes[at].before
+	}
+	b.Last = b.After + int64(end-begin)
+	if n%2 == 1 {
+		return Batch{After: b.Last, Last: p.holes[at].to, Dropped: true}, true
+	}
+	from, to := p.end(begin), p.end(end)
+	b.Frames = p.frames[from:to:to]
+	b.Marked = slices.ContainsFunc(p.marks, func(seq int64) bool { return seq > b.After && seq <= b.Last })
+	return b, true
+}
+
+// end is where the frames of the first n events end.
+func (p *Page) end(n int) int {
+	if n == 0 {
 		return 0
 	}
-	return int(p.ends[position-p.After-1])
+	return int(p.ends[n-1])
+}
+
+// offset is where the frame of the event after a position begins. The page has no holes.
+func (p *Page) offset(position int64) int {
+	return p.end(int(position - p.After))
 }
 
 // size is roughly what the page takes in memory.
 func (p *Page) size() int {
 	const overhead = 256
-	return overhead + cap(p.frames) + 4*cap(p.ends) + 8*cap(p.marks)
+	return overhead + cap(p.frames) + 4*cap(p.ends) + 8*cap(p.marks) + 16*cap(p.holes)
 }
 
 // batch returns the events after a position, about most bytes of them and at least one. They are

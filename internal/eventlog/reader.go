@@ -18,6 +18,7 @@ type Reader struct {
 	fetching chan *Page // a page is on its way
 	after    int64      // the position after which it was asked for
 	page     *Page      // has the events that were returned last; nil if they are from the tail
+	piece    int        // the number of the next piece of the page
 	limit    int        // how many events to read at once, by the size of those before
 
 	closing sync.Once
@@ -27,26 +28,26 @@ type Reader struct {
 // Next returns the next events, in order, each once. CaughtUp is set in the first batch that has all
 // events there were, with or without events in it; from then on Next waits until there are some. It
 // returns an empty batch when the timer fires; nil is none. When Postgres cannot be reached it tries
-// again until ctx ends. Errors: the cause of ctx, *PositionGoneError when retention has overtaken the
-// reader, session_not_found when the session was deleted, ErrFollowerStopped, ErrReaderClosed.
+// again until ctx ends. Events that are not kept, between others that are, are a separate batch, Dropped.
+// Errors: the cause of ctx, *PositionGoneError when retention has overtaken the reader,
+// session_not_found when the session was deleted, ErrFollowerStopped, ErrReaderClosed.
 func (r *Reader) Next(ctx context.Context, timer <-chan time.Time) (Batch, error) {
-	r.release()
 	for {
 		if err := r.ended(ctx); err != nil {
 			return Batch{}, err
 		}
-		var b Batch
+		b, rest := r.next()
 		t := r.topic
 		t.mu.Lock()
 		err, changed, start, newest := t.err, t.changed, t.tail.start, t.tail.newest
-		if err == nil && t.tail.holds(r.position) {
+		if err == nil && !rest && t.tail.holds(r.position) {
 			b = t.tail.read(r.position)
 		}
 		t.mu.Unlock()
 		switch {
 		case err != nil:
 			return Batch{}, err
-		case b.Len() > 0:
+		case rest || b.Len() > 0:
 			return r.advance(b, newest), nil
 		case r.position >= start:
 			if r.position >= r.target && !r.caughtUp {
@@ -77,19 +78,32 @@ func (r *Reader) Next(ctx context.Context, timer <-chan time.Time) (Batch, error
 		if page.err != nil {
 			return Batch{}, page.err
 		}
-		r.page = page
+		r.page, r.piece = page, 0
 		r.limit = nextLimit(page, r.follower.options.PageEvents)
 		if page.last() < start && page.last() < page.newest {
 			r.fetch(page.last(), start)
 		}
-		return r.advance(page.Batch(), newest), nil
 	}
+}
+
+// next returns the next piece of the page that was read, and returns the page after the last one.
+func (r *Reader) next() (b Batch, ok bool) {
+	for r.page != nil {
+		if b, ok = r.page.piece(r.piece); !ok {
+			r.release()
+			break
+		}
+		if r.piece++; b.Last > b.After {
+			return b, true
+		}
+	}
+	return Batch{}, false
 }
 
 // advance completes a batch that is returned.
 func (r *Reader) advance(b Batch, newest int64) Batch {
 	r.position = b.Last
-	b.CaughtUp = r.position >= newest && r.position >= r.target
+	b.CaughtUp = !b.Dropped && r.position >= newest && r.position >= r.target
 	r.caughtUp = r.caughtUp || b.CaughtUp
 	return b
 }
@@ -151,19 +165,18 @@ func (r *Reader) readOnce(after, through int64, limit int) *Page {
 	}
 	page := f.pages.Get().(*Page)
 	page.Reset(r.topic.sessionID, after)
-	page.Through, page.Limit = through, limit
+	page.Through, page.Limit, page.sparse = through, limit, true
 	err := f.source.EventsRead(f.ctx, []*Page{page})
 	switch {
 	case err != nil:
 		page.err = err
 	case page.err != nil:
-	case page.After != after || after < page.first-1:
-		page.err = &PositionGoneError{First: max(page.first, page.After+1)}
+	case after < page.first-1:
+		page.err = &PositionGoneError{First: page.first}
 	case len(page.ends) == 0 && after >= page.newest:
 		page.err = &FuturePositionError{Newest: page.newest}
-	case len(page.ends) == 0:
-		page.err = &PositionGoneError{First: page.newest}
 	default:
+		page.complete()
 		r.lend(page)
 	}
 	return page
@@ -186,7 +199,7 @@ func (r *Reader) lend(p *Page) {
 	defer ts.mu.Unlock()
 	t := r.topic
 	t.mu.Lock()
-	fits := t.err == nil && t.tail.start == p.last() && t.tail.bytes+p.size() <= ts.options.TailBytes &&
+	fits := t.err == nil && len(p.holes) == 0 && t.tail.start == p.last() && t.tail.bytes+p.size() <= ts.options.TailBytes &&
 		ts.bytes+p.size() <= ts.options.MemoryBytes && ts.byID[t.sessionID] == t
 	if fits {
 		t.tail.prepend(p)

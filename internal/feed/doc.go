@@ -22,6 +22,7 @@
 //	the position is in the future     Open returns *eventlog.FuturePositionError
 //	the position has been deleted     Open returns *eventlog.PositionGoneError
 //	retention passes an open feed     an item with a Gap, then what follows it
+//	compaction has dropped deltas     an item with a Gap in their place
 //	Postgres is away                  Next waits; an end is noticed later
 //	the session is erased             Next returns session_not_found
 //	the process stops                 Next returns the cause of its context, or eventlog.ErrFollowerStopped

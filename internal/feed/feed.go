@@ -52,6 +52,8 @@ type Options struct {
 type Gap struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
+	// Compacted reports that only deltas of texts are missing that later events have as a whole.
+	Compacted bool `json:"-"`
 }
 
 // Item is what comes next. Without events, CaughtUp, Gap and End it is a beat: nothing has come for a while.
@@ -130,6 +132,10 @@ func (f *Feed) Next(ctx context.Context) (Item, error) {
 		}
 		if err != nil {
 			return Item{}, err
+		}
+		if b.Dropped {
+			f.position = b.Last
+			return Item{Gap: &Gap{From: b.After + 1, To: b.Last, Compacted: true}}, nil
 		}
 		if b.Len() > 0 || b.CaughtUp {
 			if item := f.take(b); b.Len() > 0 || item.CaughtUp {

@@ -347,6 +347,8 @@ type Session struct {
 	Step           string
 	HeldAt         *time.Time
 	HeldReason     string
+	CompactSeq     int64
+	DroppedSeq     int64
 }
 
 type SessionActivity struct {

@@ -1011,12 +1011,12 @@ export interface paths {
          * @description Each event has its seq as `id:`, its type as `event:` and an Event as `data:`. The stream starts after the given
          *     position, or at the first event, catches up, and then follows. Markers have neither seq nor `id:`:
          *     `caught_up {"seq": N}` once after the catch-up; `gap {"from": N, "to": M}` if events were deleted before this reader
-         *     received them; `end {}` when the session is terminated and all events have been sent, after which the stream closes.
+         *     received them, or in the place of text deltas that compaction has dropped, whose block is complete in a later event; `end {}` when the session is terminated and all events have been sent, after which the stream closes.
          *     A comment is sent every 15 seconds. The server disconnects a reader that accepts no data for 10 seconds, and all
          *     readers when it stops: reconnect with `Last-Event-ID`.
          *
          *     With `Accept: application/json` the answer is a page of events. If there are none after the position, it waits for one as long as
-         *     `wait` says. Ask again with the `after` of the answer, until it has `ended`.
+         *     `wait` says. Ask again with the `after` of the answer, until it has `ended`. What is missing between its events is in `gaps`.
          */
         get: operations["streamEvents"];
         put?: never;
@@ -1049,7 +1049,8 @@ export interface paths {
          *     continues with that offset.
          *
          *     `Stream-Closed` says that the session is terminated and that no event will follow. 410 if events after the offset have been
-         *     deleted: read the blocks, then continue after their `seq`. Query parameters that the protocol does not have are ignored.
+         *     deleted, by retention or by compaction: read the blocks, then continue after their `seq`. An offset is never answered
+         *     with other events than before. Query parameters that the protocol does not have are ignored.
          */
         get: operations["readStream"];
         put?: never;
@@ -3076,6 +3077,13 @@ export interface components {
             after: number;
             /** @description There were no further events. */
             caughtUp: boolean;
+            /** @description Ranges of events up to `after` that have been deleted, in order; left out if there are none. */
+            gaps?: {
+                /** Format: int64 */
+                from: number;
+                /** Format: int64 */
+                to: number;
+            }[];
             /** @description The session is terminated, and no further event will be written. */
             ended: boolean;
         };
@@ -5546,7 +5554,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description Start after this seq; takes precedence over `after`. 400 if it is not a number or has not been written yet, 410 if events after it have been deleted. */
+                /** @description Start after this seq; takes precedence over `after`. 400 if it is not a number or has not been written yet, 410 if it is before the oldest event that is kept, which the answer names. */
                 "Last-Event-ID"?: number;
             };
             path: {
