@@ -8,6 +8,7 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY devserver/go.mod devserver/go.sum ./devserver/
+COPY devserver/noscaling/go.mod ./devserver/noscaling/
 RUN cd devserver && go mod download
 # By name: nothing else of the directory, such as .env, reaches a layer or the build cache.
 COPY Makefile ./

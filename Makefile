@@ -63,7 +63,7 @@ own:
 # Linking this one takes a while even when there is nothing to do.
 bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserver -name '*.go' ! -name '*_test.go')
 	@mkdir -p bin
-	@test -e $@ || echo "== building Temporal's server: about 5 minutes the first time on 2 processors; set TEMPORAL_ADDRESS to use one that runs"
+	@test -e $@ || echo "== building Temporal's server: about 3 minutes the first time on 2 processors; set TEMPORAL_ADDRESS to use one that runs"
 	cd devserver && go build -ldflags '-s -w' -o ../$@ .
 
 # The last line is the summary of all modules' tests. They fetch agents with npm, serve a
