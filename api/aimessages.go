@@ -61,9 +61,14 @@ func (s *aiTurns) messages(c echo.Context) error {
 }
 
 func (s *aiTurns) page(ctx context.Context, id, cursor string) (conversation.Conversation, string, error) {
+	return s.conversationPage(ctx, s, id, cursor)
+}
+
+// conversationPage reads a page within the time of a request.
+func (s *Server) conversationPage(ctx context.Context, store conversationStore, id, cursor string) (conversation.Conversation, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
-	return s.ConversationPage(ctx, id, maxBlockLimit, cursor)
+	return store.ConversationPage(ctx, id, maxBlockLimit, cursor)
 }
 
 // messageList writes the messages of a conversation, in order.

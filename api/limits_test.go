@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/agui"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/question"
@@ -40,8 +41,12 @@ func TestTheDocumentHasTheLimitsOfTheCode(t *testing.T) {
 	}
 	characters := func(n int) string { return fmt.Sprintf("%d characters", n) }
 	for row, want := range map[string]string{
-		"body of a request":                                        bytes(maxBodyBytes),
-		"nesting of JSON in a request":                             fmt.Sprintf("%d levels", maxDepth),
+		"body of a request":                                                bytes(maxBodyBytes),
+		"nesting of JSON in a request":                                     fmt.Sprintf("%d levels", maxDepth),
+		"answers in one request of `…/ag-ui`":                              fmt.Sprint(maxResumed),
+		"messages of a request of `…/ag-ui` that are looked up as prompts": fmt.Sprint(maxLookedUp),
+		"snapshot of a stream of `…/ag-ui`": fmt.Sprintf("%s and %d messages, the newest, and the message of its prompt; %d are collected at once, and one per second and stream",
+			bytes(agui.MaxSnapshotBytes), agui.MaxSnapshotMessages, maxBuilding),
 		"content of a prompt":                                      bytes(session.MaxPromptBytes),
 		"prompts of a session that wait":                           fmt.Sprint(session.MaxQueued),
 		"title of a session":                                       characters(session.MaxTitleRunes),

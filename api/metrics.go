@@ -63,7 +63,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 // request counts one request.
 func (m *metrics) request(method, route string, status int, took time.Duration) {
 	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Inc()
-	if route != eventsRoute && route != socketRoute && route != changesRoute && route != aiRoute && route != aiStreamRoute {
+	if route != eventsRoute && route != socketRoute && route != changesRoute && route != aiRoute && route != aiStreamRoute && route != aguiRoute {
 		m.durations.WithLabelValues(method, route).Observe(took.Seconds())
 	}
 }

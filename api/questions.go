@@ -124,15 +124,21 @@ func (s *questions) questionAnswer(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	q, err := s.store.QuestionAnswer(c.Request().Context(), id, questionID, answer)
+	q, err := s.answer(c.Request().Context(), id, questionID, answer)
 	if err != nil {
 		return err
 	}
-	if q.Notify {
-		s.signal(c.Request().Context(), id, func(ctx context.Context) error { return s.cfg.Signaler.SignalCommands(ctx, id) })
-	}
 	q.Asked = q.Asked.Map(masker.Text, masker.JSON)
 	return c.JSON(http.StatusOK, resource.Question(q))
+}
+
+// answer stores an answer, and has a session that sleeps take it.
+func (s *questions) answer(ctx context.Context, id, questionID string, answer question.Answer) (question.Question, error) {
+	q, err := s.store.QuestionAnswer(ctx, id, questionID, answer)
+	if err == nil && q.Notify {
+		s.signal(ctx, id, func(ctx context.Context) error { return s.cfg.Signaler.SignalCommands(ctx, id) })
+	}
+	return q, err
 }
 
 // answer reads an answer. One with a text needs no decision.

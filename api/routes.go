@@ -14,6 +14,7 @@ const (
 	aiRoute         = "/api/sessions/:id/ai"
 	aiStreamRoute   = aiRoute + "/stream"
 	aiMessagesRoute = aiRoute + "/messages"
+	aguiRoute       = "/api/sessions/:id/ag-ui"
 )
 
 // open are the routes that want no key.
@@ -37,6 +38,7 @@ func (s *Server) routes(store Store) {
 	sockets, webhooks := &sockets{s, store}, &webhooks{s, s.cfg.Webhooks}
 	attachments, bundles := &attachments{s, store}, &bundles{s, store}
 	turns := &aiTurns{prompts, store, store}
+	runs := &aguiRuns{prompts: prompts, questions: questions, turns: store, conversations: store, building: make(chan struct{}, maxBuilding)}
 	readiness, agents := &readinessCheck{s, store}, &agents{s, store}
 
 	lifecycles := &lifecycleStreams{s, store, &lifecycleTail{store: store, every: s.cfg.LifecyclePoll, logger: s.logger}}
@@ -124,6 +126,8 @@ func (s *Server) routes(store Store) {
 	e.POST(aiRoute, turns.submit)
 	e.GET(aiStreamRoute, turns.resume)
 	e.GET(aiMessagesRoute, turns.messages)
+	e.POST(aguiRoute, runs.run)
+	e.GET(aguiRoute, runs.attach)
 	e.GET("/api/sessions/:id/state", s.state)
 
 	s.known = map[string]bool{}

@@ -65,6 +65,24 @@ func TestLiveSessions(t *testing.T) {
 	}
 }
 
+// TestARunOutlivesTheAPI kills the api, which dev starts again, while an agent of AG-UI follows a turn.
+func TestARunOutlivesTheAPI(t *testing.T) {
+	t.Parallel()
+	api := startSystem(t)
+	programs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	killed := ""
+	for _, file := range programs {
+		args, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(args), "overwinter\x00api\x00--address\x00"+strings.TrimPrefix(api, "http://")) {
+			killed = strings.Split(file, "/")[2]
+		}
+	}
+	require.NotEmpty(t, killed, "dev has no api")
+	out := run(t, workspace(t), "env", "OVERWINTER_TEST_API="+api, "OVERWINTER_TEST_PID="+killed, "node", "--test", "killed-agui.mjs")
+	require.Contains(t, out, "# fail 0")
+}
+
 // TestThePageOfTheDocumentsIsTheTestedOne also has the page checked by the TypeScript compiler.
 func TestThePageOfTheDocumentsIsTheTestedOne(t *testing.T) {
 	t.Parallel()

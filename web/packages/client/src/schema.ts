@@ -1237,6 +1237,47 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/sessions/{id}/ag-ui": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Attach to the session as AG-UI streams it
+         * @description For a page that is opened: the stream of `POST …/ag-ui` without sending anything. The run is that of the prompt that is being processed, or
+         *     else of the one that is next. If no prompt is unfinished, the run ends with its snapshot. `threadId` is the id of the session, and
+         *     `runId` that of the prompt, or of the session if there is none.
+         */
+        get: operations["aguiAttach"];
+        put?: never;
+        /**
+         * Run the session as an agent of AG-UI, and stream the run
+         * @description Takes the RunAgentInput that `HttpAgent` of AG-UI sends, protocol version 1.0. If the last message is the user's, its text is the prompt and
+         *     its id the id of the prompt, or makes it if prompts cannot have such an id. The same message again is the same prompt: nothing runs
+         *     twice. If other messages follow the user's last one, nothing is sent to the agent: the run is that of the newest message that
+         *     is a prompt of the session, 404 `prompt_not_found` if none is.
+         *
+         *     The response is an event stream: `RUN_STARTED`, a `MESSAGES_SNAPSHOT` with the newest messages of the conversation, and then what happens in the
+         *     session as it happens, whichever prompt it belongs to. It ends with `RUN_FINISHED` or `RUN_ERROR` once the prompt is over, or, if the agent waits for
+         *     answers, with `RUN_FINISHED` and one interrupt for each open question. Whatever replaces or removes what was sent before is
+         *     in another `MESSAGES_SNAPSHOT`. A client that disconnects does not stop the turn; `POST …/abort` does. If the server ends the stream early, it closes the connection
+         *     without the end of the response; the same request continues.
+         *
+         *     `resume` answers questions before anything else: `cancelled` rejects, `resolved` has the body of `POST …/questions/{questionId}/answer` as its `payload`, or
+         *     allows once without one. An answer that the question has already, and the cancellation of a question that is closed, change nothing. Other errors are those of that
+         *     request and of `POST …/prompts`.
+         */
+        post: operations["aguiRun"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/events": {
         parameters: {
             query?: never;
@@ -2615,6 +2656,53 @@ export interface components {
             /** @description `start`, `text-delta`, `tool-input-available`, `data-question`, `finish` and others. */
             type: string;
         };
+        /** @description What `HttpAgent` of AG-UI sends. Fields that later versions of the protocol add are not read. */
+        RunAgentInput: {
+            /** @description The events of the run have it. */
+            threadId: string;
+            /** @description The events of the run have it. */
+            runId: string;
+            /** @description It is not read. */
+            protocolVersion?: string;
+            /** @description It is not read. */
+            parentRunId?: string;
+            /** @description It is not read. */
+            state?: unknown;
+            /**
+             * @description The conversation, of which only messages of the user are read, without those of subagents. The content of the last message has the bounds
+             *     of a prompt; its parts must be texts.
+             */
+            messages: components["schemas"]["AGUIMessage"][];
+            /** @description The agent has its own tools. */
+            tools?: Record<string, never>[];
+            /** @description The agent has its own context. */
+            context?: Record<string, never>[];
+            /** @description It is not read. */
+            forwardedProps?: unknown;
+            /** @description Answers to interrupts. */
+            resume?: {
+                /** @description The id of the question. */
+                interruptId: string;
+                /** @enum {string} */
+                status: "resolved" | "cancelled";
+                /** @description With `resolved`: what `POST …/questions/{questionId}/answer` takes. Default: `{"answer": "once"}`. */
+                payload?: Record<string, never>;
+            }[];
+        };
+        /** @description A message of AG-UI. A prompt's has the id of the prompt. */
+        AGUIMessage: {
+            id: string;
+            role: string;
+            /** @description A text, or parts. */
+            content?: unknown;
+            /** @description The conversation of a subagent that has it. */
+            subagentRunId?: string;
+        };
+        /** @description An event of AG-UI, as its `EventSchemas` say. */
+        AGUIEvent: {
+            /** @description `RUN_STARTED`, `TEXT_MESSAGE_CONTENT`, `TOOL_CALL_START`, `CUSTOM` and others. */
+            type: string;
+        };
         PromptAccepted: {
             prompt: components["schemas"]["Prompt"];
             /**
@@ -3853,6 +3941,20 @@ export interface components {
             };
             content: {
                 "text/event-stream": components["schemas"]["UIMessageChunk"];
+            };
+        };
+        /**
+         * @description The stream. The `data` of every server-sent event is an AGUIEvent on one line; the first is `RUN_STARTED`. Comments are sent
+         *     when nothing else is for 15 seconds.
+         */
+        AGUIStream: {
+            headers: {
+                /** @description Always `no`. */
+                "X-Accel-Buffering"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "text/event-stream": components["schemas"]["AGUIEvent"];
             };
         };
         /** @description The session in its present state. */
@@ -5887,6 +5989,56 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    aguiAttach: {
+        parameters: {
+            query?: {
+                /** @description Id of the user's message whose run is wanted instead, also if it is over; 404 `prompt_not_found` if it was not sent. */
+                message?: string;
+            };
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["AGUIStream"];
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    aguiRun: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunAgentInput"];
+            };
+        };
+        responses: {
+            200: components["responses"]["AGUIStream"];
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

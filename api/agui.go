@@ -1,0 +1,332 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// maxResumed bounds the answers of one request.
+	maxResumed = 100
+	// maxLookedUp bounds how many messages of a request are looked up as prompts.
+	maxLookedUp = 20
+)
+
+// aguiRuns are the routes of AG-UI.
+type aguiRuns struct {
+	*prompts
+	questions *questions
+	turns     turnStore
+
+	conversations conversationStore
+	// building bounds how many snapshots are collected at a time.
+	building chan struct{}
+}
+
+// runInput is what a request says: AG-UI's RunAgentInput.
+type runInput struct {
+	threadID, runID string
+	// prompt is the last message if it is the user's; its content is empty otherwise.
+	prompt session.Prompt
+	// said are ids of prompts that the user's messages may be, the newest first.
+	said    []string
+	answers []resumed
+}
+
+// resumed is the answer to a question.
+type resumed struct {
+	questionID string
+	answer     question.Answer
+	cancelled  bool
+}
+
+// run takes what HttpAgent sends. The response is the conversation so far and then what happens, until the prompt is over
+// or a question waits.
+func (s *aguiRuns) run(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	data, err := readAll(c, maxChatBytes)
+	if err != nil {
+		return err
+	}
+	body, _, err := parseBody(data, false)
+	if err != nil {
+		return err
+	}
+	in := body.runInput()
+	if err := body.done(); err != nil {
+		return err
+	}
+	ctx, release, err := s.openTurn(c)
+	if err != nil {
+		return err
+	}
+	defer release()
+	for _, r := range in.answers {
+		if err := s.answered(ctx, id, r); err != nil {
+			return err
+		}
+	}
+	promptID := in.prompt.ID
+	if promptID == "" {
+		promptID, err = s.promptSaid(ctx, id, in)
+	} else {
+		in.prompt.SessionID, in.prompt.RequestID, in.prompt.TraceParent = id, idOfRequest(c), traceOf(c)
+		err = s.said(ctx, in.prompt)
+	}
+	if err != nil {
+		return err
+	}
+	return s.stream(ctx, c, aguiRun{sessionID: id, threadID: in.threadID, runID: in.runID, promptID: promptID})
+}
+
+// attach streams the session to a client that sends nothing: until the prompt that is being processed, or is next, or the
+// one that the query names, is over.
+func (s *aguiRuns) attach(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	messageID, named := c.QueryParam("message"), c.QueryParams().Has("message")
+	if named && (messageID == "" || len(messageID) > maxChatID) {
+		return invalid("message", "must be 1 to %d characters long", maxChatID)
+	}
+	ctx, release, err := s.openTurn(c)
+	if err != nil {
+		return err
+	}
+	defer release()
+	run := aguiRun{sessionID: id, threadID: id, runID: id}
+	if named {
+		run.promptID = promptIDOf(messageID)
+	} else {
+		pending, err := s.turns.PromptsPending(ctx, id, 1)
+		if err != nil {
+			return err
+		}
+		if len(pending) > 0 {
+			run.promptID = pending[0]
+		}
+	}
+	if run.promptID != "" {
+		run.runID = run.promptID
+	}
+	return s.stream(ctx, c, run)
+}
+
+// answered answers a question. An answer that the question has already, and the cancellation of one that is closed, change nothing.
+func (s *aguiRuns) answered(ctx context.Context, id string, r resumed) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+	defer cancel()
+	_, refused := s.questions.answer(ctx, id, r.questionID, r.answer)
+	switch failure.CodeOf(refused) {
+	case failure.Answered, failure.Expired, failure.Cancelled:
+	default:
+		return refused
+	}
+	if r.cancelled {
+		return nil
+	}
+	q, err := s.questions.store.QuestionGet(ctx, id, r.questionID)
+	if err != nil {
+		return err
+	}
+	if q.Answer == nil || !sameAnswer(*q.Answer, r.answer) {
+		return refused
+	}
+	return nil
+}
+
+// sameAnswer compares answers as they are stored.
+func sameAnswer(a, b question.Answer) bool {
+	one, err := json.Marshal(a)
+	other, otherErr := json.Marshal(b)
+	return err == nil && otherErr == nil && bytes.Equal(one, other)
+}
+
+// said submits the last message, unless it is a prompt that is stored: as it was sent, or as snapshots show it, which is masked.
+func (s *aguiRuns) said(ctx context.Context, prompt session.Prompt) error {
+	if stored, err := s.turns.PromptGet(ctx, prompt.SessionID, prompt.ID); err == nil {
+		masker, err := s.cfg.Masks.Masker(ctx)
+		if err != nil {
+			return err
+		}
+		if stored.Content == prompt.Content || masker.Text(stored.Content) == prompt.Content {
+			return nil
+		}
+	}
+	return s.submitted(ctx, prompt)
+}
+
+// promptSaid finds the newest prompt among messages that the session has.
+func (s *aguiRuns) promptSaid(ctx context.Context, id string, in runInput) (string, error) {
+	for _, promptID := range in.said {
+		_, err := s.turns.PromptGet(ctx, id, promptID)
+		if failure.CodeOf(err) != failure.NoPrompt {
+			return promptID, err
+		}
+	}
+	return "", failure.Errorf(failure.NoPrompt, "none of the user's messages is a prompt of the session, and the last message is not the user's")
+}
+
+// runInput takes a RunAgentInput. Fields that later versions of the protocol add are left alone.
+func (o *object) runInput() runInput {
+	var in runInput
+	in.threadID, in.runID = o.chatID("threadId"), o.chatID("runId")
+	for _, name := range []string{"tools", "context"} {
+		if raw, ok := o.take(name); ok && !emptyList(raw) {
+			o.wrong(name, "must be an empty list: the agent of a session has its own")
+		}
+	}
+	in.prompt, in.said = o.runMessages("messages")
+	in.answers = o.resume("resume")
+	for name := range o.fields {
+		o.taken[name] = true
+	}
+	return in
+}
+
+func emptyList(raw json.RawMessage) bool {
+	var list []json.RawMessage
+	return json.Unmarshal(raw, &list) == nil && len(list) == 0
+}
+
+// chatID takes an id that a client makes.
+func (o *object) chatID(name string) string {
+	o.required(name)
+	id, ok := o.text(name)
+	if ok && (id == "" || len(id) > maxChatID) {
+		o.wrong(name, "must be 1 to %d bytes long", maxChatID)
+	}
+	return id
+}
+
+// runMessages takes the messages of a run: the last one as a prompt if it is the user's, or else which prompts may be meant.
+func (o *object) runMessages(name string) (prompt session.Prompt, said []string) {
+	raw, ok := o.take(name)
+	if !ok {
+		o.required(name)
+		return prompt, nil
+	}
+	var messages []json.RawMessage
+	if err := json.Unmarshal(raw, &messages); err != nil || len(messages) == 0 {
+		o.wrong(name, "must be a list of messages, at least one")
+		return prompt, nil
+	}
+	for i := len(messages) - 1; i >= 0 && len(said) < maxLookedUp; i-- {
+		field := fmt.Sprintf("%s[%d]", name, i)
+		var m struct {
+			ID            string          `json:"id"`
+			Role          string          `json:"role"`
+			Content       json.RawMessage `json:"content"`
+			SubagentRunID string          `json:"subagentRunId"`
+		}
+		if err := json.Unmarshal(messages[i], &m); err != nil {
+			o.wrong(field, "must be a message with id, role and content")
+			return prompt, nil
+		}
+		if m.Role != "user" || m.SubagentRunID != "" {
+			continue
+		}
+		if m.ID == "" || len(m.ID) > maxChatID {
+			o.wrong(field+".id", "must be 1 to %d bytes long", maxChatID)
+			return prompt, nil
+		}
+		said = append(said, promptIDOf(m.ID))
+		if i == len(messages)-1 {
+			prompt = session.Prompt{
+				ID: promptIDOf(m.ID), Content: o.prompt(field+".content", o.messageText(field+".content", m.Content)),
+				Status: session.PromptQueued, Mode: session.Followup, OnUnknown: session.Hold, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+			}
+			return prompt, nil
+		}
+	}
+	if len(said) == 0 {
+		o.wrong(name, "must have a message of the user, the last of which is the prompt")
+	}
+	return prompt, said
+}
+
+// messageText is the text of a message's content: a string, or parts that are texts.
+func (o *object) messageText(field string, raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var parts []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(raw, &parts); err != nil {
+		o.wrong(field, "must be a string or a list of parts")
+		return "?" // which is not wrong too
+	}
+	var texts []string
+	for i, part := range parts {
+		if part.Type != "text" {
+			o.wrong(fmt.Sprintf("%s[%d].type", field, i), "must be text")
+			return "?" // which is not wrong too
+		}
+		texts = append(texts, part.Text)
+	}
+	return strings.Join(texts, "\n")
+}
+
+// resume takes the answers to interrupts.
+func (o *object) resume(name string) []resumed {
+	raw, ok := o.take(name)
+	if !ok || string(raw) == "null" {
+		return nil
+	}
+	var entries []json.RawMessage
+	if err := json.Unmarshal(raw, &entries); err != nil {
+		o.wrong(name, "must be a list of answers")
+		return nil
+	}
+	if len(entries) > maxResumed {
+		o.wrong(name, "has %d answers; at most %d are allowed", len(entries), maxResumed)
+		return nil
+	}
+	var out []resumed
+	for i, raw := range entries {
+		field := fmt.Sprintf("%s[%d]", name, i)
+		o.fields[field] = raw
+		if entry := o.object(field); entry != nil {
+			out = append(out, entry.resumed())
+		}
+		delete(o.fields, field)
+	}
+	return out
+}
+
+func (o *object) resumed() resumed {
+	r := resumed{answer: question.Answer{Decision: question.Once}}
+	o.required("interruptId")
+	id, ok := o.text("interruptId")
+	if r.questionID = id; ok && !session.ValidID(session.QuestionPrefix, id) {
+		o.wrong("interruptId", "must be the id of a question: %s and 32 lower-case hexadecimal digits", session.QuestionPrefix)
+	}
+	o.required("status")
+	r.cancelled = o.oneOf("status", "", "resolved", "cancelled") == "cancelled"
+	if r.cancelled {
+		r.answer.Decision = question.Reject
+		return r
+	}
+	if payload := o.object("payload"); payload != nil {
+		r.answer = payload.answer()
+		payload.unknown()
+	}
+	return r
+}
