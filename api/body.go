@@ -370,9 +370,16 @@ func (o *object) options(name string) (session.Options, bool) {
 	model, _ := inner.short("model", profile.MaxModelRunes)
 	policy := inner.oneOf("permissions", "", string(permission.Allow), string(permission.Ask), string(permission.Deny))
 	timeout, _ := inner.duration("questionTimeout", question.MinTimeout, question.MaxTimeout)
+	var checkpoint session.Checkpoint
+	if text, ok := inner.text("checkpoint"); ok && text != "" {
+		var err error
+		if checkpoint, err = session.ParseCheckpoint(text); err != nil {
+			inner.wrong("checkpoint", "%s", err)
+		}
+	}
 	inner.unknown()
 	return session.Options{
-		Model: model, Permissions: permission.Policy(policy), QuestionTimeout: session.Duration(timeout),
+		Model: model, Permissions: permission.Policy(policy), QuestionTimeout: session.Duration(timeout), Checkpoint: checkpoint,
 	}, true
 }
 

@@ -115,6 +115,7 @@ func TestASessionMayAskBeforeItActs(t *testing.T) {
 		`{"agent":"demo","options":{"permissions":"perhaps"}}`:     "options.permissions",
 		`{"agent":"demo","options":{"questionTimeout":"1ms"}}`:     "options.questionTimeout",
 		`{"agent":"demo","options":{"questionTimeout":"721h"}}`:    "options.questionTimeout",
+		`{"agent":"demo","options":{"checkpoint":"1ms"}}`:          "options.checkpoint",
 		`{"agent":"demo","options":{"questionTimeout":"a while"}}`: "options.questionTimeout",
 	} {
 		p := b.do("POST", "/api/sessions", body).problem(http.StatusBadRequest, "invalid_request")

@@ -33,6 +33,7 @@ type sessionCreateCmd struct {
 	Eager           bool              `help:"Start the sandbox immediately instead of with the first prompt."`
 	IdleTimeout     string            `placeholder:"DURATION" help:"Idle time before the session hibernates, such as 30s. Default: the server's."`
 	QuestionTimeout time.Duration     `placeholder:"DURATION" help:"How long a question of the agent waits for its answer, such as 1h. Default: the server's."`
+	Checkpoint      string            `placeholder:"WHEN" help:"When a bundle is saved while the session is awake: hibernate (not at all), turn, or a duration. Default: the server's."`
 	Model           string            `placeholder:"NAME" help:"Model for the agent. Default: the agent's choice."`
 	Permissions     string            `enum:"allow,ask,deny," default:"" placeholder:"POLICY" help:"Policy for the agent's tools: allow, ask or deny. Default: allow."`
 	Metadata        map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Metadata of the session; can be repeated."`
@@ -111,7 +112,7 @@ func (c *sessionCreateCmd) request(stdin io.Reader) (apiclient.Create, error) {
 	if workspace := (session.Workspace{RepoURL: c.Repo, Ref: c.Ref, Setup: setup}); workspace != (session.Workspace{}) {
 		create.Workspace = &workspace
 	}
-	options := session.Options{Model: c.Model, Permissions: permission.Policy(c.Permissions), QuestionTimeout: session.Duration(c.QuestionTimeout)}
+	options := session.Options{Model: c.Model, Permissions: permission.Policy(c.Permissions), QuestionTimeout: session.Duration(c.QuestionTimeout), Checkpoint: session.Checkpoint(c.Checkpoint)}
 	if options != (session.Options{}) {
 		create.Options = &options
 	}

@@ -43,6 +43,9 @@ func (c *sessionCmd) printSession(w io.Writer, s resource.SessionJSON) error {
 	if s.Options.QuestionTimeout != 0 {
 		row("question timeout", "%s", time.Duration(s.Options.QuestionTimeout))
 	}
+	if s.Options.Checkpoint != "" {
+		row("checkpoint", "%s", s.Options.Checkpoint)
+	}
 	row("created", "%s", c.when(s.CreatedAt))
 	row("last activity", "%s", c.when(s.LastActivity))
 	row("idle timeout", "%s", time.Duration(s.IdleTimeout))

@@ -21,6 +21,7 @@ type sessionUpdateCmd struct {
 	Model           *string           `placeholder:"NAME" help:"Model for the next turns; an empty text is the agent's choice."`
 	Permissions     string            `enum:"allow,ask,deny," default:"" placeholder:"POLICY" help:"Policy for the agent's tools: allow, ask or deny."`
 	QuestionTimeout time.Duration     `placeholder:"DURATION" help:"How long a question of the agent waits for its answer."`
+	Checkpoint      string            `placeholder:"WHEN" help:"When a bundle is saved while the session is awake: hibernate (not at all), turn, or a duration."`
 	Profile         string            `placeholder:"NAME" help:"ID or name of a profile, in its newest version; @VERSION after it selects another."`
 	Metadata        map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Member of the metadata to set, or to remove if the value is empty; can be repeated. Other members stay."`
 	Repo            string            `placeholder:"URL" help:"Repository of the workspace, where it was not set up: of a session in error, which recover then sets up."`
@@ -71,6 +72,9 @@ func (c *sessionUpdateCmd) patch(now resource.SessionJSON) (map[string]any, erro
 	}
 	if c.QuestionTimeout != 0 {
 		options.QuestionTimeout = session.Duration(c.QuestionTimeout)
+	}
+	if c.Checkpoint != "" {
+		options.Checkpoint = session.Checkpoint(c.Checkpoint)
 	}
 	if options != now.Options {
 		patch["options"] = options

@@ -45,6 +45,8 @@ type workerCmd struct {
 	CompactAfter     time.Duration  `env:"OVERWINTER_COMPACT_AFTER" placeholder:"DURATION" help:"Drop text deltas older than this from the log if their block is complete, at least 1m, such as 24h. Default: never."`
 	RetainEvents     time.Duration  `env:"OVERWINTER_RETAIN_EVENTS" placeholder:"DURATION" help:"Delete events older than this of sessions that sleep or are terminated, at least 1m, such as 2160h. Default: never."`
 	MaxTurns         int            `env:"OVERWINTER_MAX_TURNS" default:"1000" placeholder:"N" help:"Maximum number of concurrent turns on this worker. Default ${default}."`
+	Checkpoint       string         `env:"OVERWINTER_CHECKPOINT" default:"hibernate" placeholder:"WHEN" help:"When sessions whose options do not say it save a bundle while they are awake: hibernate (not at all), turn (after each turn), or a duration from 1s to 168h. Default ${default}."`
+	KeepBundles      int            `env:"OVERWINTER_KEEP_BUNDLES" default:"10" placeholder:"N" help:"How many of the newest bundles of a session are kept with their snapshots, from 1 to 1000. Default ${default}."`
 	ParkAfter        time.Duration  `env:"OVERWINTER_PARK_AFTER" default:"3m" placeholder:"DURATION" help:"How long nothing but an open question may keep a turn busy before its session hibernates; the answer wakes it. From 1s to 24h, 0 for never: questions then expire after 5m by default. Default ${default}."`
 	Attend           time.Duration  `env:"OVERWINTER_ATTEND" default:"20s" placeholder:"DURATION" help:"How long to stay with a session after a turn, to run its next prompt without a round through Temporal; at most 1m, 0 for not at all. Default ${default}."`
 	AgentTools       bool           `env:"OVERWINTER_AGENT_TOOLS" default:"true" negatable:"" help:"Offer agents the tools of overwinter, such as set_title, as a server of the Model Context Protocol. A profile can switch them off too. Default ${default}."`
@@ -86,8 +88,13 @@ func (c *workerCmd) Validate() error {
 		return fmt.Errorf("--attend is %s; it must be from 0s to 1m", c.Attend)
 	case c.DrainTimeout != nil && (*c.DrainTimeout < 0 || *c.DrainTimeout > maxDrainTimeout):
 		return fmt.Errorf("--drain-timeout is %s; it must be from 0s to %s", *c.DrainTimeout, maxDrainTimeout)
+	case c.KeepBundles < 1 || c.KeepBundles > session.MaxKeepBundles:
+		return fmt.Errorf("--keep-bundles is %d; it must be from 1 to %d", c.KeepBundles, session.MaxKeepBundles)
 	case c.MaxTurns < 1:
 		return fmt.Errorf("--max-turns is %d; it must be at least 1", c.MaxTurns)
+	}
+	if _, err := session.ParseCheckpoint(c.Checkpoint); err != nil {
+		return fmt.Errorf("--checkpoint is %q; it %w", c.Checkpoint, err)
 	}
 	return nil
 }
@@ -145,6 +152,14 @@ func (c *workerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	group.Go(func() error {
 		installation, err := awaitInstallation(ctx, db, logger)
 		if err != nil {
+			return err
+		}
+		// ParseCheckpoint has accepted it: see Validate.
+		checkpoint, err := session.ParseCheckpoint(c.Checkpoint)
+		if err != nil {
+			return err
+		}
+		if err := db.BundlesConfigure(ctx, c.KeepBundles, checkpoint); err != nil {
 			return err
 		}
 		return c.run(ctx, db, temporal, installation, keyring, binary, &polls, measured, logger)

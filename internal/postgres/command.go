@@ -153,6 +153,14 @@ func (s *sessionTx) signalled(ctx context.Context, yes bool) error {
 }
 
 func (s *sessionTx) commandInsert(ctx context.Context, c session.Command) (session.Command, error) {
+	row, err := s.commandRow(ctx, c)
+	if err != nil {
+		return c, err
+	}
+	return commandOf(row), nil
+}
+
+func (s *sessionTx) commandRow(ctx context.Context, c session.Command) (dbsqlc.SessionCommand, error) {
 	params := &dbsqlc.CommandInsertParams{
 		ID: session.NewID(session.CommandPrefix), SessionID: s.row.ID, Kind: string(c.Kind), Force: c.Force,
 		PromptID: c.PromptID, RunID: c.RunID, Status: string(c.Status), Reason: c.Reason, CreatedAt: s.now, RequestID: c.RequestID,
@@ -162,10 +170,10 @@ func (s *sessionTx) commandInsert(ctx context.Context, c session.Command) (sessi
 	}
 	row, err := s.q.CommandInsert(ctx, s, params)
 	if err != nil {
-		return c, err
+		return row, err
 	}
 	err = s.q.CommandsForget(ctx, &s.later, &dbsqlc.CommandsForgetParams{SessionID: s.row.ID, Kept: session.MaxCommandsKept})
-	return commandOf(row), cmp.Or(err, s.commandEvent(row))
+	return row, cmp.Or(err, s.commandEvent(row))
 }
 
 func (s *sessionTx) commandReplace(ctx context.Context, old, c session.Command) (session.Command, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // SandboxesDescribe notes what kind of sandboxes the workers of this installation
@@ -15,6 +16,15 @@ func (db *DB) SandboxesDescribe(ctx context.Context, driver, isolation string) e
 	return fault("note what sandboxes there are", db.q.InstallationDescribe(ctx, db.pool, &dbsqlc.InstallationDescribeParams{
 		Driver: driver, Isolation: isolation,
 	}))
+}
+
+// BundlesConfigure sets how many of the newest bundles of a session are kept, and when sessions that say nothing about it save
+// one while they are awake. The last call counts.
+func (db *DB) BundlesConfigure(ctx context.Context, keep int, checkpoint session.Checkpoint) error {
+	if _, err := db.Installation(ctx); err != nil { // the row to note it in
+		return err
+	}
+	return fault("configure bundles", db.q.InstallationBundles(ctx, db.pool, &dbsqlc.InstallationBundlesParams{Keep: int32(keep), Checkpoint: string(checkpoint)}))
 }
 
 // SandboxesDescription returns what was noted; "unknown" before any worker has started.

@@ -372,6 +372,9 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	if err := s.reportEnd(ctx, closed, ending); err != nil {
 		return session.Run{}, err
 	}
+	if err := s.checkpointDue(ctx, closed.saves, &closed.look); err != nil {
+		return session.Run{}, err
+	}
 	ended := runOf(closed.run)
 	ended.Ended = &session.Ended{Agent: s.row.Agent, QueueWait: max(0, ended.StartedAt.Sub(closed.prompt.CreatedAt)), RequestID: closed.prompt.RequestID}
 	attendant := ""
@@ -398,6 +401,7 @@ type closedRun struct {
 	aborts    []dbsqlc.SessionCommand
 	head      []dbsqlc.PromptHeadRow // of the queue
 	look      looking                // if the ending asks for one
+	saves     dbsqlc.CheckpointPolicyRow
 }
 
 // runClose writes that a run has ended, in one round trip.
@@ -424,7 +428,11 @@ func (s *sessionTx) runClose(ctx context.Context, run dbsqlc.Run, ending session
 		if ending.LookFor != "" {
 			lookErr = closed.look.read(ctx, s.q, in, s.row.ID)
 		}
-		return cmp.Or(liveErr, questionsErr, runErr, promptErr, abortsErr, headErr, lookErr)
+		var savesErr error
+		if ending.Token != "" {
+			closed.saves, savesErr = s.q.CheckpointPolicy(ctx, in, s.row.ID)
+		}
+		return cmp.Or(liveErr, questionsErr, runErr, promptErr, abortsErr, headErr, lookErr, savesErr)
 	})
 	return closed, err
 }

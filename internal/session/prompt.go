@@ -110,9 +110,10 @@ const (
 	ReasonShutdown          = "shutdown" // the installation was stopped
 	ReasonWithdrawn         = "withdrawn"
 	ReasonCleared           = "cleared"
-	ReasonCollected         = "collected" // it ended with the prompt that it was joined to
-	ReasonReverted          = "reverted"  // the agent was reverted to before it
-	ReasonResolved          = "resolved"  // a person said how it ended
+	ReasonCollected         = "collected"  // it ended with the prompt that it was joined to
+	ReasonCheckpoint        = "checkpoint" // of a sync: options.checkpoint asks for it
+	ReasonReverted          = "reverted"   // the agent was reverted to before it
+	ReasonResolved          = "resolved"   // a person said how it ended
 	ReasonDismissed         = "dismissed"
 	ReasonSessionTerminated = "session_terminated"
 	ReasonSandboxLost       = "sandbox_lost"

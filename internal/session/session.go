@@ -61,6 +61,8 @@ type Options struct {
 	// QuestionTimeout is how long a question to people waits for its answer; zero means
 	// question.DefaultTimeout.
 	QuestionTimeout Duration `json:"questionTimeout,omitzero"`
+	// Checkpoint says when a bundle is saved while the session is awake; empty for the installation's policy.
+	Checkpoint Checkpoint `json:"checkpoint,omitempty"`
 }
 
 // Duration is a time span that is a Go duration string in JSON.

@@ -40,6 +40,9 @@ func (v *View) settings(d event.SettingsData) {
 		if d.Options.QuestionTimeout != 0 {
 			parts = append(parts, "question timeout "+time.Duration(d.Options.QuestionTimeout).String())
 		}
+		if d.Options.Checkpoint != "" {
+			parts = append(parts, "checkpoint "+string(d.Options.Checkpoint))
+		}
 	}
 	if d.IdleTimeout != nil {
 		parts = append(parts, "idle timeout "+time.Duration(*d.IdleTimeout).String())

@@ -9,6 +9,20 @@ import (
 	"context"
 )
 
+const installationBundles = `-- name: InstallationBundles :exec
+UPDATE installation SET keep_bundles = $1, checkpoint = $2
+`
+
+type InstallationBundlesParams struct {
+	Keep       int32
+	Checkpoint string
+}
+
+func (q *Queries) InstallationBundles(ctx context.Context, db DBTX, arg *InstallationBundlesParams) error {
+	_, err := db.Exec(ctx, installationBundles, arg.Keep, arg.Checkpoint)
+	return err
+}
+
 const installationDescribe = `-- name: InstallationDescribe :exec
 UPDATE installation SET sandbox_driver = $1, sandbox_isolation = $2
 `

@@ -146,6 +146,7 @@ type Installation struct {
 	SandboxIsolation  string
 	LegacyQueuesSince *time.Time
 	KeepBundles       int32
+	Checkpoint        string
 }
 
 type LifecycleEvent struct {

@@ -75,3 +75,8 @@ UPDATE sessions SET signalled_at = NULL, loaded = true WHERE id = @id AND (signa
 UPDATE sessions SET
     last_seq = @last_seq, signalled_at = NULL, loaded = true, attendant = @attendant, last_activity_at = greatest(last_activity_at, @at::timestamptz)
 WHERE id = @id;
+
+-- name: CheckpointPolicy :one
+-- CheckpointPolicy is when a session saves bundles while it is awake, and when it saved the last one.
+SELECT coalesce(nullif(s.options ->> 'checkpoint', ''), (SELECT i.checkpoint FROM installation i), 'hibernate')::text AS policy, b.created_at AS newest
+FROM sessions s LEFT JOIN bundles b ON b.id = s.head_bundle_id WHERE s.id = @id;

@@ -9,3 +9,6 @@ SELECT (legacy_queues_since IS NOT NULL)::boolean AS legacy FROM installation;
 
 -- name: InstallationQueuesDrained :exec
 UPDATE installation SET legacy_queues_since = NULL WHERE legacy_queues_since < now() - interval '1 day';
+
+-- name: InstallationBundles :exec
+UPDATE installation SET keep_bundles = @keep, checkpoint = @checkpoint;

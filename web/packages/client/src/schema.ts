@@ -1918,6 +1918,14 @@ export interface components {
              * @example 1h
              */
             questionTimeout?: string;
+            /**
+             * @description When a bundle is saved while the session is awake: `hibernate` (not at all), `turn` (after each turn), or a Go duration from 1s to
+             *     168h, after which the end of a turn saves the next one. The end of the turn does not wait for it, but prompts
+             *     that follow do, and the agent is stopped for it and started again with the next prompt. It is a command `sync` with the reason
+             *     `checkpoint`. Default `hibernate`, or the `--checkpoint` of the worker.
+             * @example turn
+             */
+            checkpoint?: string;
         };
         /** @description At most 256 KiB of UTF-8 and not only white space. */
         Content: string;
@@ -3838,7 +3846,7 @@ export interface components {
             /**
              * @description Why it ended so: the kind of the command that superseded it, `session_terminated`, `session_in_error`,
              *     `run_ended`, the reason of a transition, or a message. Of a command that no client sent, where it comes from:
-             *     `cancelled_in_temporal` for a stop, `lifetime` or `restart` for the wake of a session that moves to a new sandbox.
+             *     `cancelled_in_temporal` for a stop, `checkpoint` for a sync, `lifetime` or `restart` for the wake of a session that moves to a new sandbox.
              */
             reason?: string;
             /** @description The running turn is interrupted for it. */

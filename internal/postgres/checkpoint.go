@@ -1,0 +1,30 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// checkpointDue stores a sync as pending where the session is to save a bundle after the turn that has just ended, and adds it to
+// what waits. It is one transaction with the end of the turn, so no prompt starts before the bundle is saved, whatever is
+// lost meanwhile; and turn_end does not wait for it. Nothing is added if the session saves itself anyway.
+func (s *sessionTx) checkpointDue(ctx context.Context, policy dbsqlc.CheckpointPolicyRow, look *looking) error {
+	if s.row.Status != string(session.Running) || !session.Checkpoint(policy.Policy).Due(orZero(policy.Newest), s.now) {
+		return nil
+	}
+	rows, err := s.q.CommandsPending(ctx, s, s.row.ID)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(rows, func(c dbsqlc.SessionCommand) bool { return session.CommandKind(c.Kind).BeforePrompts() }) {
+		return nil
+	}
+	row, err := s.commandRow(ctx, session.Command{Kind: session.CommandSync, Status: session.CommandPending, Reason: session.ReasonCheckpoint})
+	if err == nil {
+		look.commands = append(look.commands, row)
+	}
+	return err
+}

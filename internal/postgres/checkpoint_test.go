@@ -1,0 +1,87 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// ended ends a run with a request to attend the session, and returns the commands that wait then.
+func (b *bundle) ended(t *testing.T, outcome session.Outcome) (commands []session.Command, attended bool) {
+	t.Helper()
+	run := b.begin(t, b.submit(t, "x"))
+	got, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: outcome, LookFor: "w1", Attend: "t1"})
+	require.NoError(t, err)
+	return got.Look.Commands, got.Attended
+}
+
+func (b *bundle) policy(t *testing.T, c session.Checkpoint) {
+	t.Helper()
+	_, err := b.SessionPatch(b.ctx, b.id, session.Patch{Options: &session.Options{Checkpoint: c}})
+	require.NoError(t, err)
+}
+
+func TestTheEndOfATurnAsksForACheckpoint(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.SessionOpen(b.ctx, b.id, "w1")
+	require.NoError(t, err)
+	b.running(t)
+	commands, _ := b.ended(t, session.OutcomeCompleted)
+	require.Empty(t, commands, "the default saves when the session hibernates")
+
+	b.policy(t, session.CheckpointTurn)
+	commands, attended := b.ended(t, session.OutcomeFailed)
+	require.Len(t, commands, 1)
+	require.Equal(t, session.CommandSync, commands[0].Kind)
+	require.Equal(t, session.ReasonCheckpoint, commands[0].Reason)
+	require.False(t, attended, "no prompt is claimed before it is saved")
+	next := b.submit(t, "y")
+	_, err = b.RunBegin(b.ctx, b.id, next, session.NewID(session.RunPrefix), 1)
+	require.ErrorContains(t, err, "a pending sync comes first")
+	require.NoError(t, b.CommandEnd(b.ctx, b.id, commands[0].ID, session.CommandApplied, ""))
+	run := b.begin(t, next)
+
+	// A session that is about to hibernate is saved anyway.
+	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate})
+	require.NoError(t, err)
+	got, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "w1"})
+	require.NoError(t, err)
+	require.Len(t, got.Look.Commands, 1)
+	require.Equal(t, session.CommandHibernate, got.Look.Commands[0].Kind)
+}
+
+func TestARunWithoutASandboxAsksForNoCheckpoint(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.policy(t, session.CheckpointTurn)
+	run := b.begin(t, b.submit(t, "x"))
+	got, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown, LookFor: "w1"})
+	require.NoError(t, err)
+	require.Empty(t, got.Look.Commands)
+}
+
+func TestACheckpointFollowsThePolicyOfTheInstallation(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.SessionOpen(b.ctx, b.id, "w1")
+	require.NoError(t, err)
+	b.running(t)
+	require.NoError(t, b.BundlesConfigure(b.ctx, 10, "1h0m0s"))
+	commands, _ := b.ended(t, session.OutcomeCompleted)
+	require.Len(t, commands, 1, "there is no bundle")
+	require.NoError(t, b.CommandEnd(b.ctx, b.id, commands[0].ID, session.CommandApplied, ""))
+	b.commit(t, "im-1")
+	commands, _ = b.ended(t, session.OutcomeCompleted)
+	require.Empty(t, commands, "the last one is young")
+	b.sql(t, "UPDATE bundles SET created_at = now() - interval '61 minutes'")
+	commands, _ = b.ended(t, session.OutcomeCompleted)
+	require.Len(t, commands, 1)
+	require.NoError(t, b.CommandEnd(b.ctx, b.id, commands[0].ID, session.CommandApplied, ""))
+	b.policy(t, session.CheckpointHibernate)
+	commands, _ = b.ended(t, session.OutcomeCompleted)
+	require.Empty(t, commands, "the session's own policy counts")
+}

@@ -1,0 +1,45 @@
+package session
+
+import (
+	"fmt"
+	"time"
+)
+
+// Checkpoint says when a session saves a bundle while it is awake: CheckpointHibernate, CheckpointTurn, or a duration as
+// time.Duration prints it, after which the end of a turn saves one. Empty means the installation's.
+type Checkpoint string
+
+const (
+	CheckpointHibernate Checkpoint = "hibernate" // only when it hibernates
+	CheckpointTurn      Checkpoint = "turn"      // after each turn
+
+	// MinCheckpoint and MaxCheckpoint bound a duration.
+	MinCheckpoint = time.Second
+	MaxCheckpoint = 7 * 24 * time.Hour
+
+	// DefaultKeepBundles and MaxKeepBundles are of the newest bundles of a session that are kept.
+	DefaultKeepBundles = 10
+	MaxKeepBundles     = 1000
+)
+
+// ParseCheckpoint reads a policy. The error says what it must be.
+func ParseCheckpoint(text string) (Checkpoint, error) {
+	switch c := Checkpoint(text); c {
+	case CheckpointHibernate, CheckpointTurn:
+		return c, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < MinCheckpoint || d > MaxCheckpoint {
+		return "", fmt.Errorf("must be hibernate, turn, or a duration from 1s to 168h")
+	}
+	return Checkpoint(d.String()), nil
+}
+
+// Due reports whether the end of a turn saves a bundle. newest is when the one before was committed; zero if there is none.
+func (c Checkpoint) Due(newest, now time.Time) bool {
+	if c == CheckpointTurn {
+		return true
+	}
+	d, err := time.ParseDuration(string(c))
+	return err == nil && d > 0 && now.Sub(newest) >= d
+}
