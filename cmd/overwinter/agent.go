@@ -8,7 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -24,8 +24,8 @@ type agentListCmd struct{}
 
 // Run prints one line for each agent.
 func (agentListCmd) Run(ctx context.Context, s streams, parent *agentCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		page, err := client.AgentList(ctx)
+	return parent.with(func(api *client.Client) error {
+		page, err := api.AgentList(ctx)
 		if err != nil {
 			return err
 		}
@@ -52,8 +52,8 @@ type agentShowCmd struct {
 
 // Run prints what the API says of the agent.
 func (c *agentShowCmd) Run(ctx context.Context, s streams, parent *agentCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		page, err := client.AgentList(ctx)
+	return parent.with(func(api *client.Client) error {
+		page, err := api.AgentList(ctx)
 		if err != nil {
 			return err
 		}

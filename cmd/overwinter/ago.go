@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/client"
 )
 
 // when is a time as tables show it: how long ago it is, or with --absolute the timestamp.
-func (c *apiFlags) when(t resource.Time) string {
+func (c *apiFlags) when(t client.Time) string {
 	if c.Absolute {
 		return t.String()
 	}
-	return ago(time.Since(time.Time(t)))
+	return ago(time.Since(t.Time))
 }
 
 // ago says how long ago something was, or in how long it will be, in the largest whole unit.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
@@ -41,11 +41,11 @@ func apiFlagsOf(command *kong.Context) *apiFlags {
 
 // Validate checks the address before anything is asked of it.
 func (c *apiFlags) Validate() error {
-	client, err := c.client()
+	api, err := c.client()
 	if err != nil {
 		return err
 	}
-	client.Close()
+	api.Close()
 	return nil
 }
 
@@ -58,21 +58,21 @@ func (c *apiFlags) warnPlain(logger *slog.Logger) {
 	logger.Warn("the API key is sent in clear text; use https:// unless the network is trusted", slog.String("host", u.Host))
 }
 
-func (c *apiFlags) client() (*apiclient.Client, error) {
-	return apiclient.New(c.APIURL, c.APIKey.Reveal())
+func (c *apiFlags) client() (*client.Client, error) {
+	return client.New(c.APIURL, c.APIKey.Reveal())
 }
 
 // json reports whether the output is for programs.
 func (c *apiFlags) json() bool { return c.Output == "json" }
 
 // with calls use with a client and closes it.
-func (c *apiFlags) with(use func(*apiclient.Client) error) error {
-	client, err := c.client()
+func (c *apiFlags) with(use func(*client.Client) error) error {
+	api, err := c.client()
 	if err != nil {
 		return usageError{err.Error()}
 	}
-	defer client.Close()
-	err = use(client)
+	defer api.Close()
+	err = use(api)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("no server listens at %s: start overwinter, or pass its address with --api-url", c.APIURL)
 	}

@@ -8,10 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/failure"
-	"github.com/overwinter-dev/overwinter/internal/question"
-	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
@@ -27,9 +24,9 @@ var shortened = regexp.MustCompile(`^[0-9a-f]{4,31}$`)
 
 // sessionID finds the session that a person means: a whole ID, the unique beginning of one, or @last, which is the
 // session that was created last, by any client: the first one of session list. Other text is left to the API.
-func sessionID(ctx context.Context, client *apiclient.Client, text string) (string, error) {
+func sessionID(ctx context.Context, api *client.Client, text string) (string, error) {
 	if text == newest {
-		page, err := client.SessionList(ctx, apiclient.List{Limit: 1})
+		page, err := api.SessionList(ctx, client.List{Limit: 1})
 		if err == nil && len(page.Items) == 0 {
 			err = fmt.Errorf("%s: there is no session yet", newest)
 		}
@@ -42,29 +39,29 @@ func sessionID(ctx context.Context, client *apiclient.Client, text string) (stri
 	if session.ValidID(session.SessionPrefix, text) || !shortened.MatchString(digits) {
 		return text, nil
 	}
-	page, err := client.SessionList(ctx, apiclient.List{Query: session.SessionPrefix + digits, Limit: 0})
+	page, err := api.SessionList(ctx, client.List{Query: session.SessionPrefix + digits, Limit: 0})
 	if err != nil {
 		return "", err
 	}
-	found := candidatesFor(page.Items, session.SessionPrefix+digits, func(s resource.SessionJSON) (string, string) {
+	found := candidatesFor(page.Items, session.SessionPrefix+digits, func(s client.Session) (string, string) {
 		return s.ID, string(s.Status) + " " + terminal.OneLine(s.Title, terminal.TitleRunes)
 	})
 	return found.only("session", text)
 }
 
 // promptID finds a prompt of a session in the same way. The whole ID of a prompt may be any text.
-func promptID(ctx context.Context, client *apiclient.Client, sessionID, text string) (string, error) {
+func promptID(ctx context.Context, api *client.Client, sessionID, text string) (string, error) {
 	digits := strings.TrimPrefix(text, session.PromptPrefix)
 	if text != newest {
 		if session.ValidID(session.PromptPrefix, text) || !shortened.MatchString(digits) {
 			return text, nil
 		}
-		_, err := client.PromptGet(ctx, sessionID, text)
-		if problem, ok := errors.AsType[*apiclient.Error](err); !ok || problem.Code != failure.NoPrompt {
+		_, err := api.PromptGet(ctx, sessionID, text)
+		if problem, ok := errors.AsType[*client.Error](err); !ok || problem.Code != client.CodePromptNotFound {
 			return text, err
 		}
 	}
-	page, err := client.PromptList(ctx, sessionID)
+	page, err := api.PromptList(ctx, sessionID)
 	if err != nil {
 		return "", err
 	}
@@ -74,27 +71,27 @@ func promptID(ctx context.Context, client *apiclient.Client, sessionID, text str
 		}
 		return page.Items[len(page.Items)-1].ID, nil
 	}
-	found := candidatesFor(page.Items, session.PromptPrefix+digits, func(p resource.PromptJSON) (string, string) {
+	found := candidatesFor(page.Items, session.PromptPrefix+digits, func(p client.Prompt) (string, string) {
 		return p.ID, string(p.Status) + " " + terminal.OneLine(p.Content, terminal.TitleRunes)
 	})
 	return found.only("prompt", text)
 }
 
 // questionID finds a question of a session in the same way; with no text the one that is open.
-func questionID(ctx context.Context, client *apiclient.Client, sessionID, text string) (string, error) {
+func questionID(ctx context.Context, api *client.Client, sessionID, text string) (string, error) {
 	digits := strings.TrimPrefix(text, session.QuestionPrefix)
 	if text != "" && (session.ValidID(session.QuestionPrefix, text) || !shortened.MatchString(digits)) {
 		return text, nil
 	}
-	status := question.Status("")
+	status := client.QuestionStatus("")
 	if text == "" {
-		status = question.Open
+		status = client.QuestionOpen
 	}
-	page, err := client.QuestionList(ctx, sessionID, status)
+	page, err := api.QuestionList(ctx, sessionID, status)
 	if err != nil {
 		return "", err
 	}
-	found := candidatesFor(page.Items, session.QuestionPrefix+digits, func(q resource.QuestionJSON) (string, string) {
+	found := candidatesFor(page.Items, session.QuestionPrefix+digits, func(q client.Question) (string, string) {
 		return q.ID, string(q.Status) + " " + terminal.OneLine(q.Title, terminal.TitleRunes)
 	})
 	if text == "" && len(found) == 0 {

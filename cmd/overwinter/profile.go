@@ -9,9 +9,8 @@ import (
 	"os"
 	"text/tabwriter"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/profile"
-	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -28,12 +27,12 @@ type profileCmd struct {
 
 // shownProfile is what tables show of a profile.
 type shownProfile struct {
-	ID          string        `json:"id"`
-	Name        string        `json:"name"`
-	Description string        `json:"description"`
-	Version     int64         `json:"version"`
-	Ref         string        `json:"ref"`
-	UpdatedAt   resource.Time `json:"updatedAt"`
+	ID          string      `json:"id"`
+	Name        string      `json:"name"`
+	Description string      `json:"description"`
+	Version     int64       `json:"version"`
+	Ref         string      `json:"ref"`
+	UpdatedAt   client.Time `json:"updatedAt"`
 }
 
 func profileOf(raw json.RawMessage) (p shownProfile, err error) {
@@ -44,7 +43,7 @@ func profileOf(raw json.RawMessage) (p shownProfile, err error) {
 }
 
 // printProfiles writes one line for each profile.
-func (c *apiFlags) printProfiles(w io.Writer, page apiclient.Page[json.RawMessage]) error {
+func (c *apiFlags) printProfiles(w io.Writer, page client.Page[json.RawMessage]) error {
 	if c.json() {
 		return printJSON(w, page)
 	}
@@ -78,8 +77,8 @@ type profileListCmd struct{}
 
 // Run prints one line for each profile.
 func (profileListCmd) Run(ctx context.Context, s streams, parent *profileCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		page, err := client.ProfileList(ctx)
+	return parent.with(func(api *client.Client) error {
+		page, err := api.ProfileList(ctx)
 		if err != nil {
 			return err
 		}
@@ -103,8 +102,8 @@ func (c *profileShowCmd) Run(ctx context.Context, s streams, parent *profileCmd)
 	if err != nil {
 		return usageError{err.Error()}
 	}
-	return parent.with(func(client *apiclient.Client) error {
-		raw, err := client.ProfileGet(ctx, name, version)
+	return parent.with(func(api *client.Client) error {
+		raw, err := api.ProfileGet(ctx, name, version)
 		if err != nil {
 			return err
 		}
@@ -117,8 +116,8 @@ type profileVersionsCmd struct{ profileArg }
 
 // Run prints one line for each version.
 func (c *profileVersionsCmd) Run(ctx context.Context, s streams, parent *profileCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		page, err := client.ProfileVersions(ctx, c.Profile)
+	return parent.with(func(api *client.Client) error {
+		page, err := api.ProfileVersions(ctx, c.Profile)
 		if err != nil {
 			return err
 		}
@@ -146,8 +145,8 @@ func (c *profileCreateCmd) Run(ctx context.Context, s streams, parent *profileCm
 		return err
 	}
 	delete(fields, "version")
-	return parent.with(func(client *apiclient.Client) error {
-		raw, err := client.ProfileCreate(ctx, fields)
+	return parent.with(func(api *client.Client) error {
+		raw, err := api.ProfileCreate(ctx, fields)
 		if err != nil {
 			return err
 		}
@@ -167,8 +166,8 @@ func (c *profileUpdateCmd) Run(ctx context.Context, s streams, parent *profileCm
 	if err != nil {
 		return err
 	}
-	return parent.with(func(client *apiclient.Client) error {
-		raw, err := client.ProfileUpdate(ctx, c.Profile, fields)
+	return parent.with(func(api *client.Client) error {
+		raw, err := api.ProfileUpdate(ctx, c.Profile, fields)
 		if err != nil {
 			return err
 		}
@@ -181,8 +180,8 @@ type profileDeleteCmd struct{ profileArg }
 
 // Run prints that it is deleted.
 func (c *profileDeleteCmd) Run(ctx context.Context, s streams, parent *profileCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		if err := client.ProfileDelete(ctx, c.Profile); err != nil || parent.json() {
+	return parent.with(func(api *client.Client) error {
+		if err := api.ProfileDelete(ctx, c.Profile); err != nil || parent.json() {
 			return err
 		}
 		_, err := fmt.Fprintf(s.stdout, "%s  deleted\n", c.Profile)

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/cli"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
@@ -21,8 +21,8 @@ type secretListCmd struct{ apiFlags }
 
 // Run prints one line for each secret.
 func (c *secretListCmd) Run(ctx context.Context, s streams) error {
-	return c.with(func(client *apiclient.Client) error {
-		page, err := client.SecretList(ctx)
+	return c.with(func(api *client.Client) error {
+		page, err := api.SecretList(ctx)
 		if err != nil {
 			return err
 		}
@@ -51,8 +51,8 @@ func (c *secretSetCmd) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	return c.with(func(client *apiclient.Client) error {
-		info, err := client.SecretPut(ctx, c.Name, value, c.Host)
+	return c.with(func(api *client.Client) error {
+		info, err := api.SecretPut(ctx, c.Name, value.Reveal(), c.Host)
 		if err != nil {
 			return err
 		}
@@ -103,8 +103,8 @@ type secretDeleteCmd struct {
 
 // Run prints that it is deleted.
 func (c *secretDeleteCmd) Run(ctx context.Context, s streams) error {
-	return c.with(func(client *apiclient.Client) error {
-		if err := client.SecretDelete(ctx, c.Name); err != nil || c.json() {
+	return c.with(func(api *client.Client) error {
+		if err := api.SecretDelete(ctx, c.Name); err != nil || c.json() {
 			return err
 		}
 		_, err := fmt.Fprintf(s.stdout, "%s  deleted\n", c.Name)

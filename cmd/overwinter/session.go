@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -89,8 +89,8 @@ func (c *sessionListCmd) Validate() error {
 
 // Run prints one line for each session.
 func (c *sessionListCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		sessions, err := client.SessionList(ctx, apiclient.List{Status: c.Status, Agent: c.Agent, Query: c.Query, Metadata: c.Metadata, Sort: c.Sort, Cursor: c.Cursor, Limit: c.Limit})
+	return parent.with(func(api *client.Client) error {
+		sessions, err := api.SessionList(ctx, client.List{Status: c.Status, Agent: c.Agent, Query: c.Query, Metadata: c.Metadata, Sort: c.Sort, Cursor: c.Cursor, Limit: c.Limit})
 		if err != nil {
 			return err
 		}
@@ -107,24 +107,24 @@ type sessionArg struct {
 }
 
 // on calls use with a client and the id of the session that a command is about.
-func (c *sessionCmd) on(ctx context.Context, arg sessionArg, use func(client *apiclient.Client, id string) error) error {
-	return c.with(func(client *apiclient.Client) error {
-		id, err := sessionID(ctx, client, arg.ID)
+func (c *sessionCmd) on(ctx context.Context, arg sessionArg, use func(api *client.Client, id string) error) error {
+	return c.with(func(api *client.Client) error {
+		id, err := sessionID(ctx, api, arg.ID)
 		if err != nil {
 			return err
 		}
-		return use(client, id)
+		return use(api, id)
 	})
 }
 
 // onPrompt does the same with a prompt of the session.
-func (c *sessionCmd) onPrompt(ctx context.Context, arg sessionArg, prompt string, use func(client *apiclient.Client, id, promptID string) error) error {
-	return c.on(ctx, arg, func(client *apiclient.Client, id string) error {
-		prompt, err := promptID(ctx, client, id, prompt)
+func (c *sessionCmd) onPrompt(ctx context.Context, arg sessionArg, prompt string, use func(api *client.Client, id, promptID string) error) error {
+	return c.on(ctx, arg, func(api *client.Client, id string) error {
+		prompt, err := promptID(ctx, api, id, prompt)
 		if err != nil {
 			return err
 		}
-		return use(client, id, prompt)
+		return use(api, id, prompt)
 	})
 }
 
@@ -133,14 +133,14 @@ type sessionShowCmd struct{ sessionArg }
 
 // Run prints the session.
 func (c *sessionShowCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
-		got, err := client.SessionGet(ctx, id)
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
+		got, err := api.SessionGet(ctx, id)
 		if err != nil {
 			return err
 		}
 		if err := parent.printSession(s.stdout, got); err != nil || parent.json() {
 			return err
 		}
-		return parent.printOpen(ctx, s.stdout, client, got)
+		return parent.printOpen(ctx, s.stdout, api, got)
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/cli"
 )
 
@@ -37,14 +37,14 @@ func (c *sessionAttachCmd) Validate() error {
 
 // Run returns when the person leaves or the input has been answered.
 func (c *sessionAttachCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		if !cli.IsTerminal(s.stdin) {
-			return cli.Script(ctx, client, s.stdin, s.stdout, cli.ScriptOptions{SessionID: id, JSON: parent.json(), Notes: s.stderr})
+			return cli.Script(ctx, api, s.stdin, s.stdout, cli.ScriptOptions{SessionID: id, JSON: parent.json(), Notes: s.stderr})
 		}
 		if parent.json() {
 			return usageError{"-o json is for prompts that are not typed in a terminal"}
 		}
-		return cli.Attach(ctx, client, s.stdin, s.stdout, cli.AttachOptions{SessionID: id, Last: c.Last, View: c.view()})
+		return cli.Attach(ctx, api, s.stdin, s.stdout, cli.AttachOptions{SessionID: id, Last: c.Last, View: c.view()})
 	})
 }
 

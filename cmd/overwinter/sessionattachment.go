@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 )
 
 // sessionAttachmentCmd prints what is stored with a session. It wakes no session.
@@ -14,8 +14,8 @@ type sessionAttachmentCmd struct {
 
 // Run prints the bytes.
 func (c *sessionAttachmentCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
-		data, err := client.AttachmentGet(ctx, id, c.Attachment)
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
+		data, err := api.AttachmentGet(ctx, id, c.Attachment)
 		if err != nil {
 			return err
 		}

@@ -8,8 +8,7 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/client"
 )
 
 // sessionBundlesCmd lists, pins and unpins bundles.
@@ -30,13 +29,13 @@ func (c *sessionBundlesCmd) Validate() error {
 
 // Run prints one line for each bundle, newest first.
 func (c *sessionBundlesCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		if bundle := cmp.Or(c.Pin, c.Unpin); bundle != "" {
-			if _, err := client.BundlePin(ctx, bundle, c.Pin != ""); err != nil {
+			if _, err := api.BundlePin(ctx, bundle, c.Pin != ""); err != nil {
 				return err
 			}
 		}
-		page, err := client.BundleList(ctx, id, c.Limit)
+		page, err := api.BundleList(ctx, id, c.Limit)
 		if err != nil {
 			return err
 		}
@@ -48,7 +47,7 @@ func (c *sessionBundlesCmd) Run(ctx context.Context, s streams, parent *sessionC
 }
 
 // printBundles writes one line for each bundle. Their ids are whole: commands take them.
-func (c *sessionCmd) printBundles(w io.Writer, bundles []resource.BundleJSON) error {
+func (c *sessionCmd) printBundles(w io.Writer, bundles []client.Bundle) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "BUNDLE\tCREATED\tAFTER PROMPT\tSIZE\t") // Flush returns the error
 	for _, b := range bundles {
@@ -64,7 +63,7 @@ func (c *sessionCmd) printBundles(w io.Writer, bundles []resource.BundleJSON) er
 		note(b.Head, "head")
 		note(b.Pinned, "pinned")
 		note(!b.Environment.Available, "no files")
-		note(b.History.Outcome != "" && b.History.Outcome != "completed", string(b.History.Outcome))
+		note(b.History.Outcome != "" && b.History.Outcome != "completed", b.History.Outcome)
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", b.ID, c.when(b.CreatedAt), cmp.Or(b.History.PromptID, "-"), b.Size, notes)
 	}
 	return t.Flush()

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/cli"
-	"github.com/overwinter-dev/overwinter/internal/failure"
-	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // sessionWakeCmd wakes a session.
@@ -21,7 +18,7 @@ type sessionWakeCmd struct {
 
 // Run asks and, with --wait, waits until the session runs.
 func (c *sessionWakeCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.Wake, false)
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.Wake, false)
 }
 
 // sessionHibernateCmd hibernates a session.
@@ -33,7 +30,7 @@ type sessionHibernateCmd struct {
 
 // Run asks and, with --wait, waits until the session is hibernated.
 func (c *sessionHibernateCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.Hibernate, c.Force)
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.Hibernate, c.Force)
 }
 
 // sessionStopCmd ends a session.
@@ -44,7 +41,7 @@ type sessionStopCmd struct {
 
 // Run asks and, with --wait, waits until the session is terminated.
 func (c *sessionStopCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.Stop, false)
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.Stop, false)
 }
 
 // sessionAbortCmd interrupts the running turn.
@@ -55,7 +52,7 @@ type sessionAbortCmd struct {
 
 // Run asks and, with --wait, waits until the turn has ended.
 func (c *sessionAbortCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.Abort, false)
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.Abort, false)
 }
 
 // sessionRecoverCmd tries again with a session in error.
@@ -66,31 +63,31 @@ type sessionRecoverCmd struct {
 
 // Run asks and, with --wait, waits until the session runs or is in error again.
 func (c *sessionRecoverCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.Recover, false)
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.Recover, false)
 }
 
 // command sends a session a command and prints whether there was anything to do.
-func (c *sessionCmd) command(ctx context.Context, s streams, arg sessionArg, wait waitFlags, cmd apiclient.Command, force bool) error {
-	return c.on(ctx, arg, func(client *apiclient.Client, id string) error {
-		return c.carry(ctx, s, client, wait, cli.Request{
-			SessionID: id, Kind: session.CommandKind(cmd), Force: force,
-			Send: func(ctx context.Context) (resource.SessionJSON, bool, error) {
-				return client.Command(ctx, id, cmd, force)
+func (c *sessionCmd) command(ctx context.Context, s streams, arg sessionArg, wait waitFlags, cmd client.CommandKind, force bool) error {
+	return c.on(ctx, arg, func(api *client.Client, id string) error {
+		return c.carry(ctx, s, api, wait, cli.Request{
+			SessionID: id, Kind: cmd, Force: force,
+			Send: func(ctx context.Context) (client.Session, bool, error) {
+				return api.Command(ctx, id, cmd, force)
 			},
 		})
 	})
 }
 
 // carry sends a request, with --wait until it has had its effect, and prints the session.
-func (c *sessionCmd) carry(ctx context.Context, s streams, client *apiclient.Client, wait waitFlags, r cli.Request) error {
-	var got resource.SessionJSON
+func (c *sessionCmd) carry(ctx context.Context, s streams, api *client.Client, wait waitFlags, r cli.Request) error {
+	var got client.Session
 	var accepted bool
 	var err error
 	outcome := " accepted"
 	if wait.Wait {
 		outcome = " applied"
 		err = wait.during(ctx, fmt.Sprintf("%s of session %s", r.Kind, r.SessionID), func(ctx context.Context) error {
-			got, accepted, err = cli.Carry(ctx, client, r, s.stderr)
+			got, accepted, err = cli.Carry(ctx, api, r, s.stderr)
 			return err
 		})
 	} else {
@@ -121,15 +118,15 @@ const purgePoll = 500 * time.Millisecond
 
 // Run asks and returns; with --wait when the session is gone.
 func (c *sessionPurgeCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
-		got, err := client.Purge(ctx, id)
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
+		got, err := api.Purge(ctx, id)
 		if err != nil {
 			return err
 		}
 		outcome := fmt.Sprintf("%s: purge accepted", got.Status)
 		if c.Wait {
 			outcome = "erased"
-			if err := c.during(ctx, "the purge of session "+id, func(ctx context.Context) error { return awaitErased(ctx, client, id) }); err != nil {
+			if err := c.during(ctx, "the purge of session "+id, func(ctx context.Context) error { return awaitErased(ctx, api, id) }); err != nil {
 				return err
 			}
 		}
@@ -142,10 +139,10 @@ func (c *sessionPurgeCmd) Run(ctx context.Context, s streams, parent *sessionCmd
 }
 
 // awaitErased returns when there is no such session any more.
-func awaitErased(ctx context.Context, client *apiclient.Client, id string) error {
+func awaitErased(ctx context.Context, api *client.Client, id string) error {
 	for {
-		_, err := client.SessionGet(ctx, id)
-		if refused, ok := errors.AsType[*apiclient.Error](err); ok && refused.Code == failure.NoSession {
+		_, err := api.SessionGet(ctx, id)
+		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == client.CodeSessionNotFound {
 			return nil
 		}
 		if err != nil {

@@ -11,10 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/cli"
-	"github.com/overwinter-dev/overwinter/internal/permission"
-	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -53,7 +51,7 @@ func (c *sessionCreateCmd) Validate() error {
 
 // created is what create --wait prints as JSON.
 type created struct {
-	Session resource.SessionJSON `json:"session"`
+	Session client.Session `json:"session"`
 	*cli.PromptAnswer
 }
 
@@ -63,8 +61,8 @@ func (c *sessionCreateCmd) Run(ctx context.Context, s streams, parent *sessionCm
 	if err != nil {
 		return err
 	}
-	return parent.with(func(client *apiclient.Client) error {
-		made, err := client.SessionCreate(ctx, create, c.IdempotencyKey)
+	return parent.with(func(api *client.Client) error {
+		made, err := api.SessionCreate(ctx, create, c.IdempotencyKey)
 		if err != nil {
 			return err
 		}
@@ -80,15 +78,15 @@ func (c *sessionCreateCmd) Run(ctx context.Context, s streams, parent *sessionCm
 			}
 		}
 		if create.Prompt == nil {
-			return c.awaitRunning(ctx, s, parent, client, made)
+			return c.awaitRunning(ctx, s, parent, api, made)
 		}
-		prompt := resource.PromptJSON{ID: create.Prompt.ID, SessionID: made.ID, Content: create.Prompt.Content, Status: session.PromptQueued}
-		answer, err := c.await(ctx, s, parent, client, prompt, 0)
+		prompt := client.Prompt{ID: create.Prompt.ID, SessionID: made.ID, Content: create.Prompt.Content, Status: client.PromptQueued}
+		answer, err := c.await(ctx, s, parent, api, prompt, 0)
 		if err != nil {
 			return err
 		}
 		if parent.json() {
-			if made, err = client.SessionGet(ctx, made.ID); err != nil {
+			if made, err = api.SessionGet(ctx, made.ID); err != nil {
 				return err
 			}
 			if err := printJSON(s.stdout, created{made, &answer}); err != nil {
@@ -100,8 +98,8 @@ func (c *sessionCreateCmd) Run(ctx context.Context, s streams, parent *sessionCm
 }
 
 // request is the body of the request.
-func (c *sessionCreateCmd) request(stdin io.Reader) (apiclient.Create, error) {
-	create := apiclient.Create{Agent: c.Agent, Title: c.Title, Profile: c.Profile, IdleTimeout: c.IdleTimeout}
+func (c *sessionCreateCmd) request(stdin io.Reader) (client.Create, error) {
+	create := client.Create{Agent: c.Agent, Title: c.Title, Profile: c.Profile, IdleTimeout: c.IdleTimeout}
 	if c.Eager {
 		create.Sandbox = "eager"
 	}
@@ -109,11 +107,11 @@ func (c *sessionCreateCmd) request(stdin io.Reader) (apiclient.Create, error) {
 	if err != nil {
 		return create, err
 	}
-	if workspace := (session.Workspace{RepoURL: c.Repo, Ref: c.Ref, Setup: setup}); workspace != (session.Workspace{}) {
+	if workspace := (client.Workspace{RepoURL: c.Repo, Ref: c.Ref, Setup: setup}); workspace != (client.Workspace{}) {
 		create.Workspace = &workspace
 	}
-	options := session.Options{Model: c.Model, Permissions: permission.Policy(c.Permissions), QuestionTimeout: session.Duration(c.QuestionTimeout), Checkpoint: session.Checkpoint(c.Checkpoint)}
-	if options != (session.Options{}) {
+	options := client.Options{Model: c.Model, Permissions: client.Policy(c.Permissions), QuestionTimeout: client.Duration(c.QuestionTimeout), Checkpoint: c.Checkpoint}
+	if options != (client.Options{}) {
 		create.Options = &options
 	}
 	if len(c.Metadata) > 0 {
@@ -129,7 +127,7 @@ func (c *sessionCreateCmd) request(stdin io.Reader) (apiclient.Create, error) {
 	if err != nil {
 		return create, err
 	}
-	create.Prompt = &apiclient.FirstPrompt{Content: text, ID: c.PromptID}
+	create.Prompt = &client.FirstPrompt{Content: text, ID: c.PromptID}
 	switch {
 	case c.PromptID != "":
 	case c.IdempotencyKey != "": // the same again, so that the request is
@@ -165,9 +163,9 @@ func scriptText(given string) (string, error) {
 }
 
 // awaitRunning waits until a session without a prompt runs, and prints it.
-func (c *sessionCreateCmd) awaitRunning(ctx context.Context, s streams, parent *sessionCmd, client *apiclient.Client, made resource.SessionJSON) error {
+func (c *sessionCreateCmd) awaitRunning(ctx context.Context, s streams, parent *sessionCmd, api *client.Client, made client.Session) error {
 	err := c.during(ctx, "session "+made.ID, func(ctx context.Context) (err error) {
-		made, err = cli.AwaitRunning(ctx, client, made.ID)
+		made, err = cli.AwaitRunning(ctx, api, made.ID)
 		return err
 	})
 	if err != nil {

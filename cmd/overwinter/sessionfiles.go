@@ -6,9 +6,8 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/cli"
-	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -29,15 +28,15 @@ func (c *sessionFilesCmd) Validate() error {
 
 // Run prints one line for each file, or the bytes of one.
 func (c *sessionFilesCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		if c.Path != "" {
-			data, err := client.FileGet(ctx, id, c.Path)
+			data, err := api.FileGet(ctx, id, c.Path)
 			if err != nil {
 				return err
 			}
 			return printFile(s.stdout, data)
 		}
-		files, err := client.FileList(ctx, id, c.Prefix)
+		files, err := api.FileList(ctx, id, c.Prefix)
 		if err != nil {
 			return err
 		}
@@ -49,7 +48,7 @@ func (c *sessionFilesCmd) Run(ctx context.Context, s streams, parent *sessionCmd
 		for _, f := range files.Items {
 			path := terminal.OneLine(f.Path, 0)
 			if !f.Saved {
-				path += inBrackets("not saved: " + terminal.OneLine(string(f.Unsaved), terminal.LineRunes))
+				path += inBrackets("not saved: " + terminal.OneLine(f.Unsaved, terminal.LineRunes))
 			}
 			fmt.Fprintf(t, "%d\t%s\t%s\n", f.Size, parent.when(f.ModifiedAt), path)
 		}
@@ -74,8 +73,8 @@ type sessionDiffCmd struct {
 
 // Run prints the patch, which git apply understands, or what it does.
 func (c *sessionDiffCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
-		d, err := client.Diff(ctx, id)
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
+		d, err := api.Diff(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -96,7 +95,7 @@ func (c *sessionDiffCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 }
 
 // printStat writes one line for each file that differs, and one for all.
-func printStat(w io.Writer, d resource.DiffJSON) error {
+func printStat(w io.Writer, d client.Diff) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range d.Files {
 		lines := fmt.Sprintf("+%d -%d", f.Additions, f.Deletions)
@@ -110,7 +109,7 @@ func printStat(w io.Writer, d resource.DiffJSON) error {
 }
 
 // gitState says where the repository stands, if there is one.
-func gitState(d resource.DiffJSON) string {
+func gitState(d client.Diff) string {
 	if d.Git == nil {
 		return ""
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/cli"
 )
 
@@ -32,13 +32,13 @@ func (c *sessionFollowCmd) Run(ctx context.Context, s streams, parent *sessionCm
 		return usageError{"--answer cannot be used with -o json: answer with overwinter session answer"}
 	}
 	o := cli.FollowOptions{After: c.After, UntilIdle: c.Until == "idle", Answer: c.Answer, View: c.view()}
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		o.SessionID = id
 		return c.during(ctx, "session "+id, func(ctx context.Context) error {
 			if parent.json() {
-				return cli.FollowJSON(ctx, client, s.stdout, o)
+				return cli.FollowJSON(ctx, api, s.stdout, o)
 			}
-			return cli.Follow(ctx, client, s.stdin, s.stdout, o)
+			return cli.Follow(ctx, api, s.stdin, s.stdout, o)
 		})
 	})
 }

@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -18,8 +17,8 @@ type sessionHoldCmd struct {
 
 // Run holds the queue and prints what waits in it.
 func (c *sessionHoldCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
-		got, err := client.Hold(ctx, id, c.Reason)
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
+		got, err := api.Hold(ctx, id, c.Reason)
 		if err != nil {
 			return err
 		}
@@ -32,8 +31,8 @@ type sessionReleaseCmd struct{ sessionArg }
 
 // Run releases the queue and prints what waits in it.
 func (c *sessionReleaseCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
-		got, err := client.Release(ctx, id)
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
+		got, err := api.Release(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -42,7 +41,7 @@ func (c *sessionReleaseCmd) Run(ctx context.Context, s streams, parent *sessionC
 }
 
 // printQueue writes the state of a session's queue in one line.
-func (c *sessionCmd) printQueue(s streams, got resource.SessionJSON) error {
+func (c *sessionCmd) printQueue(s streams, got client.Session) error {
 	if c.json() {
 		return printJSON(s.stdout, got)
 	}
@@ -51,13 +50,13 @@ func (c *sessionCmd) printQueue(s streams, got resource.SessionJSON) error {
 }
 
 // heldText says that a queue is held, and why.
-func (c *sessionCmd) heldText(q resource.QueueJSON) string {
+func (c *sessionCmd) heldText(q client.Queue) string {
 	if !q.Held {
 		return ""
 	}
 	text := ", held"
 	if q.HeldSince != nil {
-		text += " since " + time.Time(*q.HeldSince).Local().Format(time.DateTime)
+		text += " since " + q.HeldSince.Local().Format(time.DateTime)
 	}
 	return text + inBrackets(terminal.OneLine(q.HeldReason, terminal.LineRunes))
 }

@@ -10,10 +10,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/cli"
-	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
 // sessionPromptCmd sends a prompt.
@@ -41,15 +40,17 @@ func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 	if err != nil {
 		return err
 	}
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		// The newest event before the prompt: everything about the prompt comes after it.
 		var after int64
 		if c.Wait {
-			if after, err = client.Position(ctx, id); err != nil {
+			if after, err = api.Position(ctx, id); err != nil {
 				return err
 			}
 		}
-		submitted, err := client.PromptSubmit(ctx, id, apiclient.Submit{Content: text, ID: c.PromptID, Mode: c.Mode, OnUnknown: c.OnUnknown, Files: files})
+		submitted, err := api.PromptSubmit(ctx, id, client.Submit{
+			Content: text, ID: c.PromptID, Mode: client.Mode(c.Mode), OnUnknown: client.OnUnknown(c.OnUnknown), Files: files,
+		})
 		if err != nil {
 			return err
 		}
@@ -61,7 +62,7 @@ func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 		}
 		logger.DebugContext(ctx, "prompt accepted",
 			slog.String("session_id", id), slog.String("prompt_id", submitted.Prompt.ID), slog.Int64("position", submitted.Position))
-		answer, err := c.await(ctx, s, parent, client, submitted.Prompt, after)
+		answer, err := c.await(ctx, s, parent, api, submitted.Prompt, after)
 		if err != nil {
 			return err
 		}
@@ -75,11 +76,11 @@ func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 }
 
 // attachedFiles reads the files that a prompt comes with.
-func attachedFiles(paths []string) ([]apiclient.File, error) {
+func attachedFiles(paths []string) ([]client.File, error) {
 	if len(paths) > attachment.MaxPromptFiles {
 		return nil, fmt.Errorf("--attach: %d files; at most %d are allowed", len(paths), attachment.MaxPromptFiles)
 	}
-	var files []apiclient.File
+	var files []client.File
 	total := 0
 	for _, path := range paths {
 		data, err := attachedFile(path)
@@ -89,7 +90,7 @@ func attachedFiles(paths []string) ([]apiclient.File, error) {
 		if total += len(data); total > attachment.MaxPromptBytes {
 			return nil, fmt.Errorf("--attach: the files have more than %d bytes together", attachment.MaxPromptBytes)
 		}
-		files = append(files, apiclient.File{Name: filepath.Base(path), Data: data})
+		files = append(files, client.File{Name: filepath.Base(path), Data: data})
 	}
 	return files, nil
 }
@@ -112,20 +113,20 @@ func attachedFile(path string) ([]byte, error) {
 
 // await prints the answer to a prompt while it is written, unless the output is JSON.
 func (f timeoutFlag) await(
-	ctx context.Context, s streams, parent *sessionCmd, client *apiclient.Client, prompt resource.PromptJSON, after int64,
+	ctx context.Context, s streams, parent *sessionCmd, api *client.Client, prompt client.Prompt, after int64,
 ) (answer cli.PromptAnswer, err error) {
 	live := s.stdout
 	if parent.json() {
 		live = nil
 	}
 	err = f.during(ctx, fmt.Sprintf("prompt %s of session %s", prompt.ID, prompt.SessionID), func(ctx context.Context) error {
-		answer, err = cli.Await(ctx, client, prompt, after, live, s.stderr)
+		answer, err = cli.Await(ctx, api, prompt, after, live, s.stderr)
 		return err
 	})
 	return answer, err
 }
 
-func (c *sessionCmd) printPrompt(w io.Writer, p apiclient.Submitted) error {
+func (c *sessionCmd) printPrompt(w io.Writer, p client.Submitted) error {
 	if c.json() {
 		return printJSON(w, p)
 	}

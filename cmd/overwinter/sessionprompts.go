@@ -6,8 +6,7 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
@@ -20,8 +19,8 @@ type sessionPromptsCmd struct {
 
 // Run prints one line for each prompt, oldest first.
 func (c *sessionPromptsCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
-		page, err := client.PromptList(ctx, id)
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
+		page, err := api.PromptList(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -36,7 +35,7 @@ func (c *sessionPromptsCmd) Run(ctx context.Context, s streams, parent *sessionC
 }
 
 // printPrompts writes one line for each prompt.
-func (c *sessionCmd) printPrompts(w io.Writer, prompts []resource.PromptJSON) error {
+func (c *sessionCmd) printPrompts(w io.Writer, prompts []client.Prompt) error {
 	ids := make([]string, len(prompts))
 	for i, p := range prompts {
 		ids[i] = p.ID
@@ -52,10 +51,10 @@ func (c *sessionCmd) printPrompts(w io.Writer, prompts []resource.PromptJSON) er
 }
 
 // openPrompts are those that have not ended, and those that a person has to decide about.
-func openPrompts(prompts []resource.PromptJSON) []resource.PromptJSON {
-	open := []resource.PromptJSON{}
+func openPrompts(prompts []client.Prompt) []client.Prompt {
+	open := []client.Prompt{}
 	for _, p := range prompts {
-		if !p.Status.Final() || p.Status == session.PromptUnknown {
+		if !p.Status.Final() || p.Status == client.PromptUnknown {
 			open = append(open, p)
 		}
 	}
@@ -67,8 +66,8 @@ type sessionWithdrawCmd struct{ promptArg }
 
 // Run prints the prompt.
 func (c *sessionWithdrawCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.onPrompt(ctx, c.sessionArg, c.Prompt, func(client *apiclient.Client, id, prompt string) error {
-		p, err := client.PromptWithdraw(ctx, id, prompt)
+	return parent.onPrompt(ctx, c.sessionArg, c.Prompt, func(api *client.Client, id, prompt string) error {
+		p, err := api.PromptWithdraw(ctx, id, prompt)
 		if err != nil {
 			return err
 		}

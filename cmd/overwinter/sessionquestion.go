@@ -9,9 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/question"
-	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
@@ -28,8 +26,8 @@ func (c *sessionQuestionsCmd) Run(ctx context.Context, s streams, parent *sessio
 	if status == "all" {
 		status = ""
 	}
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
-		questions, err := client.QuestionList(ctx, id, question.Status(status))
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
+		questions, err := api.QuestionList(ctx, id, client.QuestionStatus(status))
 		if err != nil {
 			return err
 		}
@@ -41,7 +39,7 @@ func (c *sessionQuestionsCmd) Run(ctx context.Context, s streams, parent *sessio
 }
 
 // printQuestions writes one line for each question.
-func (c *sessionCmd) printQuestions(w io.Writer, questions []resource.QuestionJSON) error {
+func (c *sessionCmd) printQuestions(w io.Writer, questions []client.Question) error {
 	ids := make([]string, len(questions))
 	for i, q := range questions {
 		ids[i] = q.ID
@@ -56,7 +54,7 @@ func (c *sessionCmd) printQuestions(w io.Writer, questions []resource.QuestionJS
 }
 
 // describeQuestion is what is asked, on one line.
-func describeQuestion(q resource.QuestionJSON) string {
+func describeQuestion(q client.Question) string {
 	text := terminal.OneLine(q.Title, terminal.LineRunes)
 	switch {
 	case len(q.Questions) > 0:
@@ -82,7 +80,7 @@ type sessionAnswerCmd struct {
 
 // Validate checks what kong cannot.
 func (c *sessionAnswerCmd) Validate() error {
-	if c.Decision == "" && slices.Contains(question.Decisions(), question.Decision(c.Question)) {
+	if c.Decision == "" && slices.Contains(client.Decisions(), client.Decision(c.Question)) {
 		c.Question, c.Decision = "", c.Question // the ID was left out
 	}
 	if c.Decision == "" && len(c.Answer) == 0 {
@@ -93,13 +91,13 @@ func (c *sessionAnswerCmd) Validate() error {
 
 // Run answers and prints the updated question.
 func (c *sessionAnswerCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
-		which, err := questionID(ctx, client, id, c.Question)
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
+		which, err := questionID(ctx, api, id, c.Question)
 		if err != nil {
 			return err
 		}
-		q, err := client.QuestionAnswer(ctx, id, which, apiclient.Reply{
-			Answer: question.Decision(c.Decision), Answers: question.SayEach(c.Answer), Message: c.Message,
+		q, err := api.QuestionAnswer(ctx, id, which, client.Reply{
+			Answer: client.Decision(c.Decision), Answers: client.SayEach(c.Answer), Message: c.Message,
 		})
 		if err != nil {
 			return err
@@ -108,7 +106,7 @@ func (c *sessionAnswerCmd) Run(ctx context.Context, s streams, parent *sessionCm
 	})
 }
 
-func (c *sessionCmd) printQuestion(w io.Writer, q resource.QuestionJSON) error {
+func (c *sessionCmd) printQuestion(w io.Writer, q client.Question) error {
 	if c.json() {
 		return printJSON(w, q)
 	}

@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/client"
 )
 
 // sessionReplaceCmd replaces the text of a prompt.
@@ -20,8 +19,8 @@ func (c *sessionReplaceCmd) Run(ctx context.Context, s streams, parent *sessionC
 	if err != nil {
 		return err
 	}
-	return parent.resolve(ctx, s, c.promptArg, func(client *apiclient.Client, id, prompt string) (resource.PromptJSON, error) {
-		return client.PromptReplace(ctx, id, prompt, text)
+	return parent.resolve(ctx, s, c.promptArg, func(api *client.Client, id, prompt string) (client.Prompt, error) {
+		return api.PromptReplace(ctx, id, prompt, text)
 	})
 }
 
@@ -30,8 +29,8 @@ type sessionPromoteCmd struct{ promptArg }
 
 // Run promotes the prompt and prints it.
 func (c *sessionPromoteCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.resolve(ctx, s, c.promptArg, func(client *apiclient.Client, id, prompt string) (resource.PromptJSON, error) {
-		return client.PromptPromote(ctx, id, prompt)
+	return parent.resolve(ctx, s, c.promptArg, func(api *client.Client, id, prompt string) (client.Prompt, error) {
+		return api.PromptPromote(ctx, id, prompt)
 	})
 }
 
@@ -40,8 +39,8 @@ type sessionClearCmd struct{ sessionArg }
 
 // Run clears the queue and prints what was cancelled.
 func (c *sessionClearCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
-		cleared, err := client.QueueClear(ctx, id)
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
+		cleared, err := api.QueueClear(ctx, id)
 		if err != nil {
 			return err
 		}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -21,26 +19,26 @@ type sessionRetryCmd struct{ promptArg }
 
 // Run names the run whose outcome is unknown, so that a repeated request does not run the prompt twice.
 func (c *sessionRetryCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.resolve(ctx, s, c.promptArg, func(client *apiclient.Client, id, prompt string) (resource.PromptJSON, error) {
-		p, err := client.PromptGet(ctx, id, prompt)
+	return parent.resolve(ctx, s, c.promptArg, func(api *client.Client, id, prompt string) (client.Prompt, error) {
+		p, err := api.PromptGet(ctx, id, prompt)
 		if err != nil {
 			return p, err
 		}
-		return client.PromptRetry(ctx, id, prompt, p.RunID)
+		return api.PromptRetry(ctx, id, prompt, p.RunID)
 	})
 }
 
 // sessionResolveCmd says how a prompt ended whose outcome is unknown.
 type sessionResolveCmd struct {
 	promptArg
-	Outcome session.PromptStatus `arg:"" enum:"completed,failed" help:"How the prompt ended: completed or failed."`
-	Note    string               `placeholder:"TEXT" help:"Note to store with the prompt."`
+	Outcome client.PromptStatus `arg:"" enum:"completed,failed" help:"How the prompt ended: completed or failed."`
+	Note    string              `placeholder:"TEXT" help:"Note to store with the prompt."`
 }
 
 // Run resolves the prompt and prints it.
 func (c *sessionResolveCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.resolve(ctx, s, c.promptArg, func(client *apiclient.Client, id, prompt string) (resource.PromptJSON, error) {
-		return client.PromptResolve(ctx, id, prompt, c.Outcome, c.Note)
+	return parent.resolve(ctx, s, c.promptArg, func(api *client.Client, id, prompt string) (client.Prompt, error) {
+		return api.PromptResolve(ctx, id, prompt, c.Outcome, c.Note)
 	})
 }
 
@@ -52,17 +50,17 @@ type sessionDismissCmd struct {
 
 // Run dismisses the prompt and prints it.
 func (c *sessionDismissCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.resolve(ctx, s, c.promptArg, func(client *apiclient.Client, id, prompt string) (resource.PromptJSON, error) {
-		return client.PromptDismiss(ctx, id, prompt, c.Note)
+	return parent.resolve(ctx, s, c.promptArg, func(api *client.Client, id, prompt string) (client.Prompt, error) {
+		return api.PromptDismiss(ctx, id, prompt, c.Note)
 	})
 }
 
 // resolve prints what became of a prompt.
 func (c *sessionCmd) resolve(
-	ctx context.Context, s streams, arg promptArg, do func(client *apiclient.Client, id, prompt string) (resource.PromptJSON, error),
+	ctx context.Context, s streams, arg promptArg, do func(api *client.Client, id, prompt string) (client.Prompt, error),
 ) error {
-	return c.onPrompt(ctx, arg.sessionArg, arg.Prompt, func(client *apiclient.Client, id, prompt string) error {
-		p, err := do(client, id, prompt)
+	return c.onPrompt(ctx, arg.sessionArg, arg.Prompt, func(api *client.Client, id, prompt string) error {
+		p, err := do(api, id, prompt)
 		if err != nil {
 			return err
 		}

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/cli"
-	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // sessionSyncCmd saves what a session has.
@@ -17,7 +15,7 @@ type sessionSyncCmd struct {
 
 // Run asks and, with --wait, waits for the snapshot.
 func (c *sessionSyncCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.Sync, false)
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.Sync, false)
 }
 
 // sessionRestartCmd moves a session to a new sandbox.
@@ -29,7 +27,7 @@ type sessionRestartCmd struct {
 
 // Run asks and, with --wait, waits for the new sandbox.
 func (c *sessionRestartCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.RestartEnvironment, c.Force)
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.RestartEnvironment, c.Force)
 }
 
 // sessionDropCmd discards the sandbox of a session.
@@ -41,7 +39,7 @@ type sessionDropCmd struct {
 
 // Run asks and, with --wait, waits until the sandbox is gone.
 func (c *sessionDropCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.command(ctx, s, c.sessionArg, c.waitFlags, apiclient.TerminateEnvironment, c.Force)
+	return parent.command(ctx, s, c.sessionArg, c.waitFlags, client.TerminateEnvironment, c.Force)
 }
 
 // sessionRevertCmd reverts an agent.
@@ -54,11 +52,11 @@ type sessionRevertCmd struct {
 
 // Run asks and, with --wait, waits until the agent is reverted.
 func (c *sessionRevertCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.onPrompt(ctx, c.sessionArg, c.Prompt, func(client *apiclient.Client, id, prompt string) error {
-		return parent.carry(ctx, s, client, c.waitFlags, cli.Request{
-			SessionID: id, Kind: session.CommandRevert, Force: c.Force,
-			Send: func(ctx context.Context) (resource.SessionJSON, bool, error) {
-				got, err := client.Revert(ctx, id, prompt, c.Force)
+	return parent.onPrompt(ctx, c.sessionArg, c.Prompt, func(api *client.Client, id, prompt string) error {
+		return parent.carry(ctx, s, api, c.waitFlags, cli.Request{
+			SessionID: id, Kind: client.RevertCommand, Force: c.Force,
+			Send: func(ctx context.Context) (client.Session, bool, error) {
+				got, err := api.Revert(ctx, id, prompt, c.Force)
 				return got, true, err
 			},
 		})

@@ -9,16 +9,13 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/permission"
-	"github.com/overwinter-dev/overwinter/internal/question"
-	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
 // printSession writes one session as a list of what it is.
-func (c *sessionCmd) printSession(w io.Writer, s resource.SessionJSON) error {
+func (c *sessionCmd) printSession(w io.Writer, s client.Session) error {
 	if c.json() {
 		return printJSON(w, s)
 	}
@@ -39,7 +36,7 @@ func (c *sessionCmd) printSession(w io.Writer, s resource.SessionJSON) error {
 		row("profile", "%s", s.Profile)
 	}
 	c.workspaceRows(s, row)
-	row("permissions", "%s", cmp.Or(s.Options.Permissions, permission.Allow))
+	row("permissions", "%s", cmp.Or(s.Options.Permissions, client.PolicyAllow))
 	if s.Options.QuestionTimeout != 0 {
 		row("question timeout", "%s", time.Duration(s.Options.QuestionTimeout))
 	}
@@ -68,7 +65,7 @@ func (c *sessionCmd) printSession(w io.Writer, s resource.SessionJSON) error {
 		}
 	}
 	if s.Runtime.Sandbox != nil {
-		row("sandbox", "%s%s", s.Runtime.Sandbox.SandboxID, inBrackets(string(s.Runtime.Sandbox.Status)))
+		row("sandbox", "%s%s", s.Runtime.Sandbox.SandboxID, inBrackets(s.Runtime.Sandbox.Status))
 	}
 	row("active", "%s", time.Duration(s.Metrics.ActiveSeconds*float64(time.Second)).Round(time.Second))
 	row("used", "%d messages, %d tool calls, %d tokens in, %d out, %s",
@@ -80,7 +77,7 @@ func (c *sessionCmd) printSession(w io.Writer, s resource.SessionJSON) error {
 }
 
 // workspaceRows are about what the working directory began with.
-func (c *sessionCmd) workspaceRows(s resource.SessionJSON, row func(name, format string, args ...any)) {
+func (c *sessionCmd) workspaceRows(s client.Session, row func(name, format string, args ...any)) {
 	if s.Workspace == nil {
 		return
 	}
@@ -93,9 +90,9 @@ func (c *sessionCmd) workspaceRows(s resource.SessionJSON, row func(name, format
 }
 
 // printOpen writes the prompts that have not ended and the questions that are open, if there are any.
-func (c *sessionCmd) printOpen(ctx context.Context, w io.Writer, client *apiclient.Client, s resource.SessionJSON) error {
+func (c *sessionCmd) printOpen(ctx context.Context, w io.Writer, api *client.Client, s client.Session) error {
 	if s.Queue.Queued+s.Queue.Processing+s.Queue.Unknown > 0 {
-		page, err := client.PromptList(ctx, s.ID)
+		page, err := api.PromptList(ctx, s.ID)
 		if err != nil {
 			return err
 		}
@@ -104,7 +101,7 @@ func (c *sessionCmd) printOpen(ctx context.Context, w io.Writer, client *apiclie
 			return err
 		}
 	}
-	questions, err := client.QuestionList(ctx, s.ID, question.Open)
+	questions, err := api.QuestionList(ctx, s.ID, client.QuestionOpen)
 	if err != nil || len(questions.Items) == 0 {
 		return err
 	}
@@ -113,7 +110,7 @@ func (c *sessionCmd) printOpen(ctx context.Context, w io.Writer, client *apiclie
 }
 
 // printSessions writes one line for each session.
-func (c *sessionCmd) printSessions(w io.Writer, sessions []resource.SessionJSON) error {
+func (c *sessionCmd) printSessions(w io.Writer, sessions []client.Session) error {
 	ids := make([]string, len(sessions))
 	for i, s := range sessions {
 		ids[i] = s.ID
@@ -126,7 +123,7 @@ func (c *sessionCmd) printSessions(w io.Writer, sessions []resource.SessionJSON)
 		if s.Queue.Held {
 			held = " held"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d%s\t%s\t%s\n", short(s.ID), s.Status, terminal.OneLine(string(s.Doing.State), terminal.TitleRunes), terminal.OneLine(s.Agent, terminal.TitleRunes),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d%s\t%s\t%s\n", short(s.ID), s.Status, terminal.OneLine(s.Doing.State, terminal.TitleRunes), terminal.OneLine(s.Agent, terminal.TitleRunes),
 			s.Queue.Queued+s.Queue.Processing, held, c.when(s.LastActivity), terminal.OneLine(s.Title, terminal.TitleRunes))
 	}
 	return t.Flush()

@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/permission"
-	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/client"
 )
 
 // sessionUpdateCmd changes a session.
@@ -31,8 +28,8 @@ type sessionUpdateCmd struct {
 
 // Run prints the updated session.
 func (c *sessionUpdateCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
-		now, err := client.SessionGet(ctx, id)
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
+		now, err := api.SessionGet(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -43,7 +40,7 @@ func (c *sessionUpdateCmd) Run(ctx context.Context, s streams, parent *sessionCm
 		if len(patch) == 0 {
 			return usageError{"nothing to change: give --title or another flag"}
 		}
-		got, err := client.SessionPatch(ctx, id, patch)
+		got, err := api.SessionPatch(ctx, id, patch)
 		if err != nil {
 			return err
 		}
@@ -52,7 +49,7 @@ func (c *sessionUpdateCmd) Run(ctx context.Context, s streams, parent *sessionCm
 }
 
 // patch is what to send: the API replaces options, metadata and workspace as a whole.
-func (c *sessionUpdateCmd) patch(now resource.SessionJSON) (map[string]any, error) {
+func (c *sessionUpdateCmd) patch(now client.Session) (map[string]any, error) {
 	patch := map[string]any{}
 	if c.Title != nil {
 		patch["title"] = *c.Title
@@ -68,13 +65,13 @@ func (c *sessionUpdateCmd) patch(now resource.SessionJSON) (map[string]any, erro
 		options.Model = *c.Model
 	}
 	if c.Permissions != "" {
-		options.Permissions = permission.Policy(c.Permissions)
+		options.Permissions = client.Policy(c.Permissions)
 	}
 	if c.QuestionTimeout != 0 {
-		options.QuestionTimeout = session.Duration(c.QuestionTimeout)
+		options.QuestionTimeout = client.Duration(c.QuestionTimeout)
 	}
 	if c.Checkpoint != "" {
-		options.Checkpoint = session.Checkpoint(c.Checkpoint)
+		options.Checkpoint = c.Checkpoint
 	}
 	if options != now.Options {
 		patch["options"] = options
@@ -91,7 +88,7 @@ func (c *sessionUpdateCmd) patch(now resource.SessionJSON) (map[string]any, erro
 		}
 		patch["metadata"] = metadata
 	}
-	var workspace session.Workspace
+	var workspace client.Workspace
 	if now.Workspace != nil {
 		workspace = *now.Workspace
 	}
@@ -123,15 +120,15 @@ type sessionTranscriptCmd struct {
 
 // Run prints JSON in both formats, or the bytes of one file.
 func (c *sessionTranscriptCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		if c.Path != "" {
-			data, err := client.TranscriptFile(ctx, id, c.Path)
+			data, err := api.TranscriptFile(ctx, id, c.Path)
 			if err != nil {
 				return err
 			}
 			return printFile(s.stdout, data)
 		}
-		raw, err := client.Transcript(ctx, id)
+		raw, err := api.Transcript(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -155,11 +152,11 @@ type links struct {
 
 // Run prints the addresses.
 func (c *sessionOpenCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(client *apiclient.Client, id string) error {
-		if _, err := client.SessionGet(ctx, id); err != nil {
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
+		if _, err := api.SessionGet(ctx, id); err != nil {
 			return err
 		}
-		at := links{Temporal: temporalURL(c.TemporalUI, c.Namespace, id), API: client.SessionURL(id)}
+		at := links{Temporal: temporalURL(c.TemporalUI, c.Namespace, id), API: api.SessionURL(id)}
 		var err error
 		if parent.json() {
 			err = printJSON(s.stdout, at)

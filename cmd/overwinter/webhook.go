@@ -7,7 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -45,12 +45,12 @@ type webhookFilter struct {
 	Text     *string           `name:"description" placeholder:"TEXT" help:"What it is for."`
 }
 
-func (f webhookFilter) fields() apiclient.WebhookFields {
-	return apiclient.WebhookFields{Types: f.Types, SessionID: f.Session, Agent: f.Agent, Metadata: f.Metadata, Description: f.Text}
+func (f webhookFilter) fields() client.WebhookFields {
+	return client.WebhookFields{Types: f.Types, SessionID: f.Session, Agent: f.Agent, Metadata: f.Metadata, Description: f.Text}
 }
 
 // printWebhooks writes one line for each webhook.
-func (c *apiFlags) printWebhooks(w io.Writer, items ...apiclient.Webhook) error {
+func (c *apiFlags) printWebhooks(w io.Writer, items ...client.Webhook) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tSTATE\tPENDING\tTYPES\tURL") // Flush returns the error
 	for _, hook := range items {
@@ -73,7 +73,7 @@ func (c *apiFlags) printWebhooks(w io.Writer, items ...apiclient.Webhook) error 
 }
 
 // printWebhook writes one webhook, and its secret if it has one.
-func (c *apiFlags) printWebhook(w io.Writer, hook apiclient.Webhook) error {
+func (c *apiFlags) printWebhook(w io.Writer, hook client.Webhook) error {
 	if c.json() {
 		return printJSON(w, hook)
 	}
@@ -85,7 +85,7 @@ func (c *apiFlags) printWebhook(w io.Writer, hook apiclient.Webhook) error {
 }
 
 // printDeliveries writes one line for each delivery.
-func (c *apiFlags) printDeliveries(w io.Writer, items ...apiclient.Delivery) error {
+func (c *apiFlags) printDeliveries(w io.Writer, items ...client.Delivery) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tTYPE\tSTATUS\tTRIES\tCREATED\tNEXT\tSESSION")
 	for _, d := range items {
@@ -102,7 +102,7 @@ func (c *apiFlags) printDeliveries(w io.Writer, items ...apiclient.Delivery) err
 }
 
 // printDelivery writes one delivery with its attempts.
-func (c *apiFlags) printDelivery(w io.Writer, d apiclient.Delivery) error {
+func (c *apiFlags) printDelivery(w io.Writer, d client.Delivery) error {
 	if c.json() {
 		return printJSON(w, d)
 	}
@@ -126,8 +126,8 @@ type webhookListCmd struct{}
 
 // Run prints one line for each webhook.
 func (webhookListCmd) Run(ctx context.Context, s streams, parent *webhookCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		page, err := client.WebhookList(ctx)
+	return parent.with(func(api *client.Client) error {
+		page, err := api.WebhookList(ctx)
 		if err != nil {
 			return err
 		}
@@ -146,10 +146,10 @@ type webhookCreateCmd struct {
 
 // Run prints the webhook with its secret.
 func (c *webhookCreateCmd) Run(ctx context.Context, s streams, parent *webhookCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
+	return parent.with(func(api *client.Client) error {
 		fields := c.fields()
 		fields.URL = &c.URL
-		hook, err := client.WebhookCreate(ctx, fields)
+		hook, err := api.WebhookCreate(ctx, fields)
 		if err != nil {
 			return err
 		}
@@ -168,13 +168,13 @@ type webhookUpdateCmd struct {
 
 // Run prints the webhook.
 func (c *webhookUpdateCmd) Run(ctx context.Context, s streams, parent *webhookCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
+	return parent.with(func(api *client.Client) error {
 		fields := c.fields()
 		fields.URL = c.URL
 		if c.Enable || c.Disable {
 			fields.Enabled = &c.Enable
 		}
-		hook, err := client.WebhookUpdate(ctx, c.Webhook, fields)
+		hook, err := api.WebhookUpdate(ctx, c.Webhook, fields)
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ type webhookDeleteCmd struct{ webhookArg }
 
 // Run prints nothing.
 func (c *webhookDeleteCmd) Run(ctx context.Context, parent *webhookCmd) error {
-	return parent.with(func(client *apiclient.Client) error { return client.WebhookDelete(ctx, c.Webhook) })
+	return parent.with(func(api *client.Client) error { return api.WebhookDelete(ctx, c.Webhook) })
 }
 
 // webhookRotateCmd replaces a secret.
@@ -198,8 +198,8 @@ type webhookRotateCmd struct {
 
 // Run prints the webhook with its new secret.
 func (c *webhookRotateCmd) Run(ctx context.Context, s streams, parent *webhookCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		hook, err := client.WebhookRotate(ctx, c.Webhook, c.Overlap)
+	return parent.with(func(api *client.Client) error {
+		hook, err := api.WebhookRotate(ctx, c.Webhook, c.Overlap)
 		if err != nil {
 			return err
 		}
@@ -212,8 +212,8 @@ type webhookTestCmd struct{ webhookArg }
 
 // Run prints the delivery.
 func (c *webhookTestCmd) Run(ctx context.Context, s streams, parent *webhookCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		d, err := client.WebhookTest(ctx, c.Webhook)
+	return parent.with(func(api *client.Client) error {
+		d, err := api.WebhookTest(ctx, c.Webhook)
 		if err != nil {
 			return err
 		}
@@ -230,8 +230,8 @@ type webhookDeliveriesCmd struct {
 
 // Run prints one line for each delivery.
 func (c *webhookDeliveriesCmd) Run(ctx context.Context, s streams, parent *webhookCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		page, err := client.DeliveryList(ctx, c.Webhook, c.Status, c.Limit)
+	return parent.with(func(api *client.Client) error {
+		page, err := api.DeliveryList(ctx, c.Webhook, c.Status, c.Limit)
 		if err != nil {
 			return err
 		}
@@ -247,8 +247,8 @@ type webhookShowCmd struct{ deliveryArg }
 
 // Run prints the delivery with its attempts.
 func (c *webhookShowCmd) Run(ctx context.Context, s streams, parent *webhookCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		d, err := client.DeliveryGet(ctx, c.Webhook, c.Delivery)
+	return parent.with(func(api *client.Client) error {
+		d, err := api.DeliveryGet(ctx, c.Webhook, c.Delivery)
 		if err != nil {
 			return err
 		}
@@ -261,8 +261,8 @@ type webhookRedeliverCmd struct{ deliveryArg }
 
 // Run prints the delivery.
 func (c *webhookRedeliverCmd) Run(ctx context.Context, s streams, parent *webhookCmd) error {
-	return parent.with(func(client *apiclient.Client) error {
-		d, err := client.DeliveryRepeat(ctx, c.Webhook, c.Delivery)
+	return parent.with(func(api *client.Client) error {
+		d, err := api.DeliveryRepeat(ctx, c.Webhook, c.Delivery)
 		if err != nil {
 			return err
 		}

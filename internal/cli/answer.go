@@ -4,10 +4,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/event"
-	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -24,38 +21,37 @@ type answer struct {
 }
 
 // take reads one event. It returns the prompt when it has ended.
-func (a *answer) take(e apiclient.Event) (ended *resource.PromptJSON, err error) {
+func (a *answer) take(e client.Event) (ended *client.Prompt, err error) {
 	switch e.Type {
-	case event.TypePrompt:
-		data, err := decode[event.PromptData](e)
+	case client.EventPrompt:
+		data, err := decode[client.PromptData](e)
 		if err != nil {
 			return nil, err
 		}
 		if data.Prompt.ID == a.promptID && data.Prompt.Status.Final() {
-			whole := data.Prompt.Whole()
-			return &whole, nil
+			return &data.Prompt, nil
 		}
 		if data.Prompt.ID == a.promptID && data.Prompt.JoinedTo != "" { // its turn is the other prompt's
 			a.runID = data.Prompt.RunID
 		}
-	case event.TypeTurnStart:
-		data, err := decode[event.TurnStartData](e)
+	case client.EventTurnStart:
+		data, err := decode[client.TurnStartData](e)
 		if err != nil {
 			return nil, err
 		}
 		if data.PromptID == a.promptID {
 			a.runID = data.RunID
 		}
-	case string(conversation.EventBlockStart), string(conversation.EventBlockComplete):
-		data, err := decode[conversation.BlockComplete](e)
+	case client.EventBlockStart, client.EventBlockComplete:
+		data, err := decode[client.BlockData](e)
 		if err != nil {
 			return nil, err
 		}
-		if a.mine(e) && data.Block.Type == conversation.AssistantText {
+		if a.mine(e) && data.Block.Type == client.AssistantText {
 			return nil, a.block(data.Block)
 		}
-	case string(conversation.EventTextDelta):
-		data, err := decode[conversation.TextDelta](e)
+	case client.EventTextDelta:
+		data, err := decode[client.TextDeltaData](e)
 		if err != nil {
 			return nil, err
 		}
@@ -67,12 +63,12 @@ func (a *answer) take(e apiclient.Event) (ended *resource.PromptJSON, err error)
 }
 
 // mine reports whether an event belongs to the main conversation of the prompt's run.
-func (a *answer) mine(e apiclient.Event) bool {
-	return a.runID != "" && e.RunID == a.runID && (e.ConversationID == conversation.Main || e.ConversationID == "")
+func (a *answer) mine(e client.Event) bool {
+	return a.runID != "" && e.RunID == a.runID && (e.ConversationID == client.MainConversation || e.ConversationID == "")
 }
 
 // block prints the part of a block that has not been printed.
-func (a *answer) block(b conversation.Block) error {
+func (a *answer) block(b client.Block) error {
 	if b.ID != a.blockID {
 		if err := a.finish(); err != nil {
 			return err

@@ -6,8 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -32,14 +31,14 @@ const attachPrompt = "> "
 // Attach shows the latest blocks of a conversation and follows it. Lines typed in the terminal are prompts,
 // answers to the agent's questions, or commands. Ctrl-C interrupts the running turn; pressed again it
 // returns. Returns when the person leaves or the session ends; neither is an error.
-func Attach(ctx context.Context, client *apiclient.Client, in io.Reader, out io.Writer, o AttachOptions) error {
+func Attach(ctx context.Context, api *client.Client, in io.Reader, out io.Writer, o AttachOptions) error {
 	ctx, interrupts, release := holdInterrupts(ctx)
 	defer release()
-	now, err := client.SessionGet(ctx, o.SessionID)
+	now, err := api.SessionGet(ctx, o.SessionID)
 	if err != nil {
 		return err
 	}
-	conversation, err := client.Blocks(ctx, o.SessionID)
+	blocks, err := api.Blocks(ctx, o.SessionID)
 	if err != nil {
 		return err
 	}
@@ -51,23 +50,23 @@ func Attach(ctx context.Context, client *apiclient.Client, in io.Reader, out io.
 	if err := view.Notice(fmt.Sprintf("%s%s, %s; /help lists the commands", title, now.Agent, now.Status)); err != nil {
 		return err
 	}
-	if err := view.Resume(conversation, o.Last); err != nil {
+	if err := resume(view, blocks, o.Last); err != nil {
 		return err
 	}
-	a := &attached{talk: newTalk(client, o.SessionID, view), turn: now.Queue.Processing > 0}
+	a := &attached{talk: newTalk(api, o.SessionID, view), turn: now.Queue.Processing > 0}
 	if err := a.listen(ctx, in, true, o.View.rewrites(out)); err != nil {
 		return err
 	}
 	a.prompt, a.say, a.interrupt, a.onBreak, a.observe = attachPrompt, a.typed, interrupts, a.ctrlC, a.watch
-	return a.run(ctx, conversation.Seq)
+	return a.run(ctx, blocks.Seq)
 }
 
 // watch notes whether a turn is running.
-func (a *attached) watch(e apiclient.Event) (bool, error) {
+func (a *attached) watch(e client.Event) (bool, error) {
 	switch e.Type {
-	case event.TypeTurnStart:
+	case client.EventTurnStart:
 		a.turn, a.interrupted = true, false
-	case event.TypeTurnEnd:
+	case client.EventTurnEnd:
 		a.turn, a.interrupted = false, false
 	}
 	return false, nil
@@ -83,7 +82,7 @@ func (a *attached) ctrlC() bool {
 	a.prompt = attachPrompt
 	hint := "press Ctrl-C again to leave; the session continues"
 	if a.turn {
-		a.command(apiclient.Abort, false)
+		a.command(client.Abort, false)
 		hint = "interrupting the turn; " + hint
 	}
 	return a.view.Notice(hint) != nil // leave a terminal that cannot be written to
@@ -105,7 +104,7 @@ func (a *attached) typed(line string) error {
 		return nil
 	}
 	a.calls = append(a.calls, func(ctx context.Context) func() error {
-		_, err := a.client.PromptSubmit(ctx, a.id, apiclient.Submit{Content: prompt})
+		_, err := a.client.PromptSubmit(ctx, a.id, client.Submit{Content: prompt})
 		return func() error { return a.failed("the prompt was not accepted", err) }
 	})
 	return nil

@@ -7,17 +7,14 @@ import (
 	"io"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/event"
-	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
 // PromptAnswer is a prompt as it ended, with the text that the agent wrote in its turns.
 type PromptAnswer struct {
-	Prompt resource.PromptJSON `json:"prompt"`
-	Answer string              `json:"answer"`
+	Prompt client.Prompt `json:"prompt"`
+	Answer string        `json:"answer"`
 
 	terminated bool // the session was, before the prompt could end by itself
 }
@@ -28,7 +25,7 @@ type PromptAnswer struct {
 // are lines of notes. The error is one of reading or writing, or says that the session is in error, where no
 // prompt runs: see Outcome for how the prompt ended.
 func Await(
-	ctx context.Context, client *apiclient.Client, prompt resource.PromptJSON, after int64, out, notes io.Writer,
+	ctx context.Context, api *client.Client, prompt client.Prompt, after int64, out, notes io.Writer,
 ) (PromptAnswer, error) {
 	var text strings.Builder
 	a := answer{promptID: prompt.ID, out: &text}
@@ -36,7 +33,7 @@ func Await(
 		a.out, a.printable = io.MultiWriter(out, &text), true
 	}
 	final, trouble := prompt, trouble{sessionID: prompt.SessionID}
-	for e, err := range client.Follow(ctx, prompt.SessionID, after) {
+	for e, err := range api.Follow(ctx, prompt.SessionID, after) {
 		if err != nil {
 			return PromptAnswer{}, fmt.Errorf("wait for prompt %s: %w", prompt.ID, err)
 		}
@@ -61,14 +58,14 @@ func Await(
 	over := !final.Status.Final() // the session was terminated and the stream did not say how the prompt ended
 	if over {
 		var err error
-		if final, err = client.PromptGet(ctx, prompt.SessionID, prompt.ID); err != nil {
+		if final, err = api.PromptGet(ctx, prompt.SessionID, prompt.ID); err != nil {
 			return PromptAnswer{}, err
 		}
 	}
 	if err := a.finish(); err != nil {
 		return PromptAnswer{}, err
 	}
-	if !a.any && final.Status == session.PromptCompleted {
+	if !a.any && final.Status == client.PromptCompleted {
 		if _, err := fmt.Fprintf(notes, "the turn is completed; the agent wrote no text (overwinter session follow %s shows what it did)\n", prompt.SessionID); err != nil {
 			return PromptAnswer{}, err
 		}
@@ -88,8 +85,8 @@ func (a PromptAnswer) Outcome() error {
 // maxReason bounds the characters of a reason in an error.
 const maxReason = 200
 
-func outcome(p resource.PromptJSON) error {
-	if p.Status == session.PromptCompleted {
+func outcome(p client.Prompt) error {
+	if p.Status == client.PromptCompleted {
 		return nil
 	}
 	reason := ""
@@ -100,16 +97,16 @@ func outcome(p resource.PromptJSON) error {
 }
 
 // runsAgain reports whether a prompt that has ended will be retried.
-func runsAgain(p *resource.PromptJSON) bool {
-	return p.Status == session.PromptUnknown && p.OnUnknown == session.Retry
+func runsAgain(p *client.Prompt) bool {
+	return p.Status == client.PromptUnknown && p.OnUnknown == client.OnUnknownRetry
 }
 
 // noteQuestion writes that a run waits for the answer to a question, and how it is answered.
-func noteQuestion(notes io.Writer, e apiclient.Event, runID string) error {
-	if e.Type != event.TypeQuestion {
+func noteQuestion(notes io.Writer, e client.Event, runID string) error {
+	if e.Type != client.EventQuestion {
 		return nil
 	}
-	data, err := decode[event.QuestionData](e)
+	data, err := decode[client.QuestionData](e)
 	if err != nil {
 		return err
 	}

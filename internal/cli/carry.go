@@ -6,62 +6,58 @@ import (
 	"io"
 	"slices"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/event"
-	"github.com/overwinter-dev/overwinter/internal/question"
-	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
 // Request is a command for a session, such as hibernate.
 type Request struct {
 	SessionID string
-	Kind      session.CommandKind
+	Kind      client.CommandKind
 	Force     bool // it interrupts the running turn
 	// Send sends it. Accepted is false if there was nothing to do.
-	Send func(context.Context) (s resource.SessionJSON, accepted bool, err error)
+	Send func(context.Context) (s client.Session, accepted bool, err error)
 }
 
 // targets are the states in which the effect of a command is complete. Other commands have had their effect when
 // they are applied.
-var targets = map[session.CommandKind][]session.State{
-	session.CommandWake:      {session.Running},
-	session.CommandRecover:   {session.Running},
-	session.CommandRestart:   {session.Running},
-	session.CommandHibernate: {session.Hibernated},
-	session.CommandDrop:      {session.Hibernated, session.Running}, // running: of a session that was in error
-	session.CommandStop:      {session.Terminated},
+var targets = map[client.CommandKind][]client.Status{
+	client.Wake:                 {client.StatusRunning},
+	client.Recover:              {client.StatusRunning},
+	client.RestartEnvironment:   {client.StatusRunning},
+	client.Hibernate:            {client.StatusHibernated},
+	client.TerminateEnvironment: {client.StatusHibernated, client.StatusRunning}, // running: of a session that was in error
+	client.Stop:                 {client.StatusTerminated},
 }
 
 // waitsForTurn are the commands that are carried out after the running turn.
-var waitsForTurn = []session.CommandKind{
-	session.CommandHibernate, session.CommandRestart, session.CommandDrop, session.CommandSync, session.CommandRevert,
+var waitsForTurn = []client.CommandKind{
+	client.Hibernate, client.RestartEnvironment, client.TerminateEnvironment, client.Sync, client.RevertCommand,
 }
 
 // carrying is a request that was sent and has not had its effect.
 type carrying struct {
 	Request
-	client    *apiclient.Client
+	client    *client.Client
 	notes     io.Writer
 	commandID string // empty: it has ended, or there was nothing to do
 	applied   bool
-	state     session.State // after it was applied
+	state     client.Status // after it was applied
 	reason    string
 }
 
 // Carry sends a request and returns the session when the request has had its effect: a hibernate when the session is
 // hibernated, a wake when it runs. An error says that the command was not applied or that the session is in error.
 // Sentences for the person who waits are lines of notes.
-func Carry(ctx context.Context, client *apiclient.Client, r Request, notes io.Writer) (s resource.SessionJSON, accepted bool, err error) {
-	after, err := client.Position(ctx, r.SessionID)
+func Carry(ctx context.Context, api *client.Client, r Request, notes io.Writer) (s client.Session, accepted bool, err error) {
+	after, err := api.Position(ctx, r.SessionID)
 	if err != nil {
 		return s, false, err
 	}
 	if s, accepted, err = r.Send(ctx); err != nil {
 		return s, false, err
 	}
-	c := carrying{Request: r, client: client, notes: notes, state: s.Status, reason: s.StatusReason}
+	c := carrying{Request: r, client: api, notes: notes, state: s.Status, reason: s.StatusReason}
 	for _, pending := range s.PendingCommands {
 		if accepted && pending.Kind == r.Kind {
 			c.commandID = pending.ID
@@ -74,7 +70,7 @@ func Carry(ctx context.Context, client *apiclient.Client, r Request, notes io.Wr
 	if err := c.openQuestions(ctx); err != nil {
 		return s, accepted, err
 	}
-	for e, err := range client.Follow(ctx, r.SessionID, after) {
+	for e, err := range api.Follow(ctx, r.SessionID, after) {
 		if err != nil {
 			return s, accepted, fmt.Errorf("wait for %s of %s: %w", r.Kind, r.SessionID, err)
 		}
@@ -86,7 +82,7 @@ func Carry(ctx context.Context, client *apiclient.Client, r Request, notes io.Wr
 			break
 		}
 	}
-	s, err = client.SessionGet(ctx, r.SessionID)
+	s, err = api.SessionGet(ctx, r.SessionID)
 	return s, accepted, err
 }
 
@@ -98,31 +94,31 @@ func (c *carrying) complete() bool {
 
 // moving reports whether the session will change its state by itself.
 func (c *carrying) moving() bool {
-	return c.state == session.Initializing || c.state == session.Hibernating || c.state == session.Restoring
+	return c.state == client.StatusInitializing || c.state == client.StatusHibernating || c.state == client.StatusRestoring
 }
 
 // take reads an event and reports whether the command has had its effect.
-func (c *carrying) take(ctx context.Context, e apiclient.Event) (bool, error) {
+func (c *carrying) take(ctx context.Context, e client.Event) (bool, error) {
 	switch e.Type {
-	case event.MarkerEnd:
-		if c.Kind == session.CommandStop {
+	case client.MarkerEnd:
+		if c.Kind == client.Stop {
 			return true, nil
 		}
 		return false, fmt.Errorf("%s had no effect: session %s is terminated", c.Kind, c.SessionID)
-	case event.TypeCommand:
+	case client.EventCommand:
 		if err := c.command(ctx, e); err != nil {
 			return false, err
 		}
-	case event.TypeStatus:
-		data, err := decode[event.StatusData](e)
+	case client.EventStatus:
+		data, err := decode[client.StatusData](e)
 		if err != nil {
 			return false, err
 		}
 		if c.applied { // an earlier state may be the one that the command leaves
 			c.state, c.reason = data.Status, data.Reason
 		}
-	case event.TypeQuestion:
-		data, err := decode[event.QuestionData](e)
+	case client.EventQuestion:
+		data, err := decode[client.QuestionData](e)
 		if err != nil {
 			return false, err
 		}
@@ -133,23 +129,23 @@ func (c *carrying) take(ctx context.Context, e apiclient.Event) (bool, error) {
 		return false, nil
 	case c.complete():
 		return true, nil
-	case c.state == session.Error:
+	case c.state == client.StatusError:
 		return false, InError(c.SessionID, c.reason)
 	}
 	return false, nil
 }
 
 // command reads how the command ended, if the event says so.
-func (c *carrying) command(ctx context.Context, e apiclient.Event) error {
-	data, err := decode[event.CommandData](e)
+func (c *carrying) command(ctx context.Context, e client.Event) error {
+	data, err := decode[client.CommandData](e)
 	if err != nil {
 		return err
 	}
 	ended := data.Command
-	if ended.ID != c.commandID || ended.Status == session.CommandPending {
+	if ended.ID != c.commandID || ended.Status == client.CommandPending {
 		return nil
 	}
-	if ended.Status != session.CommandApplied {
+	if ended.Status != client.CommandApplied {
 		why := ""
 		if ended.Reason != "" {
 			why = " (" + terminal.OneLine(ended.Reason, maxReason) + ")"
@@ -169,7 +165,7 @@ func (c *carrying) openQuestions(ctx context.Context) error {
 	if c.applied || c.Force || !slices.Contains(waitsForTurn, c.Kind) {
 		return nil
 	}
-	questions, err := c.client.QuestionList(ctx, c.SessionID, question.Open)
+	questions, err := c.client.QuestionList(ctx, c.SessionID, client.QuestionOpen)
 	if err != nil {
 		return err
 	}
@@ -182,12 +178,12 @@ func (c *carrying) openQuestions(ctx context.Context) error {
 }
 
 // delayed notes that the command waits until a question is answered.
-func (c *carrying) delayed(q resource.QuestionJSON) error {
+func (c *carrying) delayed(q client.Question) error {
 	if c.applied || c.Force || !slices.Contains(waitsForTurn, c.Kind) {
 		return nil
 	}
 	force := ", or use --force"
-	if c.Kind == session.CommandSync {
+	if c.Kind == client.Sync {
 		force = "" // it interrupts nothing
 	}
 	_, err := fmt.Fprintf(c.notes, "%s waits for the turn, in which the agent asks: %s\nanswer with overwinter session answer %s %s%s; the question expires at %s\n",
@@ -196,18 +192,18 @@ func (c *carrying) delayed(q resource.QuestionJSON) error {
 }
 
 // AwaitRunning returns a session that was created when it runs. An error says that it is in error or terminated.
-func AwaitRunning(ctx context.Context, client *apiclient.Client, id string) (resource.SessionJSON, error) {
+func AwaitRunning(ctx context.Context, api *client.Client, id string) (client.Session, error) {
 	t := trouble{sessionID: id, final: true}
-	for e, err := range client.Follow(ctx, id, 0) {
+	for e, err := range api.Follow(ctx, id, 0) {
 		if err == nil {
 			err = t.take(e)
 		}
 		if err != nil {
-			return resource.SessionJSON{}, fmt.Errorf("wait for session %s: %w", id, err)
+			return client.Session{}, fmt.Errorf("wait for session %s: %w", id, err)
 		}
-		if t.status == session.Running || e.Type == event.MarkerEnd {
+		if t.status == client.StatusRunning || e.Type == client.MarkerEnd {
 			break
 		}
 	}
-	return client.SessionGet(ctx, id)
+	return api.SessionGet(ctx, id)
 }

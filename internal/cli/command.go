@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -71,18 +71,18 @@ func (a *attached) obey(line string) error {
 	case "/diff":
 		a.calls = append(a.calls, a.showDiff)
 		return nil
-	case "/" + string(apiclient.Abort), "/" + string(apiclient.Wake), "/" + string(apiclient.Stop), "/" + string(apiclient.Recover):
-		a.command(apiclient.Command(word[1:]), false)
+	case "/" + string(client.Abort), "/" + string(client.Wake), "/" + string(client.Stop), "/" + string(client.Recover):
+		a.command(client.CommandKind(word[1:]), false)
 		return nil
-	case "/" + string(apiclient.Hibernate):
-		a.command(apiclient.Hibernate, rest == "now")
+	case "/" + string(client.Hibernate):
+		a.command(client.Hibernate, rest == "now")
 		return nil
 	}
 	return a.view.Notice("unknown command " + terminal.OneLine(word, terminal.LineRunes) + "; /help lists the commands, //TEXT sends /TEXT to the agent")
 }
 
 // command sends a command to the session.
-func (a *attached) command(cmd apiclient.Command, force bool) {
+func (a *attached) command(cmd client.CommandKind, force bool) {
 	a.calls = append(a.calls, func(ctx context.Context) func() error {
 		got, accepted, err := a.client.Command(ctx, a.id, cmd, force)
 		return func() error {

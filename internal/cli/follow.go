@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/client"
 )
 
 // FollowOptions are the choices of Follow.
@@ -24,12 +23,12 @@ type FollowOptions struct {
 }
 
 // Follow shows the conversation of a session and what is added to it.
-func Follow(ctx context.Context, client *apiclient.Client, in io.Reader, out io.Writer, o FollowOptions) error {
-	until, err := newUntil(ctx, client, o)
+func Follow(ctx context.Context, api *client.Client, in io.Reader, out io.Writer, o FollowOptions) error {
+	until, err := newUntil(ctx, api, o)
 	if err != nil {
 		return err
 	}
-	t := newTalk(client, o.SessionID, o.View.on(out))
+	t := newTalk(api, o.SessionID, o.View.on(out))
 	if tty := IsTerminal(in); tty || o.Answer {
 		if err := t.listen(ctx, in, tty, o.View.rewrites(out)); err != nil {
 			return err
@@ -40,12 +39,12 @@ func Follow(ctx context.Context, client *apiclient.Client, in io.Reader, out io.
 }
 
 // FollowJSON prints each event as a line of JSON. View and Answer have no effect.
-func FollowJSON(ctx context.Context, client *apiclient.Client, out io.Writer, o FollowOptions) error {
-	until, err := newUntil(ctx, client, o)
+func FollowJSON(ctx context.Context, api *client.Client, out io.Writer, o FollowOptions) error {
+	until, err := newUntil(ctx, api, o)
 	if err != nil {
 		return err
 	}
-	for e, err := range client.Follow(ctx, o.SessionID, o.After) {
+	for e, err := range api.Follow(ctx, o.SessionID, o.After) {
 		if err != nil {
 			return fmt.Errorf("follow %s: %w", o.SessionID, err)
 		}
@@ -76,8 +75,8 @@ type until struct {
 
 // newUntil reads the session before the first event is read. Later changes are in the events, so no
 // event is left unread when the queue turns out to be empty.
-func newUntil(ctx context.Context, client *apiclient.Client, o FollowOptions) (*until, error) {
-	now, err := client.SessionGet(ctx, o.SessionID)
+func newUntil(ctx context.Context, api *client.Client, o FollowOptions) (*until, error) {
+	now, err := api.SessionGet(ctx, o.SessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -87,12 +86,12 @@ func newUntil(ctx context.Context, client *apiclient.Client, o FollowOptions) (*
 }
 
 // take reads one event and reports whether to return.
-func (u *until) take(e apiclient.Event) (bool, error) {
+func (u *until) take(e client.Event) (bool, error) {
 	switch e.Type {
-	case event.MarkerCaughtUp:
+	case client.MarkerCaughtUp:
 		u.caughtUp = true
-	case event.TypeQueue:
-		queue, err := decode[event.QueueData](e)
+	case client.EventQueue:
+		queue, err := decode[client.QueueData](e)
 		if err != nil {
 			return false, err
 		}

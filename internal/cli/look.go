@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/permission"
-	"github.com/overwinter-dev/overwinter/internal/question"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -46,7 +44,7 @@ func (a *attached) showStatus(ctx context.Context) func() error {
 		s.ID,
 		"status: " + status,
 		fmt.Sprintf("agent: %s, model %s, permissions %s", s.Agent, cmp.Or(terminal.OneLine(s.Options.Model, terminal.LineRunes), "default"),
-			cmp.Or(s.Options.Permissions, permission.Allow)),
+			cmp.Or(s.Options.Permissions, client.PolicyAllow)),
 		fmt.Sprintf("queue: %d queued, %d processing", s.Queue.Queued, s.Queue.Processing),
 	}
 	if s.Queue.Held {
@@ -55,7 +53,7 @@ func (a *attached) showStatus(ctx context.Context) func() error {
 	for _, c := range s.PendingCommands {
 		lines = append(lines, "pending: "+string(c.Kind))
 	}
-	questions, err := a.client.QuestionList(ctx, a.id, question.Open)
+	questions, err := a.client.QuestionList(ctx, a.id, client.QuestionOpen)
 	for _, q := range questions.Items {
 		lines = append(lines, "open question: "+terminal.OneLine(q.Title, terminal.LineRunes))
 	}
@@ -67,7 +65,7 @@ func (a *attached) showQueue(ctx context.Context) func() error {
 	page, err := a.client.PromptList(ctx, a.id)
 	var lines []string
 	for _, p := range page.Items {
-		if !p.Status.Final() || p.Status == session.PromptUnknown {
+		if !p.Status.Final() || p.Status == client.PromptUnknown {
 			lines = append(lines, fmt.Sprintf("%s: %s", p.Status, terminal.OneLine(p.Content, terminal.LineRunes)))
 		}
 	}

@@ -8,29 +8,26 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/event"
-	"github.com/overwinter-dev/overwinter/internal/failure"
-	"github.com/overwinter-dev/overwinter/internal/question"
-	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
 // open adds an open question and reports whether it is new.
-func (t *talk) open(q resource.QuestionJSON) bool {
-	same := func(other resource.QuestionJSON) bool { return other.ID == q.ID }
+func (t *talk) open(q client.Question) bool {
+	same := func(other client.Question) bool { return other.ID == q.ID }
 	if t.closed[q.ID] || slices.ContainsFunc(t.asked, same) || t.dialog != nil && same(t.dialog.Question()) {
 		return false
 	}
 	t.asked = append(t.asked, q)
-	slices.SortFunc(t.asked, func(a, b resource.QuestionJSON) int { return cmp.Compare(a.ID, b.ID) }) // IDs sort by time
+	slices.SortFunc(t.asked, func(a, b client.Question) int { return cmp.Compare(a.ID, b.ID) }) // IDs sort by time
 	return true
 }
 
 // resolved removes a question that is not open any more.
 func (t *talk) resolved(id string) {
 	t.closed[id] = true
-	same := func(q resource.QuestionJSON) bool { return q.ID == id }
+	same := func(q client.Question) bool { return q.ID == id }
 	t.asked, t.aside = slices.DeleteFunc(t.asked, same), slices.DeleteFunc(t.aside, same)
 	if t.dialog != nil && t.dialog.Question().ID == id {
 		t.dialog = nil
@@ -39,7 +36,7 @@ func (t *talk) resolved(id string) {
 
 // openQuestions shows the questions that were asked before the position at which the talk began.
 func (t *talk) openQuestions(ctx context.Context) func() error {
-	questions, err := t.client.QuestionList(ctx, t.id, question.Open)
+	questions, err := t.client.QuestionList(ctx, t.id, client.QuestionOpen)
 	return func() error {
 		t.live = true
 		if err != nil {
@@ -58,12 +55,12 @@ func (t *talk) openQuestions(ctx context.Context) func() error {
 }
 
 // showQuestion shows a question in the way its event is shown.
-func (t *talk) showQuestion(q resource.QuestionJSON) error {
-	data, err := json.Marshal(event.QuestionData{Question: q})
+func (t *talk) showQuestion(q client.Question) error {
+	data, err := json.Marshal(client.QuestionData{Question: q})
 	if err != nil {
 		return fmt.Errorf("encode question: %w", err)
 	}
-	return t.view.Event(event.JSON{Type: event.TypeQuestion, Data: data})
+	return t.view.Event(event.JSON{Type: client.EventQuestion, Data: data})
 }
 
 // ask begins a dialog about the oldest open question, and shows the input line.
@@ -96,26 +93,24 @@ func (t *talk) reply(line string) error {
 	q, answer := t.dialog.Question(), t.dialog.Answer()
 	t.dialog = nil
 	t.calls = append(t.calls, func(ctx context.Context) func() error {
-		_, err := t.client.QuestionAnswer(ctx, t.id, q.ID, apiclient.Reply{
-			Answer: answer.Decision, Answers: answer.Answers, Message: answer.Message,
-		})
+		_, err := t.client.QuestionAnswer(ctx, t.id, q.ID, answer)
 		return func() error { return t.answered(q, err) }
 	})
 	return nil
 }
 
 // answered shows why an answer was refused. The question is asked again if it can still be answered.
-func (t *talk) answered(q resource.QuestionJSON, err error) error {
-	problem, refused := errors.AsType[*apiclient.Error](err)
+func (t *talk) answered(q client.Question, err error) error {
+	problem, refused := errors.AsType[*client.Error](err)
 	switch {
 	case err == nil:
 		return nil
 	case refused && slices.Contains(tooLate, problem.Code):
 		return t.view.Notice("the answer came too late: " + problem.Detail)
 	}
-	t.asked = append([]resource.QuestionJSON{q}, t.asked...)
+	t.asked = append([]client.Question{q}, t.asked...)
 	return t.view.Notice("the answer was not accepted: " + err.Error())
 }
 
 // tooLate are the codes of answers to questions that are not open any more; earlier servers answer illegal_state.
-var tooLate = []failure.Code{failure.Answered, failure.Expired, failure.Cancelled, failure.Terminated, failure.IllegalState}
+var tooLate = []client.Code{client.CodeAnswered, client.CodeExpired, client.CodeCancelled, client.CodeTerminated, client.CodeIllegalState}

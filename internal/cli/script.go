@@ -8,9 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/event"
-	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -27,7 +25,7 @@ type ScriptOptions struct {
 // script sends prompts and prints their answers.
 type script struct {
 	o       ScriptOptions
-	client  *apiclient.Client
+	client  *client.Client
 	out     io.Writer
 	waiting map[string]*scripted // by prompt ID
 	failed  []error              // how prompts ended that were not completed
@@ -45,14 +43,14 @@ const maxWaiting = 100
 
 // Script sends each line of the input as a prompt and prints the answers. It returns when all prompts have
 // ended, with an error for each that was not completed.
-func Script(ctx context.Context, client *apiclient.Client, in io.Reader, out io.Writer, o ScriptOptions) error {
+func Script(ctx context.Context, api *client.Client, in io.Reader, out io.Writer, o ScriptOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	after, err := client.Position(ctx, o.SessionID)
+	after, err := api.Position(ctx, o.SessionID)
 	if err != nil {
 		return err
 	}
-	s := &script{o: o, client: client, out: out, waiting: map[string]*scripted{}, trouble: trouble{sessionID: o.SessionID}}
+	s := &script{o: o, client: api, out: out, waiting: map[string]*scripted{}, trouble: trouble{sessionID: o.SessionID}}
 	return s.run(ctx, readLines(ctx, in), after)
 }
 
@@ -91,7 +89,7 @@ func (s *script) run(ctx context.Context, lines <-chan string, after int64) erro
 				return ctx.Err()
 			case got.err != nil:
 				return fmt.Errorf("follow %s: %w", s.o.SessionID, got.err)
-			case got.event.Type == event.MarkerEnd:
+			case got.event.Type == client.MarkerEnd:
 				return s.end(ctx)
 			}
 			if err := s.event(got.event); err != nil {
@@ -114,12 +112,12 @@ func (s *script) submit(ctx context.Context, prompt string) error {
 	}
 	p.answer = answer{promptID: id, out: out, printable: !s.o.JSON}
 	s.waiting[id] = p
-	_, err := s.client.PromptSubmit(ctx, s.o.SessionID, apiclient.Submit{Content: prompt, ID: id})
+	_, err := s.client.PromptSubmit(ctx, s.o.SessionID, client.Submit{Content: prompt, ID: id})
 	return err
 }
 
 // event gives an event to the prompts that have not ended; each takes what concerns it.
-func (s *script) event(e apiclient.Event) error {
+func (s *script) event(e client.Event) error {
 	for id, p := range s.waiting {
 		ended, err := p.take(e)
 		if err != nil {
@@ -140,7 +138,7 @@ func (s *script) event(e apiclient.Event) error {
 }
 
 // ended prints what is left of an answer and notes how its prompt ended.
-func (s *script) ended(p *scripted, final resource.PromptJSON) error {
+func (s *script) ended(p *scripted, final client.Prompt) error {
 	if err := p.finish(); err != nil {
 		return err
 	}

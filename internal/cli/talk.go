@@ -8,15 +8,13 @@ import (
 	"os"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/event"
-	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
 // talk shows a session to a person and takes what the person types. Only the goroutine of run uses it.
 type talk struct {
-	client *apiclient.Client
+	client *client.Client
 	id     string
 	view   *terminal.View
 
@@ -26,24 +24,24 @@ type talk struct {
 	live  bool          // everything before the start has been shown
 	calls []call        // API calls to be made, in order
 
-	asked  []resource.QuestionJSON // open questions that are not being answered, oldest first
-	aside  []resource.QuestionJSON // open questions that the person has skipped
-	closed map[string]bool         // IDs of questions that are not open any more
-	dialog *terminal.Dialog        // about the question that is being answered
+	asked  []client.Question // open questions that are not being answered, oldest first
+	aside  []client.Question // open questions that the person has skipped
+	closed map[string]bool   // IDs of questions that are not open any more
+	dialog *terminal.Dialog  // about the question that is being answered
 
 	// The rest is nil or empty in commands that do without it.
-	prompt    string                              // shown while nothing is asked
-	say       func(line string) error             // takes a line that answers no question
-	interrupt <-chan struct{}                     // Ctrl-C
-	onBreak   func() (leave bool)                 // handles it
-	observe   func(apiclient.Event) (bool, error) // sees every event; true ends the talk
+	prompt    string                           // shown while nothing is asked
+	say       func(line string) error          // takes a line that answers no question
+	interrupt <-chan struct{}                  // Ctrl-C
+	onBreak   func() (leave bool)              // handles it
+	observe   func(client.Event) (bool, error) // sees every event; true ends the talk
 }
 
 // call is one API call, made outside the goroutine of run. What it returns is run there.
 type call func(ctx context.Context) (then func() error)
 
-func newTalk(client *apiclient.Client, id string, view *terminal.View) *talk {
-	return &talk{client: client, id: id, view: view, closed: map[string]bool{}}
+func newTalk(api *client.Client, id string, view *terminal.View) *talk {
+	return &talk{client: api, id: id, view: view, closed: map[string]bool{}}
 }
 
 // listen takes lines from a terminal or a file. The reading ends with ctx. With own the view shows what is typed.
@@ -161,24 +159,24 @@ func (t *talk) event(r received) error {
 		return fmt.Errorf("follow %s: %w", t.id, r.err)
 	}
 	e := r.event
-	if err := t.view.Event(e.JSON); err != nil {
+	if err := show(t.view, e); err != nil {
 		return err
 	}
 	switch e.Type {
-	case event.MarkerCaughtUp:
+	case client.MarkerCaughtUp:
 		if t.live = t.lines == nil; !t.live {
 			t.calls = append(t.calls, t.openQuestions)
 		}
-	case event.MarkerEnd:
+	case client.MarkerEnd:
 		return errLeave
-	case event.TypeQuestion:
-		data, err := decode[event.QuestionData](e)
+	case client.EventQuestion:
+		data, err := decode[client.QuestionData](e)
 		if err != nil {
 			return err
 		}
 		t.open(data.Question)
-	case event.TypeQuestionResolved:
-		data, err := decode[event.QuestionResolvedData](e)
+	case client.EventQuestionResolved:
+		data, err := decode[client.QuestionResolvedData](e)
 		if err != nil {
 			return err
 		}

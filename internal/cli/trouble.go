@@ -3,10 +3,7 @@ package cli
 import (
 	"fmt"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/event"
-	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -16,20 +13,20 @@ type trouble struct {
 	sessionID string
 	final     bool // a terminated session is trouble too
 	caughtUp  bool // earlier states do not count
-	status    session.State
+	status    client.Status
 	reason    string
 }
 
 // known sets the state that precedes the events.
-func (t *trouble) known(s resource.SessionJSON) { t.status, t.reason = s.Status, s.StatusReason }
+func (t *trouble) known(s client.Session) { t.status, t.reason = s.Status, s.StatusReason }
 
 // take reads an event; the error says what the trouble is.
-func (t *trouble) take(e apiclient.Event) error {
+func (t *trouble) take(e client.Event) error {
 	switch e.Type {
-	case event.MarkerCaughtUp:
+	case client.MarkerCaughtUp:
 		t.caughtUp = true
-	case event.TypeStatus:
-		data, err := decode[event.StatusData](e)
+	case client.EventStatus:
+		data, err := decode[client.StatusData](e)
 		if err != nil {
 			return err
 		}
@@ -38,9 +35,9 @@ func (t *trouble) take(e apiclient.Event) error {
 	switch {
 	case !t.caughtUp:
 		return nil
-	case t.status == session.Error:
+	case t.status == client.StatusError:
 		return InError(t.sessionID, t.reason)
-	case t.status.Final() && t.final:
+	case t.status == client.StatusTerminated && t.final:
 		return fmt.Errorf("session %s is terminated", t.sessionID)
 	}
 	return nil

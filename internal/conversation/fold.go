@@ -90,6 +90,17 @@ func (f *Folder) Conversation() Conversation {
 	return c
 }
 
+// Block returns a block as it has been folded so far; false if it is not there.
+func (f *Folder) Block(conversationID, id string) (Block, bool) {
+	b := f.block(conversationID, id)
+	if b == nil {
+		return Block{}, false
+	}
+	now := b.block
+	now.Content += b.text.String()
+	return now, true
+}
+
 // thread returns the conversation of that id and makes it where it is new.
 func (f *Folder) thread(id string) *foldedThread {
 	if id == "" {

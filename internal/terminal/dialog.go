@@ -5,29 +5,28 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/question"
-	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/client"
 )
 
 // Dialog makes the answer to a question out of the lines that a person types.
 type Dialog struct {
-	question resource.QuestionJSON
-	answer   question.Answer
+	question client.Question
+	answer   client.Reply
 	item     int // the one that is asked now
 }
 
 // NewDialog begins to ask.
-func NewDialog(q resource.QuestionJSON) *Dialog { return &Dialog{question: q} }
+func NewDialog(q client.Question) *Dialog { return &Dialog{question: q} }
 
 // Question is the question that is being answered.
-func (d *Dialog) Question() resource.QuestionJSON { return d.question }
+func (d *Dialog) Question() client.Question { return d.question }
 
 // Answer is what was said, once Line has reported that it is complete.
-func (d *Dialog) Answer() question.Answer { return d.answer }
+func (d *Dialog) Answer() client.Reply { return d.answer }
 
 // inWords reports whether words are asked for, not a decision.
 func (d *Dialog) inWords() bool {
-	return d.question.Kind != question.Permission && len(d.question.Questions) > 0
+	return d.question.Kind != client.PermissionRequest && len(d.question.Questions) > 0
 }
 
 // Prompt is the text in front of the line that is to be typed next.
@@ -62,7 +61,7 @@ func (d *Dialog) Line(line string) (done bool, hint string) {
 		return d.decide(line)
 	}
 	if word, message, _ := strings.Cut(line, " "); word == rejects {
-		d.answer = question.Answer{Decision: question.Reject, Message: strings.TrimSpace(message)}
+		d.answer = client.Reply{Answer: client.Reject, Message: strings.TrimSpace(message)}
 		return true, ""
 	}
 	item := d.question.Questions[d.item]
@@ -71,7 +70,7 @@ func (d *Dialog) Line(line string) (done bool, hint string) {
 		return false, hint
 	}
 	if d.answer.Answers == nil {
-		d.answer = question.Answer{Decision: question.Once, Answers: map[string]question.Said{}}
+		d.answer = client.Reply{Answer: client.Once, Answers: map[string]client.Words{}}
 	}
 	d.answer.Answers[item.Question] = said
 	d.item++
@@ -83,22 +82,22 @@ func (d *Dialog) Line(line string) (done bool, hint string) {
 func (d *Dialog) decide(line string) (bool, string) {
 	word, message, _ := strings.Cut(line, " ")
 	word = strings.ToLower(strings.TrimPrefix(word, "/"))
-	for _, decision := range question.Decisions() {
+	for _, decision := range client.Decisions() {
 		if word == "" || (word != string(decision) && word != string(decision)[:1]) {
 			continue
 		}
 		message = strings.TrimSpace(message)
-		if message != "" && decision != question.Reject {
+		if message != "" && decision != client.Reject {
 			break
 		}
-		d.answer = question.Answer{Decision: decision, Message: message}
+		d.answer = client.Reply{Answer: decision, Message: message}
 		return true, ""
 	}
 	return false, "say once, session, always, or reject and why; o, s, a and r will do"
 }
 
 // choose takes the answer to one question in words: numbers of options, or the words themselves.
-func choose(item resource.QuestionItem, line string) (said question.Said, hint string) {
+func choose(item client.QuestionItem, line string) (said client.Words, hint string) {
 	if line == "" {
 		return said, "say something, or " + rejects + " and why"
 	}
@@ -110,7 +109,7 @@ func choose(item resource.QuestionItem, line string) (said question.Said, hint s
 	for _, number := range numbers {
 		n, err := strconv.Atoi(strings.TrimSpace(number))
 		if err != nil || len(item.Options) == 0 {
-			return question.Say(line), ""
+			return client.Say(line), ""
 		}
 		if n < 1 || n > len(item.Options) {
 			return said, fmt.Sprintf("there is no option %d", n)
@@ -118,7 +117,7 @@ func choose(item resource.QuestionItem, line string) (said question.Said, hint s
 		labels = append(labels, item.Options[n-1].Label)
 	}
 	if item.Multiple {
-		return question.Pick(labels...), ""
+		return client.Pick(labels...), ""
 	}
-	return question.Say(labels[0]), ""
+	return client.Say(labels[0]), ""
 }

@@ -5,22 +5,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/question"
-	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
 func TestPermissionIsDecided(t *testing.T) {
 	t.Parallel()
-	permission := resource.QuestionJSON{Kind: question.Permission, Title: "Bash: list\x1b[2J files"}
+	permission := client.Question{Kind: client.PermissionRequest, Title: "Bash: list\x1b[2J files"}
 	require.Equal(t, "Bash: list[2J files: once, session, always or reject? ", terminal.NewDialog(permission).Prompt())
-	for line, want := range map[string]question.Answer{
-		"once":                         {Decision: question.Once},
-		" O ":                          {Decision: question.Once},
-		"s":                            {Decision: question.ForSession},
-		"Always":                       {Decision: question.Always},
-		"r":                            {Decision: question.Reject},
-		"/reject  not\x1b before tea ": {Decision: question.Reject, Message: "not before tea"},
+	for line, want := range map[string]client.Reply{
+		"once":                         {Answer: client.Once},
+		" O ":                          {Answer: client.Once},
+		"s":                            {Answer: client.ForSession},
+		"Always":                       {Answer: client.Always},
+		"r":                            {Answer: client.Reject},
+		"/reject  not\x1b before tea ": {Answer: client.Reject, Message: "not before tea"},
 	} {
 		d := terminal.NewDialog(permission)
 		done, hint := d.Line(line)
@@ -38,9 +37,9 @@ func TestPermissionIsDecided(t *testing.T) {
 
 func TestQuestionsAreAnsweredOneByOne(t *testing.T) {
 	t.Parallel()
-	q := resource.QuestionJSON{Kind: question.Inquiry, Title: "Some things", Questions: []resource.QuestionItem{
-		{Question: "Which colour?", Options: []resource.QuestionOption{{Label: "Red"}, {Label: "Blue"}}},
-		{Question: "Which fruit?", Multiple: true, Options: []resource.QuestionOption{{Label: "Fig"}, {Label: "Pear"}, {Label: "Plum"}}},
+	q := client.Question{Kind: client.Inquiry, Title: "Some things", Questions: []client.QuestionItem{
+		{Question: "Which colour?", Options: []client.QuestionOption{{Label: "Red"}, {Label: "Blue"}}},
+		{Question: "Which fruit?", Multiple: true, Options: []client.QuestionOption{{Label: "Fig"}, {Label: "Pear"}, {Label: "Plum"}}},
 		{Question: "Why?"},
 	}}
 	d := terminal.NewDialog(q)
@@ -59,20 +58,20 @@ func TestQuestionsAreAnsweredOneByOne(t *testing.T) {
 	done, hint := d.Line("7")
 	require.True(t, done, "no number means an option where there are none")
 	require.Empty(t, hint)
-	require.Equal(t, question.Answer{Decision: question.Once, Answers: map[string]question.Said{
-		"Which colour?": question.Say("Blue"), "Which fruit?": question.Pick("Fig", "Plum"), "Why?": question.Say("7"),
+	require.Equal(t, client.Reply{Answer: client.Once, Answers: map[string]client.Words{
+		"Which colour?": client.Say("Blue"), "Which fruit?": client.Pick("Fig", "Plum"), "Why?": client.Say("7"),
 	}}, d.Answer())
 
 	d = terminal.NewDialog(q)
 	_, _ = d.Line("1, 2") // own words: only one may be chosen
 	done, _ = d.Line("/reject I do not care")
 	require.True(t, done)
-	require.Equal(t, question.Answer{Decision: question.Reject, Message: "I do not care"}, d.Answer())
+	require.Equal(t, client.Reply{Answer: client.Reject, Message: "I do not care"}, d.Answer())
 }
 
 func TestAQuestionWithoutWordsIsDecided(t *testing.T) {
 	t.Parallel()
-	d := terminal.NewDialog(resource.QuestionJSON{Kind: question.Inquiry, Title: "Continue?"})
+	d := terminal.NewDialog(client.Question{Kind: client.Inquiry, Title: "Continue?"})
 	require.Contains(t, d.Prompt(), "Continue?: once")
 	done, _ := d.Line("once")
 	require.True(t, done)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/question"
@@ -458,7 +459,10 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 			// emulated terminal is wide: the view itself leaves a column free.
 			emulate(t, 1<<20, shown)
 		}
-		d := terminal.NewDialog(asked)
+		d := terminal.NewDialog(client.Question{
+			ID: hostile, Kind: client.PermissionRequest, Title: hostile,
+			Questions: []client.QuestionItem{{Question: hostile, Options: []client.QuestionOption{{Label: hostile, Description: hostile}}}},
+		})
 		require.NotContains(t, d.Prompt(), "\x1b")
 		if _, hint := d.Line(hostile); hint != "" {
 			require.NotContains(t, hint, "\x1b")

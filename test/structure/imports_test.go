@@ -173,6 +173,11 @@ var importRules = []importRule{
 		},
 	},
 	{
+		pkg:       "client",
+		libraries: []string{"github.com/google/uuid", "github.com/sethvargo/go-retry"},
+		why:       "programs of others import the client with everything that it imports",
+	},
+	{
 		pkg: "internal/runner/server",
 		never: map[string]string{
 			ours("internal/runner/command"):   "serve and a command may be of different releases: they share the protocol alone",

@@ -1,4 +1,4 @@
-package apiclient
+package client
 
 import (
 	"context"
@@ -13,6 +13,9 @@ type Page[T any] struct {
 	// NextCursor continues the list; nil at its end.
 	NextCursor *string `json:"nextCursor"`
 }
+
+// pageSize is the most that one page holds.
+const pageSize = 200
 
 // list reads a list over as many pages as it takes, up to limit items; 0 is all.
 func list[T any](ctx context.Context, c *Client, path string, query url.Values, limit int) (Page[T], error) {

@@ -1,20 +1,17 @@
-package apiclient
+package client
 
 import (
 	"context"
 	"net/http"
 	"net/url"
-
-	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 // Secret is what the API shows of a secret.
 type Secret struct {
-	Name      string        `json:"name"`
-	Hosts     []string      `json:"hosts,omitempty"`
-	CreatedAt resource.Time `json:"createdAt"`
-	UpdatedAt resource.Time `json:"updatedAt"`
+	Name      string   `json:"name"`
+	Hosts     []string `json:"hosts,omitempty"`
+	CreatedAt Time     `json:"createdAt"`
+	UpdatedAt Time     `json:"updatedAt"`
 }
 
 func secretPath(name string) string { return "/api/secrets/" + url.PathEscape(name) }
@@ -26,8 +23,8 @@ func (c *Client) SecretList(ctx context.Context) (page Page[Secret], err error) 
 }
 
 // SecretPut stores a secret, and the hosts that it is bound to, in place of an older one.
-func (c *Client) SecretPut(ctx context.Context, name string, value secret.Value, hosts []string) (s Secret, err error) {
-	body := map[string]any{"value": value.Reveal()}
+func (c *Client) SecretPut(ctx context.Context, name string, value string, hosts []string) (s Secret, err error) {
+	body := map[string]any{"value": value}
 	if len(hosts) > 0 {
 		body["hosts"] = hosts
 	}

@@ -1,4 +1,4 @@
-package apiclient_test
+package client_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -16,14 +16,14 @@ func TestAPromptIsSentWithItsFiles(t *testing.T) {
 	b := setup(t)
 	ctx := t.Context()
 	id := b.store.Put(session.Running)
-	prompt := apiclient.Submit{Content: "read", ID: "p1", OnUnknown: "fail", Files: []apiclient.File{
+	prompt := client.Submit{Content: "read", ID: "p1", OnUnknown: "fail", Files: []client.File{
 		{Name: "a \"b\" ü.txt", Data: []byte("one")}, {Name: "large", Data: []byte(strings.Repeat("x", attachment.MaxBytes))},
 	}}
 	for i := range 2 {
 		submitted, err := b.client.PromptSubmit(ctx, id, prompt)
 		require.NoError(t, err)
 		require.Equal(t, i == 0, submitted.Created)
-		require.Equal(t, session.Fail, submitted.Prompt.OnUnknown)
+		require.Equal(t, client.OnUnknownFail, submitted.Prompt.OnUnknown)
 		files := submitted.Prompt.Attachments
 		require.Len(t, files, 2)
 		require.Equal(t, "a \"b\" ü.txt", files[0].Name)

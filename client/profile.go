@@ -1,4 +1,4 @@
-package apiclient
+package client
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-
-	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
 func profilePath(idOrName string) string { return "/api/profiles/" + url.PathEscape(idOrName) }
@@ -40,9 +38,9 @@ func (c *Client) ProfileVersions(ctx context.Context, idOrName string) (Page[Pro
 
 // ProfileVersion is one version of a profile.
 type ProfileVersion struct {
-	Version   int64         `json:"version"`
-	Ref       string        `json:"ref"`
-	CreatedAt resource.Time `json:"createdAt"`
+	Version   int64  `json:"version"`
+	Ref       string `json:"ref"`
+	CreatedAt Time   `json:"createdAt"`
 }
 
 // ProfileCreate stores version 1 of a profile.

@@ -1,11 +1,9 @@
-package apiclient
+package client
 
 import (
 	"context"
 	"net/http"
 	"net/url"
-
-	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
 // Webhook is a webhook as the API sends it.
@@ -19,11 +17,11 @@ type Webhook struct {
 	Metadata       map[string]string `json:"metadata,omitempty"`
 	Enabled        bool              `json:"enabled"`
 	DisabledReason string            `json:"disabledReason,omitempty"`
-	FailingSince   *resource.Time    `json:"failingSince,omitempty"`
+	FailingSince   *Time             `json:"failingSince,omitempty"`
 	Pending        int64             `json:"pending"`
-	RotatedUntil   *resource.Time    `json:"rotatedUntil,omitempty"`
-	CreatedAt      resource.Time     `json:"createdAt"`
-	UpdatedAt      resource.Time     `json:"updatedAt"`
+	RotatedUntil   *Time             `json:"rotatedUntil,omitempty"`
+	CreatedAt      Time              `json:"createdAt"`
+	UpdatedAt      Time              `json:"updatedAt"`
 	// Secret is set by WebhookCreate and WebhookRotate only.
 	Secret string `json:"secret,omitempty"`
 }
@@ -49,19 +47,19 @@ type Delivery struct {
 	Status    string            `json:"status"`
 	Reason    string            `json:"reason,omitempty"`
 	Tries     int               `json:"tries"`
-	NextAt    *resource.Time    `json:"nextAt,omitempty"`
-	CreatedAt resource.Time     `json:"createdAt"`
-	EndedAt   *resource.Time    `json:"endedAt,omitempty"`
+	NextAt    *Time             `json:"nextAt,omitempty"`
+	CreatedAt Time              `json:"createdAt"`
+	EndedAt   *Time             `json:"endedAt,omitempty"`
 	Attempts  []DeliveryAttempt `json:"attempts,omitempty"`
 }
 
 // DeliveryAttempt is one request of a delivery.
 type DeliveryAttempt struct {
-	No         int           `json:"no"`
-	At         resource.Time `json:"at"`
-	DurationMS int64         `json:"durationMs"`
-	Code       int           `json:"code,omitempty"`
-	Error      string        `json:"error,omitempty"`
+	No         int    `json:"no"`
+	At         Time   `json:"at"`
+	DurationMS int64  `json:"durationMs"`
+	Code       int    `json:"code,omitempty"`
+	Error      string `json:"error,omitempty"`
 }
 
 func webhookPath(id string) string { return "/api/webhooks/" + url.PathEscape(id) }

@@ -1,4 +1,4 @@
-package apiclient_test
+package client_test
 
 import (
 	"context"
@@ -15,10 +15,8 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/event"
-	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -38,7 +36,7 @@ type bundle struct {
 	store  *apitest.Store
 	temp   *apitest.Signaler
 	server *httptest.Server
-	client *apiclient.Client
+	client *client.Client
 }
 
 // setup serves the real API over fakes, through front if it is given.
@@ -52,7 +50,7 @@ func setup(t *testing.T, front ...func(http.Handler) http.Handler) *bundle {
 		handler = f(handler)
 	}
 	b.server = httptest.NewServer(handler)
-	b.client, err = apiclient.New(b.server.URL+"/", key)
+	b.client, err = client.New(b.server.URL+"/", key)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		b.client.Close()
@@ -66,9 +64,9 @@ func TestEveryCallAnswers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	s, err := b.client.SessionCreate(ctx, apiclient.Create{
+	s, err := b.client.SessionCreate(ctx, client.Create{
 		Agent: "demo", Title: "t", IdleTimeout: "30s", Metadata: map[string]any{"a": "b"}, Sandbox: "eager",
-		Prompt: &apiclient.FirstPrompt{Content: "hi", ID: "first"}, Options: &session.Options{Model: "m"},
+		Prompt: &client.FirstPrompt{Content: "hi", ID: "first"}, Options: &client.Options{Model: "m"},
 	}, "")
 	require.NoError(t, err)
 	require.Equal(t, "t", s.Title)
@@ -76,13 +74,13 @@ func TestEveryCallAnswers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, s, got)
 
-	submitted, err := b.client.PromptSubmit(ctx, s.ID, apiclient.Submit{Content: "more", OnUnknown: "fail"})
+	submitted, err := b.client.PromptSubmit(ctx, s.ID, client.Submit{Content: "more", OnUnknown: "fail"})
 	require.NoError(t, err)
 	require.EqualValues(t, 2, submitted.Position)
 	require.True(t, submitted.Created)
 	p := submitted.Prompt
-	require.Equal(t, session.Fail, p.OnUnknown)
-	again, err := b.client.PromptSubmit(ctx, s.ID, apiclient.Submit{Content: "more", OnUnknown: "fail", ID: p.ID})
+	require.Equal(t, client.OnUnknownFail, p.OnUnknown)
+	again, err := b.client.PromptSubmit(ctx, s.ID, client.Submit{Content: "more", OnUnknown: "fail", ID: p.ID})
 	require.NoError(t, err)
 	require.Equal(t, p, again.Prompt)
 	require.False(t, again.Created)
@@ -100,22 +98,22 @@ func TestEveryCallAnswers(t *testing.T) {
 
 	b.store.Status(s.ID, session.Running)
 	b.temp.Heard()
-	_, accepted, err := b.client.Command(ctx, s.ID, apiclient.Hibernate, true)
+	_, accepted, err := b.client.Command(ctx, s.ID, client.Hibernate, true)
 	require.NoError(t, err)
 	require.True(t, accepted)
 	require.Equal(t, []string{"notify " + s.ID}, b.temp.Heard())
-	_, accepted, err = b.client.Command(ctx, s.ID, apiclient.Wake, false)
+	_, accepted, err = b.client.Command(ctx, s.ID, client.Wake, false)
 	require.NoError(t, err)
 	require.True(t, accepted, "it ends the hibernate")
 	require.Equal(t, []string{"notify " + s.ID}, b.temp.Heard())
-	_, accepted, err = b.client.Command(ctx, s.ID, apiclient.RestartEnvironment, true)
+	_, accepted, err = b.client.Command(ctx, s.ID, client.RestartEnvironment, true)
 	require.NoError(t, err)
 	require.True(t, accepted)
 	require.Equal(t, []string{"notify " + s.ID}, b.temp.Heard())
 	_, err = b.client.Revert(ctx, s.ID, "unknown", false)
-	problem, ok := errors.AsType[*apiclient.Error](err)
+	problem, ok := errors.AsType[*client.Error](err)
 	require.True(t, ok)
-	require.Equal(t, failure.NoPrompt, problem.Code)
+	require.Equal(t, client.CodePromptNotFound, problem.Code)
 }
 
 func TestAListGoesOverAllPages(t *testing.T) {
@@ -125,18 +123,18 @@ func TestAListGoesOverAllPages(t *testing.T) {
 		b.store.Put(session.Running)
 	}
 	b.store.Put(session.Hibernated)
-	all, err := b.client.SessionList(t.Context(), apiclient.List{})
+	all, err := b.client.SessionList(t.Context(), client.List{})
 	require.NoError(t, err)
 	require.Len(t, all.Items, 206)
 	require.Nil(t, all.NextCursor)
-	some, err := b.client.SessionList(t.Context(), apiclient.List{Limit: 203, Status: "running"})
+	some, err := b.client.SessionList(t.Context(), client.List{Limit: 203, Status: "running"})
 	require.NoError(t, err)
 	require.Len(t, some.Items, 203)
 	require.NotNil(t, some.NextCursor)
-	rest, err := b.client.SessionList(t.Context(), apiclient.List{Status: "running", Cursor: *some.NextCursor})
+	rest, err := b.client.SessionList(t.Context(), client.List{Status: "running", Cursor: *some.NextCursor})
 	require.NoError(t, err)
 	require.NotEmpty(t, rest.Items)
-	none, err := b.client.SessionList(t.Context(), apiclient.List{Agent: "none"})
+	none, err := b.client.SessionList(t.Context(), client.List{Agent: "none"})
 	require.NoError(t, err)
 	require.NotNil(t, none.Items)
 	require.Empty(t, none.Items)
@@ -146,16 +144,16 @@ func TestProblemsAreErrorsWithACode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.client.SessionGet(t.Context(), session.NewID("ses_"))
-	var problem *apiclient.Error
+	var problem *client.Error
 	require.ErrorAs(t, err, &problem)
-	require.Equal(t, failure.NoSession, problem.Code)
+	require.Equal(t, client.CodeSessionNotFound, problem.Code)
 	require.Equal(t, http.StatusNotFound, problem.Status)
 
-	_, err = b.client.SessionCreate(t.Context(), apiclient.Create{Agent: "unknown", IdleTimeout: "x"}, "")
+	_, err = b.client.SessionCreate(t.Context(), client.Create{Agent: "unknown", IdleTimeout: "x"}, "")
 	require.ErrorContains(t, err, "agent must be one of: demo")
 	require.ErrorContains(t, err, "idleTimeout must be a duration")
 
-	stranger, err := apiclient.New(b.server.URL, "wrong")
+	stranger, err := client.New(b.server.URL, "wrong")
 	require.NoError(t, err)
 	defer stranger.Close()
 	_, err = stranger.SessionGet(t.Context(), session.NewID("ses_"))
@@ -165,7 +163,7 @@ func TestProblemsAreErrorsWithACode(t *testing.T) {
 func TestAddressesThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"", "localhost:8080", "ftp://x", "http://", "http://%zz"} {
-		_, err := apiclient.New(address, "")
+		_, err := client.New(address, "")
 		require.Error(t, err, address)
 	}
 }
@@ -186,7 +184,7 @@ func TestAnswersOfOthersAreNotBelieved(t *testing.T) {
 	})
 	_, err := b.client.SessionGet(t.Context(), "x")
 	require.ErrorContains(t, err, "does not answer like overwinter")
-	_, err = b.client.SessionCreate(t.Context(), apiclient.Create{}, "")
+	_, err = b.client.SessionCreate(t.Context(), client.Create{}, "")
 	require.ErrorContains(t, err, "418")
 	for _, err := range b.client.Follow(t.Context(), "x", 0) {
 		require.ErrorContains(t, err, "204")
@@ -237,10 +235,10 @@ func TestALostAnswerMakesNothingTwice(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	})
-	s, err := b.client.SessionCreate(t.Context(), apiclient.Create{Agent: "demo"}, "")
+	s, err := b.client.SessionCreate(t.Context(), client.Create{Agent: "demo"}, "")
 	require.NoError(t, err)
 	require.Equal(t, 1, b.store.Count())
-	_, err = b.client.PromptSubmit(t.Context(), s.ID, apiclient.Submit{Content: "x"})
+	_, err = b.client.PromptSubmit(t.Context(), s.ID, client.Submit{Content: "x"})
 	require.NoError(t, err)
 	require.Len(t, b.store.Row(s.ID).Prompts, 1)
 	require.EqualValues(t, 4, calls.Load())
@@ -248,7 +246,7 @@ func TestALostAnswerMakesNothingTwice(t *testing.T) {
 
 func TestNoServer(t *testing.T) {
 	t.Parallel()
-	nowhere, err := apiclient.New("http://127.0.0.1:1", key) // a port that is never assigned
+	nowhere, err := client.New("http://127.0.0.1:1", key) // a port that is never assigned
 	require.NoError(t, err)
 	defer nowhere.Close()
 	_, err = nowhere.SessionGet(t.Context(), "x")
@@ -323,7 +321,7 @@ func TestFollowReportsGaps(t *testing.T) {
 	for e, err := range b.client.Follow(t.Context(), id, 0) {
 		require.NoError(t, err)
 		got = append(got, fmt.Sprint(e.Type, " ", e.Seq))
-		if e.Type == event.MarkerCaughtUp {
+		if e.Type == client.MarkerCaughtUp {
 			b.store.With(id, func(r *apitest.Row) {
 				r.First, r.Events = 9, nil
 				b.store.Append(r, "title", map[string]string{"title": "t"})
@@ -340,19 +338,19 @@ func TestFollowEndsWhereItIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
-	for after, code := range map[int64]failure.Code{7: failure.Invalid} {
+	for after, code := range map[int64]client.Code{7: client.CodeInvalid} {
 		for _, err := range b.client.Follow(t.Context(), id, after) {
 			require.Equal(t, code, codeOf(err))
 		}
 	}
 	for _, err := range b.client.Follow(t.Context(), session.NewID("ses_"), 0) {
-		require.Equal(t, failure.NoSession, codeOf(err))
+		require.Equal(t, client.CodeSessionNotFound, codeOf(err))
 	}
 	b.store.Text(id, "x")
 	b.store.Text(id, "x")
 	last := error(nil)
 	for e, err := range b.client.Follow(t.Context(), id, 0) { // refused only when it comes back
-		if last = err; e.Type == event.MarkerCaughtUp {
+		if last = err; e.Type == client.MarkerCaughtUp {
 			b.store.Forget(id, 3)
 			b.store.With(id, func(r *apitest.Row) {
 				r.First = 9
@@ -360,16 +358,16 @@ func TestFollowEndsWhereItIsRefused(t *testing.T) {
 			})
 			b.server.CloseClientConnections()
 		}
-		if e.Type == event.MarkerGap {
-			last = &apiclient.Error{Code: failure.PositionGone} // the gap was reported before the connection broke
+		if e.Type == client.MarkerGap {
+			last = &client.Error{Code: client.CodePositionGone} // the gap was reported before the connection broke
 			break
 		}
 	}
-	require.Equal(t, failure.PositionGone, codeOf(last))
+	require.Equal(t, client.CodePositionGone, codeOf(last))
 }
 
-func codeOf(err error) failure.Code {
-	if e, ok := err.(*apiclient.Error); ok { //nolint:errorlint // the very error
+func codeOf(err error) client.Code {
+	if e, ok := err.(*client.Error); ok { //nolint:errorlint // the very error
 		return e.Code
 	}
 	return ""
@@ -383,7 +381,7 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	var last error
 	for e, err := range b.client.Follow(ctx, id, 0) {
-		if last = err; e.Type == event.MarkerCaughtUp {
+		if last = err; e.Type == client.MarkerCaughtUp {
 			cancel()
 		}
 	}

@@ -1,0 +1,80 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+)
+
+// Bundle is what a session can be restored from.
+type Bundle struct {
+	ID         string `json:"id"`
+	SessionID  string `json:"sessionId"`
+	ParentID   string `json:"parentId,omitempty"`
+	CreatedAt  Time   `json:"createdAt"`
+	Generation int64  `json:"generation"`
+	Checkpoint bool   `json:"checkpoint"` // the sandbox kept running
+	Verified   bool   `json:"verified"`
+	Head       bool   `json:"head"` // the session wakes from it
+	Pinned     bool   `json:"pinned"`
+	Size       int64  `json:"size"`
+	// Environment are its files, Context is the agent's own memory, which lists leave out; History is how far the conversation goes.
+	Environment BundleEnvironment `json:"environment_state"`
+	Context     *BundleContext    `json:"context_state,omitempty"`
+	History     BundleHistory     `json:"message_history_state"`
+	LastRestore *BundleRestore    `json:"lastRestore,omitempty"`
+}
+
+// BundleEnvironment describes the files of a bundle.
+type BundleEnvironment struct {
+	SnapshotID string   `json:"snapshotId,omitempty"`
+	Available  bool     `json:"available"` // the snapshot is kept
+	GitHead    string   `json:"gitHead,omitempty"`
+	GitDirty   bool     `json:"gitDirty,omitempty"`
+	Entries    int64    `json:"entries"`
+	Bytes      int64    `json:"bytes"`
+	Digest     string   `json:"digest,omitempty"`
+	Unchecked  string   `json:"unchecked,omitempty"` // why there is no digest
+	Lost       []string `json:"lost,omitempty"`
+}
+
+// BundleContext describes the agent's own files in a bundle.
+type BundleContext struct {
+	Files []BundleFile `json:"files"`
+	Bytes int64        `json:"bytes"`
+}
+
+// BundleFile is one of the agent's own files.
+type BundleFile struct {
+	Path   string `json:"path"` // absolute, in the sandbox
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// BundleHistory is the point of the conversation that a bundle has.
+type BundleHistory struct {
+	LastSeq  int64  `json:"lastSeq"`
+	PromptID string `json:"promptId,omitempty"`
+	Outcome  string `json:"outcome,omitempty"` // completed, failed, cancelled or unknown
+}
+
+// BundleRestore is the newest restore from a bundle.
+type BundleRestore struct {
+	At      Time     `json:"at"`
+	Receipt *Receipt `json:"receipt"`
+}
+
+// BundleList returns the bundles of a session, newest first: all of them, or as many as limit.
+func (c *Client) BundleList(ctx context.Context, sessionID string, limit int) (Page[Bundle], error) {
+	return list[Bundle](ctx, c, sessionPath(sessionID)+"/bundles", nil, limit)
+}
+
+// BundlePin has a bundle kept, or no longer.
+func (c *Client) BundlePin(ctx context.Context, bundleID string, pinned bool) (b Bundle, err error) {
+	verb := "/unpin"
+	if pinned {
+		verb = "/pin"
+	}
+	_, err = c.call(ctx, http.MethodPost, "/api/bundles/"+url.PathEscape(bundleID)+verb, struct{}{}, &b)
+	return b, err
+}

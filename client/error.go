@@ -1,0 +1,102 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Error is what the server has refused, and why.
+type Error struct {
+	Status int    `json:"status"` // of HTTP
+	Code   Code   `json:"code"`
+	Detail string `json:"detail"` // a sentence for developers
+	// Fields are the wrong fields of the request, each with the rule that it breaks.
+	Fields     []Field       `json:"errors"`
+	RetryAfter time.Duration `json:"-"` // zero if the server did not say
+}
+
+// Field is one wrong field of a request.
+type Field struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string {
+	text := e.Detail
+	if len(e.Fields) > 1 {
+		parts := make([]string, len(e.Fields))
+		for i, f := range e.Fields {
+			parts[i] = f.Field + " " + f.Message
+		}
+		text = strings.Join(parts, "; ")
+	}
+	return fmt.Sprintf("%s (%s)", text, e.Code)
+}
+
+// Code says what a caller can do about an error. Codes are stable.
+type Code string
+
+// The codes.
+const (
+	CodeInvalid            Code = "invalid_request"
+	CodeUnauthorized       Code = "unauthorized"
+	CodeForbidden          Code = "forbidden"
+	CodeSessionNotFound    Code = "session_not_found"
+	CodePromptNotFound     Code = "prompt_not_found"
+	CodeRunNotFound        Code = "run_not_found"
+	CodeBundleNotFound     Code = "bundle_not_found"
+	CodeSecretNotFound     Code = "secret_not_found"
+	CodeSecretMissing      Code = "secret_missing"
+	CodeProfileNotFound    Code = "profile_not_found"
+	CodeVersionNotFound    Code = "profile_version_not_found"
+	CodeQuestionNotFound   Code = "question_not_found"
+	CodeFileNotFound       Code = "file_not_found"
+	CodeAttachmentNotFound Code = "attachment_not_found"
+	CodeWebhookNotFound    Code = "webhook_not_found"
+	CodeDeliveryNotFound   Code = "delivery_not_found"
+	CodeTerminated         Code = "session_terminated"
+	CodeInError            Code = "session_in_error"
+	CodeWorkspaceUsed      Code = "workspace_in_use"
+	CodePromptExists       Code = "prompt_conflict"
+	CodeNotUnknown         Code = "prompt_not_unknown"
+	CodeIdempotency        Code = "idempotency_conflict"
+	CodeNotQueued          Code = "prompt_not_queued"
+	CodeAnswered           Code = "question_answered"
+	CodeExpired            Code = "question_expired"
+	CodeCancelled          Code = "question_cancelled"
+	CodeNameTaken          Code = "name_taken"
+	CodeConflict           Code = "version_conflict"
+	CodeNotSaved           Code = "file_not_saved"
+	CodeNotSupported       Code = "not_supported"
+	CodeLimitReached       Code = "limit_reached"
+	CodeIllegalState       Code = "illegal_state"
+	CodeStaleWorkflow      Code = "stale_workflow"
+	CodeQueueHeld          Code = "queue_held"
+	CodePositionGone       Code = "position_gone"
+	CodeTooLarge           Code = "too_large"
+	CodeQueueFull          Code = "queue_full"
+	CodeRateLimited        Code = "rate_limited"
+	CodeUnavailable        Code = "unavailable"
+	CodeInternal           Code = "internal"
+	CodeNotFound           Code = "not_found"
+	CodeMethodNotAllowed   Code = "method_not_allowed"
+)
+
+// readError makes an Error of an answer, also of one that is not overwinter's.
+func readError(resp *http.Response) error {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	e := &Error{}
+	if err != nil || json.Unmarshal(data, e) != nil || e.Code == "" {
+		e = &Error{Code: CodeInternal, Detail: "the server answers " + resp.Status}
+	}
+	e.Status = resp.StatusCode
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		e.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	return e
+}

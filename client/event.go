@@ -1,0 +1,214 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// The types of events of a session. Event.Decode reads their data into the type that is named.
+const (
+	EventStatus           = "status"            // StatusData
+	EventPrompt           = "prompt"            // PromptData
+	EventQueue            = "queue"             // QueueData
+	EventTurnStart        = "turn_start"        // TurnStartData
+	EventTurnEnd          = "turn_end"          // TurnEndData
+	EventBlockStart       = "block_start"       // BlockData
+	EventTextDelta        = "text_delta"        // TextDeltaData
+	EventBlockUpdate      = "block_update"      // FollowBlocks applies it
+	EventBlockComplete    = "block_complete"    // BlockData
+	EventBlockRemoved     = "block_removed"     // BlockRemovedData
+	EventMetadataUpdate   = "metadata_update"   // MetadataData
+	EventTitle            = "title"             // TitleData
+	EventSettings         = "settings"          // see the OpenAPI document
+	EventError            = "error"             // ErrorData
+	EventQuestion         = "question"          // QuestionData
+	EventQuestionResolved = "question_resolved" // QuestionResolvedData
+	EventFile             = "file"              // FileData
+	EventSetup            = "setup"             // SetupData
+	EventNetwork          = "network"           // NetworkData
+	EventDeadline         = "deadline"          // DeadlineData
+	EventCommand          = "command"           // CommandData
+)
+
+// The types of markers: they have no position, and say something about the stream.
+const (
+	MarkerCaughtUp = "caught_up" // everything that was stored at the start has been yielded; CaughtUpData
+	MarkerGap      = "gap"       // events were deleted before they were read; GapData
+	MarkerEnd      = "end"       // the session is over
+)
+
+// Event is an event of a session, or a marker of its stream, which has Type and
+// Data alone.
+type Event struct {
+	Seq            int64           `json:"seq"`
+	Type           string          `json:"type"`
+	SessionID      string          `json:"sessionId"`
+	ConversationID string          `json:"conversationId,omitempty"`
+	RunID          string          `json:"runId,omitempty"`
+	At             Time            `json:"at"`
+	Data           json.RawMessage `json:"data"`
+	// Raw is the event as it came, one line of JSON; of a marker its data.
+	Raw json.RawMessage `json:"-"`
+}
+
+// Marker reports whether the event is a marker.
+func (e Event) Marker() bool { return e.Seq == 0 }
+
+// Decode reads the data of the event into what v points to.
+func (e Event) Decode(v any) error {
+	if err := json.Unmarshal(e.Data, v); err != nil {
+		return fmt.Errorf("read %s event %d: %w", e.Type, e.Seq, err)
+	}
+	return nil
+}
+
+// StatusData says which state a session has entered.
+type StatusData struct {
+	Status     Status   `json:"status"`
+	Reason     string   `json:"reason"`
+	Transition int64    `json:"transition"` // its number in the session's life
+	Sandbox    *Sandbox `json:"sandbox"`
+	Receipt    *Receipt `json:"receipt,omitempty"`
+}
+
+// PromptData is a prompt that was submitted, or has changed. Only the first event of a prompt, and each that replaces its content, has the content.
+type PromptData struct {
+	Prompt Prompt `json:"prompt"`
+}
+
+// QueueData says what has changed in the queue, and what its head is.
+type QueueData struct {
+	Changes []QueueChange `json:"changes,omitempty"`
+	// Items are the first prompts that are not over, in order.
+	Items      []QueueItem `json:"items"`
+	Queued     int64       `json:"queued"`
+	Processing int64       `json:"processing"`
+	Hold
+}
+
+// QueueChange is a prompt that joined the queue, changed in it or left it.
+type QueueChange struct {
+	Change string `json:"change"` // added, updated or removed
+	QueueItem
+}
+
+// QueueItem is one prompt in a queue.
+type QueueItem struct {
+	PromptID string       `json:"promptId"`
+	Ordinal  int64        `json:"ordinal"`
+	Rank     int64        `json:"rank,omitempty"`
+	Status   PromptStatus `json:"status"`
+}
+
+// TurnStartData says that a run of a prompt has started. Attempt is above 1 if another worker continues the run.
+type TurnStartData struct {
+	RunID    string `json:"runId"`
+	PromptID string `json:"promptId"`
+	Attempt  int64  `json:"attempt"`
+}
+
+// TurnEndData says how a run has ended. Usage is nil in events of earlier releases.
+type TurnEndData struct {
+	RunID    string `json:"runId"`
+	PromptID string `json:"promptId"`
+	Outcome  string `json:"outcome"` // completed, failed, cancelled or unknown
+	Reason   string `json:"reason,omitempty"`
+	Usage    *Usage `json:"usage,omitempty"`
+	Model    string `json:"model,omitempty"`
+}
+
+// BlockData is a block that has started, or is complete.
+type BlockData struct {
+	Block Block `json:"block"`
+}
+
+// TextDeltaData is text that a block has got.
+type TextDeltaData struct {
+	BlockID string `json:"blockId"`
+	Delta   string `json:"delta"`
+}
+
+// BlockRemovedData names a block that the agent has removed.
+type BlockRemovedData struct {
+	BlockID string `json:"blockId"`
+}
+
+// MetadataData is what a turn has used so far.
+type MetadataData struct {
+	Usage struct {
+		InputTokens  int64 `json:"inputTokens"`
+		OutputTokens int64 `json:"outputTokens"`
+	} `json:"usage"`
+	CostUSD *float64 `json:"costUsd"` // nil if it is not known
+	Model   string   `json:"model,omitempty"`
+}
+
+// TitleData is the new title of a session.
+type TitleData struct {
+	Title string `json:"title"`
+}
+
+// ErrorData is a problem that the agent or its turn has reported.
+type ErrorData struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// QuestionData is a question that the agent asks.
+type QuestionData struct {
+	Question Question `json:"question"`
+}
+
+// QuestionResolvedData is the answer to a question, or why there is none.
+type QuestionResolvedData struct {
+	QuestionID string           `json:"questionId"`
+	Answer     Decision         `json:"answer,omitempty"`
+	Answers    map[string]Words `json:"answers,omitempty"`
+	Message    string           `json:"message,omitempty"`
+	Reason     string           `json:"reason,omitempty"`
+}
+
+// FileData says that a file of the workspace has changed. Size is 0 for one that was deleted.
+type FileData struct {
+	Path   string `json:"path"`
+	Change string `json:"change"` // created, modified or deleted
+	Size   int64  `json:"size"`
+}
+
+// SetupData says that a stage of setting up the workspace has started or ended.
+type SetupData struct {
+	Stage  string `json:"stage"`  // image, clone or setup
+	Status string `json:"status"` // started, completed or failed
+}
+
+// NetworkData counts connections to one destination that the network of the sandbox refused.
+type NetworkData struct {
+	Host     string `json:"host,omitempty"` // the name that the sandbox resolved
+	IP       string `json:"ip"`             // empty if there were too many destinations to report each
+	Port     uint16 `json:"port"`
+	Protocol string `json:"protocol"` // tcp or udp
+	Verdict  string `json:"verdict"`  // refused or limited
+	Count    int    `json:"count"`
+}
+
+// DeadlineData says what happens to the session at a time, unless something happens before.
+type DeadlineData struct {
+	Kind string `json:"kind"` // sleep or expiry
+	At   Time   `json:"at"`
+}
+
+// CommandData is a command that was accepted, has changed or has ended.
+type CommandData struct {
+	Command Command `json:"command"`
+}
+
+// CaughtUpData is the data of MarkerCaughtUp.
+type CaughtUpData struct {
+	Seq int64 `json:"seq"`
+}
+
+// GapData is the data of MarkerGap: the first and the last position whose events were deleted.
+type GapData struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+}
