@@ -696,6 +696,11 @@ func TestMessagesOfAllEventsAreDocumented(t *testing.T) {
 		{"command", event.CommandData{}, "event"},
 		{"settings", event.SettingsData{}, "event"},
 		{"status", event.StatusData{Status: session.Running}, "status"},
+		{"screenshot", conversation.Screenshot{}, "screenshot"},
+		{"git_state", conversation.GitState{Branch: "b"}, "git-state"},
+		{"review_requested", conversation.Review{}, "review-requested"},
+		{"pull_request", conversation.PullRequest{Operation: conversation.PullRequestCreate}, "pr-created"},
+		{"pull_request", conversation.PullRequest{Operation: conversation.PullRequestUpdate}, "pr-updated"},
 	} {
 		b.store.With(id, func(r *apitest.Row) { b.store.Append(r, e.kind, e.data) })
 	}
@@ -703,8 +708,8 @@ func TestMessagesOfAllEventsAreDocumented(t *testing.T) {
 	require.Equal(t, []string{
 		"init", "1 prompt", "2 status", "3 agentStatus", "4 message", "5 message.updated", "6 message.updated", "7 messages.removed", "8 chunk",
 		"9 agentStatus", "10 agentStatus", "11 question", "12 question.resolved", "13 files-changed", "14 title", "15 error", "16 event", "17 event",
-		"18 event", "19 event", "20 status", "caught_up",
-	}, s.brief(22))
+		"18 event", "19 event", "20 status", "21 screenshot", "22 git-state", "23 review-requested", "24 pr-created", "25 pr-updated", "caught_up",
+	}, s.brief(27))
 }
 
 // The same session in the sub-protocol with the names of blocks.

@@ -12,6 +12,8 @@ import (
 // Effect is what a call does.
 type Effect struct {
 	Events []Event
+	// Images are named by the events.
+	Images []conversation.ImageData
 	Answer Answer
 }
 
@@ -29,6 +31,14 @@ func Carry(c Call) Effect {
 	switch c.Tool {
 	case SetTitle:
 		return setTitle(c.Input)
+	case SaveScreenshot:
+		return saveScreenshot(c)
+	case ReportGitState:
+		return reportGitState(c.Input)
+	case RequestReview:
+		return requestReview(c.Input)
+	case CreatePR, UpdatePR:
+		return changePullRequest(c.Tool, c.Input)
 	}
 	return Effect{Answer: Refuse("There is no tool %q.", conversation.BoundedID(c.Tool))}
 }

@@ -1,6 +1,9 @@
 package agenttool
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"maps"
+)
 
 // property is a field of the input of a tool.
 type property struct {
@@ -29,5 +32,29 @@ func object(properties ...property) json.RawMessage {
 func text(name, description string, most int) property {
 	return property{name: name, required: true, schema: map[string]any{
 		"type": "string", "description": description, "minLength": 1, "maxLength": most,
+	}}
+}
+
+// optional is a text that is not required.
+func optional(p property) property {
+	schema := maps.Clone(p.schema)
+	delete(schema, "minLength")
+	return property{name: p.name, schema: schema}
+}
+
+// number is an optional number that is not negative.
+func number(name, description string) property {
+	return property{name: name, schema: map[string]any{"type": "integer", "description": description, "minimum": 0, "maximum": maxCount}}
+}
+
+// choice is an optional text, one of a few.
+func choice(name, description string, values ...string) property {
+	return property{name: name, schema: map[string]any{"type": "string", "description": description, "enum": values}}
+}
+
+// list is an optional list of texts.
+func list(name, description string, most, each int) property {
+	return property{name: name, schema: map[string]any{
+		"type": "array", "description": description, "maxItems": most, "items": map[string]any{"type": "string", "minLength": 1, "maxLength": each},
 	}}
 }

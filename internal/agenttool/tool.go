@@ -14,7 +14,12 @@ const Server = "overwinter"
 
 // The names of the tools.
 const (
-	SetTitle = "set_title"
+	SetTitle       = "set_title"
+	SaveScreenshot = "save_screenshot"
+	ReportGitState = "report_git_state"
+	RequestReview  = "request_review"
+	CreatePR       = "create_pr"
+	UpdatePR       = "update_pr"
 )
 
 // The bounds of calls.
@@ -25,6 +30,17 @@ const (
 	MaxPerTurn = 500
 	// MaxWaiting bounds the calls of a sandbox that wait for an answer at a time.
 	MaxWaiting = 16
+	// The bounds of inputs, in characters.
+	MaxTitle       = 500 // of a review or a pull request
+	MaxDescription = 10_000
+	MaxBody        = 60_000
+	MaxRef         = 255 // of a branch or a commit
+	MaxURL         = 2048
+	MaxPath        = 1024
+	// MaxFiles bounds the files of a review.
+	MaxFiles = 100
+	// maxCount bounds numbers.
+	maxCount = 1 << 31
 )
 
 // Tool describes a tool to an agent.
@@ -44,13 +60,61 @@ func All() []Tool {
 				text("title", fmt.Sprintf("A few words in the language of the user, at most %d characters.", session.MaxTitleRunes), session.MaxTitleRunes),
 			),
 		},
+		{
+			Name: SaveScreenshot,
+			Description: "Show the people of this session a screenshot or another image: how the result of your work looks. " +
+				"The file stays where it is.",
+			Schema: object(
+				text("path", "The image: PNG, JPEG, GIF or WebP, of at most 10 MiB. Absolute, or relative to the workspace.", MaxPath),
+				optional(text("description", "What the image shows.", MaxDescription)),
+			),
+		},
+		{
+			Name:        ReportGitState,
+			Description: "Report the branch that you work on, when you have created it, switched to it or committed to it.",
+			Schema:      object(text("branch", "The branch.", MaxRef), baseBranch, optional(text("commit", "The hash of its newest commit.", MaxRef)), number("commitCount", "How many commits it has since the base.")),
+		},
+		{
+			Name:        RequestReview,
+			Description: "Ask the people of this session to review your changes. End your turn afterwards: they answer with a prompt.",
+			Schema: object(
+				text("title", "What is to be reviewed, in a few words.", MaxTitle),
+				optional(text("description", "What has changed and why, and what to look at closely.", MaxDescription)),
+				list("files", "The files to look at, relative to the workspace.", MaxFiles, MaxPath),
+			),
+		},
+		{
+			Name:        CreatePR,
+			Description: "Record a pull request that you have prepared, for the people of this session. It is not opened at the host of the repository.",
+			Schema: object(append([]property{
+				text("title", "The title of the pull request.", MaxTitle), text("branch", "The branch with the changes.", MaxRef),
+			}, pullRequest...)...),
+		},
+		{
+			Name:        UpdatePR,
+			Description: "Record a change of the pull request of this session: other texts, or its number, URL and state at the host of the repository.",
+			Schema: object(append([]property{
+				optional(text("title", "The title of the pull request.", MaxTitle)), optional(text("branch", "The branch with the changes.", MaxRef)),
+			}, pullRequest...)...),
+		},
 	}
 }
+
+var (
+	baseBranch  = optional(text("baseBranch", "The branch that the changes are for.", MaxRef))
+	pullRequest = []property{
+		optional(text("body", "What has changed and why, in Markdown.", MaxBody)), baseBranch,
+		number("number", "Its number at the host of the repository."), optional(text("url", "Its address.", MaxURL)),
+		choice("state", "Its state.", "draft", "open", "merged", "closed"),
+	}
+)
 
 // Call is the call of a tool.
 type Call struct {
 	Tool  string          `json:"tool"`
 	Input json.RawMessage `json:"input"`
+	// Image is the file that a call of SaveScreenshot names. It is read where the agent is.
+	Image []byte `json:"image,omitempty"`
 }
 
 // Answer is what the agent is answered.

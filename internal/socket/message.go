@@ -30,6 +30,11 @@ const (
 	TypeQuestionResolved Type = "question.resolved"
 	TypeFilesChanged     Type = "files-changed"
 	TypeTitle            Type = "title"
+	TypeScreenshot       Type = "screenshot"
+	TypeGitState         Type = "git-state"
+	TypeReviewRequested  Type = "review-requested"
+	TypePRCreated        Type = "pr-created"
+	TypePRUpdated        Type = "pr-updated"
 	TypeError            Type = "error"
 	TypeEvent            Type = "event"
 )
@@ -256,6 +261,21 @@ func translate(e eventlog.Event) (Type, any) {
 		return TypeFilesChanged, files{[]json.RawMessage{e.Data}}
 	case string(conversation.EventTitle):
 		return TypeTitle, e.Data
+	case string(conversation.EventScreenshot):
+		return TypeScreenshot, e.Data
+	case string(conversation.EventGitState):
+		return TypeGitState, e.Data
+	case string(conversation.EventReviewRequested):
+		return TypeReviewRequested, e.Data
+	case string(conversation.EventPullRequest):
+		var d conversation.PullRequest
+		if json.Unmarshal(e.Data, &d) != nil {
+			return "", nil
+		}
+		if d.Operation == conversation.PullRequestUpdate {
+			return TypePRUpdated, e.Data
+		}
+		return TypePRCreated, e.Data
 	case string(conversation.EventError):
 		return TypeError, e.Data
 	}

@@ -286,6 +286,18 @@ func (v *View) event(e event.JSON) error {
 		return with(e.Data, func(d conversation.Title) {
 			v.line(nil, span{dim, "title: "}, span{bold, OneLine(d.Title, lineRunes)})
 		})
+	case string(conversation.EventScreenshot):
+		return with(e.Data, func(d conversation.Screenshot) {
+			v.report("screenshot", d.Description+" ("+d.Image.MediaType+", "+d.Image.ID+")")
+		})
+	case string(conversation.EventGitState):
+		return with(e.Data, func(d conversation.GitState) { v.report("branch", d.Branch) })
+	case string(conversation.EventReviewRequested):
+		return with(e.Data, func(d conversation.Review) { v.report("review requested", d.Title) })
+	case string(conversation.EventPullRequest):
+		return with(e.Data, func(d conversation.PullRequest) {
+			v.report("pull request, "+string(d.Operation), strings.Join(strings.Fields(d.Title+" "+d.Branch+" "+string(d.State)+" "+d.URL), " "))
+		})
 	case string(conversation.EventError):
 		return with(e.Data, func(d conversation.Problem) {
 			v.line(nil, span{red, fmt.Sprintf("error %s: %s", OneLine(d.Code, lineRunes), v.shorten(d.Message))})
@@ -322,6 +334,11 @@ func (v *View) status(d event.StatusData) {
 }
 
 // deadline says what happens to the session soon, by itself.
+// report shows what the agent has reported with a tool of overwinter.
+func (v *View) report(what, text string) {
+	v.line(nil, span{dim, what + ": "}, span{bold, OneLine(text, lineRunes)})
+}
+
 func (v *View) deadline(d event.DeadlineData, now time.Time) {
 	what := map[session.DeadlineKind]string{
 		session.DeadlineSleep: "hibernates", session.DeadlineExpiry: "moves to a new sandbox",

@@ -480,3 +480,24 @@ func TestACallWithAnInputOfAnotherFormIsShownByItsTitle(t *testing.T) {
 	require.NoError(t, v.Close())
 	require.Equal(t, "tool shell success: Writing to a.txt\n", out.String())
 }
+
+func TestWhatAnAgentReportsIsALine(t *testing.T) {
+	t.Parallel()
+	for kind, c := range map[string]struct {
+		data any
+		want string
+	}{
+		"screenshot": {
+			conversation.Screenshot{Image: conversation.Image{ID: "att_1", MediaType: "image/png"}, Description: "the page"}, "screenshot: the page (image/png, att_1)\n",
+		},
+		"git_state":        {conversation.GitState{Branch: "fix"}, "branch: fix\n"},
+		"review_requested": {conversation.Review{Title: "The\nfix"}, "review requested: The fix\n"},
+		"pull_request": {
+			conversation.PullRequest{Operation: conversation.PullRequestCreate, Title: "Fix", Branch: "fix"}, "pull request, create: Fix fix\n",
+		},
+	} {
+		var out bytes.Buffer
+		require.NoError(t, terminal.New(&out, terminal.Options{}).Event(eventOf(t, kind, c.data)))
+		require.Equal(t, c.want, out.String())
+	}
+}

@@ -29,12 +29,17 @@ const maxAnswers = runner.MaxCalls
 const (
 	tooManyCalls    = "This turn has called overwinter's tools %d times, which is the limit."
 	tooMuchSaid     = "This turn has made as many events as it may. What it says is not recorded any more."
+	imageNotKept    = "The image is not stored: this turn has stored as many as it may, or the value of a secret is in it."
 	callNotAnswered = "The worker of this turn was replaced, and it is not known what came of the call."
 )
 
 // call reads a frame with a call.
 func (c *convert) call(f agent.Frame) (translation, error) {
 	effect := c.carry(f.Data)
+	images := c.kept(effect.Images)
+	if len(images) < len(effect.Images) {
+		effect = agenttool.Effect{Answer: agenttool.Refuse(imageNotKept)}
+	}
 	var events []conversation.Event
 	for _, e := range effect.Events {
 		events = append(events, conversation.Event{Type: e.Type, At: f.At.UTC(), Data: e.Data})
@@ -45,7 +50,7 @@ func (c *convert) call(f agent.Frame) (translation, error) {
 	}
 	c.calls = append(c.calls, answeredCall{Frame: f.No, Answer: effect.Answer})
 	c.calls = c.calls[max(0, len(c.calls)-maxAnswers):]
-	return translation{events: drafts}, nil
+	return translation{events: drafts, images: images}, nil
 }
 
 // carry decides what a call does.

@@ -2,6 +2,8 @@ package turn_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agenttool"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -123,4 +126,29 @@ func TestCallsOfATurnAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, st.events(t, "title"), agenttool.MaxPerTurn)
 	require.Contains(t, st.answers.of(agenttool.MaxPerTurn)[0], "which is the limit")
+}
+
+// TestAScreenshotIsStoredBeforeItsEvent: like an image in the result of a tool.
+func TestAScreenshotIsStoredBeforeItsEvent(t *testing.T) {
+	t.Parallel()
+	image, secretImage := []byte("\x89PNG\r\n\x1a\nof the page"), []byte("\x89PNG\r\n\x1a\nwith Xylophone7Quartz")
+	shot := func(image []byte) string {
+		return fmt.Sprintf(`CALL{"tool":"save_screenshot","input":{"path":"a.png","description":"the page"},"image":%q}`, base64.StdEncoding.EncodeToString(image))
+	}
+	st := setup(t, script{
+		frames: []string{shot(image), shot(secretImage), ends},
+		masks:  masks{secret.NewMasker([]secret.Named{{Name: "KEY", Value: secret.NewValue("Xylophone7Quartz")}})},
+	})
+	_, err := st.executor.Run(t.Context(), st.take(t), &progress{})
+	require.NoError(t, err)
+	events := st.events(t, "screenshot")
+	require.Len(t, events, 1)
+	var d conversation.Screenshot
+	require.NoError(t, json.Unmarshal(events[0].Data, &d))
+	require.Equal(t, "the page", d.Description)
+	a, err := st.db.AttachmentGet(t.Context(), st.in.SessionID, d.Image.ID)
+	require.NoError(t, err)
+	require.Equal(t, image, a.Data)
+	require.Contains(t, st.answers.of(0)[0], "see the screenshot")
+	require.Contains(t, st.answers.of(1)[0], "is not stored")
 }

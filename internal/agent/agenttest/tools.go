@@ -110,7 +110,7 @@ func (b *bench) callsSetTitle(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
 	require.Empty(t, r.questions)
 	made := calls.all()
-	require.Len(t, made, 1, "blocks: %+v", mainBlocks(t, r))
+	require.Len(t, made, 1, "frames:\n%s", printFrames(r.frames))
 	require.Equal(t, agenttool.SetTitle, made[0].Tool)
 	require.JSONEq(t, `{"title":"`+Title+`"}`, string(made[0].Input))
 	use, result := only(t, r, conversation.ToolUse), only(t, r, conversation.ToolResult)

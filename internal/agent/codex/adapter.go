@@ -90,6 +90,9 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 			argv = append(argv, "--deny", tool)
 		}
 	}
+	for _, word := range in.Tools {
+		argv = append(argv, "--tools", word)
+	}
 	key := strings.Join(argv, " ") + " " + profile
 	if in.Resume {
 		argv = append(argv, "--resume")

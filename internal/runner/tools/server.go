@@ -41,6 +41,13 @@ func call(ctx context.Context, socket string, c agenttool.Call) agenttool.Answer
 	if len(c.Input) == 0 {
 		c.Input = json.RawMessage("{}")
 	}
+	if c.Tool == agenttool.SaveScreenshot {
+		image, err := screenshot(c.Input)
+		if err != nil {
+			return agenttool.Refuse("The file cannot be read: %v.", err)
+		}
+		c.Image = image
+	}
 	data, err := json.Marshal(c)
 	if err != nil {
 		return agenttool.Refuse("The call cannot be encoded: %v.", err)

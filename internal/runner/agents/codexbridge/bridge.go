@@ -17,6 +17,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -41,6 +42,7 @@ type options struct {
 	program, session, model string
 	ask, resume             bool
 	deny                    []string
+	tools                   []string // the command line of the server of overwinter's tools
 	timeout                 time.Duration
 	retries                 int
 }
@@ -60,6 +62,10 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags.IntVar(&o.retries, "retries", defaultRetries, "how often a request is sent again whose stream has broken")
 	flags.Func("deny", "a tool that is taken away, where the agent can do without it", func(tool string) error {
 		o.deny = append(o.deny, tool)
+		return nil
+	})
+	flags.Func("tools", "a word of the command line of the server of overwinter's tools; may be repeated", func(word string) error {
+		o.tools = append(o.tools, word)
 		return nil
 	})
 	if err := flags.Parse(args); err != nil {
@@ -155,13 +161,30 @@ func (p *program) closeNotebook() {
 
 // start starts the agent and says hello.
 func (p *program) start() error {
-	child, err := bridge.Start(bridge.Spec{Argv: append([]string{p.program}, appServer...), Stderr: p.stderr})
+	child, err := bridge.Start(bridge.Spec{Argv: slices.Concat([]string{p.program}, p.toolFlags(), appServer), Stderr: p.stderr})
 	if err != nil {
 		return err
 	}
 	p.child, p.peer = child, bridge.NewPeer(child.Stdin)
 	p.peer.Bare = true
 	return nil
+}
+
+// toolFlags are the flags that add the server of overwinter's tools to those of the profile. Its tools need no approval.
+func (p *program) toolFlags() []string {
+	if len(p.tools) == 0 {
+		return nil
+	}
+	words := make([]string, len(p.tools))
+	for i, word := range p.tools {
+		quoted, err := json.Marshal(word) // a text of JSON is one of TOML
+		if err != nil {
+			panic(err) // a text
+		}
+		words[i] = string(quoted)
+	}
+	server := "{command=" + words[0] + ",args=[" + strings.Join(words[1:], ",") + `],default_tools_approval_mode="approve"}`
+	return []string{"-c", "mcp_servers." + agenttool.Server + "=" + server}
 }
 
 // appServer has the agent speak JSON-RPC over its stdio. It takes no snapshots of its shell: they would write the environment, and with it the key, to the disk.

@@ -3184,7 +3184,7 @@ export interface components {
             ended: boolean;
         };
         /** @description An event of a session's log. New types may be added; ignore those that you do not know. */
-        Event: components["schemas"]["EventStatus"] | components["schemas"]["EventPrompt"] | components["schemas"]["EventTurnStart"] | components["schemas"]["EventTurnEnd"] | components["schemas"]["EventBlockStart"] | components["schemas"]["EventTextDelta"] | components["schemas"]["EventBlockUpdate"] | components["schemas"]["EventBlockComplete"] | components["schemas"]["EventBlockRemoved"] | components["schemas"]["EventMetadataUpdate"] | components["schemas"]["EventQuestion"] | components["schemas"]["EventQuestionResolved"] | components["schemas"]["EventFile"] | components["schemas"]["EventQueue"] | components["schemas"]["EventTitle"] | components["schemas"]["EventSettings"] | components["schemas"]["EventError"] | components["schemas"]["EventCommand"] | components["schemas"]["EventSetup"] | components["schemas"]["EventNetwork"] | components["schemas"]["EventDeadline"];
+        Event: components["schemas"]["EventStatus"] | components["schemas"]["EventPrompt"] | components["schemas"]["EventTurnStart"] | components["schemas"]["EventTurnEnd"] | components["schemas"]["EventBlockStart"] | components["schemas"]["EventTextDelta"] | components["schemas"]["EventBlockUpdate"] | components["schemas"]["EventBlockComplete"] | components["schemas"]["EventBlockRemoved"] | components["schemas"]["EventMetadataUpdate"] | components["schemas"]["EventQuestion"] | components["schemas"]["EventQuestionResolved"] | components["schemas"]["EventFile"] | components["schemas"]["EventQueue"] | components["schemas"]["EventTitle"] | components["schemas"]["EventSettings"] | components["schemas"]["EventError"] | components["schemas"]["EventCommand"] | components["schemas"]["EventSetup"] | components["schemas"]["EventNetwork"] | components["schemas"]["EventDeadline"] | components["schemas"]["EventScreenshot"] | components["schemas"]["EventGitState"] | components["schemas"]["EventReviewRequested"] | components["schemas"]["EventPullRequest"];
         /** @description The session took a step of its life. */
         EventStatus: {
             /**
@@ -3668,6 +3668,122 @@ export interface components {
             type: "title";
             data: {
                 title: string;
+            };
+        };
+        /** @description The agent has shown an image, by its tool `save_screenshot`. The image is an attachment of the session. */
+        EventScreenshot: {
+            /**
+             * Format: int64
+             * @description Contiguous in its session.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description `main`, or the id of a subagent. */
+            conversationId?: string;
+            runId?: string;
+            at: components["schemas"]["Time"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "screenshot";
+            data: {
+                image: {
+                    id: components["schemas"]["AttachmentId"];
+                    /** @enum {string} */
+                    mediaType: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
+                    /** Format: int64 */
+                    bytes: number;
+                };
+                description?: string;
+            };
+        };
+        /** @description The agent has reported the branch that it works on, by its tool `report_git_state`. */
+        EventGitState: {
+            /**
+             * Format: int64
+             * @description Contiguous in its session.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description `main`, or the id of a subagent. */
+            conversationId?: string;
+            runId?: string;
+            at: components["schemas"]["Time"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "git_state";
+            data: {
+                branch: string;
+                baseBranch?: string;
+                /** @description Its newest commit. */
+                commit?: string;
+                /**
+                 * Format: int64
+                 * @description Its commits since the base.
+                 */
+                commitCount?: number;
+            };
+        };
+        /** @description The agent has asked people to review its changes, by its tool `request_review`. */
+        EventReviewRequested: {
+            /**
+             * Format: int64
+             * @description Contiguous in its session.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description `main`, or the id of a subagent. */
+            conversationId?: string;
+            runId?: string;
+            at: components["schemas"]["Time"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "review_requested";
+            data: {
+                title: string;
+                description?: string;
+                /** @description Relative to the workspace. */
+                files?: string[];
+            };
+        };
+        /**
+         * @description The agent has recorded a pull request, by its tool `create_pr`, or a change of it, by `update_pr`. The host of the
+         *     repository is not asked. What a change does not name stays as it was.
+         */
+        EventPullRequest: {
+            /**
+             * Format: int64
+             * @description Contiguous in its session.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description `main`, or the id of a subagent. */
+            conversationId?: string;
+            runId?: string;
+            at: components["schemas"]["Time"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "pull_request";
+            data: {
+                /** @enum {string} */
+                operation: "create" | "update";
+                title?: string;
+                /** @description Markdown. */
+                body?: string;
+                branch?: string;
+                baseBranch?: string;
+                /** Format: int64 */
+                number?: number;
+                url?: string;
+                /** @enum {string} */
+                state?: "draft" | "open" | "merged" | "closed";
             };
         };
         /** @description A PATCH has changed something other than the title. The data has the new values of what changed, each as a whole. */

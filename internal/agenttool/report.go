@@ -1,0 +1,91 @@
+package agenttool
+
+import (
+	"encoding/json"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+)
+
+// effect is what a call does that is right, or the answer to one with a fault.
+func (c *check) effect(kind conversation.EventType, data any, answer string) Effect {
+	if c.fault != "" {
+		return Effect{Answer: Refuse("%s", c.fault)}
+	}
+	return Effect{Events: []Event{{Type: kind, Data: data}}, Answer: Answer{Text: answer}}
+}
+
+func saveScreenshot(call Call) Effect {
+	var c check
+	var in struct {
+		Path        string `json:"path"`
+		Description string `json:"description"`
+	}
+	c.decode(call.Input, &in)
+	c.optional("description", in.Description, MaxDescription)
+	image, ok := conversation.NewImage(call.Image)
+	if !ok {
+		c.refuse("The file must be a PNG, JPEG, GIF or WebP image of at most %d bytes.", conversation.MaxImageBytes)
+	}
+	e := c.effect(conversation.EventScreenshot, conversation.Screenshot{Image: image.Image, Description: in.Description},
+		"The people of this session see the screenshot.")
+	if c.fault == "" {
+		e.Images = []conversation.ImageData{image}
+	}
+	return e
+}
+
+func reportGitState(input json.RawMessage) Effect {
+	var c check
+	var in conversation.GitState
+	c.decode(input, &in)
+	c.required("branch", in.Branch, MaxRef)
+	c.optional("baseBranch", in.BaseBranch, MaxRef)
+	c.optional("commit", in.Commit, MaxRef)
+	c.count("commitCount", in.CommitCount)
+	return c.effect(conversation.EventGitState, in, "The people of this session see the state of git.")
+}
+
+func requestReview(input json.RawMessage) Effect {
+	var c check
+	var in conversation.Review
+	c.decode(input, &in)
+	c.required("title", in.Title, MaxTitle)
+	c.optional("description", in.Description, MaxDescription)
+	if len(in.Files) > MaxFiles {
+		c.refuse("files has %d items; at most %d are allowed.", len(in.Files), MaxFiles)
+	}
+	for _, f := range in.Files {
+		c.required("files", f, MaxPath)
+	}
+	return c.effect(conversation.EventReviewRequested, in,
+		"The people of this session are asked to review. They answer with a prompt; do not wait for it in this turn.")
+}
+
+func changePullRequest(tool string, input json.RawMessage) Effect {
+	var c check
+	var in conversation.PullRequest
+	c.decode(input, &in)
+	answer := "The change is recorded, and the people of this session see it."
+	if in.Operation != "" {
+		c.refuse("The input does not fit the schema of the tool: operation is not a field of it.")
+	}
+	if in.Operation = conversation.PullRequestUpdate; tool == CreatePR {
+		in.Operation = conversation.PullRequestCreate
+		c.required("title", in.Title, MaxTitle)
+		c.required("branch", in.Branch, MaxRef)
+		answer = "The pull request is recorded, and the people of this session see it. overwinter does not open it at the host of the repository: " +
+			"push the branch and open it there if you can, then report its number and url with " + UpdatePR + "."
+	}
+	c.optional("title", in.Title, MaxTitle)
+	c.optional("body", in.Body, MaxBody)
+	c.optional("branch", in.Branch, MaxRef)
+	c.optional("baseBranch", in.BaseBranch, MaxRef)
+	c.count("number", in.Number)
+	c.address("url", in.URL)
+	switch in.State {
+	case "", conversation.PullRequestDraft, conversation.PullRequestOpen, conversation.PullRequestMerged, conversation.PullRequestClosed:
+	default:
+		c.refuse("state must be one of: draft, open, merged, closed.")
+	}
+	return c.effect(conversation.EventPullRequest, in, answer)
+}
