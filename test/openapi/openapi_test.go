@@ -113,3 +113,16 @@ func TestAGeneratedClientCompiles(t *testing.T) {
 		require.Contains(t, string(out), name+"(", "%s should not compile", name)
 	}
 }
+
+// TestAGeneratedGoClientCompiles generates a client with the generator that most Go programs use, and compiles a program that was
+// written against it.
+func TestAGeneratedGoClientCompiles(t *testing.T) {
+	t.Parallel()
+	inputs(t)
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/program")))
+	client := filepath.Join(dir, "api", "api.go")
+	require.NoError(t, os.Mkdir(filepath.Dir(client), 0o755))
+	run(t, ".", "go", "tool", "-modfile=../../tools/tools.mod", "oapi-codegen", "-generate", "types,client", "-package", "api", "-o", client, document)
+	run(t, dir, "go", "vet", "./...")
+}

@@ -2154,16 +2154,17 @@ export interface components {
          *     that it is given and says it as `ID@VERSION`; another one counts from the next turn on.
          */
         SessionProfile: string;
+        /** @description The first prompt of a new session. */
+        FirstPrompt: {
+            content: components["schemas"]["Content"];
+            id?: components["schemas"]["PromptId"];
+        };
         SessionCreate: {
             /** @description One of /api/agents. */
             agent: string;
             profile?: components["schemas"]["SessionProfile"];
             title?: components["schemas"]["Title"];
-            /** @description The first prompt. */
-            prompt?: {
-                content: components["schemas"]["Content"];
-                id?: components["schemas"]["PromptId"];
-            };
+            prompt?: components["schemas"]["FirstPrompt"];
             workspace?: components["schemas"]["Workspace"];
             /**
              * @description Lazy unless a prompt is given.
@@ -4223,7 +4224,7 @@ export interface components {
         /** @description Id or name. To get a profile, `@` and a version may follow, as in the `profile` of a session. */
         ProfileId: string;
         /** @description A stream token of the session, in place of the key. */
-        StreamToken: string;
+        StreamTokenInQuery: string;
         BundleId: components["schemas"]["BundleId"];
         WebhookId: string;
         DeliveryId: string;
@@ -5773,7 +5774,7 @@ export interface operations {
                 /** @description The same, for a first connection; `latest` starts after everything written so far, and `caught_up` has the position. */
                 after?: number | "latest";
                 /** @description A stream token of the session, in place of the key. */
-                token?: components["parameters"]["StreamToken"];
+                token?: components["parameters"]["StreamTokenInQuery"];
                 /** @description With `Accept: application/json`, how long to wait for an event if there is none, such as `20s`; one minute at most. */
                 wait?: string;
                 /** @description With `Accept: application/json`, how many events at most. A page also ends with the event that brings it to 1 MiB. */
@@ -5824,7 +5825,7 @@ export interface operations {
                 /** @description The `Stream-Cursor` of the last answer. It changes the address of a request from time to time, so that caches do not repeat an answer for ever. */
                 cursor?: string;
                 /** @description A stream token of the session, in place of the key. */
-                token?: components["parameters"]["StreamToken"];
+                token?: components["parameters"]["StreamTokenInQuery"];
             };
             header?: {
                 /** @description 304 if the answer has this `ETag`. */
@@ -5942,7 +5943,7 @@ export interface operations {
                  */
                 after?: number | "latest";
                 /** @description A stream token of the session, in place of the key. */
-                token?: components["parameters"]["StreamToken"];
+                token?: components["parameters"]["StreamTokenInQuery"];
                 /** @description Who looks at the session, in the client's own words. Other clients of the session see it; nothing checks it. */
                 userId?: string;
                 /** @description The user's name, without control characters. Only with `userId`, which it defaults to. */
