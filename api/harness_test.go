@@ -62,7 +62,7 @@ func setup(t testing.TB, change ...func(*api.Config)) *bundle {
 		Logger:  slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: "v1",
 		// None of these is to end what merely has no processor yet.
-		SignalWait: waitLimit, RingTimeout: waitLimit, StateTimeout: waitLimit, RequestTimeout: waitLimit, WriteTimeout: waitLimit,
+		SignalWait: waitLimit, RingTimeout: waitLimit, StateTimeout: waitLimit, HistoryTimeout: waitLimit, RequestTimeout: waitLimit, WriteTimeout: waitLimit,
 		ShutdownTimeout: waitLimit,
 	}
 	for _, f := range change {

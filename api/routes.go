@@ -39,6 +39,7 @@ func (s *Server) routes(store Store) {
 	attachments, bundles := &attachments{s, store}, &bundles{s, store}
 	turns := &aiTurns{prompts, store, store}
 	runs := &aguiRuns{prompts: prompts, questions: questions, turns: store, conversations: store, building: make(chan struct{}, maxBuilding)}
+	explanations := &explanations{s, store}
 	readiness, agents := &readinessCheck{s, store}, &agents{s, store}
 
 	lifecycles := &lifecycleStreams{s, store, &lifecycleTail{store: store, every: s.cfg.LifecyclePoll, logger: s.logger}}
@@ -129,6 +130,7 @@ func (s *Server) routes(store Store) {
 	e.POST(aguiRoute, runs.run)
 	e.GET(aguiRoute, runs.attach)
 	e.GET("/api/sessions/:id/state", s.state)
+	e.GET("/api/sessions/:id/why", explanations.why)
 
 	s.known = map[string]bool{}
 	for _, r := range e.Routes() {

@@ -99,6 +99,8 @@ type Config struct {
 	RecordAfter time.Duration
 	// StateTimeout bounds asking a workflow for its state. Default 2 s.
 	StateTimeout time.Duration
+	// HistoryTimeout bounds reading the history of a workflow for an explanation. Default 6 s.
+	HistoryTimeout time.Duration
 	// RequestTimeout bounds every request that is not a stream. Default 15 s.
 	RequestTimeout time.Duration
 	// Heartbeat is the time between comments in a stream. Default 15 s.
@@ -167,6 +169,7 @@ func (c Config) withDefaults() (Config, error) {
 		{&c.ClaimWait, 250 * time.Millisecond},
 		{&c.RecordAfter, 5 * time.Second},
 		{&c.StateTimeout, 2 * time.Second},
+		{&c.HistoryTimeout, 6 * time.Second},
 		{&c.RequestTimeout, 15 * time.Second},
 		{&c.LifecyclePoll, 250 * time.Millisecond},
 		{&c.Heartbeat, 15 * time.Second},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
 // Store is all that the API needs of Postgres. Each group of routes declares its own part, next to its handlers, and has
@@ -32,6 +33,7 @@ type Store interface {
 	readyStore
 	presenceStore
 	changeStore
+	whyStore
 }
 
 // Idempotency is a client's key for a create and the digest of its body. The
@@ -54,5 +56,7 @@ type Signaler interface {
 	SignalSettings(ctx context.Context, sessionID string, idleTimeout time.Duration) error
 	// State is the workflow's own view, as JSON.
 	State(ctx context.Context, sessionID string) (json.RawMessage, error)
+	// History is what explains a session in the history of its workflow. It does not fail: without Temporal it says so.
+	History(ctx context.Context, sessionID string) why.History
 	Ping(ctx context.Context) error
 }

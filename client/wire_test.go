@@ -17,6 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/lifecycle"
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
 // TestTypesHaveTheFieldsOfTheServer compares the types with those that the server encodes, name by name: a field that is missing here is lost
@@ -29,6 +30,7 @@ func TestTypesHaveTheFieldsOfTheServer(t *testing.T) {
 		{resource.QuestionJSON{}, client.Question{}},
 		{resource.CommandJSON{}, client.Command{}},
 		{resource.BundleJSON{}, client.Bundle{}},
+		{why.Explanation{}, client.Explanation{}},
 		{resource.FileJSON{}, client.WorkspaceFile{}},
 		{resource.DiffJSON{}, client.Diff{}},
 		{event.JSON{}, client.Event{}},

@@ -22,18 +22,20 @@ func TestEveryPartMayBeKilledInATurn(t *testing.T) { //nolint:tparallel // one p
 		words []string // in the command line of its process
 		// outcomes that are honest after this loss
 		outcomes []string
+		// code of the cause that explains the prompt afterwards; empty if the turn has met nothing
+		code string
 	}{
-		{"api", []string{"overwinter api"}, []string{"completed"}},
-		{"worker", []string{"overwinter worker"}, []string{"completed"}},
-		{"Temporal", []string{"overwinter-temporal"}, []string{"completed"}},
-		{"Postgres", []string{"postgres", "-D"}, []string{"completed"}},
-		{"local Modal", []string{"overwinter local-modal"}, []string{"unknown"}},
+		{"api", []string{"overwinter api"}, []string{"completed"}, ""},
+		{"worker", []string{"overwinter worker"}, []string{"completed"}, "worker_lost"},
+		{"Temporal", []string{"overwinter-temporal"}, []string{"completed"}, ""},
+		{"Postgres", []string{"postgres", "-D"}, []string{"completed"}, ""},
+		{"local Modal", []string{"overwinter local-modal"}, []string{"unknown"}, "sandbox_lost"},
 	} {
 		t.Run(c.part, func(t *testing.T) {
 			turn := s.startTurn(t)
 			pid := s.child(t, c.words...)
 			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-			s.endTurn(t, turn, c.outcomes)
+			s.endTurn(t, turn, c.outcomes, c.code)
 		})
 	}
 	for _, part := range []string{"api", "worker"} { //nolint:paralleltest // see above
@@ -57,7 +59,7 @@ func TestEveryPartMayBeKilledInATurn(t *testing.T) { //nolint:tparallel // one p
 		turn := s.startTurn(t)
 		s.kill(t)
 		s.start(t)
-		s.endTurn(t, turn, []string{"completed", "unknown"})
+		s.endTurn(t, turn, []string{"completed", "unknown"}, "")
 	})
 }
 
@@ -88,10 +90,14 @@ func (s *stack) startTurn(t *testing.T) runningTurn {
 	return runningTurn{session: id, stream: stream}
 }
 
-func (s *stack) endTurn(t *testing.T, turn runningTurn, outcomes []string) {
+func (s *stack) endTurn(t *testing.T, turn runningTurn, outcomes []string, code string) {
 	t.Helper()
 	slow := s.waitPrompt(t, turn.session, "slow", 90*time.Second)
 	require.Contains(t, outcomes, slow["status"], "%v", slow)
+	s.explained(t, turn.session, "prompt", "slow", "prompt_"+slow["status"].(string))
+	if code != "" {
+		s.explained(t, turn.session, "prompt", "slow", code)
+	}
 	next := s.waitPrompt(t, turn.session, "next", 90*time.Second)
 	require.Equal(t, "completed", next["status"], "%v", next)
 

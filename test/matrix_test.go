@@ -73,6 +73,9 @@ type matrixFault struct {
 	strike func(t *testing.T, cells []*cell)
 	// losesSandboxes says that turns that run when it begins may end as unknown.
 	losesSandboxes bool
+	// named is the code of the cause that explains the prompt which was processed when the fault began; empty if a turn
+	// may outlast the fault without notice.
+	named string
 	// long ones are left out of the short form.
 	long bool
 	// states replaces matrixStates.
@@ -88,13 +91,13 @@ func (m *matrix) faults() []matrixFault {
 	}
 	return []matrixFault{
 		{name: "workers frozen for 10s", strike: frozen(partWorker, 10*time.Second)},
-		{name: "workers killed", strike: killed(partWorker)},
+		{name: "workers killed", strike: killed(partWorker), named: "worker_lost"},
 		{name: "api killed", strike: killed(partAPI)},
 		{name: "Postgres refused for 20s", strike: func(t *testing.T, _ []*cell) { m.links(func(p *proxy) { p.refuse(t, 20*time.Second) }) }},
 		{name: "Postgres frozen for 20s", strike: frozen(partPostgres, 20*time.Second)},
 		{name: "Temporal frozen for 20s", strike: frozen(partTemporal, 20*time.Second)},
 		{name: "Temporal killed", strike: killed(partTemporal)},
-		{name: "local Modal killed", strike: killed(partLocalModal), losesSandboxes: true},
+		{name: "local Modal killed", strike: killed(partLocalModal), losesSandboxes: true, named: "sandbox_lost"},
 		{name: "local Modal frozen for 15s", strike: frozen(partLocalModal, 15*time.Second)},
 		{name: "runners frozen for 20s", strike: frozen(partRunner, 20*time.Second)},
 		{name: "rows locked for 20s", strike: func(t *testing.T, cells []*cell) { m.lockRows(t, cells, 20*time.Second) }},
@@ -104,7 +107,7 @@ func (m *matrix) faults() []matrixFault {
 		},
 		{name: "runners frozen for 80s", strike: frozen(partRunner, 80*time.Second), long: true},
 		{name: "links killed", strike: killed(partAttach), long: true},
-		{name: "runners killed", strike: killed(partRunner), losesSandboxes: true, long: true},
+		{name: "runners killed", strike: killed(partRunner), losesSandboxes: true, named: "sandbox_lost", long: true},
 		{name: "tables locked for 20s", strike: func(t *testing.T, _ []*cell) { m.lockTables(t, 20*time.Second) }, long: true},
 		{name: "connections used up for 20s", strike: func(t *testing.T, _ []*cell) { m.useUpConnections(t, 20*time.Second) }, long: true},
 		{name: "api frozen for 30s", strike: frozen(partAPI, 30*time.Second), long: true},
@@ -115,7 +118,7 @@ func (m *matrix) faults() []matrixFault {
 		{name: "Postgres refused for 3m", strike: func(t *testing.T, _ []*cell) { m.links(func(p *proxy) { p.refuse(t, 3*time.Minute) }) }, long: true},
 		{name: "workers killed again and again", strike: func(*testing.T, []*cell) { m.killAgain(partWorker, 10, 4*time.Second) }, long: true},
 		{name: "Temporal killed again and again", strike: func(*testing.T, []*cell) { m.killAgain(partTemporal, 10, 4*time.Second) }, long: true},
-		{name: "workers frozen for 40s", strike: frozen(partWorker, 40*time.Second), long: true},
+		{name: "workers frozen for 40s", strike: frozen(partWorker, 40*time.Second), named: "worker_lost", long: true},
 		{name: "Postgres 300ms late for 2m", strike: func(*testing.T, []*cell) { m.links(func(p *proxy) { p.slow(300*time.Millisecond, 2*time.Minute) }) }, long: true},
 		{name: "Temporal refused for 3m", strike: func(t *testing.T, _ []*cell) { m.engine.refuse(t, 3*time.Minute) }, long: true},
 		{name: "Temporal silent for 40s", strike: func(*testing.T, []*cell) { m.engine.stall(40 * time.Second) }, long: true},
@@ -515,6 +518,10 @@ func (m *matrix) check(t *testing.T, f matrixFault, cells []*cell) {
 			lost := f.losesSandboxes && p.onUnknown == "" && got["status"] == "unknown"
 			if got["status"] != "completed" && !lost {
 				t.Errorf("%s (%s): prompt %s ended %v (%v)", c.id, c.state, p.id, got["status"], got["reason"])
+			}
+			c.explained(t, c.id, "prompt", p.id, fmt.Sprintf("prompt_%v", got["status"]))
+			if c.state == "in the middle of a turn" && p.id == "middle" && f.named != "" {
+				c.explained(t, c.id, "prompt", p.id, f.named)
 			}
 		}
 		if n := m.hits.count(c.setup); c.state == "in a setup script" && n != 1 && !f.losesSandboxes {

@@ -134,6 +134,8 @@ func (r *rig) temporalAway(t *testing.T) {
 	}{{hibernated, "hibernate"}, {stopped, "stop"}, {waking, "wake"}, {aborted, "abort"}} {
 		require.Equal(t, http.StatusAccepted, c.s.order("POST", c.command, nil), "%s is accepted while Temporal is away", c.command)
 	}
+	prompted.explained(t, prompted.id, "prompt", "during", "temporal_unavailable")
+	hibernated.explained(t, hibernated.id, "", "", "command_pending")
 	fault.Wait()
 	for _, s := range subjects {
 		s.settled(t, settleWithin)

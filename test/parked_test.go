@@ -40,6 +40,9 @@ func TestQuestionsOutliveTheirSandboxes(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(72*time.Hour), expires, time.Minute)
 	s.asleep(t, id)
 	require.Empty(t, s.sandboxTree(), "it costs nothing")
+	s.explained(t, id, "", "", "turn_parked")
+	s.explained(t, id, "prompt", "asks", "question_open")
+	s.explained(t, id, "question", "", "question_open")
 	s.prompt(t, id, "waits", "recall")
 
 	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
@@ -62,6 +65,7 @@ func TestQuestionsOutliveTheirSandboxes(t *testing.T) {
 	s.asleep(t, id)
 	require.Equal(t, "completed", s.waitPrompt(t, id, "expires", 60*time.Second)["status"])
 	require.Contains(t, s.text(t, id), "No answer came in time.")
+	s.explained(t, id, "question", "", "question_expired")
 	require.Equal(t, "question_expired", s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)["statusReason"])
 
 	s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"options": object{"permissions": "ask"}})
@@ -69,6 +73,8 @@ func TestQuestionsOutliveTheirSandboxes(t *testing.T) {
 	s.asleep(t, id)
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/abort", nil)
 	require.Equal(t, "cancelled", s.waitPrompt(t, id, "aborted", 30*time.Second)["status"])
+	s.explained(t, id, "prompt", "aborted", "aborted")
+	s.explained(t, id, "prompt", "aborted", "command_requested")
 	require.Equal(t, "hibernated", s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)["status"], "without a sandbox")
 	stream.all(t)
 }

@@ -75,7 +75,7 @@ func TestAWorkflowTerminatedByHandComesBack(t *testing.T) {
 
 	turn := s.startTurn(t)
 	require.NoError(t, temporal.TerminateWorkflow(t.Context(), turn.session, "", "tried by hand"))
-	s.endTurn(t, turn, []string{"completed"})
+	s.endTurn(t, turn, []string{"completed"}, "workflow_terminated")
 }
 
 // ended is nil when the sandbox has ended.

@@ -50,10 +50,12 @@ func TestAStopPutsSessionsToSleep(t *testing.T) {
 		shown := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)
 		require.Equal(t, "hibernated", shown["status"], "%v", shown)
 		require.Equal(t, "shutdown", shown["statusReason"])
+		s.explained(t, id, "", "", "shutdown")
 	}
 	p := s.waitPrompt(t, cut, "p", time.Second)
 	require.Equal(t, "cancelled", p["status"], "%v", p)
 	require.Equal(t, "shutdown", p["reason"])
+	s.explained(t, cut, "prompt", "p", "shutdown")
 	require.Contains(t, s.text(t, cut), "begun word", "what was said before it was interrupted")
 	require.Equal(t, "completed", s.waitPrompt(t, cut, "next", time.Minute)["status"], "a prompt that waited runs after the stop")
 	require.Contains(t, s.text(t, cut), "write kept.txt", "with the memory from before")

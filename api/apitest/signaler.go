@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
 // Signaler records its calls.
@@ -21,6 +22,7 @@ type Signaler struct {
 	Until <-chan struct{}
 	Panic any
 	View  string // the answer of State
+	Past  why.History
 	// OnPrompt is called with every signal for a prompt, if it is set: a workflow could begin its work.
 	OnPrompt func(sessionID, promptID string)
 	// OnCommands is called with every signal of commands and of a stop, likewise.
@@ -117,6 +119,16 @@ func (o *Signaler) State(ctx context.Context, id string) (json.RawMessage, error
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return json.RawMessage(o.View), nil
+}
+
+// History notes the call and returns Past; with an error it says that.
+func (o *Signaler) History(ctx context.Context, id string) why.History {
+	if err := o.record(ctx, "history %s", id); err != nil {
+		return why.History{Err: err.Error()}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.Past
 }
 
 // Ping notes the call.

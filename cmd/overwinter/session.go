@@ -48,6 +48,7 @@ type sessionCmd struct {
 	Clear      sessionClearCmd      `cmd:"" help:"Cancel every queued prompt."`
 	Transcript sessionTranscriptCmd `cmd:"" help:"Print the agent's own transcript files, or one of them."`
 	Open       sessionOpenCmd       `cmd:"" help:"Print where a session is in Temporal's UI and in the API."`
+	Why        sessionWhyCmd        `cmd:"" help:"Explain the state of a session, a prompt, a restore or a question."`
 	Questions  sessionQuestionsCmd  `cmd:"" help:"List the agent's questions."`
 	Answer     sessionAnswerCmd     `cmd:"" help:"Answer one of the agent's questions."`
 }

@@ -117,7 +117,7 @@ func (s *sessionTx) transit(ctx context.Context, db *DB, t session.Transition) e
 	reason := text(t.Reason)
 	err := s.q.TransitionInsert(ctx, s, &dbsqlc.TransitionInsertParams{
 		SessionID: t.SessionID, No: t.No, FromStatus: string(t.From), ToStatus: string(t.To),
-		Event: string(t.Event), Reason: reason, Generation: t.Generation, Receipt: receipt, At: at,
+		Event: string(t.Event), Reason: reason, Generation: t.Generation, Receipt: receipt, At: at, CommandID: t.Command,
 	})
 	if err != nil {
 		return err

@@ -140,6 +140,14 @@ var importRules = []importRule{
 		},
 	},
 	{
+		pkg: "internal/why",
+		never: map[string]string{
+			temporal: "what is known of a history is given to it",
+			pgx:      "what is stored is given to it",
+			echo:     "an explanation knows nothing of HTTP",
+		},
+	},
+	{
 		pkg: "worker",
 		never: map[string]string{
 			ours("api"):                           "a worker never talks to a client",

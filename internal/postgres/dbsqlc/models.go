@@ -394,6 +394,7 @@ type SessionTransition struct {
 	Generation int64
 	Receipt    []byte
 	At         time.Time
+	CommandID  string
 }
 
 type SessionView struct {

@@ -896,7 +896,7 @@ func (q *Queries) SessionsTryLock(ctx context.Context, db DBTX, ids []string) ([
 }
 
 const transitionGet = `-- name: TransitionGet :one
-SELECT session_id, no, from_status, to_status, event, reason, generation, receipt, at FROM session_transitions WHERE session_id = $1 AND no = $2
+SELECT session_id, no, from_status, to_status, event, reason, generation, receipt, at, command_id FROM session_transitions WHERE session_id = $1 AND no = $2
 `
 
 type TransitionGetParams struct {
@@ -917,13 +917,14 @@ func (q *Queries) TransitionGet(ctx context.Context, db DBTX, arg *TransitionGet
 		&i.Generation,
 		&i.Receipt,
 		&i.At,
+		&i.CommandID,
 	)
 	return i, err
 }
 
 const transitionInsert = `-- name: TransitionInsert :exec
-INSERT INTO session_transitions (session_id, no, from_status, to_status, event, reason, generation, receipt, at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO session_transitions (session_id, no, from_status, to_status, event, reason, generation, receipt, at, command_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 `
 
 type TransitionInsertParams struct {
@@ -936,6 +937,7 @@ type TransitionInsertParams struct {
 	Generation int64
 	Receipt    []byte
 	At         time.Time
+	CommandID  string
 }
 
 func (q *Queries) TransitionInsert(ctx context.Context, db DBTX, arg *TransitionInsertParams) error {
@@ -949,6 +951,7 @@ func (q *Queries) TransitionInsert(ctx context.Context, db DBTX, arg *Transition
 		arg.Generation,
 		arg.Receipt,
 		arg.At,
+		arg.CommandID,
 	)
 	return err
 }

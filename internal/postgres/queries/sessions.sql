@@ -119,8 +119,8 @@ WHERE id = @id;
 SELECT * FROM session_transitions WHERE session_id = @session_id AND no = @no;
 
 -- name: TransitionInsert :exec
-INSERT INTO session_transitions (session_id, no, from_status, to_status, event, reason, generation, receipt, at)
-VALUES (@session_id, @no, @from_status, @to_status, @event, @reason, @generation, @receipt, @at);
+INSERT INTO session_transitions (session_id, no, from_status, to_status, event, reason, generation, receipt, at, command_id)
+VALUES (@session_id, @no, @from_status, @to_status, @event, @reason, @generation, @receipt, @at, @command_id);
 
 -- name: IdempotencyInsert :execrows
 INSERT INTO idempotency_keys (key, digest, session_id, created_at)

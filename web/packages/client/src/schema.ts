@@ -1158,6 +1158,35 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/sessions/{id}/why": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Explain the state of a session, a prompt, a restore or a question
+         * @description The chain of causes, from what is stored and from the history of the workflow in Temporal. Each cause has a stable `code`
+         *     and a sentence; the first is what was asked about, and each one was caused by those after it. `code` and `summary` are
+         *     of the first cause that says why, rather than what. Where Postgres and Temporal say different things, `disagreements` has both.
+         *
+         *     It needs neither a worker nor Temporal: without Temporal the answer is made of rows alone, `temporal.available` is
+         *     false, and `temporal_unavailable` is among the causes. It has no text of prompts, questions or answers, and the values of
+         *     stored secrets are masked. At most 30 transitions, 120 commands, 20 sandboxes, bundles, runs and questions each, the errors among
+         *     the last 5,000 events, and 1,000 events of the history are read; `truncated` says that older ones may matter.
+         */
+        get: operations["explain"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/sessions/{id}/ai": {
         parameters: {
             query?: never;
@@ -3991,6 +4020,63 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        Explanation: {
+            sessionId: components["schemas"]["SessionId"];
+            /** @enum {string} */
+            of: "session" | "transition" | "prompt" | "receipt" | "question";
+            /** @description Of the prompt or question, or the number of the transition; absent for a session. */
+            id?: string;
+            at: components["schemas"]["Time"];
+            code: components["schemas"]["CauseCode"];
+            summary: string;
+            causes: components["schemas"]["Cause"][];
+            disagreements: components["schemas"]["Disagreement"][];
+            temporal: {
+                available: boolean;
+                /** @description Why the history was not read. */
+                reason?: string;
+                workflowOpen: boolean;
+                /** @description How many events of the history were read. */
+                events: number;
+                /** @description Older events were not read. */
+                truncated?: boolean;
+            };
+            /** @description Older causes were not read, or are left out. */
+            truncated?: boolean;
+        };
+        Cause: {
+            code: components["schemas"]["CauseCode"];
+            at?: components["schemas"]["Time"];
+            /** @description A sentence for people. */
+            text: string;
+            /**
+             * @description Where it is known from.
+             * @enum {string}
+             */
+            source: "rows" | "temporal";
+            /** @description The row that it is about. */
+            about?: {
+                /** @enum {string} */
+                type: "session" | "transition" | "prompt" | "run" | "command" | "sandbox" | "bundle" | "question";
+                /** @description Of a transition its number, of a sandbox its generation. */
+                id: string;
+            };
+            /** @description How often it happened in a row. */
+            times?: number;
+        };
+        Disagreement: {
+            code: components["schemas"]["CauseCode"];
+            text: string;
+            /** @description What Postgres has. */
+            rows: string;
+            /** @description What Temporal has. */
+            temporal: string;
+        };
+        /**
+         * @description Names a cause for programs. A code keeps its meaning; clients must expect new ones. docs/why.md describes each.
+         * @enum {string}
+         */
+        CauseCode: "session_created" | "session_lazy" | "session_starting" | "session_running" | "session_hibernating" | "session_hibernated" | "session_restoring" | "session_in_error" | "session_terminated" | "session_erasing" | "prompt_accepted" | "prompt_queued" | "prompt_processing" | "prompt_completed" | "prompt_failed" | "prompt_cancelled" | "prompt_unknown" | "restored_full" | "restored_partial" | "restored_fresh" | "restored_unverified" | "never_restored" | "question_open" | "question_answered" | "question_expired" | "question_cancelled" | "nothing_to_explain" | "command_requested" | "cancelled_in_temporal" | "idle" | "lifetime" | "moved" | "shutdown" | "aborted" | "dropped" | "retried" | "withdrawn" | "cleared" | "reverted" | "resolved" | "dismissed" | "queue_held" | "behind_prompts" | "command_pending" | "turn_running" | "turn_parked" | "policy_decided" | "turn_ended" | "sandbox_lost" | "sandbox_unhealthy" | "sandbox_limit" | "sandboxes_lost" | "generation_unusable" | "nothing_to_restore" | "snapshot_failed" | "snapshot_gone" | "bundle_older" | "bundle_unverified" | "checkpoint_failed" | "revert_failed" | "provisioning_delayed" | "restoring_delayed" | "saving_delayed" | "agent_crashed" | "quarantined" | "delivery_unknown" | "attempt_repeated" | "worker_lost" | "worker_silent" | "worker_stopped" | "no_worker" | "database_unavailable" | "temporal_unavailable" | "provider_unavailable" | "runner_unreachable" | "step_timed_out" | "step_failed" | "refused" | "workflow_terminated" | "workflow_reset" | "workflow_failed" | "workflow_not_open" | "workflow_replaced" | "status_differs" | "transition_differs" | "run_differs";
         Agent: {
             name: string;
             title: string;
@@ -6019,6 +6105,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["State"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    explain: {
+        parameters: {
+            query?: {
+                /** @description What to explain; without it, why the session is in its present state. */
+                of?: "transition" | "prompt" | "receipt" | "question";
+                /**
+                 * @description The ID of the prompt or question, or the number of the transition, also for a receipt. Default: the newest transition, the newest
+                 *     receipt, the prompt that is processed, else the first in the queue, else the newest, and the question that is open, else the newest.
+                 */
+                id?: string;
+            };
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The explanation. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Explanation"];
                 };
             };
             400: components["responses"]["Invalid"];

@@ -1,0 +1,83 @@
+package sessionclient_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/internal/contract"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/sessionclient"
+	"github.com/overwinter-dev/overwinter/internal/why"
+)
+
+// failingLife is a workflow with an activity that fails once, which gets a signal that its sandbox has ended, and continues as new once.
+func failingLife(ctx workflow.Context, in contract.WorkflowInput) error {
+	if in.Carry == nil {
+		workflow.GetSignalChannel(ctx, contract.SignalSandbox).Receive(ctx, nil)
+	}
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: waitLimit, RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Millisecond, MaximumAttempts: 2},
+	})
+	if err := workflow.ExecuteActivity(ctx, "RunTurn").Get(ctx, nil); err != nil {
+		return err
+	}
+	if in.Carry == nil {
+		return workflow.NewContinueAsNewError(ctx, "failingLife", contract.WorkflowInput{SessionID: in.SessionID, Carry: &contract.Carry{}})
+	}
+	return nil
+}
+
+func TestHistorySaysWhichAttemptsFailed(t *testing.T) {
+	t.Parallel()
+	const queueName = "history-of-attempts"
+	w := worker.New(engine, queueName, worker.Options{})
+	w.RegisterWorkflowWithOptions(failingLife, workflow.RegisterOptions{Name: "failingLife"})
+	w.RegisterActivityWithOptions(func(ctx context.Context) error {
+		if activity.GetInfo(ctx).Attempt == 1 {
+			return errors.New("the database is not available")
+		}
+		return nil
+	}, activity.RegisterOptions{Name: "RunTurn"})
+	require.NoError(t, w.Start())
+	t.Cleanup(w.Stop)
+
+	id := session.NewID(session.SessionPrefix)
+	_, err := engine.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: queueName}, "failingLife", contract.WorkflowInput{SessionID: id})
+	require.NoError(t, err)
+	c := sessionclient.New(engine, "default", sessionclient.At(queueName))
+	require.NoError(t, c.SignalSandbox(t.Context(), id, contract.SandboxSignal{Generation: 1, Reason: "it exceeded a limit"}))
+	var got why.History
+	require.Eventually(t, func() bool {
+		got = c.History(t.Context(), id)
+		return got.Err == "" && !got.Open && len(got.Events) >= 3
+	}, waitLimit, 50*time.Millisecond)
+	require.False(t, got.Truncated)
+	var failures, signals int
+	for _, e := range got.Events {
+		switch e.Kind {
+		case why.AttemptFailed:
+			failures++
+			require.Equal(t, "RunTurn", e.Activity)
+			require.Contains(t, e.Failure.Message, "the database is not available")
+			require.EqualValues(t, 2, e.Attempt)
+		case why.Signalled:
+			signals++
+			require.Equal(t, "it exceeded a limit", e.Sandbox)
+		}
+	}
+	require.Equal(t, 2, failures, "of both runs: %+v", got.Events)
+	require.Equal(t, 1, signals)
+	require.Empty(t, c.History(t.Context(), session.NewID(session.SessionPrefix)), "of a workflow that was never started")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NotEmpty(t, c.History(ended, id).Err)
+}

@@ -1,0 +1,130 @@
+package why
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// chain builds an explanation.
+type chain struct {
+	Facts
+	history History
+	out     Explanation
+}
+
+// Explain explains a subject of a session. The facts are those of the subject: see the store that reads them.
+func Explain(of Subject, id string, f Facts, h History) Explanation {
+	c := &chain{Facts: f, history: h, out: Explanation{
+		SessionID: f.Session.ID, Of: of, ID: id, At: resource.Time(f.Now), Causes: []Cause{}, Disagreements: []Disagreement{},
+		Temporal:  Engine{Available: h.Err == "", Reason: quoted(h.Err), WorkflowOpen: h.Open, Events: h.Read, Truncated: h.Truncated},
+		Truncated: len(f.Transitions) == MaxTransitions,
+	}}
+	switch of {
+	case Transition:
+		c.transition()
+	case Prompt:
+		c.prompt()
+	case Receipt:
+		c.receipt()
+	case Question:
+		c.question()
+	default:
+		c.session()
+	}
+	c.compare()
+	if len(c.out.Causes) > MaxCauses {
+		c.out.Causes, c.out.Truncated = c.out.Causes[:MaxCauses], true
+	}
+	c.summarize()
+	return c.out
+}
+
+// states are the codes that say what something is rather than why.
+var states = []Code{
+	SessionCreated, SessionLazy, SessionStarting, SessionRunning, SessionHibernating, SessionHibernated, SessionRestoring,
+	SessionTerminated, PromptAccepted, PromptQueued, PromptProcessing, PromptCompleted, PromptFailed, PromptCancelled,
+	PromptUnknown, RestoredFull, RestoredPartial, RestoredFresh, RestoredUnverified, QuestionAnswered, QuestionCancelled,
+}
+
+// summarize makes the code and the summary of the first cause that says why, and of what is explained.
+func (c *chain) summarize() {
+	first := c.out.Causes[0]
+	c.out.Code, c.out.Summary = first.Code, first.Text
+	isState := func(code Code) bool {
+		return slices.Contains(states, code) || code == SessionInError && c.out.Of != Prompt // for which it is a reason
+	}
+	for _, cause := range c.out.Causes[1:] {
+		if isState(first.Code) && !isState(cause.Code) {
+			c.out.Code, c.out.Summary = cause.Code, first.Text+": "+cause.Text
+			return
+		}
+	}
+}
+
+// add adds a cause. One that says the same as the last one is counted with it.
+func (c *chain) add(code Code, at time.Time, about *Reference, source Source, format string, args ...any) {
+	text := format
+	if len(args) > 0 {
+		text = fmt.Sprintf(format, args...)
+	}
+	if n := len(c.out.Causes); n > 0 {
+		last := &c.out.Causes[n-1]
+		if last.Code == code && last.Text == text && last.Source == source {
+			last.Times = max(last.Times, 1) + 1
+			return
+		}
+	}
+	c.out.Causes = append(c.out.Causes, Cause{Code: code, At: resource.OptionalTime(at), Text: text, Source: source, About: about})
+}
+
+func (c *chain) row(code Code, at time.Time, about *Reference, format string, args ...any) {
+	c.add(code, at, about, Rows, format, args...)
+}
+
+func about(kind, id string) *Reference { return &Reference{Type: kind, ID: id} }
+
+func (c *chain) sandboxRef(generation int64) *Reference {
+	return about("sandbox", strconv.FormatInt(generation, 10))
+}
+
+// because is a reason in brackets, or nothing.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + quoted(reason) + ")"
+}
+
+// problems adds the error events between two times that say why something took long, or was lost.
+func (c *chain) problems(from, to time.Time) {
+	codes := map[string]Code{
+		session.ProblemProvisioningDelayed: ProvisioningDelayed, session.ProblemRestoringDelayed: RestoringDelayed,
+		session.ProblemSavingDelayed: SavingDelayed, session.ProblemSyncDelayed: CheckpointFailed, session.ProblemSyncFailed: CheckpointFailed,
+		session.ProblemRevertDelayed: RevertFailed, session.ProblemRevertFailed: RevertFailed, session.ProblemSandboxLimit: SandboxLimit,
+		session.ReasonAgentCrashed: AgentCrashed,
+	}
+	for _, p := range c.Problems {
+		code, known := codes[p.Code]
+		if !known || p.At.Before(from) || p.At.After(to) {
+			continue
+		}
+		c.row(code, p.At, nil, "%s", quoted(p.Message))
+	}
+}
+
+// failures adds what Temporal knows of attempts that failed between two times, the newest first.
+func (c *chain) failures(from, to time.Time, activities ...string) {
+	for _, e := range slices.Backward(c.history.Events) {
+		if e.At.Before(from) || e.At.After(to) || len(activities) > 0 && e.Activity != "" && !slices.Contains(activities, e.Activity) {
+			continue
+		}
+		if code, text := classify(e); code != "" {
+			c.add(code, e.At, nil, Temporal, "%s", text)
+		}
+	}
+}

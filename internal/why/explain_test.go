@@ -1,0 +1,241 @@
+package why_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/purge"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/why"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+
+// step is a transition at a second.
+func step(no int64, seconds int, from session.State, event session.Event, reason string) why.Step {
+	to, err := session.Next(from, event)
+	if err != nil {
+		panic(err)
+	}
+	return why.Step{Transition: session.Transition{No: no, From: from, To: to, Event: event, Reason: reason, Generation: 1, At: at(seconds)}}
+}
+
+// facts are those of a session that has run and slept for a reason.
+func facts(slept string) why.Facts {
+	return why.Facts{
+		Session: session.Session{ID: "ses_1", Status: session.Hibernated, StatusReason: slept, CreatedAt: start, TransitionNo: 3, Generation: 1},
+		Now:     at(100),
+		Transitions: []why.Step{
+			step(1, 2, session.Initializing, session.EventReady, session.ReasonPrompt),
+			step(2, 50, session.Running, session.EventHibernate, slept),
+			step(3, 52, session.Hibernating, session.EventSaved, slept),
+		},
+		Sandboxes: []why.Sandbox{{Generation: 1, ReservedAt: at(1), ReadyAt: at(2), EndedAt: at(51)}},
+	}
+}
+
+func codesOf(e why.Explanation) (codes []why.Code) {
+	for _, c := range e.Causes {
+		codes = append(codes, c.Code)
+	}
+	return codes
+}
+
+func failed(seconds int, activity string, kind why.FailureKind, errorType, message string) why.History {
+	return why.History{Open: true, Events: []why.Event{
+		{At: at(seconds), Kind: why.AttemptFailed, Activity: activity, Failure: why.Failure{Kind: kind, Type: errorType, Message: message}},
+	}}
+}
+
+// TestEveryFaultIsNamed has each fault that the durability tests inject, as the rows and the history show it.
+func TestEveryFaultIsNamed(t *testing.T) {
+	t.Parallel()
+	prompt := func(status session.PromptStatus, reason string) why.Facts {
+		f := facts(session.ReasonIdle)
+		f.Session.Status, f.Transitions = session.Running, f.Transitions[:1]
+		f.Prompt = &session.Prompt{ID: "p", Status: status, Reason: reason, CreatedAt: at(1), StartedAt: at(3), EndedAt: at(40), RunID: "run_1"}
+		f.Runs = []why.Run{{ID: "run_1", PromptID: "p", Generation: 1, Attempt: 1, Outcome: session.Outcome(status), Reason: reason, StartedAt: at(3), EndedAt: at(40)}}
+		if !status.Final() {
+			f.Prompt.EndedAt, f.Runs[0].EndedAt, f.Runs[0].Outcome = time.Time{}, time.Time{}, ""
+		}
+		return f
+	}
+	queued := func(change func(*why.Facts)) why.Facts {
+		f := prompt(session.PromptQueued, "")
+		f.Runs = nil
+		change(&f)
+		return f
+	}
+	failing := func(no int64, reason string) why.Facts {
+		f := facts(session.ReasonIdle)
+		f.Session.Status, f.Session.StatusReason, f.Session.TransitionNo = session.Error, reason, no
+		f.Transitions = append(f.Transitions[:1], step(2, 60, session.Running, session.EventFail, reason))
+		return f
+	}
+	restored := func(kind session.ReceiptKind, change func(*why.Facts)) why.Facts {
+		f := facts(session.ReasonLost)
+		f.Session.Status, f.Session.Generation, f.Session.TransitionNo = session.Running, 2, 5
+		wake, ready := step(4, 60, session.Hibernated, session.EventWake, session.ReasonRequested), step(5, 61, session.Restoring, session.EventReady, session.ReasonRequested)
+		wake.CommandID, ready.Generation, ready.Receipt = "cmd_1", 2, &session.Receipt{Kind: kind, Missing: []string{"workspace"}}
+		f.Transitions = append(f.Transitions, wake, ready)
+		f.Commands = []session.Command{{ID: "cmd_1", Kind: session.CommandWake, Status: session.CommandApplied, CreatedAt: at(59), EndedAt: at(61), RequestID: "req"}}
+		change(&f)
+		return f
+	}
+	commanded := func(kind session.CommandKind, reason string) why.Facts {
+		f := facts(reason)
+		f.Commands = []session.Command{{ID: "cmd_1", Kind: kind, Status: session.CommandApplied, CreatedAt: at(49), EndedAt: at(50)}}
+		return f
+	}
+	problem := func(f why.Facts, code string) why.Facts {
+		f.Problems = []why.Problem{{At: at(51), Code: code, Message: "since then: the disk is full"}}
+		return f
+	}
+	for name, c := range map[string]struct {
+		of      why.Subject
+		facts   why.Facts
+		history why.History
+		code    why.Code   // of the explanation
+		also    []why.Code // among its causes
+	}{
+		"idle":                     {why.Session, facts(session.ReasonIdle), why.History{}, why.Idle, nil},
+		"deadline of the sandbox":  {why.Session, facts(session.ReasonLifetime), why.History{}, why.Lifetime, nil},
+		"workers drained":          {why.Session, commanded(session.CommandHibernate, session.ReasonShutdown), why.History{}, why.Shutdown, []why.Code{why.CommandRequested}},
+		"sandbox lost":             {why.Session, facts(session.ReasonLost), why.History{}, why.SandboxLost, nil},
+		"hibernate by a client":    {why.Session, commanded(session.CommandHibernate, session.ReasonRequested), why.History{}, why.CommandRequested, nil},
+		"sandbox discarded":        {why.Session, commanded(session.CommandDrop, session.ReasonDropped), why.History{}, why.Dropped, []why.Code{why.CommandRequested}},
+		"snapshot delayed":         {why.Transition, problem(facts(session.ReasonIdle), session.ProblemSavingDelayed), why.History{}, why.SavingDelayed, []why.Code{why.Idle}},
+		"snapshot failed":          {why.Transition, facts(session.ReasonIdle), failed(51, "SaveBundle", why.Application, "Error", "disk"), why.SnapshotFailed, nil},
+		"limit of the sandbox":     {why.Transition, problem(facts(session.ReasonLost), session.ProblemSandboxLimit), why.History{}, why.SandboxLimit, []why.Code{why.SandboxLost}},
+		"sleeps with a question":   {why.Session, facts(session.ReasonQuestion), why.History{}, why.TurnParked, nil},
+		"refused":                  {why.Session, failing(2, "the image does not exist"), why.History{}, why.Refused, []why.Code{why.SessionInError}},
+		"purge":                    {why.Session, func() why.Facts { f := facts(""); f.Session.Purge = &purge.Purge{}; return f }(), why.History{}, why.SessionErasing, nil},
+		"worker killed in a turn":  {why.Prompt, prompt(session.PromptCompleted, ""), failed(20, "RunTurn", why.HeartbeatTimeout, "", ""), why.WorkerLost, nil},
+		"worker stopped in a turn": {why.Prompt, prompt(session.PromptCompleted, ""), failed(20, "RunTurn", why.Application, "HandOver", ""), why.WorkerStopped, nil},
+		"runner unreachable":       {why.Prompt, prompt(session.PromptProcessing, ""), failed(20, "RunTurn", why.Application, "Error", "dial"), why.RunnerUnreachable, nil},
+		"Postgres away":            {why.Prompt, prompt(session.PromptProcessing, ""), failed(20, "RunTurn", why.Application, "Error", "the database is not available"), why.DatabaseUnavailable, nil},
+		"Temporal away":            {why.Prompt, prompt(session.PromptQueued, ""), why.History{Err: "temporal does not answer"}, why.TemporalUnavailable, nil},
+		"provider away":            {why.Transition, failing(2, "x"), failed(30, "CreateSandbox", why.Application, "Error", "unavailable"), why.ProviderUnavailable, []why.Code{why.SessionInError}},
+		"agent crashed":            {why.Prompt, prompt(session.PromptFailed, session.ReasonAgentCrashed), why.History{}, why.AgentCrashed, nil},
+		"quarantined":              {why.Prompt, prompt(session.PromptFailed, session.ReasonQuarantined), why.History{}, why.Quarantined, nil},
+		"sandbox lost in a turn":   {why.Prompt, prompt(session.PromptUnknown, session.ReasonSandboxLost), why.History{}, why.SandboxLost, nil},
+		"aborted":                  {why.Prompt, prompt(session.PromptCancelled, session.ReasonAborted), why.History{}, why.Aborted, nil},
+		"stopped in a turn":        {why.Prompt, prompt(session.PromptCancelled, session.ReasonShutdown), why.History{}, why.Shutdown, nil},
+		"withdrawn":                {why.Prompt, prompt(session.PromptCancelled, session.ReasonWithdrawn), why.History{}, why.Withdrawn, nil},
+		"queue held":               {why.Prompt, queued(func(f *why.Facts) { f.Session.Queue.Hold.Since = at(4) }), why.History{}, why.QueueHeld, nil},
+		"another turn":             {why.Prompt, queued(func(f *why.Facts) { f.Processing, f.Ahead = "other", 2 }), why.History{}, why.TurnRunning, []why.Code{why.BehindPrompts}},
+		"waits in error":           {why.Prompt, queued(func(f *why.Facts) { f.Session.Status = session.Error }), why.History{}, why.SessionInError, nil},
+		"no worker":                {why.Prompt, prompt(session.PromptQueued, ""), why.History{Open: true, TaskSince: at(10)}, why.NoWorker, nil},
+		"worker silent":            {why.Prompt, prompt(session.PromptProcessing, ""), why.History{Open: true, Pending: []why.Pending{{Activity: "RunTurn", Started: true, HeartbeatAt: at(60)}}}, why.WorkerSilent, nil},
+		"partial restore":          {why.Receipt, restored(session.ReceiptPartial, func(f *why.Facts) { f.Bundles = []why.Bundle{{ID: "b", Generation: 1, CreatedAt: at(52)}} }), why.History{}, why.SnapshotFailed, []why.Code{why.RestoredPartial, why.CommandRequested}},
+		"fresh restore":            {why.Receipt, restored(session.ReceiptFresh, func(*why.Facts) {}), why.History{}, why.NothingToRestore, nil},
+		"snapshot gone":            {why.Receipt, restored(session.ReceiptFresh, func(f *why.Facts) { f.Bundles = []why.Bundle{{Generation: 1, HasSnapshot: true, SnapshotGone: true}} }), why.History{}, why.SnapshotGone, nil},
+		"workflow cancelled": {why.Session, func() why.Facts {
+			f := facts("")
+			f.Session.Status = session.Terminated
+			f.Transitions = append(f.Transitions[:1], step(2, 9, session.Running, session.EventStop, session.ReasonCancelledInTemporal))
+			return f
+		}(), why.History{}, why.CancelledInTemporal, nil},
+		"workflow reset or terminated": {why.Transition, facts(session.ReasonIdle), why.History{Events: []why.Event{{At: at(51), Kind: why.Reset}, {At: at(51), Kind: why.Terminated}}}, why.WorkflowTerminated, []why.Code{why.WorkflowReset}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := why.Explain(c.of, "", c.facts, c.history)
+			require.Equal(t, c.code, e.Code, "%+v", e)
+			require.NotEmpty(t, e.Summary)
+			for _, code := range c.also {
+				require.Contains(t, codesOf(e), code)
+			}
+			for _, code := range codesOf(e) {
+				require.Contains(t, why.Codes, code)
+			}
+			require.LessOrEqual(t, len(e.Causes), why.MaxCauses)
+		})
+	}
+}
+
+func TestAQuestionIsExplained(t *testing.T) {
+	t.Parallel()
+	f := facts(session.ReasonQuestion)
+	f.Runs = []why.Run{{ID: "run_1", ParkedAt: at(50)}}
+	f.Questions = []why.Asked{{ID: "que_1", RunID: "run_1", Status: "open", CreatedAt: at(5), ExpiresAt: at(500)}}
+	e := why.Explain(why.Question, "", f, why.History{})
+	require.Equal(t, why.QuestionOpen, e.Causes[0].Code)
+	require.Contains(t, codesOf(e), why.TurnParked)
+	f.Questions[0].Status, f.Questions[0].Reason, f.Questions[0].ResolvedAt = "expired", "expired", at(500)
+	require.Equal(t, why.QuestionExpired, why.Explain(why.Question, "", f, why.History{}).Code)
+}
+
+func TestWherePostgresAndTemporalDisagree(t *testing.T) {
+	t.Parallel()
+	of := func(change func(*why.Facts, *why.History)) (codes []why.Code) {
+		f := facts(session.ReasonIdle)
+		f.Session.Status, f.Session.Loaded, f.WorkflowRun, f.Transitions = session.Running, true, "w1", f.Transitions[:1]
+		f.Session.TransitionNo = 1
+		f.Runs = []why.Run{{ID: "run_1"}}
+		h := why.History{Open: true, RunID: "w1", View: &why.View{Status: session.Running, TransitionNo: 1, RunID: "run_1"}}
+		change(&f, &h)
+		for _, d := range why.Explain(why.Session, "", f, h).Disagreements {
+			codes = append(codes, d.Code)
+		}
+		return codes
+	}
+	require.Empty(t, of(func(*why.Facts, *why.History) {}))
+	require.Equal(t, []why.Code{why.WorkflowNotOpen}, of(func(_ *why.Facts, h *why.History) { h.Open = false }))
+	require.Equal(t, []why.Code{why.WorkflowReplaced}, of(func(_ *why.Facts, h *why.History) { h.RunID = "w2" }))
+	require.Equal(t, []why.Code{why.StatusDiffers}, of(func(_ *why.Facts, h *why.History) { h.View.Status, h.View.TransitionNo = session.Hibernating, 2 }))
+	require.Equal(t, []why.Code{why.TransitionDiffers}, of(func(_ *why.Facts, h *why.History) { h.View.TransitionNo = 2 }))
+	require.Equal(t, []why.Code{why.RunDiffers}, of(func(_ *why.Facts, h *why.History) { h.View.RunID = "run_2" }))
+	require.Empty(t, of(func(f *why.Facts, h *why.History) { f.Attended, h.View.RunID = true, "run_2" }), "an attendant claims by itself")
+	require.Empty(t, of(func(_ *why.Facts, h *why.History) { h.Err, h.Open = "away", false }), "what is not known does not disagree")
+}
+
+// TestAnExplanationIsBounded: also of a session in a loop.
+func TestAnExplanationIsBounded(t *testing.T) {
+	t.Parallel()
+	f := facts(session.ReasonLost)
+	f.Transitions = nil
+	for no := int64(1); no <= why.MaxTransitions; no += 2 {
+		f.Transitions = append(f.Transitions,
+			step(no, int(no), session.Running, session.EventFail, strings.Repeat("word ", 1000)), step(no+1, int(no)+1, session.Error, session.EventRecover, session.ReasonRetry))
+	}
+	e := why.Explain(why.Transition, "", f, why.History{})
+	require.Len(t, e.Causes, why.MaxCauses)
+	require.True(t, e.Truncated)
+	for _, c := range e.Causes {
+		require.Less(t, len(c.Text), 1500)
+	}
+}
+
+// TestEveryCodeIsListedAndDescribed compares the constants with Codes and docs/why.md.
+func TestEveryCodeIsListedAndDescribed(t *testing.T) {
+	t.Parallel()
+	file, err := parser.ParseFile(token.NewFileSet(), "code.go", nil, 0)
+	require.NoError(t, err)
+	var declared []why.Code
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
+			if literal, ok := spec.Values[0].(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				declared = append(declared, why.Code(strings.Trim(literal.Value, `"`)))
+			}
+		}
+		return true
+	})
+	require.ElementsMatch(t, declared, why.Codes)
+	doc, err := os.ReadFile("../../docs/why.md")
+	require.NoError(t, err)
+	for _, code := range why.Codes {
+		require.Contains(t, string(doc), "| `"+string(code)+"` |")
+	}
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(why.Codes))), len(why.Codes))
+}
