@@ -8,6 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// EventsReadSQL is the statement that reads pages of events.
+const EventsReadSQL = eventsRead
+
 // Plans is how often a prepared statement was planned for its parameters, and how often it used a plan for any.
 type Plans struct {
 	SQL             string
