@@ -315,6 +315,7 @@ func (b *trouble) losesItsSnapshots(t *testing.T) {
 		require.Empty(t, b.open(t))
 		b.loseSnapshots(t, b.database, b.id)
 		b.remembers(t, prompt)
+		b.told(t, "This session continues in a new sandbox")
 		woken := b.must(t, http.StatusOK, "GET", "/api/sessions/"+b.id, nil)
 		require.Contains(t, []string{"partial", "fresh"}, woken["receipt"].(object)["kind"], "%v", woken["receipt"])
 		b.must(t, http.StatusAccepted, "POST", "/api/sessions/"+b.id+"/hibernate", nil)

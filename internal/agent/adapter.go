@@ -112,6 +112,9 @@ type PromptInput struct {
 	At       time.Time
 	// Images are those of its attachments that models take. They are in the sandbox, and Content names them too.
 	Images []Image
+	// Note is what the agent must know and no person wrote, such as what a restore lacked; empty for nothing. The model gets
+	// it with the prompt, apart from its content, and it is not shown in the conversation.
+	Note string
 }
 
 // Image is an image in the sandbox that a prompt comes with.

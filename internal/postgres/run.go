@@ -273,7 +273,7 @@ func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunSt
 		if isNoRows(promptErr) {
 			promptErr = noPrompt(run.PromptID)
 		}
-		var launchErr, resumeErr, transcriptsErr, filesErr error
+		var launchErr, transcriptsErr, filesErr error
 		launch, launchErr = s.q.SessionLaunch(ctx, in, s.row.ID)
 		sb, sbErr := s.q.SandboxGet(ctx, in, &dbsqlc.SandboxGetParams{SessionID: s.row.ID, Generation: run.Generation})
 		if isNoRows(sbErr) {
@@ -281,7 +281,11 @@ func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunSt
 		}
 		start.Prompt, start.SandboxID = promptOf(p), sb.SandboxID
 		prompt = p
-		start.Resume, resumeErr = s.q.RunReachedAgent(ctx, in, &dbsqlc.RunReachedAgentParams{SessionID: s.row.ID, ID: run.ID})
+		agent, resumeErr := s.q.RunReachedAgent(ctx, in, &dbsqlc.RunReachedAgentParams{SessionID: s.row.ID, ID: run.ID, Generation: run.Generation})
+		start.Resume = agent.Reached
+		if resumeErr == nil {
+			start.Receipt, resumeErr = receiptOf(agent.Receipt)
+		}
 		start.Transcripts, transcriptsErr = transcriptPositions(ctx, s.q, in, s.row.ID)
 		start.Files, filesErr = filesPosition(ctx, s.q, in, s.row.ID)
 		return cmp.Or(promptErr, launchErr, sbErr, resumeErr, transcriptsErr, filesErr)

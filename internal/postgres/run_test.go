@@ -299,3 +299,44 @@ func TestALostRunThatIsToBeAbortedIsNotQueuedAgain(t *testing.T) {
 		require.Equal(t, []string{"abort pending ", "abort applied "}, b.told(t, before))
 	}
 }
+
+// TestAnAgentIsGivenAReceiptOnce: with the first run that reaches it in the sandbox that was restored, and only if something did
+// not come back.
+func TestAnAgentIsGivenAReceiptOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	restored := func(kind session.ReceiptKind) {
+		t.Helper()
+		generation := b.generation(t) + 1
+		b.transit(t, session.EventHibernate, session.ReasonLost)
+		b.transit(t, session.EventSaved, session.ReasonLost)
+		b.transit(t, session.EventWake, session.ReasonRequested)
+		b.reserve(t, generation)
+		ready := b.next(t, session.EventReady, session.ReasonRequested)
+		ready.Generation, ready.Receipt = generation, &session.Receipt{Kind: kind, Missing: []string{"workspace"}}
+		require.NoError(t, b.TransitionRecord(b.ctx, ready))
+	}
+	attached := func(outcome session.Outcome) *session.Receipt {
+		t.Helper()
+		run := b.begin(t, b.submit(t, "p"))
+		start, err := b.RunAttach(b.ctx, run, "t2", session.Dispatch{No: 1, Attempt: 2})
+		require.NoError(t, err)
+		_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: outcome})
+		require.NoError(t, err)
+		return start.Receipt
+	}
+	require.Nil(t, attached(session.OutcomeCompleted), "it was never restored")
+	restored(session.ReceiptPartial)
+	got := attached(session.OutcomeCancelled)
+	require.NotNil(t, got)
+	require.Equal(t, []string{"workspace"}, got.Missing)
+	require.NotNil(t, attached(session.OutcomeCompleted), "the run before did not reach the agent")
+	require.Nil(t, attached(session.OutcomeCompleted), "it knows")
+	restored(session.ReceiptFull)
+	require.Nil(t, attached(session.OutcomeCompleted))
+	restored(session.ReceiptUnverified)
+	require.Nil(t, attached(session.OutcomeCompleted))
+	restored(session.ReceiptFresh)
+	require.NotNil(t, attached(session.OutcomeCompleted))
+}

@@ -149,6 +149,9 @@ type RunStart struct {
 	Quarantine bool
 	// Resume: the session has had a turn before this one.
 	Resume bool
+	// Receipt is that of the restore of the run's sandbox, if something did not come back and no agent has had a turn in
+	// it yet; nil otherwise.
+	Receipt *Receipt
 	// Transcripts says how much of each native file is stored already.
 	Transcripts []transcript.Position
 	// Files says how much of what happened in the workspace is stored.

@@ -36,8 +36,9 @@ type bench struct {
 	home, workspace string
 	process         *process
 	runs            []*run
-	killed          bool // a process was ended in the middle of something
-	launched        bool // there has been a process
+	killed          bool   // a process was ended in the middle of something
+	launched        bool   // there has been a process
+	note            string // that prompts come with
 	permissions     permission.Rules
 	// answer is what the suite says to a question; nil where none is expected.
 	answer func(agent.Question) agent.Answer
@@ -104,9 +105,10 @@ func (b *bench) deliver(t *testing.T, r *run, content string) {
 	r.live = live
 	b.launch(t)
 	data, err := b.Adapter.Prompt(agent.PromptInput{
-		RunID: r.context.RunID, PromptID: r.context.PromptID, Content: content, Author: r.context.Author, At: time.Now(),
+		RunID: r.context.RunID, PromptID: r.context.PromptID, Content: content, Author: r.context.Author, At: time.Now(), Note: b.note,
 	})
 	require.NoError(t, err)
+	require.Contains(t, string(data), b.note)
 	b.process.write(t, data)
 }
 

@@ -24,6 +24,7 @@ var scenarios = []struct {
 }{
 	{"SaysWhatItIs", saysWhatItIs},
 	{"AnswersHello", answersHello},
+	{"IsGivenANote", isGivenANote},
 	{"WritesAFileWithATool", writesAFile},
 	{"ReportsAFailingTool", reportsAFailingTool},
 	{"Thinks", thinks},
@@ -64,6 +65,16 @@ func saysWhatItIs(t *testing.T, b *bench) {
 		_, err := filepath.Match(pattern, "")
 		require.NoError(t, err)
 	}
+}
+
+// isGivenANote gives the agent a note with a prompt: the turn is as without it, and neither the conversation nor the parsed
+// transcript has it as what a person wrote.
+func isGivenANote(t *testing.T, b *bench) {
+	b.note = "The file lost.txt was not restored."
+	answersHello(t, b)
+	b.note = ""
+	b.recalls(t)
+	b.check(t)
 }
 
 func answersHello(t *testing.T, b *bench) {

@@ -35,8 +35,12 @@ func Prompt(title string, in agent.PromptInput) ([]byte, error) {
 	for _, i := range in.Images {
 		images = append(images, stdio.Image{Path: i.Path, MediaType: i.MediaType})
 	}
+	reminder := ""
+	if in.Note != "" {
+		reminder = stdio.Reminder(in.Note)
+	}
 	return stdio.Command{
-		Type: stdio.Prompt, Images: images, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author,
+		Type: stdio.Prompt, Reminder: reminder, Images: images, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author,
 		At: in.At.UTC().Truncate(time.Millisecond),
 	}.Encode()
 }

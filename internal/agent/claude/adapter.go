@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/permission"
@@ -165,7 +166,7 @@ func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 	if in.RunID == "" {
 		return nil, errors.New("prompt Claude Code: no run id")
 	}
-	return userLine(messageUUID(in.RunID, 0), in.Content, in.Images...)
+	return userLine(messageUUID(in.RunID, 0), in.Note, in.Content, in.Images...)
 }
 
 var _ agent.ImageCarrier = Adapter{}
@@ -228,8 +229,8 @@ func messageUUID(runID string, n int) string {
 	return uuid.NewSHA1(messageSpace, []byte(name)).String()
 }
 
-// userLine is a message as the agent reads it.
-func userLine(id, content string, images ...agent.Image) ([]byte, error) {
+// userLine is a message as the agent reads it. A note is a part before the text, as the program's own reminders are.
+func userLine(id, note, content string, images ...agent.Image) ([]byte, error) {
 	type imageSource struct {
 		Type      string `json:"type"`
 		MediaType string `json:"media_type"`
@@ -244,7 +245,11 @@ func userLine(id, content string, images ...agent.Image) ([]byte, error) {
 		Role    string        `json:"role"`
 		Content []messagePart `json:"content"`
 	}
-	parts := []messagePart{{Type: "text", Text: content}}
+	var parts []messagePart
+	if note != "" {
+		parts = append(parts, messagePart{Type: "text", Text: stdio.Reminder(note)})
+	}
+	parts = append(parts, messagePart{Type: "text", Text: content})
 	for _, i := range images {
 		if len(i.Data) > 0 {
 			parts = append(parts, messagePart{Type: "image", Source: &imageSource{Type: "base64", MediaType: i.MediaType, Data: i.Data}})

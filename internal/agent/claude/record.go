@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -177,7 +178,9 @@ func words(content []byte) string {
 	jsonscan.Elements(content, func(raw []byte) {
 		switch p := decodePart(raw); {
 		case jsonscan.Is(p.kind, "text"):
-			out = append(out, jsonscan.Text(p.text))
+			if text := jsonscan.Text(p.text); !stdio.IsReminder(text) {
+				out = append(out, text)
+			}
 		case !p.isResult():
 			out = append(out, describe(raw))
 		}

@@ -115,7 +115,7 @@ func (t *translator) Unacknowledged() []byte {
 	if s.Continues == 0 || s.Replayed || s.Taken || s.Worked || s.Result != nil {
 		return nil
 	}
-	input, err := userLine(t.awaited(), "Continue.")
+	input, err := userLine(t.awaited(), "", "Continue.")
 	if err != nil {
 		panic(fmt.Sprintf("claude: encode a message of ours: %v", err)) // strings always encode
 	}

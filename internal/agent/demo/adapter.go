@@ -119,7 +119,7 @@ func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 	}
 	return demoformat.Line{
 		Type: demoformat.LineUser, UUID: uuid.NewSHA1(promptSpace, []byte(in.RunID)).String(), RunID: in.RunID,
-		PromptID: in.PromptID, Author: in.Author, At: in.At.UTC().Truncate(time.Millisecond), Content: in.Content,
+		PromptID: in.PromptID, Author: in.Author, At: in.At.UTC().Truncate(time.Millisecond), Content: in.Content, Note: in.Note,
 	}.Encode()
 }
 

@@ -27,6 +27,7 @@
 //	ask: QUESTION | A | B asks the user, who may choose A or B or say something else, as the tool "ask"
 //	tool NAME: {…}        calls the tool NAME of overwinter with this input in JSON, such as tool set_title: {"title": "Tests"}
 //	recall                says how many prompts it has had, this one included, and quotes the first
+//	note                  says what it was given with the prompt and no person wrote
 //	title: TEXT           gives the session a title
 //	fail: REASON          ends the turn as failed
 //	crash                 exits with code 3 at once

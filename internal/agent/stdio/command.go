@@ -26,6 +26,8 @@ type Command struct {
 	At       time.Time   `json:"at,omitzero"`
 	// Images are files in the sandbox that a prompt comes with.
 	Images []Image `json:"images,omitempty"`
+	// Reminder is what the agent is given with the prompt in addition to what a person wrote; see [Reminder].
+	Reminder string `json:"reminder,omitempty"`
 	// ID is what an answer is to, as the agent names it.
 	ID string `json:"id,omitempty"`
 	// Data is input for the agent in its own format: the result of its request, or options of a

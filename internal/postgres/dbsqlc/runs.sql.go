@@ -350,21 +350,35 @@ func (q *Queries) RunPark(ctx context.Context, db DBTX, arg *RunParkParams) erro
 
 const runReachedAgent = `-- name: RunReachedAgent :one
 SELECT EXISTS (
-    SELECT FROM runs WHERE session_id = $1 AND id <> $2 AND (last_frame >= 0 OR outcome = 'completed')
-)
+    SELECT FROM runs WHERE runs.session_id = $1 AND runs.id <> $2 AND (runs.last_frame >= 0 OR runs.outcome = 'completed')
+)::boolean AS reached, (
+    SELECT t.receipt FROM sessions s JOIN session_transitions t ON t.session_id = s.id AND t.no = s.transition_no
+    WHERE s.id = $1 AND t.to_status = 'running' AND t.generation = $3::bigint AND t.receipt ->> 'kind' IN ('partial', 'fresh')
+      AND NOT EXISTS (
+        SELECT FROM runs r WHERE r.session_id = $1 AND r.generation = $3 AND r.id <> $2 AND (r.last_frame >= 0 OR r.outcome = 'completed')
+      )
+) AS receipt
 `
 
 type RunReachedAgentParams struct {
-	SessionID string
-	ID        string
+	SessionID  string
+	ID         string
+	Generation int64
 }
 
-// RunReachedAgent reports whether the agent has had a turn of the session other than this one.
-func (q *Queries) RunReachedAgent(ctx context.Context, db DBTX, arg *RunReachedAgentParams) (bool, error) {
-	row := db.QueryRow(ctx, runReachedAgent, arg.SessionID, arg.ID)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
+type RunReachedAgentRow struct {
+	Reached bool
+	Receipt []byte
+}
+
+// RunReachedAgent reports whether the agent has had a turn of the session other than this one, and the receipt of the restore that the
+// session runs in: unless it was full, or the agent has had a turn in that sandbox, as it knows then. While a session runs, its newest
+// transition is the one into running.
+func (q *Queries) RunReachedAgent(ctx context.Context, db DBTX, arg *RunReachedAgentParams) (RunReachedAgentRow, error) {
+	row := db.QueryRow(ctx, runReachedAgent, arg.SessionID, arg.ID, arg.Generation)
+	var i RunReachedAgentRow
+	err := row.Scan(&i.Reached, &i.Receipt)
+	return i, err
 }
 
 const runReseal = `-- name: RunReseal :execrows

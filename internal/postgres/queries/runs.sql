@@ -30,10 +30,18 @@ WHERE id = @id AND ended_at IS NULL
 RETURNING *;
 
 -- name: RunReachedAgent :one
--- RunReachedAgent reports whether the agent has had a turn of the session other than this one.
+-- RunReachedAgent reports whether the agent has had a turn of the session other than this one, and the receipt of the restore that the
+-- session runs in: unless it was full, or the agent has had a turn in that sandbox, as it knows then. While a session runs, its newest
+-- transition is the one into running.
 SELECT EXISTS (
-    SELECT FROM runs WHERE session_id = @session_id AND id <> @id AND (last_frame >= 0 OR outcome = 'completed')
-);
+    SELECT FROM runs WHERE runs.session_id = @session_id AND runs.id <> @id AND (runs.last_frame >= 0 OR runs.outcome = 'completed')
+)::boolean AS reached, (
+    SELECT t.receipt FROM sessions s JOIN session_transitions t ON t.session_id = s.id AND t.no = s.transition_no
+    WHERE s.id = @session_id AND t.to_status = 'running' AND t.generation = @generation::bigint AND t.receipt ->> 'kind' IN ('partial', 'fresh')
+      AND NOT EXISTS (
+        SELECT FROM runs r WHERE r.session_id = @session_id AND r.generation = @generation AND r.id <> @id AND (r.last_frame >= 0 OR r.outcome = 'completed')
+      )
+) AS receipt;
 
 -- name: RunsForAppend :many
 SELECT id, no, session_id, token, last_frame, (ended_at IS NOT NULL)::boolean AS is_over FROM runs WHERE id = ANY(@ids::text[]);

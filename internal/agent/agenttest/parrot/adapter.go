@@ -34,7 +34,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 
 // Prompt is a line. The agent answers each run once.
 func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
-	line, err := json.Marshal(record{Run: in.RunID, At: in.At.UTC(), Prompt: &prompt{ID: in.PromptID, Author: in.Author, Content: in.Content}})
+	line, err := json.Marshal(record{Run: in.RunID, At: in.At.UTC(), Prompt: &prompt{ID: in.PromptID, Author: in.Author, Content: in.Content, Note: in.Note}})
 	return append(line, '\n'), err
 }
 

@@ -24,6 +24,7 @@ type prompt struct {
 	ID      string `json:"id"`
 	Author  string `json:"author"`
 	Content string `json:"content"`
+	Note    string `json:"note,omitempty"`
 }
 
 // reader makes events of records, for the translator and the parser alike. It is the state of a translator as

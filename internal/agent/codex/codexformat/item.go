@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -446,7 +447,9 @@ func Texts(raw []byte) string {
 		})
 		switch kind := strings.ToLower(jsonscan.Text(kind)); {
 		case len(words) > 2:
-			out = append(out, jsonscan.Text(words))
+			if text := jsonscan.Text(words); !stdio.IsReminder(text) {
+				out = append(out, text)
+			}
 		case strings.Contains(kind, "image"):
 			out = append(out, "[image]")
 		case strings.Contains(kind, "audio"):

@@ -46,6 +46,7 @@ type Line struct {
 
 	PromptID string `json:"promptId,omitempty"`
 	Author   string `json:"author,omitempty"`
+	Note     string `json:"note,omitempty"`    // user: what no person wrote
 	Kind     string `json:"kind,omitempty"`    // start, assistant: text or thinking; question: an question.Kind
 	Content  string `json:"content,omitempty"` // user, delta, assistant, system, title, question, answer
 	Subtype  string `json:"subtype,omitempty"` // system

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
@@ -115,7 +116,15 @@ func (b *Bridge) deliver() {
 	if b.images {
 		images = bridge.ReadImages(c.Images)
 	}
-	b.send(b.agent.Texts(c.Content), images)
+	texts := b.agent.Texts(c.Content)
+	switch {
+	case c.Reminder == "":
+	case strings.HasPrefix(c.Content, "/"): // agents look for a command in the first text
+		texts = append(texts, c.Reminder)
+	default:
+		texts = append([]string{c.Reminder}, texts...)
+	}
+	b.send(texts, images)
 }
 
 // known reports whether the notebook knows the run, and if so reports its end again: a run executes once.

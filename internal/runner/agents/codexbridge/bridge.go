@@ -363,6 +363,9 @@ func (p *program) prompt(ctx context.Context, c stdio.Command) {
 	input := []any{}
 	if d == nil {
 		input = append(input, map[string]any{"type": "text", "text": p.expand(c.Content)})
+		if c.Reminder != "" {
+			input = append(input, map[string]any{"type": "text", "text": c.Reminder})
+		}
 		for _, i := range c.Images {
 			input = append(input, map[string]any{"type": "localImage", "path": i.Path})
 		}

@@ -25,6 +25,7 @@ const (
 	verbAsk
 	verbLook
 	verbTool
+	verbNote
 )
 
 // step is one thing to do.
@@ -80,6 +81,8 @@ func parseStep(text string) (step, bool) {
 	switch text {
 	case "recall":
 		return step{verb: verbRecall}, true
+	case "note":
+		return step{verb: verbNote}, true
 	case "crash":
 		return step{verb: verbCrash}, true
 	}

@@ -1,6 +1,7 @@
 package demoagent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,6 +118,8 @@ func (t *turn) do(s step) error {
 			text = fmt.Sprintf("I cannot remember: %v.", err)
 		}
 		return t.say(demoformat.KindText, speech{text: text})
+	case verbNote:
+		return t.say(demoformat.KindText, speech{text: cmp.Or(t.prompt.Note, "I was given no note.")})
 	case verbTitle:
 		title := []rune(s.text)
 		return t.record(demoformat.Line{Type: demoformat.LineTitle, Content: string(title[:min(len(title), session.MaxTitleRunes)])})

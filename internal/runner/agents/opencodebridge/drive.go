@@ -148,6 +148,8 @@ type part struct {
 	Mime     string `json:"mime,omitempty"` // of a file
 	Filename string `json:"filename,omitempty"`
 	URL      string `json:"url,omitempty"`
+	// Synthetic: no person wrote the text.
+	Synthetic bool `json:"synthetic,omitempty"`
 }
 
 type modelRef struct {
@@ -174,6 +176,9 @@ func (b *driver) chosen() *modelRef {
 // have been accepted nevertheless: that shows later.
 func (b *driver) post(ctx context.Context, c stdio.Command, messageID, partID string) {
 	parts := []part{{ID: partID, Type: opencodeformat.PartText, Text: c.Content}}
+	if c.Reminder != "" {
+		parts = append(parts, part{Type: opencodeformat.PartText, Text: c.Reminder, Synthetic: true})
+	}
 	for _, i := range bridge.ReadImages(c.Images) {
 		parts = append(parts, part{Type: "file", Mime: i.MediaType, Filename: path.Base(i.Path), URL: i.URL()})
 	}

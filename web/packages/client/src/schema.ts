@@ -2609,7 +2609,7 @@ export interface components {
                 receipt: components["schemas"]["Receipt"];
             };
         };
-        /** @description How much came back with the newest restore. */
+        /** @description How much came back with the newest restore. Of a `partial` or `fresh` one the agent is given a note with its next prompt, which the conversation does not show. */
         Receipt: {
             /**
              * @description `full`: the newest state. The agent's files and the repository's HEAD and changes are compared by content,

@@ -1,0 +1,12 @@
+package stdio
+
+import "strings"
+
+// reminderTag begins what an agent is given in addition to what a person wrote. Models know it from their own programs.
+const reminderTag = "<system-reminder>"
+
+// Reminder is a note as a separate part of a prompt, so that the prompt stays as it was written.
+func Reminder(note string) string { return reminderTag + "\n" + note + "\n</system-reminder>" }
+
+// IsReminder reports whether a part of a message is a reminder, which no person wrote.
+func IsReminder(part string) bool { return strings.HasPrefix(part, reminderTag) }

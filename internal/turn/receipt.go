@@ -1,0 +1,50 @@
+package turn
+
+import (
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Bounds of what an agent is given of a receipt.
+const (
+	maxNoted     = 20 // items of a list
+	maxNotedItem = 200
+)
+
+// receiptNote is what an agent must know of the restore of its sandbox, before the first prompt in it; empty if all came back.
+func receiptNote(r *session.Receipt) string {
+	if r == nil {
+		return ""
+	}
+	var b strings.Builder
+	switch r.Kind {
+	case session.ReceiptFresh:
+		b.WriteString("This session continues in a new sandbox, and nothing of the earlier one was restored: you have no memory of earlier prompts, and " +
+			"files that were made or changed since the session began are gone.")
+	case session.ReceiptPartial:
+		b.WriteString("This session continues in a new sandbox, and not all of the earlier one was restored.")
+	default:
+		return ""
+	}
+	if len(r.Missing) > 0 {
+		b.WriteString(" Missing or different:")
+	}
+	for i, item := range r.Missing {
+		if i == maxNoted {
+			b.WriteString("\n- and more")
+			break
+		}
+		b.WriteString("\n- " + boundedNote(item))
+	}
+	b.WriteString("\nCheck what you rely on before you use it. The user does not see this note.")
+	return b.String()
+}
+
+func boundedNote(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > maxNotedItem {
+		return strings.ToValidUTF8(s[:maxNotedItem], "") + "…"
+	}
+	return s
+}
