@@ -147,13 +147,6 @@ func (o *object) required(name string) {
 	}
 }
 
-// refuse reports a field that is known but not to be used yet.
-func (o *object) refuse(name, format string, args ...any) {
-	if _, ok := o.take(name); ok {
-		o.wrong(name, format, args...)
-	}
-}
-
 // text takes a string.
 func (o *object) text(name string) (string, bool) {
 	raw, ok := o.take(name)

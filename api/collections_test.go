@@ -32,6 +32,16 @@ func TestCollectedPromptsAreSignalledWhenTheirTimeIsOver(t *testing.T) {
 	require.Empty(t, b.temp.Heard())
 }
 
+// TestASteerSignalsItsAbort, and no prompt: the workflow is in a turn.
+func TestASteerSignalsItsAbort(t *testing.T) {
+	t.Parallel()
+	b, id := setupAttended(t, true, never, never)
+	b.promptNamed(id, "p1")
+	a := b.do("POST", "/api/sessions/"+id+"/prompts", `{"content":"now","mode":"steer"}`)
+	require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
+	require.Equal(t, []string{"notify " + id}, b.signals(t, 1))
+}
+
 // TestACollectionThatCannotBeEndedIsLeftToTheRelay.
 func TestACollectionThatCannotBeEndedIsLeftToTheRelay(t *testing.T) {
 	t.Parallel()

@@ -74,7 +74,10 @@ func (s *holds) release(c echo.Context) error {
 // notified of later.
 func (s *Server) notifyPrompt(ctx context.Context, p session.Prompt) {
 	if p.CollectFor > 0 {
-		s.collections.add(p.SessionID, p.CollectFor)
+		s.collections.add(p.SessionID, p.CollectFor) //nolint:contextcheck // it is after the request
+	}
+	if p.Interrupts {
+		s.signal(ctx, p.SessionID, func(ctx context.Context) error { return s.cfg.Signaler.SignalCommands(ctx, p.SessionID) })
 	}
 	switch {
 	case p.Notify:

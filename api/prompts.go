@@ -97,11 +97,7 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 
 // mode takes how a prompt meets a running turn.
 func (o *object) mode(name string) string {
-	if raw, ok := o.fields[name]; ok && string(raw) == `"steer"` {
-		o.refuse(name, "%s is not supported yet; followup and collect are", raw)
-		return ""
-	}
-	return o.oneOf(name, string(session.Followup), string(session.Followup), string(session.Collect))
+	return o.oneOf(name, string(session.Followup), string(session.Followup), string(session.Collect), string(session.Steer))
 }
 
 func (s *prompts) promptList(c echo.Context) error {

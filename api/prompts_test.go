@@ -81,7 +81,6 @@ func TestPromptsRefuseWhatIsWrong(t *testing.T) {
 		`{"content":"x","id":"a/b"}`:       "id",
 		`{"content":"x","id":"ä"}`:         "id",
 		`{"content":"x","id":5}`:           "id",
-		`{"content":"x","mode":"steer"}`:   "mode",
 		`{"content":"x","mode":"now"}`:     "mode",
 		`{"content":"x","onUnknown":"no"}`: "onUnknown",
 		`{"content":"x","sessionId":"y"}`:  "sessionId",

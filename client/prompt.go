@@ -49,6 +49,7 @@ type Mode string
 // The modes; the default is ModeFollowup.
 const (
 	ModeFollowup Mode = "followup" // it waits for its turn
+	ModeSteer    Mode = "steer"    // it interrupts the turn in progress, and comes before all that wait
 	ModeCollect  Mode = "collect"  // it waits a moment for others, and they become one turn
 )
 

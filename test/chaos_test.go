@@ -38,23 +38,6 @@ func TestEveryPartMayBeKilledInATurn(t *testing.T) { //nolint:tparallel // one p
 			s.endTurn(t, turn, c.outcomes, c.code)
 		})
 	}
-	for _, part := range []string{"api", "worker"} { //nolint:paralleltest // see above
-		t.Run(part+" while prompts are collected", func(t *testing.T) {
-			id := s.create(t, object{})
-			s.prompt(t, id, "first", "hello")
-			require.Equal(t, "completed", s.waitPrompt(t, id, "first", 60*time.Second)["status"])
-			for _, name := range []string{"one", "two", "three"} {
-				s.insist(t, "POST", "/api/sessions/"+id+"/prompts", object{"id": name, "content": "write " + name + ".txt: x", "mode": "collect"})
-			}
-			require.NoError(t, syscall.Kill(s.child(t, "overwinter "+part), syscall.SIGKILL))
-			one := s.waitPrompt(t, id, "one", 90*time.Second)
-			require.Equal(t, "completed", one["status"], "%v", one)
-			for _, name := range []string{"two", "three"} {
-				p := s.waitPrompt(t, id, name, 90*time.Second)
-				require.Equal(t, []any{"completed", "collected", "one", one["runId"]}, []any{p["status"], p["reason"], p["joinedTo"], p["runId"]})
-			}
-		})
-	}
 	t.Run("dev itself", func(t *testing.T) {
 		turn := s.startTurn(t)
 		s.kill(t)

@@ -384,6 +384,9 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 	}
 	held := r.Session.Queue.Hold.Held()
 	p.Attended, p.Notify = attended && !held, !attended && !held
+	if p.Mode == session.Steer && slices.ContainsFunc(r.Prompts, func(o session.Prompt) bool { return o.Status == session.PromptProcessing }) {
+		p.Attended, p.Notify, p.Interrupts = false, false, true
+	}
 	if p.Mode == session.Collect {
 		p.CollectUntil = time.Now().Add(p.CollectFor)
 		p.Attended, p.Notify = false, false

@@ -33,8 +33,13 @@ type place struct {
 	until  *time.Time // collected
 }
 
-// placeOf decides about the place of a new prompt. Prompts are collected if collecting is set; unless it joins them, that is over.
-func (s *sessionTx) placeOf(ctx context.Context, p session.Prompt, collecting bool) (at place, closed bool, err error) {
+// placeOf decides about the place of a new prompt in a queue of which the head is given. If prompts are collected and it does not join them, that
+// is over, unless it comes before them.
+func (s *sessionTx) placeOf(ctx context.Context, p session.Prompt, head []dbsqlc.PromptHeadRow) (at place, closed bool, err error) {
+	if p.Mode == session.Steer {
+		return place{rank: steerRank(head)}, false, nil
+	}
+	collecting, _ := collecting(head)
 	if p.Mode == session.Collect {
 		until := s.now.Add(p.CollectFor)
 		at.until = &until

@@ -141,6 +141,8 @@ func TestAPromptThatIsNotJoinedEndsACollection(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
 			head := b.collect(t, "a head that takes more than ten bytes", func(p *session.Prompt) {
 				p.Attachments = []attachment.Attachment{named("head.png", name)}
 			})
@@ -148,9 +150,14 @@ func TestAPromptThatIsNotJoinedEndsACollection(t *testing.T) {
 			require.Empty(t, other.JoinedTo)
 			require.True(t, b.prompt(t, head.ID).CollectUntil.IsZero())
 			require.False(t, b.prompt(t, other.ID).CollectUntil.IsZero())
-			b.submit(t, "between")
 		})
 	}
+}
+
+// TestACollectionIsBoundedInPrompts: the next one begins another.
+func TestACollectionIsBoundedInPrompts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
 	head := b.collect(t, "0")
 	for i := range session.MaxCollected {
 		p := b.collect(t, "x")

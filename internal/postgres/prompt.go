@@ -20,7 +20,8 @@ import (
 // it has left the queue.
 func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored session.Prompt, position int64, created bool, err error) {
 	var have dbsqlc.Prompt
-	var exists, busy bool
+	var exists bool
+	var open dbsqlc.Run // zero if there is none
 	var head []dbsqlc.PromptHeadRow
 	read := func(in *lookups) error {
 		var haveErr, openErr, headErr error
@@ -28,8 +29,7 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 		if exists = haveErr == nil; isNoRows(haveErr) {
 			haveErr = nil
 		}
-		_, openErr = db.q.RunGetOpen(ctx, in, p.SessionID)
-		if busy = openErr == nil; isNoRows(openErr) {
+		if open, openErr = db.q.RunGetOpen(ctx, in, p.SessionID); isNoRows(openErr) {
 			openErr = nil
 		}
 		head, headErr = promptHead(ctx, db.q, in, p.SessionID)
@@ -44,12 +44,14 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 		if !exists {
 			stored, created = session.Prompt{}, true
 			queue := headOf(head)
-			gathers, _ := collecting(head)
-			if stored, err = s.promptSubmit(ctx, p, queue, gathers, !busy && !s.held() && s.shouldSignal()); err != nil {
+			if stored, err = s.promptSubmit(ctx, p, head, open.ID == "" && !s.held() && s.shouldSignal()); err != nil {
 				return err
 			}
-			position = queue.Queued + 1
-			return nil
+			if position = queue.Queued + 1; p.Mode == session.Steer {
+				position = int64(steersIn(head)) + 1
+				stored.Interrupts, err = s.steer(ctx, stored, open.ID)
+			}
+			return err
 		}
 		stored = blocked(promptOf(have), s.row.Status, s.row.StatusReason)
 		want := withDefaults(p)
@@ -73,24 +75,24 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 	return stored, position, created, nil
 }
 
-func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, queue event.QueueData, gathers, notify bool) (session.Prompt, error) {
+func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, head []dbsqlc.PromptHeadRow, notify bool) (session.Prompt, error) {
 	if session.State(s.row.Status).Final() {
 		return session.Prompt{}, failure.Errorf(failure.Terminated, "the session is terminated")
 	}
 	if session.State(s.row.Status) == session.Error {
 		return session.Prompt{}, session.InError(s.row.StatusReason)
 	}
-	if queue.Queued >= session.MaxQueued {
-		return session.Prompt{}, failure.Errorf(failure.QueueFull, "%d prompts wait already", queue.Queued)
+	if queued := headOf(head).Queued; queued >= session.MaxQueued {
+		return session.Prompt{}, failure.Errorf(failure.QueueFull, "%d prompts wait already", queued)
 	}
-	return s.promptInsert(ctx, p, queue, gathers, notify)
+	return s.promptInsert(ctx, p, head, notify)
 }
 
-// promptInsert queues a prompt that is new to the session, after queue, of which the last prompts are still collected if gathers is set. With notify the session counts as signalled, unless
+// promptInsert queues a prompt that is new to the session, in a queue of which the head is given. With notify the session counts as signalled, unless
 // it has an attendant: its workflow is signalled later, so that a command that comes meanwhile has a signal for itself.
-func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue event.QueueData, gathers, notify bool) (session.Prompt, error) {
+func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, head []dbsqlc.PromptHeadRow, notify bool) (session.Prompt, error) {
 	p = withDefaults(p)
-	at, closed, err := s.placeOf(ctx, p, gathers)
+	at, closed, err := s.placeOf(ctx, p, head)
 	if err != nil {
 		return session.Prompt{}, err
 	}
@@ -119,9 +121,13 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue ev
 	if err := s.add(event.TypePrompt, "", event.PromptSubmitted(p)); err != nil {
 		return session.Prompt{}, err
 	}
+	queue, item := headOf(head), event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Rank: p.Rank, Status: p.Status}
 	queue.Queued++
-	item := event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Rank: p.Rank, Status: p.Status}
-	queue.Items = append(queue.Items, item)
+	before := slices.IndexFunc(queue.Items, func(i event.QueueItem) bool { return i.Status == session.PromptQueued && i.Rank > p.Rank })
+	if before < 0 {
+		before = len(queue.Items)
+	}
+	queue.Items = slices.Insert(queue.Items, before, item)
 	if err := s.addQueue(queue, queueChange(event.QueueAdded, item)); err != nil {
 		return session.Prompt{}, err
 	}

@@ -22,8 +22,9 @@ type modelPrompt struct {
 	status                 session.PromptStatus
 	reason                 string
 	joined                 string // the prompt that it is joined to
-	collects, open         bool   // of the mode collect; others may join it
-	ends                   int // how often it has got an outcome
+	mode                   session.Mode
+	open                   bool // others may join it
+	ends                   int  // how often it has got an outcome
 }
 
 // queueModel is the queue of a session as it should be, next to the rows. Every command is given to both.
@@ -34,7 +35,7 @@ type queueModel struct {
 	run       string // in progress; "" for none
 	running   *modelPrompt
 	held      bool
-	aborted   bool // an abort of the run is pending
+	aborted   string // the reason of a pending abort of the run; "" for none
 	attendant string
 
 	joinedHead *modelPrompt // in the place of one that was withdrawn
@@ -127,6 +128,8 @@ func (m *queueModel) submit(rt *rapid.T) { m.submitAs(rt, session.Followup) }
 
 func (m *queueModel) collect(rt *rapid.T) { m.submitAs(rt, session.Collect) }
 
+func (m *queueModel) steer(rt *rapid.T) { m.submitAs(rt, session.Steer) }
+
 func (m *queueModel) submitAs(rt *rapid.T, mode session.Mode) {
 	content := fmt.Sprintf("prompt %d", len(m.prompts)+1)
 	stored, position, created, err := m.PromptSubmit(m.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: m.id, Content: content, Mode: mode, CollectFor: time.Hour})
@@ -136,23 +139,29 @@ func (m *queueModel) submitAs(rt *rapid.T, mode session.Mode) {
 		require.False(rt, stored.Notify || stored.Attended)
 	}
 	p := &modelPrompt{
-		id: stored.ID, content: content, submitted: content, ordinal: stored.Ordinal, status: session.PromptQueued, collects: mode == session.Collect,
+		id: stored.ID, content: content, submitted: content, ordinal: stored.Ordinal, status: session.PromptQueued, mode: mode,
 	}
-	if head := m.open(); head != nil && p.collects {
+	waiting := m.waiting()
+	switch head := m.open(); {
+	case mode == session.Steer && len(waiting) > 0 && waiting[0].mode == session.Steer && waiting[0].rank < 0:
+		p.rank = waiting[0].rank
+	case mode == session.Steer && len(waiting) > 0:
+		p.rank = min(0, waiting[0].rank) - 1
+	case mode == session.Steer:
+		p.rank = -1
+	case mode == session.Collect && head != nil:
 		p.joined = head.id
-	} else {
+	default:
 		m.close()
 	}
-	p.open = p.collects
+	p.open = mode == session.Collect
 	m.prompts = append(m.prompts, p)
-	require.EqualValues(rt, len(m.waiting()), position)
-}
-
-func (p *modelPrompt) mode() session.Mode {
-	if p.collects {
-		return session.Collect
+	interrupts := mode == session.Steer && m.run != "" && !m.held
+	require.False(rt, stored.Interrupts && !interrupts)
+	if interrupts && m.aborted == "" {
+		m.aborted = session.ReasonSteered
 	}
-	return session.Followup
+	require.EqualValues(rt, 1+slices.Index(m.waiting(), p), position)
 }
 
 // lapse lets the time pass until which prompts are collected. An api may notice it, or none.
@@ -176,12 +185,12 @@ func (m *queueModel) submitAgain(rt *rapid.T) {
 	if p == nil {
 		return
 	}
-	stored, position, created, err := m.PromptSubmit(m.ctx, session.Prompt{ID: p.id, SessionID: m.id, Content: p.submitted, Mode: p.mode()})
+	stored, position, created, err := m.PromptSubmit(m.ctx, session.Prompt{ID: p.id, SessionID: m.id, Content: p.submitted, Mode: p.mode})
 	require.NoError(rt, err)
 	require.False(rt, created)
 	require.Equal(rt, p.content, stored.Content)
 	require.EqualValues(rt, 1+slices.Index(m.waiting(), p), position)
-	_, _, _, err = m.PromptSubmit(m.ctx, session.Prompt{ID: p.id, SessionID: m.id, Content: p.submitted + "?", Mode: p.mode()})
+	_, _, _, err = m.PromptSubmit(m.ctx, session.Prompt{ID: p.id, SessionID: m.id, Content: p.submitted + "?", Mode: p.mode})
 	require.Equal(rt, failure.PromptExists, failure.CodeOf(err), "%v", err)
 }
 
@@ -317,7 +326,9 @@ func (m *queueModel) abort(rt *rapid.T) {
 	done, err := m.CommandSubmit(m.ctx, session.Command{SessionID: m.id, Kind: session.CommandAbort})
 	require.NoError(rt, err)
 	require.Equal(rt, m.run != "", done.Command != nil)
-	m.aborted = m.run != ""
+	if m.run != "" && m.aborted == "" {
+		m.aborted = session.ReasonAborted
+	}
 }
 
 // finish ends the run in progress, with each outcome.
@@ -325,16 +336,22 @@ func (m *queueModel) finish(rt *rapid.T) {
 	if m.run == "" {
 		return
 	}
-	outcome := rapid.SampledFrom([]session.Outcome{
-		session.OutcomeCompleted, session.OutcomeCompleted, session.OutcomeFailed, session.OutcomeUnknown,
-	}).Draw(rt, "outcome")
+	outcomes := []session.Outcome{session.OutcomeCompleted, session.OutcomeCompleted, session.OutcomeFailed, session.OutcomeUnknown}
+	if m.aborted != "" {
+		outcomes = append(outcomes, session.OutcomeCancelled, session.OutcomeCancelled)
+	}
+	outcome := rapid.SampledFrom(outcomes).Draw(rt, "outcome")
+	reason := ""
+	if outcome == session.OutcomeCancelled {
+		reason = session.ReasonAborted // as agents say
+	}
 	requeue := outcome == session.OutcomeUnknown && rapid.Bool().Draw(rt, "requeue")
-	ended, err := m.RunEnd(m.ctx, session.RunEnding{RunID: m.run, Outcome: outcome, Requeue: requeue, LookFor: "w1", Attend: "a1"})
+	ended, err := m.RunEnd(m.ctx, session.RunEnding{RunID: m.run, Outcome: outcome, Reason: reason, Requeue: requeue, LookFor: "w1", Attend: "a1"})
 	require.NoError(rt, err)
-	attended := outcome == session.OutcomeCompleted && !m.aborted
+	attended := outcome == session.OutcomeCompleted && m.aborted == ""
 	switch {
-	case outcome == session.OutcomeUnknown && m.aborted:
-		m.ends(session.PromptCancelled, session.ReasonAborted)
+	case outcome == session.OutcomeCancelled, outcome == session.OutcomeUnknown && m.aborted != "":
+		m.ends(session.PromptCancelled, m.aborted)
 	case requeue:
 		m.ends(session.PromptQueued, "")
 	default:
@@ -351,9 +368,9 @@ func (m *queueModel) giveBack(rt *rapid.T) {
 	}
 	queued, err := m.RunReturn(m.ctx, m.run, session.ReasonSandboxLost, false)
 	require.NoError(rt, err)
-	require.Equal(rt, !m.aborted, queued)
-	if m.aborted {
-		m.ends(session.PromptCancelled, session.ReasonAborted)
+	require.Equal(rt, m.aborted == "", queued)
+	if m.aborted != "" {
+		m.ends(session.PromptCancelled, m.aborted)
 	} else {
 		m.ends(session.PromptQueued, session.ReasonSandboxLost)
 	}
@@ -375,7 +392,7 @@ func (m *queueModel) ends(status session.PromptStatus, reason string) {
 }
 
 func (m *queueModel) over(attended bool) {
-	m.run, m.running, m.aborted, m.attendant = "", nil, false, ""
+	m.run, m.running, m.aborted, m.attendant = "", nil, "", ""
 	if attended {
 		m.attendant = "a1"
 	}
@@ -406,7 +423,7 @@ func (m *queueModel) check(rt *rapid.T) {
 		found := modelPrompt{
 			id: row.ID, content: row.Content, submitted: p.submitted, ordinal: row.Ordinal, rank: row.Rank,
 			status: row.Status, reason: row.Reason, ends: p.ends,
-			joined: row.JoinedTo, collects: row.Mode == session.Collect, open: row.CollectUntil.After(time.Now()),
+			joined: row.JoinedTo, mode: row.Mode, open: row.CollectUntil.After(time.Now()),
 		}
 		require.Equal(rt, *p, found)
 	}
@@ -480,7 +497,7 @@ func TestQueuesFollowTheirModel(t *testing.T) {
 		b.running(t)
 		m := &queueModel{bundle: b, t: t}
 		rt.Repeat(map[string]func(*rapid.T){
-			"submit": m.submit, "submit more": m.submit, "collect": m.collect, "collect more": m.collect, "lapse": m.lapse, "submit again": m.submitAgain, "withdraw": m.withdraw, "replace": m.replace,
+			"submit": m.submit, "submit more": m.submit, "collect": m.collect, "collect more": m.collect, "steer": m.steer, "lapse": m.lapse, "submit again": m.submitAgain, "withdraw": m.withdraw, "replace": m.replace,
 			"promote": m.promote, "promote another": m.promote, "clear": m.clear, "hold": m.hold, "release": m.unhold,
 			"begin": m.begin, "begin another": m.begin, "claim": m.claim, "claim again": m.claim, "end": m.finish, "return": m.giveBack,
 			"abort": m.abort, "retry": m.retry, "": m.check,

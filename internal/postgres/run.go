@@ -347,7 +347,7 @@ func (db *DB) RunEnd(ctx context.Context, ending session.RunEnding) (ended sessi
 }
 
 func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.RunEnding) (session.Run, error) {
-	if err := cmp.Or(s.abortLost(ctx, run.ID, &ending), s.shutDown(ctx, run, &ending)); err != nil {
+	if err := cmp.Or(s.abortLost(ctx, run.ID, &ending), s.shutDown(ctx, run, &ending), s.steered(ctx, run.ID, &ending)); err != nil {
 		return session.Run{}, err
 	}
 	ending.Usage = ending.Usage.Bounded()
@@ -568,12 +568,16 @@ func (db *DB) RunReturn(ctx context.Context, runID, reason string, untouched boo
 		if err := s.reportTurnEnd(run); err != nil {
 			return err
 		}
-		aborted, err := s.abortsEnd(ctx, runID, session.OutcomeCancelled, session.ReasonAborted)
+		why, err := s.abortReason(ctx, runID)
+		if err != nil {
+			return err
+		}
+		aborted, err := s.abortsEnd(ctx, runID, session.OutcomeCancelled, why)
 		if err != nil {
 			return err
 		}
 		if aborted > 0 { // the abort was not meant for a later run
-			return s.promptAborted(ctx, run.PromptID)
+			return s.promptAborted(ctx, run.PromptID, why)
 		}
 		queued = true
 		return s.promptQueue(ctx, run.PromptID, text(reason))
@@ -581,9 +585,9 @@ func (db *DB) RunReturn(ctx context.Context, runID, reason string, untouched boo
 	return queued && err == nil, err
 }
 
-func (s *sessionTx) promptAborted(ctx context.Context, promptID string) error {
+func (s *sessionTx) promptAborted(ctx context.Context, promptID, reason string) error {
 	p, err := s.q.PromptEnd(ctx, s, &dbsqlc.PromptEndParams{
-		SessionID: s.row.ID, ID: promptID, Status: string(session.PromptCancelled), Reason: session.ReasonAborted, At: s.now,
+		SessionID: s.row.ID, ID: promptID, Status: string(session.PromptCancelled), Reason: reason, At: s.now,
 	})
 	if err != nil {
 		return err

@@ -121,7 +121,7 @@ func (db *DB) promptFirst(ctx context.Context, tx pgx.Tx, sessionID string, p se
 	}
 	s := &sessionTx{Conn: tx.Conn(), q: db.q, row: row, now: at}
 	p.SessionID = sessionID
-	if _, err := s.promptInsert(ctx, p, headOf(nil), false, false); err != nil {
+	if _, err := s.promptInsert(ctx, p, nil, false); err != nil {
 		return err
 	}
 	return s.flush(ctx)

@@ -327,7 +327,7 @@ func (t Transition) Moves(ended []Command) bool {
 // EndedByRun says how the end of a run ends an abort of it: the abort was in time where the run was
 // cancelled for it.
 func (c Command) EndedByRun(outcome Outcome, reason string) (status CommandStatus, because string) {
-	if outcome == OutcomeCancelled && reason == ReasonAborted {
+	if outcome == OutcomeCancelled && (reason == ReasonAborted || reason == ReasonSteered) {
 		return CommandApplied, c.Reason
 	}
 	return CommandSuperseded, cmp.Or(c.Reason, ReasonRunEnded)

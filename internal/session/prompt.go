@@ -28,7 +28,7 @@ func (s PromptStatus) Final() bool { return s != PromptQueued && s != PromptProc
 type Mode string
 
 // The modes of delivery. Followup, the default, waits for its turn. Collect is a followup that waits for others of its mode before, so that the
-// agent gets them as one.
+// agent gets them as one. Steer interrupts the turn in progress and comes before all that wait.
 const (
 	Followup Mode = "followup"
 	Steer    Mode = "steer"
@@ -83,6 +83,8 @@ type Prompt struct {
 	// Attended is set by the store's PromptSubmit alone: the workflow would have to be signalled, but the session has an
 	// attendant, which is expected to claim the prompt at once.
 	Attended bool
+	// Interrupts is set by the store's PromptSubmit alone: the workflow is to be signalled of a command that interrupts the turn in progress.
+	Interrupts bool
 	// CollectFor is, of a prompt that is submitted, how long it is collected, and of one that PromptSubmit returns how much of that is left.
 	CollectFor time.Duration
 }
@@ -110,6 +112,7 @@ const (
 	ReasonShutdown          = "shutdown" // the installation was stopped
 	ReasonWithdrawn         = "withdrawn"
 	ReasonCleared           = "cleared"
+	ReasonSteered           = "steered"    // a prompt of the mode steer interrupted it
 	ReasonCollected         = "collected"  // it ended with the prompt that it was joined to
 	ReasonCheckpoint        = "checkpoint" // of a sync: options.checkpoint asks for it
 	ReasonReverted          = "reverted"   // the agent was reverted to before it

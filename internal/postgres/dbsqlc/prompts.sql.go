@@ -238,7 +238,7 @@ func (q *Queries) PromptGet(ctx context.Context, db DBTX, arg *PromptGetParams) 
 }
 
 const promptHead = `-- name: PromptHead :many
-SELECT id, ordinal, rank, status, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
+SELECT id, ordinal, rank, status, mode, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
     count(*) FILTER (WHERE status = 'processing') OVER ()::bigint AS processing,
     count(*) FILTER (WHERE status = 'queued' AND collect_until > statement_timestamp()) OVER ()::bigint AS collecting
 FROM prompts WHERE session_id = $1 AND status IN ('queued', 'processing') ORDER BY (status = 'queued'), rank, ordinal LIMIT $2
@@ -254,6 +254,7 @@ type PromptHeadRow struct {
 	Ordinal    int64
 	Rank       int64
 	Status     string
+	Mode       string
 	Queued     int64
 	Processing int64
 	Collecting int64
@@ -274,6 +275,7 @@ func (q *Queries) PromptHead(ctx context.Context, db DBTX, arg *PromptHeadParams
 			&i.Ordinal,
 			&i.Rank,
 			&i.Status,
+			&i.Mode,
 			&i.Queued,
 			&i.Processing,
 			&i.Collecting,

@@ -141,7 +141,7 @@ RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.autho
 
 -- name: PromptHead :many
 -- PromptHead is the head of the queue, each row with the counts of the whole queue. What is processed comes first.
-SELECT id, ordinal, rank, status, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
+SELECT id, ordinal, rank, status, mode, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
     count(*) FILTER (WHERE status = 'processing') OVER ()::bigint AS processing,
     count(*) FILTER (WHERE status = 'queued' AND collect_until > statement_timestamp()) OVER ()::bigint AS collecting
 FROM prompts WHERE session_id = @session_id AND status IN ('queued', 'processing') ORDER BY (status = 'queued'), rank, ordinal LIMIT @max_items;

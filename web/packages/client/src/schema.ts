@@ -373,6 +373,10 @@ export interface paths {
          *     `session_in_error`. While the agent lacks a secret that it needs, a new prompt is 409 `secret_missing`, and no sandbox
          *     is made for it. At most 1000 prompts of a session wait: 429 `queue_full`.
          *
+         *     With the mode `steer`, the prompt comes before all that wait, and after other prompts of that mode. The turn in progress is interrupted as by
+         *     `abort`, and its prompt ends `cancelled` with the reason `steered`; open questions of it are cancelled, also while the session sleeps with one.
+         *     Of several prompts of that mode in one turn, the first interrupts it. While the queue is held, nothing is interrupted.
+         *
          *     With the mode `collect`, a prompt waits for further ones of that mode for 3 s (`api --collect-window`) after the newest, at most ten times as
          *     long in all. The agent gets them as one, in the order in which they came, with blank lines between and with the files of all. They have one
          *     turn, which is of the first: the others name it in `joinedTo`, are `processing` with it, and end with its status and the reason `collected`.
@@ -572,6 +576,10 @@ export interface paths {
          *     prompt in its present state, also if its content was replaced since; another body is 409 `prompt_conflict`. A session in `error` accepts no new prompt: 409
          *     `session_in_error`. While the agent lacks a secret that it needs, a new prompt is 409 `secret_missing`, and no sandbox
          *     is made for it. At most 1000 prompts of a session wait: 429 `queue_full`.
+         *
+         *     With the mode `steer`, the prompt comes before all that wait, and after other prompts of that mode. The turn in progress is interrupted as by
+         *     `abort`, and its prompt ends `cancelled` with the reason `steered`; open questions of it are cancelled, also while the session sleeps with one.
+         *     Of several prompts of that mode in one turn, the first interrupts it. While the queue is held, nothing is interrupted.
          *
          *     With the mode `collect`, a prompt waits for further ones of that mode for 3 s (`api --collect-window`) after the newest, at most ten times as
          *     long in all. The agent gets them as one, in the order in which they came, with blank lines between and with the files of all. They have one
@@ -2635,11 +2643,11 @@ export interface components {
             id?: components["schemas"]["PromptId"];
             /**
              * @description `followup`: the prompt waits for its turn. `collect`: so do prompts that come shortly after each other, and the agent gets them as one.
-             *     `steer` is not supported yet.
+             *     `steer`: the turn in progress is interrupted for the prompt, which comes before all that wait.
              * @default followup
              * @enum {string}
              */
-            mode?: "followup" | "collect";
+            mode?: "followup" | "steer" | "collect";
             /**
              * @description What follows when the sandbox was lost with the turn. `hold` leaves the prompt `unknown` until a person retries, resolves or
              *     dismisses it; it does not block the session: the prompts after it run. `retry` runs the prompt again, before those after it;
@@ -2772,7 +2780,7 @@ export interface components {
             author?: string;
             runId?: string;
             /**
-             * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `collected` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
+             * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `steered` (interrupted by a prompt of the mode `steer`), `collected` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
              *     words. Where the server of the model refused the agent's key, it begins with `authentication failed:` and names the server, the
              *     secret and how to store another one. An `error` event with the code `authentication_failed` has the same words.
              */
@@ -3293,7 +3301,7 @@ export interface components {
                     author?: string;
                     runId?: string;
                     /**
-                     * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `collected` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
+                     * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `steered` (interrupted by a prompt of the mode `steer`), `collected` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
                      *     words. Where the server of the model refused the agent's key, it begins with `authentication failed:` and names the server, the
                      *     secret and how to store another one. An `error` event with the code `authentication_failed` has the same words.
                      */
