@@ -272,6 +272,34 @@ func TestAJoinedPromptWhosePromptAnEarlierReleaseHasEndedRunsByItself(t *testing
 	require.Empty(t, b.prompt(t, second.ID).JoinedTo)
 }
 
+// TestJoinedPromptsFollowAPromptWhoseRunAnEarlierReleaseEnds: a worker of that release may have taken the run over.
+func TestJoinedPromptsFollowAPromptWhoseRunAnEarlierReleaseEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	first, second := b.collect(t, "one"), b.collect(t, "two")
+	b.lapse(t)
+	run := b.begin(t, first.ID)
+	b.sql(t, `WITH r AS (UPDATE runs SET ended_at = now(), outcome = 'cancelled' WHERE id = $1)
+		UPDATE prompts SET status = 'queued', run_id = '', started_at = NULL WHERE session_id = $2 AND id = $3`, run, b.id, first.ID)
+	waits := b.prompt(t, second.ID)
+	require.Equal(t, session.PromptQueued, waits.Status)
+	require.Empty(t, waits.RunID)
+
+	run = b.begin(t, first.ID)
+	b.sql(t, `WITH r AS (UPDATE runs SET ended_at = now(), outcome = 'unknown' WHERE id = $1)
+		UPDATE prompts SET status = 'unknown', ended_at = now() WHERE session_id = $2 AND id = $3`, run, b.id, first.ID)
+	lost := b.prompt(t, second.ID)
+	require.Equal(t, session.PromptUnknown, lost.Status)
+	require.Equal(t, session.ReasonCollected, lost.Reason)
+
+	b.sql(t, `UPDATE prompts SET status = 'completed' WHERE session_id = $1 AND id = $2`, b.id, first.ID)
+	_, changed, err := b.PromptResolve(b.ctx, session.Resolve{SessionID: b.id, PromptID: second.ID, Action: session.ResolutionRetry})
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.True(t, b.claim(t, second.ID).Granted)
+}
+
 // TestAHeldQueueCollects: what was collected starts with the release.
 func TestAHeldQueueCollects(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,17 @@ func (db *DB) PromptResolve(ctx context.Context, r session.Resolve) (resolved se
 			return err
 		}
 		resolved, changed = promptOf(row), false
-		already, refused := session.JudgeResolve(r, resolved, session.State(s.row.Status), s.row.StatusReason)
+		judged := resolved
+		if row.JoinedTo != "" { // an api of the release before has resolved the other prompt alone
+			head, err := s.promptGet(ctx, row.JoinedTo)
+			if err != nil {
+				return err
+			}
+			if head.Status != string(session.PromptUnknown) {
+				judged.JoinedTo = ""
+			}
+		}
+		already, refused := session.JudgeResolve(r, judged, session.State(s.row.Status), s.row.StatusReason)
 		switch {
 		case refused != nil:
 			return refused
