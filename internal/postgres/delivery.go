@@ -102,8 +102,8 @@ func (db *DB) WebhookDeliveryDue(ctx context.Context, id string) (due webhook.Du
 			due.Event = &lifecycle.Event{Type: webhook.TypeTest, At: due.Delivery.CreatedAt}
 			return nil
 		}
-		found, err := db.q.LifecycleRead(ctx, tx, &dbsqlc.LifecycleReadParams{AfterN: *row.N - 1, MaxItems: 1})
-		if err != nil || len(found) == 0 || found[0].N != *row.N {
+		found, err := db.q.LifecycleRead(ctx, tx, []int64{*row.N})
+		if err != nil || len(found) == 0 {
 			return err
 		}
 		if e, ok := lifecycleEvent(found[0]); ok {

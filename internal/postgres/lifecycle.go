@@ -17,8 +17,10 @@ import (
 const (
 	// lifecycleBatch is how many events get their positions in one transaction, and are deleted in one.
 	lifecycleBatch = 1000
-	// lifecyclePage is how many events are read with one statement.
-	lifecyclePage = 500
+	// lifecyclePage is how many events are looked at with one statement, and lifecycleBytes is where a page of those that are
+	// selected ends, apart from the first.
+	lifecyclePage  = 500
+	lifecycleBytes = 1 << 20
 )
 
 // LifecycleNumber gives events that were written since the last call their positions, and reports whether there were any. Any
@@ -45,8 +47,8 @@ func (db *DB) LifecycleNumber(ctx context.Context) (numbered bool, err error) {
 	return numbered, err
 }
 
-// LifecycleRead returns the events after a position that a filter selects, about limit of them at most. It reads a bounded number
-// of events: a page may be empty although others follow. Errors: *eventlog.PositionGoneError if later events have been
+// LifecycleRead returns the events after a position that a filter selects, limit of them and about 1 MiB at most. It looks at a
+// bounded number of events: a page may be empty although others follow. Errors: *eventlog.PositionGoneError if later events have been
 // deleted, *eventlog.FuturePositionError.
 func (db *DB) LifecycleRead(ctx context.Context, after int64, filter lifecycle.Filter, limit int) (page lifecycle.Page, err error) {
 	var position error // that cannot be read from
@@ -71,22 +73,40 @@ func (db *DB) lifecycleRead(ctx context.Context, tx pgx.Tx, after int64, filter 
 	if !filter.All() {
 		most = lifecyclePage
 	}
-	rows, err := db.q.LifecycleRead(ctx, tx, &dbsqlc.LifecycleReadParams{AfterN: after, MaxItems: int32(most)})
+	scanned, err := db.q.LifecycleScan(ctx, tx, &dbsqlc.LifecycleScanParams{
+		AfterN: after, MaxItems: int32(most), Types: typeNames(filter.Types), SessionID: filter.SessionID, Agent: filter.Agent, Metadata: filterMetadata(filter),
+	})
 	if err != nil {
 		return page, nil, err
 	}
+	var positions []int64
+	bytes := int64(0)
 	page.Position, page.CaughtUp = bounds.N, true
-	for i, row := range rows {
-		if e, ok := lifecycleEvent(row); ok && filter.Selects(e) {
-			page.Events = append(page.Events, e)
+	for i, row := range scanned {
+		if row.Selected && bytes > 0 && bytes+row.Bytes > lifecycleBytes {
+			page.Position, page.CaughtUp = scanned[i-1].N, false
+			break
+		}
+		if row.Selected {
+			positions = append(positions, row.N)
+			bytes += row.Bytes
 		}
 		page.Position = max(page.Position, row.N) // the bounds are older in a transaction that sees later commits
-		if len(page.Events) >= limit || i == most-1 {
+		if len(positions) >= limit || i == most-1 {
 			page.Position, page.CaughtUp = row.N, row.N >= bounds.N
 			break
 		}
 	}
-	return page, nil, nil
+	if len(positions) == 0 {
+		return page, nil, nil
+	}
+	rows, err := db.q.LifecycleRead(ctx, tx, positions)
+	for _, row := range rows {
+		if e, ok := lifecycleEvent(row); ok && filter.Selects(e) {
+			page.Events = append(page.Events, e)
+		}
+	}
+	return page, nil, err
 }
 
 // lifecycleEvent converts a row; false for one whose session is erased.

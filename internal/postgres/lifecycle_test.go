@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -216,4 +217,50 @@ func TestOldLifecycleEventsAreDeleted(t *testing.T) {
 	b.transit(t, session.EventHibernate, session.ReasonIdle)
 	b.transit(t, session.EventSaved, "")
 	require.Equal(t, fmt.Sprint([]lifecycle.Type{lifecycle.SessionHibernated}), fmt.Sprint(lifecycleTypes(b.lifecycle(t, old.Position, lifecycle.Filter{}))))
+}
+
+// TestAPageOfLifecycleEventsIsBoundedInBytes: events with much data are read in several pages, which have each of them once. What a filter
+// leaves out does not count.
+func TestAPageOfLifecycleEventsIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	run := b.begin(t, b.submit(t, "one"))
+	const questions = 8
+	for i := range questions {
+		require.NoError(t, b.appendOne(t, eventlog.Append{
+			SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: int64(i + 1),
+			Questions: []eventlog.Question{{Frame: int64(i + 1), ExpiresAt: time.Now().Add(time.Hour), Asked: question.Asked{
+				ID: fmt.Sprint(i), Kind: question.Permission, ToolName: "Bash", Input: json.RawMessage(`"` + strings.Repeat("x", 300<<10) + `"`),
+			}}},
+		}))
+	}
+	read := func(filter lifecycle.Filter) (events, pages int) {
+		for position := int64(0); ; pages++ {
+			page := b.lifecycle(t, position, filter)
+			bytes := 0
+			for _, e := range page.Events {
+				require.Greater(t, e.Position, position)
+				position = e.Position
+				bytes += len(e.Data)
+			}
+			require.LessOrEqual(t, bytes, 1<<20)
+			events += len(page.Events)
+			if position = page.Position; page.CaughtUp {
+				return events, pages + 1
+			}
+		}
+	}
+	asked := lifecycle.Filter{Types: []lifecycle.Type{lifecycle.QuestionAsked}}
+	events, pages := read(asked)
+	require.Equal(t, questions, events)
+	require.Equal(t, 3, pages)
+	asked.Metadata = map[string]string{"team": "a"}
+	events, pages = read(asked)
+	require.Zero(t, events)
+	require.Equal(t, 1, pages)
+	_, err := b.SessionPatch(b.ctx, b.id, session.Patch{Metadata: json.RawMessage(`{"team":"a","n":7}`)})
+	require.NoError(t, err)
+	events, _ = read(asked)
+	require.Equal(t, questions, events)
 }

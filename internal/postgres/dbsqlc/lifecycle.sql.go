@@ -96,16 +96,11 @@ func (q *Queries) LifecycleNumber(ctx context.Context, db DBTX, maxItems int32) 
 const lifecycleRead = `-- name: LifecycleRead :many
 SELECT p.n::bigint AS n, p.type, p.at, p.seq, s.id AS session_id, s.agent, s.title, s.status, s.metadata,
     coalesce((SELECT l.data FROM event_log l WHERE p.seq > 0 AND l.session_no = p.session_no AND l.seq = p.seq), '')::text AS data
-FROM (SELECT e.n, e.session_no, e.seq, e.type, e.at FROM lifecycle_events e WHERE e.n > $1::bigint ORDER BY e.n LIMIT $2) p
+FROM (SELECT e.n, e.session_no, e.seq, e.type, e.at FROM lifecycle_events e WHERE e.n = ANY($1::bigint[])) p
 LEFT JOIN sessions s ON s.no = p.session_no
     AND NOT EXISTS (SELECT FROM purges u WHERE u.session_id = s.id)
 ORDER BY p.n
 `
-
-type LifecycleReadParams struct {
-	AfterN   int64
-	MaxItems int32
-}
 
 type LifecycleReadRow struct {
 	N         int64
@@ -120,9 +115,9 @@ type LifecycleReadRow struct {
 	Data      string
 }
 
-// LifecycleRead reads events after a position with what is known of their sessions now.
-func (q *Queries) LifecycleRead(ctx context.Context, db DBTX, arg *LifecycleReadParams) ([]LifecycleReadRow, error) {
-	rows, err := db.Query(ctx, lifecycleRead, arg.AfterN, arg.MaxItems)
+// LifecycleRead reads events with what is known of their sessions now.
+func (q *Queries) LifecycleRead(ctx context.Context, db DBTX, positions []int64) ([]LifecycleReadRow, error) {
+	rows, err := db.Query(ctx, lifecycleRead, positions)
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +137,61 @@ func (q *Queries) LifecycleRead(ctx context.Context, db DBTX, arg *LifecycleRead
 			&i.Metadata,
 			&i.Data,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lifecycleScan = `-- name: LifecycleScan :many
+SELECT p.n::bigint AS n,
+    (s.id IS NOT NULL AND (cardinality($1::text[]) = 0 OR p.type = ANY($1::text[])) AND ($2::text = '' OR s.id = $2::text)
+        AND ($3::text = '' OR s.agent = $3::text) AND CASE WHEN $4::jsonb = '{}' THEN true ELSE s.metadata::jsonb @> $4::jsonb END)::boolean AS selected,
+    (octet_length(coalesce((SELECT l.data FROM event_log l WHERE p.seq > 0 AND l.session_no = p.session_no AND l.seq = p.seq), '')::text)
+        + coalesce(octet_length(s.metadata::text), 0))::bigint AS bytes
+FROM (SELECT e.n, e.session_no, e.seq, e.type FROM lifecycle_events e WHERE e.n > $5::bigint ORDER BY e.n LIMIT $6) p
+LEFT JOIN sessions s ON s.no = p.session_no
+    AND NOT EXISTS (SELECT FROM purges u WHERE u.session_id = s.id)
+ORDER BY p.n
+`
+
+type LifecycleScanParams struct {
+	Types     []string
+	SessionID string
+	Agent     string
+	Metadata  []byte
+	AfterN    int64
+	MaxItems  int32
+}
+
+type LifecycleScanRow struct {
+	N        int64
+	Selected bool
+	Bytes    int64
+}
+
+// LifecycleScan says which events after a position filters select, and how large each is. An empty filter selects all.
+func (q *Queries) LifecycleScan(ctx context.Context, db DBTX, arg *LifecycleScanParams) ([]LifecycleScanRow, error) {
+	rows, err := db.Query(ctx, lifecycleScan,
+		arg.Types,
+		arg.SessionID,
+		arg.Agent,
+		arg.Metadata,
+		arg.AfterN,
+		arg.MaxItems,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LifecycleScanRow
+	for rows.Next() {
+		var i LifecycleScanRow
+		if err := rows.Scan(&i.N, &i.Selected, &i.Bytes); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

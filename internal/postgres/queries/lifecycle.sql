@@ -29,11 +29,23 @@ UPDATE lifecycle_head SET n = greatest(n, (SELECT coalesce(max(o.n), 0) FROM ord
 -- name: LifecycleBounds :one
 SELECT n, kept FROM lifecycle_head;
 
+-- name: LifecycleScan :many
+-- LifecycleScan says which events after a position filters select, and how large each is. An empty filter selects all.
+SELECT p.n::bigint AS n,
+    (s.id IS NOT NULL AND (cardinality(@types::text[]) = 0 OR p.type = ANY(@types::text[])) AND (@session_id::text = '' OR s.id = @session_id::text)
+        AND (@agent::text = '' OR s.agent = @agent::text) AND CASE WHEN @metadata::jsonb = '{}' THEN true ELSE s.metadata::jsonb @> @metadata::jsonb END)::boolean AS selected,
+    (octet_length(coalesce((SELECT l.data FROM event_log l WHERE p.seq > 0 AND l.session_no = p.session_no AND l.seq = p.seq), '')::text)
+        + coalesce(octet_length(s.metadata::text), 0))::bigint AS bytes
+FROM (SELECT e.n, e.session_no, e.seq, e.type FROM lifecycle_events e WHERE e.n > @after_n::bigint ORDER BY e.n LIMIT @max_items) p
+LEFT JOIN sessions s ON s.no = p.session_no
+    AND NOT EXISTS (SELECT FROM purges u WHERE u.session_id = s.id)
+ORDER BY p.n;
+
 -- name: LifecycleRead :many
--- LifecycleRead reads events after a position with what is known of their sessions now.
+-- LifecycleRead reads events with what is known of their sessions now.
 SELECT p.n::bigint AS n, p.type, p.at, p.seq, s.id AS session_id, s.agent, s.title, s.status, s.metadata,
     coalesce((SELECT l.data FROM event_log l WHERE p.seq > 0 AND l.session_no = p.session_no AND l.seq = p.seq), '')::text AS data
-FROM (SELECT e.n, e.session_no, e.seq, e.type, e.at FROM lifecycle_events e WHERE e.n > @after_n::bigint ORDER BY e.n LIMIT @max_items) p
+FROM (SELECT e.n, e.session_no, e.seq, e.type, e.at FROM lifecycle_events e WHERE e.n = ANY(@positions::bigint[])) p
 LEFT JOIN sessions s ON s.no = p.session_no
     AND NOT EXISTS (SELECT FROM purges u WHERE u.session_id = s.id)
 ORDER BY p.n;
