@@ -60,6 +60,13 @@ func TestQuestionsOutliveTheirSandboxes(t *testing.T) {
 	}
 	require.Len(t, runs, 2, "one for each prompt")
 
+	// A subagent that waits for the answer is no work either.
+	s.prompt(t, id, "delegates", "subagent bob: $ echo delegated")
+	s.asleep(t, id)
+	s.answer(t, id, s.asked(t, id), object{"answer": "once"})
+	require.Equal(t, "completed", s.waitPrompt(t, id, "delegates", 90*time.Second)["status"])
+	require.Contains(t, s.text(t, id), "subagents that were at work have been stopped")
+
 	s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"options": object{"permissions": "ask", "questionTimeout": "12s"}})
 	s.prompt(t, id, "expires", "$ echo never")
 	s.asleep(t, id)

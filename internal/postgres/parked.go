@@ -14,8 +14,8 @@ import (
 
 // RunPark parks a run whose agent waits for people and for nothing else, and reports whether it did: its attempt is over
 // then, and its session may sleep with it open. It does not if a question of the run has an answer that the agent has not
-// received, a command interrupts it, a call of a tool or a subagent is at work that the questions are not about, or the session is
-// not running in the run's sandbox. The same again reports the same. A token that is not the newest attempt's is illegal_state.
+// received, a command interrupts it, or the session is not running in the run's sandbox; nor, unless AtWork is set, if a call of a tool or a
+// subagent is at work that waits for none of the questions. The same again reports the same. A token that is not the newest attempt's is illegal_state.
 func (db *DB) RunPark(ctx context.Context, p session.Parking) (parked bool, err error) {
 	err = db.inRun(ctx, "park a run", p.RunID, func(s *sessionTx, run dbsqlc.Run) error {
 		parked = run.ParkedAt != nil
@@ -34,7 +34,7 @@ func (db *DB) RunPark(ctx context.Context, p session.Parking) (parked bool, err 
 		if err != nil || slices.ContainsFunc(commandsOf(pending), interrupts) {
 			return err
 		}
-		waits, err := s.waitsForPeople(ctx, run)
+		waits, err := s.waitsForPeople(ctx, run, p.AtWork)
 		if err != nil || !waits {
 			return err
 		}
@@ -50,8 +50,8 @@ func (db *DB) RunPark(ctx context.Context, p session.Parking) (parked bool, err 
 	return parked && err == nil, err
 }
 
-// waitsForPeople reports whether all that happens in a run is that questions of it wait for an answer.
-func (s *sessionTx) waitsForPeople(ctx context.Context, run dbsqlc.Run) (bool, error) {
+// waitsForPeople reports whether all that happens in a run is that questions of it wait for an answer, or with atWork whether any does.
+func (s *sessionTx) waitsForPeople(ctx context.Context, run dbsqlc.Run, atWork bool) (bool, error) {
 	rows, err := s.q.QuestionsPending(ctx, s, &dbsqlc.QuestionsPendingParams{RunID: run.ID})
 	if err != nil || len(rows) == 0 {
 		return false, err
@@ -66,18 +66,50 @@ func (s *sessionTx) waitsForPeople(ctx context.Context, run dbsqlc.Run) (bool, e
 			tools = append(tools, q.Asked.ToolName)
 		}
 	}
+	if atWork {
+		return true, nil
+	}
 	working, err := s.q.BlocksAtWork(ctx, s, &dbsqlc.BlocksAtWorkParams{SessionID: s.row.ID, Since: run.BeganSeq})
+	if err != nil {
+		return false, err
+	}
+	waits := map[string]bool{} // by conversation: a call in it waits for people
+	var subagents []subagentAtWork
 	for _, row := range working {
 		var b conversation.Block
-		if err := json.Unmarshal(row, &b); err != nil {
+		if err := json.Unmarshal(row.Block, &b); err != nil {
 			return false, err
 		}
-		asks := slices.Contains(about, b.ToolUseID) || slices.Contains(about, b.ID) || slices.Contains(tools, b.Name)
-		if b.Type == conversation.Subagent || !asks {
+		if b.Type == conversation.Subagent {
+			subagents = append(subagents, subagentAtWork{conversationID: b.SubagentID, in: row.ConversationID})
+			continue
+		}
+		if !slices.Contains(about, b.ToolUseID) && !slices.Contains(about, b.ID) && !slices.Contains(tools, b.Name) {
 			return false, nil
 		}
+		waits[row.ConversationID] = true
 	}
-	return err == nil, err
+	return allWait(subagents, waits), nil
+}
+
+// subagentAtWork is a subagent's conversation, and the one that it was started in.
+type subagentAtWork struct{ conversationID, in string }
+
+// allWait reports whether each subagent waits for a call in its conversation, or for a subagent that does.
+func allWait(subagents []subagentAtWork, waits map[string]bool) bool {
+	for len(subagents) > 0 {
+		left := slices.DeleteFunc(slices.Clone(subagents), func(a subagentAtWork) bool {
+			if waits[a.conversationID] {
+				waits[a.in] = true
+			}
+			return waits[a.conversationID]
+		})
+		if len(left) == len(subagents) {
+			return false
+		}
+		subagents = left
+	}
+	return true
 }
 
 // parkedInto reads what a parked run waits for.

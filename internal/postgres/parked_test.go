@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -157,6 +158,33 @@ func TestARunIsParkedWhileNothingElseHappens(t *testing.T) {
 	add.Events = append(add.Events, draft("block_start", add.LastFrame, 0, `{"block":{"id":"b1","type":"tool_use","status":"running","createdAt":"2026-01-01T00:00:00Z","name":"Read","toolUseId":"t1"}}`))
 	require.NoError(t, b.appendOne(t, add))
 	require.False(t, b.park(t, run), "another call is at work")
+	parked, err := b.RunPark(b.ctx, session.Parking{RunID: run, Token: "token", AtWork: true})
+	require.NoError(t, err)
+	require.True(t, parked, "it has been silent for long")
+}
+
+// TestARunIsParkedWhileASubagentAsks: the subagents that wait for its question do not keep the session awake, another one does.
+func TestARunIsParkedWhileASubagentAsks(t *testing.T) {
+	t.Parallel()
+	asked := permission
+	asked.ToolUseID = "inner"
+	b, run, add := asking(t, time.Hour, asked)
+	at := func(conversationID, kind, id, subagentID, status string) {
+		add.LastFrame++
+		d := draft("block_start", add.LastFrame, 0, `{"block":{"id":"`+id+`","type":"`+kind+`","status":"`+status+
+			`","createdAt":"2026-01-01T00:00:00Z","name":"x","toolUseId":"`+id+`","subagentId":"`+subagentID+`"}}`)
+		d.ConversationID = conversationID
+		add.Events, add.Questions = []eventlog.Draft{d}, nil
+		require.NoError(t, b.appendOne(t, add))
+	}
+	at("main", "subagent", "outer", "child", "running")
+	require.False(t, b.park(t, run), "a subagent works")
+	at("child", "subagent", "nested", "grandchild", "running")
+	at("grandchild", "tool_use", "inner", "", "pending")
+	at("main", "subagent", "other", "sibling", "running")
+	require.False(t, b.park(t, run), "another subagent works")
+	at("main", "subagent", "other", "sibling", "success")
+	require.True(t, b.park(t, run), "all that works waits for the question")
 }
 
 // TestCommandsOfAParkedSessionAreSignalled: no turn is under way after which its workflow would look.

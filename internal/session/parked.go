@@ -12,10 +12,16 @@ const (
 	MaxParkAfter     = 24 * time.Hour
 )
 
+// ParkAtWork is how many times as long a run must be silent as another before it is parked although calls or subagents are at work that
+// no question is about. They are stopped.
+const ParkAtWork = 10
+
 // Parking asks for a run to be parked: its session sleeps until the questions of it are answered.
 type Parking struct {
 	RunID string
 	Token string // of the attempt, which ends
+	// AtWork: also if calls or subagents are at work that no question is about.
+	AtWork bool
 }
 
 // Continuation is what became of the request to continue a parked run in a sandbox.

@@ -52,6 +52,7 @@ type attempt struct {
 	mayHaveDelivered bool
 
 	heard   time.Time           // when the runner sent something last, or the agent was answered
+	tried   time.Time           // when the run was to be parked last, and was not
 	parked  bool                // the run is, and this attempt is over
 	answers []question.Question // with which this part of the run begins
 

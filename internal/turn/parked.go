@@ -22,17 +22,22 @@ func (a *attempt) agentRun() string { return session.AgentRun(a.in.RunID, a.star
 // transcripts alone.
 func (a *attempt) park(ctx context.Context, link *turnLink) error {
 	open := !a.waiting.expires.IsZero()
-	if a.in.ParkAfter <= 0 || !open || a.end != nil || time.Since(a.heard) < a.in.ParkAfter {
+	if a.heard.IsZero() { // the attempt has just begun
+		a.heard = time.Now()
+	}
+	if a.in.ParkAfter <= 0 || !open || a.end != nil || min(time.Since(a.heard), time.Since(a.tried)) < a.in.ParkAfter {
 		return nil
 	}
 	if err := a.commit(ctx, link, nil); err != nil { // frames without events
 		return err
 	}
-	parked, err := a.Store.RunPark(ctx, session.Parking{RunID: a.in.RunID, Token: a.token})
+	parked, err := a.Store.RunPark(ctx, session.Parking{
+		RunID: a.in.RunID, Token: a.token, AtWork: time.Since(a.heard) >= session.ParkAtWork*a.in.ParkAfter,
+	})
 	if err != nil {
 		return stored(err)
 	}
-	a.parked, a.heard = parked, time.Now()
+	a.parked, a.tried = parked, time.Now()
 	return nil
 }
 
@@ -135,7 +140,8 @@ func answerOf(q question.Question) question.Answer {
 // agent waits for an answer across a restart.
 func continuation(questions []question.Question) string {
 	var b strings.Builder
-	b.WriteString("You were paused while you waited for people, and have been resumed. Calls that were waiting have not run.\n")
+	b.WriteString("You were paused while you waited for people, and have been resumed. Calls that were waiting have not run. " +
+		"Other calls and subagents that were at work have been stopped and have no result.\n")
 	for _, q := range questions {
 		b.WriteString("\n" + outcomeOf(q) + "\n")
 	}

@@ -25,7 +25,7 @@ var (
 // TestAnAgentIsResumedWithWhatWasAnswered: every question and what became of it, in words.
 func TestAnAgentIsResumedWithWhatWasAnswered(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, `You were paused while you waited for people, and have been resumed. Calls that were waiting have not run.
+	require.Equal(t, `You were paused while you waited for people, and have been resumed. Calls that were waiting have not run. Other calls and subagents that were at work have been stopped and have no result.
 
 You asked for permission to use Bash with {"command":"ls", "n":1}. It was allowed. Make the call again.
 

@@ -144,7 +144,7 @@ func (q *Queries) BlockPageAt(ctx context.Context, db DBTX, arg *BlockPageAtPara
 }
 
 const blocksAtWork = `-- name: BlocksAtWork :many
-SELECT block FROM blocks
+SELECT conversation_id, block FROM blocks
 WHERE session_id = $1 AND first_seq >= $2 AND NOT removed
   AND block ->> 'type' IN ('tool_use', 'subagent') AND block ->> 'status' IN ('streaming', 'pending', 'running')
 `
@@ -154,20 +154,25 @@ type BlocksAtWorkParams struct {
 	Since     int64
 }
 
+type BlocksAtWorkRow struct {
+	ConversationID string
+	Block          []byte
+}
+
 // BlocksAtWork are the calls of tools and the subagents that are at work, of those that have come since an event.
-func (q *Queries) BlocksAtWork(ctx context.Context, db DBTX, arg *BlocksAtWorkParams) ([][]byte, error) {
+func (q *Queries) BlocksAtWork(ctx context.Context, db DBTX, arg *BlocksAtWorkParams) ([]BlocksAtWorkRow, error) {
 	rows, err := db.Query(ctx, blocksAtWork, arg.SessionID, arg.Since)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items [][]byte
+	var items []BlocksAtWorkRow
 	for rows.Next() {
-		var block []byte
-		if err := rows.Scan(&block); err != nil {
+		var i BlocksAtWorkRow
+		if err := rows.Scan(&i.ConversationID, &i.Block); err != nil {
 			return nil, err
 		}
-		items = append(items, block)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

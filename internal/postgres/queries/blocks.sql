@@ -47,6 +47,6 @@ ON CONFLICT (session_id, conversation_id, block_id) DO UPDATE SET
 
 -- name: BlocksAtWork :many
 -- BlocksAtWork are the calls of tools and the subagents that are at work, of those that have come since an event.
-SELECT block FROM blocks
+SELECT conversation_id, block FROM blocks
 WHERE session_id = @session_id AND first_seq >= @since AND NOT removed
   AND block ->> 'type' IN ('tool_use', 'subagent') AND block ->> 'status' IN ('streaming', 'pending', 'running');

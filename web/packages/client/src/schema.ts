@@ -1449,7 +1449,8 @@ export interface paths {
          * Answer a question
          * @description The first answer counts. It is stored when this returns, and handed to the agent by whichever worker has the
          *     turn, now or later. If nothing but questions has kept the turn busy for 3 minutes (`--park-after` of the worker), the session
-         *     hibernates with the reason `question`, its prompt `processing` and the questions open. The answer, or the last of several, wakes it, in days
+         *     hibernates with the reason `question`, its prompt `processing` and the questions open; with other calls or subagents at work it does after
+         *     ten times as long without a sign of them, and they are stopped. The answer, or the last of several, wakes it, in days
          *     as in minutes; so does the end of their time, with a rejection. The agent was stopped then: it is resumed with a message that says
          *     what it had asked and what the answer is, and a call that it makes again is given the answer at once. A question that is answered, expired or cancelled already is 409
          *     `question_answered`, `question_expired` or `question_cancelled`.
