@@ -35,7 +35,7 @@ func little(t *testing.T) options {
 func TestAShortRunFindsEveryFigure(t *testing.T) {
 	t.Parallel()
 	o := little(t)
-	o.Only = []string{"start", "turn", "words", "burst", "readers", "overload", "workspaces", "log", "network", "sleepers"}
+	o.Only = []string{"start", "turn", "words", "burst", "readers", "protocols", "overload", "workspaces", "log", "network", "sleepers"}
 	chosen, err := o.parts()
 	require.NoError(t, err)
 	require.Len(t, chosen, len(o.Only))

@@ -107,6 +107,7 @@ var parts = []part{
 	{"words", "many sessions that speak at a steady pace", measureWords},
 	{"burst", "many sessions that speak as fast as they can", measureBurst},
 	{"readers", "many readers of one session", measureReaders},
+	{"protocols", "readers of one log by every protocol", measureProtocols},
 	{"overload", "twice the load that the system carries", measureOverload},
 	{"workspaces", "hibernation and wake with many files", measureWorkspaces},
 	{"claude", "sessions of Claude Code and its bare processes", measureClaude},
