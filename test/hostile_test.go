@@ -242,7 +242,8 @@ func (r *rig) fullQueue(t *testing.T) {
 }
 
 // babbler is an agent of the Agent Client Protocol. It answers prompts with as much as it can print: 80 MB of
-// one text, 80 MB of texts and thoughts that each begin a block, or 10,000 calls of tools that never end.
+// one text, 80 MB of texts and thoughts that each begin a block, or 10,000 calls of tools that never end. It prints as fast as its pipe
+// takes it, which is far more than 50 MB/s where nothing holds it back.
 const babbler = `
 chunk=$(head -c 2000 /dev/zero | tr '\0' x)
 say() { printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"one","update":%s}}\n' "$1"; }
@@ -266,7 +267,7 @@ $thought" | head -n 40000 ;;
   esac
 done`
 
-// flood has an agent say far too much in one turn. Worker and api stay small, the turn ends, and another session is
+// flood has an agent say far too much in one turn. Worker, api and runner stay small, the turn ends, and another session is
 // served meanwhile.
 func (r *rig) flood(t *testing.T) {
 	command, err := json.Marshal([]string{"sh", "-c", babbler})
@@ -290,11 +291,13 @@ func (r *rig) flood(t *testing.T) {
 			return nil
 		})
 		require.Equal(t, "completed", s.waitPrompt(t, s.id, kind, settleWithin)["status"])
-		t.Logf("%s: %v; %d prompts of another session, the slowest took %v; peak memory of worker %d MiB, api %d MiB", kind, time.Since(began).Round(time.Millisecond),
-			served, slowest.Round(time.Millisecond), r.peak(t, partWorker)>>20, r.peak(t, partAPI)>>20)
+		t.Logf("%s: %v; %d prompts of another session, the slowest took %v; peak memory of worker %d MiB, api %d MiB, runners %d MiB", kind, time.Since(began).Round(time.Millisecond),
+			served, slowest.Round(time.Millisecond), r.peak(t, partWorker)>>20, r.peak(t, partAPI)>>20, r.peak(t, partRunner)>>20)
 	}
 	s.prompt(t, s.id, "after", "hello")
 	require.Equal(t, "completed", s.waitPrompt(t, s.id, "after", settleWithin)["status"])
+	// What the worker does not take waits in the pipe of the agent, and not in the runner.
+	require.Less(t, r.peak(t, partRunner), 128<<20, "memory of the runners")
 	for _, p := range []part{partWorker, partAPI} {
 		require.Less(t, r.peak(t, p), 1<<30, "memory of the %s", p)
 	}
