@@ -6,10 +6,9 @@ import (
 
 	deploymentpb "go.temporal.io/api/deployment/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/auto-scaled-workers/wci/workflow/iface"
 	"go.temporal.io/server/common/namespace"
 	"go.uber.org/fx"
-
-	"go.temporal.io/auto-scaled-workers/wci/workflow/iface"
 )
 
 // Module provides the Client.
