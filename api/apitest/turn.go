@@ -6,6 +6,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -75,7 +76,7 @@ func (m *Store) Turn(id, promptID string, end session.PromptStatus, reason strin
 
 // queue is the data of a queue event.
 func (r *Row) queue() event.QueueData {
-	data := event.QueueData{Items: []event.QueueItem{}}
+	data := event.QueueData{Items: []event.QueueItem{}, HoldJSON: resource.Hold(r.Session.Queue.Hold)}
 	for _, p := range r.Prompts {
 		item := event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status}
 		change := event.QueueUpdated

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
@@ -135,4 +138,31 @@ func TestCreateWaitsForAnEagerSandbox(t *testing.T) {
 	r = run(t.Context(), "session", "create", "--agent=demo", "--eager", "--wait", "--timeout=1m", "--api-url", url)
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "is in error (test)")
+}
+
+func TestAWaitingPromptSaysThatTheQueueIsHeld(t *testing.T) {
+	t.Parallel()
+	store, _, url := sessionServer(t, "")
+	id := store.Put(session.Running)
+	// prompt sends a prompt whose turn comes once it is stored: the events about the queue are before it.
+	prompt := func(promptID string) result {
+		var turn sync.WaitGroup
+		defer turn.Wait()
+		turn.Go(func() {
+			stored := func() bool {
+				return slices.ContainsFunc(store.Row(id).Prompts, func(p session.Prompt) bool { return p.ID == promptID })
+			}
+			if assert.Eventually(t, stored, time.Minute, 5*time.Millisecond) {
+				store.Turn(id, promptID, session.PromptCompleted, "", "done")
+			}
+		})
+		r := run(t.Context(), "session", "prompt", id, "hello", "--id", promptID, "--wait", "--timeout=1m", "--api-url", url)
+		require.Equal(t, exitDone, r.code, r.stderr)
+		return r
+	}
+	require.NotContains(t, prompt("p1").stderr, "is held")
+	_, err := store.SessionHold(t.Context(), id, "looking\x1b into it")
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(prompt("p2").stderr,
+		"the queue is held (looking into it): the prompt waits for its release\nto release it: overwinter session release "+id+"\n"))
 }

@@ -32,7 +32,7 @@ func Await(
 	if out != nil {
 		a.out, a.printable = io.MultiWriter(out, &text), true
 	}
-	final, trouble := prompt, trouble{sessionID: prompt.SessionID}
+	final, trouble, held := prompt, trouble{sessionID: prompt.SessionID}, heldNote{notes: notes, sessionID: prompt.SessionID}
 	for e, err := range api.Follow(ctx, prompt.SessionID, after) {
 		if err != nil {
 			return PromptAnswer{}, fmt.Errorf("wait for prompt %s: %w", prompt.ID, err)
@@ -42,6 +42,9 @@ func Await(
 		}
 		ended, err := a.take(e)
 		if err != nil {
+			return PromptAnswer{}, err
+		}
+		if err := held.take(e, a.runID == "" && ended == nil); err != nil {
 			return PromptAnswer{}, err
 		}
 		if ended == nil || runsAgain(ended) {

@@ -30,6 +30,7 @@ type script struct {
 	waiting map[string]*scripted // by prompt ID
 	failed  []error              // how prompts ended that were not completed
 	trouble trouble
+	held    heldNote
 }
 
 // scripted is a prompt that has not ended.
@@ -50,7 +51,7 @@ func Script(ctx context.Context, api *client.Client, in io.Reader, out io.Writer
 	if err != nil {
 		return err
 	}
-	s := &script{o: o, client: api, out: out, waiting: map[string]*scripted{}, trouble: trouble{sessionID: o.SessionID}}
+	s := &script{o: o, client: api, out: out, waiting: map[string]*scripted{}, trouble: trouble{sessionID: o.SessionID}, held: heldNote{notes: o.Notes, sessionID: o.SessionID}}
 	return s.run(ctx, readLines(ctx, in), after)
 }
 
@@ -118,6 +119,15 @@ func (s *script) submit(ctx context.Context, prompt string) error {
 
 // event gives an event to the prompts that have not ended; each takes what concerns it.
 func (s *script) event(e client.Event) error {
+	queued := 0
+	for _, p := range s.waiting {
+		if p.runID == "" {
+			queued++
+		}
+	}
+	if err := s.held.take(e, queued > 0); err != nil {
+		return err
+	}
 	for id, p := range s.waiting {
 		ended, err := p.take(e)
 		if err != nil {
