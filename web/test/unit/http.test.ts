@@ -1,4 +1,4 @@
-import { OverwinterError, pages } from "@overwinter/client";
+import { createClient, OverwinterError, pages } from "@overwinter/client";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { clientOf, json, problem, unreachable } from "./server.js";
@@ -86,4 +86,38 @@ test("pages are read to the last", async () => {
   for await (const s of pages((cursor) => client.listSessions(cursor ? { cursor } : {}))) all.push(s);
   assert.deepEqual(all, [1, 2]);
   assert.match(requests[1]?.url ?? "", /cursor=two$/);
+});
+
+test("the calls of the queue, of files and of tokens have names", async () => {
+  const { client, requests } = clientOf([json({ promptIds: ["p1"], prompt: { id: "p1" }, token: "owst_1" })]);
+  const session = client.session("ses_1");
+  await session.replace("p1", "other words");
+  await session.promote("p1");
+  assert.deepEqual(await session.clear(), ["p1"]);
+  assert.equal((await session.streamToken()).token, "owst_1");
+  await session.getQuestion("que_1");
+  await session.attachment("att_1");
+  assert.deepEqual(requests.map((r) => `${r.method} ${r.url.replace("http://api.test/api/sessions/ses_1/", "")}`), [
+    "PUT prompts/p1", "POST prompts/p1/promote", "POST queue/clear", "POST stream-tokens", "GET questions/que_1", "GET attachments/att_1",
+  ]);
+  assert.deepEqual(requests[0]?.body, { content: "other words" });
+});
+
+test("files are sent as a form, again with the same id", async () => {
+  const forms: FormData[] = [];
+  const fetch = (_: unknown, init: RequestInit = {}) => {
+    forms.push(init.body as FormData);
+    assert.equal(new Headers(init.headers).get("Content-Type"), null);
+    if (forms.length === 1) return Promise.reject(new TypeError("fetch failed"));
+    return Promise.resolve(new Response(JSON.stringify({ prompt: { id: "x" }, position: 1 }), { status: 202 }));
+  };
+  const client = createClient({ baseUrl: "http://api.test", fetch: fetch as typeof globalThis.fetch });
+  const { position } = await client.session("ses_1").prompt("read this", { files: [new File(["one"], "ü.txt")] });
+  assert.equal(position, 1);
+  const sent = forms.map((form) => JSON.parse(form.get("prompt") as string) as { content: string; id: string });
+  assert.equal(sent[0]?.content, "read this");
+  assert.equal(sent[0]?.id, sent[1]?.id);
+  const file = forms[1]?.get("file") as File;
+  assert.equal(file.name, "ü.txt");
+  assert.equal(await file.text(), "one");
 });

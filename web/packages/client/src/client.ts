@@ -2,7 +2,7 @@ import { follow, type FollowOptions } from "./follow.js";
 import { Http, type ClientOptions, type Input, type Method, type OperationOf, type PathOf, type RequestOptions, type Result } from "./http.js";
 import type { operations } from "./schema.js";
 import { SessionStore } from "./store.js";
-import type { Agent, Answer, Conversation, Diff, Page, Prompt, PromptAccepted, PromptSubmit, Question, Session, SessionCreate, SessionPatch, StreamItem, WorkspaceFile } from "./types.js";
+import type { Agent, Answer, Conversation, Diff, Page, Prompt, PromptAccepted, PromptSubmit, Question, Session, SessionCreate, SessionPatch, StreamItem, StreamToken, WorkspaceFile } from "./types.js";
 
 /** The commands of a session that need no body. */
 export type Command = "wake" | "hibernate" | "sync" | "stop" | "abort" | "recover" | "environment/restart" | "environment/terminate";
@@ -81,13 +81,23 @@ export class SessionHandle {
 
   /**
    * Queues a prompt. The request is repeated if it fails on the way; its id, chosen here unless it is given, keeps the
-   * prompt from being stored twice.
+   * prompt from being stored twice. Files are sent as a form, as they are; `attachments` of the prompt are base64.
    */
-  prompt(prompt: string | PromptSubmit, options: RequestOptions = {}): Promise<PromptAccepted> {
+  async prompt(prompt: string | PromptSubmit, options: RequestOptions & { files?: File[] } = {}): Promise<PromptAccepted> {
+    const { files = [], ...request } = options;
     const given = typeof prompt === "string" ? { content: prompt } : prompt;
-    return this.#http.request("post", "/api/sessions/{id}/prompts", {
-      retry: true, ...options, path: { id: this.id }, body: { ...given, id: given.id ?? newId("prompt") },
-    });
+    const body = { ...given, id: given.id ?? newId("prompt") };
+    if (files.length === 0) return this.#http.request("post", "/api/sessions/{id}/prompts", { retry: true, ...request, path: { id: this.id }, body });
+    const form = new FormData();
+    form.set("prompt", JSON.stringify(body));
+    for (const file of files) form.append("file", file, file.name);
+    const response = await this.#http.send("post", "/api/sessions/{id}/prompts", { retry: true, ...request, path: { id: this.id }, body: form });
+    return (await response.json()) as PromptAccepted;
+  }
+
+  /** An attachment of a prompt, or an image in the result of a tool, as the response with its bytes. */
+  attachment(attachmentId: string, options: RequestOptions = {}): Promise<Response> {
+    return this.#http.send("get", "/api/sessions/{id}/attachments/{attachmentId}", { ...options, path: { id: this.id, attachmentId } });
   }
 
   prompts(query: Query<"listPrompts"> = {}, options: RequestOptions = {}): Promise<Page<Prompt>> {
@@ -101,6 +111,21 @@ export class SessionHandle {
   /** Withdraws a queued prompt. */
   withdraw(promptId: string, options: RequestOptions = {}): Promise<Prompt> {
     return this.#http.request("delete", "/api/sessions/{id}/prompts/{promptId}", { ...options, path: { id: this.id, promptId } });
+  }
+
+  /** Replaces the content of a queued prompt. */
+  replace(promptId: string, content: string, options: RequestOptions = {}): Promise<Prompt> {
+    return this.#http.request("put", "/api/sessions/{id}/prompts/{promptId}", { retry: true, ...options, path: { id: this.id, promptId }, body: { content } });
+  }
+
+  /** Puts a queued prompt before all others that wait. */
+  promote(promptId: string, options: RequestOptions = {}): Promise<Prompt> {
+    return this.#http.request("post", "/api/sessions/{id}/prompts/{promptId}/promote", { ...options, path: { id: this.id, promptId } });
+  }
+
+  /** Withdraws all queued prompts, and returns their ids. */
+  async clear(options: RequestOptions = {}): Promise<string[]> {
+    return (await this.#http.request("post", "/api/sessions/{id}/queue/clear", { ...options, path: { id: this.id } })).promptIds;
   }
 
   /** Requests a command. It is stored, and carried out when it is possible; an event `command` reports the result. */
@@ -145,6 +170,10 @@ export class SessionHandle {
     return this.#http.request("get", "/api/sessions/{id}/questions", { ...options, path: { id: this.id }, query });
   }
 
+  getQuestion(questionId: string, options: RequestOptions = {}): Promise<Question> {
+    return this.#http.request("get", "/api/sessions/{id}/questions/{questionId}", { ...options, path: { id: this.id, questionId } });
+  }
+
   /** Answers a question. The first answer counts. */
   answer(questionId: string, body: Answer, options: RequestOptions = {}): Promise<Question> {
     return this.#http.request("post", "/api/sessions/{id}/questions/{questionId}/answer", { ...options, path: { id: this.id, questionId }, body });
@@ -161,6 +190,11 @@ export class SessionHandle {
 
   diff(options: RequestOptions = {}): Promise<Diff> {
     return this.#http.request("get", "/api/sessions/{id}/diff", { ...options, path: { id: this.id } });
+  }
+
+  /** A token with which a page reads the streams of this session for 15 minutes, as `?token=`. For a server that has the key. */
+  streamToken(options: RequestOptions = {}): Promise<StreamToken> {
+    return this.#http.request("post", "/api/sessions/{id}/stream-tokens", { retry: true, ...options, path: { id: this.id } });
   }
 
   /** A store that follows the session while it has subscribers. */

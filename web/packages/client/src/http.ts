@@ -84,8 +84,10 @@ export class Http {
     const { baseUrl, apiKey, fetch = globalThis.fetch } = this.#options;
     const headers = new Headers(input.headers);
     if (apiKey) headers.set("Authorization", `Bearer ${apiKey}`);
-    let body: string | undefined;
-    if (input.body !== undefined) {
+    let body: string | FormData | undefined;
+    if (input.body instanceof FormData) {
+      body = input.body; // its boundary is in the header that fetch adds
+    } else if (input.body !== undefined) {
       headers.set("Content-Type", "application/json");
       body = JSON.stringify(input.body);
     }

@@ -14,6 +14,7 @@ export type Question = Schemas["Question"];
 export type Answer = NonNullable<operations["answerQuestion"]["requestBody"]>["content"]["application/json"];
 export type WorkspaceFile = Schemas["File"];
 export type Diff = Schemas["Diff"];
+export type StreamToken = Schemas["StreamToken"];
 export type Agent = Schemas["Agent"];
 export type Problem = Schemas["Problem"];
 
