@@ -44,6 +44,7 @@ type rig struct {
 	engine   *proxy
 	hits     *hits
 	extra    []*supervised // further workers
+	second   *supervised   // a second api; nil without one
 }
 
 // startRig starts a rig with so many workers.
