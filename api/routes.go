@@ -131,6 +131,7 @@ func (s *Server) routes(store Store) {
 	e.GET(aguiRoute, runs.attach)
 	e.GET("/api/sessions/:id/state", s.state)
 	e.GET("/api/sessions/:id/why", explanations.why)
+	e.GET("/api/sessions/:id/history", explanations.history)
 
 	s.known = map[string]bool{}
 	for _, r := range e.Routes() {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
@@ -58,5 +59,9 @@ type Signaler interface {
 	State(ctx context.Context, sessionID string) (json.RawMessage, error)
 	// History is what explains a session in the history of its workflow. It does not fail: without Temporal it says so.
 	History(ctx context.Context, sessionID string) why.History
+	// HistoryPage reads the history of the session's workflow, the newest run first, with its payloads masked.
+	HistoryPage(
+		ctx context.Context, sessionID string, limit int, cursor string, mask func(json.RawMessage) json.RawMessage,
+	) (events []resource.HistoryEventJSON, nextCursor string, err error)
 	Ping(ctx context.Context) error
 }

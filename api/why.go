@@ -17,6 +17,7 @@ type whyStore interface {
 	// the newest, or the one at work. session_not_found, prompt_not_found, question_not_found, and invalid_request for a transition
 	// that there is not.
 	WhyFacts(ctx context.Context, sessionID string, of why.Subject, id string) (why.Facts, error)
+	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 }
 
 // explanations are the routes of explanations.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
@@ -49,4 +50,28 @@ func TestTheDocumentHasEveryCodeOfACause(t *testing.T) {
 		codes = append(codes, string(code))
 	}
 	require.ElementsMatch(t, codes, doc.Components.Schemas["CauseCode"].Value.Enum)
+}
+
+func TestTheHistoryOfAWorkflowIsReadInPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	path := "/api/sessions/" + id + "/history"
+	b.temp.Set(func(o *apitest.Signaler) {
+		o.Pages = [][]resource.HistoryEventJSON{{{RunID: "r2", Event: []byte(`{"eventId":"1"}`)}}, {{RunID: "r1", Event: []byte(`{"eventId":"1"}`)}}}
+	})
+	var page struct {
+		Items      []resource.HistoryEventJSON `json:"items"`
+		NextCursor *string                     `json:"nextCursor"`
+	}
+	b.do("GET", path, "").into(&page)
+	require.Equal(t, "r2", page.Items[0].RunID)
+	require.NotNil(t, page.NextCursor)
+	b.do("GET", path+"?limit=1&cursor="+*page.NextCursor, "").into(&page)
+	require.Equal(t, "r1", page.Items[0].RunID)
+	require.Nil(t, page.NextCursor)
+	b.do("GET", path+"?limit=501", "").problem(http.StatusBadRequest, "invalid_request")
+	b.do("GET", "/api/sessions/"+session.NewID(session.SessionPrefix)+"/history", "").problem(http.StatusNotFound, "session_not_found")
+	b.temp.Set(func(o *apitest.Signaler) { o.Err = failure.Errorf(failure.Unavailable, "temporal does not answer") })
+	b.do("GET", path, "").problem(http.StatusServiceUnavailable, "unavailable")
 }

@@ -69,6 +69,12 @@ func (c *Client) BundleList(ctx context.Context, sessionID string, limit int) (P
 	return list[Bundle](ctx, c, sessionPath(sessionID)+"/bundles", nil, limit)
 }
 
+// BundleGet returns a bundle with the list of its agent's files.
+func (c *Client) BundleGet(ctx context.Context, bundleID string) (b Bundle, err error) {
+	_, err = c.call(ctx, http.MethodGet, "/api/bundles/"+url.PathEscape(bundleID), nil, &b)
+	return b, err
+}
+
 // BundlePin has a bundle kept, or no longer.
 func (c *Client) BundlePin(ctx context.Context, bundleID string, pinned bool) (b Bundle, err error) {
 	verb := "/unpin"

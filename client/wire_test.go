@@ -31,6 +31,7 @@ func TestTypesHaveTheFieldsOfTheServer(t *testing.T) {
 		{resource.CommandJSON{}, client.Command{}},
 		{resource.BundleJSON{}, client.Bundle{}},
 		{why.Explanation{}, client.Explanation{}},
+		{resource.HistoryEventJSON{}, client.HistoryEvent{}},
 		{resource.FileJSON{}, client.WorkspaceFile{}},
 		{resource.DiffJSON{}, client.Diff{}},
 		{event.JSON{}, client.Event{}},

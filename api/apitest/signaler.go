@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
@@ -23,6 +24,7 @@ type Signaler struct {
 	Panic any
 	View  string // the answer of State
 	Past  why.History
+	Pages [][]resource.HistoryEventJSON // of HistoryPage
 	// OnPrompt is called with every signal for a prompt, if it is set: a workflow could begin its work.
 	OnPrompt func(sessionID, promptID string)
 	// OnCommands is called with every signal of commands and of a stop, likewise.
@@ -129,6 +131,28 @@ func (o *Signaler) History(ctx context.Context, id string) why.History {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.Past
+}
+
+// HistoryPage notes the call and returns Pages, one by one.
+func (o *Signaler) HistoryPage(
+	ctx context.Context, id string, limit int, cursor string, mask func(json.RawMessage) json.RawMessage,
+) (events []resource.HistoryEventJSON, next string, err error) {
+	if err := o.record(ctx, "history %s %d %s", id, limit, cursor); err != nil {
+		return nil, "", err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := len(cursor) // of the pages before
+	if n >= len(o.Pages) {
+		return nil, "", nil
+	}
+	for _, e := range o.Pages[n] {
+		events = append(events, resource.HistoryEventJSON{RunID: e.RunID, Event: mask(e.Event)})
+	}
+	if n+1 < len(o.Pages) {
+		next = cursor + "x"
+	}
+	return events, next, nil
 }
 
 // Ping notes the call.

@@ -49,6 +49,7 @@ type sessionCmd struct {
 	Transcript sessionTranscriptCmd `cmd:"" help:"Print the agent's own transcript files, or one of them."`
 	Open       sessionOpenCmd       `cmd:"" help:"Print where a session is in Temporal's UI and in the API."`
 	Why        sessionWhyCmd        `cmd:"" help:"Explain the state of a session, a prompt, a restore or a question."`
+	Export     sessionExportCmd     `cmd:"" help:"Write what is stored of a session, and the history of its workflow, to a file."`
 	Questions  sessionQuestionsCmd  `cmd:"" help:"List the agent's questions."`
 	Answer     sessionAnswerCmd     `cmd:"" help:"Answer one of the agent's questions."`
 }

@@ -1,7 +1,10 @@
 package sessionclient_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/internal/contract"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 	"github.com/overwinter-dev/overwinter/internal/why"
@@ -80,4 +84,46 @@ func TestHistorySaysWhichAttemptsFailed(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NotEmpty(t, c.History(ended, id).Err)
+}
+
+// TestTheHistoryIsReadInPages: over runs that have continued as new, the newest first, with masked payloads.
+func TestTheHistoryIsReadInPages(t *testing.T) {
+	t.Parallel()
+	const queueName = "history-in-pages"
+	w := worker.New(engine, queueName, worker.Options{})
+	w.RegisterWorkflowWithOptions(failingLife, workflow.RegisterOptions{Name: "failingLife"})
+	w.RegisterActivityWithOptions(func() (string, error) { return "my key", nil }, activity.RegisterOptions{Name: "RunTurn"})
+	require.NoError(t, w.Start())
+	t.Cleanup(w.Stop)
+	id := session.NewID(session.SessionPrefix)
+	run, err := engine.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: queueName}, "failingLife", contract.WorkflowInput{SessionID: id})
+	require.NoError(t, err)
+	c := sessionclient.New(engine, "default", sessionclient.At(queueName))
+	require.NoError(t, c.SignalSandbox(t.Context(), id, contract.SandboxSignal{Generation: 1, Reason: "x"}))
+	require.NoError(t, engine.GetWorkflow(t.Context(), id, "").Get(t.Context(), nil))
+
+	mask := func(raw json.RawMessage) json.RawMessage {
+		return bytes.ReplaceAll(raw, []byte("my key"), []byte("[masked]"))
+	}
+	var runs []string
+	for cursor, pages := "", 0; ; pages++ {
+		events, next, err := c.HistoryPage(t.Context(), id, 3, cursor, mask)
+		require.NoError(t, err)
+		for _, e := range events {
+			if len(runs) == 0 || runs[len(runs)-1] != e.RunID {
+				runs = append(runs, e.RunID)
+			}
+			require.NotContains(t, string(e.Event), base64.StdEncoding.EncodeToString([]byte(`"my key"`)))
+		}
+		if cursor = next; cursor == "" {
+			require.Greater(t, pages, 3)
+			break
+		}
+	}
+	require.Len(t, runs, 2)
+	require.Equal(t, run.GetRunID(), runs[1], "the first one is last")
+	_, _, err = c.HistoryPage(t.Context(), id, 3, "x", mask)
+	require.Equal(t, failure.Invalid, failure.CodeOf(err))
+	_, _, err = c.HistoryPage(t.Context(), session.NewID(session.SessionPrefix), 3, "", mask)
+	require.Equal(t, failure.NoSession, failure.CodeOf(err))
 }

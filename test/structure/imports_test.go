@@ -140,6 +140,14 @@ var importRules = []importRule{
 		},
 	},
 	{
+		pkg: "internal/export",
+		never: map[string]string{
+			temporal: "a history is JSON in a file",
+			pgx:      "what is stored is given to it",
+			echo:     "a file knows nothing of HTTP",
+		},
+	},
+	{
 		pkg: "internal/why",
 		never: map[string]string{
 			temporal: "what is known of a history is given to it",

@@ -1195,6 +1195,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/sessions/{id}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * The history of the session's workflow, as Temporal has it
+         * @description The newest run of the workflow first, each run in order, over up to 100 runs that have continued as new. It has ids, states and the reasons
+         *     of errors; the values of stored secrets are masked. `overwinter session export` writes it to a file, `overwinter replay`
+         *     replays it. 404 when no workflow was started or Temporal's retention has deleted it, 503 when Temporal does not answer.
+         */
+        get: operations["getHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/sessions/{id}/ai": {
         parameters: {
             query?: never;
@@ -4029,6 +4053,14 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        HistoryEvent: {
+            /** @description Of the run of the workflow. */
+            runId: string;
+            /** @description A `HistoryEvent` of Temporal's API, as JSON. */
+            event: {
+                [key: string]: unknown;
+            };
+        };
         Explanation: {
             sessionId: components["schemas"]["SessionId"];
             /** @enum {string} */
@@ -6150,6 +6182,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Explanation"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getHistory: {
+        parameters: {
+            query?: {
+                /** @description The `nextCursor` of the page before. */
+                cursor?: components["parameters"]["Cursor"];
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of events. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["HistoryEvent"][];
+                        nextCursor: components["schemas"]["NextCursor"];
+                    };
                 };
             };
             400: components["responses"]["Invalid"];
