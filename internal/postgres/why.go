@@ -179,7 +179,7 @@ func (w *whyReader) problems(ctx context.Context, sessionNo int64) error {
 	rows, err := w.db.q.WhyProblems(ctx, w.tx, &dbsqlc.WhyProblemsParams{SessionNo: sessionNo, MaxEvents: why.MaxEventsSearched, MaxItems: why.MaxProblems})
 	for _, r := range rows {
 		var p conversation.Problem
-		if json.Unmarshal([]byte(r.Data), &p) == nil {
+		if json.Unmarshal(r.Data, &p) == nil {
 			w.f.Problems = append(w.f.Problems, why.Problem{At: r.At.UTC(), Code: p.Code, Message: p.Message})
 		}
 	}
