@@ -45,12 +45,15 @@ const (
 	Aborted             Code = "aborted"              // a client interrupted the turn
 	Dropped             Code = "dropped"              // the sandbox was discarded with its files, as requested
 	Retried             Code = "retried"              // after an error that may have passed
+	Steered             Code = "steered"              // a prompt of the mode steer interrupted the turn
 	Withdrawn           Code = "withdrawn"            //
 	Cleared             Code = "cleared"              // from the queue
 	Reverted            Code = "reverted"             // the agent was reverted to before it
 	Resolved            Code = "resolved"             // a person recorded the outcome
 	Dismissed           Code = "dismissed"            //
 	QueueHeld           Code = "queue_held"           //
+	Collecting          Code = "collecting"           // others of the mode collect may join it
+	JoinedTo            Code = "joined_to"            // the agent gets it with another
 	BehindPrompts       Code = "behind_prompts"       // others come first
 	CommandPending      Code = "command_pending"      // a command comes first
 	TurnRunning         Code = "turn_running"         // another prompt is processed
@@ -107,7 +110,7 @@ var Codes = []Code{
 	SessionTerminated, SessionErasing, PromptAccepted, PromptQueued, PromptProcessing, PromptCompleted, PromptFailed, PromptCancelled,
 	PromptUnknown, RestoredFull, RestoredPartial, RestoredFresh, RestoredUnverified, NeverRestored, QuestionOpen, QuestionAnswered,
 	QuestionExpired, QuestionCancelled, NothingToExplain, CommandRequested, CancelledInTemporal,
-	Idle, Lifetime, Moved, Shutdown, Aborted, Dropped, Retried, Withdrawn, Cleared, Reverted, Resolved, Dismissed, QueueHeld, BehindPrompts,
+	Idle, Lifetime, Moved, Shutdown, Aborted, Steered, Dropped, Retried, Withdrawn, Cleared, Reverted, Resolved, Dismissed, QueueHeld, Collecting, JoinedTo, BehindPrompts,
 	CommandPending, TurnRunning, TurnParked, PolicyDecided, TurnEnded, SandboxLost, SandboxUnhealthy, SandboxLimit, SandboxesLost,
 	GenerationUnusable, NothingToRestore, SnapshotFailed, SnapshotGone, BundleOlder, BundleUnverified, CheckpointFailed, RevertFailed,
 	ProvisioningDelayed, RestoringDelayed, SavingDelayed, AgentCrashed, Quarantined, DeliveryUnknown, AttemptRepeated, WorkerLost,

@@ -19,6 +19,8 @@ var endCodes = map[string]struct {
 	text string
 }{
 	session.ReasonAborted:           {Aborted, "the turn was interrupted by an abort"},
+	session.ReasonSteered:           {Steered, "a prompt of the mode steer interrupted the turn"},
+	session.ReasonCollected:         {JoinedTo, "it ended with the prompt that it was joined to"},
 	session.ReasonShutdown:          {Shutdown, "the workers of the installation were stopped"},
 	session.ReasonWithdrawn:         {Withdrawn, "the prompt was withdrawn before it ran"},
 	session.ReasonCleared:           {Cleared, "the queue was cleared"},
@@ -64,6 +66,12 @@ func (c *chain) queued(p session.Prompt) {
 	if s.Queue.Hold.Held() {
 		c.held()
 	}
+	if p.JoinedTo != "" {
+		c.row(JoinedTo, time.Time{}, about("prompt", p.JoinedTo), "the agent gets it with the prompt %s", p.JoinedTo)
+	}
+	if p.CollectUntil.After(c.Now) {
+		c.row(Collecting, p.CollectUntil, about("prompt", p.ID), "other prompts of the mode collect may join it until %s", clock(p.CollectUntil))
+	}
 	if c.Processing != "" {
 		c.row(TurnRunning, time.Time{}, about("prompt", c.Processing), "the prompt %s is processed", c.Processing)
 	}
@@ -90,6 +98,9 @@ func (c *chain) earlier(p session.Prompt) {
 
 func (c *chain) processing(p session.Prompt) {
 	c.row(PromptProcessing, p.StartedAt, about("prompt", p.ID), "the agent works at the prompt since %s", clock(p.StartedAt))
+	if p.JoinedTo != "" {
+		c.row(JoinedTo, time.Time{}, about("prompt", p.JoinedTo), "the agent has got it with the prompt %s", p.JoinedTo)
+	}
 	for _, q := range c.Questions {
 		if q.Status == "open" && q.RunID == p.RunID {
 			c.row(QuestionOpen, q.CreatedAt, about("question", q.ID), "the agent waits for the answer to a question until %s", clock(q.ExpiresAt))
@@ -115,7 +126,7 @@ func (c *chain) ended(p session.Prompt) {
 	at := p.EndedAt
 	c.row(promptCodes[p.Status], at, about("prompt", p.ID), "the prompt ended as %s at %s%s", p.Status, clock(at), because(p.Reason))
 	c.because(p.Reason, at, about("prompt", p.ID))
-	if p.Status == session.PromptCancelled && p.Reason == session.ReasonAborted {
+	if p.Status == session.PromptCancelled && (p.Reason == session.ReasonAborted || p.Reason == session.ReasonSteered) {
 		for _, k := range c.Commands {
 			if k.Kind == session.CommandAbort && k.RunID == p.RunID {
 				c.row(CommandRequested, k.CreatedAt, about("command", k.ID), "a client requested abort at %s", clock(k.CreatedAt))
