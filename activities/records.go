@@ -23,6 +23,8 @@ type recordStore interface {
 	// reason, receipt, running time, sandbox) and appends the status event. A
 	// transition with the same number and the same ends changes nothing.
 	TransitionRecord(ctx context.Context, t session.Transition) error
+	// CommandRequest is the id of the request that submitted a command; empty if it is not known.
+	CommandRequest(ctx context.Context, commandID string) (string, error)
 	// ProblemReport adds an error event to the session's log.
 	ProblemReport(ctx context.Context, sessionID, code, message string) error
 	// DeadlineAnnounce adds a deadline event to the session's log, if the deadline is near.

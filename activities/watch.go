@@ -71,13 +71,18 @@ func (w watching) turnEnded(ctx context.Context, run session.Run) {
 // TransitionRecord implements Store.
 func (s watchedStore) TransitionRecord(ctx context.Context, t session.Transition) error {
 	err := s.Store.TransitionRecord(ctx, t)
-	if err == nil {
-		s.transition(ctx, t)
+	if err != nil {
+		return err
 	}
-	return err
+	requestID := ""
+	if t.Command != "" {
+		requestID, _ = s.CommandRequest(ctx, t.Command) // the line does without
+	}
+	s.transition(ctx, t, requestID)
+	return nil
 }
 
-func (w watching) transition(ctx context.Context, t session.Transition) {
+func (w watching) transition(ctx context.Context, t session.Transition, requestID string) {
 	w.metrics.Transition(string(t.From), string(t.To))
 	attrs := []slog.Attr{
 		slog.String("session_id", t.SessionID), slog.String("from", string(t.From)), slog.String("to", string(t.To)),
@@ -88,6 +93,9 @@ func (w watching) transition(ctx context.Context, t session.Transition) {
 	}
 	if t.Command != "" {
 		attrs = append(attrs, slog.String("command_id", t.Command))
+	}
+	if requestID != "" {
+		attrs = append(attrs, slog.String("request_id", requestID))
 	}
 	if !t.Since.IsZero() {
 		took := max(0, t.At.Sub(t.Since))

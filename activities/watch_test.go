@@ -29,6 +29,10 @@ func (s endingStore) RunEnd(context.Context, session.RunEnding) (session.Run, er
 
 func (endingStore) TransitionRecord(context.Context, session.Transition) error { return nil }
 
+func (endingStore) CommandRequest(_ context.Context, id string) (string, error) {
+	return "request-of-" + id, nil
+}
+
 // appendedLog takes every append.
 type appendedLog struct{ Log }
 
@@ -70,6 +74,14 @@ func TestOneLineForEachTurnTransitionAndQuestion(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"level": "INFO", "msg": "session status changed", "session_id": "ses_1", "from": "hibernating", "to": "hibernated", "reason": "idle",
 		"generation": 3.0, "duration": 2e9,
+	}, line())
+
+	require.NoError(t, watchedStore{endingStore{}, watched}.TransitionRecord(t.Context(), session.Transition{
+		SessionID: "ses_1", From: session.Running, To: session.Hibernating, Reason: "requested", Generation: 3, Command: "cmd_1",
+	}))
+	require.Equal(t, map[string]any{
+		"level": "INFO", "msg": "session status changed", "session_id": "ses_1", "from": "running", "to": "hibernating", "reason": "requested",
+		"generation": 3.0, "command_id": "cmd_1", "request_id": "request-of-cmd_1",
 	}, line())
 
 	require.NoError(t, watchedLog{appendedLog{}, watched}.Append(t.Context(), eventlog.Append{SessionID: "ses_1", RunID: "run_1", Questions: []eventlog.Question{

@@ -274,6 +274,15 @@ func (db *DB) CommandEnd(ctx context.Context, sessionID, commandID string, statu
 	})
 }
 
+// CommandRequest is the id of the request that submitted a command; empty if no client did, or if the command is not kept any more.
+func (db *DB) CommandRequest(ctx context.Context, commandID string) (string, error) {
+	id, err := db.q.CommandRequest(ctx, db.pool, commandID)
+	if isNoRows(err) {
+		return "", nil
+	}
+	return id, fault("read a command", err)
+}
+
 // SessionLook returns what waits for a session's workflow, and records that the workflow run has read it.
 func (db *DB) SessionLook(ctx context.Context, sessionID, workflowRunID string) (look session.Look, err error) {
 	var waits looking

@@ -63,7 +63,7 @@ func TestACommandIsKeptUntilATransitionEndsIt(t *testing.T) {
 	b := setup(t)
 	b.running(t)
 	before := b.position(t)
-	first := b.command(t, session.CommandHibernate)
+	first := b.command(t, session.CommandHibernate, func(c *session.Command) { c.RequestID = "mine-42" })
 	require.True(t, first.Notify)
 	require.Equal(t, session.CommandPending, first.Command.Status)
 	require.Equal(t, []session.Command{*first.Command}, first.Session.Pending)
@@ -85,6 +85,12 @@ func TestACommandIsKeptUntilATransitionEndsIt(t *testing.T) {
 	step.Command = first.Command.ID
 	require.NoError(t, b.TransitionRecord(b.ctx, step))
 	require.NoError(t, b.TransitionRecord(b.ctx, step), "the workflow's task was lost after the record")
+	request, err := b.CommandRequest(b.ctx, step.Command)
+	require.NoError(t, err)
+	require.Equal(t, "mine-42", request, "of the first request")
+	request, err = b.CommandRequest(b.ctx, "cmd_unknown")
+	require.NoError(t, err)
+	require.Empty(t, request)
 	require.Equal(t, []string{"hibernate pending ", "hibernate pending ", "hibernate applied "}, b.told(t, before))
 	require.Empty(t, b.pending(t))
 }

@@ -150,6 +150,18 @@ func (q *Queries) CommandInsert(ctx context.Context, db DBTX, arg *CommandInsert
 	return i, err
 }
 
+const commandRequest = `-- name: CommandRequest :one
+SELECT request_id FROM session_commands WHERE id = $1
+`
+
+// CommandRequest is the id of the request that submitted a command.
+func (q *Queries) CommandRequest(ctx context.Context, db DBTX, id string) (string, error) {
+	row := db.QueryRow(ctx, commandRequest, id)
+	var request_id string
+	err := row.Scan(&request_id)
+	return request_id, err
+}
+
 const commandsEndAborts = `-- name: CommandsEndAborts :many
 UPDATE session_commands SET status = $1, reason = CASE WHEN reason = '' THEN $2::text ELSE reason END, ended_at = $3::timestamptz
 WHERE session_id = $4 AND kind = 'abort' AND run_id = $5 AND status = 'pending'

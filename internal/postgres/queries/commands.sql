@@ -10,6 +10,10 @@ SELECT * FROM session_commands WHERE session_id = @session_id AND status = 'pend
 -- CommandsPendingOf is CommandsPending for the sessions of a list.
 SELECT * FROM session_commands WHERE session_id = ANY(@session_ids::text[]) AND status = 'pending' ORDER BY id;
 
+-- name: CommandRequest :one
+-- CommandRequest is the id of the request that submitted a command.
+SELECT request_id FROM session_commands WHERE id = @id;
+
 -- name: CommandForce :one
 -- CommandForce makes a pending command a forced one, which its workflow has not read yet. A reason replaces an earlier one.
 UPDATE session_commands SET force = true, heard_by = '', reason = coalesce(nullif(@reason::text, ''), reason)
