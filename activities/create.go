@@ -15,6 +15,7 @@ import (
 
 // sandboxStore keeps the rows of sandboxes and what was done in them.
 type sandboxStore interface {
+	breakerStore
 	// SessionGet returns the session as it is stored.
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 	// WorkflowCheck returns stale_workflow for a context of a workflow run if another run of the workflow has opened
@@ -108,8 +109,12 @@ func (g *sandboxes) image(ctx context.Context, sessionID string) (string, error)
 	if err != nil {
 		return "", stored(err)
 	}
+	if err := g.pass(ctx, SandboxRequest{SessionID: sessionID, Generation: s.Generation}); err != nil {
+		return "", err
+	}
 	image, err := g.prepareImage(ctx, s)
 	if err != nil {
+		g.passed(ctx, SandboxRequest{SessionID: sessionID}, origin{}, err)
 		return "", refusedOr(fmt.Errorf("prepare the image: %w", err))
 	}
 	return image, nil
@@ -119,6 +124,16 @@ func (g *sandboxes) image(ctx context.Context, sessionID string) (string, error)
 // whatever sandbox the session had before. GenerationSpent if the name belongs to a foreign
 // sandbox, or the sandbox failed to start.
 func (g *sandboxes) start(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
+	if err := g.pass(ctx, in); err != nil {
+		return SandboxReady{}, nil, err
+	}
+	ready, sb, err := g.startNow(ctx, in, from)
+	g.passed(ctx, in, from, err)
+	return ready, sb, err
+}
+
+// startNow is start without a look at the breaker.
+func (g *sandboxes) startNow(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
 	deadline, err := g.reserve(ctx, in, from.image)
 	if err != nil {
 		return SandboxReady{}, nil, err
@@ -224,7 +239,7 @@ func unreached(err error) bool {
 
 // notAwake ends a sandbox whose runner never answered.
 func (g *sandboxes) notAwake(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, cause error) error {
-	cause = fmt.Errorf("the runner of sandbox %s does not answer: %w", sb.ID(), cause)
+	cause = &silentError{fmt.Errorf("the runner of sandbox %s does not answer: %w", sb.ID(), cause)}
 	return g.spent(ctx, in, sb, "its runner does not answer", cause)
 }
 

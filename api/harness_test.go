@@ -58,7 +58,9 @@ func setup(t testing.TB, change ...func(*api.Config)) *bundle {
 	b := &bundle{t: t, store: store, temp: &apitest.Signaler{}, logs: &syncBuffer{}, headers: http.Header{}}
 	cfg := api.Config{
 		Store: store, Signaler: b.temp, Events: store, Agents: agents{},
-		Sandbox: func(context.Context) api.SandboxInfo { return api.SandboxInfo{Driver: "mem", Isolation: "none"} },
+		Sandbox: func(context.Context) api.SandboxInfo {
+			return api.SandboxInfo{Driver: "mem", Isolation: "none", Breakers: []api.OpenBreaker{}}
+		},
 		Logger:  slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: "v1",
 		// None of these is to end what merely has no processor yet.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/feed"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
@@ -43,6 +44,16 @@ func (noMasks) Masker(context.Context) (*secret.Masker, error) { return nil, nil
 type SandboxInfo struct {
 	Driver    string `json:"driver"`    // such as "modal"
 	Isolation string `json:"isolation"` // such as "namespaces", or "provider" for a remote one
+	// Breakers are the circuit breakers of starts that are open.
+	Breakers []OpenBreaker `json:"breakers"`
+}
+
+// OpenBreaker is a circuit breaker that is open: starts of an agent's sandboxes keep failing, and are tried one at a time.
+type OpenBreaker struct {
+	Agent    string        `json:"agent"`
+	Failures int           `json:"failures"` // in a row
+	Since    resource.Time `json:"since"`
+	Until    resource.Time `json:"until"` // when the next one is tried
 }
 
 // Config is what a server is made of.

@@ -160,12 +160,12 @@ func TestHealthAndReadiness(t *testing.T) {
 	require.JSONEq(t, `{"status":"ok","version":"v1"}`, string(b.do("GET", "/healthz", "").body))
 	a := b.do("GET", "/readyz", "")
 	require.Equal(t, http.StatusOK, a.status)
-	require.JSONEq(t, `{"status":"ready","checks":{"postgres":"ok","temporal":"ok","sandbox":{"driver":"mem","isolation":"none"}}}`, string(a.body))
+	require.JSONEq(t, `{"status":"ready","checks":{"postgres":"ok","temporal":"ok","sandbox":{"driver":"mem","isolation":"none","breakers":[]}}}`, string(a.body))
 
 	b.store.Fail("Ready", errors.New("password=hunter2"))
 	a = b.do("GET", "/readyz", "")
 	require.Equal(t, http.StatusServiceUnavailable, a.status)
-	require.JSONEq(t, `{"status":"unready","checks":{"postgres":"does not answer","temporal":"ok","sandbox":{"driver":"mem","isolation":"none"}}}`, string(a.body))
+	require.JSONEq(t, `{"status":"unready","checks":{"postgres":"does not answer","temporal":"ok","sandbox":{"driver":"mem","isolation":"none","breakers":[]}}}`, string(a.body))
 	require.Equal(t, http.StatusOK, b.do("GET", "/healthz", "").status)
 
 	b.store.Fail("Ready", failure.Errorf(failure.Unavailable, "cannot be written to: its disk is full"))

@@ -17,6 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
@@ -194,7 +195,7 @@ func sandboxInfo(db *postgres.DB, logger *slog.Logger) func(context.Context) api
 	var mu sync.Mutex
 	var readAt time.Time
 	var reading bool
-	info := api.SandboxInfo{Driver: unknownSandbox, Isolation: unknownSandbox}
+	info := api.SandboxInfo{Driver: unknownSandbox, Isolation: unknownSandbox, Breakers: []api.OpenBreaker{}}
 	return func(ctx context.Context) api.SandboxInfo {
 		// One caller at a time asks, so that health checks do not pile up in the pool, and only now
 		// and then once a worker has stored the description.
@@ -209,6 +210,10 @@ func sandboxInfo(db *postgres.DB, logger *slog.Logger) func(context.Context) api
 			return last
 		}
 		driver, isolation, err := db.SandboxesDescription(ctx)
+		var open []session.Breaker
+		if err == nil {
+			open, err = db.BreakersOpen(ctx)
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		reading = false
@@ -216,7 +221,10 @@ func sandboxInfo(db *postgres.DB, logger *slog.Logger) func(context.Context) api
 			logger.WarnContext(ctx, "could not read what sandboxes there are", slog.Any("error", err))
 			return last
 		}
-		info = api.SandboxInfo{Driver: driver, Isolation: isolation}
+		info = api.SandboxInfo{Driver: driver, Isolation: isolation, Breakers: make([]api.OpenBreaker, len(open))}
+		for i, b := range open {
+			info.Breakers[i] = api.OpenBreaker{Agent: b.Agent, Failures: b.Failures, Since: resource.Time(b.OpenedAt), Until: resource.Time(b.RetryAt)}
+		}
 		return info
 	}
 }

@@ -25,6 +25,7 @@ type counter interface {
 	ImageCounts(ctx context.Context, age time.Duration) (image.Counts, error)
 	SessionCounts(ctx context.Context) ([]session.Count, error)
 	Unfinished(ctx context.Context) (session.Unfinished, error)
+	BreakersOpen(ctx context.Context) ([]session.Breaker, error)
 }
 
 // pool has connections to Postgres. *postgres.DB is one.
@@ -39,8 +40,10 @@ var (
 	promptsDesc   = prometheus.NewDesc("overwinter_prompts", "Prompts that are not over, by status: queued or processing.", []string{"status"}, nil)
 	oldestDesc    = prometheus.NewDesc("overwinter_prompt_oldest_wait_seconds",
 		"How long the first prompt has waited whose session processes no other prompt and is not in error; 0 if there is none.", nil, nil)
-	imagesDesc = prometheus.NewDesc("overwinter_images", "Images at the provider that wait to be deleted or found, by state.", []string{"state"}, nil)
-	upDesc     = prometheus.NewDesc("overwinter_database_up", "1 if Postgres has counted within the last seconds, 0 if it could not.", nil, nil)
+	imagesDesc   = prometheus.NewDesc("overwinter_images", "Images at the provider that wait to be deleted or found, by state.", []string{"state"}, nil)
+	breakersDesc = prometheus.NewDesc("overwinter_breaker_open",
+		"1 for each circuit breaker of starts of sandboxes that is open, by provider and agent; none otherwise.", []string{"provider", "agent"}, nil)
+	upDesc = prometheus.NewDesc("overwinter_database_up", "1 if Postgres has counted within the last seconds, 0 if it could not.", nil, nil)
 )
 
 // gauges shows what waits in Postgres, and the pool of connections to it.
@@ -58,7 +61,7 @@ func newGauges(c counter) *gauges { return &gauges{poolGauges: *newPoolGauges(c)
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(out chan<- *prometheus.Desc) {
 	g.poolGauges.Describe(out)
-	for _, d := range []*prometheus.Desc{sessionsDesc, questionsDesc, promptsDesc, oldestDesc, imagesDesc, upDesc} {
+	for _, d := range []*prometheus.Desc{sessionsDesc, questionsDesc, promptsDesc, oldestDesc, imagesDesc, breakersDesc, upDesc} {
 		out <- d
 	}
 }
@@ -96,6 +99,10 @@ func (g *gauges) count() ([]prometheus.Metric, error) {
 	if err != nil {
 		return nil, err
 	}
+	breakers, err := g.counter.BreakersOpen(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var counts []prometheus.Metric
 	add := func(d *prometheus.Desc, n float64, labels ...string) {
 		counts = append(counts, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...))
@@ -111,6 +118,9 @@ func (g *gauges) count() ([]prometheus.Metric, error) {
 	add(imagesDesc, float64(images.Failing), "failing")
 	add(imagesDesc, float64(images.Exits), "exit_pending")
 	add(imagesDesc, float64(images.Hidden), "hidden")
+	for _, b := range breakers {
+		add(breakersDesc, 1, b.Provider, b.Agent)
+	}
 	add(upDesc, 1)
 	return counts, nil
 }

@@ -35,6 +35,10 @@ func (c *counted) SessionCounts(context.Context) ([]session.Count, error) {
 
 func (c *counted) Unfinished(context.Context) (session.Unfinished, error) { return c.unfinished, c.err }
 
+func (c *counted) BreakersOpen(context.Context) ([]session.Breaker, error) {
+	return []session.Breaker{{Provider: "modal", Agent: "codex"}}, c.err
+}
+
 func (c *counted) Connections() postgres.Connections {
 	return postgres.Connections{Used: 3, Idle: 2, Max: 16, Waited: 1500 * time.Millisecond}
 }
@@ -58,7 +62,7 @@ func TestGaugesShowWhatIsStored(t *testing.T) {
 			"overwinter_database_connections max": 16, "overwinter_database_connection_wait_seconds_total": 1.5,
 			"overwinter_images unneeded": 1, "overwinter_images failing": 2, "overwinter_images exit_pending": 3, "overwinter_images hidden": 4,
 			"overwinter_sessions demo hibernated": 1000000, "overwinter_sessions codex error": 1, "overwinter_questions_open": 5,
-			"overwinter_prompts queued": 6, "overwinter_prompts processing": 7, "overwinter_prompt_oldest_wait_seconds": 8,
+			"overwinter_breaker_open codex modal": 1, "overwinter_prompts queued": 6, "overwinter_prompts processing": 7, "overwinter_prompt_oldest_wait_seconds": 8,
 		}, values(t, registry))
 	}
 	require.Equal(t, 2, store.asked, "a count is shown for a while")

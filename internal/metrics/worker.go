@@ -34,6 +34,8 @@ type Worker struct {
 	reconcile    *prometheus.HistogramVec
 	reconciled   prometheus.Gauge
 	relay        *prometheus.CounterVec
+	refused      *prometheus.CounterVec
+	opened       prometheus.Counter
 	appends      prometheus.Histogram
 	commits      *prometheus.HistogramVec
 }
@@ -64,13 +66,15 @@ func NewWorker(registry prometheus.Registerer) *Worker {
 		reconciled: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: prefix + "reconcile_last_success_timestamp_seconds", Help: "When a reconciliation last succeeded on this worker, as Unix time; 0 before the first.",
 		}),
+		refused: counters("breaker_refusals_total", "Starts of sandboxes that waited because others keep failing, by agent.", "agent"),
+		opened:  prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "breaker_opened_total", Help: "Circuit breakers of starts that this worker has opened."}),
 		relay:   counters("relay_signals_total", "Signals that the relay sent again, by kind (prompt, command) and result (ok, error).", "kind", "result"),
 		appends: histogram("event_append_seconds", "Time of an append to the event log, with the wait for its commit.", commitBuckets),
 		commits: histograms("event_commit_seconds", "Time of one commit of events, by result: ok or error.", commitBuckets, "result"),
 	}
 	if registry != nil {
 		registry.MustRegister(m.turns, m.turnSeconds, m.attempts, m.running, m.queueWait, m.tokens, m.retries, m.asked, m.transitions, m.start,
-			m.wake, m.hibernate, m.create, m.snapshot, m.snapshotSize, m.imageBuild, m.reconcile, m.reconciled, m.relay, m.appends, m.commits)
+			m.wake, m.hibernate, m.create, m.snapshot, m.snapshotSize, m.imageBuild, m.reconcile, m.reconciled, m.refused, m.opened, m.relay, m.appends, m.commits)
 	}
 	return m
 }
@@ -150,6 +154,12 @@ func (m *Worker) Hibernated(took time.Duration) { m.hibernate.Observe(took.Secon
 func (m *Worker) SandboxCreated(took time.Duration, err error) {
 	m.create.WithLabelValues(result(err)).Observe(took.Seconds())
 }
+
+// BreakerRefused counts a start that waits because others keep failing.
+func (m *Worker) BreakerRefused(agent string) { m.refused.WithLabelValues(agent).Inc() }
+
+// BreakerOpened counts a circuit breaker of starts that has opened.
+func (m *Worker) BreakerOpened() { m.opened.Inc() }
 
 // SnapshotMade measures a snapshot of the provider.
 func (m *Worker) SnapshotMade(took time.Duration, err error) {

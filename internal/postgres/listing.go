@@ -56,7 +56,7 @@ func (db *DB) SessionList(ctx context.Context, f session.ListFilter) (items []se
 		if items, err = db.sessionsOf(ctx, tx, keys); err != nil {
 			return err
 		}
-		return cmp.Or(db.commandsInto(ctx, tx, items), db.headsInto(ctx, tx, items))
+		return cmp.Or(db.startWaits(ctx, tx, starting(items)), db.commandsInto(ctx, tx, items), db.headsInto(ctx, tx, items))
 	})
 	return items, nextCursor, err
 }

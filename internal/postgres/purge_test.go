@@ -158,6 +158,7 @@ func TestEveryTableIsPurgedOrHasNothingOfASession(t *testing.T) {
 		"exit_images":      "a row ends when its image is found; the row of the session is kept until then",
 		"purges":           "the tombstones",
 		"image_intents":    "IDs alone; a row ends when the purge has listed the images of its session, or the image has expired",
+		"breakers":         "of the installation: hashes stand for sessions",
 		"installation":     "of the installation",
 		"secrets":          "of the installation: no secret belongs to a session",
 		"replaced_secrets": "of the installation",

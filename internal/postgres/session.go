@@ -138,6 +138,9 @@ func (db *DB) SessionGet(ctx context.Context, sessionID string) (session.Session
 		err = db.headsInto(ctx, db.pool, one)
 		s = one[0]
 	}
+	if err == nil && s.Starts() {
+		err = db.startWaits(ctx, db.pool, []*session.Session{&s})
+	}
 	return s, fault("read a session", err)
 }
 

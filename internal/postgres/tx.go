@@ -390,3 +390,10 @@ func orZero(t *time.Time) time.Time {
 	}
 	return t.UTC()
 }
+
+func orNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -59,6 +59,7 @@ type DoingJSON struct {
 	State session.ActivityState `json:"state"`
 	Step  string                `json:"step,omitempty"`
 	Text  string                `json:"text"`
+	Until *Time                 `json:"until,omitempty"`
 }
 
 // QuestionCounts are the questions of a session.
@@ -112,12 +113,16 @@ func Session(s session.Session) SessionJSON {
 		ID: s.ID, Status: s.Status, StatusReason: s.StatusReason, Agent: s.Agent, Profile: s.Profile,
 		Title: s.Title, Workspace: s.Workspace, ParentID: s.ParentID, ForkedFrom: s.ForkedFrom,
 		CreatedAt: Time(s.CreatedAt), LastActivity: Time(s.LastActivity), IdleTimeout: Duration(s.IdleTimeout),
-		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), SleepsAt: OptionalTime(s.SleepsAt()), ExpiresAt: OptionalTime(s.ExpiresAt()), Doing: DoingJSON(s.Activity()), Questions: QuestionCounts{Open: s.QuestionsOpen},
+		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), SleepsAt: OptionalTime(s.SleepsAt()), ExpiresAt: OptionalTime(s.ExpiresAt()), Doing: doing(s.Activity()), Questions: QuestionCounts{Open: s.QuestionsOpen},
 		Metadata: metadata, Options: s.Options, Generation: s.Generation, Receipt: Receipt(s.Receipt), Head: s.Head, HeadSuccess: s.HeadSuccess,
 		Metrics: s.Metrics, Queue: QueueJSON{s.Queue, Hold(s.Queue.Hold)},
 		PendingCommands: Commands(s.Pending), Runtime: RuntimeJSON{IsLoaded: s.Loaded, Sandbox: Sandbox(s.Sandbox)},
 		Purge: Purge(s.Purge),
 	}
+}
+
+func doing(a session.Activity) DoingJSON {
+	return DoingJSON{State: a.State, Step: a.Step, Text: a.Text, Until: OptionalTime(a.Until)}
 }
 
 // Sessions converts a list; the result is never nil, so that it is [] in JSON.

@@ -27,6 +27,7 @@ const (
 	StepSandbox = "sandbox"
 	StepClone   = "clone"
 	StepSetup   = "setup"
+	StepWait    = "wait" // others keep failing: see Breaker
 )
 
 // Activity is what a session is doing now.
@@ -34,6 +35,8 @@ type Activity struct {
 	State ActivityState
 	Step  string // of a start
 	Text  string // for people
+	// Until is when the step is tried again that waits; zero for none.
+	Until time.Time
 }
 
 // Activity derives what the session is doing from its row.
@@ -68,9 +71,16 @@ func (s Session) Activity() Activity {
 	}
 }
 
+// Starts reports whether the session's sandbox is being created or restored.
+func (s Session) Starts() bool { return s.Activity().State == Starting }
+
 func (s Session) starting(verb string) Activity {
 	texts := map[string]string{
 		StepImage: "prepares the image of the agent", StepSandbox: "creates the sandbox", StepClone: "clones the repository", StepSetup: "runs the setup script",
+	}
+	if w := s.StartWait; w != nil && s.Step != StepClone && s.Step != StepSetup {
+		return Activity{State: Starting, Step: StepWait, Until: w.Until, Text: fmt.Sprintf(
+			"%s: waits, since %d starts in a row have failed; the next one is tried at %s", verb, w.Failures, w.Until.UTC().Format(time.RFC3339))}
 	}
 	step := s.Step
 	if texts[step] == "" {

@@ -44,6 +44,20 @@ type Block struct {
 	RemovedSeq     *int64
 }
 
+type Breaker struct {
+	Provider   string
+	Agent      string
+	Failures   int32
+	Trials     int32
+	FailedAt   time.Time
+	FailedBy   string
+	Reason     string
+	OpenedAt   *time.Time
+	RetryAt    *time.Time
+	TrialBy    string
+	TrialUntil *time.Time
+}
+
 type Bundle struct {
 	ID         string
 	No         int64

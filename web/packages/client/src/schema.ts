@@ -2507,10 +2507,13 @@ export interface components {
                  */
                 state: "not_started" | "starting" | "working" | "waiting_for_answer" | "idle" | "hibernating" | "hibernated" | "error" | "terminated";
                 /**
-                 * @description In `starting`: what is being done. `image` is the installation of the agent, where that takes time.
+                 * @description In `starting`: what is being done. `image` is the installation of the agent, where that takes time. `wait`: starts of sandboxes of
+                 *     this agent keep failing, and are tried one at a time, until one succeeds. Reading the session shows it, not an event.
                  * @enum {string}
                  */
-                step?: "image" | "sandbox" | "clone" | "setup";
+                step?: "image" | "sandbox" | "clone" | "setup" | "wait";
+                /** @description In `wait`: when the next start is tried. */
+                until?: components["schemas"]["Time"];
                 /** @description For people, such as `idle; hibernates after 15m0s`. */
                 text: string;
             };
@@ -4160,6 +4163,18 @@ export interface components {
                 sandbox: {
                     driver: string;
                     isolation: string;
+                    /**
+                     * @description The circuit breakers that are open, one for each agent of which starts of sandboxes keep failing. Its sessions wait, and one
+                     *     start is tried at a time; the first that succeeds closes it. The status stays `ready`: prompts are accepted.
+                     */
+                    breakers: {
+                        agent: string;
+                        /** @description Starts in a row that have failed. */
+                        failures: number;
+                        since: components["schemas"]["Time"];
+                        /** @description When the next start is tried. */
+                        until: components["schemas"]["Time"];
+                    }[];
                 };
             };
         };

@@ -1,0 +1,106 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// BreakerOpen is the type of the error of a start that waits for others: so many have failed in a row that one is tried at a time.
+// It may pass.
+const BreakerOpen = "BreakerOpen"
+
+// breakerStore keeps the circuit breakers of starts. See session.Breaker.
+type breakerStore interface {
+	// BreakerTry returns how long a start of the session's sandbox is to wait; 0 for not at all.
+	BreakerTry(ctx context.Context, provider, sessionID string) (b session.Breaker, wait time.Duration, err error)
+	// BreakerFail counts a start that has failed, and reports whether that has opened the breaker.
+	BreakerFail(ctx context.Context, provider, sessionID, reason string) (opened bool, err error)
+	// BreakerRelease ends the trial of a start that says nothing of the provider.
+	BreakerRelease(ctx context.Context, provider, sessionID string) error
+	// BreakerClose forgets failures, and returns since when the breaker was open.
+	BreakerClose(ctx context.Context, provider, sessionID string) (openedAt time.Time, err error)
+	// ProblemReport adds an error event to the session's log.
+	ProblemReport(ctx context.Context, sessionID, code, message string) error
+}
+
+// silentError is that of a sandbox whose runner does not answer.
+type silentError struct{ cause error }
+
+func (e *silentError) Error() string { return e.cause.Error() }
+func (e *silentError) Unwrap() error { return e.cause }
+
+// pass asks the breaker whether a start may begin. If not, the session's events say what it waits for, and the error has the
+// engine try again when it may.
+func (g *sandboxes) pass(ctx context.Context, in SandboxRequest) error {
+	b, wait, err := g.store.BreakerTry(ctx, g.Sandbox.Describe().Driver, in.SessionID)
+	if err != nil {
+		return stored(err)
+	}
+	if wait <= 0 {
+		return nil
+	}
+	message := fmt.Sprintf("starts of sandboxes of agent %s have failed %d times in a row since %s, and are tried one at a time; this one waits until %s: %s",
+		b.Agent, b.Failures, b.OpenedAt.UTC().Format(time.RFC3339), time.Now().Add(wait).UTC().Format(time.RFC3339), b.Reason)
+	g.Metrics.BreakerRefused(b.Agent)
+	if activity.GetInfo(ctx).Attempt == 1 { // the next attempts say nothing new
+		code := session.ProblemProvisioningDelayed
+		if in.Generation > 1 {
+			code = session.ProblemRestoringDelayed
+		}
+		if err := g.store.ProblemReport(ctx, in.SessionID, code, message); err != nil {
+			return stored(err)
+		}
+	}
+	return temporal.NewApplicationErrorWithOptions(message, BreakerOpen, temporal.ApplicationErrorOptions{
+		NextRetryDelay: wait + time.Duration(rand.Int64N(int64(time.Second))), //nolint:gosec // so that they do not all come at once
+	})
+}
+
+// passed records at the breaker how a start has ended.
+func (g *sandboxes) passed(ctx context.Context, in SandboxRequest, from origin, cause error) {
+	stopped := ctx.Err() != nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	provider := g.Sandbox.Describe().Driver
+	attrs := []any{slog.String("session_id", in.SessionID), slog.String("provider", provider)}
+	var err error
+	switch {
+	case cause == nil:
+		var since time.Time
+		if since, err = g.store.BreakerClose(ctx, provider, in.SessionID); !since.IsZero() {
+			g.Logger.InfoContext(ctx, "starts succeed again; the breaker is closed", append(attrs, slog.Time("open_since", since))...)
+		}
+	case TypeOf(cause) == BreakerOpen:
+	case !stopped && countsAgainstProvider(cause, from):
+		var opened bool
+		if opened, err = g.store.BreakerFail(ctx, provider, in.SessionID, ReasonOf(cause)); opened {
+			g.Metrics.BreakerOpened()
+			g.Logger.WarnContext(ctx, "starts fail; the breaker is open, and they are tried one at a time", append(attrs, slog.Any("error", cause))...)
+		}
+	default:
+		err = g.store.BreakerRelease(ctx, provider, in.SessionID)
+	}
+	if err != nil { // the start has ended as it has
+		g.Logger.WarnContext(ctx, "could not record how a start has ended", append(attrs, slog.Any("error", err))...)
+	}
+}
+
+// countsAgainstProvider reports whether a start that failed says something of those of other sessions: the provider was away, had no
+// room or took too long, or a runner did not start in what every sandbox of the agent starts from. A snapshot is one session's.
+func countsAgainstProvider(err error, from origin) bool {
+	if _, ok := errors.AsType[*silentError](err); ok {
+		return !from.snapshot
+	}
+	e, ok := errors.AsType[*sandbox.Error](err)
+	return ok && !e.Final()
+}

@@ -1,0 +1,95 @@
+package activities_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// starts makes the first sandbox of a new session.
+func (b *bundle) starts(t *testing.T, sessionID string) error {
+	t.Helper()
+	_, err := do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: sessionID, Generation: 1})
+	return err
+}
+
+// pauseOver has the pause of the open breaker end.
+func (b *bundle) pauseOver(t *testing.T) {
+	t.Helper()
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer conn.Close(b.ctx)
+	tag, err := conn.Exec(b.ctx, "UPDATE breakers SET retry_at = now() - interval '1 minute'")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, tag.RowsAffected())
+}
+
+// TestStartsThatKeepFailingOpenABreaker: with each kind of error that the driver returns while a provider is away. The provider is
+// left alone until the pause is over, one start tries it, and the first that succeeds lets all others start, at any worker.
+func TestStartsThatKeepFailingOpenABreaker(t *testing.T) {
+	t.Parallel()
+	for _, code := range []driver.Code{driver.Unavailable, driver.Throttled, driver.Timeout} {
+		t.Run(string(code), func(t *testing.T) {
+			t.Parallel()
+			b := setupMemory(t)
+			_, err := b.image.Prepare(b.ctx, demo.Name)
+			require.NoError(t, err)
+			before := b.memory.Calls(memsandbox.OpCreate)
+			b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpCreate, Code: code, N: session.BreakerThreshold + 1})
+			for range session.BreakerThreshold {
+				requirePassing(t, b.starts(t, b.session(t)))
+			}
+			b.build() // another worker
+			eager, _, err := b.db.SessionCreate(b.ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: demo.Name}, nil, session.Idempotency{})
+			require.NoError(t, err)
+			waiting := eager.ID
+			requireType(t, activities.BreakerOpen, b.starts(t, waiting))
+			require.False(t, activities.IsFinal(b.starts(t, waiting)), "it heals by itself")
+			require.Equal(t, before+session.BreakerThreshold, b.memory.Calls(memsandbox.OpCreate), "the provider is left alone")
+
+			s, err := b.db.SessionGet(b.ctx, waiting)
+			require.NoError(t, err)
+			require.NotNil(t, s.StartWait)
+			require.Contains(t, s.StartWait.Reason, string(code))
+			require.NotContains(t, s.StartWait.Reason, "ses_", "it is shown to others")
+			events, err := b.db.EventsPage(b.ctx, waiting, 0, 100)
+			require.NoError(t, err)
+			require.Contains(t, string(events[len(events)-1].Data), "starts of sandboxes of agent demo have failed 5 times in a row")
+			open, err := b.db.BreakersOpen(b.ctx)
+			require.NoError(t, err)
+			require.Len(t, open, 1)
+
+			b.pauseOver(t)
+			requirePassing(t, b.starts(t, waiting))
+			requireType(t, activities.BreakerOpen, b.starts(t, b.session(t)))
+			b.pauseOver(t)
+			require.NoError(t, b.starts(t, waiting), "the provider is back")
+			for range 3 {
+				require.NoError(t, b.starts(t, b.session(t)))
+			}
+			open, err = b.db.BreakersOpen(b.ctx)
+			require.NoError(t, err)
+			require.Empty(t, open)
+		})
+	}
+}
+
+// TestWhatOneSessionIsRefusedOpensNoBreaker: what the provider refuses for good says nothing of other starts.
+func TestWhatOneSessionIsRefusedOpensNoBreaker(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	_, err := b.image.Prepare(b.ctx, demo.Name)
+	require.NoError(t, err)
+	b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpCreate, Code: driver.Invalid, N: 2 * session.BreakerThreshold})
+	for range 2 * session.BreakerThreshold {
+		requireType(t, activities.Refused, b.starts(t, b.session(t)))
+	}
+	require.NoError(t, b.starts(t, b.session(t)))
+}

@@ -1,0 +1,120 @@
+package session
+
+import "time"
+
+// The circuit breakers of starts.
+const (
+	// BreakerThreshold is how many starts in a row must fail for a breaker to open, each within BreakerWindow of the one before.
+	BreakerThreshold = 5
+	BreakerWindow    = 10 * time.Minute
+	// A breaker that opens stays so for BreakerPause, and twice as long after each trial that fails, up to BreakerMaxPause.
+	BreakerPause    = 5 * time.Second
+	BreakerMaxPause = 30 * time.Second
+	// BreakerTrial is how long a trial may take before another one begins: its worker may be lost.
+	BreakerTrial = time.Minute
+	// BreakerGrace is for how long other sessions come before the one that failed last: its own snapshot may be the reason.
+	BreakerGrace = 5 * time.Second
+	// BreakerLook is when those that wait for a trial ask again.
+	BreakerLook = 5 * time.Second
+)
+
+// Breaker is the circuit breaker of the starts of sandboxes of one agent at one provider.
+//
+//	closed ── BreakerThreshold failures in a row ──▶ open ── its pause is over: one start is the trial ──▶ half-open
+//	  ▲                                                ▲                                                      │
+//	  └──────────── a start succeeds ──────────────────┼────────────── the trial fails: a longer pause ───────┤
+//	                                                   └──────────────────────────────────────────────────────┘
+//
+// It is stored, so that all workers share it. The zero value is closed.
+type Breaker struct {
+	Provider, Agent string
+	Failures        int // in a row
+	Trials          int // that have failed since it opened
+	FailedAt        time.Time
+	FailedBy        string // the start that failed last
+	Reason          string // for which it failed
+	OpenedAt        time.Time
+	RetryAt         time.Time // the next trial may begin
+	TrialBy         string    // the start that is the trial; "" for none
+	TrialUntil      time.Time
+}
+
+// Open reports whether starts wait.
+func (b *Breaker) Open() bool { return !b.OpenedAt.IsZero() }
+
+// Try asks whether a start may begin now. If not, it returns when to ask again. A trial that it begins changes b.
+func (b *Breaker) Try(start string, now time.Time) (ok bool, until time.Time) {
+	if !b.Open() {
+		return true, time.Time{}
+	}
+	due := b.RetryAt
+	if b.FailedBy == start {
+		due = due.Add(BreakerGrace)
+	}
+	switch {
+	case now.Before(due):
+		return false, due
+	case b.TrialBy != "" && b.TrialBy != start && now.Before(b.TrialUntil):
+		return false, earlier(now.Add(BreakerLook), b.TrialUntil)
+	}
+	b.TrialBy, b.TrialUntil = start, now.Add(BreakerTrial)
+	return true, time.Time{}
+}
+
+// Fail counts a start that has failed. What began before the breaker opened, and fails afterwards, changes nothing. It reports
+// whether the breaker has opened by that.
+func (b *Breaker) Fail(start, reason string, now time.Time) (opened bool) {
+	trial := b.TrialBy == start && b.Open()
+	switch {
+	case trial:
+		b.Failures++
+		b.Trials++
+		b.TrialBy, b.TrialUntil = "", time.Time{}
+	case b.Open():
+		return false
+	case now.Sub(b.FailedAt) > BreakerWindow:
+		b.Failures = 1
+	default:
+		b.Failures++
+	}
+	b.FailedAt, b.FailedBy, b.Reason = now, start, reason
+	if !trial && b.Failures < BreakerThreshold {
+		return false
+	}
+	if !trial {
+		b.OpenedAt, opened = now, true
+	}
+	b.RetryAt = now.Add(min(BreakerMaxPause, BreakerPause<<min(b.Trials, 10)))
+	return opened
+}
+
+// Release ends a trial that says nothing of the provider. It reports whether the start was the trial.
+func (b *Breaker) Release(start string) bool {
+	if !b.Open() || b.TrialBy != start {
+		return false
+	}
+	b.TrialBy, b.TrialUntil = "", time.Time{}
+	return true
+}
+
+// StartWait is what the start of a session's sandbox waits for.
+type StartWait struct {
+	Since, Until time.Time // of the breaker, and when the next trial may begin
+	Failures     int
+	Reason       string
+}
+
+// Waits is what starts wait for while the breaker is open; nil while it is closed.
+func (b *Breaker) Waits() *StartWait {
+	if !b.Open() {
+		return nil
+	}
+	return &StartWait{Since: b.OpenedAt, Until: b.RetryAt, Failures: b.Failures, Reason: b.Reason}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,83 @@
+package session_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+// opened is a breaker that the starts f0 to f4 have opened at noon.
+func opened(t *testing.T) *session.Breaker {
+	t.Helper()
+	b := &session.Breaker{}
+	for n := range session.BreakerThreshold {
+		ok, _ := b.Try(fmt.Sprint("f", n), noon)
+		require.True(t, ok, "it is closed")
+		require.Equal(t, n == session.BreakerThreshold-1, b.Fail(fmt.Sprint("f", n), "no capacity", noon))
+	}
+	require.True(t, b.Open())
+	return b
+}
+
+func TestABreakerOpensAfterFailuresInARow(t *testing.T) {
+	t.Parallel()
+	b := opened(t)
+	require.Equal(t, &session.StartWait{Since: noon, Until: noon.Add(session.BreakerPause), Failures: session.BreakerThreshold, Reason: "no capacity"}, b.Waits())
+	ok, until := b.Try("other", noon.Add(time.Second))
+	require.False(t, ok)
+	require.Equal(t, noon.Add(session.BreakerPause), until)
+
+	rare := &session.Breaker{}
+	for n := range 3 * session.BreakerThreshold {
+		require.False(t, rare.Fail("f", "", noon.Add(time.Duration(n)*(session.BreakerWindow+time.Second))), "not in a row")
+	}
+	require.Nil(t, rare.Waits())
+}
+
+func TestAHalfOpenBreakerTriesOneStartAtATime(t *testing.T) {
+	t.Parallel()
+	b := opened(t)
+	due := noon.Add(session.BreakerPause)
+	ok, until := b.Try("f4", due)
+	require.False(t, ok, "the one that failed last comes after others")
+	require.Equal(t, due.Add(session.BreakerGrace), until)
+	ok, _ = b.Try("a", due)
+	require.True(t, ok)
+	ok, _ = b.Try("a", due.Add(time.Second))
+	require.True(t, ok, "its next attempt")
+	ok, until = b.Try("b", due.Add(time.Second))
+	require.False(t, ok)
+	require.Equal(t, due.Add(time.Second+session.BreakerLook), until)
+
+	ok, _ = b.Try("b", due.Add(time.Second+session.BreakerTrial))
+	require.True(t, ok, "the trial's worker is lost")
+	require.False(t, b.Release("a"))
+	require.True(t, b.Release("b"))
+	ok, _ = b.Try("c", due.Add(time.Second+session.BreakerTrial))
+	require.True(t, ok)
+}
+
+func TestTrialsThatFailPauseLonger(t *testing.T) {
+	t.Parallel()
+	b := opened(t)
+	require.False(t, b.Fail("late", "began before", noon.Add(4*time.Second)), "it is no trial")
+	require.Equal(t, noon.Add(session.BreakerPause), b.RetryAt)
+	at, pauses := noon, []time.Duration{}
+	for n := range 5 {
+		at = b.RetryAt
+		start := fmt.Sprint("t", n)
+		ok, _ := b.Try(start, at)
+		require.True(t, ok)
+		require.False(t, b.Fail(start, "still no capacity", at), "it was open")
+		pauses = append(pauses, b.RetryAt.Sub(at))
+	}
+	require.Equal(t, []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second, 30 * time.Second, 30 * time.Second}, pauses)
+	require.Equal(t, noon, b.OpenedAt)
+	require.Equal(t, "still no capacity", b.Reason)
+}
