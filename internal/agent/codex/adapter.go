@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
@@ -90,10 +91,11 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 			argv = append(argv, "--deny", tool)
 		}
 	}
-	for _, word := range in.Tools {
-		argv = append(argv, "--tools", word)
-	}
 	key := strings.Join(argv, " ") + " " + profile
+	if len(in.Tools) > 0 {
+		env[stdio.EnvTools] = stdio.EncodeTools(in.Tools)
+		key += " " + env[stdio.EnvTools]
+	}
 	if in.Resume {
 		argv = append(argv, "--resume")
 	}

@@ -70,10 +70,12 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		argv = append(argv, "--model", model)
 	}
 	argv = append(argv, permissionFlags(in.Permissions)...)
-	for _, word := range in.Tools {
-		argv = append(argv, "--tools", word)
-	}
 	key := strings.Join(argv, " ")
+	env := map[string]string{"HOME": in.Home}
+	if len(in.Tools) > 0 {
+		env[stdio.EnvTools] = stdio.EncodeTools(in.Tools)
+		key += " " + env[stdio.EnvTools]
+	}
 	if in.Resume {
 		argv = append(argv, "--resume")
 	}
@@ -81,7 +83,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	return agent.Launch{
 		Argv: argv,
 		Key:  key,
-		Env:  map[string]string{"HOME": in.Home},
+		Env:  env,
 		Dir:  in.Workspace,
 		Transcripts: []string{
 			path.Join(dir, demoformat.MainFile), path.Join(dir, demoformat.SubagentDir, "*.jsonl"), path.Join(dir, demoformat.AllowedFile),

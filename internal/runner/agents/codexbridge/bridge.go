@@ -64,14 +64,10 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		o.deny = append(o.deny, tool)
 		return nil
 	})
-	flags.Func("tools", "a word of the command line of the server of overwinter's tools; may be repeated", func(word string) error {
-		o.tools = append(o.tools, word)
-		return nil
-	})
 	if err := flags.Parse(args); err != nil {
 		return bridge.ExitUsage
 	}
-	o.timeout = *timeout
+	o.timeout, o.tools = *timeout, stdio.DecodeTools(os.Getenv(stdio.EnvTools))
 	home := os.Getenv("CODEX_HOME")
 	workspace, err := os.Getwd()
 	if err != nil || !stdio.SessionID.MatchString(o.session) || flags.NArg() > 0 || home == "" {

@@ -36,6 +36,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		Home: os.Getenv("HOME"), Workspace: workspace, Stdout: stdout, Stderr: stderr, Model: demoformat.Name,
 		Now:   time.Now,
 		NewID: func() string { return uuid.Must(uuid.NewV7()).String() },
+		tools: stdio.DecodeTools(os.Getenv(stdio.EnvTools)),
 	}
 	return p.Run(args, stdin)
 }
@@ -67,10 +68,6 @@ func (p *Agent) Run(args []string, stdin io.Reader) int {
 	resume := flags.Bool("resume", false, "continue from an existing transcript")
 	asking := flags.String("ask", "", "tools that ask before they run, until they are allowed; separated by commas")
 	denied := flags.String("ask-every-time", "", "tools that ask before they run, whatever they were answered before; separated by commas")
-	flags.Func("tools", "a word of the command line of the server of overwinter's tools; may be repeated", func(word string) error {
-		p.tools = append(p.tools, word)
-		return nil
-	})
 	if err := flags.Parse(args); err != nil {
 		return ExitUsage
 	}
