@@ -52,6 +52,7 @@ func TestNothingIsLeftOfAStoppedSession(t *testing.T) {
 	b := setup(t)
 	b.config.OrphanAge = time.Millisecond
 	b.build()
+	require.NoError(t, b.db.BundlesConfigure(b.ctx, 1, session.CheckpointHibernate))
 	s := b.create(t)
 	const cycles = 3
 	for cycle := range cycles {
