@@ -77,7 +77,7 @@ func compact(t *testing.T, db *postgres.DB, want int64) {
 
 // TestPostgresACompactedLogIsReadByEveryProtocol reads a log from positions before, in and after what was dropped, with an api that has
 // nothing of it in memory.
-func TestPostgresACompactedLogIsReadByEveryProtocol(t *testing.T) { //nolint:tparallel,paralleltest // what follows the subtests changes the log
+func TestPostgresACompactedLogIsReadByEveryProtocol(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.URL(t)
 	before, db := setupPostgresAt(t, url)
@@ -112,14 +112,14 @@ func TestPostgresACompactedLogIsReadByEveryProtocol(t *testing.T) { //nolint:tpa
 	start := func(seq int64) string { return fmt.Sprintf("%d block_start", seq) }
 	complete := func(seq int64) string { return fmt.Sprintf("%d block_complete", seq+s.deltas+1) }
 
-	t.Run("SSE", func(t *testing.T) {
+	{ // Server-sent events.
 		require.Equal(t, []string{start(first), gap1, complete(first), start(second), gap2, complete(second)},
 			b.stream(fmt.Sprintf("%s/events?after=%d", path, first-1)).brief(6))
 		inside := strings.Replace(gap1, fmt.Sprint(first+1), fmt.Sprint(first+11), 1)
 		require.Equal(t, []string{inside, complete(first), start(second)}, b.stream(path+"/events", "Last-Event-ID", fmt.Sprint(first+10)).brief(3))
 		require.Equal(t, []string{complete(first), start(second)}, b.stream(fmt.Sprintf("%s/events?after=%d", path, first+s.deltas)).brief(2))
-	})
-	t.Run("LongPoll", func(t *testing.T) {
+	}
+	{ // Pages.
 		poll := func(query string) (text string) {
 			var page struct {
 				Items []struct{ Seq int64 }
@@ -138,8 +138,8 @@ func TestPostgresACompactedLogIsReadByEveryProtocol(t *testing.T) { //nolint:tpa
 		require.Equal(t, fmt.Sprintf("%d %d %d gap %d-%d after %d", first, first+31, second, first+1, first+30, second), poll(fmt.Sprintf("after=%d&limit=3", first-1)))
 		require.Equal(t, fmt.Sprintf("%d gap %d-%d after %d", second+31, second+16, second+30, second+31), poll(fmt.Sprintf("after=%d&limit=1&wait=1m", second+15)))
 		require.Equal(t, fmt.Sprintf("%d after %d", second+31, second+31), poll(fmt.Sprintf("after=%d&limit=1", second+30)))
-	})
-	t.Run("WebSocket", func(t *testing.T) {
+	}
+	{ // WebSockets.
 		sock := b.socket(fmt.Sprintf("%s/ws?after=%d", path, first+10))
 		require.Equal(t, "init", sock.next().Type)
 		m := sock.next()
@@ -149,8 +149,8 @@ func TestPostgresACompactedLogIsReadByEveryProtocol(t *testing.T) { //nolint:tpa
 		require.Equal(t, second, sock.next().Seq)
 		require.Equal(t, "gap", sock.next().Type)
 		require.Equal(t, second+s.deltas+1, sock.next().Seq)
-	})
-	t.Run("DurableStream", func(t *testing.T) {
+	}
+	{ // Durable Streams.
 		for after, had := range was {
 			a := b.do("GET", offset(after), "")
 			if after < second+s.deltas {
@@ -170,12 +170,12 @@ func TestPostgresACompactedLogIsReadByEveryProtocol(t *testing.T) { //nolint:tpa
 				require.Equal(t, had, read(a), "offset %d", after)
 			}
 		}
-	})
-	t.Run("AISDK", func(t *testing.T) {
+	}
+	{ // Messages of the AI SDK.
 		body := b.chat("GET", path+"/ai/stream?message=m1", "").body
 		require.Contains(t, body, fmt.Sprintf(`{"type":"data-gap","data":{"from":%d,"to":%d},"transient":true}`, first+1, first+s.deltas))
 		require.Equal(t, message(t, whole), message(t, body), "the same message")
-	})
+	}
 
 	// Who was connected all the time has missed nothing.
 	require.Equal(t, http.StatusOK, before.do("PATCH", path, `{"title":"later"}`).status)

@@ -3,11 +3,9 @@ package main
 import (
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
@@ -146,17 +144,15 @@ func TestAWaitingPromptSaysThatTheQueueIsHeld(t *testing.T) {
 	id := store.Put(session.Running)
 	// prompt sends a prompt whose turn comes once it is stored: the events about the queue are before it.
 	prompt := func(promptID string) result {
-		var turn sync.WaitGroup
-		defer turn.Wait()
-		turn.Go(func() {
-			stored := func() bool {
-				return slices.ContainsFunc(store.Row(id).Prompts, func(p session.Prompt) bool { return p.ID == promptID })
-			}
-			if assert.Eventually(t, stored, time.Minute, 5*time.Millisecond) {
-				store.Turn(id, promptID, session.PromptCompleted, "", "done")
-			}
-		})
-		r := run(t.Context(), "session", "prompt", id, "hello", "--id", promptID, "--wait", "--timeout=1m", "--api-url", url)
+		ended := make(chan result, 1)
+		go func() {
+			ended <- run(t.Context(), "session", "prompt", id, "hello", "--id", promptID, "--wait", "--timeout=1m", "--api-url", url)
+		}()
+		require.Eventually(t, func() bool {
+			return slices.ContainsFunc(store.Row(id).Prompts, func(p session.Prompt) bool { return p.ID == promptID })
+		}, time.Minute, 5*time.Millisecond)
+		store.Turn(id, promptID, session.PromptCompleted, "", "done")
+		r := <-ended
 		require.Equal(t, exitDone, r.code, r.stderr)
 		return r
 	}

@@ -68,9 +68,9 @@ func TestTrialsThatFailPauseLonger(t *testing.T) {
 	b := opened(t)
 	require.False(t, b.Fail("late", "began before", noon.Add(4*time.Second)), "it is no trial")
 	require.Equal(t, noon.Add(session.BreakerPause), b.RetryAt)
-	at, pauses := noon, []time.Duration{}
+	var pauses []time.Duration
 	for n := range 5 {
-		at = b.RetryAt
+		at := b.RetryAt
 		start := fmt.Sprint("t", n)
 		ok, _ := b.Try(start, at)
 		require.True(t, ok)

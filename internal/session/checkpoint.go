@@ -9,15 +9,20 @@ import (
 // time.Duration prints it, after which the end of a turn saves one. Empty means the installation's.
 type Checkpoint string
 
+// The policies that have a name: only when the session hibernates, and after each turn.
 const (
-	CheckpointHibernate Checkpoint = "hibernate" // only when it hibernates
-	CheckpointTurn      Checkpoint = "turn"      // after each turn
+	CheckpointHibernate Checkpoint = "hibernate"
+	CheckpointTurn      Checkpoint = "turn"
+)
 
-	// MinCheckpoint and MaxCheckpoint bound a duration.
+// Bounds of a policy that is a duration.
+const (
 	MinCheckpoint = time.Second
 	MaxCheckpoint = 7 * 24 * time.Hour
+)
 
-	// DefaultKeepBundles and MaxKeepBundles are of the newest bundles of a session that are kept.
+// How many of the newest bundles of a session are kept.
+const (
 	DefaultKeepBundles = 10
 	MaxKeepBundles     = 1000
 )
