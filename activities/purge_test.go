@@ -58,7 +58,7 @@ func TestAPurgeStaysWithItsWorker(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.transit(t, session.EventStop)
-	_, err := b.db.PurgeRequest(b.ctx, b.id)
+	_, err := b.db.PurgeRequest(b.ctx, b.id, session.ForksDetach)
 	require.NoError(t, err)
 	store := &slowPurge{DB: b.db, enough: make(chan struct{})}
 	purger := activities.NewPurger(b.control, store, noWorkflows{}, activities.Retention{})

@@ -384,7 +384,7 @@ func (b *bundle) due(t *testing.T) {
 func (b *bundle) visible(t *testing.T, state purge.State) {
 	t.Helper()
 	s, err := b.db.SessionGet(b.ctx, b.id)
-	again, requestErr := b.db.PurgeRequest(b.ctx, b.id)
+	again, requestErr := b.db.PurgeRequest(b.ctx, b.id, session.ForksDetach)
 	switch state {
 	case purge.Stopping:
 		require.NoError(t, err)
@@ -449,7 +449,7 @@ func (b *bundle) plant(t *testing.T, words string) {
 	require.NoError(t, b.db.ImageIntend(b.ctx, image.Intent{ID: session.NewID("img_"), SessionID: b.id, Generation: 2, Source: second.SandboxID}))
 	_, err = b.driver.Snapshot(b.ctx, second.SandboxID, time.Minute)
 	require.NoError(t, err)
-	_, err = b.db.PurgeRequest(b.ctx, b.id)
+	_, err = b.db.PurgeRequest(b.ctx, b.id, session.ForksDetach)
 	require.NoError(t, err)
 }
 

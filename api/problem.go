@@ -33,6 +33,8 @@ var statuses = map[failure.Code]int{
 	failure.NoWebhook:     http.StatusNotFound,
 	failure.NoDelivery:    http.StatusNotFound,
 	failure.MethodUnknown: http.StatusMethodNotAllowed,
+	failure.NoBundleThere: http.StatusConflict,
+	failure.HasForks:      http.StatusConflict,
 	failure.Terminated:    http.StatusConflict,
 	failure.InError:       http.StatusConflict,
 	failure.WorkspaceUsed: http.StatusConflict,

@@ -114,6 +114,9 @@ func (s *Server) routes(store Store) {
 	e.GET("/api/sessions/:id/attachments/:attachmentId", attachments.attachmentGet)
 	e.GET("/api/sessions/:id/blocks", conversations.blocks)
 	e.GET("/api/sessions/:id/bundles", bundles.list)
+	forks := &forks{sessions, store}
+	e.POST("/api/sessions/:id/fork", forks.fork)
+	e.GET("/api/sessions/:id/forks", forks.list)
 	e.GET("/api/bundles/:bundleId", bundles.get)
 	e.GET("/api/bundles/:bundleId/blocks", bundles.blocks)
 	e.POST("/api/bundles/:bundleId/pin", bundles.pin(true))

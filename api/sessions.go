@@ -33,8 +33,8 @@ type sessionStore interface {
 	SessionList(ctx context.Context, f session.ListFilter) (items []session.Session, nextCursor string, err error)
 	// SessionPatch changes what is given, and appends a title event for a new title and a settings event for all else.
 	SessionPatch(ctx context.Context, sessionID string, p session.Patch) (session.Session, error)
-	// PurgeRequest records that everything of a session is to be erased, and returns the session.
-	PurgeRequest(ctx context.Context, sessionID string) (session.Session, error)
+	// PurgeRequest records that everything of a session is to be erased, and returns the session; has_forks.
+	PurgeRequest(ctx context.Context, sessionID string, forks session.ForksPolicy) (session.Session, error)
 	ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error)
 	needStore
 }
@@ -422,12 +422,22 @@ func (s *sessions) sessionPatch(c echo.Context) error {
 
 // sessionDelete stops a session; with purge=true everything of it is erased after that.
 func (s *sessions) sessionDelete(c echo.Context) error {
-	purge := false
+	purge, forks := false, session.ForksRefuse
 	for name, values := range c.QueryParams() {
+		if name == "forks" && len(values) == 1 && (values[0] == string(session.ForksDetach) || values[0] == string(session.ForksPurge)) {
+			forks = session.ForksPolicy(values[0])
+			continue
+		}
+		if name == "forks" {
+			return invalid(name, "must be forks=detach or forks=purge, once")
+		}
 		if name != "purge" || len(values) != 1 || values[0] != "true" && values[0] != "false" {
 			return invalid(name, "must be purge=true or purge=false, once")
 		}
 		purge = values[0] == "true"
+	}
+	if !purge && forks != session.ForksRefuse {
+		return invalid("forks", "needs purge=true")
 	}
 	if !purge {
 		return s.command(session.CommandStop)(c)
@@ -445,7 +455,7 @@ func (s *sessions) sessionDelete(c echo.Context) error {
 	}
 	ctx := c.Request().Context()
 	// The row is the promise: from here on the purge is carried out, and its worker stops the session if this request does not.
-	requested, err := s.store.PurgeRequest(ctx, id)
+	requested, err := s.store.PurgeRequest(ctx, id, forks)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type Store interface {
 	secretStore
 	conversationStore
 	bundleStore
+	forkStore
 	transcriptStore
 	streamStore
 	lifecycleStore

@@ -50,6 +50,8 @@ const (
 	CodePromptNotFound     Code = "prompt_not_found"
 	CodeRunNotFound        Code = "run_not_found"
 	CodeBundleNotFound     Code = "bundle_not_found"
+	CodeNoBundleThere      Code = "no_bundle_there"
+	CodeHasForks           Code = "has_forks"
 	CodeSecretNotFound     Code = "secret_not_found"
 	CodeSecretMissing      Code = "secret_missing"
 	CodeProfileNotFound    Code = "profile_not_found"

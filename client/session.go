@@ -33,7 +33,7 @@ type Session struct {
 	Title        string     `json:"title,omitempty"`
 	Workspace    *Workspace `json:"workspace,omitempty"`
 	ParentID     string     `json:"parentId,omitempty"`
-	ForkedFrom   string     `json:"forkedFrom,omitempty"`
+	ForkedFrom   *ForkPoint `json:"forkedFrom,omitempty"`
 	CreatedAt    Time       `json:"createdAt"`
 	LastActivity Time       `json:"lastActivityAt"`
 	IdleTimeout  Duration   `json:"idleTimeout"`
@@ -230,9 +230,17 @@ func (c *Client) SessionList(ctx context.Context, l List) (Page[Session], error)
 // SessionURL is the address of a session in the API.
 func (c *Client) SessionURL(id string) string { return c.base.String() + sessionPath(id) }
 
+// ForksPolicy says what a purge does about the sessions that were forked from a session: nothing ("", which is refused if there
+// are any), "detach" or "purge".
+type ForksPolicy string
+
 // Purge has everything of a session erased, after it was stopped.
-func (c *Client) Purge(ctx context.Context, id string) (s Session, err error) {
-	_, err = c.call(ctx, http.MethodDelete, sessionPath(id)+"?purge=true", nil, &s)
+func (c *Client) Purge(ctx context.Context, id string, forks ForksPolicy) (s Session, err error) {
+	query := "?purge=true"
+	if forks != "" {
+		query += "&forks=" + url.QueryEscape(string(forks))
+	}
+	_, err = c.call(ctx, http.MethodDelete, sessionPath(id)+query, nil, &s)
 	return s, err
 }
 

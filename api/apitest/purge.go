@@ -9,7 +9,7 @@ import (
 )
 
 // PurgeRequest implements api.Store.
-func (m *Store) PurgeRequest(_ context.Context, id string) (session.Session, error) {
+func (m *Store) PurgeRequest(_ context.Context, id string, _ session.ForksPolicy) (session.Session, error) {
 	leave, err := m.enter("PurgeRequest")
 	if err != nil {
 		return session.Session{}, err

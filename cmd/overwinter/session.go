@@ -35,6 +35,8 @@ type sessionCmd struct {
 	Drop       sessionDropCmd       `cmd:"" help:"Discard the sandbox and its files; keep the session."`
 	Revert     sessionRevertCmd     `cmd:"" help:"Revert the agent to its state before a prompt."`
 	Bundles    sessionBundlesCmd    `cmd:"" help:"List what a session can be restored from, newest first; pin or unpin one."`
+	Fork       sessionForkCmd       `cmd:"" help:"Create a session that begins where this one was, with its files and memory."`
+	Tree       sessionTreeCmd       `cmd:"" help:"Print the forks of a session, and theirs."`
 	Hold       sessionHoldCmd       `cmd:"" help:"Hold the queue: no prompt starts, and none wakes the session, until a release."`
 	Release    sessionReleaseCmd    `cmd:"" help:"Release the queue: what waits starts."`
 	Files      sessionFilesCmd      `cmd:"" help:"List the files of the workspace, or print one."`

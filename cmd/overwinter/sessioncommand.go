@@ -110,6 +110,7 @@ func (c *sessionCmd) carry(ctx context.Context, s streams, api *client.Client, w
 // sessionPurgeCmd erases a session.
 type sessionPurgeCmd struct {
 	sessionArg
+	Forks string `enum:"detach,purge," default:"" placeholder:"HOW" help:"What to do about sessions that were forked from it: detach or purge them."`
 	waitFlags
 }
 
@@ -119,7 +120,7 @@ const purgePoll = 500 * time.Millisecond
 // Run asks and returns; with --wait when the session is gone.
 func (c *sessionPurgeCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
-		got, err := api.Purge(ctx, id)
+		got, err := api.Purge(ctx, id, client.ForksPolicy(c.Forks))
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,8 @@ const (
 	NoPrompt      Code = "prompt_not_found"
 	NoRun         Code = "run_not_found"
 	NoBundle      Code = "bundle_not_found"
+	NoBundleThere Code = "no_bundle_there"
+	HasForks      Code = "has_forks"
 	NoSecret      Code = "secret_not_found"
 	SecretMissing Code = "secret_missing"
 	NoProfile     Code = "profile_not_found"

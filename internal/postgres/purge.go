@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ var (
 	}
 	purgeRecords = []purgeTable{
 		{name: "bundles", column: "session_id"},
+		{name: "session_forks", column: "session_id"},
 		{name: "snapshots", column: "session_id", where: " AND deleted_at IS NOT NULL"},
 		{name: "sandboxes", column: "session_id"},
 		{name: "session_transitions", column: "session_id"},
@@ -57,8 +59,27 @@ func (t purgeTable) delete() string {
 // PurgeRequest records that everything of a session is to be erased, and returns the session. From then on it is
 // carried out, whatever fails. Again it changes nothing. session_not_found if there is no such session, or none any
 // more.
-func (db *DB) PurgeRequest(ctx context.Context, sessionID string) (s session.Session, err error) {
+//
+// has_forks if the session has forks and nothing is said about them. Those that are detached have the snapshots that they need.
+func (db *DB) PurgeRequest(ctx context.Context, sessionID string, forks session.ForksPolicy) (s session.Session, err error) {
 	err = db.inSession(ctx, "request a purge", sessionID, func(tx *sessionTx) error {
+		below, err := tx.q.ForksBelow(ctx, tx, sessionID)
+		if err != nil {
+			return err
+		}
+		if len(below) > 0 && forks == session.ForksRefuse {
+			if purging, err := db.purgeGet(ctx, tx, sessionID); err != nil || purging == nil {
+				return cmp.Or(err, hasForks(sessionID, below))
+			}
+		}
+		for _, id := range below {
+			if forks != session.ForksPurge {
+				break
+			}
+			if err := tx.q.PurgeInsert(ctx, tx, id); err != nil {
+				return err
+			}
+		}
 		if err := tx.q.PurgeInsert(ctx, tx, sessionID); err != nil {
 			return err
 		}
@@ -69,6 +90,14 @@ func (db *DB) PurgeRequest(ctx context.Context, sessionID string) (s session.Ses
 		return err
 	})
 	return s, err
+}
+
+func hasForks(sessionID string, ids []string) error {
+	refused := failure.Errorf(failure.HasForks, "%d sessions were forked from session %s; purge with forks=detach or forks=purge", len(ids), sessionID)
+	for _, id := range ids[:min(len(ids), session.MaxForksNamed)] {
+		refused.Fields = append(refused.Fields, failure.Field{Field: "forks", Message: id})
+	}
+	return refused
 }
 
 // purgeGet is the purge of a session; nil where none was requested.
@@ -165,6 +194,9 @@ func (db *DB) ImageIntentsOf(ctx context.Context, sessionID string) ([]string, e
 func (db *DB) PurgeImages(ctx context.Context, sessionID string) (int64, error) {
 	const doing = "erase the images of a session"
 	if err := db.q.BundlesUnpin(ctx, db.pool, sessionID); err != nil { // a pin protects from policies
+		return 0, fault(doing, err)
+	}
+	if err := db.q.SnapshotsHandOver(ctx, db.pool, sessionID); err != nil {
 		return 0, fault(doing, err)
 	}
 	if err := db.q.SnapshotsPurge(ctx, db.pool, sessionID); err != nil {

@@ -92,7 +92,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	b.plant(t)
 	purged := b.id
 
-	requested, err := b.PurgeRequest(b.ctx, purged)
+	requested, err := b.PurgeRequest(b.ctx, purged, session.ForksDetach)
 	require.NoError(t, err)
 	require.Equal(t, purge.Stopping, requested.Purge.State)
 	requireCode(t, failure.IllegalState, b.PurgeContent(b.ctx, purged)) // it runs
@@ -132,7 +132,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	require.Equal(t, []string{"purges"}, find(t, b.url, purged))
 	_, err = b.SessionGet(b.ctx, purged)
 	requireCode(t, failure.NoSession, err)
-	_, err = b.PurgeRequest(b.ctx, purged)
+	_, err = b.PurgeRequest(b.ctx, purged, session.ForksDetach)
 	requireCode(t, failure.NoSession, err)
 	_, _, err = b.SessionCreate(b.ctx, session.Session{ID: purged, Agent: "demo"}, nil, session.Idempotency{})
 	requireCode(t, failure.IllegalState, err)
@@ -193,7 +193,7 @@ func TestAPurgeContinuesWhereItWasInterrupted(t *testing.T) {
 	b.plant(t)
 	b.sql(t, `INSERT INTO event_log SELECT no, last_seq + g, now(), 0, 1, 'error', '{}' FROM sessions, generate_series(1, 20000) g WHERE id = $1`, b.id)
 	b.sql(t, `UPDATE sessions SET last_seq = last_seq + 20000 WHERE id = $1`, b.id)
-	_, err := b.PurgeRequest(b.ctx, b.id)
+	_, err := b.PurgeRequest(b.ctx, b.id, session.ForksDetach)
 	require.NoError(t, err)
 	b.transit(t, session.EventStop, "")
 	b.sql(t, "UPDATE snapshots SET deleted_at = now()")
@@ -330,7 +330,7 @@ func TestAPurgeOnlyAdvances(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.session(t)
-	_, err := b.PurgeRequest(b.ctx, id)
+	_, err := b.PurgeRequest(b.ctx, id, session.ForksDetach)
 	require.NoError(t, err)
 	states := []purge.State{purge.Stopping, purge.Erasing, purge.Checking, purge.Erased}
 	for i, state := range states {
@@ -362,7 +362,7 @@ func TestAnImageThatIsRecordedAfterAPurgeIsDeleted(t *testing.T) {
 			b := setup(t)
 			b.running(t)
 			intent := b.intent(t)
-			_, err := b.PurgeRequest(b.ctx, b.id)
+			_, err := b.PurgeRequest(b.ctx, b.id, session.ForksDetach)
 			require.NoError(t, err)
 			b.transit(t, session.EventStop, "")
 			require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, ""))
@@ -384,7 +384,7 @@ func TestAPurgeDoesNotForgetAnImageThatIsRecordedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	_, err := b.PurgeRequest(b.ctx, b.id)
+	_, err := b.PurgeRequest(b.ctx, b.id, session.ForksDetach)
 	require.NoError(t, err)
 	b.transit(t, session.EventStop, "")
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, ""))
@@ -444,7 +444,7 @@ func TestAWorkflowThatBeginsAfterAPurgeIsErased(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			id := b.id
-			_, err := b.PurgeRequest(b.ctx, id)
+			_, err := b.PurgeRequest(b.ctx, id, session.ForksDetach)
 			require.NoError(t, err)
 			b.transit(t, session.EventStop, "")
 			require.NoError(t, b.PurgeContent(b.ctx, id))

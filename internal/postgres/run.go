@@ -298,7 +298,7 @@ func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunSt
 		return start, err
 	}
 	joinInto(&start.Prompt, joined)
-	start.Agent = launch.Agent
+	start.Agent, start.MemoryID = launch.Agent, cmp.Or(launch.MemoryID, s.row.ID)
 	if err := json.Unmarshal(launch.Options, &start.Options); err != nil {
 		return start, err
 	}

@@ -17,7 +17,7 @@ type SessionJSON struct {
 	Title        string             `json:"title,omitempty"`
 	Workspace    *session.Workspace `json:"workspace,omitempty"`
 	ParentID     string             `json:"parentId,omitempty"`
-	ForkedFrom   string             `json:"forkedFrom,omitempty"`
+	ForkedFrom   *ForkedFromJSON    `json:"forkedFrom,omitempty"`
 	CreatedAt    Time               `json:"createdAt"`
 	LastActivity Time               `json:"lastActivityAt"`
 	IdleTimeout  Duration           `json:"idleTimeout"`
@@ -111,7 +111,7 @@ func Session(s session.Session) SessionJSON {
 	}
 	return SessionJSON{
 		ID: s.ID, Status: s.Status, StatusReason: s.StatusReason, Agent: s.Agent, Profile: s.Profile,
-		Title: s.Title, Workspace: s.Workspace, ParentID: s.ParentID, ForkedFrom: s.ForkedFrom,
+		Title: s.Title, Workspace: s.Workspace, ParentID: s.ParentID, ForkedFrom: forkedFrom(s),
 		CreatedAt: Time(s.CreatedAt), LastActivity: Time(s.LastActivity), IdleTimeout: Duration(s.IdleTimeout),
 		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), SleepsAt: OptionalTime(s.SleepsAt()), ExpiresAt: OptionalTime(s.ExpiresAt()), Doing: doing(s.Activity()), Questions: QuestionCounts{Open: s.QuestionsOpen},
 		Metadata: metadata, Options: s.Options, Generation: s.Generation, Receipt: Receipt(s.Receipt), Head: s.Head, HeadSuccess: s.HeadSuccess,
@@ -123,6 +123,20 @@ func Session(s session.Session) SessionJSON {
 
 func doing(a session.Activity) DoingJSON {
 	return DoingJSON{State: a.State, Step: a.Step, Text: a.Text, Until: OptionalTime(a.Until)}
+}
+
+// ForkedFromJSON is where a fork began.
+type ForkedFromJSON struct {
+	SessionID string `json:"sessionId"`
+	BundleID  string `json:"bundleId,omitempty"`
+	PromptID  string `json:"promptId,omitempty"`
+}
+
+func forkedFrom(s session.Session) *ForkedFromJSON {
+	if s.ForkedFrom == "" {
+		return nil
+	}
+	return &ForkedFromJSON{SessionID: s.ForkedFrom, BundleID: s.Fork.BundleID, PromptID: s.Fork.PromptID}
 }
 
 // Sessions converts a list; the result is never nil, so that it is [] in JSON.

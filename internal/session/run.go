@@ -152,6 +152,8 @@ type RunStart struct {
 	// Receipt is that of the restore of the run's sandbox, if something did not come back and no agent has had a turn in
 	// it yet; nil otherwise.
 	Receipt *Receipt
+	// MemoryID is the session under whose name the agent keeps its memory: of a fork the one that its files come from.
+	MemoryID string
 	// Transcripts says how much of each native file is stored already.
 	Transcripts []transcript.Position
 	// Files says how much of what happened in the workspace is stored.

@@ -19,8 +19,8 @@ type Session struct {
 	Title        string
 	Workspace    *Workspace
 	ParentID     string
-	ForkedFrom   string
-	Lazy         bool // no sandbox before the first prompt or wake
+	ForkedFrom   string // the session that it was forked from, at Fork
+	Lazy         bool   // no sandbox before the first prompt or wake
 	CreatedAt    time.Time
 	LastActivity time.Time
 	IdleTimeout  time.Duration
@@ -40,8 +40,10 @@ type Session struct {
 	// Head is the bundle that it wakes from, HeadSuccess the newest one that does not end with a turn that failed. Set by
 	// the store's SessionGet and SessionList alone; empty where there is none.
 	Head, HeadSuccess string
-	Pending           []Command    // commands that were accepted and have not ended, oldest first
-	Purge             *purge.Purge // set by the store's SessionGet alone: everything of the session is being erased
+	// Fork is where a fork began, set where Head is.
+	Fork    ForkPoint
+	Pending []Command    // commands that were accepted and have not ended, oldest first
+	Purge   *purge.Purge // set by the store's SessionGet alone: everything of the session is being erased
 	// Notify is set by the store's SessionPatch alone: the workflow is to be signalled.
 	Notify bool
 }

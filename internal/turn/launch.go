@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -59,7 +60,7 @@ func (a *attempt) launch(ctx context.Context) (agent.Launch, error) {
 func (a *attempt) launchInput() agent.LaunchInput {
 	paths := runner.DefaultPaths()
 	in := agent.LaunchInput{
-		SessionID: a.in.SessionID, Model: a.start.Options.Model, Home: paths.Home, Workspace: paths.Workspace,
+		SessionID: cmp.Or(a.start.MemoryID, a.in.SessionID), Model: a.start.Options.Model, Home: paths.Home, Workspace: paths.Workspace,
 		Resume: a.start.Resume || a.start.Run.Part > 0, Permissions: a.permissions, Profile: a.start.Profile,
 	}
 	if in.Model == "" && in.Profile != nil {

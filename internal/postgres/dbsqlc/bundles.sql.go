@@ -89,7 +89,7 @@ func (q *Queries) BaseImagesForget(ctx context.Context, db DBTX, ids []string) e
 }
 
 const bundleGet = `-- name: BundleGet :one
-SELECT id, no, session_id, parent_id, generation, snapshot_id, manifest, verified, created_at, proved_at, checkpoint, last_seq, prompt_id, outcome, pinned_at, receipt, restored_at FROM bundles WHERE id = $1
+SELECT id, no, session_id, parent_id, generation, snapshot_id, manifest, verified, created_at, proved_at, checkpoint, last_seq, prompt_id, outcome, pinned_at, receipt, restored_at, base FROM bundles WHERE id = $1
 `
 
 func (q *Queries) BundleGet(ctx context.Context, db DBTX, id string) (Bundle, error) {
@@ -113,12 +113,13 @@ func (q *Queries) BundleGet(ctx context.Context, db DBTX, id string) (Bundle, er
 		&i.PinnedAt,
 		&i.Receipt,
 		&i.RestoredAt,
+		&i.Base,
 	)
 	return i, err
 }
 
 const bundleGetHead = `-- name: BundleGetHead :one
-SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at FROM bundles b JOIN sessions s ON s.head_bundle_id = b.id WHERE s.id = $1
+SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at, b.base FROM bundles b JOIN sessions s ON s.head_bundle_id = b.id WHERE s.id = $1
 `
 
 func (q *Queries) BundleGetHead(ctx context.Context, db DBTX, sessionID string) (Bundle, error) {
@@ -142,23 +143,26 @@ func (q *Queries) BundleGetHead(ctx context.Context, db DBTX, sessionID string) 
 		&i.PinnedAt,
 		&i.Receipt,
 		&i.RestoredAt,
+		&i.Base,
 	)
 	return i, err
 }
 
 const bundleHeads = `-- name: BundleHeads :many
-SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head,
+SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head, coalesce(f.bundle_id, '')::text AS fork_bundle, coalesce(f.prompt_id, '')::text AS fork_prompt,
     coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = s.id AND v.outcome IN ('', 'completed') ORDER BY v.no DESC LIMIT 1), '')::text AS head_success
-FROM sessions s WHERE s.id = ANY($1::text[]) AND s.head_bundle_id IS NOT NULL
+FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id WHERE s.id = ANY($1::text[]) AND s.head_bundle_id IS NOT NULL
 `
 
 type BundleHeadsRow struct {
 	SessionID   string
 	Head        string
+	ForkBundle  string
+	ForkPrompt  string
 	HeadSuccess string
 }
 
-// BundleHeads are the newest bundle of each session, and the newest one that ends with a turn that succeeded.
+// BundleHeads are the newest bundle of each session, the newest one that ends with a turn that succeeded, and what it was forked from.
 func (q *Queries) BundleHeads(ctx context.Context, db DBTX, sessionIds []string) ([]BundleHeadsRow, error) {
 	rows, err := db.Query(ctx, bundleHeads, sessionIds)
 	if err != nil {
@@ -168,7 +172,13 @@ func (q *Queries) BundleHeads(ctx context.Context, db DBTX, sessionIds []string)
 	var items []BundleHeadsRow
 	for rows.Next() {
 		var i BundleHeadsRow
-		if err := rows.Scan(&i.SessionID, &i.Head, &i.HeadSuccess); err != nil {
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Head,
+			&i.ForkBundle,
+			&i.ForkPrompt,
+			&i.HeadSuccess,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -182,8 +192,9 @@ func (q *Queries) BundleHeads(ctx context.Context, db DBTX, sessionIds []string)
 const bundleInsert = `-- name: BundleInsert :exec
 INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome)
 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10::bigint,
-    coalesce(r.prompt_id, ''), coalesce(r.outcome, '')
+    coalesce(r.prompt_id, base.prompt_id, ''), coalesce(r.outcome, base.outcome, '')
 FROM (SELECT 1) one
+LEFT JOIN bundles base ON base.session_id = $2 AND base.base
 LEFT JOIN (
     SELECT x.prompt_id, CASE WHEN x.ended_at IS NULL THEN 'open' ELSE x.outcome END AS outcome
     FROM runs x JOIN prompts p ON p.session_id = x.session_id AND p.id = x.prompt_id
@@ -206,7 +217,7 @@ type BundleInsertParams struct {
 	Reverted   string
 }
 
-// BundleInsert notes the newest prompt that the agent has had and that was not reverted.
+// BundleInsert notes the newest prompt that the agent has had and that was not reverted. It may be one that a fork began with.
 func (q *Queries) BundleInsert(ctx context.Context, db DBTX, arg *BundleInsertParams) error {
 	_, err := db.Exec(ctx, bundleInsert,
 		arg.ID,
@@ -374,7 +385,7 @@ func (q *Queries) BundleViews(ctx context.Context, db DBTX, arg *BundleViewsPara
 
 const bundlesForget = `-- name: BundlesForget :exec
 DELETE FROM bundles b
-WHERE b.snapshot_id = ANY($1::text[]) AND b.pinned_at IS NULL
+WHERE b.snapshot_id = ANY($1::text[]) AND b.pinned_at IS NULL AND NOT b.base
   AND NOT EXISTS (SELECT FROM sessions s WHERE s.head_bundle_id = b.id)
   AND EXISTS (SELECT FROM bundles n WHERE n.session_id = b.session_id AND n.no > b.no AND NOT n.checkpoint AND n.generation >= b.generation)
 `
@@ -398,7 +409,7 @@ func (q *Queries) BundlesPinned(ctx context.Context, db DBTX, sessionID string) 
 }
 
 const bundlesRestorable = `-- name: BundlesRestorable :many
-SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at FROM bundles b JOIN snapshots n ON n.id = b.snapshot_id
+SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at, b.base FROM bundles b JOIN snapshots n ON n.id = b.snapshot_id
 WHERE b.session_id = $1 AND n.deleted_at IS NULL AND n.condemned_at IS NULL
   AND (n.kept_until IS NULL OR n.kept_until < clock_timestamp()) AND b.snapshot_id <> $2
 ORDER BY b.no DESC
@@ -439,6 +450,7 @@ func (q *Queries) BundlesRestorable(ctx context.Context, db DBTX, arg *BundlesRe
 			&i.PinnedAt,
 			&i.Receipt,
 			&i.RestoredAt,
+			&i.Base,
 		); err != nil {
 			return nil, err
 		}
@@ -976,9 +988,9 @@ func (q *Queries) SnapshotsRelease(ctx context.Context, db DBTX, sessionID strin
 
 const snapshotsRenew = `-- name: SnapshotsRenew :many
 WITH due AS (
-    SELECT n.id FROM snapshots n
-    JOIN sessions s ON s.id = n.session_id
-    JOIN bundles b ON b.id = s.head_bundle_id AND b.snapshot_id = n.id
+    SELECT n.id, s.id AS session_id FROM snapshots n
+    JOIN bundles b ON b.snapshot_id = n.id
+    JOIN sessions s ON s.head_bundle_id = b.id
     WHERE n.expires_at < clock_timestamp() + make_interval(secs => $1) AND n.unneeded_at IS NULL AND n.deleted_at IS NULL AND n.renew_after <= now()
       AND s.status IN ('hibernated', 'error')
     ORDER BY n.expires_at LIMIT $2
@@ -986,7 +998,7 @@ WITH due AS (
 )
 UPDATE snapshots n SET renew_after = now() + interval '1 hour'
 FROM due WHERE n.id = due.id
-RETURNING n.id, coalesce(n.session_id, '')::text AS session_id, n.generation
+RETURNING n.id, due.session_id, n.generation
 `
 
 type SnapshotsRenewParams struct {

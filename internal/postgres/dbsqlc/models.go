@@ -76,6 +76,7 @@ type Bundle struct {
 	PinnedAt   *time.Time
 	Receipt    []byte
 	RestoredAt *time.Time
+	Base       bool
 }
 
 type BundleView struct {
@@ -390,6 +391,15 @@ type SessionCount struct {
 	Status string
 	Agent  string
 	N      int64
+}
+
+type SessionFork struct {
+	SessionID string
+	ParentID  string
+	BundleID  string
+	PromptID  string
+	MemoryID  string
+	CreatedAt time.Time
 }
 
 type SessionLabel struct {

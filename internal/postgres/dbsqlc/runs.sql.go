@@ -349,9 +349,9 @@ func (q *Queries) RunPark(ctx context.Context, db DBTX, arg *RunParkParams) erro
 }
 
 const runReachedAgent = `-- name: RunReachedAgent :one
-SELECT EXISTS (
+SELECT (EXISTS (
     SELECT FROM runs WHERE runs.session_id = $1 AND runs.id <> $2 AND (runs.last_frame >= 0 OR runs.outcome = 'completed')
-)::boolean AS reached, (
+) OR EXISTS (SELECT FROM session_forks f WHERE f.session_id = $1 AND f.prompt_id <> ''))::boolean AS reached, (
     SELECT t.receipt FROM sessions s JOIN session_transitions t ON t.session_id = s.id AND t.no = s.transition_no
     WHERE s.id = $1 AND t.to_status = 'running' AND t.generation = $3::bigint AND t.receipt ->> 'kind' IN ('partial', 'fresh')
       AND NOT EXISTS (
@@ -371,7 +371,7 @@ type RunReachedAgentRow struct {
 	Receipt []byte
 }
 
-// RunReachedAgent reports whether the agent has had a turn of the session other than this one, and the receipt of the restore that the
+// RunReachedAgent reports whether the agent has had a turn of the session, or of one that it was forked from, other than this one, and the receipt of the restore that the
 // session runs in: unless it was full, or the agent has had a turn in that sandbox, as it knows then. While a session runs, its newest
 // transition is the one into running.
 func (q *Queries) RunReachedAgent(ctx context.Context, db DBTX, arg *RunReachedAgentParams) (RunReachedAgentRow, error) {

@@ -294,20 +294,27 @@ func (q *Queries) SessionInsert(ctx context.Context, db DBTX, arg *SessionInsert
 }
 
 const sessionLaunch = `-- name: SessionLaunch :one
-SELECT agent, profile, options FROM sessions WHERE id = $1
+SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, '')::text AS memory_id
+FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id WHERE s.id = $1
 `
 
 type SessionLaunchRow struct {
-	Agent   string
-	Profile string
-	Options []byte
+	Agent    string
+	Profile  string
+	Options  []byte
+	MemoryID string
 }
 
 // SessionLaunch is how the agent of a session is started.
 func (q *Queries) SessionLaunch(ctx context.Context, db DBTX, id string) (SessionLaunchRow, error) {
 	row := db.QueryRow(ctx, sessionLaunch, id)
 	var i SessionLaunchRow
-	err := row.Scan(&i.Agent, &i.Profile, &i.Options)
+	err := row.Scan(
+		&i.Agent,
+		&i.Profile,
+		&i.Options,
+		&i.MemoryID,
+	)
 	return i, err
 }
 

@@ -77,9 +77,9 @@ WHERE id = ANY(@ids::text[]);
 -- SnapshotsRenew takes snapshots that sleeping sessions wake from and that expire
 -- before long, and keeps other workers from them for an hour.
 WITH due AS (
-    SELECT n.id FROM snapshots n
-    JOIN sessions s ON s.id = n.session_id
-    JOIN bundles b ON b.id = s.head_bundle_id AND b.snapshot_id = n.id
+    SELECT n.id, s.id AS session_id FROM snapshots n
+    JOIN bundles b ON b.snapshot_id = n.id
+    JOIN sessions s ON s.head_bundle_id = b.id
     WHERE n.expires_at < clock_timestamp() + make_interval(secs => @seconds) AND n.unneeded_at IS NULL AND n.deleted_at IS NULL AND n.renew_after <= now()
       AND s.status IN ('hibernated', 'error')
     ORDER BY n.expires_at LIMIT @max_items
@@ -87,7 +87,7 @@ WITH due AS (
 )
 UPDATE snapshots n SET renew_after = now() + interval '1 hour'
 FROM due WHERE n.id = due.id
-RETURNING n.id, coalesce(n.session_id, '')::text AS session_id, n.generation;
+RETURNING n.id, due.session_id, n.generation;
 
 -- name: SnapshotReplace :execrows
 -- SnapshotReplace has the bundles of a session restored from a copy of their snapshot.
@@ -210,11 +210,12 @@ SELECT
     (SELECT count(*) FROM image_intents i WHERE i.created_at < clock_timestamp() - make_interval(secs => @seconds))::bigint AS hidden;
 
 -- name: BundleInsert :exec
--- BundleInsert notes the newest prompt that the agent has had and that was not reverted.
+-- BundleInsert notes the newest prompt that the agent has had and that was not reverted. It may be one that a fork began with.
 INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome)
 SELECT @id, @session_id, @parent_id, @generation, @snapshot_id, @manifest, @verified, @checkpoint, @created_at, @last_seq::bigint,
-    coalesce(r.prompt_id, ''), coalesce(r.outcome, '')
+    coalesce(r.prompt_id, base.prompt_id, ''), coalesce(r.outcome, base.outcome, '')
 FROM (SELECT 1) one
+LEFT JOIN bundles base ON base.session_id = @session_id AND base.base
 LEFT JOIN (
     SELECT x.prompt_id, CASE WHEN x.ended_at IS NULL THEN 'open' ELSE x.outcome END AS outcome
     FROM runs x JOIN prompts p ON p.session_id = x.session_id AND p.id = x.prompt_id
@@ -243,16 +244,16 @@ SELECT count(*) FROM bundles WHERE session_id = @session_id AND pinned_at IS NOT
 UPDATE bundles SET receipt = @receipt, restored_at = @at::timestamptz WHERE id = @id;
 
 -- name: BundleHeads :many
--- BundleHeads are the newest bundle of each session, and the newest one that ends with a turn that succeeded.
-SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head,
+-- BundleHeads are the newest bundle of each session, the newest one that ends with a turn that succeeded, and what it was forked from.
+SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head, coalesce(f.bundle_id, '')::text AS fork_bundle, coalesce(f.prompt_id, '')::text AS fork_prompt,
     coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = s.id AND v.outcome IN ('', 'completed') ORDER BY v.no DESC LIMIT 1), '')::text AS head_success
-FROM sessions s WHERE s.id = ANY(@session_ids::text[]) AND s.head_bundle_id IS NOT NULL;
+FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id WHERE s.id = ANY(@session_ids::text[]) AND s.head_bundle_id IS NOT NULL;
 
 -- name: BundlesForget :exec
 -- BundlesForget deletes bundles whose snapshot was deleted by policy. The newest bundle that a sandbox was left with says
 -- which generations are saved.
 DELETE FROM bundles b
-WHERE b.snapshot_id = ANY(@ids::text[]) AND b.pinned_at IS NULL
+WHERE b.snapshot_id = ANY(@ids::text[]) AND b.pinned_at IS NULL AND NOT b.base
   AND NOT EXISTS (SELECT FROM sessions s WHERE s.head_bundle_id = b.id)
   AND EXISTS (SELECT FROM bundles n WHERE n.session_id = b.session_id AND n.no > b.no AND NOT n.checkpoint AND n.generation >= b.generation);
 

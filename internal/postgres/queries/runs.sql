@@ -30,12 +30,12 @@ WHERE id = @id AND ended_at IS NULL
 RETURNING *;
 
 -- name: RunReachedAgent :one
--- RunReachedAgent reports whether the agent has had a turn of the session other than this one, and the receipt of the restore that the
+-- RunReachedAgent reports whether the agent has had a turn of the session, or of one that it was forked from, other than this one, and the receipt of the restore that the
 -- session runs in: unless it was full, or the agent has had a turn in that sandbox, as it knows then. While a session runs, its newest
 -- transition is the one into running.
-SELECT EXISTS (
+SELECT (EXISTS (
     SELECT FROM runs WHERE runs.session_id = @session_id AND runs.id <> @id AND (runs.last_frame >= 0 OR runs.outcome = 'completed')
-)::boolean AS reached, (
+) OR EXISTS (SELECT FROM session_forks f WHERE f.session_id = @session_id AND f.prompt_id <> ''))::boolean AS reached, (
     SELECT t.receipt FROM sessions s JOIN session_transitions t ON t.session_id = s.id AND t.no = s.transition_no
     WHERE s.id = @session_id AND t.to_status = 'running' AND t.generation = @generation::bigint AND t.receipt ->> 'kind' IN ('partial', 'fresh')
       AND NOT EXISTS (

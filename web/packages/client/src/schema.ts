@@ -63,7 +63,7 @@ export interface paths {
          *     Temporal. The answer is `202`, also for a repeated request; the request is stored durably, and the erasure continues after any
          *     interruption. Until it is complete, GET returns the session with `purge`, without title, metadata, workspace and options once
          *     `purge.state` is `erasing`, and readers of its events get a gap and `end`. After that every route of the session answers `404`. Its
-         *     id is not used again. Forks and other sessions that name it keep their own data. Backups, and logs with the session's id, are not
+         *     id is not used again. Other sessions that name it keep their own data. Backups, and logs with the session's id, are not
          *     changed.
          */
         delete: operations["deleteSession"];
@@ -885,6 +885,60 @@ export interface paths {
          *     are deleted, with their snapshots.
          */
         get: operations["listBundles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/sessions/{id}/fork": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fork a session at a bundle
+         * @description Creates a session that begins where this one was: with the files and the agent's memory of a bundle, and a copy of the conversation
+         *     up to it. It sleeps until its first prompt or wake, which restores its first sandbox. This session is not changed, whatever it does
+         *     meanwhile.
+         *
+         *     The point is a bundle, or a prompt: after it, or with `before` before it. `before` with a `prompt` edits and sends again. If no
+         *     bundle was saved exactly there, the answer is 409 `no_bundle_there`, and `errors` has the nearest ones as `nearest.before` and
+         *     `nearest.after`. With `options.checkpoint: turn` there is one after each turn.
+         *
+         *     The fork has the agent, workspace, options, metadata and idle timeout of this session, and its profile and title unless they are given.
+         *     The copied conversation is in its events too, from 1 on, as one `block_complete` for each block. Its `prompts` are its own.
+         *     With an `Idempotency-Key` the request can be repeated as `POST /api/sessions` can.
+         */
+        post: operations["forkSession"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/sessions/{id}/forks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the forks of a session, newest first
+         * @description The sessions that were forked from this one. Forks of forks are in the lists of those.
+         */
+        get: operations["listForks"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2424,7 +2478,13 @@ export interface components {
             head?: components["schemas"]["BundleId"];
             /** @description The newest bundle that does not end with a turn that failed, was cancelled or is unknown. Where `head` is. */
             headSuccess?: components["schemas"]["BundleId"];
-            forkedFrom?: components["schemas"]["SessionId"];
+            /** @description Where a fork began. `bundleId` and `promptId` are where `head` is. What they name may have been deleted. */
+            forkedFrom?: {
+                sessionId: components["schemas"]["SessionId"];
+                bundleId?: components["schemas"]["BundleId"];
+                /** @description The newest prompt that the agent had then. Absent if it had had none. */
+                promptId?: string;
+            };
             createdAt: components["schemas"]["Time"];
             /** @description When the session was created, the last prompt came, or a turn started or ended, whichever is latest. */
             lastActivityAt: components["schemas"]["Time"];
@@ -2556,6 +2616,27 @@ export interface components {
                     lastHealthCheck: components["schemas"]["Time"];
                 } | null;
             };
+        };
+        /** @description Either `bundleId` or `promptId`. */
+        ForkRequest: {
+            bundleId?: components["schemas"]["BundleId"];
+            /** @description A prompt of the session that has been run. */
+            promptId?: components["schemas"]["PromptId"];
+            /**
+             * @description Before the prompt instead of after it.
+             * @default false
+             */
+            before?: boolean;
+            /** @description The first prompt of the fork. */
+            prompt?: {
+                id?: components["schemas"]["PromptId"];
+                content: components["schemas"]["Content"];
+            };
+            /** @description The agent of the session; another one is 409 `not_supported`. */
+            agent?: string;
+            /** @description As in the creation of a session. Default: that of the session. */
+            profile?: string;
+            title?: components["schemas"]["Title"];
         };
         BundleId: string;
         /**
@@ -4186,7 +4267,7 @@ export interface components {
             status: number;
             detail: string;
             /** @enum {string} */
-            code: "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "session_not_found" | "prompt_not_found" | "run_not_found" | "bundle_not_found" | "secret_not_found" | "question_not_found" | "file_not_found" | "attachment_not_found" | "webhook_not_found" | "delivery_not_found" | "profile_not_found" | "profile_version_not_found" | "method_not_allowed" | "session_terminated" | "session_in_error" | "workspace_in_use" | "secret_missing" | "prompt_conflict" | "prompt_not_unknown" | "idempotency_conflict" | "prompt_not_queued" | "question_answered" | "question_expired" | "question_cancelled" | "name_taken" | "version_conflict" | "file_not_saved" | "not_supported" | "limit_reached" | "illegal_state" | "position_gone" | "too_large" | "queue_full" | "rate_limited" | "unavailable" | "internal";
+            code: "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "session_not_found" | "prompt_not_found" | "run_not_found" | "bundle_not_found" | "no_bundle_there" | "has_forks" | "secret_not_found" | "question_not_found" | "file_not_found" | "attachment_not_found" | "webhook_not_found" | "delivery_not_found" | "profile_not_found" | "profile_version_not_found" | "method_not_allowed" | "session_terminated" | "session_in_error" | "workspace_in_use" | "secret_missing" | "prompt_conflict" | "prompt_not_unknown" | "idempotency_conflict" | "prompt_not_queued" | "question_answered" | "question_expired" | "question_cancelled" | "name_taken" | "version_conflict" | "file_not_saved" | "not_supported" | "limit_reached" | "illegal_state" | "position_gone" | "too_large" | "queue_full" | "rate_limited" | "unavailable" | "internal";
             errors?: {
                 field: string;
                 message: string;
@@ -4515,6 +4596,11 @@ export interface operations {
         parameters: {
             query?: {
                 purge?: boolean;
+                /**
+                 * @description What a purge does about the sessions that were forked from this one, and from those: `detach` leaves them what they need, `purge`
+                 *     erases them too. Without it, a session with forks is 409 `has_forks`, with their ids in `errors`.
+                 */
+                forks?: "detach" | "purge";
             };
             header?: never;
             path: {
@@ -5733,6 +5819,91 @@ export interface operations {
                 content: {
                     "application/json": {
                         items: components["schemas"]["Bundle"][];
+                        nextCursor: components["schemas"]["NextCursor"];
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    forkSession: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ForkRequest"];
+            };
+        };
+        responses: {
+            /** @description The fork that a request with the same key created before. */
+            200: {
+                headers: {
+                    /** @description Path of the session. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            /** @description The fork. */
+            201: {
+                headers: {
+                    /** @description Path of the session. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listForks: {
+        parameters: {
+            query?: {
+                limit?: components["parameters"]["Limit"];
+                /** @description The `nextCursor` of the page before. */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of sessions. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Session"][];
                         nextCursor: components["schemas"]["NextCursor"];
                     };
                 };

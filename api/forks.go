@@ -1,0 +1,144 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/profile"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// forkStore forks sessions.
+type forkStore interface {
+	// SessionFork stores a session that begins where another one was, and its first prompt, if there is one. Idempotency is as with
+	// SessionCreate. session_not_found, bundle_not_found, prompt_not_found, no_bundle_there, illegal_state.
+	SessionFork(ctx context.Context, f session.Fork, first *session.Prompt, idem Idempotency) (stored session.Session, created bool, err error)
+	// SessionForks returns a page of the forks of a session, newest first; session_not_found.
+	SessionForks(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Session, nextCursor string, err error)
+}
+
+// forks are the routes of forks.
+type forks struct {
+	*sessions
+	forked forkStore
+}
+
+func (s *forks) fork(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	key := c.Request().Header.Get(idempotencyHeader)
+	if _, given := c.Request().Header[idempotencyHeader]; given && !idempotencyKey.MatchString(key) {
+		return invalid(idempotencyHeader, "must be 1 to 255 visible ASCII characters")
+	}
+	body, raw, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	f := session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: id}
+	first, agentName, named := forkRequest(body, &f)
+	if err := body.done(); err != nil {
+		return err
+	}
+	if first != nil {
+		first.RequestID, first.TraceParent = idOfRequest(c), traceOf(c)
+	}
+	ctx := c.Request().Context()
+	sess, err := s.sessions.store.SessionGet(ctx, id)
+	if err != nil {
+		return err
+	}
+	if agentName != "" && agentName != sess.Agent {
+		return failure.Errorf(failure.NotSupported, "a fork has the agent of its session, which is %s", sess.Agent)
+	}
+	var idem session.Idempotency
+	if key != "" {
+		idem = session.Idempotency{Key: key, Digest: digest(append([]byte("fork "+id+" "), raw...))}
+	}
+	var spec *profile.Spec
+	if named == "" && sess.Profile != "" {
+		named = sess.Profile
+	}
+	if named != "" {
+		pinned, err := s.pinProfile(ctx, named)
+		if err != nil {
+			return err
+		}
+		f.Profile, spec = pinned.Ref(), &pinned.Spec
+	}
+	missing, err := s.missing(ctx, s.sessions.store, sess.Agent, spec)
+	if err != nil {
+		return err
+	}
+	if first != nil && len(missing) > 0 {
+		idem.Refusal = secretMissing(missing, sess.Agent)
+	}
+	stored, created, err := s.forked.SessionFork(ctx, f, first, idem)
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderLocation, "/api/sessions/"+stored.ID)
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+		s.metrics.sessions.Inc()
+		if first != nil {
+			s.metrics.prompts.Inc()
+			s.signalPrompt(ctx, stored.ID, first.ID, first.Ordinal)
+		}
+	}
+	return c.JSON(status, resource.Session(stored))
+}
+
+// forkRequest reads the point, and the first prompt of the fork, if it has one.
+func forkRequest(body *object, f *session.Fork) (first *session.Prompt, agentName, named string) {
+	bundle, byBundle := body.text("bundleId")
+	prompt, byPrompt := body.text("promptId")
+	switch {
+	case byBundle == byPrompt:
+		body.wrong("bundleId", "or promptId must be given, and not both")
+	case byBundle && !session.ValidID(session.BundlePrefix, bundle):
+		body.wrong("bundleId", "must be %s and 32 lower-case hexadecimal digits", session.BundlePrefix)
+	case byPrompt && !session.ValidPromptID(prompt):
+		body.wrong("promptId", "must be 1 to 64 of A-Z a-z 0-9 _ -")
+	}
+	f.BundleID, f.PromptID, f.Before = bundle, prompt, body.boolean("before")
+	if f.Before && byBundle {
+		body.wrong("before", "needs promptId")
+	}
+	if title, ok := body.short("title", session.MaxTitleRunes); ok {
+		f.Title = title
+	}
+	agentName, _ = body.text("agent")
+	named, _ = body.profileRef("profile")
+	if inner := body.object("prompt"); inner != nil {
+		first = &session.Prompt{
+			ID: inner.promptID("id"), SessionID: f.ID, Ordinal: 1, Status: session.PromptQueued,
+			Content: inner.content("content"), Mode: session.Followup, OnUnknown: session.Hold, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		}
+		inner.unknown()
+	}
+	return first, agentName, named
+}
+
+func (s *forks) list(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	limit, cursor, err := listQuery(c)
+	if err != nil {
+		return err
+	}
+	items, next, err := s.forked.SessionForks(c.Request().Context(), id, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, newPage(resource.Sessions(items), next))
+}

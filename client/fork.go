@@ -1,0 +1,39 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/google/uuid"
+)
+
+// ForkPoint is where a fork began. What it names may have been deleted.
+type ForkPoint struct {
+	SessionID string `json:"sessionId"`
+	BundleID  string `json:"bundleId,omitempty"`
+	PromptID  string `json:"promptId,omitempty"` // the newest prompt that the agent had then
+}
+
+// Fork says where a fork begins: at a bundle, after a prompt, or before it.
+type Fork struct {
+	BundleID string       `json:"bundleId,omitempty"`
+	PromptID string       `json:"promptId,omitempty"`
+	Before   bool         `json:"before,omitempty"`
+	Title    string       `json:"title,omitempty"`
+	Profile  string       `json:"profile,omitempty"`
+	Prompt   *FirstPrompt `json:"prompt,omitempty"`
+}
+
+// SessionFork forks a session. The same key again within 24 hours returns the first fork; an empty key is a new one.
+func (c *Client) SessionFork(ctx context.Context, sessionID string, f Fork, key string) (s Session, err error) {
+	if key == "" {
+		key = uuid.NewString()
+	}
+	_, err = c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/fork", f, &s, "Idempotency-Key", key)
+	return s, err
+}
+
+// ForkList returns the forks of a session, newest first.
+func (c *Client) ForkList(ctx context.Context, sessionID string) (Page[Session], error) {
+	return list[Session](ctx, c, sessionPath(sessionID)+"/forks", nil, 0)
+}

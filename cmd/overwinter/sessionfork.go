@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/client"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/terminal"
+)
+
+// sessionForkCmd forks a session.
+type sessionForkCmd struct {
+	sessionArg
+	Bundle         string `placeholder:"BUNDLE" xor:"point" help:"Bundle to begin with, as listed by session bundles. Default: the newest."`
+	After          string `placeholder:"PROMPT" xor:"point" help:"Begin after this prompt."`
+	Before         string `placeholder:"PROMPT" xor:"point" help:"Begin before this prompt."`
+	Prompt         string `placeholder:"TEXT" help:"First prompt of the fork, or - to read it from standard input."`
+	Title          string `placeholder:"TEXT" help:"Title. Default: that of the session."`
+	Profile        string `placeholder:"PROFILE" help:"Name or ID of a profile. Default: that of the session."`
+	IdempotencyKey string `placeholder:"KEY" help:"Forking again with the same key and flags within 24 hours returns the same session. Default: a new key."`
+}
+
+// Run prints the fork.
+func (c *sessionForkCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
+		f := client.Fork{BundleID: c.Bundle, PromptID: c.After, Title: c.Title, Profile: c.Profile}
+		if c.Before != "" {
+			f.PromptID, f.Before = c.Before, true
+		}
+		if f.BundleID == "" && f.PromptID == "" {
+			from, err := api.SessionGet(ctx, id)
+			if err != nil {
+				return err
+			}
+			if from.Head == "" {
+				return fmt.Errorf("session %s has no bundle yet; save one with session sync or hibernate", id)
+			}
+			f.BundleID = from.Head
+		}
+		if c.Prompt != "" {
+			text, err := promptText(c.Prompt, s.stdin)
+			if err != nil {
+				return err
+			}
+			f.Prompt = &client.FirstPrompt{ID: session.NewID(session.PromptPrefix), Content: text}
+		}
+		made, err := api.SessionFork(ctx, id, f, c.IdempotencyKey)
+		if err != nil {
+			return err
+		}
+		return parent.printSession(s.stdout, made)
+	})
+}
+
+// sessionTreeCmd prints the forks of a session, and theirs.
+type sessionTreeCmd struct{ sessionArg }
+
+// forkTree is a session with its forks.
+type forkTree struct {
+	Session client.Session `json:"session"`
+	Forks   []forkTree     `json:"forks"`
+}
+
+// Run prints one line for each session, below what it was forked from.
+func (c *sessionTreeCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
+	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
+		root, err := api.SessionGet(ctx, id)
+		if err != nil {
+			return err
+		}
+		tree, err := forksBelow(ctx, api, root)
+		if err != nil {
+			return err
+		}
+		if parent.json() {
+			return printJSON(s.stdout, tree)
+		}
+		return tree.print(s.stdout, 0)
+	})
+}
+
+func forksBelow(ctx context.Context, api *client.Client, s client.Session) (forkTree, error) {
+	tree := forkTree{Session: s, Forks: []forkTree{}}
+	page, err := api.ForkList(ctx, s.ID)
+	if err != nil {
+		return tree, err
+	}
+	for _, fork := range page.Items {
+		below, err := forksBelow(ctx, api, fork)
+		if err != nil {
+			return tree, err
+		}
+		tree.Forks = append(tree.Forks, below)
+	}
+	return tree, nil
+}
+
+func (t forkTree) print(w io.Writer, depth int) error {
+	at := ""
+	if from := t.Session.ForkedFrom; from != nil && depth > 0 {
+		at = "  after " + from.PromptID
+		if from.PromptID == "" {
+			at = "  from the beginning"
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s%s  %s  %s%s\n", strings.Repeat("  ", depth), t.Session.ID, t.Session.Status, terminal.OneLine(t.Session.Title, terminal.TitleRunes), at)
+	for _, fork := range t.Forks {
+		if err == nil {
+			err = fork.print(w, depth+1)
+		}
+	}
+	return err
+}

@@ -1,0 +1,246 @@
+package postgres_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// fork forks the session of b, and returns a bundle for the fork.
+func (b *bundle) fork(t *testing.T, f session.Fork) *bundle {
+	t.Helper()
+	f.ID, f.SessionID = session.NewID(session.SessionPrefix), b.id
+	s, created, err := b.SessionFork(b.ctx, f, nil, session.Idempotency{})
+	require.NoError(t, err)
+	require.True(t, created)
+	return &bundle{DB: b.DB, url: b.url, ctx: b.ctx, id: s.ID}
+}
+
+// spoken are the texts of the session's conversation now, which its events must lead to.
+func (b *bundle) spoken(t *testing.T) []string {
+	t.Helper()
+	c, _, err := b.ConversationPage(b.ctx, b.id, 0, "")
+	require.NoError(t, err)
+	var folded conversation.Folder
+	for _, e := range b.events(t) {
+		require.NoError(t, folded.Apply(conversation.EventType(e.Type), e.ConversationID, e.Data))
+	}
+	require.Equal(t, len(c.Threads[0].Blocks), len(folded.Conversation().Threads[0].Blocks))
+	texts := []string{}
+	for i, block := range c.Threads[0].Blocks {
+		require.Equal(t, block.Content, folded.Conversation().Threads[0].Blocks[i].Content)
+		texts = append(texts, block.Content)
+	}
+	return texts
+}
+
+func TestAForkBeginsWhereItsSessionWas(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	first, _ := b.turn(t, "one", session.OutcomeCompleted)
+	one := b.snapshotted(t, "im-1")
+	second, _ := b.turn(t, "two", session.OutcomeCompleted)
+	two := b.snapshotted(t, "im-2")
+	third, _ := b.turn(t, "three", session.OutcomeCompleted)
+	waits := b.submit(t, "waits")
+
+	for _, tt := range []struct {
+		f    session.Fork
+		base session.BundleView
+		want []string
+	}{
+		{session.Fork{BundleID: one.ID}, one, []string{"one"}},
+		{session.Fork{PromptID: second}, two, []string{"one", "two"}},
+		{session.Fork{PromptID: second, Before: true}, one, []string{"one"}},
+		{session.Fork{PromptID: third, Before: true}, two, []string{"one", "two"}},
+	} {
+		f := b.fork(t, tt.f)
+		require.Equal(t, tt.want, f.spoken(t))
+		s, err := f.SessionGet(f.ctx, f.id)
+		require.NoError(t, err)
+		require.Equal(t, session.Hibernated, s.Status)
+		require.Equal(t, b.id, s.ForkedFrom)
+		require.Equal(t, session.ForkPoint{BundleID: tt.base.ID, PromptID: tt.base.PromptID}, s.Fork)
+		head, err := f.BundleHead(f.ctx, f.id)
+		require.NoError(t, err)
+		require.Equal(t, tt.base.SnapshotID, head.SnapshotID)
+		require.Equal(t, tt.base.Manifest, head.Manifest)
+		require.Equal(t, tt.want, f.texts(t, head.ID))
+
+		// It works on, with the memory of the session that it comes from.
+		f.transit(t, session.EventWake, "")
+		f.reserve(t, 1)
+		f.transit(t, session.EventReady, "")
+		prompt := f.submit(t, "more")
+		run := f.begin(t, prompt)
+		start, err := f.RunAttach(f.ctx, run, "t1", session.Dispatch{No: 1, Attempt: 1})
+		require.NoError(t, err)
+		require.True(t, start.Resume)
+		require.Equal(t, b.id, start.MemoryID)
+		f.say(t, run, "more")
+		_, err = f.RunEnd(f.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+		require.NoError(t, err)
+		require.Equal(t, append(tt.want, "more"), f.spoken(t))
+	}
+	require.Equal(t, []string{"one", "two", "three"}, b.spoken(t), "the original has none of it")
+
+	for f, code := range map[session.Fork]failure.Code{
+		{PromptID: third}: failure.NoBundleThere, {PromptID: first, Before: true}: failure.NoBundleThere, {PromptID: "none"}: failure.NoPrompt,
+		{PromptID: waits}: failure.IllegalState, {BundleID: session.NewID(session.BundlePrefix)}: failure.NoBundle,
+	} {
+		f.ID, f.SessionID = session.NewID(session.SessionPrefix), b.id
+		_, _, err := b.SessionFork(b.ctx, f, nil, session.Idempotency{})
+		requireCode(t, code, err)
+	}
+	_, _, err := b.SessionFork(b.ctx, session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, PromptID: third}, nil, session.Idempotency{})
+	require.ErrorContains(t, err, "the nearest before is "+two.ID)
+}
+
+func TestAForkOfAForkKeepsTheNameOfItsMemory(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.turn(t, "one", session.OutcomeCompleted)
+	f := b.fork(t, session.Fork{BundleID: b.snapshotted(t, "im-1").ID})
+	head, err := f.BundleHead(f.ctx, f.id)
+	require.NoError(t, err)
+	f.transit(t, session.EventWake, "")
+	f.reserve(t, 1)
+	f.transit(t, session.EventReady, "")
+	later := f.snapshotted(t, "im-2")
+	base := f.show(t, head.ID)
+	require.Equal(t, base.PromptID, later.PromptID, "before its first turn it is at the point where it began")
+	g := f.fork(t, session.Fork{BundleID: later.ID})
+	g.transit(t, session.EventWake, "")
+	g.reserve(t, 1)
+	g.transit(t, session.EventReady, "")
+	start, err := g.RunAttach(g.ctx, g.begin(t, g.submit(t, "x")), "t1", session.Dispatch{No: 1, Attempt: 1})
+	require.NoError(t, err)
+	require.Equal(t, b.id, start.MemoryID)
+	items, _, err := b.SessionForks(b.ctx, b.id, 1, "")
+	require.NoError(t, err)
+	require.Len(t, items, 1)
+	require.Equal(t, f.id, items[0].ID)
+}
+
+func TestFiftyForksOfOneBundleAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.turn(t, "one", session.OutcomeCompleted)
+	one := b.snapshotted(t, "im-1")
+	open := b.begin(t, b.submit(t, "two")) // the original is in a turn meanwhile
+	errs := make([]error, 50)
+	var wait sync.WaitGroup
+	for i := range errs {
+		wait.Go(func() {
+			f := session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, BundleID: one.ID}
+			_, _, errs[i] = b.SessionFork(b.ctx, f, &session.Prompt{ID: "p", Content: "x"}, session.Idempotency{})
+		})
+	}
+	b.say(t, open, "two")
+	wait.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	seen := map[string]bool{}
+	for cursor := ""; ; {
+		items, next, err := b.SessionForks(b.ctx, b.id, 20, cursor)
+		require.NoError(t, err)
+		for _, s := range items {
+			seen[s.ID] = true
+			require.EqualValues(t, 1, s.Queue.Queued)
+		}
+		if cursor = next; next == "" {
+			break
+		}
+	}
+	require.Len(t, seen, 50)
+	require.Equal(t, []string{"one", "two"}, b.spoken(t))
+}
+
+func TestAForkIsMadeOnceForAKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	one := b.snapshotted(t, "im-1")
+	var made []string
+	for range 2 {
+		f := session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, BundleID: one.ID}
+		s, created, err := b.SessionFork(b.ctx, f, nil, session.Idempotency{Key: "k", Digest: "d"})
+		require.NoError(t, err)
+		require.Equal(t, len(made) == 0, created)
+		made = append(made, s.ID)
+	}
+	require.Equal(t, made[0], made[1])
+	_, _, err := b.SessionFork(b.ctx, session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, BundleID: one.ID}, nil, session.Idempotency{Key: "k", Digest: "e"})
+	requireCode(t, failure.Idempotency, err)
+}
+
+func TestASnapshotIsKeptWhileAForkNeedsIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.keep(t, 1)
+	b.running(t)
+	one := b.snapshotted(t, "im-1")
+	f := b.fork(t, session.Fork{BundleID: one.ID})
+	last := b.commit(t, "im-2")
+	require.NoError(t, b.BundleProve(b.ctx, last.ID))
+	require.Empty(t, b.condemned(t))
+
+	_, err := b.PurgeRequest(b.ctx, b.id, session.ForksRefuse)
+	requireCode(t, failure.HasForks, err)
+	require.ErrorContains(t, err, "1 sessions were forked")
+	_, err = b.PurgeRequest(b.ctx, b.id, session.ForksDetach)
+	require.NoError(t, err)
+	_, err = b.PurgeRequest(b.ctx, b.id, session.ForksRefuse)
+	require.NoError(t, err, "it is requested already")
+	_, _, err = b.SessionFork(b.ctx, session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, BundleID: one.ID}, nil, session.Idempotency{})
+	requireCode(t, failure.IllegalState, err)
+	b.transit(t, session.EventStop, "")
+	require.NoError(t, b.PurgeContent(b.ctx, b.id))
+	left, err := b.PurgeImages(b.ctx, b.id)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, left, "the fork has the other one now")
+	require.Equal(t, []string{"im-2"}, b.condemned(t))
+	require.NoError(t, b.SnapshotsForget(b.ctx, []string{"im-2"}))
+	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "purged"))
+	b.sql(t, "DELETE FROM exit_images")
+	require.NoError(t, b.PurgeSession(b.ctx, b.id))
+	require.True(t, f.show(t, f.head(t)).HasFiles)
+
+	f.transit(t, session.EventStop, "")
+	_, err = f.SnapshotsAudit(f.ctx, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"im-1"}, f.condemned(t))
+}
+
+func (b *bundle) head(t *testing.T) string {
+	t.Helper()
+	head, err := b.BundleHead(b.ctx, b.id)
+	require.NoError(t, err)
+	return head.ID
+}
+
+func TestAPurgeMayTakeForksWithIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	f := b.fork(t, session.Fork{BundleID: b.snapshotted(t, "im-1").ID})
+	g := f.fork(t, session.Fork{BundleID: f.head(t)})
+	_, err := b.PurgeRequest(b.ctx, b.id, session.ForksPurge)
+	require.NoError(t, err)
+	due, err := b.PurgesTake(b.ctx, 10)
+	require.NoError(t, err)
+	var ids []string
+	for _, p := range due {
+		ids = append(ids, p.SessionID)
+	}
+	require.ElementsMatch(t, []string{b.id, f.id, g.id}, ids)
+}
