@@ -96,7 +96,7 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 		"PromptSubmit":        {Statements: 10, RoundTrips: 2},
 		"RunBegin":            {Statements: 13, RoundTrips: 2},
 		"RunAttach":           {Statements: 12, RoundTrips: 3},
-		"RunEnd":              {Statements: 17, RoundTrips: 3},
+		"RunEnd":              {Statements: 18, RoundTrips: 3},
 		"RunClaim":            {Statements: 18, RoundTrips: 3},
 		"AttendantDue":        {Statements: 1, RoundTrips: 1},
 		"RunClaim of nothing": {Statements: 8, RoundTrips: 2},
