@@ -28,6 +28,10 @@ const (
 	EventNetwork          = "network"           // NetworkData
 	EventDeadline         = "deadline"          // DeadlineData
 	EventCommand          = "command"           // CommandData
+	EventScreenshot       = "screenshot"        // ScreenshotData
+	EventGitState         = "git_state"         // GitStateData
+	EventReviewRequested  = "review_requested"  // ReviewData
+	EventPullRequest      = "pull_request"      // PullRequestData
 )
 
 // The types of markers: they have no position, and say something about the stream.
@@ -200,6 +204,39 @@ type DeadlineData struct {
 // CommandData is a command that was accepted, has changed or has ended.
 type CommandData struct {
 	Command Command `json:"command"`
+}
+
+// ScreenshotData is an image that the agent shows.
+type ScreenshotData struct {
+	Image       Image  `json:"image"`
+	Description string `json:"description,omitempty"`
+}
+
+// GitStateData is the branch that the agent works on.
+type GitStateData struct {
+	Branch      string `json:"branch"`
+	BaseBranch  string `json:"baseBranch,omitempty"`
+	Commit      string `json:"commit,omitempty"`
+	CommitCount int64  `json:"commitCount,omitempty"` // since the base
+}
+
+// ReviewData is what the agent asks people to review.
+type ReviewData struct {
+	Title       string   `json:"title"`
+	Description string   `json:"description,omitempty"`
+	Files       []string `json:"files,omitempty"` // relative to the workspace
+}
+
+// PullRequestData is a pull request that the agent has recorded, or what has changed of it.
+type PullRequestData struct {
+	Operation  string `json:"operation"` // create or update
+	Title      string `json:"title,omitempty"`
+	Body       string `json:"body,omitempty"`
+	Branch     string `json:"branch,omitempty"`
+	BaseBranch string `json:"baseBranch,omitempty"`
+	Number     int64  `json:"number,omitempty"`
+	URL        string `json:"url,omitempty"`
+	State      string `json:"state,omitempty"` // draft, open, merged or closed
 }
 
 // CaughtUpData is the data of MarkerCaughtUp.

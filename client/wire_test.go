@@ -53,6 +53,10 @@ func TestTypesHaveTheFieldsOfTheServer(t *testing.T) {
 		{conversation.MetadataUpdate{}, client.MetadataData{}},
 		{conversation.Title{}, client.TitleData{}},
 		{conversation.Problem{}, client.ErrorData{}},
+		{conversation.Screenshot{}, client.ScreenshotData{}},
+		{conversation.GitState{}, client.GitStateData{}},
+		{conversation.Review{}, client.ReviewData{}},
+		{conversation.PullRequest{}, client.PullRequestData{}},
 	} {
 		require.Equal(t, fields(reflect.TypeOf(pair.server), ""), fields(reflect.TypeOf(pair.here), ""), "%T", pair.here)
 	}

@@ -14,7 +14,9 @@ type Effect struct {
 	Events []Event
 	// Images are named by the events.
 	Images []conversation.ImageData
-	Answer Answer
+	// Message is sent to the session as a prompt; empty if there is none.
+	Message string
+	Answer  Answer
 }
 
 // Event is an event of the session.
@@ -39,6 +41,8 @@ func Carry(c Call) Effect {
 		return requestReview(c.Input)
 	case CreatePR, UpdatePR:
 		return changePullRequest(c.Tool, c.Input)
+	case SessionMessage:
+		return sessionMessage(c.Input)
 	}
 	return Effect{Answer: Refuse("There is no tool %q.", conversation.BoundedID(c.Tool))}
 }

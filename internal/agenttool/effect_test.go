@@ -96,6 +96,9 @@ func TestWhatCallsMayNotBe(t *testing.T) {
 		{"create_pr", `{"title":"t"}`, "branch must not be empty", false},
 		{"create_pr", `{"title":"t","branch":"b","operation":"update"}`, "operation is not a field", false},
 		{"create_pr", `{"title":"t","branch":"b","body":"` + long(60_001) + `"}`, "at most 60000", false},
+		{"session_message", `{"message":"m","to":"ses_1"}`, "cannot be reached", false},
+		{"session_message", `{"message":" "}`, "must not be empty", true},
+		{"session_message", `{"message":"` + long(20_001) + `"}`, "at most 20000", false},
 		{"update_pr", `{"state":"great"}`, "one of: draft", false},
 		{"update_pr", `{"url":"javascript:alert(1)"}`, "must be a URL", true},
 		{"update_pr", `{"url":"https://a:b@example.com"}`, "without a user", true},
@@ -108,6 +111,7 @@ func TestWhatCallsMayNotBe(t *testing.T) {
 		require.Contains(t, e.Answer.Text, c.says, shown)
 		require.Empty(t, e.Events, shown)
 		require.Empty(t, e.Images, shown)
+		require.Empty(t, e.Message, shown)
 		require.Equal(t, c.unseen, fits(t, c.tool, c.input), shown)
 	}
 	e := agenttool.Carry(agenttool.Call{Tool: "save_screenshot", Input: json.RawMessage(`{"path":"a.svg"}`), Image: []byte("<svg>")})
@@ -122,5 +126,16 @@ func TestNamesThatAgentsGiveTheTools(t *testing.T) {
 		"set_title": false, "mcp__other__set_title": false, "mcp__overwinter__rm": false, "other_overwinter_set_title": false, "": false,
 	} {
 		require.Equal(t, own, agenttool.Own(name), name)
+	}
+}
+
+func TestAMessageIsForTheSessionItself(t *testing.T) {
+	t.Parallel()
+	for _, input := range []string{`{"message":"continue"}`, `{"message":"continue","to":"self"}`} {
+		require.True(t, fits(t, "session_message", input))
+		e := call(t, "session_message", input)
+		require.False(t, e.Answer.Failed)
+		require.Equal(t, "continue", e.Message)
+		require.Empty(t, e.Events)
 	}
 }

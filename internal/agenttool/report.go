@@ -89,3 +89,20 @@ func changePullRequest(tool string, input json.RawMessage) Effect {
 	}
 	return c.effect(conversation.EventPullRequest, in, answer)
 }
+
+func sessionMessage(input json.RawMessage) Effect {
+	var c check
+	var in struct {
+		To      string `json:"to"`
+		Message string `json:"message"`
+	}
+	c.decode(input, &in)
+	c.required("message", in.Message, MaxMessage)
+	if in.To != "" && in.To != Self {
+		c.refuse("to must be %q: other sessions cannot be reached.", Self)
+	}
+	if c.fault != "" {
+		return Effect{Answer: Refuse("%s", c.fault)}
+	}
+	return Effect{Message: in.Message, Answer: Answer{Text: "The message waits in the queue of this session."}}
+}

@@ -20,6 +20,7 @@ const (
 	RequestReview  = "request_review"
 	CreatePR       = "create_pr"
 	UpdatePR       = "update_pr"
+	SessionMessage = "session_message"
 )
 
 // The bounds of calls.
@@ -34,6 +35,7 @@ const (
 	MaxTitle       = 500 // of a review or a pull request
 	MaxDescription = 10_000
 	MaxBody        = 60_000
+	MaxMessage     = 20_000
 	MaxRef         = 255 // of a branch or a commit
 	MaxURL         = 2048
 	MaxPath        = 1024
@@ -42,6 +44,9 @@ const (
 	// maxCount bounds numbers.
 	maxCount = 1 << 31
 )
+
+// Self is the session of the agent that sends a message.
+const Self = "self"
 
 // Tool describes a tool to an agent.
 type Tool struct {
@@ -96,6 +101,13 @@ func All() []Tool {
 			Schema: object(append([]property{
 				optional(text("title", "The title of the pull request.", MaxTitle)), optional(text("branch", "The branch with the changes.", MaxRef)),
 			}, pullRequest...)...),
+		},
+		{
+			Name: SessionMessage,
+			Description: "Send a message to this session, as a prompt that you work on in a later turn, after the prompts that wait already: " +
+				"to continue with another step of a large task, for example. " +
+				fmt.Sprintf("Between two prompts of people you may send %d.", session.MaxAgentPrompts),
+			Schema: object(text("message", "The prompt.", MaxMessage), choice("to", "The session that it is for: this one.", Self)),
 		},
 	}
 }

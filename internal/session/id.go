@@ -1,8 +1,10 @@
 package session
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -41,6 +43,15 @@ func ValidID(prefix, id string) bool {
 // ValidPromptID reports whether a client may choose id for a prompt:
 // 1 to 64 of A-Z a-z 0-9 _ -.
 func ValidPromptID(id string) bool { return promptID.MatchString(id) }
+
+// AgentAuthor is what the author of a prompt begins with that the agent of a session has sent; the id of the session follows.
+const AgentAuthor = "agent:"
+
+// DerivedID is an id with that prefix that follows from the parts: the same parts give the same id.
+func DerivedID(prefix string, parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return prefix + hex.EncodeToString(sum[:16])
+}
 
 // SandboxName is the name of the sandbox of one generation of a session. It is
 // unique among running sandboxes, so a retried create finds the first one.

@@ -10,6 +10,7 @@ const (
 	MaxIdleTimeout     = 7 * 24 * time.Hour
 
 	MaxQueued        = 1000      // prompts of one session that wait
+	MaxAgentPrompts  = 10        // prompts that agents send to a session between two of people
 	MaxPromptBytes   = 256 << 10 // content of one prompt
 	MaxTitleRunes    = 200
 	MaxMetadataBytes = 16 << 10

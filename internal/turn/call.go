@@ -1,16 +1,20 @@
 package turn
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // A call of one of overwinter's tools is a frame of the run. What it does is committed with the frame, and the answer is kept in
@@ -33,9 +37,34 @@ const (
 	callNotAnswered = "The worker of this turn was replaced, and it is not known what came of the call."
 )
 
-// call reads a frame with a call.
-func (c *convert) call(f agent.Frame) (translation, error) {
-	effect := c.carry(f.Data)
+// messageStore takes the messages that agents send.
+type messageStore interface {
+	// PromptByAgent stores a prompt that an agent sends. The same again changes nothing.
+	PromptByAgent(ctx context.Context, p session.Prompt) error
+}
+
+// send stores the message of a call, before its frame is committed: an attempt that is lost in between leaves a prompt that the
+// next one finds. A refusal is the answer to the call.
+func (a *attempt) send(ctx context.Context, frame int64, effect agenttool.Effect) (agenttool.Effect, error) {
+	if effect.Message == "" {
+		return effect, nil
+	}
+	err := a.Store.PromptByAgent(ctx, session.Prompt{
+		ID:        session.DerivedID(session.PromptPrefix, a.in.RunID, strconv.FormatInt(frame, 10)),
+		SessionID: a.in.SessionID, Content: effect.Message, Author: session.AgentAuthor + a.in.SessionID, RequestID: a.start.Prompt.RequestID,
+	})
+	switch failure.CodeOf(err) {
+	case "":
+		a.progress.Made()
+		return effect, nil
+	case failure.LimitReached, failure.QueueFull, failure.Terminated, failure.PromptExists:
+		return agenttool.Effect{Answer: agenttool.Refuse("The message is not sent: %v.", err)}, nil
+	}
+	return agenttool.Effect{}, stored(err)
+}
+
+// report makes events of what a call does, and keeps its answer.
+func (c *convert) report(f agent.Frame, effect agenttool.Effect) (translation, error) {
 	images := c.kept(effect.Images)
 	if len(images) < len(effect.Images) {
 		effect = agenttool.Effect{Answer: agenttool.Refuse(imageNotKept)}

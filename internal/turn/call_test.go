@@ -152,3 +152,35 @@ func TestAScreenshotIsStoredBeforeItsEvent(t *testing.T) {
 	require.Contains(t, st.answers.of(0)[0], "see the screenshot")
 	require.Contains(t, st.answers.of(1)[0], "is not stored")
 }
+
+// TestAMessageIsAPromptOnce: also if its worker is lost before the frame is committed. Agents may send a few between two prompts
+// of people.
+func TestAMessageIsAPromptOnce(t *testing.T) {
+	t.Parallel()
+	frames := []string{calls("session_message", `{"message":"one"}`)}
+	for i := range session.MaxAgentPrompts {
+		frames = append(frames, calls("session_message", fmt.Sprintf(`{"message":"message %d"}`, i)))
+	}
+	st := setup(t, script{frames: append(frames, ends)})
+	whole := st.executor
+	lost := whole.Config
+	lost.Log = losing{Log: lost.Log, before: true}
+	_, err := turn.New(lost).Run(t.Context(), st.take(t), &progress{})
+	require.ErrorIs(t, err, errLost)
+	_, err = whole.Run(t.Context(), st.take(t), &progress{})
+	require.NoError(t, err)
+	list, _, err := st.db.PromptList(t.Context(), st.in.SessionID, 100, "")
+	require.NoError(t, err)
+	require.Len(t, list, 1+session.MaxAgentPrompts)
+	require.Equal(t, "one", list[1].Content)
+	require.Equal(t, "agent:"+st.in.SessionID, list[1].Author)
+	require.Equal(t, session.PromptQueued, list[1].Status)
+	require.Contains(t, st.answers.of(0)[0], "waits in the queue")
+	require.Contains(t, st.answers.of(int64(session.MaxAgentPrompts))[0], "which is the limit")
+	require.NoError(t, st.db.PromptByAgent(t.Context(), session.Prompt{ID: list[1].ID, SessionID: st.in.SessionID, Content: "again"}), "it is stored")
+
+	p, _, _, err := st.db.PromptSubmit(t.Context(), session.Prompt{ID: "by-a-person", SessionID: st.in.SessionID, Content: "more"})
+	require.NoError(t, err)
+	require.Equal(t, session.PromptQueued, p.Status)
+	require.NoError(t, st.db.PromptByAgent(t.Context(), session.Prompt{ID: "next", SessionID: st.in.SessionID, Content: "on", Author: list[1].Author}))
+}

@@ -51,6 +51,7 @@ type Store interface {
 	fileStore
 	imageStore
 	attachmentStore
+	messageStore
 	settleStore
 }
 

@@ -93,7 +93,12 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 		}
 		read := a.translate
 		if f.Stream == runner.Call {
-			read, next.urgent = a.call, true
+			effect, err := a.send(ctx, f.No, a.carry(f.Data))
+			if err != nil {
+				return err
+			}
+			read = func(f agent.Frame) (translation, error) { return a.report(f, effect) }
+			next.urgent = true
 		}
 		translated, err := read(agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
 		if err != nil {

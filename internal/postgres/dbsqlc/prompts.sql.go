@@ -1467,6 +1467,25 @@ func (q *Queries) PromptsJoinedResolve(ctx context.Context, db DBTX, arg *Prompt
 	return items, nil
 }
 
+const promptsOfAgents = `-- name: PromptsOfAgents :one
+SELECT count(*) FROM prompts a
+WHERE a.session_id = $1 AND a.ordinal > coalesce(
+    (SELECT p.ordinal FROM prompts p WHERE p.session_id = $1 AND NOT starts_with(p.author, $2::text) ORDER BY p.ordinal DESC LIMIT 1), 0)
+`
+
+type PromptsOfAgentsParams struct {
+	SessionID string
+	Prefix    string
+}
+
+// PromptsOfAgents counts the prompts by agents since the newest one by a person or a program.
+func (q *Queries) PromptsOfAgents(ctx context.Context, db DBTX, arg *PromptsOfAgentsParams) (int64, error) {
+	row := db.QueryRow(ctx, promptsOfAgents, arg.SessionID, arg.Prefix)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const promptsPending = `-- name: PromptsPending :many
 SELECT id FROM prompts WHERE session_id = $1 AND status IN ('queued', 'processing')
 ORDER BY status = 'processing' DESC, rank, ordinal LIMIT $2

@@ -23,6 +23,12 @@ SELECT count(*) FROM prompts p JOIN prompts own ON own.session_id = p.session_id
 WHERE own.session_id = @session_id AND own.id = @id AND own.status = 'queued'
   AND p.status = 'queued' AND (p.rank, p.ordinal) <= (own.rank, own.ordinal);
 
+-- name: PromptsOfAgents :one
+-- PromptsOfAgents counts the prompts by agents since the newest one by a person or a program.
+SELECT count(*) FROM prompts a
+WHERE a.session_id = @session_id AND a.ordinal > coalesce(
+    (SELECT p.ordinal FROM prompts p WHERE p.session_id = @session_id AND NOT starts_with(p.author, @prefix::text) ORDER BY p.ordinal DESC LIMIT 1), 0);
+
 -- name: PromptCountQueued :one
 SELECT count(*) FROM prompts WHERE session_id = @session_id AND status = 'queued';
 
