@@ -187,6 +187,7 @@ func TestARunRefusesWhatItCannotDo(t *testing.T) {
 		runBody(user, `,"resume":[{"status":"resolved"}]`):                                      "resume[0].interruptId",
 		runBody(user, `,"resume":[{"interruptId":"7","status":"resolved"}]`):                    "resume[0].interruptId",
 		runBody(user, `,"resume":[{"interruptId":"`+questionID+`","status":"no"}]`):             "resume[0].status",
+
 		runBody(user, `,"resume":[{"interruptId":"`+questionID+`","status":"resolved","payload":{"answer":"yes"}}]`): "resume[0].payload.answer",
 		runBody(user, `,"resume":[{"interruptId":"`+questionID+`","status":"resolved","payload":{"other":1}}]`):      "resume[0].payload.answer",
 		runBody(user, `,"resume":[`+strings.TrimSuffix(strings.Repeat(`{},`, 101), ",")+`]`):                         "resume",

@@ -50,7 +50,7 @@ func (s *forks) fork(c echo.Context) error {
 		first.RequestID, first.TraceParent = idOfRequest(c), traceOf(c)
 	}
 	ctx := c.Request().Context()
-	sess, err := s.sessions.store.SessionGet(ctx, id)
+	sess, err := s.store.SessionGet(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (s *forks) fork(c echo.Context) error {
 		}
 		f.Profile, spec = pinned.Ref(), &pinned.Spec
 	}
-	missing, err := s.missing(ctx, s.sessions.store, sess.Agent, spec)
+	missing, err := s.missing(ctx, s.store, sess.Agent, spec)
 	if err != nil {
 		return err
 	}

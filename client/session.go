@@ -130,6 +130,7 @@ type Activity struct {
 	State string `json:"state"`
 	Step  string `json:"step,omitempty"`
 	Text  string `json:"text"`
+	Until *Time  `json:"until,omitempty"` // when it tries again, for the step `wait`
 }
 
 // QuestionCounts are the questions of a session.

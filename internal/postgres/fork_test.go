@@ -30,7 +30,7 @@ func (b *bundle) spoken(t *testing.T) []string {
 	for _, e := range b.events(t) {
 		require.NoError(t, folded.Apply(conversation.EventType(e.Type), e.ConversationID, e.Data))
 	}
-	require.Equal(t, len(c.Threads[0].Blocks), len(folded.Conversation().Threads[0].Blocks))
+	require.Len(t, folded.Conversation().Threads[0].Blocks, len(c.Threads[0].Blocks))
 	texts := []string{}
 	for i, block := range c.Threads[0].Blocks {
 		require.Equal(t, block.Content, folded.Conversation().Threads[0].Blocks[i].Content)
