@@ -72,29 +72,46 @@ func (c *sessionCreateCmd) Run(ctx context.Context, s streams, parent *sessionCm
 		if !c.Wait {
 			return parent.printSession(s.stdout, made)
 		}
-		if !parent.json() {
-			if _, err := fmt.Fprintf(s.stderr, "session %s\n", made.ID); err != nil { // stdout has the answer alone
+		if create.Prompt == nil {
+			if err := printID(s, parent, made); err != nil {
 				return err
 			}
-		}
-		if create.Prompt == nil {
 			return c.awaitRunning(ctx, s, parent, api, made)
 		}
-		prompt := client.Prompt{ID: create.Prompt.ID, SessionID: made.ID, Content: create.Prompt.Content, Status: client.PromptQueued}
-		answer, err := c.await(ctx, s, parent, api, prompt, 0)
-		if err != nil {
+		return c.awaitFirst(ctx, s, parent, api, made, *create.Prompt)
+	})
+}
+
+// printID prints the ID of a new session where stdout has an answer alone.
+func printID(s streams, parent *sessionCmd, made client.Session) error {
+	if parent.json() {
+		return nil
+	}
+	_, err := fmt.Fprintf(s.stderr, "session %s\n", made.ID)
+	return err
+}
+
+// awaitFirst prints the answer to the first prompt of a new session.
+func (f timeoutFlag) awaitFirst(
+	ctx context.Context, s streams, parent *sessionCmd, api *client.Client, made client.Session, first client.FirstPrompt,
+) error {
+	if err := printID(s, parent, made); err != nil {
+		return err
+	}
+	prompt := client.Prompt{ID: first.ID, SessionID: made.ID, Content: first.Content, Status: client.PromptQueued}
+	answer, err := f.await(ctx, s, parent, api, prompt, 0)
+	if err != nil {
+		return err
+	}
+	if parent.json() {
+		if made, err = api.SessionGet(ctx, made.ID); err != nil {
 			return err
 		}
-		if parent.json() {
-			if made, err = api.SessionGet(ctx, made.ID); err != nil {
-				return err
-			}
-			if err := printJSON(s.stdout, created{made, &answer}); err != nil {
-				return err
-			}
+		if err := printJSON(s.stdout, created{made, &answer}); err != nil {
+			return err
 		}
-		return answer.Outcome()
-	})
+	}
+	return answer.Outcome()
 }
 
 // request is the body of the request.

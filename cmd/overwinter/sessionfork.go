@@ -14,16 +14,26 @@ import (
 // sessionForkCmd forks a session.
 type sessionForkCmd struct {
 	sessionArg
-	Bundle         string `placeholder:"BUNDLE" xor:"point" help:"Bundle to begin with, as listed by session bundles. Default: the newest."`
-	After          string `placeholder:"PROMPT" xor:"point" help:"Begin after this prompt."`
-	Before         string `placeholder:"PROMPT" xor:"point" help:"Begin before this prompt."`
-	Prompt         string `placeholder:"TEXT" help:"First prompt of the fork, or - to read it from standard input."`
+	Bundle string `placeholder:"BUNDLE" xor:"point" help:"Bundle to begin with, as listed by session bundles. Default: the newest."`
+	After  string `placeholder:"PROMPT" xor:"point" help:"Begin after this prompt."`
+	Before string `placeholder:"PROMPT" xor:"point" help:"Begin before this prompt."`
+	Prompt string `placeholder:"TEXT" help:"First prompt of the fork, or - to read it from standard input."`
+	Wait   bool   `help:"Print the agent's answer to --prompt and return when the turn ends. Fails if the session is in error."`
+	timeoutFlag
 	Title          string `placeholder:"TEXT" help:"Title. Default: that of the session."`
 	Profile        string `placeholder:"PROFILE" help:"Name or ID of a profile. Default: that of the session."`
 	IdempotencyKey string `placeholder:"KEY" help:"Forking again with the same key and flags within 24 hours returns the same session. Default: a new key."`
 }
 
-// Run prints the fork.
+// Validate checks what kong cannot.
+func (c *sessionForkCmd) Validate() error {
+	if c.Wait && c.Prompt == "" {
+		return usageError{"--wait needs --prompt: otherwise the fork waits for its first prompt"}
+	}
+	return needsWait(c.Timeout, c.Wait)
+}
+
+// Run prints the fork, or waits for the end of its first turn.
 func (c *sessionForkCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		f := client.Fork{BundleID: c.Bundle, PromptID: c.After, Title: c.Title, Profile: c.Profile}
@@ -50,6 +60,9 @@ func (c *sessionForkCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 		made, err := api.SessionFork(ctx, id, f, c.IdempotencyKey)
 		if err != nil {
 			return err
+		}
+		if c.Wait {
+			return c.awaitFirst(ctx, s, parent, api, made, *f.Prompt)
 		}
 		return parent.printSession(s.stdout, made)
 	})

@@ -57,6 +57,9 @@ func (c *sessionCmd) printSession(w io.Writer, s client.Session) error {
 		unknown = fmt.Sprintf(", %d whose outcome is unknown (see session retry, resolve and dismiss)", s.Queue.Unknown)
 	}
 	row("queue", "%d queued, %d processing%s%s", s.Queue.Queued, s.Queue.Processing, unknown, c.heldText(s.Queue))
+	if s.ForkedFrom != nil {
+		row("forked from", "%s%s", s.ForkedFrom.SessionID, inBrackets(s.ForkedFrom.BundleID))
+	}
 	row("generation", "%d", s.Generation)
 	if s.Receipt != nil {
 		row("last restore", "%s%s", s.Receipt.Kind, inBrackets(strings.Join(s.Receipt.Missing, ", ")))

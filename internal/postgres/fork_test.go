@@ -196,7 +196,7 @@ func TestASnapshotIsKeptWhileAForkNeedsIt(t *testing.T) {
 
 	_, err := b.PurgeRequest(b.ctx, b.id, session.ForksRefuse)
 	requireCode(t, failure.HasForks, err)
-	require.ErrorContains(t, err, "1 sessions were forked")
+	require.ErrorContains(t, err, "has forks (1)")
 	_, err = b.PurgeRequest(b.ctx, b.id, session.ForksDetach)
 	require.NoError(t, err)
 	_, err = b.PurgeRequest(b.ctx, b.id, session.ForksRefuse)

@@ -93,7 +93,7 @@ func (db *DB) PurgeRequest(ctx context.Context, sessionID string, forks session.
 }
 
 func hasForks(sessionID string, ids []string) error {
-	refused := failure.Errorf(failure.HasForks, "%d sessions were forked from session %s; purge with forks=detach or forks=purge", len(ids), sessionID)
+	refused := failure.Errorf(failure.HasForks, "session %s has forks (%d); purge with forks=detach, which keeps them, or forks=purge", sessionID, len(ids))
 	for _, id := range ids[:min(len(ids), session.MaxForksNamed)] {
 		refused.Fields = append(refused.Fields, failure.Field{Field: "forks", Message: id})
 	}
