@@ -198,6 +198,7 @@ type event struct {
 // follower reads a session's stream for as long as the test runs, reconnecting from its last
 // position whenever the connection is lost, as a client does.
 type follower struct {
+	url    string
 	mu     sync.Mutex
 	events []event
 	broken error // the stream broke its word
@@ -209,11 +210,11 @@ type follower struct {
 func (s *stack) follow(t *testing.T, sessionID string) *follower {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &follower{cancel: cancel, done: make(chan struct{})}
+	f := &follower{url: "http://" + s.api + "/api/sessions/" + sessionID + "/events", cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
 		for ctx.Err() == nil && !f.over() {
-			f.connect(ctx, "http://"+s.api+"/api/sessions/"+sessionID+"/events")
+			f.connect(ctx)
 			select {
 			case <-time.After(50 * time.Millisecond):
 			case <-ctx.Done():
@@ -241,8 +242,8 @@ func (f *follower) last() int64 {
 	return int64(len(f.events))
 }
 
-func (f *follower) connect(ctx context.Context, url string) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func (f *follower) connect(ctx context.Context) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url, nil)
 	if err != nil {
 		return
 	}
@@ -331,7 +332,43 @@ func (e *event) shorten() {
 	}
 }
 
+// all are the events up to the newest one that the log has now, which a prompt's status in the API may precede in the stream.
 func (f *follower) all(t *testing.T) []event {
+	t.Helper()
+	newest := f.newest(t)
+	eventually(t, time.Minute, "the stream has what the log has", func() error {
+		select {
+		case <-f.done:
+			return nil
+		default:
+		}
+		if last := f.last(); last < newest && !f.over() {
+			return fmt.Errorf("it has %d of %d events", last, newest)
+		}
+		return nil
+	})
+	return f.seen(t)
+}
+
+// newest is the position of the log's newest event; 0 where the api does not answer.
+func (f *follower) newest(t *testing.T) int64 {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+"?after=latest", nil)
+	require.NoError(t, err)
+	request.Header.Set("Accept", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	var page struct{ After int64 }
+	if response.StatusCode != http.StatusOK || json.NewDecoder(response.Body).Decode(&page) != nil {
+		return 0
+	}
+	return page.After
+}
+
+func (f *follower) seen(t *testing.T) []event {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -344,7 +381,7 @@ func (f *follower) wait(t *testing.T, within time.Duration, what string, match f
 	t.Helper()
 	var found event
 	eventually(t, within, what, func() error {
-		for _, e := range f.all(t) {
+		for _, e := range f.seen(t) {
 			if match(e) {
 				found = e
 				return nil
