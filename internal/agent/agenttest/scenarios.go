@@ -39,6 +39,7 @@ var scenarios = []struct {
 	{"RunsAPromptDeliveredTwiceOnce", deliveredTwice},
 	{"CutsWhatIsOpen", cuts},
 	{"GoesBackToBeforeAPrompt", goesBack},
+	{"WorksOnInAFork", worksOnInAFork},
 	{"CallsToolsInParallel", callsToolsInParallel},
 	{"DoesWhatItIsAllowed", doesWhatItIsAllowed},
 	{"LeavesWhatItIsDenied", leavesWhatItIsDenied},

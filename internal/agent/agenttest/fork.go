@@ -1,0 +1,96 @@
+package agenttest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// saved is what a bundle has of a session, once its agent was stopped: the home, the workspace, and the runs so far.
+type saved struct {
+	home, workspace string
+	runs            []*run
+}
+
+func (b *bench) save(t *testing.T) saved {
+	t.Helper()
+	b.close(t)
+	s := saved{home: filepath.Join(t.TempDir(), "home"), workspace: filepath.Join(t.TempDir(), "workspace"), runs: slices.Clone(b.runs)}
+	copyTree(t, b.home, s.home)
+	copyTree(t, b.workspace, s.workspace)
+	return s
+}
+
+// fork is another session that begins with what was saved. The agent finds its memory at the same paths, by the id of the session
+// that made it. Only one of the two can be in its place: the original's files are put aside until the returned function puts them back.
+func (b *bench) fork(t *testing.T, s saved) (f *bench, back func()) {
+	t.Helper()
+	b.close(t)
+	swap := map[string]string{b.home: s.home, b.workspace: s.workspace}
+	for place, copied := range swap {
+		require.NoError(t, os.Rename(place, place+".original"))
+		require.NoError(t, os.Rename(copied, place))
+	}
+	f = &bench{Harness: b.Harness, sessionID: b.sessionID, home: b.home, workspace: b.workspace, runs: s.runs, launched: true}
+	return f, func() {
+		f.close(t)
+		for place := range swap {
+			require.NoError(t, os.Rename(place, place+".fork"))
+			require.NoError(t, os.Rename(place+".original", place))
+		}
+	}
+}
+
+// copyTree copies a directory with the times and modes of its files, as a snapshot does.
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// worksOnInAFork forks the agent between its second prompt and its third. The fork has the memory and the files of that point, and the
+// original continues as if there were no fork.
+func worksOnInAFork(t *testing.T, b *bench) {
+	b.turn(t, b.Prompts.Hello)
+	b.turn(t, b.Prompts.WriteFile)
+	file := filepath.Join(b.workspace, "of-the-second-prompt.txt") // not every agent has tools
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	point := b.save(t)
+	b.turn(t, b.Prompts.Hello)
+	require.NoError(t, os.Remove(file))
+
+	f, back := b.fork(t, point)
+	require.FileExists(t, file)
+	f.remembers(t, "3") // with the one that asks
+	f.turn(t, f.Prompts.WriteFile)
+	f.remembers(t, "5")
+	f.check(t)
+	back()
+
+	b.remembers(t, "4")
+	require.NoFileExists(t, file)
+	b.check(t)
+}
+
+// counted is how many prompts an agent says that it has had, if it says so.
+var counted = regexp.MustCompile(`(\d+) prompts`)
+
+// remembers asks for the first prompt of the session, and how many there were.
+func (b *bench) remembers(t *testing.T, prompts string) {
+	t.Helper()
+	r := b.turn(t, b.Prompts.Recall)
+	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
+	answer := only(t, r, conversation.AssistantText).Content
+	require.Contains(t, answer, Word)
+	if said := counted.FindStringSubmatch(answer); said != nil {
+		require.Equal(t, prompts, said[1], answer)
+	}
+}
