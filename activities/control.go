@@ -140,9 +140,25 @@ type Signaler interface {
 	// before a reset. One of an earlier version whose session is in error is replaced: it would
 	// wait there for a person.
 	Revive(ctx context.Context, s session.Attended) (revived bool, err error)
+	// SignalPrompt notifies the workflow of a session of a prompt, and starts it if it is not open.
+	SignalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) error
 	// SignalSandbox reports what was found out about a sandbox. No open workflow is
 	// no error.
 	SignalSandbox(ctx context.Context, sessionID string, s contract.SandboxSignal) error
+}
+
+// promptedTimeout bounds the signal of a prompt that an agent has sent: its turn waits for it.
+const promptedTimeout = time.Second
+
+// prompted signals the prompts that agents send to other sessions. Failing is no error: a relay signals for what no run has claimed.
+func prompted(signaler Signaler, logger *slog.Logger) func(context.Context, session.Prompt) {
+	return func(ctx context.Context, p session.Prompt) {
+		ctx, cancel := context.WithTimeout(ctx, promptedTimeout)
+		defer cancel()
+		if err := signaler.SignalPrompt(ctx, p.SessionID, p.ID, p.Ordinal); err != nil {
+			logger.WarnContext(ctx, "could not signal the prompt of an agent", slog.String("session_id", p.SessionID), slog.String("prompt_id", p.ID), slog.Any("error", err))
+		}
+	}
 }
 
 // Control holds the short activities of sessions, for the queue control. Each group has what it needs of the store.
@@ -215,7 +231,7 @@ func New(c Config) (*Control, *Turns) {
 	runs := turn.New(turn.Config{
 		Store: store, Log: c.Log, Agents: c.Agents, Sandbox: c.Sandbox, Secrets: c.Secrets, Masks: c.Masks, Token: run.runnerToken,
 		Changes: c.Changes, Links: c.Links, InterruptedPause: c.InterruptedPause, FlushTimeout: c.FlushTimeout, ReadAhead: c.ReadAhead, NoTools: c.NoTools,
-		Retried: c.Metrics.ModelRetried, Logger: c.Logger,
+		Retried: c.Metrics.ModelRetried, Prompted: prompted(c.Signaler, c.Logger), Logger: c.Logger,
 	})
 	boxes := &sandboxes{runners: run, Config: &c, store: store}
 	files := &transcripts{Config: &c, store: store}

@@ -343,6 +343,8 @@ func (t *told) set(fail func(sessionID string) error) {
 	t.fail = fail
 }
 
+func (t *told) SignalPrompt(context.Context, string, string, int64) error { return nil }
+
 func (t *told) SignalSandbox(_ context.Context, sessionID string, s contract.SandboxSignal) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -65,6 +65,7 @@ type Prompt struct {
 	Mode      Mode      `json:"mode"`
 	OnUnknown OnUnknown `json:"onUnknown"`
 	Author    string    `json:"author,omitempty"`
+	Depth     int64     `json:"depth,omitempty"` // how many messages of agents led to it, one by the other
 	RunID     string    `json:"runId,omitempty"`
 	Reason    string    `json:"reason,omitempty"` // why it ended as it did
 	// BlockedReason is why a queued prompt does not run.

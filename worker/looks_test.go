@@ -22,7 +22,9 @@ import (
 // reached are workflows that are all open.
 type reached struct{}
 
-func (reached) Revive(context.Context, session.Attended) (bool, error)              { return false, nil }
+func (reached) Revive(context.Context, session.Attended) (bool, error)    { return false, nil }
+func (reached) SignalPrompt(context.Context, string, string, int64) error { return nil }
+
 func (reached) SignalSandbox(context.Context, string, contract.SandboxSignal) error { return nil }
 
 // TestCompletedReconciliationsLeaveTheList: the schedule makes a workflow at every interval, and people look for sessions.

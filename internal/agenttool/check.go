@@ -36,6 +36,9 @@ func (c *check) required(field, value string, most int) {
 }
 
 func (c *check) optional(field, value string, most int) {
+	if strings.ContainsRune(value, 0) {
+		c.refuse("%s must not have the character U+0000.", field)
+	}
 	if n := utf8.RuneCountInString(value); n > most {
 		c.refuse("%s has %d characters; at most %d are allowed.", field, n, most)
 	}

@@ -14,9 +14,15 @@ type Effect struct {
 	Events []Event
 	// Images are named by the events.
 	Images []conversation.ImageData
-	// Message is sent to the session as a prompt; empty if there is none.
-	Message string
+	// Message is sent as a prompt; nil if there is none.
+	Message *Message
 	Answer  Answer
+}
+
+// Message is a prompt that the agent sends.
+type Message struct {
+	To      string // session.MessageSelf, session.MessageParent or a session
+	Content string
 }
 
 // Event is an event of the session.

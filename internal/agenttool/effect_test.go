@@ -96,8 +96,10 @@ func TestWhatCallsMayNotBe(t *testing.T) {
 		{"create_pr", `{"title":"t"}`, "branch must not be empty", false},
 		{"create_pr", `{"title":"t","branch":"b","operation":"update"}`, "operation is not a field", false},
 		{"create_pr", `{"title":"t","branch":"b","body":"` + long(60_001) + `"}`, "at most 60000", false},
-		{"session_message", `{"message":"m","to":"ses_1"}`, "cannot be reached", false},
+		{"session_message", `{"message":"m","to":"ses_1"}`, "or the id of a session", false},
+		{"session_message", `{"message":"m","to":"everyone"}`, "or the id of a session", false},
 		{"session_message", `{"message":" "}`, "must not be empty", true},
+		{"session_message", `{"message":"a\u0000b"}`, "U+0000", true},
 		{"session_message", `{"message":"` + long(20_001) + `"}`, "at most 20000", false},
 		{"update_pr", `{"state":"great"}`, "one of: draft", false},
 		{"update_pr", `{"url":"javascript:alert(1)"}`, "must be a URL", true},
@@ -111,7 +113,7 @@ func TestWhatCallsMayNotBe(t *testing.T) {
 		require.Contains(t, e.Answer.Text, c.says, shown)
 		require.Empty(t, e.Events, shown)
 		require.Empty(t, e.Images, shown)
-		require.Empty(t, e.Message, shown)
+		require.Nil(t, e.Message, shown)
 		require.Equal(t, c.unseen, fits(t, c.tool, c.input), shown)
 	}
 	e := agenttool.Carry(agenttool.Call{Tool: "save_screenshot", Input: json.RawMessage(`{"path":"a.svg"}`), Image: []byte("<svg>")})
@@ -129,13 +131,18 @@ func TestNamesThatAgentsGiveTheTools(t *testing.T) {
 	}
 }
 
-func TestAMessageIsForTheSessionItself(t *testing.T) {
+func TestMessagesNameTheirSession(t *testing.T) {
 	t.Parallel()
-	for _, input := range []string{`{"message":"continue"}`, `{"message":"continue","to":"self"}`} {
-		require.True(t, fits(t, "session_message", input))
+	const other = "ses_0190a0c0a0c070008000000000000001"
+	for input, to := range map[string]string{
+		`{"message":"continue"}`: "self", `{"message":"continue","to":"self"}`: "self", `{"message":"continue","to":""}`: "self",
+		`{"message":"continue","to":"parent"}`: "parent", `{"message":"continue","to":"` + other + `"}`: other,
+	} {
+		require.Equal(t, !strings.Contains(input, `"to":""`), fits(t, "session_message", input))
 		e := call(t, "session_message", input)
 		require.False(t, e.Answer.Failed)
-		require.Equal(t, "continue", e.Message)
+		require.Equal(t, &agenttool.Message{To: to, Content: "continue"}, e.Message)
 		require.Empty(t, e.Events)
+		require.Equal(t, to == "self", strings.Contains(e.Answer.Text, "this session"), e.Answer.Text)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // effect is what a call does that is right, or the answer to one with a fault.
@@ -98,11 +99,21 @@ func sessionMessage(input json.RawMessage) Effect {
 	}
 	c.decode(input, &in)
 	c.required("message", in.Message, MaxMessage)
-	if in.To != "" && in.To != Self {
-		c.refuse("to must be %q: other sessions cannot be reached.", Self)
+	switch in.To {
+	case "":
+		in.To = session.MessageSelf
+	case session.MessageSelf, session.MessageParent:
+	default:
+		if !session.ValidID(session.SessionPrefix, in.To) {
+			c.refuse("to must be %q, %q or the id of a session.", session.MessageSelf, session.MessageParent)
+		}
 	}
 	if c.fault != "" {
 		return Effect{Answer: Refuse("%s", c.fault)}
 	}
-	return Effect{Message: in.Message, Answer: Answer{Text: "The message waits in the queue of this session."}}
+	of := "this session"
+	if in.To != session.MessageSelf {
+		of = "the other session"
+	}
+	return Effect{Message: &Message{To: in.To, Content: in.Message}, Answer: Answer{Text: "The message waits in the queue of " + of + "."}}
 }

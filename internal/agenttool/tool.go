@@ -45,9 +45,6 @@ const (
 	maxCount = 1 << 31
 )
 
-// Self is the session of the agent that sends a message.
-const Self = "self"
-
 // Tool describes a tool to an agent.
 type Tool struct {
 	Name        string
@@ -105,14 +102,20 @@ func All() []Tool {
 		{
 			Name: SessionMessage,
 			Description: "Send a message to this session, as a prompt that you work on in a later turn, after the prompts that wait already: " +
-				"to continue with another step of a large task, for example. " +
-				fmt.Sprintf("Between two prompts of people you may send %d.", session.MaxAgentPrompts),
-			Schema: object(text("message", "The prompt.", MaxMessage), choice("to", "The session that it is for: this one.", Self)),
+				"to continue with another step of a large task, for example. Or send it to the agent of the session that this one was forked from, " +
+				"or of one that was forked from this one. " +
+				fmt.Sprintf("Between two prompts of people in a session you may send it %d, and a chain of messages that answer each other ends after %d.",
+					session.MaxAgentPrompts, session.MaxAgentDepth),
+			Schema: object(text("message", "The prompt.", MaxMessage), recipient),
 		},
 	}
 }
 
 var (
+	recipient = property{name: "to", schema: map[string]any{
+		"type": "string", "pattern": "^(" + session.MessageSelf + "|" + session.MessageParent + "|ses_[0-9a-f]{32})$", "default": session.MessageSelf,
+		"description": "The session that it is for: self, which is this one, parent, or the id of a session that was forked from this one.",
+	}}
 	baseBranch  = optional(text("baseBranch", "The branch that the changes are for.", MaxRef))
 	pullRequest = []property{
 		optional(text("body", "What has changed and why, in Markdown.", MaxBody)), baseBranch,

@@ -2,29 +2,76 @@ package postgres
 
 import (
 	"context"
+	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// PromptByAgent stores a prompt that an agent sends to a session. One with an id that is stored already changes nothing: it is sent
-// again. limit_reached if agents have sent MaxAgentPrompts since the last prompt of a person, and else the errors of PromptSubmit.
-func (db *DB) PromptByAgent(ctx context.Context, p session.Prompt) error {
-	switch _, err := db.PromptGet(ctx, p.SessionID, p.ID); failure.CodeOf(err) {
+// maxReachable bounds the sessions that a refusal names.
+const maxReachable = 20
+
+// PromptByAgent stores a prompt that an agent sends to its session, its parent or one of its forks, and returns it. One with an id that
+// is stored already changes nothing: it is sent again. forbidden if the agent may not reach the session, limit_reached if it has sent
+// MaxAgentPrompts since the last prompt of a person there or if the chain of messages is MaxAgentDepth long, and else the errors of
+// PromptSubmit.
+func (db *DB) PromptByAgent(ctx context.Context, m session.AgentMessage) (session.Prompt, error) {
+	to, sender, err := db.reach(ctx, m.From, m.To)
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	switch p, err := db.PromptGet(ctx, to, m.ID); failure.CodeOf(err) {
 	case "":
-		return nil
+		return p, nil
 	case failure.NoPrompt:
 	default:
-		return err
+		return session.Prompt{}, err
 	}
-	sent, err := db.q.PromptsOfAgents(ctx, db.pool, &dbsqlc.PromptsOfAgentsParams{SessionID: p.SessionID, Prefix: session.AgentAuthor})
+	p := m.Prompt(to, sender)
+	if p.Depth > session.MaxAgentDepth {
+		return session.Prompt{}, failure.Errorf(failure.LimitReached,
+			"%d messages of agents have led to this turn, one by the other, which is the limit; a person must send the next prompt", m.Depth)
+	}
+	sent, err := db.q.PromptsOfAgent(ctx, db.pool, &dbsqlc.PromptsOfAgentParams{SessionID: to, Author: p.Author, Prefix: session.AgentAuthor})
 	if err != nil {
-		return fault("count the prompts of agents", err)
+		return session.Prompt{}, fault("count the prompts of an agent", err)
 	}
 	if sent >= session.MaxAgentPrompts {
-		return failure.Errorf(failure.LimitReached, "agents have sent %d prompts since the last one of a person, which is the limit", session.MaxAgentPrompts)
+		return session.Prompt{}, failure.Errorf(failure.LimitReached,
+			"this agent has sent session %s %d messages since the last prompt of a person there, which is the limit", to, session.MaxAgentPrompts)
 	}
-	_, _, _, err = db.PromptSubmit(ctx, p)
-	return err
+	stored, _, _, err := db.PromptSubmit(ctx, p)
+	return stored, err
+}
+
+// reach finds the session that an agent names, and what the session of the agent is to it.
+func (db *DB) reach(ctx context.Context, from, to string) (string, session.Relation, error) {
+	if to == "" || to == session.MessageSelf || to == from {
+		return from, session.RelationSelf, nil
+	}
+	related, err := db.q.ForkRelation(ctx, db.pool, &dbsqlc.ForkRelationParams{SessionID: from, OtherID: to})
+	switch {
+	case err != nil:
+		return "", "", fault("find the sessions that an agent reaches", err)
+	case related.Forked:
+		return to, session.RelationParent, nil
+	case to == related.ParentID, to == session.MessageParent && related.ParentID != "":
+		return related.ParentID, session.RelationFork, nil
+	}
+	forks, err := db.q.ForksOf(ctx, db.pool, &dbsqlc.ForksOfParams{ParentID: from, Before: "t", MaxItems: maxReachable + 1})
+	if err != nil {
+		return "", "", fault("find the sessions that an agent reaches", err)
+	}
+	parent, own := "it has no parent", "it has no forks"
+	if related.ParentID != "" {
+		parent = "its parent is " + related.ParentID
+	}
+	switch {
+	case len(forks) > maxReachable:
+		own = "its newest forks are " + strings.Join(forks[:maxReachable], ", ")
+	case len(forks) > 0:
+		own = "its forks are " + strings.Join(forks, ", ")
+	}
+	return "", "", failure.Errorf(failure.Forbidden, "this session reaches itself, its parent and its own forks, not %s: %s, and %s", to, parent, own)
 }

@@ -214,6 +214,8 @@ func TestASnapshotIsKeptWhileAForkNeedsIt(t *testing.T) {
 	b.sql(t, "DELETE FROM exit_images")
 	require.NoError(t, b.PurgeSession(b.ctx, b.id))
 	require.True(t, f.show(t, f.head(t)).HasFiles)
+	_, err = f.message(t, "m", "parent", 0)
+	requireCode(t, failure.NoSession, err)
 
 	f.transit(t, session.EventStop, "")
 	_, err = f.SnapshotsAudit(f.ctx, "", 10)

@@ -112,7 +112,7 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, head []d
 	}
 	err = s.q.PromptInsert(ctx, &s.later, &dbsqlc.PromptInsertParams{
 		SessionID: p.SessionID, ID: p.ID, Ordinal: p.Ordinal, Content: p.Content, Mode: string(p.Mode),
-		OnUnknown: string(p.OnUnknown), Author: p.Author, CreatedAt: p.CreatedAt.UTC(), RequestID: p.RequestID, TraceParent: p.TraceParent,
+		OnUnknown: string(p.OnUnknown), Author: p.Author, Depth: int32(p.Depth), CreatedAt: p.CreatedAt.UTC(), RequestID: p.RequestID, TraceParent: p.TraceParent,
 		Attachments: attachments, Rank: p.Rank, JoinedTo: p.JoinedTo, CollectUntil: at.until,
 	})
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *sessionTx) reportBlocked(ctx context.Context, status session.State, rea
 	for _, row := range rows {
 		p := session.Prompt{
 			ID: row.ID, SessionID: s.row.ID, Ordinal: row.Ordinal, Rank: row.Rank, Status: session.PromptQueued, Mode: session.Mode(row.Mode),
-			OnUnknown: session.OnUnknown(row.OnUnknown), Author: row.Author, Reason: row.Reason, CreatedAt: row.CreatedAt.UTC(), RequestID: row.RequestID,
+			OnUnknown: session.OnUnknown(row.OnUnknown), Author: row.Author, Depth: int64(row.Depth), Reason: row.Reason, CreatedAt: row.CreatedAt.UTC(), RequestID: row.RequestID,
 			JoinedTo: row.JoinedTo,
 		}
 		if err := s.add(event.TypePrompt, "", event.PromptChanged(blocked(p, string(status), reason))); err != nil {
@@ -474,7 +474,7 @@ func promptOf(row dbsqlc.Prompt) session.Prompt {
 	p := session.Prompt{
 		ID: row.ID, SessionID: row.SessionID, Ordinal: row.Ordinal, Rank: row.Rank, Status: session.PromptStatus(row.Status),
 		Content: row.Content, Mode: session.Mode(row.Mode), OnUnknown: session.OnUnknown(row.OnUnknown),
-		Author: row.Author, RunID: row.RunID, Reason: row.Reason, RequestID: row.RequestID, TraceParent: row.TraceParent,
+		Author: row.Author, Depth: int64(row.Depth), RunID: row.RunID, Reason: row.Reason, RequestID: row.RequestID, TraceParent: row.TraceParent,
 		Attachments: attachmentsOf(row.Attachments), JoinedTo: row.JoinedTo, CollectUntil: orZero(row.CollectUntil),
 		CreatedAt: row.CreatedAt.UTC(), StartedAt: orZero(row.StartedAt), EndedAt: orZero(row.EndedAt),
 	}
@@ -488,7 +488,7 @@ func promptOf(row dbsqlc.Prompt) session.Prompt {
 func promptChanged(row dbsqlc.PromptsRevertRow) session.Prompt {
 	return promptOf(dbsqlc.Prompt{
 		SessionID: row.SessionID, ID: row.ID, Ordinal: row.Ordinal, Status: row.Status, Mode: row.Mode, OnUnknown: row.OnUnknown,
-		Author: row.Author, RunID: row.RunID, Reason: row.Reason, CreatedAt: row.CreatedAt, StartedAt: row.StartedAt, EndedAt: row.EndedAt,
+		Author: row.Author, Depth: row.Depth, RunID: row.RunID, Reason: row.Reason, CreatedAt: row.CreatedAt, StartedAt: row.StartedAt, EndedAt: row.EndedAt,
 		Resolution: row.Resolution, ResolutionNote: row.ResolutionNote, ResolvedAt: row.ResolvedAt, RequestID: row.RequestID,
 		JoinedTo: row.JoinedTo,
 	})

@@ -44,9 +44,6 @@ func ValidID(prefix, id string) bool {
 // 1 to 64 of A-Z a-z 0-9 _ -.
 func ValidPromptID(id string) bool { return promptID.MatchString(id) }
 
-// AgentAuthor is what the author of a prompt begins with that the agent of a session has sent; the id of the session follows.
-const AgentAuthor = "agent:"
-
 // DerivedID is an id with that prefix that follows from the parts: the same parts give the same id.
 func DerivedID(prefix string, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))

@@ -10,7 +10,8 @@ const (
 	MaxIdleTimeout     = 7 * 24 * time.Hour
 
 	MaxQueued        = 1000      // prompts of one session that wait
-	MaxAgentPrompts  = 10        // prompts that agents send to a session between two of people
+	MaxAgentPrompts  = 10        // prompts that one agent sends to a session between two of people there
+	MaxAgentDepth    = 10        // messages of agents that lead one to the other
 	MaxPromptBytes   = 256 << 10 // content of one prompt
 	MaxTitleRunes    = 200
 	MaxMetadataBytes = 16 << 10

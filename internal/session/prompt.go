@@ -57,6 +57,7 @@ type Prompt struct {
 	Mode      Mode
 	OnUnknown OnUnknown
 	Author    string
+	Depth     int64  // how many messages of agents led to it, one by the other; 0 unless its author is an agent
 	RunID     string // the run that has or had it
 	Reason    string // why it ended so; one of the Reason constants, or the agent's words
 	// BlockedReason is why a queued prompt does not run: the reason of its session's error.

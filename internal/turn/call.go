@@ -40,24 +40,27 @@ const (
 // messageStore takes the messages that agents send.
 type messageStore interface {
 	// PromptByAgent stores a prompt that an agent sends. The same again changes nothing.
-	PromptByAgent(ctx context.Context, p session.Prompt) error
+	PromptByAgent(ctx context.Context, m session.AgentMessage) (session.Prompt, error)
 }
 
 // send stores the message of a call, before its frame is committed: an attempt that is lost in between leaves a prompt that the
 // next one finds. A refusal is the answer to the call.
 func (a *attempt) send(ctx context.Context, frame int64, effect agenttool.Effect) (agenttool.Effect, error) {
-	if effect.Message == "" {
+	if effect.Message == nil {
 		return effect, nil
 	}
-	err := a.Store.PromptByAgent(ctx, session.Prompt{
-		ID:        session.DerivedID(session.PromptPrefix, a.in.RunID, strconv.FormatInt(frame, 10)),
-		SessionID: a.in.SessionID, Content: effect.Message, Author: session.AgentAuthor + a.in.SessionID, RequestID: a.start.Prompt.RequestID,
+	p, err := a.Store.PromptByAgent(ctx, session.AgentMessage{
+		ID:   session.DerivedID(session.PromptPrefix, a.in.RunID, strconv.FormatInt(frame, 10)),
+		From: a.in.SessionID, To: effect.Message.To, Content: effect.Message.Content, Depth: a.start.Prompt.Depth, RequestID: a.start.Prompt.RequestID,
 	})
 	switch failure.CodeOf(err) {
 	case "":
 		a.progress.Made()
+		if p.Notify && a.Prompted != nil {
+			a.Prompted(ctx, p)
+		}
 		return effect, nil
-	case failure.LimitReached, failure.QueueFull, failure.Terminated, failure.PromptExists:
+	case failure.Forbidden, failure.NoSession, failure.Terminated, failure.InError, failure.QueueFull, failure.LimitReached, failure.PromptExists:
 		return agenttool.Effect{Answer: agenttool.Refuse("The message is not sent: %v.", err)}, nil
 	}
 	return agenttool.Effect{}, stored(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/turn"
@@ -177,10 +178,70 @@ func TestAMessageIsAPromptOnce(t *testing.T) {
 	require.Equal(t, session.PromptQueued, list[1].Status)
 	require.Contains(t, st.answers.of(0)[0], "waits in the queue")
 	require.Contains(t, st.answers.of(int64(session.MaxAgentPrompts))[0], "which is the limit")
-	require.NoError(t, st.db.PromptByAgent(t.Context(), session.Prompt{ID: list[1].ID, SessionID: st.in.SessionID, Content: "again"}), "it is stored")
+}
 
-	p, _, _, err := st.db.PromptSubmit(t.Context(), session.Prompt{ID: "by-a-person", SessionID: st.in.SessionID, Content: "more"})
+// mailbox takes the messages of agents in the place of its store.
+type mailbox struct {
+	turn.Store
+	take func(session.AgentMessage) (session.Prompt, error)
+}
+
+func (m mailbox) PromptByAgent(_ context.Context, message session.AgentMessage) (session.Prompt, error) {
+	return m.take(message)
+}
+
+// TestAMessageToAnotherSession: it has the depth of its prompt, and the workflow of the other session is signalled if it has to be.
+func TestAMessageToAnotherSession(t *testing.T) {
+	t.Parallel()
+	st := setup(t, script{frames: []string{
+		calls("session_message", `{"message":"one","to":"parent"}`), calls("session_message", `{"message":"two","to":"parent"}`), ends,
+	}})
+	c := st.executor.Config
+	var sent []session.AgentMessage
+	var prompted []string
+	c.Store = mailbox{c.Store, func(m session.AgentMessage) (session.Prompt, error) {
+		sent = append(sent, m)
+		return session.Prompt{ID: m.ID, SessionID: "the parent", Notify: m.Content == "one"}, nil
+	}}
+	c.Prompted = func(_ context.Context, p session.Prompt) { prompted = append(prompted, p.SessionID+" "+p.ID) }
+	in := st.take(t)
+	in.Start.Prompt.Depth, in.Start.Prompt.RequestID = 3, "r1"
+	_, err := turn.New(c).Run(t.Context(), in, &progress{})
 	require.NoError(t, err)
-	require.Equal(t, session.PromptQueued, p.Status)
-	require.NoError(t, st.db.PromptByAgent(t.Context(), session.Prompt{ID: "next", SessionID: st.in.SessionID, Content: "on", Author: list[1].Author}))
+	require.Len(t, sent, 2)
+	require.NotEqual(t, sent[0].ID, sent[1].ID)
+	require.Equal(t, session.AgentMessage{ID: sent[0].ID, From: st.in.SessionID, To: "parent", Content: "one", Depth: 3, RequestID: "r1"}, sent[0])
+	require.Equal(t, []string{"the parent " + sent[0].ID}, prompted)
+	require.Contains(t, st.answers.of(0)[0], "queue of the other session")
+}
+
+// TestAMessageThatIsNotTaken: the agent is answered with the reason. A store that is away is none: the attempt fails, and the next
+// one sends the message.
+func TestAMessageThatIsNotTaken(t *testing.T) {
+	t.Parallel()
+	codes := []failure.Code{failure.Forbidden, failure.NoSession, failure.Terminated, failure.InError, failure.QueueFull, failure.LimitReached}
+	var frames []string
+	for _, code := range codes {
+		frames = append(frames, calls("session_message", fmt.Sprintf(`{"message":%q,"to":"parent"}`, code)))
+	}
+	st := setup(t, script{frames: append(frames, calls("session_message", `{"message":"unavailable","to":"parent"}`), ends)})
+	c := st.executor.Config
+	away := true
+	c.Store = mailbox{c.Store, func(m session.AgentMessage) (session.Prompt, error) {
+		if m.Content == "unavailable" && !away {
+			return session.Prompt{}, nil
+		}
+		return session.Prompt{}, failure.Errorf(failure.Code(m.Content), "the reason is %s", m.Content)
+	}}
+	_, err := turn.New(c).Run(t.Context(), st.take(t), &progress{})
+	require.Equal(t, failure.Unavailable, failure.CodeOf(err))
+	away = false
+	result, err := turn.New(c).Run(t.Context(), st.take(t), &progress{})
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.End.Outcome)
+	for i, code := range codes {
+		require.Contains(t, st.answers.of(int64(i))[0], "The message is not sent: the reason is "+string(code))
+		require.Contains(t, st.answers.of(int64(i))[0], `"failed":true`)
+	}
+	require.NotContains(t, st.answers.of(int64(len(codes)))[0], `"failed":true`)
 }

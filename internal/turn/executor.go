@@ -39,6 +39,8 @@ type Config struct {
 	ReadAhead int64
 	// NoTools: agents are not offered the tools of overwinter.
 	NoTools bool
+	// Prompted notifies the workflow of another session of a prompt that an agent has sent it. Default: a relay does, seconds later.
+	Prompted func(ctx context.Context, p session.Prompt)
 	// Retried is called with the agent for each request to a model that was sent again. Default: nothing is called.
 	Retried func(agent string)
 	Logger  *slog.Logger

@@ -200,6 +200,29 @@ func (q *Queries) ForkInsert(ctx context.Context, db DBTX, arg *ForkInsertParams
 	return err
 }
 
+const forkRelation = `-- name: ForkRelation :one
+SELECT coalesce((SELECT f.parent_id FROM session_forks f WHERE f.session_id = $1), '')::text AS parent_id,
+    EXISTS (SELECT FROM session_forks f WHERE f.session_id = $2 AND f.parent_id = $1)::boolean AS forked
+`
+
+type ForkRelationParams struct {
+	SessionID string
+	OtherID   string
+}
+
+type ForkRelationRow struct {
+	ParentID string
+	Forked   bool
+}
+
+// ForkRelation says what a session was forked from, empty if it is no fork, and whether another one is a fork of it.
+func (q *Queries) ForkRelation(ctx context.Context, db DBTX, arg *ForkRelationParams) (ForkRelationRow, error) {
+	row := db.QueryRow(ctx, forkRelation, arg.SessionID, arg.OtherID)
+	var i ForkRelationRow
+	err := row.Scan(&i.ParentID, &i.Forked)
+	return i, err
+}
+
 const forkSessionInsert = `-- name: ForkSessionInsert :execrows
 INSERT INTO sessions (id, status, agent, profile, title, title_given, workspace, parent_id, forked_from, lazy,
     created_at, last_activity_at, idle_timeout_ns, metadata, options)

@@ -228,6 +228,7 @@ type Prompt struct {
 	SubmittedDigest []byte
 	JoinedTo        string
 	CollectUntil    *time.Time
+	Depth           int32
 }
 
 type Purge struct {

@@ -128,7 +128,7 @@ func (q *Queries) PromptCountQueued(ctx context.Context, db DBTX, sessionID stri
 const promptEnd = `-- name: PromptEnd :one
 UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz, collect_until = NULL
 WHERE session_id = $4 AND id = $5 AND status IN ('queued', 'processing')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
 `
 
 type PromptEndParams struct {
@@ -172,6 +172,7 @@ func (q *Queries) PromptEnd(ctx context.Context, db DBTX, arg *PromptEndParams) 
 		&i.SubmittedDigest,
 		&i.JoinedTo,
 		&i.CollectUntil,
+		&i.Depth,
 	)
 	return i, err
 }
@@ -198,7 +199,7 @@ func (q *Queries) PromptFirst(ctx context.Context, db DBTX, sessionID string) (P
 }
 
 const promptGet = `-- name: PromptGet :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until FROM prompts WHERE session_id = $1 AND id = $2
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth FROM prompts WHERE session_id = $1 AND id = $2
 `
 
 type PromptGetParams struct {
@@ -233,6 +234,7 @@ func (q *Queries) PromptGet(ctx context.Context, db DBTX, arg *PromptGetParams) 
 		&i.SubmittedDigest,
 		&i.JoinedTo,
 		&i.CollectUntil,
+		&i.Depth,
 	)
 	return i, err
 }
@@ -291,10 +293,10 @@ func (q *Queries) PromptHead(ctx context.Context, db DBTX, arg *PromptHeadParams
 }
 
 const promptInsert = `-- name: PromptInsert :exec
-INSERT INTO prompts (session_id, id, ordinal, rank, status, content, mode, on_unknown, author, created_at, request_id, trace_parent, attachments,
+INSERT INTO prompts (session_id, id, ordinal, rank, status, content, mode, on_unknown, author, depth, created_at, request_id, trace_parent, attachments,
     joined_to, collect_until)
-VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, $11, $12,
-    $13, $14)
+VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, $11, $12, $13,
+    $14, $15)
 `
 
 type PromptInsertParams struct {
@@ -306,6 +308,7 @@ type PromptInsertParams struct {
 	Mode         string
 	OnUnknown    string
 	Author       string
+	Depth        int32
 	CreatedAt    time.Time
 	RequestID    string
 	TraceParent  string
@@ -324,6 +327,7 @@ func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertPa
 		arg.Mode,
 		arg.OnUnknown,
 		arg.Author,
+		arg.Depth,
 		arg.CreatedAt,
 		arg.RequestID,
 		arg.TraceParent,
@@ -335,7 +339,7 @@ func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertPa
 }
 
 const promptList = `-- name: PromptList :many
-SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at, prompts.request_id, prompts.trace_parent, prompts.attachments, prompts.rank, prompts.submitted_digest, prompts.joined_to, prompts.collect_until FROM prompts
+SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at, prompts.request_id, prompts.trace_parent, prompts.attachments, prompts.rank, prompts.submitted_digest, prompts.joined_to, prompts.collect_until, prompts.depth FROM prompts
 JOIN (
     SELECT i.session_id, i.id, sum(octet_length(i.content)) OVER (ORDER BY i.ordinal ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM prompts i WHERE i.session_id = $1 AND i.ordinal > $2 ORDER BY i.ordinal LIMIT $3
@@ -390,6 +394,7 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.Depth,
 		); err != nil {
 			return nil, err
 		}
@@ -402,7 +407,7 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 }
 
 const promptNext = `-- name: PromptNext :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until FROM prompts
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth FROM prompts
 WHERE session_id = $1 AND status = 'queued' AND (collect_until IS NULL OR collect_until <= statement_timestamp())
 ORDER BY rank, ordinal LIMIT 1
 `
@@ -435,6 +440,7 @@ func (q *Queries) PromptNext(ctx context.Context, db DBTX, sessionID string) (Pr
 		&i.SubmittedDigest,
 		&i.JoinedTo,
 		&i.CollectUntil,
+		&i.Depth,
 	)
 	return i, err
 }
@@ -461,7 +467,7 @@ func (q *Queries) PromptPosition(ctx context.Context, db DBTX, arg *PromptPositi
 const promptPromote = `-- name: PromptPromote :many
 UPDATE prompts p SET rank = least(0, (SELECT min(o.rank) FROM prompts o WHERE o.session_id = $1 AND o.status = 'queued')) - 1
 WHERE p.session_id = $1 AND (p.id = $2 OR p.joined_to = $2) AND p.status = 'queued'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
 `
 
 type PromptPromoteParams struct {
@@ -503,6 +509,7 @@ func (q *Queries) PromptPromote(ctx context.Context, db DBTX, arg *PromptPromote
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.Depth,
 		); err != nil {
 			return nil, err
 		}
@@ -517,7 +524,7 @@ func (q *Queries) PromptPromote(ctx context.Context, db DBTX, arg *PromptPromote
 const promptQueue = `-- name: PromptQueue :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = $1, started_at = NULL, ended_at = NULL
 WHERE session_id = $2 AND id = $3
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
 `
 
 type PromptQueueParams struct {
@@ -554,6 +561,7 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 		&i.SubmittedDigest,
 		&i.JoinedTo,
 		&i.CollectUntil,
+		&i.Depth,
 	)
 	return i, err
 }
@@ -561,7 +569,7 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 const promptReplace = `-- name: PromptReplace :one
 UPDATE prompts SET content = $1, submitted_digest = coalesce(submitted_digest, $2)
 WHERE session_id = $3 AND id = $4 AND status = 'queued'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
 `
 
 type PromptReplaceParams struct {
@@ -604,6 +612,7 @@ func (q *Queries) PromptReplace(ctx context.Context, db DBTX, arg *PromptReplace
 		&i.SubmittedDigest,
 		&i.JoinedTo,
 		&i.CollectUntil,
+		&i.Depth,
 	)
 	return i, err
 }
@@ -611,7 +620,7 @@ func (q *Queries) PromptReplace(ctx context.Context, db DBTX, arg *PromptReplace
 const promptResolve = `-- name: PromptResolve :one
 UPDATE prompts SET status = $1, reason = $2, resolution = $3, resolution_note = $4, resolved_at = $5::timestamptz
 WHERE session_id = $6 AND id = $7 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
 `
 
 type PromptResolveParams struct {
@@ -659,6 +668,7 @@ func (q *Queries) PromptResolve(ctx context.Context, db DBTX, arg *PromptResolve
 		&i.SubmittedDigest,
 		&i.JoinedTo,
 		&i.CollectUntil,
+		&i.Depth,
 	)
 	return i, err
 }
@@ -667,7 +677,7 @@ const promptRetry = `-- name: PromptRetry :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = '', started_at = NULL, ended_at = NULL,
     resolution = 'retry', resolution_note = '', resolved_at = $1::timestamptz
 WHERE session_id = $2 AND id = $3 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
 `
 
 type PromptRetryParams struct {
@@ -704,6 +714,7 @@ func (q *Queries) PromptRetry(ctx context.Context, db DBTX, arg *PromptRetryPara
 		&i.SubmittedDigest,
 		&i.JoinedTo,
 		&i.CollectUntil,
+		&i.Depth,
 	)
 	return i, err
 }
@@ -780,7 +791,7 @@ func (q *Queries) PromptUnfinished(ctx context.Context, db DBTX, sessionID strin
 }
 
 const promptsBlocked = `-- name: PromptsBlocked :many
-SELECT id, ordinal, rank, mode, on_unknown, author, reason, created_at, request_id, joined_to FROM prompts
+SELECT id, ordinal, rank, mode, on_unknown, author, depth, reason, created_at, request_id, joined_to FROM prompts
 WHERE session_id = $1 AND status = 'queued' ORDER BY rank, ordinal LIMIT $2
 `
 
@@ -796,6 +807,7 @@ type PromptsBlockedRow struct {
 	Mode      string
 	OnUnknown string
 	Author    string
+	Depth     int32
 	Reason    string
 	CreatedAt time.Time
 	RequestID string
@@ -819,6 +831,7 @@ func (q *Queries) PromptsBlocked(ctx context.Context, db DBTX, arg *PromptsBlock
 			&i.Mode,
 			&i.OnUnknown,
 			&i.Author,
+			&i.Depth,
 			&i.Reason,
 			&i.CreatedAt,
 			&i.RequestID,
@@ -837,7 +850,7 @@ func (q *Queries) PromptsBlocked(ctx context.Context, db DBTX, arg *PromptsBlock
 const promptsClear = `-- name: PromptsClear :many
 UPDATE prompts p SET status = 'cancelled', reason = $1, ended_at = $2::timestamptz, collect_until = NULL
 WHERE p.session_id = $3 AND p.status = 'queued'
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.depth, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
     p.resolution, p.resolution_note, p.resolved_at, p.joined_to
 `
 
@@ -855,6 +868,7 @@ type PromptsClearRow struct {
 	Mode           string
 	OnUnknown      string
 	Author         string
+	Depth          int32
 	RunID          string
 	Reason         string
 	CreatedAt      time.Time
@@ -885,6 +899,7 @@ func (q *Queries) PromptsClear(ctx context.Context, db DBTX, arg *PromptsClearPa
 			&i.Mode,
 			&i.OnUnknown,
 			&i.Author,
+			&i.Depth,
 			&i.RunID,
 			&i.Reason,
 			&i.CreatedAt,
@@ -912,7 +927,7 @@ WHERE p.session_id = $3 AND p.id IN (
     SELECT o.id FROM prompts o WHERE o.session_id = $3 AND o.status IN ('queued', 'processing')
     ORDER BY o.rank, o.ordinal LIMIT $4
 )
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.depth, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
     p.resolution, p.resolution_note, p.resolved_at, p.joined_to
 `
 
@@ -931,6 +946,7 @@ type PromptsEndRow struct {
 	Mode           string
 	OnUnknown      string
 	Author         string
+	Depth          int32
 	RunID          string
 	Reason         string
 	CreatedAt      time.Time
@@ -967,6 +983,7 @@ func (q *Queries) PromptsEnd(ctx context.Context, db DBTX, arg *PromptsEndParams
 			&i.Mode,
 			&i.OnUnknown,
 			&i.Author,
+			&i.Depth,
 			&i.RunID,
 			&i.Reason,
 			&i.CreatedAt,
@@ -1123,7 +1140,7 @@ func (q *Queries) PromptsGatherUntil(ctx context.Context, db DBTX, arg *PromptsG
 
 const promptsGathered = `-- name: PromptsGathered :many
 UPDATE prompts SET collect_until = NULL WHERE session_id = $1 AND status = 'queued' AND collect_until IS NOT NULL
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
 `
 
 // PromptsGathered ends the collection: the prompts are next when the ones before them are over.
@@ -1160,6 +1177,7 @@ func (q *Queries) PromptsGathered(ctx context.Context, db DBTX, sessionID string
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.Depth,
 		); err != nil {
 			return nil, err
 		}
@@ -1172,7 +1190,7 @@ func (q *Queries) PromptsGathered(ctx context.Context, db DBTX, sessionID string
 }
 
 const promptsJoined = `-- name: PromptsJoined :many
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until FROM prompts WHERE session_id = $1 AND joined_to = $2 AND status IN ('queued', 'processing') ORDER BY ordinal
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth FROM prompts WHERE session_id = $1 AND joined_to = $2 AND status IN ('queued', 'processing') ORDER BY ordinal
 `
 
 type PromptsJoinedParams struct {
@@ -1214,6 +1232,7 @@ func (q *Queries) PromptsJoined(ctx context.Context, db DBTX, arg *PromptsJoined
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.Depth,
 		); err != nil {
 			return nil, err
 		}
@@ -1228,7 +1247,7 @@ func (q *Queries) PromptsJoined(ctx context.Context, db DBTX, arg *PromptsJoined
 const promptsJoinedClaim = `-- name: PromptsJoinedClaim :many
 UPDATE prompts SET status = 'processing', run_id = $1, reason = '', started_at = $2::timestamptz, collect_until = NULL
 WHERE session_id = $3 AND joined_to = $4 AND status = 'queued'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
 `
 
 type PromptsJoinedClaimParams struct {
@@ -1277,6 +1296,7 @@ func (q *Queries) PromptsJoinedClaim(ctx context.Context, db DBTX, arg *PromptsJ
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.Depth,
 		); err != nil {
 			return nil, err
 		}
@@ -1291,7 +1311,7 @@ func (q *Queries) PromptsJoinedClaim(ctx context.Context, db DBTX, arg *PromptsJ
 const promptsJoinedEnd = `-- name: PromptsJoinedEnd :many
 UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz
 WHERE session_id = $4 AND joined_to = $5 AND status IN ('queued', 'processing')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
 `
 
 type PromptsJoinedEndParams struct {
@@ -1342,6 +1362,7 @@ func (q *Queries) PromptsJoinedEnd(ctx context.Context, db DBTX, arg *PromptsJoi
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.Depth,
 		); err != nil {
 			return nil, err
 		}
@@ -1356,7 +1377,7 @@ func (q *Queries) PromptsJoinedEnd(ctx context.Context, db DBTX, arg *PromptsJoi
 const promptsJoinedQueue = `-- name: PromptsJoinedQueue :many
 UPDATE prompts SET status = 'queued', run_id = '', reason = $1, started_at = NULL, ended_at = NULL
 WHERE session_id = $2 AND joined_to = $3 AND status IN ('processing', 'unknown')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
 `
 
 type PromptsJoinedQueueParams struct {
@@ -1399,6 +1420,7 @@ func (q *Queries) PromptsJoinedQueue(ctx context.Context, db DBTX, arg *PromptsJ
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.Depth,
 		); err != nil {
 			return nil, err
 		}
@@ -1413,7 +1435,7 @@ func (q *Queries) PromptsJoinedQueue(ctx context.Context, db DBTX, arg *PromptsJ
 const promptsJoinedResolve = `-- name: PromptsJoinedResolve :many
 UPDATE prompts SET status = $1
 WHERE session_id = $2 AND joined_to = $3 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
 `
 
 type PromptsJoinedResolveParams struct {
@@ -1456,6 +1478,7 @@ func (q *Queries) PromptsJoinedResolve(ctx context.Context, db DBTX, arg *Prompt
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.Depth,
 		); err != nil {
 			return nil, err
 		}
@@ -1467,20 +1490,21 @@ func (q *Queries) PromptsJoinedResolve(ctx context.Context, db DBTX, arg *Prompt
 	return items, nil
 }
 
-const promptsOfAgents = `-- name: PromptsOfAgents :one
+const promptsOfAgent = `-- name: PromptsOfAgent :one
 SELECT count(*) FROM prompts a
-WHERE a.session_id = $1 AND a.ordinal > coalesce(
-    (SELECT p.ordinal FROM prompts p WHERE p.session_id = $1 AND NOT starts_with(p.author, $2::text) ORDER BY p.ordinal DESC LIMIT 1), 0)
+WHERE a.session_id = $1 AND a.author = $2 AND a.ordinal > coalesce(
+    (SELECT p.ordinal FROM prompts p WHERE p.session_id = $1 AND NOT starts_with(p.author, $3::text) ORDER BY p.ordinal DESC LIMIT 1), 0)
 `
 
-type PromptsOfAgentsParams struct {
+type PromptsOfAgentParams struct {
 	SessionID string
+	Author    string
 	Prefix    string
 }
 
-// PromptsOfAgents counts the prompts by agents since the newest one by a person or a program.
-func (q *Queries) PromptsOfAgents(ctx context.Context, db DBTX, arg *PromptsOfAgentsParams) (int64, error) {
-	row := db.QueryRow(ctx, promptsOfAgents, arg.SessionID, arg.Prefix)
+// PromptsOfAgent counts the prompts by one agent since the newest one by a person or a program.
+func (q *Queries) PromptsOfAgent(ctx context.Context, db DBTX, arg *PromptsOfAgentParams) (int64, error) {
+	row := db.QueryRow(ctx, promptsOfAgent, arg.SessionID, arg.Author, arg.Prefix)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -1523,7 +1547,7 @@ FROM (
     SELECT f.id FROM prompts f WHERE f.session_id = $1 AND f.joined_to = $2 AND f.status = 'queued' ORDER BY f.ordinal LIMIT 1
 ) n
 WHERE p.session_id = $1 AND p.joined_to = $2 AND p.status = 'queued'
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.content, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.resolution, p.resolution_note, p.resolved_at, p.request_id, p.trace_parent, p.attachments, p.rank, p.submitted_digest, p.joined_to, p.collect_until
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.content, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.resolution, p.resolution_note, p.resolved_at, p.request_id, p.trace_parent, p.attachments, p.rank, p.submitted_digest, p.joined_to, p.collect_until, p.depth
 `
 
 type PromptsRejoinParams struct {
@@ -1565,6 +1589,7 @@ func (q *Queries) PromptsRejoin(ctx context.Context, db DBTX, arg *PromptsRejoin
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.Depth,
 		); err != nil {
 			return nil, err
 		}

@@ -52,7 +52,7 @@ const promptsRevert = `-- name: PromptsRevert :many
 UPDATE prompts p SET reason = $1
 WHERE p.session_id = $2 AND (p.id IN (SELECT r.prompt_id FROM runs r WHERE r.id = ANY($3::text[])) OR p.joined_to <> '' AND p.run_id = ANY($3::text[]))
   AND p.status NOT IN ('queued', 'processing') AND p.reason <> $1
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.depth, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
     p.resolution, p.resolution_note, p.resolved_at, p.joined_to
 `
 
@@ -70,6 +70,7 @@ type PromptsRevertRow struct {
 	Mode           string
 	OnUnknown      string
 	Author         string
+	Depth          int32
 	RunID          string
 	Reason         string
 	CreatedAt      time.Time
@@ -100,6 +101,7 @@ func (q *Queries) PromptsRevert(ctx context.Context, db DBTX, arg *PromptsRevert
 			&i.Mode,
 			&i.OnUnknown,
 			&i.Author,
+			&i.Depth,
 			&i.RunID,
 			&i.Reason,
 			&i.CreatedAt,

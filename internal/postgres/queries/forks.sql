@@ -71,6 +71,11 @@ SELECT
 -- ForksOf are the sessions that were forked from one, the newest first.
 SELECT f.session_id FROM session_forks f WHERE f.parent_id = @parent_id AND f.session_id < @before::text ORDER BY f.session_id DESC LIMIT @max_items;
 
+-- name: ForkRelation :one
+-- ForkRelation says what a session was forked from, empty if it is no fork, and whether another one is a fork of it.
+SELECT coalesce((SELECT f.parent_id FROM session_forks f WHERE f.session_id = @session_id), '')::text AS parent_id,
+    EXISTS (SELECT FROM session_forks f WHERE f.session_id = @other_id AND f.parent_id = @session_id)::boolean AS forked;
+
 -- name: ForksBelow :many
 -- ForksBelow are all forks of a session, and those of its forks, that are not being purged.
 WITH RECURSIVE below AS (

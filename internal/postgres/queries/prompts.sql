@@ -1,7 +1,7 @@
 -- name: PromptInsert :exec
-INSERT INTO prompts (session_id, id, ordinal, rank, status, content, mode, on_unknown, author, created_at, request_id, trace_parent, attachments,
+INSERT INTO prompts (session_id, id, ordinal, rank, status, content, mode, on_unknown, author, depth, created_at, request_id, trace_parent, attachments,
     joined_to, collect_until)
-VALUES (@session_id, @id, @ordinal, @rank, 'queued', @content, @mode, @on_unknown, @author, @created_at, @request_id, @trace_parent, @attachments,
+VALUES (@session_id, @id, @ordinal, @rank, 'queued', @content, @mode, @on_unknown, @author, @depth, @created_at, @request_id, @trace_parent, @attachments,
     @joined_to, sqlc.narg(collect_until));
 
 -- name: PromptGet :one
@@ -23,10 +23,10 @@ SELECT count(*) FROM prompts p JOIN prompts own ON own.session_id = p.session_id
 WHERE own.session_id = @session_id AND own.id = @id AND own.status = 'queued'
   AND p.status = 'queued' AND (p.rank, p.ordinal) <= (own.rank, own.ordinal);
 
--- name: PromptsOfAgents :one
--- PromptsOfAgents counts the prompts by agents since the newest one by a person or a program.
+-- name: PromptsOfAgent :one
+-- PromptsOfAgent counts the prompts by one agent since the newest one by a person or a program.
 SELECT count(*) FROM prompts a
-WHERE a.session_id = @session_id AND a.ordinal > coalesce(
+WHERE a.session_id = @session_id AND a.author = @author AND a.ordinal > coalesce(
     (SELECT p.ordinal FROM prompts p WHERE p.session_id = @session_id AND NOT starts_with(p.author, @prefix::text) ORDER BY p.ordinal DESC LIMIT 1), 0);
 
 -- name: PromptCountQueued :one
@@ -142,7 +142,7 @@ WHERE p.session_id = @session_id AND p.id IN (
     SELECT o.id FROM prompts o WHERE o.session_id = @session_id AND o.status IN ('queued', 'processing')
     ORDER BY o.rank, o.ordinal LIMIT @max_items
 )
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.depth, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
     p.resolution, p.resolution_note, p.resolved_at, p.joined_to;
 
 -- name: PromptHead :many
@@ -241,7 +241,7 @@ LIMIT @max_items;
 
 -- name: PromptsBlocked :many
 -- PromptsBlocked are the first queued prompts of a session, without their content.
-SELECT id, ordinal, rank, mode, on_unknown, author, reason, created_at, request_id, joined_to FROM prompts
+SELECT id, ordinal, rank, mode, on_unknown, author, depth, reason, created_at, request_id, joined_to FROM prompts
 WHERE session_id = @session_id AND status = 'queued' ORDER BY rank, ordinal LIMIT @max_items;
 
 -- name: PromptFirst :one
@@ -280,7 +280,7 @@ RETURNING *;
 -- PromptsClear cancels every prompt that waits, without reading their content.
 UPDATE prompts p SET status = 'cancelled', reason = @reason, ended_at = @at::timestamptz, collect_until = NULL
 WHERE p.session_id = @session_id AND p.status = 'queued'
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.depth, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
     p.resolution, p.resolution_note, p.resolved_at, p.joined_to;
 
 -- name: PromptTurn :one

@@ -2886,7 +2886,13 @@ export interface components {
             mode: "followup" | "steer" | "collect";
             /** @enum {string} */
             onUnknown: "hold" | "retry" | "fail";
+            /** @description `agent:` and the id of a session if the agent of that session has sent it; absent otherwise. */
             author?: string;
+            /**
+             * Format: int64
+             * @description Of a prompt that an agent has sent, how many messages of agents led to it, one by the other, itself included.
+             */
+            depth?: number;
             runId?: string;
             /**
              * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `steered` (interrupted by a prompt of the mode `steer`), `collected` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
@@ -3407,7 +3413,13 @@ export interface components {
                     mode: "followup" | "steer" | "collect";
                     /** @enum {string} */
                     onUnknown: "hold" | "retry" | "fail";
+                    /** @description `agent:` and the id of a session if the agent of that session has sent it; absent otherwise. */
                     author?: string;
+                    /**
+                     * Format: int64
+                     * @description Of a prompt that an agent has sent, how many messages of agents led to it, one by the other, itself included.
+                     */
+                    depth?: number;
                     runId?: string;
                     /**
                      * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `steered` (interrupted by a prompt of the mode `steer`), `collected` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
