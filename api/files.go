@@ -206,6 +206,11 @@ func (s *files) diff(c echo.Context) error {
 			return err
 		}
 		d.Patch = masker.Bytes(d.Patch)
+		if d.Git != nil {
+			git := *d.Git
+			git.Branch = masker.Text(git.Branch)
+			d.Git = &git
+		}
 		d.Files = slices.Clone(d.Files)
 		for i := range d.Files {
 			d.Files[i].Path = masker.Text(d.Files[i].Path)

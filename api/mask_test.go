@@ -41,12 +41,12 @@ func TestWhatIsReadOutIsMasked(t *testing.T) {
 	}
 	b.store.With(id, func(r *apitest.Row) {
 		r.Files = []workspacefile.Content{file("env.txt", "KEY="+planted+"\n"), file("plain.txt", "nothing"), file("keys/"+planted+".txt", "named so")}
-		r.Diff = &workspacefile.Diff{Files: []workspacefile.Delta{{Path: "keys/" + planted + ".txt", Change: workspacefile.Created}}, Patch: []byte("+KEY=" + planted + "\n"), At: time.Now()}
+		r.Diff = &workspacefile.Diff{Files: []workspacefile.Delta{{Path: "keys/" + planted + ".txt", Change: workspacefile.Created}}, Git: &workspacefile.GitState{Branch: "fix/" + planted}, Patch: []byte("+KEY=" + planted + "\n"), At: time.Now()}
 		r.Transcripts = []transcript.File{{Path: "t.jsonl", Data: []byte(`{"text":"` + planted + `"}` + "\n")}}
 		r.Questions = append(r.Questions, put)
 	})
 	url := "/api/sessions/" + id
-	paths := []string{"/files", "/files/env.txt", "/diff", "/transcript", "/transcript?path=t.jsonl", "/questions", "/questions/" + put.ID}
+	paths := []string{"/files", "/files/env.txt", "/diff", "/git", "/transcript", "/transcript?path=t.jsonl", "/questions", "/questions/" + put.ID}
 	for _, path := range paths {
 		r := b.do("GET", url+path, "")
 		require.Equal(t, http.StatusOK, r.status, path)

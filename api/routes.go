@@ -36,7 +36,7 @@ func (s *Server) routes(store Store) {
 	files, profiles, secrets := &files{s, store}, &profiles{s, store}, &secrets{s, store}
 	conversations, transcripts, streams := &conversations{s, store}, &transcripts{s, store}, &streams{s, store}
 	sockets, webhooks := &sockets{s, store}, &webhooks{s, s.cfg.Webhooks}
-	attachments, bundles := &attachments{s, store}, &bundles{s, store}
+	attachments, bundles, reports := &attachments{s, store}, &bundles{s, store}, &reports{s, store}
 	turns := &aiTurns{prompts, store, store}
 	runs := &aguiRuns{prompts: prompts, questions: questions, turns: store, conversations: store, building: make(chan struct{}, maxBuilding)}
 	explanations := &explanations{s, store}
@@ -112,6 +112,8 @@ func (s *Server) routes(store Store) {
 	e.GET("/api/sessions/:id/files/*", files.fileGet)
 	e.GET("/api/sessions/:id/diff", files.diff)
 	e.GET("/api/sessions/:id/attachments/:attachmentId", attachments.attachmentGet)
+	e.GET("/api/sessions/:id/git", reports.git)
+	e.GET("/api/sessions/:id/screenshots", reports.screenshots)
 	e.GET("/api/sessions/:id/blocks", conversations.blocks)
 	e.GET("/api/sessions/:id/bundles", bundles.list)
 	forks := &forks{sessions, store}

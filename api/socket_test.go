@@ -395,6 +395,18 @@ func TestASocketCarriesRequestsOut(t *testing.T) {
 	require.Equal(t, "prompt_not_found", code)
 	diff := s.ask(`{"type":"diff","id":"d"}`)
 	require.Equal(t, []string{"diff", "d"}, []string{diff.Type, diff.ID})
+	require.JSONEq(t, `{"workspace":null,"reported":null,"pullRequest":null}`, string(s.ask(`{"type":"git-state"}`).Data))
+	require.JSONEq(t, `{"files":[],"filesChanged":0,"additions":0,"deletions":0,"truncated":false,"computedAt":null}`, string(s.ask(`{"type":"files-changed"}`).Data))
+	b.store.With(id, func(r *apitest.Row) {
+		r.Diff = &workspacefile.Diff{
+			Base: "c0ffee", Files: []workspacefile.Delta{{Path: "a", Change: workspacefile.Modified, Additions: 1}}, Additions: 1, FilesChanged: 1,
+			Git: &workspacefile.GitState{Branch: "fix", Dirty: true}, Patch: []byte("the patch"), At: time.UnixMilli(1000),
+		}
+	})
+	require.JSONEq(t, `{"workspace":{"branch":"fix","dirty":true,"base":"c0ffee","computedAt":"1970-01-01T00:00:01.000Z"},"reported":null,"pullRequest":null}`,
+		string(s.ask(`{"type":"git-state"}`).Data))
+	require.JSONEq(t, `{"files":[{"path":"a","change":"modified","additions":1,"deletions":0}],"filesChanged":1,"additions":1,"deletions":0,"truncated":false,
+		"computedAt":"1970-01-01T00:00:01.000Z"}`, string(s.ask(`{"type":"files-changed"}`).Data))
 	pong := s.ask(`{"type":"ping","id":"p"}`)
 	require.Equal(t, []string{"pong", "p"}, []string{pong.Type, pong.ID})
 }
@@ -413,7 +425,7 @@ func TestASocketRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{`{"type":7}`, "invalid_request", "type must be a string"},
 		{`{"type":"ping","id":7}`, "invalid_request", "id must be a string"},
 		{`{"type":"ping","id":"` + strings.Repeat("x", 65) + `"}`, "invalid_request", "id must be 1 to 64"},
-		{`{"type":"sing"}`, "invalid_request", "type must be one of: abort, answer, clear, diff, dismiss, hold, promote, prompt, release, replace, resolve, retry, revert, withdraw, ping"},
+		{`{"type":"sing"}`, "invalid_request", "type must be one of: abort, answer, clear, diff, dismiss, files-changed, git-state, hold, promote, prompt, release, replace, resolve, retry, revert, withdraw, ping"},
 		{`{"type":"review"}`, "not_supported", "review is not supported yet"},
 		{`{"type":"ping","x":1}`, "invalid_request", "x is not a field of this message"},
 		{`{"type":"diff","x":1}`, "invalid_request", "x is not a field of this message"},

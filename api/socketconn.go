@@ -351,8 +351,16 @@ func (k *socketConn) answer(ctx context.Context, r socketRequest, requestID stri
 	if status >= http.StatusBadRequest {
 		return socket.Message{}, r.named(refusal(result))
 	}
-	if r.Type == "diff" {
-		return socket.Message{Type: socket.TypeDiff, Data: json.RawMessage(result)}, nil
+	switch kind := socket.Type(r.Type); kind {
+	case socket.TypeDiff, socket.TypeGitState:
+		return socket.Message{Type: kind, Data: json.RawMessage(result)}, nil
+	case socket.TypeFilesChanged:
+		var changed socket.FilesChanged
+		if err := json.Unmarshal(result, &changed); err != nil {
+			return socket.Message{}, fmt.Errorf("read the diff: %w", err)
+		}
+		return socket.Message{Type: kind, Data: changed}, nil
+	default:
 	}
 	return socket.Message{Type: socket.TypeAck, Data: socket.Done{Status: status, RequestID: requestID, Result: result}}, nil
 }

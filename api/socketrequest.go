@@ -31,20 +31,22 @@ var socketRoutes = map[string]struct {
 	rename map[string]string
 	body   bool
 }{
-	"prompt":   {http.MethodPost, "/prompts", map[string]string{"promptId": "id"}, true},
-	"answer":   {http.MethodPost, "/questions/{questionId}/answer", nil, true},
-	"abort":    {http.MethodPost, "/" + string(session.CommandAbort), nil, true},
-	"revert":   {http.MethodPost, "/" + string(session.CommandRevert), nil, true},
-	"diff":     {http.MethodGet, "/diff", nil, false},
-	"withdraw": {http.MethodDelete, "/prompts/{promptId}", nil, false},
-	"replace":  {http.MethodPut, "/prompts/{promptId}", nil, true},
-	"promote":  {http.MethodPost, "/prompts/{promptId}/promote", nil, false},
-	"clear":    {http.MethodPost, "/queue/clear", nil, false},
-	"hold":     {http.MethodPost, "/hold", nil, true},
-	"release":  {http.MethodPost, "/release", nil, true},
-	"retry":    {http.MethodPost, "/prompts/{promptId}/" + string(session.ResolutionRetry), nil, true},
-	"resolve":  {http.MethodPost, "/prompts/{promptId}/" + string(session.ResolutionResolve), nil, true},
-	"dismiss":  {http.MethodPost, "/prompts/{promptId}/" + string(session.ResolutionDismiss), nil, true},
+	"prompt":        {http.MethodPost, "/prompts", map[string]string{"promptId": "id"}, true},
+	"answer":        {http.MethodPost, "/questions/{questionId}/answer", nil, true},
+	"abort":         {http.MethodPost, "/" + string(session.CommandAbort), nil, true},
+	"revert":        {http.MethodPost, "/" + string(session.CommandRevert), nil, true},
+	"diff":          {http.MethodGet, "/diff", nil, false},
+	"git-state":     {http.MethodGet, "/git", nil, false},
+	"files-changed": {http.MethodGet, "/diff", nil, false},
+	"withdraw":      {http.MethodDelete, "/prompts/{promptId}", nil, false},
+	"replace":       {http.MethodPut, "/prompts/{promptId}", nil, true},
+	"promote":       {http.MethodPost, "/prompts/{promptId}/promote", nil, false},
+	"clear":         {http.MethodPost, "/queue/clear", nil, false},
+	"hold":          {http.MethodPost, "/hold", nil, true},
+	"release":       {http.MethodPost, "/release", nil, true},
+	"retry":         {http.MethodPost, "/prompts/{promptId}/" + string(session.ResolutionRetry), nil, true},
+	"resolve":       {http.MethodPost, "/prompts/{promptId}/" + string(session.ResolutionResolve), nil, true},
+	"dismiss":       {http.MethodPost, "/prompts/{promptId}/" + string(session.ResolutionDismiss), nil, true},
 }
 
 // socketRequestTypes lists them.

@@ -23,6 +23,7 @@ type Store interface {
 	questionStore
 	fileStore
 	attachmentStore
+	reportStore
 	profileStore
 	secretStore
 	conversationStore

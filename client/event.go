@@ -212,12 +212,14 @@ type ScreenshotData struct {
 	Description string `json:"description,omitempty"`
 }
 
-// GitStateData is the branch that the agent works on.
+// GitStateData is the branch that the agent works on: as it has reported it, or as the sandbox has seen it at the end of a turn.
 type GitStateData struct {
 	Branch      string `json:"branch"`
 	BaseBranch  string `json:"baseBranch,omitempty"`
 	Commit      string `json:"commit,omitempty"`
 	CommitCount int64  `json:"commitCount,omitempty"` // since the base
+	Dirty       bool   `json:"dirty,omitempty"`       // something is not committed
+	Source      string `json:"source,omitempty"`      // agent or workspace
 }
 
 // ReviewData is what the agent asks people to review.

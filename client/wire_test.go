@@ -34,6 +34,8 @@ func TestTypesHaveTheFieldsOfTheServer(t *testing.T) {
 		{resource.HistoryEventJSON{}, client.HistoryEvent{}},
 		{resource.FileJSON{}, client.WorkspaceFile{}},
 		{resource.DiffJSON{}, client.Diff{}},
+		{resource.GitJSON{}, client.Git{}},
+		{resource.ScreenshotJSON{}, client.Screenshot{}},
 		{event.JSON{}, client.Event{}},
 		{conversation.Conversation{}, client.Conversation{}},
 		{event.StatusData{}, client.StatusData{}},

@@ -59,6 +59,8 @@ type Row struct {
 	Files        []workspacefile.Content // by path
 	Attachments  []attachment.Attachment
 	Diff         *workspacefile.Diff
+	Reports      conversation.Reports
+	Screenshots  []conversation.Shown
 	Bundles      []session.BundleView // oldest first
 }
 

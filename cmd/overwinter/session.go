@@ -15,45 +15,47 @@ import (
 type sessionCmd struct {
 	apiFlags
 
-	Create     sessionCreateCmd     `cmd:"" help:"Create a session."`
-	List       sessionListCmd       `cmd:"" help:"List sessions, newest first."`
-	Show       sessionShowCmd       `cmd:"" help:"Show one session."`
-	Prompt     sessionPromptCmd     `cmd:"" help:"Send a prompt; wakes a hibernated session."`
-	Retry      sessionRetryCmd      `cmd:"" help:"Run a prompt whose outcome is unknown again."`
-	Resolve    sessionResolveCmd    `cmd:"" help:"Record how a prompt whose outcome is unknown ended."`
-	Dismiss    sessionDismissCmd    `cmd:"" help:"Cancel a prompt whose outcome is unknown."`
-	Follow     sessionFollowCmd     `cmd:"" help:"Print the conversation of a session from its beginning, and follow it."`
-	Attach     sessionAttachCmd     `cmd:"" help:"Show the latest blocks of a conversation and send what is typed as prompts."`
-	Wake       sessionWakeCmd       `cmd:"" help:"Wake a session."`
-	Hibernate  sessionHibernateCmd  `cmd:"" help:"Hibernate a session after its current turn."`
-	Stop       sessionStopCmd       `cmd:"" help:"Terminate a session permanently."`
-	Purge      sessionPurgeCmd      `cmd:"" help:"Terminate a session and erase everything that is stored of it."`
-	Abort      sessionAbortCmd      `cmd:"" help:"Interrupt the current turn."`
-	Recover    sessionRecoverCmd    `cmd:"" help:"Retry a session in error."`
-	Sync       sessionSyncCmd       `cmd:"" help:"Snapshot a session after its current turn, and continue."`
-	Restart    sessionRestartCmd    `cmd:"" help:"Move a session to a new sandbox, with its files and memory."`
-	Drop       sessionDropCmd       `cmd:"" help:"Discard the sandbox and its files; keep the session."`
-	Revert     sessionRevertCmd     `cmd:"" help:"Revert the agent to its state before a prompt."`
-	Bundles    sessionBundlesCmd    `cmd:"" help:"List what a session can be restored from, newest first; pin or unpin one."`
-	Fork       sessionForkCmd       `cmd:"" help:"Create a session that begins where this one was, with its files and memory."`
-	Tree       sessionTreeCmd       `cmd:"" help:"Print the forks of a session, and theirs."`
-	Hold       sessionHoldCmd       `cmd:"" help:"Hold the queue: no prompt starts, and none wakes the session, until a release."`
-	Release    sessionReleaseCmd    `cmd:"" help:"Release the queue: what waits starts."`
-	Files      sessionFilesCmd      `cmd:"" help:"List the files of the workspace, or print one."`
-	Attachment sessionAttachmentCmd `cmd:"" help:"Print an attachment of a prompt, or an image of a tool's result."`
-	Diff       sessionDiffCmd       `cmd:"" help:"Print the changes to the workspace since the session began."`
-	Update     sessionUpdateCmd     `cmd:"" help:"Change a session: its title, options, metadata, profile or workspace."`
-	Prompts    sessionPromptsCmd    `cmd:"" help:"List the prompts of a session."`
-	Withdraw   sessionWithdrawCmd   `cmd:"" help:"Withdraw a prompt that is still queued."`
-	Replace    sessionReplaceCmd    `cmd:"" help:"Replace the text of a prompt that is still queued."`
-	Promote    sessionPromoteCmd    `cmd:"" help:"Put a queued prompt before all others that wait."`
-	Clear      sessionClearCmd      `cmd:"" help:"Cancel every queued prompt."`
-	Transcript sessionTranscriptCmd `cmd:"" help:"Print the agent's own transcript files, or one of them."`
-	Open       sessionOpenCmd       `cmd:"" help:"Print where a session is in Temporal's UI and in the API."`
-	Why        sessionWhyCmd        `cmd:"" help:"Explain the state of a session, a prompt, a restore or a question."`
-	Export     sessionExportCmd     `cmd:"" help:"Write what is stored of a session, and the history of its workflow, to a file."`
-	Questions  sessionQuestionsCmd  `cmd:"" help:"List the agent's questions."`
-	Answer     sessionAnswerCmd     `cmd:"" help:"Answer one of the agent's questions."`
+	Create     sessionCreateCmd      `cmd:"" help:"Create a session."`
+	List       sessionListCmd        `cmd:"" help:"List sessions, newest first."`
+	Show       sessionShowCmd        `cmd:"" help:"Show one session."`
+	Prompt     sessionPromptCmd      `cmd:"" help:"Send a prompt; wakes a hibernated session."`
+	Retry      sessionRetryCmd       `cmd:"" help:"Run a prompt whose outcome is unknown again."`
+	Resolve    sessionResolveCmd     `cmd:"" help:"Record how a prompt whose outcome is unknown ended."`
+	Dismiss    sessionDismissCmd     `cmd:"" help:"Cancel a prompt whose outcome is unknown."`
+	Follow     sessionFollowCmd      `cmd:"" help:"Print the conversation of a session from its beginning, and follow it."`
+	Attach     sessionAttachCmd      `cmd:"" help:"Show the latest blocks of a conversation and send what is typed as prompts."`
+	Wake       sessionWakeCmd        `cmd:"" help:"Wake a session."`
+	Hibernate  sessionHibernateCmd   `cmd:"" help:"Hibernate a session after its current turn."`
+	Stop       sessionStopCmd        `cmd:"" help:"Terminate a session permanently."`
+	Purge      sessionPurgeCmd       `cmd:"" help:"Terminate a session and erase everything that is stored of it."`
+	Abort      sessionAbortCmd       `cmd:"" help:"Interrupt the current turn."`
+	Recover    sessionRecoverCmd     `cmd:"" help:"Retry a session in error."`
+	Sync       sessionSyncCmd        `cmd:"" help:"Snapshot a session after its current turn, and continue."`
+	Restart    sessionRestartCmd     `cmd:"" help:"Move a session to a new sandbox, with its files and memory."`
+	Drop       sessionDropCmd        `cmd:"" help:"Discard the sandbox and its files; keep the session."`
+	Revert     sessionRevertCmd      `cmd:"" help:"Revert the agent to its state before a prompt."`
+	Bundles    sessionBundlesCmd     `cmd:"" help:"List what a session can be restored from, newest first; pin or unpin one."`
+	Fork       sessionForkCmd        `cmd:"" help:"Create a session that begins where this one was, with its files and memory."`
+	Tree       sessionTreeCmd        `cmd:"" help:"Print the forks of a session, and theirs."`
+	Hold       sessionHoldCmd        `cmd:"" help:"Hold the queue: no prompt starts, and none wakes the session, until a release."`
+	Release    sessionReleaseCmd     `cmd:"" help:"Release the queue: what waits starts."`
+	Files      sessionFilesCmd       `cmd:"" help:"List the files of the workspace, or print one."`
+	Attachment sessionAttachmentCmd  `cmd:"" help:"Print an attachment of a prompt, or an image of a tool's result."`
+	Diff       sessionDiffCmd        `cmd:"" help:"Print the changes to the workspace since the session began."`
+	Git        sessionGitCmd         `cmd:"" help:"Print the branch and the commit of the workspace, and the pull request that the agent has recorded."`
+	Shots      sessionScreenshotsCmd `cmd:"" name:"screenshots" help:"List the images that the agent has shown, newest first. session attachment prints one."`
+	Update     sessionUpdateCmd      `cmd:"" help:"Change a session: its title, options, metadata, profile or workspace."`
+	Prompts    sessionPromptsCmd     `cmd:"" help:"List the prompts of a session."`
+	Withdraw   sessionWithdrawCmd    `cmd:"" help:"Withdraw a prompt that is still queued."`
+	Replace    sessionReplaceCmd     `cmd:"" help:"Replace the text of a prompt that is still queued."`
+	Promote    sessionPromoteCmd     `cmd:"" help:"Put a queued prompt before all others that wait."`
+	Clear      sessionClearCmd       `cmd:"" help:"Cancel every queued prompt."`
+	Transcript sessionTranscriptCmd  `cmd:"" help:"Print the agent's own transcript files, or one of them."`
+	Open       sessionOpenCmd        `cmd:"" help:"Print where a session is in Temporal's UI and in the API."`
+	Why        sessionWhyCmd         `cmd:"" help:"Explain the state of a session, a prompt, a restore or a question."`
+	Export     sessionExportCmd      `cmd:"" help:"Write what is stored of a session, and the history of its workflow, to a file."`
+	Questions  sessionQuestionsCmd   `cmd:"" help:"List the agent's questions."`
+	Answer     sessionAnswerCmd      `cmd:"" help:"Answer one of the agent's questions."`
 }
 
 // promptText is the text given, or what standard input holds.

@@ -53,7 +53,7 @@ func TestWhatCallsDo(t *testing.T) {
 	for _, c := range []struct{ tool, input, kind, data string }{
 		{"set_title", `{"title":" A  title "}`, "title", `{"title":"A title"}`},
 		{"save_screenshot", `{"path":"a.png","description":"the page"}`, "screenshot", `{"image":{"id":"ID","mediaType":"image/png","bytes":70},"description":"the page"}`},
-		{"report_git_state", `{"branch":"fix","baseBranch":"main","commit":"abc","commitCount":2}`, "git_state", `{"branch":"fix","baseBranch":"main","commit":"abc","commitCount":2}`},
+		{"report_git_state", `{"branch":"fix","baseBranch":"main","commit":"abc","commitCount":2}`, "git_state", `{"branch":"fix","baseBranch":"main","commit":"abc","commitCount":2,"source":"agent"}`},
 		{"request_review", `{"title":"The fix","description":"why","files":["a.go"]}`, "review_requested", `{"title":"The fix","description":"why","files":["a.go"]}`},
 		{"create_pr", `{"title":"Fix","branch":"fix","body":"why","state":"draft"}`, "pull_request", `{"operation":"create","title":"Fix","branch":"fix","body":"why","state":"draft"}`},
 		{"update_pr", `{"number":7,"url":"https://example.com/7","state":"open"}`, "pull_request", `{"operation":"update","number":7,"url":"https://example.com/7","state":"open"}`},
@@ -87,6 +87,7 @@ func TestWhatCallsMayNotBe(t *testing.T) {
 		{"save_screenshot", `{"path":"a.png","x":1}`, "unknown field", false},
 		{"report_git_state", `{}`, "branch must not be empty", false},
 		{"report_git_state", `{"branch":"` + long(256) + `"}`, "at most 255", false},
+		{"report_git_state", `{"branch":"b","source":"workspace"}`, "unknown field", false},
 		{"report_git_state", `{"branch":"b","commitCount":-1}`, "commitCount must be", false},
 		{"report_git_state", `{"branch":"b","commitCount":1.5}`, "does not fit", false},
 		{"request_review", `{"title":" "}`, "must not be empty", true},

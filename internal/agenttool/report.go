@@ -37,13 +37,21 @@ func saveScreenshot(call Call) Effect {
 
 func reportGitState(input json.RawMessage) Effect {
 	var c check
-	var in conversation.GitState
+	var in struct {
+		Branch      string `json:"branch"`
+		BaseBranch  string `json:"baseBranch"`
+		Commit      string `json:"commit"`
+		CommitCount int64  `json:"commitCount"`
+	}
 	c.decode(input, &in)
 	c.required("branch", in.Branch, MaxRef)
 	c.optional("baseBranch", in.BaseBranch, MaxRef)
 	c.optional("commit", in.Commit, MaxRef)
 	c.count("commitCount", in.CommitCount)
-	return c.effect(conversation.EventGitState, in, "The people of this session see the state of git.")
+	state := conversation.GitState{
+		Branch: in.Branch, BaseBranch: in.BaseBranch, Commit: in.Commit, CommitCount: in.CommitCount, Source: conversation.GitOfAgent,
+	}
+	return c.effect(conversation.EventGitState, state, "The people of this session see the state of git.")
 }
 
 func requestReview(input json.RawMessage) Effect {

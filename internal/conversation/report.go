@@ -1,5 +1,10 @@
 package conversation
 
+import (
+	"cmp"
+	"time"
+)
+
 // The events of what an agent reports with the tools of overwinter.
 const (
 	EventScreenshot      EventType = "screenshot"
@@ -14,12 +19,54 @@ type Screenshot struct {
 	Description string `json:"description,omitempty"`
 }
 
-// GitState is where the agent says that its work is in git.
+// Shown is a screenshot with its place in the log.
+type Shown struct {
+	Screenshot
+	Seq   int64
+	RunID string
+	At    time.Time
+}
+
+// GitState is where the work of a session is in git: as its agent says, or as its workspace was seen.
 type GitState struct {
-	Branch      string `json:"branch"`
-	BaseBranch  string `json:"baseBranch,omitempty"`
-	Commit      string `json:"commit,omitempty"`
-	CommitCount int64  `json:"commitCount,omitempty"` // since the base
+	Branch      string    `json:"branch"` // empty if the head of the workspace is detached
+	BaseBranch  string    `json:"baseBranch,omitempty"`
+	Commit      string    `json:"commit,omitempty"`
+	CommitCount int64     `json:"commitCount,omitempty"` // since the base
+	Dirty       bool      `json:"dirty,omitempty"`       // something is not committed
+	Source      GitSource `json:"source,omitempty"`      // empty in events of earlier releases: the agent
+}
+
+// GitSource says who knows the state of git.
+type GitSource string
+
+// The sources of a state of git.
+const (
+	GitOfAgent     GitSource = "agent"
+	GitOfWorkspace GitSource = "workspace"
+)
+
+// ObservedGit is the state of the repository in a workspace when it was looked at.
+type ObservedGit struct {
+	Branch string // empty if the head is detached
+	Head   string // empty before the first commit
+	Dirty  bool   // something is not committed
+	Base   string // the commit that diffs are taken against; empty without one
+	At     time.Time
+}
+
+// Reported is something that an agent has reported, as it was last.
+type Reported[T any] struct {
+	Value   T
+	RunID   string
+	FirstAt time.Time // of a pull request, when it was created
+	At      time.Time
+}
+
+// Reports are what an agent has reported; nil is nothing.
+type Reports struct {
+	Git         *Reported[GitState]
+	PullRequest *Reported[PullRequest]
 }
 
 // Review is what the agent wants people to look at.
@@ -39,6 +86,14 @@ type PullRequest struct {
 	Number     int64                `json:"number,omitempty"`
 	URL        string               `json:"url,omitempty"`
 	State      PullRequestState     `json:"state,omitempty"`
+}
+
+// With is the pull request after a change.
+func (p PullRequest) With(c PullRequest) PullRequest {
+	return PullRequest{
+		Operation: p.Operation, Title: cmp.Or(c.Title, p.Title), Body: cmp.Or(c.Body, p.Body), Branch: cmp.Or(c.Branch, p.Branch),
+		BaseBranch: cmp.Or(c.BaseBranch, p.BaseBranch), Number: cmp.Or(c.Number, p.Number), URL: cmp.Or(c.URL, p.URL), State: cmp.Or(c.State, p.State),
+	}
 }
 
 // PullRequestOperation says what a pull_request event is of.

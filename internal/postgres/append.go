@@ -48,6 +48,7 @@ const genericPlans = "select set_config('plan_cache_mode', 'force_generic_plan',
 func (db *DB) eventsAppend(ctx context.Context, appends []eventlog.Append, begin []string, skipLocked bool) ([]error, error) {
 	b := &appendTx{
 		q: db.q, seal: db.sealState, appends: appends, skipLocked: skipLocked, fold: newBlockFold(appends), questions: newQuestionBatch(appends),
+		reports: newReportBatch(appends),
 	}
 	var verdicts []error
 	err := db.inTwoTrips(ctx, "append events", begin,
@@ -82,6 +83,8 @@ type appendTx struct {
 	grown      []string // sessions that got events
 
 	questions *questionBatch
+	reports   *reportBatch
+	reported  before
 }
 
 type appendSession struct {
@@ -109,10 +112,11 @@ func (b *appendTx) read(ctx context.Context, in *lookups) error {
 	runs, runsErr := b.q.RunsForAppend(ctx, in, sortedSet(runIDs))
 	blocksErr := b.fold.read(ctx, b.q, in)
 	questionsErr := b.questions.read(ctx, b.q, in)
-	if err := cmp.Or(lockErr, clockErr, runsErr, blocksErr, questionsErr); err != nil {
+	reported, reportsErr := b.reports.read(ctx, b.q, in)
+	if err := cmp.Or(lockErr, clockErr, runsErr, blocksErr, questionsErr, reportsErr); err != nil {
 		return err
 	}
-	b.now = now
+	b.now, b.reported = now, reported
 	b.sessions = make(map[string]*appendSession, len(sessions))
 	for _, row := range sessions {
 		b.sessions[row.ID] = &appendSession{SessionsLockRow: row}
@@ -193,14 +197,14 @@ func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
 	}
 	for i, d := range a.Events {
 		if run == nil {
-			b.event(s, 0, d, folds[i])
+			b.event(s, &dbsqlc.RunsForAppendRow{}, d, folds[i])
 			continue
 		}
 		if err := asked(d.Frame); err != nil {
 			return err
 		}
 		if d.Frame > run.LastFrame {
-			b.event(s, run.No, d, folds[i])
+			b.event(s, &run.RunsForAppendRow, d, folds[i])
 		}
 	}
 	if run != nil {
@@ -214,7 +218,7 @@ func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
 	return nil
 }
 
-func (b *appendTx) event(s *appendSession, runNo int32, d eventlog.Draft, fold foldDraft) {
+func (b *appendTx) event(s *appendSession, run *dbsqlc.RunsForAppendRow, d eventlog.Draft, fold foldDraft) {
 	data := storable(d.Data)
 	if d.Type == string(conversation.EventTitle) && !s.retitle(data) {
 		return
@@ -227,10 +231,11 @@ func (b *appendTx) event(s *appendSession, runNo int32, d eventlog.Draft, fold f
 	s.changed = true
 	row := eventRow{
 		SessionNo: s.No, Seq: s.LastSeq, Type: text(d.Type), ConversationID: text(d.ConversationID),
-		RunNo: runNo, At: at, Data: string(data),
+		RunNo: run.No, At: at, Data: string(data),
 	}
 	b.log.add(row)
 	b.fold.add(fold, row.Seq, conversation.EventType(d.Type), data)
+	b.reports.add(b.reported, s.ID, run.ID, row, data)
 }
 
 // retitle takes a title that the agent has given the session, unless a person has given it one, and reports whether it is new.
@@ -296,6 +301,9 @@ func (b *appendTx) flush(ctx context.Context, out *pipeline) error {
 		return err
 	}
 	if err := b.fold.flush(ctx, b.q, out); err != nil {
+		return err
+	}
+	if err := b.reports.flush(ctx, b.q, out); err != nil {
 		return err
 	}
 	b.grown = advance.Ids

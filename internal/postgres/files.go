@@ -82,7 +82,7 @@ func (s *sessionTx) fenced(ctx context.Context, runID, token string, generation 
 }
 
 func (s *sessionTx) filesAppend(ctx context.Context, db *DB, b workspacefile.Batch, budget *workspacefile.Budget) error {
-	w, err := s.q.WorkspaceCounts(ctx, s, s.row.ID)
+	w, err := s.q.WorkspaceCounts(ctx, s, &dbsqlc.WorkspaceCountsParams{SessionID: s.row.ID, WithDiff: b.Diff != nil})
 	if err != nil && !isNoRows(err) {
 		return err
 	}
@@ -124,8 +124,36 @@ func (s *sessionTx) filesAppend(ctx context.Context, db *DB, b workspacefile.Bat
 		}
 		put.Diff, put.DiffKey = storable(put.Diff), text(d.Key)
 		put.Patch = db.zip.EncodeAll(patch[:min(len(patch), workspacefile.MaxPatchBytes)], []byte{})
+		if err := s.reportGit(w.Diff, b, budget); err != nil {
+			return err
+		}
 	}
 	return s.q.WorkspacePut(ctx, s, put)
+}
+
+// reportGit appends an event if the repository of the workspace is in another state than when the diff before was taken.
+func (s *sessionTx) reportGit(before string, b workspacefile.Batch, budget *workspacefile.Budget) error {
+	if b.Diff.Git == nil || budget.None() {
+		return nil
+	}
+	now := conversation.GitState{
+		Branch: boundedRef(b.Diff.Git.Branch), Commit: boundedRef(b.Diff.Git.Head), Dirty: b.Diff.Git.Dirty, Source: conversation.GitOfWorkspace,
+	}
+	if before != "" {
+		was, err := observedGit(before)
+		if err != nil {
+			return err
+		}
+		if was != nil && was.Branch == now.Branch && was.Head == now.Commit && was.Dirty == now.Dirty {
+			return nil
+		}
+	}
+	if b.Mask != nil {
+		now.Branch = b.Mask(now.Branch)
+	}
+	size, err := s.addSized(string(conversation.EventGitState), b.RunID, now)
+	budget.Bytes, budget.Events = budget.Bytes-int64(size), budget.Events-1
+	return err
 }
 
 // storablePath refuses what no runner of ours would say.

@@ -31,6 +31,8 @@ var (
 		{name: "transcript_positions", column: "session_id"},
 		{name: "transcript_totals", column: "session_id"},
 		{name: "attachments", column: "session_id"},
+		{name: "screenshots", column: "session_id"},
+		{name: "session_reports", column: "session_id"},
 		{name: "presences", column: "session_id"},
 		{name: "workspace_files", column: "session_id"},
 		{name: "workspaces", column: "session_id"},

@@ -66,6 +66,8 @@ func (b *bundle) plant(t *testing.T) {
 		Events: []eventlog.Draft{
 			draft("block_start", 0, 0, `{"block":{"id":"b1","type":"assistant_text","status":"streaming","createdAt":"2026-01-01T00:00:00Z","content":"`+planted+`"}}`),
 			draft("text_delta", 1, 0, `{"blockId":"b1","delta":"`+planted+`"}`),
+			{Type: "git_state", Frame: 1, N: 1, Data: json.RawMessage(`{"branch":"` + planted + `"}`)},
+			{Type: "screenshot", Frame: 1, N: 2, Data: json.RawMessage(`{"image":{"id":"att_1","mediaType":"image/png","bytes":1},"description":"` + planted + `"}`)},
 			{Type: "error", ConversationID: planted, Frame: 2, Data: json.RawMessage(`{"message":"` + planted + `"}`)},
 		},
 		Questions: []eventlog.Question{{Frame: 3, Asked: question.Asked{ID: planted, Kind: question.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + planted + `"}`)}}},
@@ -85,7 +87,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	b := setup(t)
 	b.plant(t)
 	where := find(t, b.url, planted)
-	for _, table := range []string{"sessions", "prompts", "event_log", "event_conversations", "blocks", "runs", "questions", "transcripts", "idempotency_keys", "attachments"} {
+	for _, table := range []string{"sessions", "prompts", "event_log", "event_conversations", "blocks", "runs", "questions", "transcripts", "idempotency_keys", "attachments", "session_reports", "screenshots"} {
 		require.Contains(t, where, table)
 	}
 	kept := b.id

@@ -212,6 +212,16 @@ type files struct {
 	Files []json.RawMessage `json:"files"`
 }
 
+// FilesChanged is the answer to a request for the changed files: a diff without the text of the changes.
+type FilesChanged struct {
+	Files        []json.RawMessage `json:"files"`
+	FilesChanged int               `json:"filesChanged"`
+	Additions    int64             `json:"additions"`
+	Deletions    int64             `json:"deletions"`
+	Truncated    bool              `json:"truncated"`
+	ComputedAt   *resource.Time    `json:"computedAt"`
+}
+
 // other is an event that the protocol has no name for.
 type other struct {
 	Type string          `json:"type"`

@@ -291,7 +291,11 @@ func (v *View) event(e event.JSON) error {
 			v.report("screenshot", d.Description+" ("+d.Image.MediaType+", "+d.Image.ID+")")
 		})
 	case string(conversation.EventGitState):
-		return with(e.Data, func(d conversation.GitState) { v.report("branch", d.Branch) })
+		return with(e.Data, func(d conversation.GitState) {
+			if d.Source != conversation.GitOfWorkspace { // which is no news in a conversation
+				v.report("branch", d.Branch)
+			}
+		})
 	case string(conversation.EventReviewRequested):
 		return with(e.Data, func(d conversation.Review) { v.report("review requested", d.Title) })
 	case string(conversation.EventPullRequest):

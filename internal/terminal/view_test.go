@@ -500,4 +500,8 @@ func TestWhatAnAgentReportsIsALine(t *testing.T) {
 		require.NoError(t, terminal.New(&out, terminal.Options{}).Event(eventOf(t, kind, c.data)))
 		require.Equal(t, c.want, out.String())
 	}
+	var out bytes.Buffer
+	seen := conversation.GitState{Branch: "fix", Source: conversation.GitOfWorkspace}
+	require.NoError(t, terminal.New(&out, terminal.Options{}).Event(eventOf(t, "git_state", seen)))
+	require.Empty(t, out.String(), "the agent has not said so")
 }

@@ -244,8 +244,14 @@ func (q *Queries) FilesSizes(ctx context.Context, db DBTX, arg *FilesSizesParams
 }
 
 const workspaceCounts = `-- name: WorkspaceCounts :one
-SELECT lineage, seq, base, files, saved_bytes FROM workspaces WHERE session_id = $1
+SELECT lineage, seq, base, files, saved_bytes, CASE WHEN $1::boolean THEN coalesce(diff::text, '') ELSE '' END::text AS diff
+FROM workspaces WHERE session_id = $2
 `
+
+type WorkspaceCountsParams struct {
+	WithDiff  bool
+	SessionID string
+}
 
 type WorkspaceCountsRow struct {
 	Lineage    string
@@ -253,10 +259,12 @@ type WorkspaceCountsRow struct {
 	Base       string
 	Files      int64
 	SavedBytes int64
+	Diff       string
 }
 
-func (q *Queries) WorkspaceCounts(ctx context.Context, db DBTX, sessionID string) (WorkspaceCountsRow, error) {
-	row := db.QueryRow(ctx, workspaceCounts, sessionID)
+// WorkspaceCounts has the diff, without its patch, only if another one takes its place.
+func (q *Queries) WorkspaceCounts(ctx context.Context, db DBTX, arg *WorkspaceCountsParams) (WorkspaceCountsRow, error) {
+	row := db.QueryRow(ctx, workspaceCounts, arg.WithDiff, arg.SessionID)
 	var i WorkspaceCountsRow
 	err := row.Scan(
 		&i.Lineage,
@@ -264,6 +272,7 @@ func (q *Queries) WorkspaceCounts(ctx context.Context, db DBTX, sessionID string
 		&i.Base,
 		&i.Files,
 		&i.SavedBytes,
+		&i.Diff,
 	)
 	return i, err
 }
@@ -282,6 +291,18 @@ func (q *Queries) WorkspaceDiff(ctx context.Context, db DBTX, sessionID string) 
 	var i WorkspaceDiffRow
 	err := row.Scan(&i.Diff, &i.Patch)
 	return i, err
+}
+
+const workspaceDiffHead = `-- name: WorkspaceDiffHead :one
+SELECT coalesce(diff::text, '')::text AS diff FROM workspaces WHERE session_id = $1
+`
+
+// WorkspaceDiffHead is the diff without its patch.
+func (q *Queries) WorkspaceDiffHead(ctx context.Context, db DBTX, sessionID string) (string, error) {
+	row := db.QueryRow(ctx, workspaceDiffHead, sessionID)
+	var diff string
+	err := row.Scan(&diff)
+	return diff, err
 }
 
 const workspacePosition = `-- name: WorkspacePosition :one

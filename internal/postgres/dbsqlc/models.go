@@ -316,6 +316,14 @@ type SavedGeneration struct {
 	Generation int64
 }
 
+type Screenshot struct {
+	SessionID string
+	Seq       int64
+	Data      string
+	RunID     string
+	At        time.Time
+}
+
 type Secret struct {
 	Name      string
 	Sealed    []byte
@@ -407,6 +415,15 @@ type SessionLabel struct {
 	Label     pgtype.UUID
 	CreatedAt time.Time
 	SessionID string
+}
+
+type SessionReport struct {
+	SessionID string
+	Kind      string
+	Data      string
+	RunID     string
+	FirstAt   time.Time
+	At        time.Time
 }
 
 type SessionTransition struct {

@@ -1,8 +1,14 @@
 -- name: WorkspaceDiff :one
 SELECT coalesce(diff::text, '')::text AS diff, coalesce(patch, '')::bytea AS patch FROM workspaces WHERE session_id = @session_id;
 
+-- name: WorkspaceDiffHead :one
+-- WorkspaceDiffHead is the diff without its patch.
+SELECT coalesce(diff::text, '')::text AS diff FROM workspaces WHERE session_id = @session_id;
+
 -- name: WorkspaceCounts :one
-SELECT lineage, seq, base, files, saved_bytes FROM workspaces WHERE session_id = @session_id;
+-- WorkspaceCounts has the diff, without its patch, only if another one takes its place.
+SELECT lineage, seq, base, files, saved_bytes, CASE WHEN @with_diff::boolean THEN coalesce(diff::text, '') ELSE '' END::text AS diff
+FROM workspaces WHERE session_id = @session_id;
 
 -- name: WorkspacePosition :one
 -- WorkspacePosition is how much of a workspace is stored, and by what its diff was taken.

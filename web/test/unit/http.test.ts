@@ -97,8 +97,10 @@ test("the calls of the queue, of files and of tokens have names", async () => {
   assert.equal((await session.streamToken()).token, "owst_1");
   await session.getQuestion("que_1");
   await session.attachment("att_1");
+  await session.git();
+  await session.screenshots({ limit: 1 });
   assert.deepEqual(requests.map((r) => `${r.method} ${r.url.replace("http://api.test/api/sessions/ses_1/", "")}`), [
-    "PUT prompts/p1", "POST prompts/p1/promote", "POST queue/clear", "POST stream-tokens", "GET questions/que_1", "GET attachments/att_1",
+    "PUT prompts/p1", "POST prompts/p1/promote", "POST queue/clear", "POST stream-tokens", "GET questions/que_1", "GET attachments/att_1", "GET git", "GET screenshots?limit=1",
   ]);
   assert.deepEqual(requests[0]?.body, { content: "other words" });
 });

@@ -2,7 +2,7 @@ import { follow, type FollowOptions } from "./follow.js";
 import { Http, type ClientOptions, type Input, type Method, type OperationOf, type PathOf, type RequestOptions, type Result } from "./http.js";
 import type { operations } from "./schema.js";
 import { SessionStore } from "./store.js";
-import type { Agent, Answer, Conversation, Diff, Page, Prompt, PromptAccepted, PromptSubmit, Question, Session, SessionCreate, SessionPatch, StreamItem, StreamToken, WorkspaceFile } from "./types.js";
+import type { Agent, Answer, Conversation, Diff, Git, Page, Prompt, PromptAccepted, PromptSubmit, Question, Screenshot, Session, SessionCreate, SessionPatch, StreamItem, StreamToken, WorkspaceFile } from "./types.js";
 
 /** The commands of a session that need no body. */
 export type Command = "wake" | "hibernate" | "sync" | "stop" | "abort" | "recover" | "environment/restart" | "environment/terminate";
@@ -190,6 +190,16 @@ export class SessionHandle {
 
   diff(options: RequestOptions = {}): Promise<Diff> {
     return this.#http.request("get", "/api/sessions/{id}/diff", { ...options, path: { id: this.id } });
+  }
+
+  /** The branch and the commit of the workspace, and the pull request that the agent has recorded. */
+  git(options: RequestOptions = {}): Promise<Git> {
+    return this.#http.request("get", "/api/sessions/{id}/git", { ...options, path: { id: this.id } });
+  }
+
+  /** The images that the agent has shown, newest first. `attachment` reads one. */
+  screenshots(query: Query<"listScreenshots"> = {}, options: RequestOptions = {}): Promise<Page<Screenshot>> {
+    return this.#http.request("get", "/api/sessions/{id}/screenshots", { ...options, path: { id: this.id }, query });
   }
 
   /** A token with which a page reads the streams of this session for 15 minutes, as `?token=`. For a server that has the key. */

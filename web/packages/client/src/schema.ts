@@ -847,6 +847,51 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/sessions/{id}/git": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * The branch, the commit and the pull request of a session
+         * @description `workspace` is the repository as it was in the sandbox at the end of the newest turn, or before the session hibernated. `reported` is what the agent has
+         *     reported last with `report_git_state`, and `pullRequest` what it has recorded with `create_pr` and every `update_pr` after it. Reading does not wake the session.
+         */
+        get: operations["getGit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/sessions/{id}/screenshots": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the images that the agent has shown, newest first
+         * @description The images that the agent has saved with `save_screenshot`. `GET …/attachments/{attachmentId}` serves the image whose `id` is given. A page ends at 1 MiB.
+         */
+        get: operations["listScreenshots"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/sessions/{id}/blocks": {
         parameters: {
             query?: never;
@@ -3266,6 +3311,67 @@ export interface components {
             /** Format: date-time */
             computedAt: string | null;
         };
+        Git: {
+            /** @description The repository as it was in the sandbox; null before the first look, and where there is none. */
+            workspace: {
+                /** @description Left out when the head is detached. */
+                branch?: string;
+                /** @description Commit; left out before the first. */
+                head?: string;
+                /** @description Something is not committed. */
+                dirty: boolean;
+                /** @description The commit that diffs are taken against; left out where there was none. */
+                base?: string;
+                computedAt: components["schemas"]["Time"];
+            } | null;
+            /** @description The branch as the agent has reported it; null if it has not. */
+            reported: {
+                branch: string;
+                baseBranch?: string;
+                /** @description Its newest commit. */
+                commit?: string;
+                /**
+                 * Format: int64
+                 * @description Its commits since the base.
+                 */
+                commitCount?: number;
+                runId: string;
+                at: components["schemas"]["Time"];
+            } | null;
+            /** @description The pull request with all changes that the agent has recorded; null if there is none. */
+            pullRequest: {
+                title?: string;
+                body?: string;
+                branch?: string;
+                baseBranch?: string;
+                /** Format: int64 */
+                number?: number;
+                url?: string;
+                /** @enum {string} */
+                state?: "draft" | "open" | "merged" | "closed";
+                /** @description Of the newest change. */
+                runId: string;
+                createdAt: components["schemas"]["Time"];
+                updatedAt: components["schemas"]["Time"];
+            } | null;
+        };
+        Screenshot: {
+            /**
+             * Format: int64
+             * @description Of the event.
+             */
+            seq: number;
+            image: {
+                id: components["schemas"]["AttachmentId"];
+                /** @enum {string} */
+                mediaType: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
+                /** Format: int64 */
+                bytes: number;
+            };
+            description?: string;
+            runId: string;
+            at: components["schemas"]["Time"];
+        };
         TranscriptFile: {
             /** @description Absolute path in the sandbox. */
             path: string;
@@ -3857,7 +3963,7 @@ export interface components {
                 description?: string;
             };
         };
-        /** @description The agent has reported the branch that it works on, by its tool `report_git_state`. */
+        /** @description The agent has reported the branch that it works on, by its tool `report_git_state` (`source` is `agent`), or the sandbox has found the repository in another state than before at the end of a turn (`workspace`). */
         EventGitState: {
             /**
              * Format: int64
@@ -3875,6 +3981,7 @@ export interface components {
              */
             type: "git_state";
             data: {
+                /** @description Empty if the head of the workspace is detached. */
                 branch: string;
                 baseBranch?: string;
                 /** @description Its newest commit. */
@@ -3884,6 +3991,10 @@ export interface components {
                  * @description Its commits since the base.
                  */
                 commitCount?: number;
+                /** @description Something in the workspace is not committed. */
+                dirty?: boolean;
+                /** @enum {string} */
+                source?: "agent" | "workspace";
             };
         };
         /** @description The agent has asked people to review its changes, by its tool `request_review`. */
@@ -5756,6 +5867,69 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Diff"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getGit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What is known. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Git"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listScreenshots: {
+        parameters: {
+            query?: {
+                limit?: components["parameters"]["Limit"];
+                /** @description The `nextCursor` of the page before. */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of screenshots. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Screenshot"][];
+                        nextCursor: components["schemas"]["NextCursor"];
+                    };
                 };
             };
             400: components["responses"]["Invalid"];

@@ -1,0 +1,67 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/resource"
+)
+
+// reportStore keeps what agents have reported, and what was seen of their repositories.
+type reportStore interface {
+	// WorkspaceGit returns the state of the repository when the newest diff was taken; nil if there is no diff or no repository.
+	WorkspaceGit(ctx context.Context, sessionID string) (*conversation.ObservedGit, error)
+	// ReportsGet returns what the agent has reported last; session_not_found.
+	ReportsGet(ctx context.Context, sessionID string) (conversation.Reports, error)
+	// ScreenshotList is newest first; session_not_found.
+	ScreenshotList(ctx context.Context, sessionID string, limit int, cursor string) (items []conversation.Shown, nextCursor string, err error)
+}
+
+// reports are the routes of what agents report.
+type reports struct {
+	*Server
+	store reportStore
+}
+
+func (s *reports) git(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	reported, err := s.store.ReportsGet(ctx, id)
+	if err != nil {
+		return err
+	}
+	observed, err := s.store.WorkspaceGit(ctx, id)
+	if err != nil {
+		return err
+	}
+	if observed != nil {
+		masker, err := s.cfg.Masks.Masker(ctx)
+		if err != nil {
+			return err
+		}
+		observed.Branch = masker.Text(observed.Branch)
+	}
+	return c.JSON(http.StatusOK, resource.Git(observed, reported))
+}
+
+func (s *reports) screenshots(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	limit, cursor, err := listQuery(c)
+	if err != nil {
+		return err
+	}
+	items, next, err := s.store.ScreenshotList(c.Request().Context(), id, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, newPage(resource.Screenshots(items), next))
+}

@@ -1,0 +1,57 @@
+package api_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
+)
+
+func TestWhatIsKnownOfARepository(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Hibernated)
+	require.JSONEq(t, `{"workspace":null,"reported":null,"pullRequest":null}`, string(b.do("GET", "/api/sessions/"+id+"/git", "").body))
+	at := time.UnixMilli(1_000)
+	run := "run_0190a0c0a0c070008000000000000001"
+	b.store.With(id, func(r *apitest.Row) {
+		r.Diff = &workspacefile.Diff{Base: "c0ffee", Git: &workspacefile.GitState{Branch: "fix", Head: "c1"}, At: at}
+		r.Reports = conversation.Reports{
+			Git: &conversation.Reported[conversation.GitState]{Value: conversation.GitState{Branch: "fix", BaseBranch: "main", CommitCount: 2}, RunID: run, At: at},
+			PullRequest: &conversation.Reported[conversation.PullRequest]{
+				Value: conversation.PullRequest{Operation: "create", Title: "Fix", Number: 7, State: "open"}, RunID: run, FirstAt: at, At: at.Add(time.Second),
+			},
+		}
+	})
+	require.JSONEq(t, `{"workspace":{"branch":"fix","head":"c1","dirty":false,"base":"c0ffee","computedAt":"1970-01-01T00:00:01.000Z"},
+		"reported":{"branch":"fix","baseBranch":"main","commitCount":2,"runId":"`+run+`","at":"1970-01-01T00:00:01.000Z"},
+		"pullRequest":{"title":"Fix","number":7,"state":"open","runId":"`+run+`","createdAt":"1970-01-01T00:00:01.000Z","updatedAt":"1970-01-01T00:00:02.000Z"}}`,
+		string(b.do("GET", "/api/sessions/"+id+"/git", "").body))
+	b.do("GET", "/api/sessions/"+session.NewID(session.SessionPrefix)+"/git", "").problem(http.StatusNotFound, "session_not_found")
+	b.do("GET", "/api/sessions/"+id+"/git?x=1", "").problem(http.StatusBadRequest, "invalid_request")
+}
+
+func TestScreenshotsAreListed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Hibernated)
+	require.JSONEq(t, `{"items":[],"nextCursor":null}`, string(b.do("GET", "/api/sessions/"+id+"/screenshots", "").body))
+	image := "att_" + strings.Repeat("0", 32)
+	b.store.With(id, func(r *apitest.Row) {
+		r.Screenshots = []conversation.Shown{{
+			Screenshot: conversation.Screenshot{Image: conversation.Image{ID: image, MediaType: "image/png", Bytes: 70}, Description: "the page"},
+			Seq:        9, RunID: "run_1", At: time.UnixMilli(1_000),
+		}}
+	})
+	require.JSONEq(t, `{"items":[{"seq":9,"image":{"id":"`+image+`","mediaType":"image/png","bytes":70},"description":"the page","runId":"run_1",
+		"at":"1970-01-01T00:00:01.000Z"}],"nextCursor":null}`, string(b.do("GET", "/api/sessions/"+id+"/screenshots?limit=1", "").body))
+	b.do("GET", "/api/sessions/"+session.NewID(session.SessionPrefix)+"/screenshots", "").problem(http.StatusNotFound, "session_not_found")
+	b.do("GET", "/api/sessions/"+id+"/screenshots?limit=201", "").problem(http.StatusBadRequest, "invalid_request")
+}
