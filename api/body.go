@@ -197,7 +197,8 @@ func (o *object) content(name string) string {
 }
 
 // promptID takes the id that a client has chosen for a prompt, or makes one.
-func (o *object) promptID(name string) string {
+func (o *object) promptID() string {
+	const name = "id"
 	id, ok := o.text(name)
 	if !ok {
 		return session.NewID(session.PromptPrefix)

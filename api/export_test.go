@@ -63,8 +63,8 @@ func (r Rooms) Enter(ctx context.Context, sessionID string) (leave func(), err e
 // Close is close.
 func (r Rooms) Close() <-chan struct{} { return r.close() }
 
-// SocketRequests are the types of all requests that clients of a WebSocket may send, also of those of later releases.
-func SocketRequests() []string { return append(socketRequestTypes(), laterRequests...) }
+// SocketRequests are the types of all requests that clients of a WebSocket may send.
+func SocketRequests() []string { return socketRequestTypes() }
 
 // ReadPresence sets how often a server reads who looks at its sessions, and which sessions have changed.
 func ReadPresence(every time.Duration) func(*Config) {

@@ -196,25 +196,33 @@ func (s *files) diff(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := s.store.DiffGet(c.Request().Context(), id)
+	d, err := s.maskedDiff(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
-	if d != nil {
-		masker, err := s.cfg.Masks.Masker(c.Request().Context())
-		if err != nil {
-			return err
-		}
-		d.Patch = masker.Bytes(d.Patch)
-		if d.Git != nil {
-			git := *d.Git
-			git.Branch = masker.Text(git.Branch)
-			d.Git = &git
-		}
-		d.Files = slices.Clone(d.Files)
-		for i := range d.Files {
-			d.Files[i].Path = masker.Text(d.Files[i].Path)
-		}
-	}
 	return c.JSON(http.StatusOK, resource.Diff(d))
+}
+
+// maskedDiff is the newest diff of a workspace; nil if none was taken yet.
+func (s *files) maskedDiff(ctx context.Context, id string) (*workspacefile.Diff, error) {
+	stored, err := s.store.DiffGet(ctx, id)
+	if err != nil || stored == nil {
+		return nil, err
+	}
+	masker, err := s.cfg.Masks.Masker(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := *stored
+	d.Patch = masker.Bytes(d.Patch)
+	if d.Git != nil {
+		git := *d.Git
+		git.Branch = masker.Text(git.Branch)
+		d.Git = &git
+	}
+	d.Files = slices.Clone(d.Files)
+	for i := range d.Files {
+		d.Files[i].Path = masker.Text(d.Files[i].Path)
+	}
+	return &d, nil
 }

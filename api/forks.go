@@ -119,7 +119,7 @@ func forkRequest(body *object, f *session.Fork) (first *session.Prompt, agentNam
 	named, _ = body.profileRef("profile")
 	if inner := body.object("prompt"); inner != nil {
 		first = &session.Prompt{
-			ID: inner.promptID("id"), SessionID: f.ID, Ordinal: 1, Status: session.PromptQueued,
+			ID: inner.promptID(), SessionID: f.ID, Ordinal: 1, Status: session.PromptQueued,
 			Content: inner.content("content"), Mode: session.Followup, OnUnknown: session.Hold, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 		}
 		inner.unknown()

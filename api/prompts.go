@@ -68,7 +68,7 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 	}
 	defer release()
 	prompt := session.Prompt{
-		ID: body.promptID("id"), SessionID: id, Status: session.PromptQueued, Content: body.content("content"),
+		ID: body.promptID(), SessionID: id, Status: session.PromptQueued, Content: body.content("content"),
 		Mode:       session.Mode(body.mode("mode")),
 		OnUnknown:  session.OnUnknown(body.oneOf("onUnknown", string(session.Hold), string(session.Hold), string(session.Retry), string(session.Fail))),
 		CollectFor: s.cfg.CollectWindow, RequestID: idOfRequest(c), TraceParent: traceOf(c), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
@@ -77,6 +77,11 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 	if err := body.done(); err != nil {
 		return err
 	}
+	return s.accept(c, prompt)
+}
+
+// accept stores a prompt and answers with it.
+func (s *prompts) accept(c echo.Context, prompt session.Prompt) error {
 	ctx := c.Request().Context()
 	if err := s.promptable(ctx, s.store, prompt); err != nil {
 		return err
@@ -90,7 +95,7 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 	if created {
 		status = http.StatusAccepted
 		s.metrics.prompts.Inc()
-		c.Response().Header().Set(echo.HeaderLocation, "/api/sessions/"+id+"/prompts/"+stored.ID)
+		c.Response().Header().Set(echo.HeaderLocation, "/api/sessions/"+prompt.SessionID+"/prompts/"+stored.ID)
 	}
 	return c.JSON(status, promptAccepted{Prompt: resource.Prompt(stored), Position: position})
 }

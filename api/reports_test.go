@@ -55,3 +55,45 @@ func TestScreenshotsAreListed(t *testing.T) {
 	b.do("GET", "/api/sessions/"+session.NewID(session.SessionPrefix)+"/screenshots", "").problem(http.StatusNotFound, "session_not_found")
 	b.do("GET", "/api/sessions/"+id+"/screenshots?limit=201", "").problem(http.StatusBadRequest, "invalid_request")
 }
+
+func TestAReviewIsAPrompt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	content := func() string {
+		prompts := b.store.Row(id).Prompts
+		return prompts[len(prompts)-1].Content
+	}
+	r := b.do("POST", "/api/sessions/"+id+"/review", "")
+	require.Equal(t, http.StatusAccepted, r.status)
+	require.Contains(t, r.header.Get("Location"), "/prompts/prm_")
+	require.Contains(t, content(), "No difference")
+	require.Contains(t, content(), "report_review")
+
+	files := []workspacefile.Delta{{Path: "a\n.go", Change: workspacefile.Modified, Additions: 2, Deletions: 1}, {Path: "p.png", Change: workspacefile.Created, Binary: true}}
+	for range 100 {
+		files = append(files, workspacefile.Delta{Path: "more", Change: workspacefile.Created})
+	}
+	b.store.With(id, func(r *apitest.Row) {
+		r.Diff = &workspacefile.Diff{Base: "c0ffee", Files: files, FilesChanged: 2500, Additions: 2, Deletions: 1}
+	})
+	r = b.do("POST", "/api/sessions/"+id+"/review", `{"id":"look","instructions":" mind the tests "}`)
+	require.Equal(t, http.StatusAccepted, r.status)
+	for _, part := range []string{
+		"Do not change any file.\n\nmind the tests\n", "(files: 2500, lines: +2 -1)", `- "a\n.go" modified, +2 -1`, `- "p.png" created, binary`, "- and 2400 more", "git diff c0ffee",
+	} {
+		require.Contains(t, content(), part)
+	}
+	stored := content()
+
+	b.store.With(id, func(r *apitest.Row) { r.Diff = nil })
+	again := b.do("POST", "/api/sessions/"+id+"/review", `{"id":"look","instructions":"mind the tests"}`)
+	require.Equal(t, http.StatusOK, again.status, "the workspace has changed, the request has not")
+	require.Equal(t, stored, content())
+	b.do("POST", "/api/sessions/"+id+"/prompts", `{"id":"other","content":"hi"}`)
+	b.do("POST", "/api/sessions/"+id+"/review", `{"id":"other"}`).problem(http.StatusConflict, "prompt_conflict")
+	b.do("POST", "/api/sessions/"+id+"/review", `{"instructions":"`+strings.Repeat("ä", 10_001)+`"}`).problem(http.StatusBadRequest, "invalid_request")
+	b.do("POST", "/api/sessions/"+id+"/review", `{"files":[]}`).problem(http.StatusBadRequest, "invalid_request")
+	b.do("POST", "/api/sessions/"+session.NewID(session.SessionPrefix)+"/review", "").problem(http.StatusNotFound, "session_not_found")
+	b.do("POST", "/api/sessions/"+b.store.Put(session.Terminated)+"/review", "").problem(http.StatusConflict, "session_terminated")
+}

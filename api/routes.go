@@ -112,6 +112,8 @@ func (s *Server) routes(store Store) {
 	e.GET("/api/sessions/:id/files/*", files.fileGet)
 	e.GET("/api/sessions/:id/diff", files.diff)
 	e.GET("/api/sessions/:id/attachments/:attachmentId", attachments.attachmentGet)
+	reviews := &reviews{prompts, files}
+	e.POST("/api/sessions/:id/review", reviews.submit)
 	e.GET("/api/sessions/:id/git", reports.git)
 	e.GET("/api/sessions/:id/screenshots", reports.screenshots)
 	e.GET("/api/sessions/:id/blocks", conversations.blocks)

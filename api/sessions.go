@@ -257,7 +257,7 @@ func (s *sessions) newSession(body *object) (sess session.Session, first *sessio
 
 	if inner := body.object("prompt"); inner != nil {
 		first = &session.Prompt{
-			ID: inner.promptID("id"), SessionID: sess.ID, Ordinal: 1, Status: session.PromptQueued,
+			ID: inner.promptID(), SessionID: sess.ID, Ordinal: 1, Status: session.PromptQueued,
 			Content: inner.content("content"), Mode: session.Followup, OnUnknown: session.Hold, CreatedAt: now,
 		}
 		inner.unknown()

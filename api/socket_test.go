@@ -407,6 +407,10 @@ func TestASocketCarriesRequestsOut(t *testing.T) {
 		string(s.ask(`{"type":"git-state"}`).Data))
 	require.JSONEq(t, `{"files":[{"path":"a","change":"modified","additions":1,"deletions":0}],"filesChanged":1,"additions":1,"deletions":0,"truncated":false,
 		"computedAt":"1970-01-01T00:00:01.000Z"}`, string(s.ask(`{"type":"files-changed"}`).Data))
+	review := s.ask(`{"type":"review","promptId":"look","instructions":"mind the tests"}`)
+	require.Equal(t, "ack", review.Type)
+	require.Contains(t, string(review.Data), `"id":"look"`)
+	require.Contains(t, b.store.Row(id).Prompts[len(b.store.Row(id).Prompts)-1].Content, "mind the tests")
 	pong := s.ask(`{"type":"ping","id":"p"}`)
 	require.Equal(t, []string{"pong", "p"}, []string{pong.Type, pong.ID})
 }
@@ -425,8 +429,9 @@ func TestASocketRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{`{"type":7}`, "invalid_request", "type must be a string"},
 		{`{"type":"ping","id":7}`, "invalid_request", "id must be a string"},
 		{`{"type":"ping","id":"` + strings.Repeat("x", 65) + `"}`, "invalid_request", "id must be 1 to 64"},
-		{`{"type":"sing"}`, "invalid_request", "type must be one of: abort, answer, clear, diff, dismiss, files-changed, git-state, hold, promote, prompt, release, replace, resolve, retry, revert, withdraw, ping"},
-		{`{"type":"review"}`, "not_supported", "review is not supported yet"},
+		{`{"type":"sing"}`, "invalid_request", "type must be one of: abort, answer, clear, diff, dismiss, files-changed, git-state, hold, promote, prompt, release, replace, resolve, retry, revert, review, withdraw, ping"},
+		{`{"type":"review","files":["a"]}`, "invalid_request", "files"},
+		{`{"type":"review","promptId":"a b"}`, "invalid_request", "promptId must be 1 to 64"},
 		{`{"type":"ping","x":1}`, "invalid_request", "x is not a field of this message"},
 		{`{"type":"diff","x":1}`, "invalid_request", "x is not a field of this message"},
 		{`{"type":"withdraw"}`, "invalid_request", "promptId is required"},
@@ -713,6 +718,7 @@ func TestMessagesOfAllEventsAreDocumented(t *testing.T) {
 		{"review_requested", conversation.Review{}, "review-requested"},
 		{"pull_request", conversation.PullRequest{Operation: conversation.PullRequestCreate}, "pr-created"},
 		{"pull_request", conversation.PullRequest{Operation: conversation.PullRequestUpdate}, "pr-updated"},
+		{"review_result", conversation.ReviewResult{Findings: []conversation.Finding{}}, "review-result"},
 	} {
 		b.store.With(id, func(r *apitest.Row) { b.store.Append(r, e.kind, e.data) })
 	}
@@ -720,8 +726,8 @@ func TestMessagesOfAllEventsAreDocumented(t *testing.T) {
 	require.Equal(t, []string{
 		"init", "1 prompt", "2 status", "3 agentStatus", "4 message", "5 message.updated", "6 message.updated", "7 messages.removed", "8 chunk",
 		"9 agentStatus", "10 agentStatus", "11 question", "12 question.resolved", "13 files-changed", "14 title", "15 error", "16 event", "17 event",
-		"18 event", "19 event", "20 status", "21 screenshot", "22 git-state", "23 review-requested", "24 pr-created", "25 pr-updated", "caught_up",
-	}, s.brief(27))
+		"18 event", "19 event", "20 status", "21 screenshot", "22 git-state", "23 review-requested", "24 pr-created", "25 pr-updated", "26 review-result", "caught_up",
+	}, s.brief(28))
 }
 
 // The same session in the sub-protocol with the names of blocks.

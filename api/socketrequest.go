@@ -38,6 +38,7 @@ var socketRoutes = map[string]struct {
 	"diff":          {http.MethodGet, "/diff", nil, false},
 	"git-state":     {http.MethodGet, "/git", nil, false},
 	"files-changed": {http.MethodGet, "/diff", nil, false},
+	"review":        {http.MethodPost, "/review", map[string]string{"promptId": "id"}, true},
 	"withdraw":      {http.MethodDelete, "/prompts/{promptId}", nil, false},
 	"replace":       {http.MethodPut, "/prompts/{promptId}", nil, true},
 	"promote":       {http.MethodPost, "/prompts/{promptId}/promote", nil, false},
@@ -53,9 +54,6 @@ var socketRoutes = map[string]struct {
 func socketRequestTypes() []string {
 	return append(slices.Sorted(maps.Keys(socketRoutes)), "ping")
 }
-
-// laterRequests are of the protocol, but not of this release.
-var laterRequests = []string{"review"}
 
 var socketRequestID = regexp.MustCompile(`^[\x21-\x7e]{1,64}$`)
 
@@ -86,9 +84,6 @@ func readSocketRequest(data []byte) (socketRequest, error) {
 	case kind == "ping" && len(fields) > 0:
 		return r, invalid(slices.Sorted(maps.Keys(fields))[0], "is not a field of this message")
 	case known, kind == "ping":
-	case slices.Contains(laterRequests, kind):
-		r.Type = kind
-		return r, failure.Errorf(failure.NotSupported, "%s is not supported yet", kind)
 	default:
 		return r, invalid("type", "must be one of: %s", strings.Join(socketRequestTypes(), ", "))
 	}

@@ -31,6 +31,7 @@ const (
 	EventScreenshot       = "screenshot"        // ScreenshotData
 	EventGitState         = "git_state"         // GitStateData
 	EventReviewRequested  = "review_requested"  // ReviewData
+	EventReviewResult     = "review_result"     // ReviewResultData
 	EventPullRequest      = "pull_request"      // PullRequestData
 )
 
@@ -227,6 +228,21 @@ type ReviewData struct {
 	Title       string   `json:"title"`
 	Description string   `json:"description,omitempty"`
 	Files       []string `json:"files,omitempty"` // relative to the workspace
+}
+
+// ReviewResultData is what the agent says about changes that it was asked to review.
+type ReviewResultData struct {
+	Summary  string          `json:"summary"`
+	Verdict  string          `json:"verdict,omitempty"` // approve, comment or request_changes
+	Findings []ReviewFinding `json:"findings,omitempty"`
+}
+
+// ReviewFinding is one thing that a review has found.
+type ReviewFinding struct {
+	File     string `json:"file,omitempty"` // relative to the workspace
+	Line     int64  `json:"line,omitempty"`
+	Severity string `json:"severity,omitempty"` // info, warning or error
+	Comment  string `json:"comment"`
 }
 
 // PullRequestData is a pull request that the agent has recorded, or what has changed of it.

@@ -180,6 +180,21 @@ func (c *Client) PromptSubmit(ctx context.Context, sessionID string, p Submit) (
 	return answer, err
 }
 
+// Review asks the agent for a review of the changes in a session's workspace. It is a prompt; an event review_result has what the agent
+// reports. Instructions say what to look at; empty is everything. An empty id is a new one.
+func (c *Client) Review(ctx context.Context, sessionID, instructions, promptID string) (answer Submitted, err error) {
+	if promptID == "" {
+		promptID = newPromptID()
+	}
+	body := map[string]string{"id": promptID}
+	if instructions != "" {
+		body["instructions"] = instructions
+	}
+	status, err := c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/review", body, &answer)
+	answer.Created = status == http.StatusAccepted
+	return answer, err
+}
+
 // newPromptID makes an ID that sorts by time, like those of the server.
 func newPromptID() string {
 	id := uuid.Must(uuid.NewV7())

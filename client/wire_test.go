@@ -58,6 +58,7 @@ func TestTypesHaveTheFieldsOfTheServer(t *testing.T) {
 		{conversation.Screenshot{}, client.ScreenshotData{}},
 		{conversation.GitState{}, client.GitStateData{}},
 		{conversation.Review{}, client.ReviewData{}},
+		{conversation.ReviewResult{}, client.ReviewResultData{}},
 		{conversation.PullRequest{}, client.PullRequestData{}},
 	} {
 		require.Equal(t, fields(reflect.TypeOf(pair.server), ""), fields(reflect.TypeOf(pair.here), ""), "%T", pair.here)

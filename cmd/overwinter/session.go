@@ -42,6 +42,7 @@ type sessionCmd struct {
 	Files      sessionFilesCmd       `cmd:"" help:"List the files of the workspace, or print one."`
 	Attachment sessionAttachmentCmd  `cmd:"" help:"Print an attachment of a prompt, or an image of a tool's result."`
 	Diff       sessionDiffCmd        `cmd:"" help:"Print the changes to the workspace since the session began."`
+	Review     sessionReviewCmd      `cmd:"" help:"Ask the agent to review the changes to the workspace."`
 	Git        sessionGitCmd         `cmd:"" help:"Print the branch and the commit of the workspace, and the pull request that the agent has recorded."`
 	Shots      sessionScreenshotsCmd `cmd:"" name:"screenshots" help:"List the images that the agent has shown, newest first. session attachment prints one."`
 	Update     sessionUpdateCmd      `cmd:"" help:"Change a session: its title, options, metadata, profile or workspace."`

@@ -45,3 +45,19 @@ func TestWhatAgentsReportIsPrinted(t *testing.T) {
 	require.Regexp(t, `(?m)^att_1 +70 +1h.* +the page$`, shots.stdout)
 	require.Contains(t, call("screenshots", id, "-o", "json").stdout, `"nextCursor"`)
 }
+
+func TestAReviewIsRequestedAndAwaited(t *testing.T) {
+	t.Parallel()
+	store, _, url := sessionServer(t, "")
+	id := store.Put(session.Running)
+	call := func(args ...string) result {
+		return run(t.Context(), append(append([]string{"session"}, args...), "--api-url", url)...)
+	}
+	asked := call("review", id, "the tests", "--id", "look")
+	require.Equal(t, exitDone, asked.code, asked.stderr)
+	require.Contains(t, asked.stdout, "look")
+	require.Contains(t, store.Row(id).Prompts[0].Content, "\nthe tests\n")
+	again := call("review", id, "the tests", "--id", "look", "--wait", "--timeout=1m")
+	require.Equal(t, exitDone, again.code, again.stderr)
+	require.Len(t, store.Row(id).Prompts, 1)
+}

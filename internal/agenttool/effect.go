@@ -45,6 +45,8 @@ func Carry(c Call) Effect {
 		return reportGitState(c.Input)
 	case RequestReview:
 		return requestReview(c.Input)
+	case ReportReview:
+		return reportReview(c.Input)
 	case CreatePR, UpdatePR:
 		return changePullRequest(c.Tool, c.Input)
 	case SessionMessage:

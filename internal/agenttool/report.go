@@ -70,6 +70,32 @@ func requestReview(input json.RawMessage) Effect {
 		"The people of this session are asked to review. They answer with a prompt; do not wait for it in this turn.")
 }
 
+func reportReview(input json.RawMessage) Effect {
+	var c check
+	var in conversation.ReviewResult
+	c.decode(input, &in)
+	c.required("summary", in.Summary, MaxDescription)
+	switch in.Verdict {
+	case "", conversation.VerdictApprove, conversation.VerdictComment, conversation.VerdictRequestChanges:
+	default:
+		c.refuse("verdict must be one of: approve, comment, request_changes.")
+	}
+	if len(in.Findings) > MaxFindings {
+		c.refuse("findings has %d items; at most %d are allowed.", len(in.Findings), MaxFindings)
+	}
+	for _, f := range in.Findings {
+		c.required("comment", f.Comment, MaxComment)
+		c.optional("file", f.File, MaxPath)
+		c.count("line", f.Line)
+		switch f.Severity {
+		case "", conversation.SeverityInfo, conversation.SeverityWarning, conversation.SeverityError:
+		default:
+			c.refuse("severity must be one of: info, warning, error.")
+		}
+	}
+	return c.effect(conversation.EventReviewResult, in, "The people of this session see the review.")
+}
+
 func changePullRequest(tool string, input json.RawMessage) Effect {
 	var c check
 	var in conversation.PullRequest

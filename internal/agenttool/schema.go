@@ -52,6 +52,11 @@ func choice(name, description string, values ...string) property {
 	return property{name: name, schema: map[string]any{"type": "string", "description": description, "enum": values}}
 }
 
+// objects is an optional list of objects with these properties.
+func objects(name, description string, most int, properties ...property) property {
+	return property{name: name, schema: map[string]any{"type": "array", "description": description, "maxItems": most, "items": object(properties...)}}
+}
+
 // list is an optional list of texts.
 func list(name, description string, most, each int) property {
 	return property{name: name, schema: map[string]any{

@@ -18,6 +18,7 @@ const (
 	SaveScreenshot = "save_screenshot"
 	ReportGitState = "report_git_state"
 	RequestReview  = "request_review"
+	ReportReview   = "report_review"
 	CreatePR       = "create_pr"
 	UpdatePR       = "update_pr"
 	SessionMessage = "session_message"
@@ -41,6 +42,9 @@ const (
 	MaxPath        = 1024
 	// MaxFiles bounds the files of a review.
 	MaxFiles = 100
+	// MaxFindings bounds what a review has found, and MaxComment each finding, in characters.
+	MaxFindings = 100
+	MaxComment  = 4000
 	// maxCount bounds numbers.
 	maxCount = 1 << 31
 )
@@ -83,6 +87,18 @@ func All() []Tool {
 				text("title", "What is to be reviewed, in a few words.", MaxTitle),
 				optional(text("description", "What has changed and why, and what to look at closely.", MaxDescription)),
 				list("files", "The files to look at, relative to the workspace.", MaxFiles, MaxPath),
+			),
+		},
+		{
+			Name: ReportReview,
+			Description: "Report the result of a review that you were asked for. " +
+				"The people of this session see it; do not change the files unless you are asked to.",
+			Schema: object(
+				text("summary", "What you have reviewed and what you think of it.", MaxDescription),
+				choice("verdict", "Whether the changes are right as they are.", "approve", "comment", "request_changes"),
+				objects("findings", "What you have found, the most important first.", MaxFindings,
+					optional(text("file", "The file, relative to the workspace.", MaxPath)), number("line", "The line."),
+					choice("severity", "How much it matters.", "info", "warning", "error"), text("comment", "What is wrong, and how to fix it.", MaxComment)),
 			),
 		},
 		{

@@ -10,6 +10,7 @@ const (
 	EventScreenshot      EventType = "screenshot"
 	EventGitState        EventType = "git_state"
 	EventReviewRequested EventType = "review_requested"
+	EventReviewResult    EventType = "review_result"
 	EventPullRequest     EventType = "pull_request"
 )
 
@@ -75,6 +76,38 @@ type Review struct {
 	Description string   `json:"description,omitempty"`
 	Files       []string `json:"files,omitempty"` // relative to the workspace; the first to look at come first
 }
+
+// ReviewResult is what the agent says about changes that it was asked to review.
+type ReviewResult struct {
+	Summary  string    `json:"summary"`
+	Verdict  Verdict   `json:"verdict,omitempty"`
+	Findings []Finding `json:"findings,omitempty"`
+}
+
+// Finding is one thing that a review has found.
+type Finding struct {
+	File     string   `json:"file,omitempty"` // relative to the workspace
+	Line     int64    `json:"line,omitempty"`
+	Severity Severity `json:"severity,omitempty"`
+	Comment  string   `json:"comment"`
+}
+
+// Verdict is the outcome of a review.
+type Verdict string
+
+// Severity is how much a finding matters.
+type Severity string
+
+// The verdicts and severities of reviews.
+const (
+	VerdictApprove        Verdict = "approve"
+	VerdictComment        Verdict = "comment"
+	VerdictRequestChanges Verdict = "request_changes"
+
+	SeverityInfo    Severity = "info"
+	SeverityWarning Severity = "warning"
+	SeverityError   Severity = "error"
+)
 
 // PullRequest is a pull request that the agent has prepared, or changed. Empty fields of a change stay as they were.
 type PullRequest struct {

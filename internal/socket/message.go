@@ -33,6 +33,7 @@ const (
 	TypeScreenshot       Type = "screenshot"
 	TypeGitState         Type = "git-state"
 	TypeReviewRequested  Type = "review-requested"
+	TypeReviewResult     Type = "review-result"
 	TypePRCreated        Type = "pr-created"
 	TypePRUpdated        Type = "pr-updated"
 	TypeError            Type = "error"
@@ -277,6 +278,8 @@ func translate(e eventlog.Event) (Type, any) {
 		return TypeGitState, e.Data
 	case string(conversation.EventReviewRequested):
 		return TypeReviewRequested, e.Data
+	case string(conversation.EventReviewResult):
+		return TypeReviewResult, e.Data
 	case string(conversation.EventPullRequest):
 		var d conversation.PullRequest
 		if json.Unmarshal(e.Data, &d) != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -298,6 +299,8 @@ func (v *View) event(e event.JSON) error {
 		})
 	case string(conversation.EventReviewRequested):
 		return with(e.Data, func(d conversation.Review) { v.report("review requested", d.Title) })
+	case string(conversation.EventReviewResult):
+		return with(e.Data, v.reviewResult)
 	case string(conversation.EventPullRequest):
 		return with(e.Data, func(d conversation.PullRequest) {
 			v.report("pull request, "+string(d.Operation), strings.Join(strings.Fields(d.Title+" "+d.Branch+" "+string(d.State)+" "+d.URL), " "))
@@ -309,6 +312,22 @@ func (v *View) event(e event.JSON) error {
 	}
 	v.line(nil, span{dim, OneLine(e.Type+" "+string(e.Data), lineRunes)}) // of a server that is newer
 	return nil
+}
+
+// reviewResult prints a line for a review, and one for each finding.
+func (v *View) reviewResult(r conversation.ReviewResult) {
+	name := "review"
+	if r.Verdict != "" {
+		name += ", " + strings.ReplaceAll(string(r.Verdict), "_", " ")
+	}
+	v.report(name, r.Summary)
+	for _, f := range r.Findings {
+		at := f.File
+		if f.Line > 0 {
+			at += ":" + strconv.FormatInt(f.Line, 10)
+		}
+		v.report("finding", strings.Join(strings.Fields(string(f.Severity)+" "+at+" "+f.Comment), " "))
+	}
 }
 
 // with calls use with the data of an event.

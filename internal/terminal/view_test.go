@@ -492,6 +492,11 @@ func TestWhatAnAgentReportsIsALine(t *testing.T) {
 		},
 		"git_state":        {conversation.GitState{Branch: "fix"}, "branch: fix\n"},
 		"review_requested": {conversation.Review{Title: "The\nfix"}, "review requested: The fix\n"},
+		"review_result": {
+			conversation.ReviewResult{Summary: "good", Verdict: conversation.VerdictRequestChanges, Findings: []conversation.Finding{
+				{File: "a.go", Line: 7, Severity: conversation.SeverityError, Comment: "a\nleak"}, {Comment: "no tests"},
+			}}, "review, request changes: good\nfinding: error a.go:7 a leak\nfinding: no tests\n",
+		},
 		"pull_request": {
 			conversation.PullRequest{Operation: conversation.PullRequestCreate, Title: "Fix", Branch: "fix"}, "pull request, create: Fix fix\n",
 		},

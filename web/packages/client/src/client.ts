@@ -192,6 +192,12 @@ export class SessionHandle {
     return this.#http.request("get", "/api/sessions/{id}/diff", { ...options, path: { id: this.id } });
   }
 
+  /** Asks the agent for a review of the changes. Its result is an event `review_result`. */
+  review(instructions?: string, options: RequestOptions = {}): Promise<PromptAccepted> {
+    const body = { id: newId("review"), ...(instructions === undefined ? {} : { instructions }) };
+    return this.#http.request("post", "/api/sessions/{id}/review", { retry: true, ...options, path: { id: this.id }, body });
+  }
+
   /** The branch and the commit of the workspace, and the pull request that the agent has recorded. */
   git(options: RequestOptions = {}): Promise<Git> {
     return this.#http.request("get", "/api/sessions/{id}/git", { ...options, path: { id: this.id } });

@@ -870,6 +870,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/sessions/{id}/review": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask the agent to review the changes in the workspace
+         * @description Queues a prompt like any other: it asks the agent to look at the files that differ from the beginning of the session, of which it lists 100, and to change none.
+         *     The agent reports the result with the tool `report_review`, as an event `review_result` of the prompt's run; an agent that is not offered
+         *     the tools of overwinter answers with text. The same `id` again answers 200 with the prompt in its present state.
+         */
+        post: operations["requestReview"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/sessions/{id}/screenshots": {
         parameters: {
             query?: never;
@@ -3443,7 +3467,7 @@ export interface components {
             ended: boolean;
         };
         /** @description An event of a session's log. New types may be added; ignore those that you do not know. */
-        Event: components["schemas"]["EventStatus"] | components["schemas"]["EventPrompt"] | components["schemas"]["EventTurnStart"] | components["schemas"]["EventTurnEnd"] | components["schemas"]["EventBlockStart"] | components["schemas"]["EventTextDelta"] | components["schemas"]["EventBlockUpdate"] | components["schemas"]["EventBlockComplete"] | components["schemas"]["EventBlockRemoved"] | components["schemas"]["EventMetadataUpdate"] | components["schemas"]["EventQuestion"] | components["schemas"]["EventQuestionResolved"] | components["schemas"]["EventFile"] | components["schemas"]["EventQueue"] | components["schemas"]["EventTitle"] | components["schemas"]["EventSettings"] | components["schemas"]["EventError"] | components["schemas"]["EventCommand"] | components["schemas"]["EventSetup"] | components["schemas"]["EventNetwork"] | components["schemas"]["EventDeadline"] | components["schemas"]["EventScreenshot"] | components["schemas"]["EventGitState"] | components["schemas"]["EventReviewRequested"] | components["schemas"]["EventPullRequest"];
+        Event: components["schemas"]["EventStatus"] | components["schemas"]["EventPrompt"] | components["schemas"]["EventTurnStart"] | components["schemas"]["EventTurnEnd"] | components["schemas"]["EventBlockStart"] | components["schemas"]["EventTextDelta"] | components["schemas"]["EventBlockUpdate"] | components["schemas"]["EventBlockComplete"] | components["schemas"]["EventBlockRemoved"] | components["schemas"]["EventMetadataUpdate"] | components["schemas"]["EventQuestion"] | components["schemas"]["EventQuestionResolved"] | components["schemas"]["EventFile"] | components["schemas"]["EventQueue"] | components["schemas"]["EventTitle"] | components["schemas"]["EventSettings"] | components["schemas"]["EventError"] | components["schemas"]["EventCommand"] | components["schemas"]["EventSetup"] | components["schemas"]["EventNetwork"] | components["schemas"]["EventDeadline"] | components["schemas"]["EventScreenshot"] | components["schemas"]["EventGitState"] | components["schemas"]["EventReviewRequested"] | components["schemas"]["EventReviewResult"] | components["schemas"]["EventPullRequest"];
         /** @description The session took a step of its life. */
         EventStatus: {
             /**
@@ -4019,6 +4043,38 @@ export interface components {
                 description?: string;
                 /** @description Relative to the workspace. */
                 files?: string[];
+            };
+        };
+        /** @description The agent has reviewed the changes that it was asked to review, by its tool `report_review`. */
+        EventReviewResult: {
+            /**
+             * Format: int64
+             * @description Contiguous in its session.
+             */
+            seq: number;
+            sessionId: components["schemas"]["SessionId"];
+            /** @description `main`, or the id of a subagent. */
+            conversationId?: string;
+            runId?: string;
+            at: components["schemas"]["Time"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "review_result";
+            data: {
+                summary: string;
+                /** @enum {string} */
+                verdict?: "approve" | "comment" | "request_changes";
+                findings?: {
+                    /** @description Relative to the workspace. */
+                    file?: string;
+                    /** Format: int64 */
+                    line?: number;
+                    /** @enum {string} */
+                    severity?: "info" | "warning" | "error";
+                    comment: string;
+                }[];
             };
         };
         /**
@@ -5901,6 +5957,56 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    requestReview: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": {
+                    id?: components["schemas"]["PromptId"];
+                    /** @description What to look at. In Unicode code points. */
+                    instructions?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description This review was requested before; the current state of its prompt. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromptAccepted"];
+                };
+            };
+            /** @description The prompt is stored at the end of the queue. */
+            202: {
+                headers: {
+                    /** @description Path of the prompt. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PromptAccepted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
