@@ -63,6 +63,7 @@ func (g *sandboxes) pass(ctx context.Context, in SandboxRequest) error {
 	}
 	return temporal.NewApplicationErrorWithOptions(message, BreakerOpen, temporal.ApplicationErrorOptions{
 		NextRetryDelay: wait + time.Duration(rand.Int64N(int64(time.Second))), //nolint:gosec // so that they do not all come at once
+		Category:       temporal.ApplicationErrorCategoryBenign,               // it waits; what has failed is logged
 	})
 }
 

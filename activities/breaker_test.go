@@ -1,16 +1,19 @@
 package activities_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
 // starts makes the first sandbox of a new session.
@@ -51,7 +54,11 @@ func TestStartsThatKeepFailingOpenABreaker(t *testing.T) {
 			require.NoError(t, err)
 			waiting := eager.ID
 			requireType(t, activities.BreakerOpen, b.starts(t, waiting))
-			require.False(t, activities.IsFinal(b.starts(t, waiting)), "it heals by itself")
+			err = b.starts(t, waiting)
+			require.False(t, activities.IsFinal(err), "it heals by itself")
+			app, ok := errors.AsType[*temporal.ApplicationError](err)
+			require.True(t, ok)
+			require.Equal(t, temporal.ApplicationErrorCategoryBenign, app.Category(), "no line at ERROR for each wait")
 			require.Equal(t, before+session.BreakerThreshold, b.memory.Calls(memsandbox.OpCreate), "the provider is left alone")
 
 			s, err := b.db.SessionGet(b.ctx, waiting)
@@ -59,6 +66,9 @@ func TestStartsThatKeepFailingOpenABreaker(t *testing.T) {
 			require.NotNil(t, s.StartWait)
 			require.Contains(t, s.StartWait.Reason, string(code))
 			require.NotContains(t, s.StartWait.Reason, "ses_", "it is shown to others")
+			facts, err := b.db.WhyFacts(b.ctx, waiting, why.Session, "")
+			require.NoError(t, err)
+			require.Equal(t, why.BreakerOpen, why.Explain(why.Session, "", facts, why.History{}).Code)
 			events, err := b.db.EventsPage(b.ctx, waiting, 0, 100)
 			require.NoError(t, err)
 			require.Contains(t, string(events[len(events)-1].Data), "starts of sandboxes of agent demo have failed 5 times in a row")

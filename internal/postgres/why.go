@@ -41,6 +41,11 @@ func (w *whyReader) read(ctx context.Context, of why.Subject, id string) (why.Fa
 	if err != nil {
 		return w.f, err
 	}
+	if s.Starts() {
+		if err := w.db.startWaits(ctx, w.tx, []*session.Session{&s}); err != nil {
+			return w.f, err
+		}
+	}
 	w.f.Session = s
 	row, err := w.db.q.WhySession(ctx, w.tx, w.id)
 	if err != nil {

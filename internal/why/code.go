@@ -75,6 +75,7 @@ const (
 	ProvisioningDelayed Code = "provisioning_delayed" // creating the sandbox fails and is repeated
 	RestoringDelayed    Code = "restoring_delayed"    //
 	SavingDelayed       Code = "saving_delayed"       //
+	BreakerOpen         Code = "breaker_open"         // starts of other sandboxes fail too, and are tried one at a time
 	AgentCrashed        Code = "agent_crashed"        //
 	Quarantined         Code = "quarantined"          // the output of the run has ended workers
 	DeliveryUnknown     Code = "delivery_unknown"     // the runner has lost the run
@@ -113,7 +114,7 @@ var Codes = []Code{
 	Idle, Lifetime, Moved, Shutdown, Aborted, Steered, Dropped, Retried, Withdrawn, Cleared, Reverted, Resolved, Dismissed, QueueHeld, Collecting, JoinedTo, BehindPrompts,
 	CommandPending, TurnRunning, TurnParked, PolicyDecided, TurnEnded, SandboxLost, SandboxUnhealthy, SandboxLimit, SandboxesLost,
 	GenerationUnusable, NothingToRestore, SnapshotFailed, SnapshotGone, BundleOlder, BundleUnverified, CheckpointFailed, RevertFailed,
-	ProvisioningDelayed, RestoringDelayed, SavingDelayed, AgentCrashed, Quarantined, DeliveryUnknown, AttemptRepeated, WorkerLost,
+	ProvisioningDelayed, RestoringDelayed, SavingDelayed, BreakerOpen, AgentCrashed, Quarantined, DeliveryUnknown, AttemptRepeated, WorkerLost,
 	WorkerSilent, WorkerStopped, NoWorker, DatabaseUnavailable, TemporalUnavailable, ProviderUnavailable, RunnerUnreachable, StepTimedOut, StepFailed,
 	Refused, WorkflowTerminated, WorkflowReset, WorkflowFailed,
 	WorkflowNotOpen, WorkflowReplaced, StatusDiffers, TransitionDiffers, RunDiffers,

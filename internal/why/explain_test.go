@@ -44,6 +44,17 @@ func facts(slept string) why.Facts {
 	}
 }
 
+// starting are those of a session whose first sandbox waits for others that fail.
+func starting() why.Facts {
+	return why.Facts{
+		Session: session.Session{
+			ID: "ses_1", Agent: "demo", Status: session.Initializing, CreatedAt: start,
+			StartWait: &session.StartWait{Since: at(20), Until: at(105), Failures: 5, Reason: "no capacity"},
+		},
+		Now: at(100),
+	}
+}
+
 func codesOf(e why.Explanation) (codes []why.Code) {
 	for _, c := range e.Causes {
 		codes = append(codes, c.Code)
@@ -125,6 +136,7 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		"runner unreachable":       {why.Prompt, prompt(session.PromptProcessing, ""), failed(20, "RunTurn", why.Application, "Error", "dial"), why.RunnerUnreachable, nil},
 		"Postgres away":            {why.Prompt, prompt(session.PromptProcessing, ""), failed(20, "RunTurn", why.Application, "Error", "the database is not available"), why.DatabaseUnavailable, nil},
 		"Temporal away":            {why.Prompt, prompt(session.PromptQueued, ""), why.History{Err: "temporal does not answer"}, why.TemporalUnavailable, nil},
+		"starts of others fail":    {why.Session, starting(), failed(30, "CreateSandbox", why.Application, "Error", "unavailable"), why.BreakerOpen, []why.Code{why.SessionStarting, why.ProviderUnavailable}},
 		"provider away":            {why.Transition, failing(2, "x"), failed(30, "CreateSandbox", why.Application, "Error", "unavailable"), why.ProviderUnavailable, []why.Code{why.SessionInError}},
 		"agent crashed":            {why.Prompt, prompt(session.PromptFailed, session.ReasonAgentCrashed), why.History{}, why.AgentCrashed, nil},
 		"quarantined":              {why.Prompt, prompt(session.PromptFailed, session.ReasonQuarantined), why.History{}, why.Quarantined, nil},

@@ -78,6 +78,8 @@ func (f Failure) classify(activity string) (Code, string) {
 		return DeliveryUnknown, "the runner has lost the run: " + message
 	case "GenerationSpent":
 		return GenerationUnusable, "a sandbox could not be used: " + message
+	case "BreakerOpen":
+		return BreakerOpen, message
 	case "Refused":
 		return Refused, fmt.Sprintf("%s was refused: %s", what, message)
 	case "QueueHeld":

@@ -71,6 +71,10 @@ func (c *chain) waits() {
 			break
 		}
 	}
+	if w := s.StartWait; w != nil {
+		c.row(BreakerOpen, w.Since, nil, "starts of sandboxes of agent %s have failed %d times in a row and are tried one at a time since %s, the next one at %s: %s",
+			s.Agent, w.Failures, clock(w.Since), clock(w.Until), quoted(w.Reason))
+	}
 	c.pending()
 	c.problems(since, c.Now)
 	if s.Status != session.Running || s.Queue.Processing > 0 {
