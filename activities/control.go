@@ -74,6 +74,8 @@ type Config struct {
 	ParkAfter time.Duration
 	// NoTools: agents are not offered the tools of overwinter.
 	NoTools bool
+	// Versioned is set if workflows are pinned to the build of this worker. Default: they are not.
+	Versioned bool
 	// Shutdown is set when the installation stops with this worker. Default: it does not.
 	Shutdown *Shutdown
 	// MaxTurns is how many turns run on this worker at once. Attendants leave some room for turns. Default 1000.

@@ -50,6 +50,9 @@ type OpenedSession struct {
 	// KeepsRoom: the workflow continues as new while its history has room for one more step. Workflows that were opened before
 	// it continue as new when their history is full.
 	KeepsRoom bool `json:"keepsRoom,omitempty"`
+	// ClosesAsleep: the workflow is pinned to the build of its worker. It completes when the session sleeps, and starts on the current
+	// build at the wake; if it continues as new, it does so on the current build.
+	ClosesAsleep bool `json:"closesAsleep,omitempty"`
 }
 
 // DeadlineRequest asks for the announcement of a deadline.

@@ -70,7 +70,7 @@ func (g *records) OpenSession(ctx context.Context, in SessionRef) (OpenedSession
 		Waiting: l.Waiting, Processing: l.Processing,
 		SandboxID: l.SandboxID, SandboxSince: l.SandboxSince, Deadline: l.Deadline, Queue: g.Queue,
 		Attend: g.Attend, Announce: true, ParkAfter: g.ParkAfter, Held: l.Queue.Hold.Held(),
-		KeepsRoom: true,
+		KeepsRoom: true, ClosesAsleep: g.Versioned,
 	}
 	if l.Workspace != nil {
 		o.Workspace = keyword(l.Workspace.RepoURL)

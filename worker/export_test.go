@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"log/slog"
+
+	"go.temporal.io/sdk/worker"
 )
 
 // RunDrain runs a drain without a worker.
@@ -11,4 +13,12 @@ func RunDrain(ctx context.Context, d Drain) { d.run(ctx, slog.New(slog.DiscardHa
 // RunLifecycle orders lifecycle events without a worker.
 func RunLifecycle(ctx context.Context, l Lifecycle) {
 	l.run(ctx, slog.New(slog.DiscardHandler)) //nolint:errcheck // it ends with ctx
+}
+
+// MoveStranded looks once for workflows whose build has no workers.
+func MoveStranded(ctx context.Context, w *Worker) (int, error) { return w.moveOnce(ctx) }
+
+// DeploymentOptionsOf are those of the pollers of an installation.
+func DeploymentOptionsOf(d Deployment, installation string) worker.DeploymentOptions {
+	return d.withDefaults(installation).options()
 }

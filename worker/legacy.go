@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/worker"
 
 	"github.com/overwinter-dev/overwinter/internal/backoff"
 	"github.com/overwinter-dev/overwinter/internal/contract"
@@ -41,7 +42,8 @@ func (w *Worker) drainLegacy(ctx context.Context) error {
 			return nil
 		}
 		if err == nil && stop == nil {
-			stop, err = start(w.newPollers(contract.QueuesOf("")))
+			// Without a build: other installations poll them too, and their workflows leave them for a queue whose pollers have one.
+			stop, err = start(w.newPollers(contract.QueuesOf(""), worker.DeploymentOptions{}))
 		}
 		wait := w.config.LegacyEvery
 		if err == nil {

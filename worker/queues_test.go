@@ -93,6 +93,14 @@ func TestInstallationsThatShareANamespaceTakeNoneOfEachOthersTasks(t *testing.T)
 
 // TestQueuesOfAnEarlierReleaseArePolledUntilTheyAreDrained is not parallel: the queues are shared.
 func TestQueuesOfAnEarlierReleaseArePolledUntilTheyAreDrained(t *testing.T) { //nolint:paralleltest // see above
+	for name, build := range map[string]string{"no build": "", "a build": "v1"} { //nolint:paralleltest // see above
+		t.Run(name, func(t *testing.T) { drainsLegacyQueues(t, build) })
+	}
+}
+
+// drainsLegacyQueues has a worker of a build, "" for none, which need not be current.
+func drainsLegacyQueues(t *testing.T, build string) {
+	t.Helper()
 	c := dial(t)
 	i := setupInstallation(t)
 	upgraded := func(age string) {
@@ -104,7 +112,9 @@ func TestQueuesOfAnEarlierReleaseArePolledUntilTheyAreDrained(t *testing.T) { //
 	}
 	upgraded("1 minute")
 	id := i.session(t, c, contract.QueuesOf("").Control)
-	_, stop := start(t, i.worker(c))
+	config := i.worker(c)
+	config.Deployment.Build = build
+	_, stop := start(t, config)
 	require.Eventually(t, func() bool { return i.loaded(t, id) }, waitLimit, 10*time.Millisecond)
 
 	upgraded("25 hours")

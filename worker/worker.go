@@ -49,6 +49,8 @@ type Config struct {
 	ForgetEvery time.Duration
 	// Namespace is that of Temporal. Default "default".
 	Namespace string
+	// Deployment pins the workflows of sessions to builds of the worker. Default: it does not.
+	Deployment Deployment
 	// MaxTurns is how many turns run on this worker at once. Default 1000.
 	MaxTurns int
 	// StopTimeout is how long running activities may take to hand over when the
@@ -82,6 +84,7 @@ func New(c Config) *Worker {
 	if c.LegacyEvery == 0 {
 		c.LegacyEvery = time.Minute
 	}
+	c.Deployment = c.Deployment.withDefaults(c.Installation)
 	if c.MaxTurns == 0 {
 		c.MaxTurns = 1000
 	}
@@ -89,12 +92,12 @@ func New(c Config) *Worker {
 		c.StopTimeout = 5 * time.Second
 	}
 	w := &Worker{config: c, queues: contract.QueuesOf(c.Installation), failed: make(chan error, 1)} // the first one counts
-	w.pollers = w.newPollers(w.queues)
+	w.pollers = w.newPollers(w.queues, c.Deployment.options())
 	return w
 }
 
 // newPollers returns the pollers of an installation's queues.
-func (w *Worker) newPollers(q contract.Queues) []worker.Worker {
+func (w *Worker) newPollers(q contract.Queues, build worker.DeploymentOptions) []worker.Worker {
 	fatal := func(err error) {
 		select {
 		case w.failed <- err:
@@ -110,8 +113,11 @@ func (w *Worker) newPollers(q contract.Queues) []worker.Worker {
 		StickyScheduleToStartTimeout: 2 * time.Second,
 		OnFatalError:                 fatal,
 		Interceptors:                 interceptors,
+		DeploymentOptions:            build,
 	})
-	control.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: contract.WorkflowName})
+	control.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{
+		Name: contract.WorkflowName, VersioningBehavior: workflow.VersioningBehaviorPinned, // where workers have builds
+	})
 	control.RegisterWorkflowWithOptions(workflows.Reconcile, workflow.RegisterOptions{Name: workflows.ReconcileName})
 	control.RegisterActivity(w.config.Control)
 	if w.config.Webhooks.Attempts != nil {
@@ -129,6 +135,7 @@ func (w *Worker) newPollers(q contract.Queues) []worker.Worker {
 		MaxHeartbeatThrottleInterval: 2500 * time.Millisecond,
 		OnFatalError:                 fatal,
 		Interceptors:                 interceptors,
+		DeploymentOptions:            build,
 	})
 	turns.RegisterActivity(w.config.Turns)
 	return []worker.Worker{control, turns}
@@ -174,6 +181,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	group.Go(func() error { return w.schedule(ctx) })
 	group.Go(func() error { return w.forgetLooks(ctx) })
 	group.Go(func() error { return w.drainLegacy(ctx) })
+	group.Go(func() error { return w.moveStranded(ctx) })
 	group.Go(func() error {
 		select {
 		case err := <-w.failed:

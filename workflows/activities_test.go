@@ -159,9 +159,9 @@ func (f *fakes) OpenSession(ctx context.Context, _ activities.SessionRef) (activ
 		w.loaded, w.signalled, w.attendant = true, false, nil
 		o := activities.OpenedSession{
 			Attend: w.attends, Announce: w.announces, ParkAfter: w.parkAfter, Held: w.held,
-			KeepsRoom: w.keepsRoom,
-			Commands:  w.waiting(),
-			Status:    w.state, StatusReason: w.reason, ErrorCause: w.errorCause, Agent: "demo", Lazy: w.lazy, IdleTimeout: w.idleTimeout,
+			KeepsRoom: w.keepsRoom, ClosesAsleep: w.versioned,
+			Commands: w.waiting(),
+			Status:   w.state, StatusReason: w.reason, ErrorCause: w.errorCause, Agent: "demo", Lazy: w.lazy, IdleTimeout: w.idleTimeout,
 			LastActivity: w.lastActivity, Generation: w.generation, TransitionNo: w.transitionNo, Queue: w.taskQueue,
 		}
 		for _, p := range w.prompts {

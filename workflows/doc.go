@@ -138,6 +138,8 @@
 //
 //   - A session that hibernates, or a lazy one that has never run, is unloaded a day after its last
 //     activity: its workflow completes, and the next prompt, wake, stop or recover starts it again.
+//     Where workflows are pinned to builds of the worker, it is unloaded at once, and a sandbox that
+//     is left for another one is a reason to continue as new, on the current build.
 //     A session in error keeps its workflow open.
 //   - A sandbox is left 20 minutes before its provider ends it, or at half of what is left of a
 //     shorter life; a turn is interrupted for that at half of this margin. Saving a bundle may

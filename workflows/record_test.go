@@ -307,6 +307,19 @@ var paths = map[string]func(*recorder){
 		r.over("p1")
 		r.stop()
 	},
+	"closes_asleep": func(r *recorder) {
+		r.world.versioned = true
+		r.start()
+		r.prompt("p1", 50*time.Millisecond, session.Hold)
+		r.over("p1")
+		r.command(session.CommandRestart)
+		r.settled()
+		r.reach(session.Running)
+		r.prompt("p2", 50*time.Millisecond, session.Hold)
+		r.over("p2")
+		r.command(session.CommandHibernate)
+		r.reach(session.Hibernated)
+	},
 	"cancel": func(r *recorder) {
 		r.start()
 		r.prompt("p1", time.Hour, session.Hold)
@@ -370,11 +383,16 @@ func setupEngine(t *testing.T, name string) *recorder {
 
 // work runs a worker until stop is called.
 func (r *recorder) work(interceptors ...interceptor.WorkerInterceptor) (stop func()) {
+	return r.workAs(worker.DeploymentOptions{}, interceptors...)
+}
+
+// workAs is work for a worker of a deployment.
+func (r *recorder) workAs(deployment worker.DeploymentOptions, interceptors ...interceptor.WorkerInterceptor) (stop func()) {
 	var workers []worker.Worker
 	for _, queue := range []string{recordedQueues.Control, recordedQueues.Turns} {
 		w := worker.New(r.client, queue, worker.Options{
 			Identity: "recorder", DisableRegistrationAliasing: true, DisableWorkflowWorker: queue == recordedQueues.Turns,
-			MaxHeartbeatThrottleInterval: 50 * time.Millisecond, Interceptors: interceptors,
+			MaxHeartbeatThrottleInterval: 50 * time.Millisecond, Interceptors: interceptors, DeploymentOptions: deployment,
 		})
 		w.RegisterActivity(&fakes{w: r.world, answer: inRealTime})
 		if queue == recordedQueues.Control {

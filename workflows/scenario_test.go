@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 // followed by ---- and the transcript of what came of them until the next block;
 // times are since the beginning. Commands, see cast.do:
 //
-//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old|each] [attend=20s] [full] [announce] [park=3m] [expiry=72h] [status=… reason=with_spaces cause=… generation=N sandbox=alive|dead bundle=N]
+//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old|each] [attend=20s] [full] [announce] [versioned] [park=3m] [expiry=72h] [status=… reason=with_spaces cause=… generation=N sandbox=alive|dead bundle=N]
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn] [asks]
 //	prompts N                                     prompts q1 to qN
@@ -358,6 +358,7 @@ func (c *cast) create(a args) (err error) {
 	w := c.stage.world
 	w.lazy, w.inTask, w.oldSignals = a.has("lazy"), a.get("records"), a.get("signals") == "old"
 	w.eachSignal, w.announces = a.get("signals") == "each", a.has("announce")
+	w.versioned = a.has("versioned")
 	w.keepsRoom = !a.has("full") // as workflows did that were opened by earlier workers
 	if w.idleTimeout, err = a.duration("idle", w.idleTimeout); err != nil {
 		return err

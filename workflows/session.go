@@ -82,25 +82,27 @@ type life struct {
 	opened bool // the fields above are Postgres's, not guesses
 	stale  bool // Postgres may have more than this workflow knows
 	// superseded: another run of the workflow has opened the session since this one has, as before a reset.
-	superseded bool
-	turn       *session.Processing // the run under way; in an attended session it may be over
-	attends    time.Duration       // how long turns may attend the session; 0 for never
-	keepsRoom  bool                // see activities.OpenedSession
-	attended   bool                // the turn under way may claim prompts by itself
-	newest     string              // prompt that is known to have come while the session was attended
-	doubted    bool                // a prompt is signalled again that an attendant should have claimed
-	leftover   workflow.Future     // of an attendance that the workflow has ended; nil while there was none
-	doing      string
-	timer      pendingTimer
-	signals    signals
-	canceled   workflow.ReceiveChannel // nil once it has been heard
-	refusals   refusals
-	delay      delay
-	losses     losses
-	trouble    trouble
-	continued  int64
-	closed     bool
-	taskQueue  string // where it continues as new; "" is where it is
+	superseded   bool
+	turn         *session.Processing // the run under way; in an attended session it may be over
+	attends      time.Duration       // how long turns may attend the session; 0 for never
+	keepsRoom    bool                // see activities.OpenedSession
+	closesAsleep bool                // see activities.OpenedSession
+	fellAsleep   bool                // in this run of the workflow
+	attended     bool                // the turn under way may claim prompts by itself
+	newest       string              // prompt that is known to have come while the session was attended
+	doubted      bool                // a prompt is signalled again that an attendant should have claimed
+	leftover     workflow.Future     // of an attendance that the workflow has ended; nil while there was none
+	doing        string
+	timer        pendingTimer
+	signals      signals
+	canceled     workflow.ReceiveChannel // nil once it has been heard
+	refusals     refusals
+	delay        delay
+	losses       losses
+	trouble      trouble
+	continued    int64
+	closed       bool
+	taskQueue    string // where it continues as new; "" is where it is
 }
 
 func newLife(ctx workflow.Context, in contract.WorkflowInput) *life {
@@ -161,7 +163,7 @@ func (l *life) load(ctx workflow.Context) error {
 		l.processing, l.parked = nil, o.Processing
 	}
 	l.parkAfter = o.ParkAfter
-	l.attends, l.keepsRoom = o.Attend, o.KeepsRoom
+	l.attends, l.keepsRoom, l.closesAsleep = o.Attend, o.KeepsRoom, o.ClosesAsleep
 	l.notices.given = o.Announce
 	if o.LastActivity.After(l.lastActivity) || l.continued == 0 {
 		l.lastActivity = o.LastActivity
@@ -301,6 +303,9 @@ func (l *life) shouldContinue(ctx workflow.Context) bool {
 		return false // its worker notices the end within a heartbeat
 	}
 	info := workflow.GetInfo(ctx)
+	if l.closesAsleep && l.fellAsleep && l.wakes() {
+		return true // to wake on the current build; one that sleeps on completes
+	}
 	limit := maxHistoryEvents
 	if l.keepsRoom {
 		limit -= stepEvents
@@ -314,7 +319,13 @@ func (l *life) continueAsNew(ctx workflow.Context) error {
 	if l.taskQueue != "" {
 		ctx = workflow.WithWorkflowTaskQueue(ctx, l.taskQueue)
 	}
-	return workflow.NewContinueAsNewError(ctx, contract.WorkflowName, contract.WorkflowInput{SessionID: l.id, Carry: l.carry()})
+	input := contract.WorkflowInput{SessionID: l.id, Carry: l.carry()}
+	if !l.closesAsleep {
+		return workflow.NewContinueAsNewError(ctx, contract.WorkflowName, input)
+	}
+	// The next run reads everything again, so that it need not be of the build that this one is pinned to.
+	current := workflow.ContinueAsNewErrorOptions{InitialVersioningBehavior: workflow.ContinueAsNewVersioningBehaviorAutoUpgrade}
+	return workflow.NewContinueAsNewErrorWithOptions(ctx, current, contract.WorkflowName, input)
 }
 
 // carry is what the next run continues with. Deadlines are carried too: an idle session hibernates, and the sandbox of

@@ -28,6 +28,11 @@ func (l *life) sleep(ctx workflow.Context) error {
 	return l.rest(ctx, "hibernate until the next prompt")
 }
 
+// wakes reports whether a sleeping session is about to wake.
+func (l *life) wakes() bool {
+	return l.wants.Wake || l.parked == nil && (l.queue.Len() > 0 || l.wants.Revert != "")
+}
+
 // rest waits for a signal. After a day without one the workflow completes: an
 // open one costs storage and pins old code. The row stays, and whatever rings
 // next starts the workflow again.
@@ -37,6 +42,9 @@ func (l *life) rest(ctx workflow.Context, doing string) error {
 		since = now
 	}
 	putAway := since.Add(putAwayAfter)
+	if l.closesAsleep {
+		putAway = since // workers of the build that it is pinned to wait for it
+	}
 	if workflow.Now(ctx).Before(putAway) {
 		if l.timer.why != l.why(doing, putAway) && l.explains(ctx) {
 			l.timer.stop() // of a sandbox that is gone: its summary would be read for a day

@@ -45,7 +45,7 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 	}
 	l.state, l.reason, l.errorCause, l.transitionNo, l.since = to, reason, t.Cause, t.No, t.At
 	l.endDelay()
-	l.moved = true
+	l.moved, l.fellAsleep = true, to == session.Hibernated
 	switch to {
 	case session.Error:
 		l.trouble = trouble{tries: l.trouble.tries}

@@ -52,6 +52,7 @@ type world struct {
 	attends   time.Duration
 	announces bool // deadlines are announced
 	keepsRoom bool // the workflow continues as new while its history has room
+	versioned bool // workers are, and workflows are pinned to them
 	parkAfter time.Duration
 	expiry    time.Duration // of questions
 	attendant *operation

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,10 @@ type workerCmd struct {
 	Attend           time.Duration  `env:"OVERWINTER_ATTEND" default:"20s" placeholder:"DURATION" help:"How long to stay with a session after a turn, to run its next prompt without a round through Temporal; at most 1m, 0 for not at all. Default ${default}."`
 	AgentTools       bool           `env:"OVERWINTER_AGENT_TOOLS" default:"true" negatable:"" help:"Offer agents the tools of overwinter, such as set_title, as a server of the Model Context Protocol. A profile can switch them off too. Default ${default}."`
 	DrainTimeout     *time.Duration `env:"OVERWINTER_DRAIN_TIMEOUT" placeholder:"DURATION" help:"Before it stops, put all sessions of the installation to sleep, and interrupt turns that run for longer than this; at most 1h. For installations whose sandboxes end with the worker, such as those of a local Modal on the same machine. Default: hand running turns over to other workers."`
+	Versioning       bool           `name:"versioning" env:"OVERWINTER_WORKER_VERSIONING" negatable:"" help:"Pin the workflow of a session to the build of its worker while the session is awake, as a worker deployment of Temporal. Only where workers of the build before run until they are drained, and an operator or a controller makes builds current: see docs/operations.md. Default: any worker takes any session."`
+	DeploymentName   string         `env:"TEMPORAL_DEPLOYMENT_NAME" placeholder:"NAME" help:"Name of that worker deployment. Default: overwinter- and the id of the installation."`
+	BuildID          string         `name:"build-id" env:"TEMPORAL_WORKER_BUILD_ID" placeholder:"BUILD" help:"Build of this worker in that deployment. Default: what overwinter version prints, such as 0.2.0+0123456789ab."`
+	StrandedAfter    time.Duration  `env:"OVERWINTER_STRANDED_AFTER" default:"3m" placeholder:"DURATION" help:"How long no worker of a build must have polled until the sessions that are pinned to it start again on the current build, from 90s to 24h. Default ${default}."`
 	PublicURL        string         `name:"public-url" env:"OVERWINTER_PUBLIC_URL" placeholder:"URL" help:"Where people reach the API, for links in Temporal's UI. Default: no links."`
 	HealthAddress    string         `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Address that serves /healthz, /readyz and /metrics. Default: none."`
 }
@@ -88,6 +93,10 @@ func (c *workerCmd) Validate() error {
 		return fmt.Errorf("--attend is %s; it must be from 0s to 1m", c.Attend)
 	case c.DrainTimeout != nil && (*c.DrainTimeout < 0 || *c.DrainTimeout > maxDrainTimeout):
 		return fmt.Errorf("--drain-timeout is %s; it must be from 0s to %s", *c.DrainTimeout, maxDrainTimeout)
+	case c.Versioning && c.DrainTimeout != nil:
+		return errors.New("--drain-timeout puts all sessions of the installation to sleep, also those of other builds; it does not go with --versioning")
+	case c.StrandedAfter < worker.MinStrandedAfter || c.StrandedAfter > maxStrandedAfter:
+		return fmt.Errorf("--stranded-after is %s; it must be from %s to %s", c.StrandedAfter, worker.MinStrandedAfter, maxStrandedAfter)
 	case c.KeepBundles < 1 || c.KeepBundles > session.MaxKeepBundles:
 		return fmt.Errorf("--keep-bundles is %d; it must be from 1 to %d", c.KeepBundles, session.MaxKeepBundles)
 	case c.MaxTurns < 1:
@@ -104,6 +113,18 @@ const minSandboxTimeout = 10 * time.Second
 
 // maxDrainTimeout bounds how long a stop may wait for running turns.
 const maxDrainTimeout = time.Hour
+
+// maxStrandedAfter bounds how long the sessions of a build may wait for its workers.
+const maxStrandedAfter = 24 * time.Hour
+
+// deployment is what the flags say.
+func (c *workerCmd) deployment() worker.Deployment {
+	d := worker.Deployment{Name: c.DeploymentName, StrandedAfter: c.StrandedAfter}
+	if c.Versioning {
+		d.Build = cmp.Or(c.BuildID, buildVersion())
+	}
+	return d
+}
 
 // drain is what the flag says.
 func (c *workerCmd) drain(db *postgres.DB, signaler *sessionclient.Client, shutdown *activities.Shutdown) worker.Drain {
@@ -235,12 +256,12 @@ func (c *workerCmd) run(
 	control, turns := activities.New(activities.Config{
 		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
 		Image: newImages(provider, db, binary, measured, logger), Signaler: signaler, Changes: changes, Secrets: secrets, Masks: secrets,
-		Runner: runner, Queue: queue, Keys: keyring, SandboxTimeout: c.SandboxTimeout, Attend: c.Attend, ParkAfter: c.ParkAfter, Shutdown: shutdown, PublicURL: c.PublicURL, MaxTurns: c.MaxTurns,
+		Runner: runner, Queue: queue, Keys: keyring, SandboxTimeout: c.SandboxTimeout, Attend: c.Attend, ParkAfter: c.ParkAfter, Shutdown: shutdown, Versioned: c.Versioning, PublicURL: c.PublicURL, MaxTurns: c.MaxTurns,
 		NoTools: !c.AgentTools,
 		Metrics: measured, Logger: logger,
 	})
 	w := worker.New(worker.Config{
-		Temporal: temporal, Namespace: c.TemporalNamespace, Control: control, Turns: turns,
+		Temporal: temporal, Namespace: c.TemporalNamespace, Control: control, Turns: turns, Deployment: c.deployment(),
 		Relay: worker.Relay{Rows: db, Signaler: signaler, Metrics: measured}, Installation: installation, Legacy: db,
 		Commands: worker.CommandRelay{Rows: db, Signaler: signaler, Metrics: measured},
 		Purges: worker.Purges{Purger: activities.NewPurger(control, db, signaler, activities.Retention{

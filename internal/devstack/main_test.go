@@ -79,7 +79,9 @@ func play(role string, args []string) error {
 	for _, ignored := range []string{"data-dir", "ip", "ui-port", "db-file", "namespace", "log-level", "drain-timeout"} {
 		flags.String(ignored, "", "")
 	}
-	flags.Bool("exit-with-stdin", false, "")
+	for _, ignored := range []string{"exit-with-stdin", "no-versioning"} {
+		flags.Bool(ignored, false, "")
+	}
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -104,7 +104,8 @@ func workerSpec(c Config, env []string, healthPort int) child.Spec {
 		Name: "worker",
 		Command: child.Command{
 			Path: c.Executable,
-			Args: []string{"worker", "--health-address", loopbackAddress(healthPort), "--drain-timeout", c.DrainTimeout.String()},
+			// One worker at a time: none of the build before would be there for what is pinned to it.
+			Args: []string{"worker", "--health-address", loopbackAddress(healthPort), "--drain-timeout", c.DrainTimeout.String(), "--no-versioning"},
 			Env:  env,
 		},
 		Ready:       httpReady("http://" + loopbackAddress(healthPort) + "/readyz"),

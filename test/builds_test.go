@@ -1,0 +1,120 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+)
+
+// strandedAfter is how long no worker of a build must have polled until its sessions move, the least that there is.
+const strandedAfter = 90 * time.Second
+
+// TestSessionsCrossFromBuildToBuild has two builds of the worker at once. A session stays with its build while it is awake, and crosses
+// to the current one when it has slept. Then the old build is killed, with sessions awake, asleep and in a turn; and the installation
+// goes back to workers without builds. Every prompt runs once.
+func TestSessionsCrossFromBuildToBuild(t *testing.T) {
+	t.Parallel()
+	i := startInstallation(t)
+	path := program(t, "overwinter")
+	i.migrate(t, path)
+	i.startAPI(t, "api", path)
+	build := func(id string) *server {
+		return i.startWorker(t, "worker-"+id, path, "--versioning", "--build-id", id, "--stranded-after", strandedAfter.String())
+	}
+	var all []*subject
+	begin := func() *subject {
+		s := i.newSubject(t, nil)
+		all = append(all, s)
+		s.run(t, "first")
+		return s
+	}
+
+	old := build("old")
+	i.makeCurrent(t, "old")
+	awake, asleep, turn := begin(), begin(), begin()
+	asleep.sleep(t)
+	turn.send(t.Context(), "long", "", i.hits.gate(turn.id))
+	i.hits.wait(t, turn.name("long"), settleWithin)
+	for _, s := range []*subject{awake, turn} {
+		require.Equal(t, "old", i.buildOf(t, s))
+	}
+
+	current := build("new")
+	i.makeCurrent(t, "new")
+	require.Equal(t, "new", i.buildOf(t, begin()))
+	awake.run(t, "second")
+	require.Equal(t, "old", i.buildOf(t, awake), "pinned while it is awake")
+	crosses := begin()
+	asleep.run(t, "second")
+	require.Equal(t, "new", i.buildOf(t, asleep), "it woke on the current build")
+	crosses.sleep(t)
+	asleep.sleep(t)
+
+	old.kill()
+	for _, s := range all {
+		s.send(t.Context(), "after", "")
+	}
+	i.hits.open(turn.id)
+	i.explained(t, awake.id, "prompt", "after", "no_worker")
+	for _, s := range []*subject{awake, turn} {
+		got := i.waitPrompt(t, s.id, "after", strandedAfter+settleWithin)
+		require.Equal(t, "completed", got["status"], "%v", got)
+		require.Equal(t, "new", i.buildOf(t, s), "no worker of the old build is left")
+	}
+
+	i.startWorker(t, "worker-without", path)
+	i.makeCurrent(t, "")
+	for _, s := range all {
+		s.sleep(t)
+	}
+	current.stop(t)
+	for _, s := range all {
+		s.run(t, "last")
+		require.Empty(t, i.buildOf(t, s))
+	}
+	for _, s := range all {
+		s.settled(t, settleWithin)
+		s.audit(t)
+		for _, p := range s.prompts {
+			got := i.must(t, http.StatusOK, "GET", "/api/sessions/"+s.id+"/prompts/"+p.id, nil)
+			if n := i.hits.count(s.name(p.id)); got["status"] != "completed" || n != 1 {
+				t.Errorf("prompt %s of %s ran %d times and is %v (%v)", p.id, s.id, n, got["status"], got["reason"])
+			}
+		}
+	}
+	i.checkLedgers(t, all)
+}
+
+// makeCurrent has sessions that begin or wake start on a build; "" is for workers without builds.
+func (i *installation) makeCurrent(t *testing.T, build string) {
+	t.Helper()
+	deployment := i.temporal.client.WorkerDeploymentClient().GetHandle("overwinter-" + i.id(t))
+	eventually(t, settleWithin, "build "+build+" is current", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		_, err := deployment.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{BuildID: build})
+		return err
+	})
+}
+
+// buildOf is the build that the workflow of a session is pinned to.
+func (i *installation) buildOf(t *testing.T, s *subject) (build string) {
+	t.Helper()
+	eventually(t, settleWithin, "Temporal describes "+s.id, func() error {
+		d, err := i.temporal.client.DescribeWorkflowExecution(t.Context(), s.id, "")
+		if err != nil {
+			return err
+		}
+		if d.GetPendingWorkflowTask() != nil {
+			return fmt.Errorf("a worker is to see it")
+		}
+		build = d.GetWorkflowExecutionInfo().GetVersioningInfo().GetDeploymentVersion().GetBuildId()
+		return nil
+	})
+	return build
+}
