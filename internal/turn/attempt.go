@@ -38,6 +38,7 @@ type attempt struct {
 	adapter agent.Adapter
 	*convert
 	remasked time.Time // when the stored secrets were read last
+	prepared *prepared // nil before deliver prepares
 	sandbox  *sandbox.Sandbox
 	progress Progress
 
@@ -75,17 +76,26 @@ func (x *Executor) newAttempt(ctx context.Context, in Request, progress Progress
 	if err != nil {
 		return nil, final(Refused, err)
 	}
-	resumed, end, err := x.resume(ctx, start)
+	resumed, end, err := x.resume(start)
 	if err != nil {
 		return nil, err
 	}
-	return &attempt{
-		Executor: x, in: in, start: start, token: in.Token, progress: progress, adapter: adapter, convert: resumed, remasked: time.Now(), end: end,
+	a := &attempt{
+		Executor: x, in: in, start: start, token: in.Token, progress: progress, adapter: adapter, convert: resumed, end: end,
 		sandbox: x.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame, answeredTo: start.Run.LastFrame,
 		mayHaveDelivered: start.Run.Attempt > 1, heard: time.Now(),
 		permissions: permissionsOf(start),
 		files:       runner.NewFileGatherer(start.Files, in.Generation),
-	}, nil
+	}
+	if !a.fresh() { // else nothing is said before the prompt is ready, which reads them
+		err = a.remask(ctx)
+	}
+	return a, err
+}
+
+// fresh reports whether no attempt before this one can have handed the prompt over.
+func (a *attempt) fresh() bool {
+	return a.start.Run.Attempt <= 1 && a.start.Run.Part == 0 && len(a.start.Run.Translator) == 0
 }
 
 // run attaches, delivers where that is needed, and follows the frames to the end
@@ -94,13 +104,14 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if err := a.beginPart(ctx); err != nil {
 		return err
 	}
-	var link *turnLink
-	err = traced(ctx, "attach", func(ctx context.Context) (err error) {
-		link, err = a.attach(ctx)
-		return err
-	})
+	var watch *refusalWatch
+	if a.end == nil {
+		watch = a.watchRefusals(ctx)
+		defer watch.abandon()
+	}
+	link, err := a.open(ctx)
 	if err != nil {
-		return fmt.Errorf("attach to the runner: %w", err)
+		return err
 	}
 	a.progress.Made()
 	if err := a.countFiles(ctx); err != nil {
@@ -132,9 +143,8 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	}
 	defer a.stopWatching()
 	if a.end == nil {
-		watch := a.watchRefusals(ctx)
 		defer watch.end()
-		if err := traced(ctx, "deliver", func(ctx context.Context) error { return a.deliver(ctx, link) }); err != nil {
+		if err := traced(ctx, "deliver", func(ctx context.Context) error { return a.deliver(ctx, link, watch) }); err != nil {
 			return err
 		}
 		a.progress.Made()
@@ -179,8 +189,54 @@ func (a *attempt) flush(ctx context.Context, link *turnLink) error {
 	return a.follow(ctx, link, flushed, func() {})
 }
 
+// open opens the link to the runner. A fresh attempt prepares its prompt meanwhile: both mostly wait for others.
+func (a *attempt) open(ctx context.Context) (*turnLink, error) {
+	var link *turnLink
+	var err error
+	attached := make(chan struct{})
+	go func() {
+		defer close(attached)
+		err = traced(ctx, "attach", func(ctx context.Context) (err error) {
+			link, err = a.attach(ctx)
+			return err
+		})
+	}()
+	opened := false
+	defer func() {
+		<-attached // also where the preparation has panicked
+		if !opened && link != nil {
+			link.close()
+		}
+	}()
+	if a.fresh() {
+		a.prepared = a.prepare(ctx)
+	}
+	<-attached
+	if err != nil {
+		return nil, fmt.Errorf("attach to the runner: %w", err)
+	}
+	if a.masking.masker == nil { // the preparation has failed, and may not be needed
+		if err := a.remask(ctx); err != nil {
+			return nil, err
+		}
+	}
+	opened = true
+	return link, nil
+}
+
+// prepared is the start of a run, or why it cannot be started.
+type prepared struct {
+	start runner.Start
+	err   error
+}
+
+func (a *attempt) prepare(ctx context.Context) *prepared {
+	start, err := a.prompt(ctx)
+	return &prepared{start, err}
+}
+
 // deliver hands the prompt over unless the runner has it from an earlier attempt.
-func (a *attempt) deliver(ctx context.Context, link *turnLink) error {
+func (a *attempt) deliver(ctx context.Context, link *turnLink, watch *refusalWatch) error {
 	welcome := link.welcome()
 	if welcome.Delivery != runner.NotStarted {
 		a.mayHaveDelivered = true
@@ -189,12 +245,16 @@ func (a *attempt) deliver(ctx context.Context, link *turnLink) error {
 		}
 		return nil
 	}
-	start, err := a.prompt(ctx)
-	if err != nil {
-		return err
+	p := a.prepared
+	if p == nil {
+		p = a.prepare(ctx)
 	}
+	if p.err != nil {
+		return p.err
+	}
+	watch.awaitBegin()
 	a.mayHaveDelivered = true
-	if err := link.link.Start(start); err != nil {
+	if err := link.link.Start(p.start); err != nil {
 		return fmt.Errorf("hand the prompt over: %w", err)
 	}
 	return nil
@@ -249,7 +309,7 @@ func (a *attempt) prompt(ctx context.Context) (runner.Start, error) {
 	}
 	// The agent may say at once what it was given, and a secret may have been stored since this attempt began.
 	if err := a.remask(ctx); err != nil {
-		return runner.Start{}, fmt.Errorf("read the secrets to mask: %w", err)
+		return runner.Start{}, err
 	}
 	launch.Env = maps.Clone(launch.Env)
 	network := func() (*sandbox.Network, error) { return loopback.NetworkOf(ctx, a.Sandbox) }

@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -79,8 +78,8 @@ func (c *convert) encode(end *agent.TurnEnd) ([]byte, error) {
 	return json.Marshal(turnState{Translator: state, End: end, Limits: *c.limits, Held: c.masking.held, Part: c.part, Given: c.given, Called: c.called, Calls: c.calls})
 }
 
-// resume continues where the run's last commit left off.
-func (x *Executor) resume(ctx context.Context, start session.RunStart) (*convert, *agent.TurnEnd, error) {
+// resume continues where the run's last commit left off. What it returns masks nothing yet.
+func (x *Executor) resume(start session.RunStart) (*convert, *agent.TurnEnd, error) {
 	adapter, err := x.Agents.Get(start.Agent)
 	if err != nil {
 		return nil, nil, final(Refused, err)
@@ -91,10 +90,6 @@ func (x *Executor) resume(ctx context.Context, start session.RunStart) (*convert
 			return nil, nil, final(Refused, fmt.Errorf("state of run %s: %w", start.Run.ID, err))
 		}
 	}
-	masker, err := x.Masks.Masker(ctx)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the secrets to mask: %w", err)
-	}
 	t, err := adapter.NewTranslator(agent.RunContext{
 		RunID: session.AgentRun(start.Run.ID, state.Part), PromptID: start.Prompt.ID, Author: start.Prompt.Author,
 	}, state.Translator)
@@ -102,7 +97,7 @@ func (x *Executor) resume(ctx context.Context, start session.RunStart) (*convert
 		return nil, nil, final(Refused, fmt.Errorf("continue run %s: %w", start.Run.ID, err))
 	}
 	c := &convert{
-		runID: start.Run.ID, part: state.Part, given: state.Given, translator: t, limits: &state.Limits, masking: masking{masker: masker, held: state.Held},
+		runID: start.Run.ID, part: state.Part, given: state.Given, translator: t, limits: &state.Limits, masking: masking{held: state.Held},
 		retried: func() { x.Retried(start.Agent) }, called: state.Called, calls: state.Calls,
 	}
 	if viewer, ok := adapter.(agent.Viewer); ok {

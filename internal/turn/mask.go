@@ -2,6 +2,7 @@ package turn
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -158,9 +159,18 @@ func (m *masking) shown(q question.Asked) *question.Asked {
 	return &masked
 }
 
+// masker is that for the secrets that are stored now.
+func (x *Executor) masker(ctx context.Context) (*secret.Masker, error) {
+	masker, err := x.Masks.Masker(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the secrets to mask: %w", err)
+	}
+	return masker, nil
+}
+
 // remask has the turn mask the secrets that are stored now.
 func (a *attempt) remask(ctx context.Context) error {
-	masker, err := a.Masks.Masker(ctx)
+	masker, err := a.masker(ctx)
 	if err != nil {
 		return err
 	}

@@ -23,20 +23,24 @@ const (
 
 // refusalWatch records as events what the network of a turn's sandbox refuses.
 type refusalWatch struct {
-	turn  *attempt
-	begun bool  // after is known
-	after int64 // the newest refusal that is recorded, or that the turn began after
-	count int   // recorded
-	stop  chan struct{}
-	done  chan struct{}
+	turn   *attempt
+	begun  bool          // after is known
+	after  int64         // the newest refusal that is recorded, or that the turn began after
+	count  int           // recorded
+	looked chan struct{} // when closed, the first look is over
+	stop   chan struct{}
+	done   chan struct{}
+	leave  context.CancelFunc // ends a look
 }
 
-// watchRefusals begins. What was refused before this attempt is not reported.
+// watchRefusals begins. What was refused before awaitBegin returns is not reported.
 func (a *attempt) watchRefusals(ctx context.Context) *refusalWatch {
-	w := &refusalWatch{turn: a, stop: make(chan struct{}), done: make(chan struct{})}
-	worthwhile := w.look(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	w := &refusalWatch{turn: a, looked: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), leave: cancel}
 	go func() {
 		defer close(w.done)
+		worthwhile := w.look(ctx)
+		close(w.looked)
 		if worthwhile {
 			w.run(ctx)
 		}
@@ -44,9 +48,18 @@ func (a *attempt) watchRefusals(ctx context.Context) *refusalWatch {
 	return w
 }
 
+// awaitBegin returns when the watch knows what has been refused so far.
+func (w *refusalWatch) awaitBegin() { <-w.looked }
+
 // end records what is new and returns when the watch has ended.
 func (w *refusalWatch) end() {
 	close(w.stop)
+	<-w.done
+}
+
+// abandon ends the watch without another look. After end it does nothing.
+func (w *refusalWatch) abandon() {
+	w.leave()
 	<-w.done
 }
 

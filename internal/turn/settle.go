@@ -34,10 +34,12 @@ func (x *Executor) Settle(ctx context.Context, ending session.RunEnding) error {
 	if err != nil {
 		return stored(err)
 	}
-	c, end, err := x.resume(ctx, start)
+	masker, err := x.masker(ctx)
+	if err != nil {
+		return err
+	}
+	c, end, err := x.resume(start)
 	switch {
-	case err != nil && !IsFinal(err):
-		return err // the secrets to mask cannot be read now
 	case err != nil:
 		// Blocks stay open rather than the session stuck.
 		x.Logger.ErrorContext(ctx, "what a run left open cannot be closed", slog.String("session_id", start.Run.SessionID),
@@ -46,6 +48,7 @@ func (x *Executor) Settle(ctx context.Context, ending session.RunEnding) error {
 		ending.Outcome, ending.Reason, ending.Usage, ending.Model = end.Outcome, end.Reason, end.Usage, end.Model
 		ending.Requeue = false
 	default:
+		c.masking.masker = masker
 		if err := x.cut(ctx, start, c, token); err != nil {
 			return err
 		}
