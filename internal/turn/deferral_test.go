@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -19,7 +20,7 @@ import (
 // TestFramesWithoutEventsAreCommittedWithTheNext: they cost no commit, and nothing that a reader or the next run needs waits.
 func TestFramesWithoutEventsAreCommittedWithTheNext(t *testing.T) {
 	t.Parallel()
-	silent, word, end := "", "word", "end"
+	silent, word, end, repeat := "", "word", "end", "prompt"
 	for name, c := range map[string]struct {
 		first  bool // of the session
 		closed bool // the runner has no more frames
@@ -29,6 +30,8 @@ func TestFramesWithoutEventsAreCommittedWithTheNext(t *testing.T) {
 		"silent frames wait":                        {lines: []string{silent, silent, word, silent, end}, want: []int64{-1, -1, 2, 2, 4}},
 		"the session has no conversation yet":       {first: true, lines: []string{silent, silent, word}, want: []int64{0, 1, 2}},
 		"the journal of an interrupted run is read": {closed: true, lines: []string{silent, word}, want: []int64{0, 1}},
+		"the repeated prompt waits":                 {lines: []string{silent, repeat, silent, word}, want: []int64{-1, -1, -1, 3}},
+		"not with other events":                     {lines: []string{repeat, word, repeat, end}, want: []int64{-1, 1, 1, 3}},
 		"events do not":                             {lines: []string{word, word}, want: []int64{0, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,6 +66,21 @@ func TestFramesWithoutEventsWaitForASecond(t *testing.T) {
 		<-time.After(maxDeferral)
 		require.NoError(t, a.commit(t.Context(), nil, []runner.Message{frameOf(2, "")}))
 		require.EqualValues(t, 2, a.frame)
+	})
+}
+
+// TestARepeatedPromptWaitsForMilliseconds: what follows it is committed with it, and without anything it is committed by itself.
+func TestARepeatedPromptWaitsForMilliseconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, log := newDeferring(true)
+		link := &turnLink{messages: make(chan heldMessage, 1), room: semaphore.NewWeighted(1), share: semaphore.NewWeighted(1)}
+		link.messages <- heldMessage{message: frameOf(0, "prompt")}
+		began := time.Now()
+		require.NoError(t, a.follow(t.Context(), link, func([]runner.Message) bool { return a.frame >= 0 }, func() {}))
+		require.Equal(t, maxRepeatDeferral, time.Since(began))
+		require.Len(t, log.appends, 1)
+		require.Len(t, log.appends[0].Events, 1)
 	})
 }
 
@@ -104,6 +122,9 @@ func (c *counting) Translate(f agent.Frame) (translation agent.Translation, err 
 	c.frame = f.No
 	switch string(f.Data) {
 	case "":
+	case "prompt":
+		block := conversation.Block{ID: "p", Type: conversation.UserMessage, Status: conversation.Complete}
+		translation.Events = []conversation.Event{{Type: conversation.EventBlockComplete, At: f.At, Data: conversation.BlockComplete{Block: block}}}
 	case "end":
 		translation.End = &agent.TurnEnd{Outcome: session.OutcomeCompleted}
 	default:

@@ -25,12 +25,19 @@ func (a *attempt) exhausted() bool { return a.closed && a.frame >= a.lastFrame }
 func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner.Message) bool, waiting func()) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
+	due := time.NewTimer(time.Hour) // of what is deferred for a short time
+	defer due.Stop()
 	var messages []runner.Message
 	for !done(messages) {
 		waiting()
+		if a.deferred != nil && !a.deferred.repeated.IsZero() {
+			due.Reset(time.Until(a.deferred.repeated.Add(maxRepeatDeferral)))
+		} else {
+			due.Stop()
+		}
 		var err error
 		var changed bool
-		if messages, changed, err = link.take(ctx, ticker.C, a.waiting.changed); err != nil {
+		if messages, changed, err = link.take(ctx, ticker.C, due.C, a.waiting.changed); err != nil {
 			return err
 		}
 		if len(messages) > 0 {
@@ -118,6 +125,7 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 		for _, id := range translated.Resolved {
 			next.add.Resolved = append(next.add.Resolved, eventlog.Resolution{Frame: f.No, Part: a.part, AgentID: id})
 		}
+		next.repeats(translated.Events)
 		next.frame, next.at, next.end = f.No, f.At, translated.End
 		if next.full() {
 			if err := a.append(ctx, next); err != nil {
@@ -133,16 +141,24 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 	return a.append(ctx, next)
 }
 
-// maxDeferral is how long frames without events wait for others to be committed with.
-const maxDeferral = time.Second
+const (
+	// maxDeferral is how long frames without events wait for others to be committed with.
+	maxDeferral = time.Second
+	// maxRepeatDeferral is how long the prompt that an agent repeats waits for what it says.
+	maxRepeatDeferral = 5 * time.Millisecond
+)
 
-// mayWait reports whether a batch may be committed with the next: its frames only change the state of the translator. No
-// reader waits for them, and an attempt after this one reads them again. Agents print several such lines before their first
-// words, which would wait for the commits of those. It is not so for the first frame of a session, from which the next run
-// knows that the agent has a conversation to resume, and for those that a lost attempt is suspected of.
+// mayWait reports whether a batch may be committed with the next: its frames only change the state of the translator, or
+// repeat the prompt. No reader waits for them, and an attempt after this one reads them again. Agents print several such
+// lines right before their first words, which would wait for the commits of those. It is not so for the first frame of a
+// session, from which the next run knows that the agent has a conversation to resume, and for those that a lost attempt is
+// suspected of.
 func (a *attempt) mayWait(b *batch) bool {
-	silent := len(b.add.Events)+len(b.add.Questions)+len(b.add.Resolved)+len(b.images) == 0 && b.end == nil && !b.urgent
-	return silent && a.start.Resume && !a.closed && a.suspicion.until < 0 && time.Since(b.began) < maxDeferral
+	silent := len(b.add.Questions)+len(b.add.Resolved)+len(b.images) == 0 && b.end == nil && !b.urgent
+	if !silent || !a.start.Resume || a.closed || a.suspicion.until >= 0 || time.Since(b.began) >= maxDeferral {
+		return false
+	}
+	return len(b.add.Events) == 0 || !b.repeated.IsZero() && !b.said && time.Since(b.repeated) < maxRepeatDeferral
 }
 
 // MaxFrames bounds the frames of a turn: an agent's lines cost a worker time, also those that make no events.

@@ -265,10 +265,10 @@ var errNoAnswer = errors.New("the runner did not answer in time")
 
 var errSilent = fmt.Errorf("the runner has said nothing for %s", linkSilence)
 
-// take waits for a message, the tick, a change or the end of ctx, and returns all messages
+// take waits for a message, one of the ticks, a change or the end of ctx, and returns all messages
 // that are there. What came before the link broke is returned before the error is.
 // Calling it says that what it returned before is done with.
-func (l *turnLink) take(ctx context.Context, tick <-chan time.Time, change <-chan struct{}) (out []runner.Message, changed bool, err error) {
+func (l *turnLink) take(ctx context.Context, tick, due <-chan time.Time, change <-chan struct{}) (out []runner.Message, changed bool, err error) {
 	l.free()
 	take := func(h heldMessage) {
 		l.held, out = append(l.held, h), append(out, h.message)
@@ -280,6 +280,8 @@ func (l *turnLink) take(ctx context.Context, tick <-chan time.Time, change <-cha
 		}
 		take(m)
 	case <-tick:
+		return nil, false, nil
+	case <-due:
 		return nil, false, nil
 	case <-change:
 		return nil, true, nil
