@@ -188,7 +188,7 @@ func (s *sockets) all(c echo.Context) error {
 	defer member.leave()
 	ctx, cancel := s.untilStop(c)
 	defer cancel()
-	k, err := s.accept(c)
+	k, err := s.accept(c, socket.BlocksName)
 	if err != nil {
 		return err
 	}

@@ -99,8 +99,9 @@ func (s *sockets) session(c echo.Context) error {
 
 	ctx, cancel := s.untilStop(c)
 	defer cancel()
+	name := socket.Choose(c.Request().Header.Values("Sec-WebSocket-Protocol"))
 	_, resumed := c.QueryParams()["after"]
-	opening, err := s.open(ctx, id, after, resumed)
+	opening, err := s.open(ctx, id, after, resumed, name == socket.EventsName)
 	if err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func (s *sockets) session(c echo.Context) error {
 		return err
 	}
 	defer member.leave()
-	k, err := s.accept(c)
+	k, err := s.accept(c, name)
 	if err != nil {
 		return err
 	}
@@ -129,15 +130,19 @@ func (s *sockets) untilStop(c echo.Context) (ctx context.Context, cancel func())
 	return ctx, func() { stop(); end(nil) }
 }
 
-// accept completes the handshake. The connection counts as open until released is called.
-func (s *sockets) accept(c echo.Context) (*socketConn, error) {
-	conn, err := websocket.Accept(c.Response(), c.Request(), &websocket.AcceptOptions{
-		Subprotocols:       []string{socket.BlocksName},
+// accept completes the handshake with a sub-protocol that the client offers. The connection counts as open until released is
+// called.
+func (s *sockets) accept(c echo.Context, protocol string) (*socketConn, error) {
+	options := &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // upgradable has checked the origin, by the rules of all requests
 		// Compression would keep a window for each connection, 32 KiB of it at least, and compress what one event is
 		// alone: mostly under 200 bytes.
 		CompressionMode: websocket.CompressionDisabled,
-	})
+	}
+	if protocol != "" {
+		options.Subprotocols = []string{protocol}
+	}
+	conn, err := websocket.Accept(c.Response(), c.Request(), options)
 	if err != nil {
 		return nil, fmt.Errorf("upgrade: %w", err)
 	}
@@ -161,10 +166,10 @@ func (s *sockets) upgradable(r *http.Request) error {
 }
 
 // open reads what the connection begins with. The conversation is read before the session: what changes meanwhile is in the
-// events that follow.
-func (s *sockets) open(ctx context.Context, id string, after int64, resumed bool) (*socketOpening, error) {
+// events that follow. A bare connection begins with events.
+func (s *sockets) open(ctx context.Context, id string, after int64, resumed, bare bool) (*socketOpening, error) {
 	o := &socketOpening{}
-	if !resumed {
+	if !resumed && !bare {
 		page, next, err := s.store.ConversationPage(ctx, id, maxBlockLimit, "")
 		if err != nil {
 			return nil, err
@@ -180,11 +185,14 @@ func (s *sockets) open(ctx context.Context, id string, after int64, resumed bool
 	if err != nil {
 		return nil, err
 	}
+	o.session = o.feed.Session()
+	if bare {
+		return o, nil
+	}
 	if o.questions, err = s.openQuestions(ctx, id); err != nil {
 		o.feed.Close()
 		return nil, err
 	}
-	o.session = o.feed.Session()
 	return o, nil
 }
 

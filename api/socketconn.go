@@ -134,14 +134,21 @@ func (k *socketConn) follow(ctx context.Context, o *socketOpening, tasks *sync.W
 		}
 		if item.Events.Len() == 0 && !item.CaughtUp && item.Gap == nil {
 			k.pingOnce(ctx, tasks)
+			if beat := k.protocol.Beat(); beat != nil {
+				if err := k.send(ctx, beat); err != nil {
+					return err
+				}
+			}
 		}
 	}
 }
 
 // open sends what precedes the events.
 func (k *socketConn) open(ctx context.Context, o *socketOpening, present session.Presence) error {
-	if err := k.send(ctx, k.protocol.Init(k.server.initial(o, present))); err != nil {
-		return err
+	if first := k.protocol.Init(k.server.initial(o, present)); first != nil {
+		if err := k.send(ctx, first); err != nil {
+			return err
+		}
 	}
 	for cursor := o.cursor; cursor != ""; {
 		page, next, err := k.server.store.ConversationPage(ctx, k.sessionID, maxBlockLimit, cursor)
@@ -187,11 +194,7 @@ func (k *socketConn) item(ctx context.Context, f *feed.Feed, item feed.Item) err
 		return k.send(ctx, socket.Message{Type: socket.TypeGap, Data: socket.Range{From: item.Gap.From, To: item.Gap.To}})
 	}
 	for _, line := range feed.Events(item.Events) {
-		e, err := feed.Decode(line)
-		if err != nil {
-			return err
-		}
-		messages, err := k.protocol.Encode(e)
+		messages, err := k.protocol.Messages(line)
 		if err != nil {
 			return err
 		}

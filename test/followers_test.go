@@ -25,13 +25,14 @@ import (
 	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/porttest"
 	"github.com/overwinter-dev/overwinter/test/npmtest"
+	"github.com/overwinter-dev/overwinter/test/web"
 )
 
 // followersWithin bounds each wait for all clients.
 const followersWithin = 3 * time.Minute
 
 // TestEveryClientFollowsTheSameSession has a page with useChat, AG-UI's agent, two clients of Durable Streams, EventSource, two WebSockets of
-// different protocols, curl and the Go client follow one session, while both apis, the worker and Postgres are killed, one in each
+// different protocols, curl, the Go client and the TypeScript client over both of its transports follow one session, while both apis, the worker and Postgres are killed, one in each
 // turn. All of them must have got the same, without a gap or a repeat. With -minutes there are further rounds.
 func TestEveryClientFollowsTheSameSession(t *testing.T) {
 	t.Parallel()
@@ -135,6 +136,7 @@ func followerScripts(t *testing.T) map[string]string {
 		}
 		dirs[name] = dir
 	}
+	dirs["web"] = web.Build(t, "../web").Dir
 	return dirs
 }
 
@@ -241,6 +243,8 @@ func (f *followers) start(t *testing.T) {
 		f.script(t, "EventSource", "uistream", append(at, "EVENT_TYPES="+string(types)), "following.mjs", "eventsource"),
 		f.script(t, "Durable Streams, SSE", "durablestreams", []string{"STREAM_URL=" + f.url + "/stream", "LIVE=sse"}, "follow.mjs"),
 		f.script(t, "Durable Streams, long poll", "durablestreams", []string{"STREAM_URL=" + f.url + "/stream", "LIVE=long-poll"}, "follow.mjs"),
+		f.script(t, "TypeScript, sse", "web", append(over("sse"), at...), "test/out/live/log.js"),
+		f.script(t, "TypeScript, websocket", "web", append(over("websocket"), at...), "test/out/live/log.js"),
 	} {
 		f.logs = append(f.logs, s.followerLog)
 	}

@@ -27,8 +27,19 @@ func TestTheWebClient(t *testing.T) {
 	require.Contains(t, out, "Good bye.")
 	require.Contains(t, out, "The prompt is completed.")
 
-	address := cutting(t, s)
-	t.Log(tree.Node(t, []string{"OVERWINTER_API_URL=http://" + address, "OVERWINTER_DIRECT_URL=" + direct}, "test/out/live/follow.js"))
+	for _, transport := range transports {
+		address, stop := cutting(t, s)
+		t.Log(tree.Node(t, append(over(transport), "OVERWINTER_API_URL=http://"+address, "OVERWINTER_DIRECT_URL="+direct), "test/out/live/follow.js"))
+		stop()
+	}
+}
+
+// transports are what the client follows sessions over.
+var transports = []string{"sse", "websocket"}
+
+// over is the environment of a script that follows over a transport. Node before 22 has its WebSocket only with an option.
+func over(transport string) []string {
+	return []string{"TRANSPORT=" + transport, "NODE_OPTIONS=--experimental-websocket"}
 }
 
 // TestTheReactLibrary renders the example of the documents with a live system, in jsdom with both versions of React and in a browser.
@@ -52,12 +63,15 @@ func TestTheReactLibrary(t *testing.T) {
 		t.Skip("everything but the browser: ", reason)
 	}
 	tree.Run(t, nil, "esbuild", "test/out/live/page.js", "--bundle", "--format=esm", "--log-level=warning", "--outfile=test/out/page.js")
-	t.Log(tree.Node(t, append(at, "OVERWINTER_PAGE=test/out/page.js", fmt.Sprintf("OVERWINTER_API_PID=%d", s.child(t, "overwinter api"))), "test/out/live/browser.js"))
+	for _, transport := range transports {
+		env := append(over(transport), "OVERWINTER_PAGE=test/out/page.js", fmt.Sprintf("OVERWINTER_API_PID=%d", s.child(t, "overwinter api")))
+		t.Log(tree.Node(t, append(env, at...), "test/out/live/browser.js"))
+	}
 }
 
-// cutting is the address of a proxy to the api that resets all connections about three times a second until the test ends. The api itself
+// cutting is the address of a proxy to the api that resets all connections about three times a second until it is stopped. The api itself
 // is killed after four seconds; its supervisor starts it again.
-func cutting(t *testing.T, s *stack) string {
+func cutting(t *testing.T, s *stack) (address string, stop func()) {
 	t.Helper()
 	p := newProxy(t, func() (net.Conn, error) { return net.Dial("tcp", s.api) })
 	api := s.child(t, "overwinter api")
@@ -76,6 +90,7 @@ func cutting(t *testing.T, s *stack) string {
 			}
 		}
 	})
-	t.Cleanup(func() { cancel(); running.Wait() })
-	return p.address
+	stop = func() { cancel(); running.Wait() }
+	t.Cleanup(stop)
+	return p.address, stop
 }

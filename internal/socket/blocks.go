@@ -107,7 +107,19 @@ func (Blocks) Question(sessionID string, q json.RawMessage) any {
 	return Message{Type: TypeSessionQuestion, Data: sessionQuestion{sessionOnly{sessionID}, q}}
 }
 
-// Encode implements Protocol. A subagent is announced before its block, by a message without a seq: it comes again if the
+// Beat implements Protocol: a ping frame is enough.
+func (Blocks) Beat() any { return nil }
+
+// Messages implements Protocol.
+func (b Blocks) Messages(line []byte) ([][]byte, error) {
+	e, err := decode(line)
+	if err != nil {
+		return nil, err
+	}
+	return b.Encode(e)
+}
+
+// Encode returns the messages of an event. A subagent is announced before its block, by a message without a seq: it comes again if the
 // client comes back without having received the block.
 func (Blocks) Encode(e eventlog.Event) ([][]byte, error) {
 	kind, data, announced := blocksOf(e)

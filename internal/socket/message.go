@@ -229,7 +229,19 @@ type other struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// Encode implements Protocol: an event is one message.
+// Beat implements Protocol: a ping frame is enough.
+func (Chat) Beat() any { return nil }
+
+// Messages implements Protocol.
+func (c Chat) Messages(line []byte) ([][]byte, error) {
+	e, err := decode(line)
+	if err != nil {
+		return nil, err
+	}
+	return c.Encode(e)
+}
+
+// Encode returns the message of an event.
 func (Chat) Encode(e eventlog.Event) ([][]byte, error) {
 	kind, data := translate(e)
 	if data == nil {

@@ -49,6 +49,11 @@ func logs(t *testing.T) map[string][]eventlog.Event {
 	return out
 }
 
+// encoder is a protocol whose messages are not the events themselves.
+type encoder interface {
+	Encode(e eventlog.Event) ([][]byte, error)
+}
+
 // one is the message of an event.
 func one(messages [][]byte, err error) ([]byte, error) {
 	if err != nil {
@@ -72,7 +77,7 @@ func TestMessagesOfRecordedLogs(t *testing.T) {
 }
 
 // checkGolden compares the messages of a protocol with a file.
-func checkGolden(t *testing.T, name string, events []eventlog.Event, p socket.Protocol) {
+func checkGolden(t *testing.T, name string, events []eventlog.Event, p encoder) {
 	t.Helper()
 	var got bytes.Buffer
 	for _, e := range events {
@@ -240,7 +245,7 @@ func TestFieldsOfLaterReleasesStay(t *testing.T) {
 		"status": `{"status":"running","later":1}`, "queue": `{"items":[],"later":1}`, "question": `{"question":{"id":"q","later":1}}`,
 		"file": `{"path":"a","later":1}`, "settings": `{"later":1}`, "metadata_update": `{"later":1}`, "prompt": `{"prompt":{"later":1}}`, "turn_end": `{"later":1}`,
 	} {
-		for _, p := range []socket.Protocol{socket.Chat{}, socket.Blocks{}} {
+		for _, p := range []encoder{socket.Chat{}, socket.Blocks{}} {
 			got, err := one(p.Encode(eventlog.Event{Seq: 1, Type: kind, Data: json.RawMessage(data)}))
 			require.NoError(t, err)
 			require.Contains(t, string(got), `"later":1`, "%T", p)
@@ -257,7 +262,7 @@ func FuzzEncode(f *testing.F) {
 		if !json.Valid([]byte(data)) {
 			return // the log has JSON alone
 		}
-		for _, p := range []socket.Protocol{socket.Chat{}, socket.Blocks{}} {
+		for _, p := range []encoder{socket.Chat{}, socket.Blocks{}} {
 			messages, err := p.Encode(eventlog.Event{Seq: 1, Type: kind, Data: json.RawMessage(data)})
 			require.NoError(t, err)
 			require.NotEmpty(t, messages)

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createServer, request } from "node:http";
 import { createRequire } from "node:module";
-import type { AddressInfo } from "node:net";
+import { connect, type AddressInfo } from "node:net";
 
 // The declarations of puppeteer-core need more of the DOM than the packages are compiled with.
 const puppeteer = createRequire(import.meta.url)("puppeteer-core") as {
@@ -27,11 +27,12 @@ const api = new URL(process.env["OVERWINTER_DIRECT_URL"] ?? "");
 const client = createClient({ baseUrl: api.origin, attempts: 20 });
 const pid = Number(process.env["OVERWINTER_API_PID"]);
 assert.ok(pid > 1, "OVERWINTER_API_PID is not set");
+const transport = process.env["TRANSPORT"] ?? "";
 const script = readFileSync(process.env["OVERWINTER_PAGE"] ?? "");
 
 // The page and the API have one origin, as behind a proxy.
 const server = createServer((incoming, outgoing) => {
-  if (incoming.url === "/") return void outgoing.setHeader("Content-Type", "text/html").end("<!doctype html><div id=root></div><script type=module src=/page.js></script>");
+  if (incoming.url?.startsWith("/?")) return void outgoing.setHeader("Content-Type", "text/html").end("<!doctype html><div id=root></div><script type=module src=/page.js></script>");
   if (incoming.url === "/page.js") return void outgoing.setHeader("Content-Type", "text/javascript").end(script);
   const onward = request({ host: api.hostname, port: api.port, method: incoming.method, path: incoming.url, headers: incoming.headers }, (answer) => {
     outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
@@ -42,6 +43,18 @@ const server = createServer((incoming, outgoing) => {
   outgoing.on("close", () => onward.destroy());
   incoming.pipe(onward);
 });
+let upgrades = 0;
+server.on("upgrade", (incoming, socket, head) => {
+  upgrades++;
+  const headers = Array.from({ length: incoming.rawHeaders.length / 2 }, (_, i) => `${incoming.rawHeaders[2 * i]}: ${incoming.rawHeaders[2 * i + 1]}\r\n`).join("");
+  const onward = connect(Number(api.port), api.hostname, () => {
+    onward.write(`${incoming.method} ${incoming.url} HTTP/1.1\r\n${headers}\r\n`);
+    onward.write(head);
+    onward.pipe(socket).pipe(onward);
+  });
+  onward.on("error", () => socket.destroy()).on("close", () => socket.destroy());
+  socket.on("error", () => onward.destroy()).on("close", () => onward.destroy());
+});
 await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
 
 const browser = await puppeteer.launch({ args: chromium.args, executablePath: await chromium.executablePath(), headless: "shell" });
@@ -49,7 +62,7 @@ try {
   const page = await browser.newPage();
   const errors: Error[] = [];
   page.on("pageerror", (e) => errors.push(e));
-  await page.goto(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
+  await page.goto(`http://127.0.0.1:${(server.address() as AddressInfo).port}/?${transport}`);
   await shows(page, "[role=status]", "live");
   const session = client.session(new URL(page.url()).hash.slice(1));
 
@@ -78,9 +91,11 @@ try {
   await shows(page, "[role=log]", "w199");
   await same("after a reload");
   assert.deepEqual(errors, []);
+  if (transport === "websocket") assert.ok(upgrades >= 3, `${upgrades} WebSockets: at first, after the api was killed, and after a reload`);
+  else assert.equal(upgrades, 0);
   await session.command("stop");
   await shows(page, "[role=status]", "ended");
-  console.log(`${await browser.version()}: ${(await session.blocks()).conversations[0]?.blocks.length} blocks`);
+  console.log(`${await browser.version()}, ${transport}: ${(await session.blocks()).conversations[0]?.blocks.length} blocks`);
 
   /** The page has the blocks that the server has: each once, in order, with its text. */
   async function same(when: string): Promise<void> {

@@ -1,10 +1,11 @@
 // Follows a session whose connections are cut at random, and compares what was followed with what the server has.
-// Run by Go: OVERWINTER_API_URL is behind the proxy that cuts, OVERWINTER_DIRECT_URL is not.
-import { createClient, fold, isMarker, type Event } from "@overwinter/client";
+// Run by Go: OVERWINTER_API_URL is behind the proxy that cuts, OVERWINTER_DIRECT_URL is not. TRANSPORT is what it follows over.
+import { createClient, fold, isMarker, type Event, type Transport } from "@overwinter/client";
 import assert from "node:assert/strict";
 
-const cut = createClient({ baseUrl: process.env["OVERWINTER_API_URL"] ?? "", attempts: 20 });
-const direct = createClient({ baseUrl: process.env["OVERWINTER_DIRECT_URL"] ?? "", attempts: 20 });
+const transport = process.env["TRANSPORT"] as Transport;
+const cut = createClient({ baseUrl: process.env["OVERWINTER_API_URL"] ?? "", attempts: 20, transport });
+const direct = createClient({ baseUrl: process.env["OVERWINTER_DIRECT_URL"] ?? "", attempts: 20, transport });
 const prompts = 5;
 
 const { handle } = await cut.createSession({ agent: "demo" });
@@ -58,7 +59,7 @@ for await (const item of direct.session(handle.id).follow({ after: 10 })) {
 assert.deepEqual(rest.slice(0, events.length - 10), events.slice(10).map((e) => e.seq));
 assert.ok(lost >= 5, `only ${lost} connections were cut`);
 await direct.session(handle.id).command("stop");
-console.log(`${events.length} events, ${lost} connections lost`);
+console.log(`${transport}: ${events.length} events, ${lost} connections lost`);
 
 async function until(what: string, done: () => boolean): Promise<void> {
   for (const begin = performance.now(); !done(); ) {

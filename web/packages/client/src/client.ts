@@ -1,5 +1,5 @@
 import { follow, type FollowOptions } from "./follow.js";
-import { Http, type ClientOptions, type Input, type Method, type OperationOf, type PathOf, type RequestOptions, type Result } from "./http.js";
+import { Http, type ClientOptions, type Input, type Method, type OperationOf, type PathOf, type RequestOptions, type Result, type Transport } from "./http.js";
 import type { operations } from "./schema.js";
 import { SessionStore } from "./store.js";
 import type { Agent, Answer, Conversation, Diff, Git, Page, Prompt, PromptAccepted, PromptSubmit, Question, Screenshot, Session, SessionCreate, SessionPatch, StreamItem, StreamToken, WorkspaceFile } from "./types.js";
@@ -213,9 +213,9 @@ export class SessionHandle {
     return this.#http.request("post", "/api/sessions/{id}/stream-tokens", { retry: true, ...options, path: { id: this.id } });
   }
 
-  /** A store that follows the session while it has subscribers. */
-  store(onClose?: () => void): SessionStore {
-    return new SessionStore(this, onClose);
+  /** A store that follows the session while it has subscribers, over a transport; by default that of the client. */
+  store(onClose?: () => void, transport?: Transport): SessionStore {
+    return new SessionStore(this, onClose, transport);
   }
 }
 

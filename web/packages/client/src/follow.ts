@@ -1,13 +1,17 @@
 import { Backoff, sleep } from "./backoff.js";
 import { OverwinterError } from "./error.js";
-import type { Http } from "./http.js";
+import type { Http, Transport } from "./http.js";
 import { SSEParser, type Message } from "./sse.js";
 import type { Event, Marker, StreamItem } from "./types.js";
+import { Watchdog } from "./watchdog.js";
+import { overWebSocket } from "./websocket.js";
 
 export interface FollowOptions {
   /** Yield the events after this position; `latest` skips all that are stored. Default: 0, the beginning. */
   after?: number | "latest";
   signal?: AbortSignal | undefined;
+  /** What the events come over. They are the same. Default: that of the client, which is `sse` unless it says otherwise. */
+  transport?: Transport | undefined;
   /** Milliseconds without a byte after which a connection is given up. Default: 45000, three heartbeats of the server. */
   silence?: number;
   /** Is called when the connection is made or lost, with the error if there is one. */
@@ -20,11 +24,13 @@ const markers = ["caught_up", "gap", "end"];
  * Yields the events of a session, each once and in order, and the markers of its stream. It connects again until the
  * session is over or the signal is aborted, which throws the signal's reason. What the server refuses is thrown: an
  * OverwinterError with the code `position_gone` if events after `after` have been deleted. It reads from the network
- * only as fast as its caller reads from it.
+ * only as fast as its caller reads from it; a WebSocket is closed while 4 MiB wait for the caller, and opened again after them.
  */
 export async function* follow(http: Http, sessionId: string, options: FollowOptions = {}): AsyncGenerator<StreamItem, void, undefined> {
   const position = new Position(options.after ?? 0);
   const backoff = new Backoff(100, 10_000);
+  const connection = (options.transport ?? http.transport) === "websocket" ? overWebSocket : overSSE;
+  if (connection === overWebSocket) http.webSocket(); // throws if there is none
   for (;;) {
     let failure: unknown;
     try {
@@ -81,8 +87,8 @@ export function isMarker(item: StreamItem): item is Marker {
   return !("seq" in item);
 }
 
-/** One connection, until it breaks. */
-async function* connection(http: Http, sessionId: string, position: Position, options: FollowOptions): AsyncGenerator<StreamItem> {
+/** One stream of server-sent events, until it breaks. */
+async function* overSSE(http: Http, sessionId: string, position: Position, options: FollowOptions): AsyncGenerator<StreamItem> {
   const abort = new AbortController();
   const leave = () => abort.abort(options.signal?.reason);
   options.signal?.throwIfAborted();
@@ -92,7 +98,7 @@ async function* connection(http: Http, sessionId: string, position: Position, op
     const response = await watchdog.during(
       http.send("get", "/api/sessions/{id}/events", {
         path: { id: sessionId },
-        query: position.seq === undefined ? { after: "latest" } : {},
+        query: { ...(position.seq === undefined ? { after: "latest" } : {}), ...(await http.tokenQuery(sessionId, abort.signal)) },
         headers: { Accept: "text/event-stream", ...(position.seq ? { "Last-Event-ID": String(position.seq) } : {}) },
         signal: abort.signal,
         retry: false,
@@ -118,21 +124,4 @@ async function* connection(http: Http, sessionId: string, position: Position, op
 function itemOf(message: Message): StreamItem {
   const data: unknown = JSON.parse(message.data);
   return markers.includes(message.event) ? ({ type: message.event, data } as Marker) : (data as Event);
-}
-
-/** Watchdog limits how long the server takes, and not how long the caller does. */
-class Watchdog {
-  constructor(
-    private readonly milliseconds: number,
-    private readonly bite: () => void,
-  ) {}
-
-  async during<T>(work: Promise<T>): Promise<T> {
-    const timer = setTimeout(this.bite, this.milliseconds);
-    try {
-      return await work;
-    } finally {
-      clearTimeout(timer);
-    }
-  }
 }

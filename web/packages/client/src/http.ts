@@ -1,6 +1,7 @@
 import { Backoff, sleep } from "./backoff.js";
 import { errorOf, OverwinterError } from "./error.js";
 import type { paths } from "./schema.js";
+import type { StreamToken } from "./types.js";
 
 export interface ClientOptions {
   /** Where the API is, such as `https://overwinter.example.com`. In a browser, `""` is the page's own origin. */
@@ -9,9 +10,34 @@ export interface ClientOptions {
   apiKey?: string;
   /** Another `fetch`, for example with credentials of an application. */
   fetch?: typeof fetch;
+  /** How sessions are followed, unless a call says otherwise. Default: `sse`. */
+  transport?: Transport;
+  /** Another `WebSocket`, such as that of the package `ws` where the runtime has none (Node before 22). */
+  WebSocket?: WebSocketConstructor;
+  /**
+   * Returns a stream token of a session, for a page that has no key; called before each connection to a stream. Without it
+   * the client that has a key makes tokens for WebSockets by itself, which cannot send headers.
+   */
+  streamToken?: (sessionId: string, signal?: AbortSignal) => string | Promise<string>;
   /** How often a request that may be repeated is sent at most. Default: 4. */
   attempts?: number;
 }
+
+/** How the events of a session reach the client. */
+export type Transport = "sse" | "websocket";
+
+/** What the client uses of a WebSocket. */
+export interface WebSocketLike {
+  readonly protocol: string;
+  // Every runtime has its own types of events.
+  onopen: ((event: any) => void) | null;
+  onmessage: ((event: any) => void) | null;
+  onerror: ((event: any) => void) | null;
+  onclose: ((event: any) => void) | null;
+  close(code?: number, reason?: string): void;
+}
+
+export type WebSocketConstructor = new (url: string, protocols: string[]) => WebSocketLike;
 
 export type Method = "get" | "post" | "put" | "patch" | "delete";
 type Operation = { responses: object; parameters: object };
@@ -51,6 +77,7 @@ interface Loose extends RequestOptions {
 /** The requests of a client: typed by the OpenAPI document, with errors as OverwinterError. */
 export class Http {
   readonly #options: ClientOptions;
+  readonly #tokens = new Map<string, StreamToken>(); // of WebSockets, by session
 
   constructor(options: ClientOptions) {
     this.#options = options;
@@ -78,6 +105,51 @@ export class Http {
         await sleep(backoff.pause(error instanceof OverwinterError ? error.retryAfter : undefined), input.signal);
       }
     }
+  }
+
+  get transport(): Transport {
+    return this.#options.transport ?? "sse";
+  }
+
+  /** The query with the token of a stream, for a client that has a function for it. */
+  async tokenQuery(sessionId: string, signal?: AbortSignal): Promise<{ token?: string }> {
+    const { apiKey, streamToken } = this.#options;
+    return streamToken && !apiKey ? { token: await streamToken(sessionId, signal) } : {};
+  }
+
+  /** What WebSockets are made with. */
+  webSocket(): WebSocketConstructor {
+    const made = this.#options.WebSocket ?? (globalThis.WebSocket as WebSocketConstructor | undefined);
+    if (!made) throw new TypeError("this runtime has no WebSocket: pass one as the option WebSocket of the client");
+    return made;
+  }
+
+  /** Opens a WebSocket. Its handshake has no headers: the token is in its address. */
+  async socket(path: string, values: Record<string, string>, query: Record<string, unknown>, protocol: string, signal?: AbortSignal): Promise<WebSocketLike> {
+    const { baseUrl, apiKey, streamToken } = this.#options;
+    const WebSocket = this.webSocket();
+    const sessionId = values["id"] ?? "";
+    let token: string | undefined;
+    if (streamToken) token = await streamToken(sessionId, signal);
+    else if (apiKey) token = await this.#ownToken(sessionId, signal);
+    const url = new URL(baseUrl.replace(/\/$/, "") + fill(path, values) + queryOf({ ...query, token }), globalThis.location?.href);
+    url.protocol = url.protocol.replace("http", "ws");
+    return new WebSocket(url.href, [protocol]);
+  }
+
+  /** Forgets the token that the client made for a session. */
+  dropToken(sessionId: string): void {
+    this.#tokens.delete(sessionId);
+  }
+
+  /** A token that is valid for another minute at least. */
+  async #ownToken(sessionId: string, signal: AbortSignal | undefined): Promise<string> {
+    let made = this.#tokens.get(sessionId);
+    if (!made || Date.parse(made.expiresAt) < Date.now() + 60_000) {
+      made = await this.request("post", "/api/sessions/{id}/stream-tokens", { path: { id: sessionId }, signal });
+      this.#tokens.set(sessionId, made);
+    }
+    return made.token;
   }
 
   async #once(method: Method, path: string, input: Loose): Promise<Response> {

@@ -1231,7 +1231,8 @@ export interface paths {
          * @description The request is a WebSocket handshake; `/asyncapi.yaml` describes the messages in both directions, the close codes and the
          *     limits. In short: the first message is `init`, with the session and its conversation, then the open questions, then
          *     each event as a message with its `seq`. A client that comes back gives the last `seq` that it has as `after`. What a
-         *     client sends is answered by `ack` or `error`. Pages of other origins are refused.
+         *     client sends is answered by `ack` or `error`. Pages of other origins are refused. In the sub-protocol `overwinter.events.v1`, which
+         *     `Sec-WebSocket-Protocol` asks for, the messages are the events of `GET /api/sessions/{id}/events`, from the first one or `after` another.
          */
         get: operations["openSocket"];
         put?: never;

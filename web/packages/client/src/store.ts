@@ -4,6 +4,7 @@ import { pages } from "./client.js";
 import { OverwinterError } from "./error.js";
 import { Folder } from "./fold.js";
 import { isMarker } from "./follow.js";
+import type { Transport } from "./http.js";
 import type { Conversation, Event, Prompt, Question, Session, StreamItem } from "./types.js";
 
 /**
@@ -89,11 +90,13 @@ export class SessionStore {
   #stale = false;
 
   #onClose: (() => void) | undefined;
+  #transport: Transport | undefined;
 
   /** onClose is called when the last subscriber has left for good. */
-  constructor(handle: SessionHandle, onClose?: () => void) {
+  constructor(handle: SessionHandle, onClose?: () => void, transport?: Transport) {
     this.handle = handle;
     this.#onClose = onClose;
+    this.#transport = transport;
   }
 
   /** The present state: the same object until something changes. */
@@ -160,7 +163,7 @@ export class SessionStore {
       try {
         const after = await this.#load(signal);
         backoff.reset();
-        for await (const item of this.handle.follow({ after, signal, onConnection: (state, error) => this.#connected(state, error) })) {
+        for await (const item of this.handle.follow({ after, signal, transport: this.#transport, onConnection: (state, error) => this.#connected(state, error) })) {
           if (!this.#take(item, signal)) break;
         }
         if (this.#connection === "ended") return;

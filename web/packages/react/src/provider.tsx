@@ -1,16 +1,19 @@
-import type { Client, SessionStore } from "@overwinter/client";
+import type { Client, SessionStore, Transport } from "@overwinter/client";
 import { createContext, useContext, useMemo, type ReactNode } from "react";
 
 /** The stores of the sessions that are shown: one for each, however many components show it. */
 class Stores {
   #byId = new Map<string, SessionStore>();
 
-  constructor(readonly client: Client) {}
+  constructor(
+    readonly client: Client,
+    readonly transport: Transport | undefined,
+  ) {}
 
   of(sessionId: string): SessionStore {
     let store = this.#byId.get(sessionId);
     if (!store) {
-      store = this.client.session(sessionId).store(() => this.#byId.delete(sessionId));
+      store = this.client.session(sessionId).store(() => this.#byId.delete(sessionId), this.transport);
       this.#byId.set(sessionId, store);
     }
     return store;
@@ -19,9 +22,12 @@ class Stores {
 
 const Context = createContext<Stores | undefined>(undefined);
 
-/** Gives the hooks and components below it a client. Keep the client outside of components, or in a memo. */
-export function OverwinterProvider({ client, children }: { client: Client; children?: ReactNode }) {
-  const stores = useMemo(() => new Stores(client), [client]);
+/**
+ * Gives the hooks and components below it a client. Keep the client outside of components, or in a memo. Sessions are followed over
+ * `transport`; by default that of the client.
+ */
+export function OverwinterProvider({ client, transport, children }: { client: Client; transport?: Transport; children?: ReactNode }) {
+  const stores = useMemo(() => new Stores(client, transport), [client, transport]);
   return <Context.Provider value={stores}>{children}</Context.Provider>;
 }
 

@@ -1,0 +1,36 @@
+package socket
+
+import (
+	"encoding/json"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// EventsName is the sub-protocol of [Events].
+const EventsName = "overwinter.events.v1"
+
+// TypeHeartbeat is the message of Events after a time without events: pages of browsers do not see ping frames.
+const TypeHeartbeat Type = "heartbeat"
+
+// Events is the protocol whose messages are the events of the log, byte for byte as the data of server-sent events. It begins with
+// the first event, has no opening, and says nothing about users.
+type Events struct{}
+
+// Init implements Protocol: there is no first message.
+func (Events) Init(Opening) any { return nil }
+
+// Page implements Protocol; it is not called, as there is no conversation in the opening.
+func (Events) Page(string, conversation.Conversation, bool) any { return nil }
+
+// Question implements Protocol: a question is an event.
+func (Events) Question(string, json.RawMessage) any { return nil }
+
+// Presence implements Protocol.
+func (Events) Presence(_, _ session.Presence) []any { return nil }
+
+// Beat implements Protocol.
+func (Events) Beat() any { return Message{Type: TypeHeartbeat, Data: struct{}{}} }
+
+// Messages implements Protocol: the message is the line.
+func (Events) Messages(line []byte) ([][]byte, error) { return [][]byte{line}, nil }

@@ -1,0 +1,12 @@
+// Prints the events of a session as it follows them, each on a line, until the session is over.
+import { createClient, isMarker, type Transport } from "@overwinter/client";
+import assert from "node:assert/strict";
+
+const [baseUrl, id] = (process.env["SESSION_URL"] ?? "").split("/api/sessions/");
+const client = createClient({ baseUrl: baseUrl ?? "", transport: process.env["TRANSPORT"] as Transport });
+let lost = 0;
+for await (const item of client.session(id ?? "").follow({ onConnection: (state) => state === "lost" && lost++ })) {
+  if (!isMarker(item)) console.log(JSON.stringify(item));
+  else assert.notEqual(item.type, "gap");
+}
+console.error(`${lost} connections lost`);
