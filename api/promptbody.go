@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// maxPromptJSON bounds a prompt that is JSON, with its attachments in base64.
+	// maxPromptJSON bounds a prompt that is JSON, with its attachments in base64, and a session with such a prompt.
 	maxPromptJSON = 15 << 20
-	// maxPromptForm bounds a prompt that is a form: its files, its JSON and what separates them.
+	// maxPromptForm bounds a prompt or a session that is a form: its files, its JSON and what separates them.
 	maxPromptForm = attachment.MaxPromptBytes + maxBodyBytes + maxFormHeaders
 	// maxFormHeaders bounds what a form has besides the content of its parts.
 	maxFormHeaders = 256 << 10
@@ -52,9 +52,23 @@ func (m bodyMemory) take(ctx context.Context, bytes int64) (release func(), err 
 	return func() { m.room.Release(bytes) }, nil
 }
 
-// readPrompt reads a prompt, which is a JSON object, or a form with such an object in the field prompt and files. The caller
-// calls release when it needs none of it any more.
-func (s *prompts) readPrompt(c echo.Context) (body *object, files []attachment.Attachment, release func(), err error) {
+// withFiles is a body that may come with files.
+type withFiles struct {
+	json  *object
+	raw   []byte // of json
+	files []attachment.Attachment
+	// release is to be called when none of it is needed any more.
+	release func()
+}
+
+// Fields of forms that have the JSON of a request, and where the files belong in it.
+const (
+	promptField  = "prompt"
+	sessionField = "session"
+)
+
+// readWithFiles reads a JSON object, or a form with such an object in a field and files. The caller calls release of what it returns.
+func (s *Server) readWithFiles(c echo.Context, field string) (body withFiles, err error) {
 	kind, params, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
 	isForm := err == nil && kind == echo.MIMEMultipartForm
 	limit, copies := int64(maxPromptJSON), int64(jsonCopies)
@@ -64,37 +78,54 @@ func (s *prompts) readPrompt(c echo.Context) (body *object, files []attachment.A
 	length := c.Request().ContentLength
 	switch {
 	case length > limit && isForm:
-		return nil, nil, nil, failure.Errorf(failure.TooLarge, "the body is larger than %d bytes: the attachments of a prompt have at most %d bytes together", limit, attachment.MaxPromptBytes)
+		return body, failure.Errorf(failure.TooLarge, "the body is larger than %d bytes: the attachments of a prompt have at most %d bytes together", limit, attachment.MaxPromptBytes)
 	case length > limit:
-		return nil, nil, nil, failure.Errorf(failure.TooLarge, "the body is larger than %d bytes; send attachments as multipart/form-data, with up to %d bytes", limit, attachment.MaxPromptBytes)
+		return body, failure.Errorf(failure.TooLarge, "the body is larger than %d bytes; send attachments as multipart/form-data, with up to %d bytes", limit, attachment.MaxPromptBytes)
 	case length < 0:
 		length = limit
 	}
-	if release, err = s.bodies.take(c.Request().Context(), length*copies); err != nil {
-		return nil, nil, nil, err
+	release, err := s.bodies.take(c.Request().Context(), length*copies)
+	if err != nil {
+		return body, err
 	}
 	if isForm {
-		body, files, err = readForm(c, params["boundary"])
-	} else {
-		var data []byte
-		if data, err = readAll(c, limit); err == nil {
-			body, _, err = parseBody(data, false)
-		}
+		body, err = readForm(c, params["boundary"], field)
+	} else if body.raw, err = readAll(c, limit); err == nil {
+		body.json, body.raw, err = parseBody(body.raw, false)
 	}
 	if err != nil {
 		release()
-		return nil, nil, nil, err
+		return withFiles{}, err
 	}
-	return body, files, release, nil
+	body.release = release
+	return body, nil
 }
 
-// promptField is the part of a form with the prompt.
-const promptField = "prompt"
+// digest is the same for requests that say the same.
+func (b withFiles) digest() string {
+	if len(b.files) == 0 {
+		return digest(b.raw)
+	}
+	all := digest(b.raw)
+	for _, f := range b.files {
+		all += " " + f.ID
+	}
+	return digest([]byte(all))
+}
+
+// fileField names a file in errors.
+func fileField(field string, n int) string {
+	path := fmt.Sprintf("attachments[%d]", n)
+	if field == sessionField {
+		return promptField + "." + path
+	}
+	return path
+}
 
 // readForm reads the parts of a form. A file that is too large is refused as soon as that is known.
-func readForm(c echo.Context, boundary string) (body *object, files []attachment.Attachment, err error) {
+func readForm(c echo.Context, boundary, field string) (body withFiles, err error) {
 	if boundary == "" {
-		return nil, nil, failure.Errorf(failure.Invalid, "the Content-Type of the form has no boundary")
+		return body, failure.Errorf(failure.Invalid, "the Content-Type of the form has no boundary")
 	}
 	form := multipart.NewReader(http.MaxBytesReader(c.Response(), c.Request().Body, maxPromptForm), boundary)
 	room := int64(attachment.MaxPromptBytes)
@@ -105,49 +136,48 @@ func readForm(c echo.Context, boundary string) (body *object, files []attachment
 		}
 		if err != nil {
 			if failure.CodeOf(broken(err)) == failure.TooLarge {
-				return nil, nil, broken(err)
+				return body, broken(err)
 			}
-			return nil, nil, &failure.Error{Code: failure.Invalid, Message: "the body is not a form", Err: err}
+			return body, &failure.Error{Code: failure.Invalid, Message: "the body is not a form", Err: err}
 		}
 		_, params, err := mime.ParseMediaType(part.Header.Get(echo.HeaderContentDisposition))
 		if err != nil {
-			return nil, nil, failure.Errorf(failure.Invalid, "the body is not a form: a part has no valid Content-Disposition")
+			return body, failure.Errorf(failure.Invalid, "the body is not a form: a part has no valid Content-Disposition")
 		}
 		name, isFile := params["filename"]
-		switch field := params["name"]; {
-		case field == promptField && body == nil:
+		switch given := params["name"]; {
+		case given == field && body.json == nil:
 			data, err := io.ReadAll(io.LimitReader(part, maxBodyBytes+1))
 			if err != nil {
-				return nil, nil, broken(err)
+				return body, broken(err)
 			}
 			if len(data) > maxBodyBytes {
-				return nil, nil, tooLarge(promptField, "is larger than %d bytes", maxBodyBytes)
+				return body, tooLarge(field, "is larger than %d bytes", maxBodyBytes)
 			}
-			if body, _, err = parseBody(data, false); err != nil {
-				return nil, nil, err
+			if body.json, body.raw, err = parseBody(data, false); err != nil {
+				return body, err
 			}
-		case field == promptField:
-			return nil, nil, invalid(promptField, "must not be repeated")
+		case given == field:
+			return body, invalid(field, "must not be repeated")
 		case !isFile:
-			return nil, nil, invalid(field, "is unknown; a form has the field prompt, and files")
-		case len(files) == attachment.MaxPromptFiles:
-			return nil, nil, invalid("attachments", "has more than %d files", attachment.MaxPromptFiles)
+			return body, invalid(given, "is unknown; a form has the field %s, and files", field)
+		case len(body.files) == attachment.MaxPromptFiles:
+			return body, invalid(strings.TrimSuffix(fileField(field, 0), "[0]"), "has more than %d files", attachment.MaxPromptFiles)
 		default:
-			where := fmt.Sprintf("attachments[%d]", len(files))
-			data, err := readFile(part, where, room)
+			data, err := readFile(part, fileField(field, len(body.files)), room)
 			if err != nil {
-				return nil, nil, err
+				return body, err
 			}
 			room -= int64(len(data))
-			files = append(files, attachment.Attachment{
+			body.files = append(body.files, attachment.Attachment{
 				Info: attachment.Info{Name: name, MediaType: part.Header.Get(echo.HeaderContentType)}, Data: data,
 			})
 		}
 	}
-	if body == nil {
-		return nil, nil, invalid(promptField, "is required")
+	if body.json == nil {
+		return body, invalid(field, "is required")
 	}
-	return body, files, nil
+	return body, nil
 }
 
 // readFile reads a file of a form.
@@ -159,7 +189,8 @@ func readFile(part io.Reader, where string, room int64) ([]byte, error) {
 	case len(data) > attachment.MaxBytes:
 		return nil, tooLarge(where, "is larger than %d bytes", attachment.MaxBytes)
 	case int64(len(data)) > room:
-		return nil, tooLarge("attachments", "are more than %d bytes together", attachment.MaxPromptBytes)
+		name, _, _ := strings.Cut(where, "[")
+		return nil, tooLarge(name, "are more than %d bytes together", attachment.MaxPromptBytes)
 	}
 	return data, nil
 }

@@ -29,10 +29,16 @@ func named(name, data string) sent {
 // submitForm sends a prompt as a form.
 func (b *bundle) submitForm(path, prompt string, files ...sent) answer {
 	b.t.Helper()
+	return b.sendForm(path, "prompt", prompt, nil, files...)
+}
+
+// sendForm sends a form with JSON in a field, and files.
+func (b *bundle) sendForm(path, field, value string, headers []string, files ...sent) answer {
+	b.t.Helper()
 	var body bytes.Buffer
 	w := multipart.NewWriter(&body)
-	if prompt != "" {
-		require.NoError(b.t, w.WriteField("prompt", prompt))
+	if value != "" {
+		require.NoError(b.t, w.WriteField(field, value))
 	}
 	for _, f := range files {
 		header := map[string][]string{"Content-Disposition": {f.disposition}}
@@ -45,7 +51,7 @@ func (b *bundle) submitForm(path, prompt string, files ...sent) answer {
 		require.NoError(b.t, err)
 	}
 	require.NoError(b.t, w.Close())
-	return b.doRaw("POST", path, &body, "Content-Type", w.FormDataContentType())
+	return b.doRaw("POST", path, &body, append(headers, "Content-Type", w.FormDataContentType())...)
 }
 
 func encoded(t *testing.T, content, id string, files ...map[string]string) string {
@@ -183,4 +189,79 @@ func TestAPromptThatSaysThatItIsTooLargeIsNotRead(t *testing.T) {
 		require.Contains(t, string(data), fmt.Sprint(attachment.MaxPromptBytes))
 		require.Less(t, int64(body.read), length/2, kind)
 	}
+}
+
+func TestTheFirstPromptOfASessionComesWithFiles(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const path = "/api/sessions"
+	key := []string{"Idempotency-Key", "k1"}
+	form := func(session string, headers []string, files ...sent) answer {
+		return b.sendForm(path, "session", session, headers, files...)
+	}
+	const asked = `{"agent":"demo","prompt":{"content":"read","id":"p1"}}`
+	made := form(asked, key, named("notes.txt", "notes"), named("shot", pngBytes))
+	require.Equal(t, http.StatusCreated, made.status, "%s", made.body)
+	id := made.session().ID
+	var prompt resource.PromptJSON
+	b.do("GET", path+"/"+id+"/prompts/p1", "").into(&prompt)
+	require.Len(t, prompt.Attachments, 2)
+	require.Equal(t, "image/png", prompt.Attachments[1].MediaType)
+	for _, a := range prompt.Attachments {
+		require.Len(t, b.do("GET", path+"/"+id+"/attachments/"+a.ID, "").body, int(a.Bytes))
+	}
+	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.temp.Heard())
+
+	// The same again is the same session; other files are another request.
+	again := form(asked, key, named("notes.txt", "notes"), named("shot", pngBytes))
+	require.Equal(t, http.StatusOK, again.status, "%s", again.body)
+	require.Equal(t, id, again.session().ID)
+	form(asked, key, named("notes.txt", "other"), named("shot", pngBytes)).problem(http.StatusConflict, "idempotency_conflict")
+	b.do("POST", path, asked, key...).problem(http.StatusConflict, "idempotency_conflict")
+
+	// In base64, also beyond the limit of other bodies.
+	file := fmt.Sprintf(`{"name":"a","data":%q}`, base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", 2<<20))))
+	inJSON := b.do("POST", path, `{"agent":"demo","prompt":{"content":"read","id":"p1","attachments":[`+file+`]}}`)
+	require.Equal(t, http.StatusCreated, inJSON.status, "%s", inJSON.body)
+	b.do("GET", path+"/"+inJSON.session().ID+"/prompts/p1", "").into(&prompt)
+	require.Equal(t, []resource.AttachmentJSON{{ID: prompt.Attachments[0].ID, Name: "a", MediaType: "text/plain; charset=utf-8", Bytes: 2 << 20}}, prompt.Attachments)
+
+	// A file that is refused creates nothing.
+	large := strings.Repeat("x", attachment.MaxBytes)
+	many := make([]sent, attachment.MaxPromptFiles+1)
+	for i := range many {
+		many[i] = named(fmt.Sprint(i), "1")
+	}
+	var before struct{ Items []struct{ ID string } }
+	b.do("GET", path, "").into(&before)
+	require.Len(t, before.Items, 2)
+	for name, c := range map[string]struct {
+		answer answer
+		status int
+		field  string
+	}{
+		"a file":          {form(asked, nil, named("ok", "1"), named("a", large+"x")), 413, "prompt.attachments[1]"},
+		"all files":       {form(asked, nil, named("1", large), named("2", large), named("3", large), named("4", large), named("5", large), named("6", "1")), 413, "prompt.attachments"},
+		"the number":      {form(asked, nil, many...), 400, "prompt.attachments"},
+		"no session":      {form("", nil, named("a", "1")), 400, "session"},
+		"no prompt":       {form(`{"agent":"demo"}`, nil, named("a", "1")), 400, "prompt"},
+		"a large session": {form(`{"agent":"`+strings.Repeat("x", 1<<20)+`"}`, nil), 413, "session"},
+		"another field":   {form(asked, nil, sent{`form-data; name="prompt"`, "", "{}"}), 400, "prompt"},
+		"a path":          {form(asked, nil, named("../a", "1")), 400, "prompt.attachments[0].name"},
+		"an empty file":   {form(asked, nil, named("a", "")), 400, "prompt.attachments[0]"},
+		"both":            {form(`{"agent":"demo","prompt":{"content":"x","attachments":[]}}`, nil, named("a", "1")), 400, "prompt.attachments"},
+		"no base64":       {b.do("POST", path, `{"agent":"demo","prompt":{"content":"x","attachments":[{"name":"a","data":"?"}]}}`), 400, "prompt.attachments[0].data"},
+		"one wrong agent": {form(`{"agent":"nobody","prompt":{"content":"x"}}`, nil, named("a", "1")), 400, "agent"},
+	} {
+		code := "invalid_request"
+		if c.status == http.StatusRequestEntityTooLarge {
+			code = "too_large"
+		}
+		p := c.answer.problem(c.status, code)
+		require.NotEmpty(t, p.Errors, name)
+		require.Equal(t, c.field, p.Errors[0].Field, name)
+	}
+	after := before
+	b.do("GET", path, "").into(&after)
+	require.Equal(t, before, after)
 }

@@ -62,18 +62,19 @@ func (s *prompts) promptSubmit(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	body, files, release, err := s.readPrompt(c)
+	in, err := s.readWithFiles(c, promptField)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer in.release()
+	body := in.json
 	prompt := session.Prompt{
 		ID: body.promptID(), SessionID: id, Status: session.PromptQueued, Content: body.content("content"),
 		Mode:       session.Mode(body.mode("mode")),
 		OnUnknown:  session.OnUnknown(body.oneOf("onUnknown", string(session.Hold), string(session.Hold), string(session.Retry), string(session.Fail))),
 		CollectFor: s.cfg.CollectWindow, RequestID: idOfRequest(c), TraceParent: traceOf(c), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
-	prompt.Attachments = body.attachments("attachments", files)
+	prompt.Attachments = body.attachments("attachments", in.files)
 	if err := body.done(); err != nil {
 		return err
 	}

@@ -104,7 +104,8 @@ func TestContentHasItsOwnBound(t *testing.T) {
 	p := b.do("POST", path, content(session.MaxPromptBytes+1)).problem(http.StatusRequestEntityTooLarge, "too_large")
 	require.Equal(t, "content", p.Errors[0].Field)
 	b.do("POST", path, content(2<<20)).problem(http.StatusRequestEntityTooLarge, "too_large")
-	b.do("POST", "/api/sessions", content(2<<20)).problem(http.StatusRequestEntityTooLarge, "too_large")
+	b.do("POST", "/api/sessions", `{"agent":"demo","prompt":`+content(2<<20)+`}`).problem(http.StatusRequestEntityTooLarge, "too_large")
+	b.do("POST", "/api/sessions", content(15<<20)).problem(http.StatusRequestEntityTooLarge, "too_large")
 	b.do("POST", strings.TrimSuffix(path, "prompts")+"wake", strings.Repeat(" ", 2<<20)).problem(http.StatusRequestEntityTooLarge, "too_large")
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/resource"
@@ -170,11 +171,13 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 	if _, given := c.Request().Header[idempotencyHeader]; given && !idempotencyKey.MatchString(key) {
 		return invalid(idempotencyHeader, "must be 1 to 255 visible ASCII characters")
 	}
-	body, raw, err := readBody(c, false)
+	in, err := s.readWithFiles(c, sessionField)
 	if err != nil {
 		return err
 	}
-	sess, first, named := s.newSession(body)
+	defer in.release()
+	body := in.json
+	sess, first, named := s.newSession(body, in.files)
 	if err := body.done(); err != nil {
 		return err
 	}
@@ -183,7 +186,7 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 	}
 	var idem session.Idempotency
 	if key != "" {
-		idem = session.Idempotency{Key: key, Digest: digest(raw)}
+		idem = session.Idempotency{Key: key, Digest: in.digest()}
 	}
 	ctx := c.Request().Context()
 	var spec *profile.Spec
@@ -227,8 +230,9 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 	return c.JSON(status, out)
 }
 
-// newSession reads the session that a request describes, its first prompt, if it has one, and the profile that it names.
-func (s *sessions) newSession(body *object) (sess session.Session, first *session.Prompt, named string) {
+// newSession reads the session that a request describes, its first prompt, if it has one, with the files of the form, and the profile
+// that it names.
+func (s *sessions) newSession(body *object, files []attachment.Attachment) (sess session.Session, first *session.Prompt, named string) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	sess = session.Session{
 		ID: session.NewID(session.SessionPrefix), Status: session.Initializing, CreatedAt: now, LastActivity: now,
@@ -260,7 +264,10 @@ func (s *sessions) newSession(body *object) (sess session.Session, first *sessio
 			ID: inner.promptID(), SessionID: sess.ID, Ordinal: 1, Status: session.PromptQueued,
 			Content: inner.content("content"), Mode: session.Followup, OnUnknown: session.Hold, CreatedAt: now,
 		}
+		first.Attachments = inner.attachments("attachments", files)
 		inner.unknown()
+	} else if files != nil {
+		body.required("prompt") // which the files belong to
 	}
 	byDefault := "lazy"
 	if first != nil {

@@ -37,3 +37,26 @@ func TestAPromptIsSentWithItsFiles(t *testing.T) {
 	_, err := b.client.PromptSubmit(ctx, id, prompt)
 	require.ErrorContains(t, err, "attachments[0] is larger than 10485760 bytes (too_large)")
 }
+
+func TestASessionIsCreatedWithTheFilesOfItsFirstPrompt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	create := client.Create{Agent: "demo", Title: "t", Prompt: &client.FirstPrompt{Content: "read", ID: "p1", Files: []client.File{{Name: "a.txt", Data: []byte("one")}}}}
+	var made [2]client.Session
+	for i := range made {
+		var err error
+		made[i], err = b.client.SessionCreate(ctx, create, "k1")
+		require.NoError(t, err)
+	}
+	require.Equal(t, "t", made[0].Title)
+	require.Equal(t, made[0].ID, made[1].ID)
+	p, err := b.client.PromptGet(ctx, made[0].ID, "p1")
+	require.NoError(t, err)
+	require.Equal(t, "read", p.Content)
+	data, err := b.client.AttachmentGet(ctx, made[0].ID, p.Attachments[0].ID)
+	require.NoError(t, err)
+	require.Equal(t, "one", string(data))
+	_, err = b.client.SessionFork(ctx, made[0].ID, client.Fork{PromptID: "p1", Prompt: create.Prompt}, "")
+	require.ErrorContains(t, err, "without files")
+}

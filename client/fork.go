@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -26,6 +27,9 @@ type Fork struct {
 
 // SessionFork forks a session. The same key again within 24 hours returns the first fork; an empty key is a new one.
 func (c *Client) SessionFork(ctx context.Context, sessionID string, f Fork, key string) (s Session, err error) {
+	if f.Prompt != nil && len(f.Prompt.Files) > 0 {
+		return s, errors.New("the first prompt of a fork comes without files")
+	}
 	if key == "" {
 		key = uuid.NewString()
 	}

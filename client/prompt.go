@@ -131,15 +131,15 @@ type form struct {
 	data        []byte
 }
 
-// form is the prompt as a form with its files. The same prompt gives the same bytes.
-func (p Submit) form() (form, error) {
+// formWith is a form with a value as JSON, and files.
+func formWith(field string, value any, files []File) (form, error) {
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
-	encoded, err := json.Marshal(p)
+	encoded, err := json.Marshal(value)
 	if err == nil {
-		err = w.WriteField("prompt", string(encoded))
+		err = w.WriteField(field, string(encoded))
 	}
-	for _, f := range p.Files {
+	for _, f := range files {
 		part, partErr := w.CreatePart(textproto.MIMEHeader{"Content-Disposition": {
 			mime.FormatMediaType("form-data", map[string]string{"name": "file", "filename": f.Name}),
 		}})
@@ -169,7 +169,7 @@ func (c *Client) PromptSubmit(ctx context.Context, sessionID string, p Submit) (
 	var answer Submitted
 	var body any = p
 	if len(p.Files) > 0 {
-		encoded, err := p.form()
+		encoded, err := formWith("prompt", p, p.Files)
 		if err != nil {
 			return answer, fmt.Errorf("encode the prompt: %w", err)
 		}

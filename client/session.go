@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 
@@ -182,6 +183,7 @@ type Create struct {
 type FirstPrompt struct {
 	Content string `json:"content"`
 	ID      string `json:"id,omitempty"`
+	Files   []File `json:"-"` // attachments; not of the first prompt of a fork
 }
 
 // SessionCreate creates a session. The same key and session again within 24 hours return the first one; an empty key is
@@ -190,7 +192,13 @@ func (c *Client) SessionCreate(ctx context.Context, create Create, key string) (
 	if key == "" {
 		key = uuid.NewString()
 	}
-	_, err = c.call(ctx, http.MethodPost, "/api/sessions", create, &s, "Idempotency-Key", key)
+	var body any = create
+	if create.Prompt != nil && len(create.Prompt.Files) > 0 {
+		if body, err = formWith("session", create, create.Prompt.Files); err != nil {
+			return s, fmt.Errorf("encode the session: %w", err)
+		}
+	}
+	_, err = c.call(ctx, http.MethodPost, "/api/sessions", body, &s, "Idempotency-Key", key)
 	return s, err
 }
 

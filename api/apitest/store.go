@@ -236,6 +236,7 @@ func (m *Store) SessionCreate(_ context.Context, s session.Session, first *sessi
 	}
 	if first != nil {
 		r.Prompts = append(r.Prompts, *first)
+		r.Attachments = append(r.Attachments, first.Attachments...)
 		m.Append(r, event.TypePrompt, event.PromptSubmitted(*first))
 		m.Append(r, event.TypeQueue, r.queue())
 	}

@@ -18,15 +18,16 @@ import (
 
 // sessionCreateCmd creates a session.
 type sessionCreateCmd struct {
-	Agent    string `required:"" placeholder:"NAME" help:"Agent of the session, such as demo."`
-	Repo     string `placeholder:"URL" help:"Repository that is cloned into the workspace; https or http. Credentials are the secret git:HOST."`
-	Ref      string `placeholder:"NAME" help:"Branch, tag or commit of the repository. Default: its default branch."`
-	Setup    string `placeholder:"SCRIPT" help:"Shell script that runs once in the new workspace; @FILE reads it from a file."`
-	Profile  string `placeholder:"NAME" help:"ID or name of a profile; @VERSION after it selects a version. Default: none."`
-	Title    string `placeholder:"TEXT" help:"Title of the session."`
-	Prompt   string `placeholder:"TEXT" help:"First prompt; - reads it from standard input."`
-	PromptID string `name:"prompt-id" placeholder:"ID" help:"ID of the first prompt. Default: a new ID."`
-	Wait     bool   `help:"Print the agent's answer to --prompt and return when the turn ends; with --eager alone, when the session runs. Fails if the session is in error."`
+	Agent    string   `required:"" placeholder:"NAME" help:"Agent of the session, such as demo."`
+	Repo     string   `placeholder:"URL" help:"Repository that is cloned into the workspace; https or http. Credentials are the secret git:HOST."`
+	Ref      string   `placeholder:"NAME" help:"Branch, tag or commit of the repository. Default: its default branch."`
+	Setup    string   `placeholder:"SCRIPT" help:"Shell script that runs once in the new workspace; @FILE reads it from a file."`
+	Profile  string   `placeholder:"NAME" help:"ID or name of a profile; @VERSION after it selects a version. Default: none."`
+	Title    string   `placeholder:"TEXT" help:"Title of the session."`
+	Prompt   string   `placeholder:"TEXT" help:"First prompt; - reads it from standard input."`
+	PromptID string   `name:"prompt-id" placeholder:"ID" help:"ID of the first prompt. Default: a new ID."`
+	Attach   []string `sep:"none" aliases:"file" placeholder:"FILE" help:"File that the first prompt comes with; it is placed in the workspace. Repeat for more."`
+	Wait     bool     `help:"Print the agent's answer to --prompt and return when the turn ends; with --eager alone, when the session runs. Fails if the session is in error."`
 	timeoutFlag
 	Eager           bool              `help:"Start the sandbox immediately instead of with the first prompt."`
 	IdleTimeout     string            `placeholder:"DURATION" help:"Idle time before the session hibernates, such as 30s. Default: the server's."`
@@ -45,6 +46,9 @@ func (c *sessionCreateCmd) Validate() error {
 	}
 	if c.PromptID != "" && c.Prompt == "" {
 		return usageError{"--prompt-id needs --prompt"}
+	}
+	if len(c.Attach) > 0 && c.Prompt == "" {
+		return usageError{"--attach needs --prompt"}
 	}
 	return needsWait(c.Timeout, c.Wait)
 }
@@ -144,7 +148,11 @@ func (c *sessionCreateCmd) request(stdin io.Reader) (client.Create, error) {
 	if err != nil {
 		return create, err
 	}
-	create.Prompt = &client.FirstPrompt{Content: text, ID: c.PromptID}
+	files, err := attachedFiles(c.Attach)
+	if err != nil {
+		return create, err
+	}
+	create.Prompt = &client.FirstPrompt{Content: text, ID: c.PromptID, Files: files}
 	switch {
 	case c.PromptID != "":
 	case c.IdempotencyKey != "": // the same again, so that the request is

@@ -73,6 +73,24 @@ func TestImagesBeyondTheBoundOfASessionAreNotStored(t *testing.T) {
 	require.Len(t, got.Data, attachment.MaxBytes)
 }
 
+func TestAttachmentsAreStoredWithTheirSession(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := attachment.Attachment{Info: attachment.Info{ID: conversation.AttachmentID([]byte(planted), "a"), Name: "a", MediaType: "text/plain", Bytes: int64(len(planted))}, Data: []byte(planted)}
+	first := &session.Prompt{ID: "p1", Content: "read it", Attachments: []attachment.Attachment{a}}
+	s := session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"}
+	stored, created, err := b.SessionCreate(b.ctx, s, first, session.Idempotency{})
+	require.NoError(t, err)
+	require.True(t, created)
+	require.Equal(t, []string{"attachments"}, find(t, b.url, planted), "neither events nor prompts have it")
+	got, err := b.AttachmentGet(b.ctx, stored.ID, a.ID)
+	require.NoError(t, err)
+	require.Equal(t, a, got)
+	p, err := b.PromptGet(b.ctx, stored.ID, "p1")
+	require.NoError(t, err)
+	require.Equal(t, resource.Attachments(first.Attachments), resource.Attachments(p.Attachments))
+}
+
 func TestAttachmentsAreStoredWithTheirPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -24,6 +24,11 @@ const keyLife = 24 * time.Hour
 // other than CreatedAt are the store's to set.
 func (db *DB) SessionCreate(ctx context.Context, s session.Session, first *session.Prompt, idem session.Idempotency) (stored session.Session, created bool, err error) {
 	const doing = "create a session"
+	if first != nil && len(first.Attachments) > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = db.bulk(ctx)
+		defer cancel()
+	}
 	err = db.inTx(ctx, doing, pgx.TxOptions{}, func(tx pgx.Tx) error {
 		at, err := clock(ctx, db.q, tx)
 		if err != nil {

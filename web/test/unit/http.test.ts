@@ -105,6 +105,23 @@ test("the calls of the queue, of files and of tokens have names", async () => {
   assert.deepEqual(requests[0]?.body, { content: "other words" });
 });
 
+test("a session is created with the files of its first prompt", async () => {
+  const sent: { url: string; form: FormData; key: string | null }[] = [];
+  const fetch = (url: unknown, init: RequestInit = {}) => {
+    sent.push({ url: String(url), form: init.body as FormData, key: new Headers(init.headers).get("Idempotency-Key") });
+    if (sent.length === 1) return Promise.reject(new TypeError("fetch failed"));
+    return Promise.resolve(new Response(JSON.stringify({ id: "ses_1" }), { status: 201 }));
+  };
+  const client = createClient({ baseUrl: "http://api.test", fetch: fetch as typeof globalThis.fetch });
+  const body = { agent: "demo", prompt: { content: "read this" } };
+  const { handle } = await client.createSession(body, { files: [new File(["one"], "ü.txt")] });
+  assert.equal(handle.id, "ses_1");
+  assert.equal(sent[0]?.key, sent[1]?.key);
+  assert.equal(sent[1]?.url, "http://api.test/api/sessions");
+  assert.deepEqual(JSON.parse(sent[1]?.form.get("session") as string), body);
+  assert.equal(await (sent[1]?.form.get("file") as File).text(), "one");
+});
+
 test("files are sent as a form, again with the same id", async () => {
   const forms: FormData[] = [];
   const fetch = (_: unknown, init: RequestInit = {}) => {

@@ -22,12 +22,17 @@ export class Client {
     return this.#http.request(method, path, input);
   }
 
-  /** Creates a session. The request is repeated if it fails on the way, and creates one session all the same. */
-  async createSession(body: SessionCreate, options: RequestOptions & { idempotencyKey?: string } = {}): Promise<{ session: Session; handle: SessionHandle }> {
-    const { idempotencyKey = newId("key"), headers, signal } = options;
-    const session = await this.#http.request("post", "/api/sessions", {
-      body, signal, retry: true, headers: { ...headers, "Idempotency-Key": idempotencyKey },
-    });
+  /**
+   * Creates a session. The request is repeated if it fails on the way, and creates one session all the same. Files are those of
+   * its first prompt, and are sent as a form, as they are; `attachments` of the prompt are base64.
+   */
+  async createSession(body: SessionCreate, options: RequestOptions & { idempotencyKey?: string; files?: File[] } = {}): Promise<{ session: Session; handle: SessionHandle }> {
+    const { idempotencyKey = newId("key"), files = [], headers, signal } = options;
+    const request = { signal, retry: true, headers: { ...headers, "Idempotency-Key": idempotencyKey } };
+    const session: Session =
+      files.length === 0
+        ? await this.#http.request("post", "/api/sessions", { ...request, body })
+        : ((await (await this.#http.send("post", "/api/sessions", { ...request, body: formOf("session", body, files) })).json()) as Session);
     return { session, handle: this.session(session.id) };
   }
 
@@ -88,10 +93,7 @@ export class SessionHandle {
     const given = typeof prompt === "string" ? { content: prompt } : prompt;
     const body = { ...given, id: given.id ?? newId("prompt") };
     if (files.length === 0) return this.#http.request("post", "/api/sessions/{id}/prompts", { retry: true, ...request, path: { id: this.id }, body });
-    const form = new FormData();
-    form.set("prompt", JSON.stringify(body));
-    for (const file of files) form.append("file", file, file.name);
-    const response = await this.#http.send("post", "/api/sessions/{id}/prompts", { retry: true, ...request, path: { id: this.id }, body: form });
+    const response = await this.#http.send("post", "/api/sessions/{id}/prompts", { retry: true, ...request, path: { id: this.id }, body: formOf("prompt", body, files) });
     return (await response.json()) as PromptAccepted;
   }
 
@@ -217,6 +219,14 @@ export class SessionHandle {
   store(onClose?: () => void, transport?: Transport): SessionStore {
     return new SessionStore(this, onClose, transport);
   }
+}
+
+/** A form with a value as JSON, and files. */
+function formOf(field: string, value: unknown, files: File[]): FormData {
+  const form = new FormData();
+  form.set(field, JSON.stringify(value));
+  for (const file of files) form.append("file", file, file.name);
+  return form;
 }
 
 /** An id that no other client chooses. Unlike `crypto.randomUUID` it is available to pages without TLS. */

@@ -32,6 +32,9 @@ export interface paths {
          *
          *     An agent may need a secret that is not stored: see `secrets` of `GET /api/agents`. A lazy session is created all the
          *     same, with a warning; with a prompt, or with `sandbox: eager`, the answer is 409 `secret_missing`.
+         *
+         *     The first prompt may come with files, as those of `POST /api/sessions/{id}/prompts` and within the same bounds: as a form with the session
+         *     in the field `session`, or as JSON with `attachments` of the prompt in base64. A file that is refused creates no session.
          */
         post: operations["createSession"];
         delete?: never;
@@ -2344,6 +2347,7 @@ export interface components {
         FirstPrompt: {
             content: components["schemas"]["Content"];
             id?: components["schemas"]["PromptId"];
+            attachments?: components["schemas"]["AttachmentUploads"];
         };
         SessionCreate: {
             /** @description One of /api/agents. */
@@ -2835,15 +2839,16 @@ export interface components {
              * @enum {string}
              */
             onUnknown?: "hold" | "retry" | "fail";
-            /** @description Files that the prompt comes with. Not in a form, whose files they are. */
-            attachments?: {
-                name: components["schemas"]["AttachmentName"];
-                /** @description Such as `text/plain`. Default: what the name or the bytes say. That of an image follows from its bytes. */
-                mediaType?: string;
-                /** Format: byte */
-                data: string;
-            }[];
+            attachments?: components["schemas"]["AttachmentUploads"];
         };
+        /** @description Files that the prompt comes with. Not in a form, whose files they are. */
+        AttachmentUploads: {
+            name: components["schemas"]["AttachmentName"];
+            /** @description Such as `text/plain`. Default: what the name or the bytes say. That of an image follows from its bytes. */
+            mediaType?: string;
+            /** Format: byte */
+            data: string;
+        }[];
         /** @description What `DefaultChatTransport` of the AI SDK sends. */
         ChatRequest: {
             /** @description The chat. It is not read. */
@@ -4728,6 +4733,11 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["SessionCreate"];
+                "multipart/form-data": {
+                    session: components["schemas"]["SessionCreate"];
+                    /** @description Files of the first prompt, as in `POST /api/sessions/{id}/prompts`. */
+                    file?: string[];
+                };
             };
         };
         responses: {
