@@ -11,13 +11,11 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
-	"slices"
 	"time"
 	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -28,6 +26,8 @@ type transcriptStore interface {
 	TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error)
 	// TranscriptContent reads what a position describes in pieces of at most 1 MiB, each valid until the next.
 	TranscriptContent(ctx context.Context, sessionID string, p transcript.Position) iter.Seq2[[]byte, error]
+	// TranscriptFrom reads the same after so many bytes.
+	TranscriptFrom(ctx context.Context, sessionID string, p transcript.Position, from int64) iter.Seq2[[]byte, error]
 }
 
 // transcripts are the routes of transcripts.
@@ -61,6 +61,14 @@ func (s *transcripts) transcript(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if want := c.QueryParam("path"); want != "" {
+		if positions, err = only(positions, want); err != nil {
+			return err
+		}
+	}
+	if query := c.QueryParams(); query.Has("limit") || query.Has("cursor") {
+		return s.page(c, id, positions, masker)
+	}
 	content := func(p transcript.Position) iter.Seq2[[]byte, error] {
 		return masked(masker, s.store.TranscriptContent(ctx, id, p))
 	}
@@ -70,12 +78,8 @@ func (s *transcripts) transcript(c echo.Context) error {
 		return fmt.Errorf("lift read deadline: %w", err)
 	}
 	if want := c.QueryParam("path"); want != "" {
-		i := slices.IndexFunc(positions, func(p transcript.Position) bool { return p.Path == want })
-		if i < 0 {
-			return failure.Errorf(failure.NotFound, "the session has no transcript file of that path")
-		}
 		out.contentType = transcriptType(want)
-		for piece, err := range content(positions[i]) {
+		for piece, err := range content(positions[0]) {
 			if err == nil {
 				_, err = out.buffer.Write(piece)
 			}
@@ -250,15 +254,7 @@ func wholeRunes(content iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
 				return
 			}
 			piece = append(carried, piece...)
-			end := len(piece)
-			for back := 1; back <= min(utf8.UTFMax-1, len(piece)); back++ {
-				if at := len(piece) - back; utf8.RuneStart(piece[at]) {
-					if !utf8.FullRune(piece[at:]) {
-						end = at
-					}
-					break
-				}
-			}
+			end := wholeBytes(piece)
 			if !yield(piece[:end], nil) {
 				return
 			}

@@ -33,6 +33,10 @@ func (p *pieces) TranscriptContent(context.Context, string, transcript.Position)
 	return p.content
 }
 
+func (p *pieces) TranscriptFrom(context.Context, string, transcript.Position, int64) iter.Seq2[[]byte, error] {
+	return p.content
+}
+
 // open sends a request whose response is read by the test.
 func (b *bundle) open(path string) io.ReadCloser {
 	b.t.Helper()

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 )
@@ -75,16 +74,4 @@ func (c *Client) AttachmentGet(ctx context.Context, sessionID, id string) (data 
 func (c *Client) Diff(ctx context.Context, sessionID string) (d Diff, err error) {
 	_, err = c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/diff", nil, &d)
 	return d, err
-}
-
-// Transcript reads the agent's own files, as the API sends them.
-func (c *Client) Transcript(ctx context.Context, sessionID string) (raw json.RawMessage, err error) {
-	_, err = c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/transcript", nil, &raw)
-	return raw, err
-}
-
-// TranscriptFile reads one of the agent's own files.
-func (c *Client) TranscriptFile(ctx context.Context, sessionID, path string) (data []byte, err error) {
-	_, err = c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/transcript?path="+url.QueryEscape(path), nil, &data)
-	return data, err
 }

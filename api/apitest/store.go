@@ -606,14 +606,19 @@ func (m *Store) TranscriptPositions(_ context.Context, id string) ([]transcript.
 }
 
 // TranscriptContent implements api.Store, in pieces of seven bytes.
-func (m *Store) TranscriptContent(_ context.Context, id string, p transcript.Position) iter.Seq2[[]byte, error] {
+func (m *Store) TranscriptContent(ctx context.Context, id string, p transcript.Position) iter.Seq2[[]byte, error] {
+	return m.TranscriptFrom(ctx, id, p, 0)
+}
+
+// TranscriptFrom implements api.Store, in pieces of seven bytes.
+func (m *Store) TranscriptFrom(_ context.Context, id string, p transcript.Position, from int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		data, err := m.transcript(id, p)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		for piece := range slices.Chunk(data, 7) {
+		for piece := range slices.Chunk(data[from:], 7) {
 			if !yield(piece, nil) {
 				return
 			}

@@ -112,30 +112,6 @@ func (c *sessionUpdateCmd) patch(now client.Session) (map[string]any, error) {
 	return patch, nil
 }
 
-// sessionTranscriptCmd prints what the agent has written about the session.
-type sessionTranscriptCmd struct {
-	sessionArg
-	Path string `arg:"" optional:"" help:"File to print. Default: all of them, as JSON with their content."`
-}
-
-// Run prints JSON in both formats, or the bytes of one file.
-func (c *sessionTranscriptCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
-	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
-		if c.Path != "" {
-			data, err := api.TranscriptFile(ctx, id, c.Path)
-			if err != nil {
-				return err
-			}
-			return printFile(s.stdout, data)
-		}
-		raw, err := api.Transcript(ctx, id)
-		if err != nil {
-			return err
-		}
-		return printJSON(s.stdout, raw)
-	})
-}
-
 // sessionOpenCmd prints where a session can be looked at.
 type sessionOpenCmd struct {
 	sessionArg

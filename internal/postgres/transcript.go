@@ -385,9 +385,14 @@ func (db *DB) TranscriptLimitsReached(ctx context.Context, sessionID string) ([]
 // piece is valid until the next one. The content of a version never changes, so no lock or transaction is held
 // between pieces; illegal_state if the version is replaced meanwhile.
 func (db *DB) TranscriptContent(ctx context.Context, sessionID string, p transcript.Position) iter.Seq2[[]byte, error] {
+	return db.TranscriptFrom(ctx, sessionID, p, 0)
+}
+
+// TranscriptFrom reads the same as TranscriptContent after so many bytes.
+func (db *DB) TranscriptFrom(ctx context.Context, sessionID string, p transcript.Position, from int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		var buffer []byte
-		for offset := int64(0); offset < p.Size; {
+		for offset := from; offset < p.Size; {
 			piece, err := db.transcriptPiece(ctx, sessionID, p, offset, &buffer)
 			if err != nil {
 				yield(nil, fault("read a transcript", err))

@@ -1120,7 +1120,11 @@ export interface paths {
         };
         /**
          * The agent's own transcript files, as they are
-         * @description Without `path` all files as JSON; with `path` the bytes of that file alone.
+         * @description With `limit` or `cursor` pages of about 1 MiB of the files, or of the one at `path`, as JSON: to read all of them, ask with `cursor` until there is no
+         *     `nextCursor`. A file that is larger has a piece in each of several pages: its pieces, in order, are the file. One that the agent
+         *     rewrites meanwhile begins again, with another `version` and the `offset` 0.
+         *
+         *     With neither, all files are one response, or with `path` the bytes of that file alone.
          */
         get: operations["getTranscript"];
         put?: never;
@@ -3412,7 +3416,12 @@ export interface components {
             version: number;
             /**
              * Format: int64
-             * @description Bytes.
+             * @description Where a piece begins among the bytes that are stored. Only in pages.
+             */
+            offset?: number;
+            /**
+             * Format: int64
+             * @description Bytes of `content`, with secrets masked.
              */
             size: number;
             /**
@@ -6354,6 +6363,10 @@ export interface operations {
             query?: {
                 /** @description Path of one file, as in the list. */
                 path?: string;
+                /** @description How many pieces of files a page has at most, 100 if there is only a `cursor`. */
+                limit?: number;
+                /** @description The `nextCursor` of the page before. */
+                cursor?: string;
             };
             header?: never;
             path: {
@@ -6371,6 +6384,8 @@ export interface operations {
                 content: {
                     "application/json": {
                         files: components["schemas"]["TranscriptFile"][];
+                        /** @description Cursor of the next page. Absent on the last page. */
+                        nextCursor?: string;
                     };
                     "application/x-ndjson": string;
                     "application/octet-stream": string;
