@@ -17,6 +17,7 @@ const (
 	SessionHibernatedEvent = "session.hibernated"
 	SessionRestoringEvent  = "session.restoring"
 	SessionErrorEvent      = "session.error"
+	SessionTitleEvent      = "session.title"     // it has another title
 	SessionIdleEvent       = "session.idle"      // no prompt waits or runs after one has ended
 	SessionCompletedEvent  = "session.completed" // it is terminated
 

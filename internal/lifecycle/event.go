@@ -18,6 +18,7 @@ const (
 	SessionHibernated Type = "session.hibernated" // it has none, and wakes with the next prompt
 	SessionRestoring  Type = "session.restoring"
 	SessionError      Type = "session.error" // it needs a person
+	SessionTitle      Type = "session.title" // it has another title
 	// SessionIdle: no prompt waits or runs after one has ended. It is noticed after the end, and left out if another prompt has
 	// come meanwhile.
 	SessionIdle Type = "session.idle"
@@ -35,7 +36,7 @@ const (
 
 // Types lists every type.
 var Types = []Type{
-	SessionCreated, SessionRunning, SessionHibernated, SessionRestoring, SessionError, SessionIdle, SessionCompleted,
+	SessionCreated, SessionRunning, SessionHibernated, SessionRestoring, SessionError, SessionTitle, SessionIdle, SessionCompleted,
 	PromptCompleted, PromptFailed, PromptCancelled, PromptUnknown, QuestionAsked, QuestionResolved,
 }
 

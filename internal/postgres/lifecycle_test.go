@@ -52,7 +52,7 @@ func TestTheLifeOfASessionIsInLifecycleEvents(t *testing.T) {
 	require.NoError(t, err)
 	page := b.lifecycle(t, 0, lifecycle.Filter{})
 	require.Equal(t, []lifecycle.Type{
-		lifecycle.SessionCreated, lifecycle.SessionRunning, lifecycle.QuestionAsked, lifecycle.QuestionResolved, lifecycle.PromptCompleted,
+		lifecycle.SessionCreated, lifecycle.SessionRunning, lifecycle.SessionTitle, lifecycle.QuestionAsked, lifecycle.QuestionResolved, lifecycle.PromptCompleted,
 	}, lifecycleTypes(page), "a prompt waits: it is not idle")
 	require.True(t, page.CaughtUp)
 
@@ -92,7 +92,7 @@ func TestASessionThatHasNothingToDoIsIdleOnce(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, []lifecycle.Type{
-		lifecycle.SessionCreated, lifecycle.SessionRunning, lifecycle.PromptFailed, lifecycle.PromptFailed, lifecycle.PromptFailed, lifecycle.SessionIdle,
+		lifecycle.SessionCreated, lifecycle.SessionRunning, lifecycle.SessionTitle, lifecycle.PromptFailed, lifecycle.PromptFailed, lifecycle.PromptFailed, lifecycle.SessionIdle,
 	}, lifecycleTypes(b.lifecycle(t, 0, lifecycle.Filter{})))
 	again, err := b.LifecycleNumber(b.ctx)
 	require.NoError(t, err)

@@ -2403,11 +2403,11 @@ export interface components {
         };
         /**
          * @description What happened. `session.running`: it has a sandbox. `session.hibernated`: it has none and wakes with the next prompt. `session.error`: it
-         *     needs a person. `session.idle`: a prompt has ended and none waits or runs; it is noticed within a second, and left out if another
+         *     needs a person. `session.title`: it has another title, by a person, its agent or its first prompt. `session.idle`: a prompt has ended and none waits or runs; it is noticed within a second, and left out if another
          *     prompt came meanwhile. `session.completed`: it is terminated, and nothing will follow.
          * @enum {string}
          */
-        LifecycleType: "session.created" | "session.running" | "session.hibernated" | "session.restoring" | "session.error" | "session.idle" | "session.completed" | "prompt.completed" | "prompt.failed" | "prompt.cancelled" | "prompt.unknown" | "question.asked" | "question.resolved";
+        LifecycleType: "session.created" | "session.running" | "session.hibernated" | "session.restoring" | "session.error" | "session.title" | "session.idle" | "session.completed" | "prompt.completed" | "prompt.failed" | "prompt.cancelled" | "prompt.unknown" | "question.asked" | "question.resolved";
         Webhook: {
             id: string;
             url: string;
