@@ -151,6 +151,7 @@ func (s *aguiRuns) answered(ctx context.Context, id string, r resumed) error {
 
 // sameAnswer compares answers as they are stored.
 func sameAnswer(a, b question.Answer) bool {
+	a.By, b.By = "", "" // by any client
 	one, err := json.Marshal(a)
 	other, otherErr := json.Marshal(b)
 	return err == nil && otherErr == nil && bytes.Equal(one, other)

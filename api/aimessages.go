@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/overwinter-dev/overwinter/internal/aisdk"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -133,7 +135,7 @@ func (l *messageList) turn(ctx context.Context) error {
 			return nil
 		}
 		// Of a release that recorded no prompts, or before the first one.
-		return l.write(aisdk.Reply(l.sessionID, resource.PromptJSON{ID: blocks[0].Block.ID, Status: session.PromptCompleted}, blocks))
+		return l.write(aisdk.Reply(l.sessionID, resource.PromptJSON{ID: blocks[0].Block.ID, Status: session.PromptCompleted}, blocks, nil))
 	}
 	prompt, err := l.server.turns.PromptGet(ctx, l.sessionID, l.promptID)
 	if err != nil {
@@ -143,7 +145,36 @@ func (l *messageList) turn(ctx context.Context) error {
 	if err := l.write(aisdk.UserMessage(l.promptID, l.question)); err != nil {
 		return err
 	}
-	return l.write(aisdk.Reply(l.sessionID, resource.Prompt(prompt), blocks))
+	questions, err := l.questions(ctx, blocks)
+	if err != nil {
+		return err
+	}
+	return l.write(aisdk.Reply(l.sessionID, resource.Prompt(prompt), blocks, questions))
+}
+
+// questions are those that the agent has asked people in the runs of blocks, oldest first.
+func (l *messageList) questions(ctx context.Context, blocks []aisdk.Located) ([]question.Question, error) {
+	var runs []string
+	for _, b := range blocks {
+		if b.Block.RunID != "" && !slices.Contains(runs, b.Block.RunID) {
+			runs = append(runs, b.Block.RunID)
+		}
+	}
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	questions, err := l.server.turns.QuestionsOfRuns(ctx, l.sessionID, runs)
+	if err != nil || len(questions) == 0 {
+		return nil, err
+	}
+	masker, err := l.server.cfg.Masks.Masker(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range questions {
+		questions[i].Asked = questions[i].Asked.Map(masker.Text, masker.JSON)
+	}
+	return questions, nil
 }
 
 func (l *messageList) write(m aisdk.Message) error {

@@ -159,6 +159,11 @@ func (o *object) answer() question.Answer {
 	}
 	a.Decision = question.Decision(o.oneOf("answer", fallback, decisions...))
 	a.Message, _ = o.short("message", question.MaxAnswerRunes)
+	if by, ok := o.text("answeredBy"); ok {
+		if a.By = by; !userID.MatchString(by) {
+			o.wrong("answeredBy", "must be 1 to %d visible ASCII characters", session.MaxUserIDBytes)
+		}
+	}
 	return a
 }
 

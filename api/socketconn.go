@@ -346,6 +346,9 @@ func (k *socketConn) answer(ctx context.Context, r socketRequest, requestID stri
 	if k.sessionID == "" {
 		return socket.Message{}, invalid("type", "must be ping: this WebSocket is of all sessions")
 	}
+	if user := k.member.viewer.User.ID; r.Type == "answer" && user != "" {
+		r.answeredBy(user)
+	}
 	method, target, body, err := r.operation(k.sessionID)
 	if err != nil {
 		return socket.Message{}, err

@@ -91,6 +91,13 @@ func readSocketRequest(data []byte) (socketRequest, error) {
 	return r, nil
 }
 
+// answeredBy names the user of the connection, unless the request names another.
+func (r socketRequest) answeredBy(user string) {
+	if _, given := r.Fields["answeredBy"]; !given {
+		r.Fields["answeredBy"], _ = json.Marshal(user) //nolint:errchkjson // a string
+	}
+}
+
 var pathField = regexp.MustCompile(`\{(\w+)\}`)
 
 // operation is the request to the HTTP API that a request over a WebSocket is.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/feed"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -23,6 +24,8 @@ type turnStore interface {
 	PromptAfter(ctx context.Context, sessionID, promptID string) (int64, error)
 	// PromptsPending are the prompts that are not over: the one that is being processed, and then those that wait, in order.
 	PromptsPending(ctx context.Context, sessionID string, limit int) ([]string, error)
+	// QuestionsOfRuns are the questions that people were asked in runs of a session, oldest first.
+	QuestionsOfRuns(ctx context.Context, sessionID string, runIDs []string) ([]question.Question, error)
 	streamStore
 }
 

@@ -170,6 +170,7 @@ type QuestionResolvedData struct {
 	Answer     Decision         `json:"answer,omitempty"`
 	Answers    map[string]Words `json:"answers,omitempty"`
 	Message    string           `json:"message,omitempty"`
+	AnsweredBy string           `json:"answeredBy,omitempty"`
 	Reason     string           `json:"reason,omitempty"`
 }
 

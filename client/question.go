@@ -57,9 +57,11 @@ type Question struct {
 	Answer    Decision         `json:"answer,omitempty"`
 	Answers   map[string]Words `json:"answers,omitempty"`
 	Message   string           `json:"message,omitempty"`
-	Reason    string           `json:"reason,omitempty"`
-	CreatedAt Time             `json:"createdAt"`
-	ExpiresAt Time             `json:"expiresAt"`
+	// AnsweredBy is who answered, in the words of the client.
+	AnsweredBy string `json:"answeredBy,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+	CreatedAt  Time   `json:"createdAt"`
+	ExpiresAt  Time   `json:"expiresAt"`
 	// ResolvedAt is when it was answered, expired or was cancelled.
 	ResolvedAt *Time `json:"resolvedAt,omitempty"`
 }
@@ -144,6 +146,8 @@ type Reply struct {
 	Answer  Decision         `json:"answer,omitempty"` // may be left out if Answers are given
 	Answers map[string]Words `json:"answers,omitempty"`
 	Message string           `json:"message,omitempty"` // sent to the agent with a rejection
+	// AnsweredBy is who answers, for others to see; at most 128 visible ASCII characters, which nothing checks.
+	AnsweredBy string `json:"answeredBy,omitempty"`
 }
 
 // QuestionAnswer answers an open question. The first answer counts: CodeAnswered says that there

@@ -45,6 +45,26 @@ func (m *Store) QuestionList(_ context.Context, id string, status question.Statu
 	return out, "", nil
 }
 
+// QuestionsOfRuns implements api.Store.
+func (m *Store) QuestionsOfRuns(_ context.Context, id string, runIDs []string) ([]question.Question, error) {
+	leave, err := m.enter("QuestionsOfRuns")
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return nil, err
+	}
+	var out []question.Question
+	for _, q := range r.Questions {
+		if slices.Contains(runIDs, q.RunID) {
+			out = append(out, q)
+		}
+	}
+	return out, nil
+}
+
 // QuestionInbox implements api.Store; everything is on one page.
 func (m *Store) QuestionInbox(_ context.Context, status question.Status, _ int, _ string) ([]question.Question, string, error) {
 	leave, err := m.enter("QuestionInbox")

@@ -76,6 +76,7 @@ type sessionAnswerCmd struct {
 	Decision string            `arg:"" optional:"" enum:"once,session,always,reject," default:"" help:"Decision: once, session, always or reject. Default with --answer: once."`
 	Answer   map[string]string `mapsep:"none" placeholder:"QUESTION=TEXT" help:"Answer to one item of the question; can be repeated."`
 	Message  string            `placeholder:"TEXT" help:"Message for the agent, sent with a rejection."`
+	By       string            `placeholder:"USER" help:"Who answers, for others to see. Default: not said."`
 }
 
 // Validate checks what kong cannot.
@@ -97,7 +98,7 @@ func (c *sessionAnswerCmd) Run(ctx context.Context, s streams, parent *sessionCm
 			return err
 		}
 		q, err := api.QuestionAnswer(ctx, id, which, client.Reply{
-			Answer: client.Decision(c.Decision), Answers: client.SayEach(c.Answer), Message: c.Message,
+			Answer: client.Decision(c.Decision), Answers: client.SayEach(c.Answer), Message: c.Message, AnsweredBy: c.By,
 		})
 		if err != nil {
 			return err

@@ -519,7 +519,7 @@ func (e *Encoder) resolved(d event.QuestionResolvedData) {
 		return
 	}
 	delete(e.questions, d.QuestionID)
-	q.Answer, q.Answers, q.Message, q.Reason = d.Answer, d.Answers, d.Message, d.Reason
+	q.Answer, q.Answers, q.Message, q.AnsweredBy, q.Reason = d.Answer, d.Answers, d.Message, d.AnsweredBy, d.Reason
 	switch {
 	case d.Answer != "":
 		q.Status = question.Answered

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
@@ -188,16 +190,38 @@ func (m *Metadata) merge(n Metadata) {
 	}
 }
 
-// Reply is the message that answers a prompt, as far as blocks show it: those of its runs, the main conversation first.
-func Reply(sessionID string, p resource.PromptJSON, blocks []Located) Message {
+// Reply is the message that answers a prompt, as far as blocks show it: those of its runs, the main conversation first; and the
+// questions of these runs, oldest first, each after the call that it is about, or where it was asked.
+func Reply(sessionID string, p resource.PromptJSON, blocks []Located, questions []question.Question) Message {
 	e, a := NewEncoder(sessionID, p.ID), NewAssembler()
 	a.Add(e.Start())
 	if len(blocks) > 0 {
 		e.turn.RunID = p.RunID
 		e.turnStart(0)
 	}
+	calls := map[string]bool{}
 	for _, b := range blocks {
+		calls[b.Block.ID] = true
+	}
+	for _, b := range blocks {
+		questions = slices.DeleteFunc(questions, func(q question.Question) bool {
+			due := !calls[q.Asked.ToolUseID] && b.ConversationID == conversation.Main && q.CreatedAt.Before(b.Block.CreatedAt)
+			if due {
+				e.asked(q)
+			}
+			return due
+		})
 		e.block(b.ConversationID, b.Block, !b.Block.Status.Open())
+		questions = slices.DeleteFunc(questions, func(q question.Question) bool {
+			due := q.Asked.ToolUseID == b.Block.ID
+			if due {
+				e.asked(q)
+			}
+			return due
+		})
+	}
+	for _, q := range questions {
+		e.asked(q)
 	}
 	if p.Status.Final() {
 		end := event.TurnEndData{RunID: p.RunID, PromptID: p.ID, Usage: p.Usage, Model: p.Model}
@@ -207,6 +231,16 @@ func Reply(sessionID string, p resource.PromptJSON, blocks []Located) Message {
 	}
 	a.Add(e.out)
 	return a.Message
+}
+
+// asked takes a question as its events have shown it: when it was asked, and how it ended.
+func (e *Encoder) asked(q question.Question) {
+	open := q
+	open.Status, open.Answer, open.Reason, open.ResolvedAt = question.Open, nil, "", time.Time{}
+	e.question(resource.Question(open))
+	if q.Status != question.Open {
+		e.resolved(event.QuestionResolved(q))
+	}
 }
 
 // Located is a block with its conversation.

@@ -242,6 +242,7 @@ type QuestionResolvedData struct {
 	Answer     question.Decision        `json:"answer,omitempty"`
 	Answers    map[string]question.Said `json:"answers,omitempty"`
 	Message    string                   `json:"message,omitempty"`
+	AnsweredBy string                   `json:"answeredBy,omitempty"`
 	Reason     string                   `json:"reason,omitempty"`
 }
 
@@ -249,7 +250,7 @@ type QuestionResolvedData struct {
 func QuestionResolved(q question.Question) QuestionResolvedData {
 	out := QuestionResolvedData{QuestionID: q.ID, Reason: q.Reason}
 	if q.Answer != nil {
-		out.Answer, out.Answers, out.Message = q.Answer.Decision, q.Answer.Answers, q.Answer.Message
+		out.Answer, out.Answers, out.Message, out.AnsweredBy = q.Answer.Decision, q.Answer.Answers, q.Answer.Message, q.Answer.By
 	}
 	return out
 }

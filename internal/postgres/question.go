@@ -65,6 +65,15 @@ func (db *DB) QuestionList(
 	return items, nextCursor, err
 }
 
+// QuestionsOfRuns returns the questions that people were asked in runs of a session, oldest first.
+func (db *DB) QuestionsOfRuns(ctx context.Context, sessionID string, runIDs []string) ([]question.Question, error) {
+	rows, err := db.q.QuestionsOfRuns(ctx, db.pool, &dbsqlc.QuestionsOfRunsParams{SessionID: sessionID, RunIds: runIDs})
+	if err != nil {
+		return nil, fault("read the questions of runs", err)
+	}
+	return questionsOf(rows)
+}
+
 // QuestionAnswer answers an open question, with the event question_resolved. question_answered,
 // question_expired or question_cancelled when it is not open any more, be it that another answer was first or that its time is over;
 // invalid_request where the answer does not fit what is asked.

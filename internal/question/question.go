@@ -127,6 +127,8 @@ type Answer struct {
 	Answers map[string]Said `json:"answers,omitempty"`
 	// Message is sent to the agent with a rejection.
 	Message string `json:"message,omitempty"`
+	// By is who answered, in the words of the client; empty if it does not say.
+	By string `json:"by,omitempty"`
 }
 
 // Question is a question that was put to people.

@@ -21,9 +21,11 @@ type QuestionJSON struct {
 	Answer    question.Decision        `json:"answer,omitempty"`
 	Answers   map[string]question.Said `json:"answers,omitempty"`
 	Message   string                   `json:"message,omitempty"`
-	Reason    string                   `json:"reason,omitempty"`
-	CreatedAt Time                     `json:"createdAt"`
-	ExpiresAt Time                     `json:"expiresAt"`
+	// AnsweredBy is who answered, in the words of the client.
+	AnsweredBy string `json:"answeredBy,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+	CreatedAt  Time   `json:"createdAt"`
+	ExpiresAt  Time   `json:"expiresAt"`
 	// ResolvedAt is when it was answered, expired or was cancelled.
 	ResolvedAt *Time `json:"resolvedAt,omitempty"`
 }
@@ -59,7 +61,7 @@ func Question(q question.Question) QuestionJSON {
 		})
 	}
 	if q.Answer != nil {
-		out.Answer, out.Answers, out.Message = q.Answer.Decision, q.Answer.Answers, q.Answer.Message
+		out.Answer, out.Answers, out.Message, out.AnsweredBy = q.Answer.Decision, q.Answer.Answers, q.Answer.Message, q.Answer.By
 	}
 	return out
 }

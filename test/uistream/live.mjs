@@ -105,6 +105,27 @@ test("a question is answered in the page", async () => {
   page.close();
 });
 
+test("questions are in the messages with their answers, and by whom", async () => {
+  const id = await session({ options: { permissions: "ask" } });
+  const streaming = assembled(uiMessageChunks((await post(`/sessions/${id}/ai`, chat("m1", "hello\n$ echo allowed\nask: Which colour? | red | blue\n$ echo refused\nDone."))).body));
+  for (const answer of [{ answer: "once", answeredBy: "ada" }, { answers: { "Which colour?": "red" }, answeredBy: "bob@example.com" }, { answer: "reject", message: "not today" }]) {
+    let open = [];
+    await until("the agent asks", async () => (open = (await json(`/sessions/${id}/questions?status=open`)).items).length > 0);
+    const before = (await json(`/sessions/${id}/ai/messages`)).messages.at(-1).parts.findLast((part) => part.type === "data-question");
+    assert.equal(before.id, open[0].id);
+    assert.equal(before.data.status, "open");
+    const answered = await post(`/sessions/${id}/questions/${open[0].id}/answer`, answer);
+    assert.equal(answered.status, 200);
+    assert.equal((await answered.json()).answeredBy, answer.answeredBy);
+  }
+  const { message } = await streaming;
+  const { messages } = await json(`/sessions/${id}/ai/messages`);
+  assert.deepEqual(messages[1].parts, plain(message).parts);
+  const asked = messages[1].parts.filter((part) => part.type === "data-question").map(({ data }) => [data.status, data.answer, data.answeredBy, data.message]);
+  assert.deepEqual(asked, [["answered", "once", "ada", undefined], ["answered", "once", "bob@example.com", undefined], ["answered", "reject", undefined, "not today"]]);
+  assert.deepEqual(messages[1].parts.filter((part) => part.approval).map((part) => part.approval.approved), [true, false]);
+});
+
 test("a message that is sent twice runs once, and both responses are its turn", async () => {
   const id = await session();
   const text = "think: let me see\nhello there\n$ echo one; exit 2\nwrite a.txt: yes\nsubagent bob: hello from bob\ntitle: A title\nDone.";

@@ -351,6 +351,50 @@ func (q *Queries) QuestionsDeliver(ctx context.Context, db DBTX, arg *QuestionsD
 	return err
 }
 
+const questionsOfRuns = `-- name: QuestionsOfRuns :many
+SELECT id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at, delivered_at, parked_part FROM questions WHERE session_id = $1 AND run_id = ANY($2::text[]) AND reason <> 'policy' ORDER BY id
+`
+
+type QuestionsOfRunsParams struct {
+	SessionID string
+	RunIds    []string
+}
+
+// QuestionsOfRuns are the questions of runs that a person was asked, oldest first.
+func (q *Queries) QuestionsOfRuns(ctx context.Context, db DBTX, arg *QuestionsOfRunsParams) ([]Question, error) {
+	rows, err := db.Query(ctx, questionsOfRuns, arg.SessionID, arg.RunIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Question
+	for rows.Next() {
+		var i Question
+		if err := rows.Scan(
+			&i.ID,
+			&i.SessionID,
+			&i.RunID,
+			&i.AgentID,
+			&i.Asked,
+			&i.Status,
+			&i.Answer,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+			&i.ResolvedAt,
+			&i.DeliveredAt,
+			&i.ParkedPart,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const questionsPark = `-- name: QuestionsPark :many
 UPDATE questions SET parked_part = $1 WHERE run_id = $2 AND status = 'open'
 RETURNING id

@@ -20,6 +20,10 @@ JOIN (
 WHERE q.before IS NULL OR q.before < @max_bytes::bigint
 ORDER BY questions.id DESC;
 
+-- name: QuestionsOfRuns :many
+-- QuestionsOfRuns are the questions of runs that a person was asked, oldest first.
+SELECT * FROM questions WHERE session_id = @session_id AND run_id = ANY(@run_ids::text[]) AND reason <> 'policy' ORDER BY id;
+
 -- name: QuestionInbox :many
 -- QuestionInbox lists the questions of all sessions that have one status and that a person was asked, before an id, newest
 -- first. It ends with the question with which they reach max_bytes.

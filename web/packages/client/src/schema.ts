@@ -2329,6 +2329,8 @@ export interface components {
             answer?: "once" | "session" | "always" | "reject";
             answers?: components["schemas"]["Answers"];
             message?: string;
+            /** @description Who answered, in the client's own words. Absent if it did not say. */
+            answeredBy?: string;
             /** @description Why it was not answered: `expired`, `turn_ended` or `withdrawn`. */
             reason?: string;
             createdAt: components["schemas"]["Time"];
@@ -3858,6 +3860,7 @@ export interface components {
                 answer?: "once" | "session" | "always" | "reject";
                 answers?: components["schemas"]["Answers"];
                 message?: string;
+                answeredBy?: string;
                 reason?: string;
             };
         };
@@ -7064,6 +7067,8 @@ export interface operations {
                     answers?: components["schemas"]["Answers"];
                     /** @description Message that the agent gets with a rejection, if it has the capability `rejection-message`. The others (Gemini CLI, ACP agents) get the rejection alone; the question keeps the message. */
                     message?: string;
+                    /** @description Who answers, in the client's own words, for others to see; nothing checks it. */
+                    answeredBy?: string;
                 };
             };
         };
