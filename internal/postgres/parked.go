@@ -41,13 +41,56 @@ func (db *DB) RunPark(ctx context.Context, p session.Parking) (parked bool, err 
 		if _, err := s.q.QuestionsPark(ctx, s, &dbsqlc.QuestionsParkParams{RunID: run.ID, Part: run.Part + 1}); err != nil {
 			return err
 		}
-		if err := s.q.RunPark(ctx, &s.later, &dbsqlc.RunParkParams{ID: run.ID, At: s.now}); err != nil {
+		used, err := s.partUsage(ctx, run)
+		if err != nil {
+			return err
+		}
+		err = s.q.RunPark(ctx, &s.later, &dbsqlc.RunParkParams{
+			ID: run.ID, At: s.now, InputTokens: used.InputTokens, OutputTokens: used.OutputTokens, ToolCalls: used.ToolCalls, CostUsd: used.Cost(),
+		})
+		if err != nil {
 			return err
 		}
 		parked = true
 		return s.q.SessionLeave(ctx, &s.later, s.row.ID)
 	})
 	return parked && err == nil, err
+}
+
+// partUsage is what the present part of a run has used, as far as its agent has reported it: the cost is not known without a report.
+func (s *sessionTx) partUsage(ctx context.Context, run dbsqlc.Run) (session.Usage, error) {
+	since := run.BeganSeq
+	if run.Part > 0 {
+		since = run.PartSeq
+	}
+	row, err := s.q.PartUsage(ctx, s, &dbsqlc.PartUsageParams{SessionID: s.row.ID, AfterSeq: since})
+	if err != nil {
+		return session.Usage{}, err
+	}
+	used := session.Usage{ToolCalls: row.ToolCalls, CostUnknown: true}
+	var reported conversation.MetadataUpdate
+	if row.Reported != "" && json.Unmarshal([]byte(row.Reported), &reported) == nil {
+		used.InputTokens, used.OutputTokens = reported.Usage.InputTokens, reported.Usage.OutputTokens
+		if reported.CostUSD != nil {
+			used.CostUSD, used.CostUnknown = *reported.CostUSD, false
+		}
+	}
+	return used.Bounded(), nil
+}
+
+// withParked adds what the parts of a run have used that ended when it was parked.
+func withParked(run dbsqlc.Run, last session.Usage) session.Usage {
+	if run.Part == 0 && run.ParkedAt == nil {
+		return last
+	}
+	u := session.Usage{
+		InputTokens: last.InputTokens + run.ParkedInputTokens, OutputTokens: last.OutputTokens + run.ParkedOutputTokens,
+		ToolCalls: last.ToolCalls + run.ParkedToolCalls, CostUnknown: last.CostUnknown || run.ParkedCostUsd == nil,
+	}
+	if !u.CostUnknown {
+		u.CostUSD = last.CostUSD + *run.ParkedCostUsd
+	}
+	return u.Bounded()
 }
 
 // waitsForPeople reports whether all that happens in a run is that questions of it wait for an answer, or with atWork whether any does.
@@ -170,7 +213,7 @@ func (db *DB) RunContinue(ctx context.Context, runID string, generation int64) (
 			c.Until = until
 			return err
 		}
-		continued, err := s.q.RunContinue(ctx, s, &dbsqlc.RunContinueParams{ID: runID, Generation: generation})
+		continued, err := s.q.RunContinue(ctx, s, &dbsqlc.RunContinueParams{ID: runID, Generation: generation, PartSeq: s.row.LastSeq})
 		c = session.Continuation{Granted: true, Dispatch: continued.Dispatch, Part: continued.Part}
 		return err
 	})

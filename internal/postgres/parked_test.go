@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -200,4 +201,95 @@ func TestCommandsOfAParkedSessionAreSignalled(t *testing.T) {
 	unclaimed, err := b.Unclaimed(b.ctx, "", time.Second, 100)
 	require.NoError(t, err)
 	require.Empty(t, unclaimed, "it waits for the answer")
+}
+
+// TestTheUsageOfAParkedRunIsThatOfAllParts: each part adds its newest report and the calls that ended in it.
+func TestTheUsageOfAParkedRunIsThatOfAllParts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reports [2][]string // of each part that is parked
+		cost    *float64
+		input   int64
+	}{
+		"all report":    {[2][]string{{usage(1, `0.5`), usage(10, `1`)}, {usage(100, `0.25`)}}, new(1 + 0.25 + 2.0), 1110},
+		"one does not":  {[2][]string{{usage(10, `1`)}, nil}, nil, 1010},
+		"one has none":  {[2][]string{{usage(10, `1`)}, {usage(100, `null`)}}, nil, 1110},
+		"the first has": {[2][]string{nil, {usage(100, `1`)}}, nil, 1100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, run, add := asking(t, time.Hour, permission)
+			add.Questions, add.LastFrame = nil, 4
+			b.reportUsage(t, add, c.reports[0], "t1", "t2")
+			require.True(t, b.park(t, run))
+			b.sleepAsking(t, 1)
+			q := b.questions(t)[0]
+			_, err := b.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{Decision: question.Once})
+			require.NoError(t, err)
+			b.awake(t, session.ReasonAnswer)
+			next, err := b.RunContinue(b.ctx, run, 2)
+			require.NoError(t, err)
+			start, err := b.RunAttach(b.ctx, run, "token", session.Dispatch{No: next.Dispatch, Attempt: 1})
+			require.NoError(t, err)
+
+			second := permission
+			second.ID = "p2"
+			add.Generation, add.LastFrame = 2, start.Run.FrameBase+1
+			add.Questions = []eventlog.Question{{Frame: add.LastFrame, Asked: second, At: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}}
+			b.reportUsage(t, add, c.reports[1], "t3")
+			require.True(t, b.park(t, run))
+			b.sleepAsking(t, 2)
+			_, err = b.QuestionAnswer(b.ctx, b.id, b.questions(t)[0].ID, question.Answer{Decision: question.Once})
+			require.NoError(t, err)
+			b.awake(t, session.ReasonAnswer)
+			next, err = b.RunContinue(b.ctx, run, 3)
+			require.NoError(t, err)
+			_, err = b.RunAttach(b.ctx, run, "last", session.Dispatch{No: next.Dispatch, Attempt: 1})
+			require.NoError(t, err)
+			ended, err := b.RunEnd(b.ctx, session.RunEnding{
+				RunID: run, Token: "last", Outcome: session.OutcomeCompleted, Usage: session.Usage{InputTokens: 1000, OutputTokens: 1, CostUSD: 2, ToolCalls: 5},
+			})
+			require.NoError(t, err)
+			require.Equal(t, c.input, ended.Usage.InputTokens)
+			require.Equal(t, c.cost, ended.Usage.Cost())
+			require.EqualValues(t, 8, ended.Usage.ToolCalls)
+			s, err := b.SessionGet(b.ctx, b.id)
+			require.NoError(t, err)
+			require.Equal(t, c.input, s.Metrics.InputTokens)
+			require.EqualValues(t, 8, s.Metrics.ToolCalls)
+			p, err := b.PromptGet(b.ctx, b.id, ended.PromptID)
+			require.NoError(t, err)
+			require.Equal(t, ended.Usage, p.Usage.Usage)
+		})
+	}
+}
+
+func usage(input int, cost string) string {
+	return fmt.Sprintf(`{"usage":{"inputTokens":%d,"outputTokens":0},"costUsd":%s}`, input, cost)
+}
+
+// reportUsage appends reports of usage, a call for each id that has ended, and one that has not.
+func (b *bundle) reportUsage(t *testing.T, add eventlog.Append, reports []string, calls ...string) {
+	t.Helper()
+	add.Events = nil
+	for _, r := range reports {
+		add.Events = append(add.Events, draft("metadata_update", add.LastFrame, len(add.Events), r))
+	}
+	block := func(kind, id, status string) {
+		data := fmt.Sprintf(`{"block":{"id":%q,"type":"tool_use","name":"Read","status":%q,"createdAt":"2026-01-01T00:00:00Z"}}`, id, status)
+		add.Events = append(add.Events, draft(kind, add.LastFrame, len(add.Events), data))
+	}
+	for _, id := range calls {
+		block("block_start", id, "pending")
+		block("block_complete", id, "success")
+	}
+	require.NoError(t, b.appendOne(t, add))
+}
+
+// sleepAsking hibernates the session.
+func (b *bundle) sleepAsking(t *testing.T, generation int64) {
+	t.Helper()
+	b.transit(t, session.EventHibernate, session.ReasonQuestion)
+	require.NoError(t, b.SandboxEnd(b.ctx, b.id, generation, "hibernated"))
+	b.transit(t, session.EventSaved, session.ReasonQuestion)
 }

@@ -350,7 +350,7 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	if err := cmp.Or(s.abortLost(ctx, run.ID, &ending), s.shutDown(ctx, run, &ending), s.steered(ctx, run.ID, &ending)); err != nil {
 		return session.Run{}, err
 	}
-	ending.Usage = ending.Usage.Bounded()
+	ending.Usage = withParked(run, ending.Usage.Bounded())
 	requeue := ending.Requeue && !session.State(s.row.Status).Final()
 	closed, err := s.runClose(ctx, run, ending, requeue)
 	if err != nil {

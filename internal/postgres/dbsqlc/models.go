@@ -264,34 +264,39 @@ type ReplacedSecret struct {
 }
 
 type Run struct {
-	ID           string
-	SessionID    string
-	PromptID     string
-	Generation   int64
-	Attempt      int64
-	Token        string
-	LastFrame    int64
-	Translator   []byte
-	Outcome      string
-	Reason       string
-	Model        string
-	InputTokens  int64
-	OutputTokens int64
-	CostUsd      *float64
-	ToolCalls    int64
-	StartedAt    time.Time
-	EndedAt      *time.Time
-	Dispatch     int64
-	HeldDispatch int64
-	HeldAttempt  int64
-	BeganSeq     int64
-	Doing        string
-	Losses       int32
-	LossesFrame  int64
-	No           int32
-	ParkedAt     *time.Time
-	Part         int64
-	FrameBase    int64
+	ID                 string
+	SessionID          string
+	PromptID           string
+	Generation         int64
+	Attempt            int64
+	Token              string
+	LastFrame          int64
+	Translator         []byte
+	Outcome            string
+	Reason             string
+	Model              string
+	InputTokens        int64
+	OutputTokens       int64
+	CostUsd            *float64
+	ToolCalls          int64
+	StartedAt          time.Time
+	EndedAt            *time.Time
+	Dispatch           int64
+	HeldDispatch       int64
+	HeldAttempt        int64
+	BeganSeq           int64
+	Doing              string
+	Losses             int32
+	LossesFrame        int64
+	No                 int32
+	ParkedAt           *time.Time
+	Part               int64
+	FrameBase          int64
+	PartSeq            int64
+	ParkedInputTokens  int64
+	ParkedOutputTokens int64
+	ParkedToolCalls    int64
+	ParkedCostUsd      *float64
 }
 
 type Sandbox struct {

@@ -10,6 +10,36 @@ import (
 	"time"
 )
 
+const partUsage = `-- name: PartUsage :one
+SELECT coalesce((
+    SELECT e.data FROM event_log e
+    WHERE e.session_no = (SELECT s.no FROM sessions s WHERE s.id = $1::text) AND e.seq > $2::bigint AND e.type = 'metadata_update'
+    ORDER BY e.seq DESC LIMIT 1
+), '')::text AS reported, (
+    SELECT count(*) FROM blocks b
+    WHERE b.session_id = $1::text AND b.first_seq > $2::bigint AND NOT b.removed
+      AND b.block ->> 'type' = 'tool_use' AND b.block ->> 'status' NOT IN ('streaming', 'pending', 'running')
+) AS tool_calls
+`
+
+type PartUsageParams struct {
+	SessionID string
+	AfterSeq  int64
+}
+
+type PartUsageRow struct {
+	Reported  string
+	ToolCalls int64
+}
+
+// PartUsage is what a run has reported of its usage since an event, and how many calls of tools have ended since.
+func (q *Queries) PartUsage(ctx context.Context, db DBTX, arg *PartUsageParams) (PartUsageRow, error) {
+	row := db.QueryRow(ctx, partUsage, arg.SessionID, arg.AfterSeq)
+	var i PartUsageRow
+	err := row.Scan(&i.Reported, &i.ToolCalls)
+	return i, err
+}
+
 const runAttach = `-- name: RunAttach :exec
 UPDATE runs SET token = $1, attempt = $2, held_dispatch = $3, held_attempt = $4,
     doing = $5, losses = $6, losses_frame = $7
@@ -43,20 +73,21 @@ func (q *Queries) RunAttach(ctx context.Context, db DBTX, arg *RunAttachParams) 
 
 const runContinue = `-- name: RunContinue :one
 UPDATE runs SET parked_at = NULL, part = part + 1, frame_base = last_frame + 2, generation = $1, dispatch = dispatch + 1,
-    doing = '', losses = 0, losses_frame = 0
-WHERE id = $2
-RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base
+    doing = '', losses = 0, losses_frame = 0, part_seq = $2
+WHERE id = $3
+RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd
 `
 
 type RunContinueParams struct {
 	Generation int64
+	PartSeq    int64
 	ID         string
 }
 
 // RunContinue gives a parked run to a sandbox, as its next part. The frame before its frame_base closes what the part before
 // has left open.
 func (q *Queries) RunContinue(ctx context.Context, db DBTX, arg *RunContinueParams) (Run, error) {
-	row := db.QueryRow(ctx, runContinue, arg.Generation, arg.ID)
+	row := db.QueryRow(ctx, runContinue, arg.Generation, arg.PartSeq, arg.ID)
 	var i Run
 	err := row.Scan(
 		&i.ID,
@@ -87,12 +118,17 @@ func (q *Queries) RunContinue(ctx context.Context, db DBTX, arg *RunContinuePara
 		&i.ParkedAt,
 		&i.Part,
 		&i.FrameBase,
+		&i.PartSeq,
+		&i.ParkedInputTokens,
+		&i.ParkedOutputTokens,
+		&i.ParkedToolCalls,
+		&i.ParkedCostUsd,
 	)
 	return i, err
 }
 
 const runDispatch = `-- name: RunDispatch :one
-UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base
+UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd
 `
 
 // RunDispatch allots the next dispatch of a run and returns the run.
@@ -128,6 +164,11 @@ func (q *Queries) RunDispatch(ctx context.Context, db DBTX, id string) (Run, err
 		&i.ParkedAt,
 		&i.Part,
 		&i.FrameBase,
+		&i.PartSeq,
+		&i.ParkedInputTokens,
+		&i.ParkedOutputTokens,
+		&i.ParkedToolCalls,
+		&i.ParkedCostUsd,
 	)
 	return i, err
 }
@@ -152,7 +193,7 @@ UPDATE runs SET outcome = $1, reason = $2, model = $3, token = '', translator = 
     input_tokens = $4, output_tokens = $5, cost_usd = $6, tool_calls = $7,
     ended_at = $8::timestamptz
 WHERE id = $9 AND ended_at IS NULL
-RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base
+RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd
 `
 
 type RunEndParams struct {
@@ -210,12 +251,17 @@ func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) (Run, 
 		&i.ParkedAt,
 		&i.Part,
 		&i.FrameBase,
+		&i.PartSeq,
+		&i.ParkedInputTokens,
+		&i.ParkedOutputTokens,
+		&i.ParkedToolCalls,
+		&i.ParkedCostUsd,
 	)
 	return i, err
 }
 
 const runGet = `-- name: RunGet :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base FROM runs WHERE id = $1
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd FROM runs WHERE id = $1
 `
 
 func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
@@ -250,12 +296,17 @@ func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
 		&i.ParkedAt,
 		&i.Part,
 		&i.FrameBase,
+		&i.PartSeq,
+		&i.ParkedInputTokens,
+		&i.ParkedOutputTokens,
+		&i.ParkedToolCalls,
+		&i.ParkedCostUsd,
 	)
 	return i, err
 }
 
 const runGetOpen = `-- name: RunGetOpen :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base FROM runs WHERE session_id = $1 AND ended_at IS NULL
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd FROM runs WHERE session_id = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Run, error) {
@@ -290,6 +341,11 @@ func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Ru
 		&i.ParkedAt,
 		&i.Part,
 		&i.FrameBase,
+		&i.PartSeq,
+		&i.ParkedInputTokens,
+		&i.ParkedOutputTokens,
+		&i.ParkedToolCalls,
+		&i.ParkedCostUsd,
 	)
 	return i, err
 }
@@ -334,17 +390,32 @@ func (q *Queries) RunInsert(ctx context.Context, db DBTX, arg *RunInsertParams) 
 }
 
 const runPark = `-- name: RunPark :exec
-UPDATE runs SET parked_at = $1::timestamptz, token = '' WHERE id = $2
+UPDATE runs SET parked_at = $1::timestamptz, token = '',
+    parked_input_tokens = parked_input_tokens + $2::bigint, parked_output_tokens = parked_output_tokens + $3::bigint,
+    parked_tool_calls = parked_tool_calls + $4::bigint,
+    parked_cost_usd = CASE WHEN part = 0 THEN 0 ELSE parked_cost_usd END + $5::double precision
+WHERE id = $6
 `
 
 type RunParkParams struct {
-	At time.Time
-	ID string
+	At           time.Time
+	InputTokens  int64
+	OutputTokens int64
+	ToolCalls    int64
+	CostUsd      *float64
+	ID           string
 }
 
-// RunPark clears the token, so that the attempt that holds it cannot append.
+// RunPark clears the token, so that the attempt that holds it cannot append, and adds what the part that ends has used.
 func (q *Queries) RunPark(ctx context.Context, db DBTX, arg *RunParkParams) error {
-	_, err := db.Exec(ctx, runPark, arg.At, arg.ID)
+	_, err := db.Exec(ctx, runPark,
+		arg.At,
+		arg.InputTokens,
+		arg.OutputTokens,
+		arg.ToolCalls,
+		arg.CostUsd,
+		arg.ID,
+	)
 	return err
 }
 

@@ -64,13 +64,29 @@ UPDATE runs SET translator = @translator WHERE id = @id AND last_frame = @last_f
 SELECT id, model, input_tokens, output_tokens, cost_usd, tool_calls FROM runs WHERE id = ANY(@ids::text[]) AND ended_at IS NOT NULL;
 
 -- name: RunPark :exec
--- RunPark clears the token, so that the attempt that holds it cannot append.
-UPDATE runs SET parked_at = @at::timestamptz, token = '' WHERE id = @id;
+-- RunPark clears the token, so that the attempt that holds it cannot append, and adds what the part that ends has used.
+UPDATE runs SET parked_at = @at::timestamptz, token = '',
+    parked_input_tokens = parked_input_tokens + @input_tokens::bigint, parked_output_tokens = parked_output_tokens + @output_tokens::bigint,
+    parked_tool_calls = parked_tool_calls + @tool_calls::bigint,
+    parked_cost_usd = CASE WHEN part = 0 THEN 0 ELSE parked_cost_usd END + sqlc.narg(cost_usd)::double precision
+WHERE id = @id;
+
+-- name: PartUsage :one
+-- PartUsage is what a run has reported of its usage since an event, and how many calls of tools have ended since.
+SELECT coalesce((
+    SELECT e.data FROM event_log e
+    WHERE e.session_no = (SELECT s.no FROM sessions s WHERE s.id = @session_id::text) AND e.seq > @after_seq::bigint AND e.type = 'metadata_update'
+    ORDER BY e.seq DESC LIMIT 1
+), '')::text AS reported, (
+    SELECT count(*) FROM blocks b
+    WHERE b.session_id = @session_id::text AND b.first_seq > @after_seq::bigint AND NOT b.removed
+      AND b.block ->> 'type' = 'tool_use' AND b.block ->> 'status' NOT IN ('streaming', 'pending', 'running')
+) AS tool_calls;
 
 -- name: RunContinue :one
 -- RunContinue gives a parked run to a sandbox, as its next part. The frame before its frame_base closes what the part before
 -- has left open.
 UPDATE runs SET parked_at = NULL, part = part + 1, frame_base = last_frame + 2, generation = @generation, dispatch = dispatch + 1,
-    doing = '', losses = 0, losses_frame = 0
+    doing = '', losses = 0, losses_frame = 0, part_seq = @part_seq
 WHERE id = @id
 RETURNING *;
