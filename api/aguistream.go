@@ -137,9 +137,13 @@ func (st *aguiStream) begun(ctx context.Context) ([]byte, error) {
 }
 
 func (st *aguiStream) snapshot(ctx context.Context) ([]byte, error) {
-	snapshot := agui.NewSnapshot(st.run.promptID)
+	// The limits of a snapshot are those of its messages. Blocks are larger, but for calls, whose input is text in a message.
+	cursor, leftOut, err := st.conversationTail(ctx, 2*agui.MaxSnapshotBytes, 2*agui.MaxSnapshotMessages)
+	if err != nil {
+		return nil, err
+	}
+	snapshot := agui.NewSnapshot(st.run.promptID, leftOut)
 	var seq int64
-	cursor := ""
 	for {
 		page, next, err := st.conversationPage(ctx, st.conversations, st.run.sessionID, cursor)
 		if err != nil {
@@ -156,7 +160,6 @@ func (st *aguiStream) snapshot(ctx context.Context) ([]byte, error) {
 	}
 	// Read after the conversation: an outcome that is not in the prompt yet is in an event after it.
 	if st.run.promptID != "" {
-		var err error
 		if st.prompt, err = st.turns.PromptGet(ctx, st.run.sessionID, st.run.promptID); err != nil {
 			return nil, err
 		}
@@ -164,7 +167,7 @@ func (st *aguiStream) snapshot(ctx context.Context) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		snapshot.AddPrompt(masker.Text(st.prompt.Content))
+		snapshot.AddPrompt(masker.Text(st.prompt.Content), st.prompt.RunID != "")
 	}
 	f, err := feed.Open(ctx, feed.Options{Log: st.cfg.Events, Sessions: st.turns, Beat: st.cfg.Heartbeat}, st.run.sessionID, seq)
 	if err != nil {
@@ -172,6 +175,13 @@ func (st *aguiStream) snapshot(ctx context.Context) ([]byte, error) {
 	}
 	st.feed = f
 	return st.encoder.Snapshot(snapshot), nil
+}
+
+// conversationTail finds the newest blocks within the time of a request.
+func (st *aguiStream) conversationTail(ctx context.Context, bytes int64, limit int) (cursor string, leftOut int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, st.cfg.RequestTimeout)
+	defer cancel()
+	return st.conversations.ConversationTail(ctx, st.run.sessionID, bytes, limit)
 }
 
 // encode returns the frames of what comes next.

@@ -16,6 +16,9 @@ type conversationStore interface {
 	// ConversationPage returns blocks in the order in which they appeared, as many as limit or a bound of
 	// bytes allows, and the cursor of the next page. Seq is the position at which the first page was read.
 	ConversationPage(ctx context.Context, sessionID string, limit int, cursor string) (page conversation.Conversation, nextCursor string, err error)
+	// ConversationTail returns the cursor of a page that begins with the newest blocks, at most limit of about so many bytes together,
+	// and how many are before them; an empty one if there are none.
+	ConversationTail(ctx context.Context, sessionID string, bytes int64, limit int) (cursor string, leftOut int64, err error)
 }
 
 // conversations are the routes of conversations.

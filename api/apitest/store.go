@@ -540,6 +540,17 @@ func (m *Store) PromptResolve(_ context.Context, r session.Resolve) (session.Pro
 	return resolved, !already, nil
 }
 
+// ConversationTail implements api.Store: everything is at the end.
+func (m *Store) ConversationTail(_ context.Context, id string, _ int64, _ int) (string, int64, error) {
+	leave, err := m.enter("ConversationTail")
+	if err != nil {
+		return "", 0, err
+	}
+	defer leave()
+	_, err = m.get(id)
+	return "", 0, err
+}
+
 // ConversationPage implements api.Store: what the row has, else what its events add up to. A cursor is how
 // many blocks were in the pages before.
 func (m *Store) ConversationPage(_ context.Context, id string, limit int, cursor string) (conversation.Conversation, string, error) {

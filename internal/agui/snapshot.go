@@ -22,6 +22,7 @@ type Snapshot struct {
 	items    []item
 	bytes    int
 	dropped  int
+	older    bool            // blocks before the first were left out
 	users    map[string]bool // ids of the user's messages
 	reached  bool            // the prompt has a message
 }
@@ -36,9 +37,10 @@ type item struct {
 	bytes          int
 }
 
-// NewSnapshot returns an empty snapshot for the run of a prompt; promptID may be empty.
-func NewSnapshot(promptID string) *Snapshot {
-	return &Snapshot{promptID: promptID, users: map[string]bool{}}
+// NewSnapshot returns an empty snapshot for the run of a prompt, of a conversation of which so many of the oldest blocks are left out;
+// promptID may be empty.
+func NewSnapshot(promptID string, leftOut int64) *Snapshot {
+	return &Snapshot{promptID: promptID, dropped: int(leftOut), older: leftOut > 0, users: map[string]bool{}}
 }
 
 // Add adds the next block of the conversation.
@@ -84,9 +86,17 @@ func (s *Snapshot) Add(conversationID string, b conversation.Block) {
 	s.add(it, len(it.message))
 }
 
-// AddPrompt adds the message of the prompt if it has not reached the agent.
-func (s *Snapshot) AddPrompt(content string) {
+// AddPrompt adds the message of the prompt if it has not reached the agent: at the end, or in front if it has begun and blocks are
+// left out, as its message is one of them.
+func (s *Snapshot) AddPrompt(content string, begun bool) {
 	if s.reached || s.promptID == "" {
+		return
+	}
+	if s.older && begun {
+		front := NewSnapshot(s.promptID, 0)
+		front.AddPrompt(content, false)
+		s.prompt, s.reached = &front.items[0], true
+		s.dropped--
 		return
 	}
 	s.Add(conversation.Main, conversation.Block{

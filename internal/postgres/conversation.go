@@ -102,6 +102,27 @@ func (db *DB) ConversationPage(ctx context.Context, sessionID string, limit int,
 	return c, next, err
 }
 
+// ConversationTail returns the cursor of a page that begins with the newest blocks, at most limit of about so many bytes together,
+// and how many are before them; an empty one if all are among them.
+func (db *DB) ConversationTail(ctx context.Context, sessionID string, bytes int64, limit int) (cursor string, leftOut int64, err error) {
+	ctx, cancel := db.bulk(ctx)
+	defer cancel()
+	const doing = "find the end of a conversation"
+	bounds, err := db.q.EventsBounds(ctx, db.pool, sessionID)
+	if isNoRows(err) {
+		return "", 0, noSession(sessionID)
+	} else if err != nil {
+		return "", 0, fault(doing, err)
+	}
+	row, err := db.q.BlockTail(ctx, db.pool, &dbsqlc.BlockTailParams{
+		SessionID: sessionID, ThroughPosition: bounds.LastSeq, ReadItems: int32(limit) + 1, MaxItems: int64(limit), MaxBytes: bytes,
+	})
+	if err != nil || row.Position == 0 {
+		return "", 0, fault(doing, err)
+	}
+	return cursorEncode(blockCursor{Position: row.Position, Seq: bounds.LastSeq}), row.LeftOut, nil
+}
+
 func (db *DB) deltas(ctx context.Context, tx dbsqlc.DBTX, sessionID string, after, through int64) ([]dbsqlc.EventsDeltasRow, error) {
 	return db.q.EventsDeltas(ctx, tx, &dbsqlc.EventsDeltasParams{
 		SessionID: sessionID, AfterSeq: after, ThroughSeq: through, MaxItems: maxDeltas, MaxBytes: maxDeltaBytes,

@@ -44,13 +44,13 @@ func aguiStream(t *testing.T, log []eventlog.Event, attach int) (sse []byte, sna
 }
 
 func snapshotOf(c conversation.Conversation) *agui.Snapshot {
-	s := agui.NewSnapshot("p1")
+	s := agui.NewSnapshot("p1", 0)
 	for _, thread := range c.Threads {
 		for _, b := range thread.Blocks {
 			s.Add(thread.ID, b)
 		}
 	}
-	s.AddPrompt("hello")
+	s.AddPrompt("hello", false)
 	return s
 }
 

@@ -143,6 +143,52 @@ func (q *Queries) BlockPageAt(ctx context.Context, db DBTX, arg *BlockPageAtPara
 	return items, nil
 }
 
+const blockTail = `-- name: BlockTail :one
+WITH cut AS (
+    SELECT coalesce(max(n.position), 0)::bigint AS after
+    FROM (
+        SELECT b.position, row_number() OVER (ORDER BY b.position DESC) AS place,
+            sum(coalesce(b.size, octet_length(b.block::text))) OVER (ORDER BY b.position DESC) AS bytes
+        FROM (
+            SELECT t.position, t.size, t.block FROM blocks t WHERE t.session_id = $1 AND t.position <= $2
+            ORDER BY t.position DESC LIMIT $3
+        ) b
+    ) n
+    WHERE n.place > 1 AND (n.bytes > $4::bigint OR n.place > $5::bigint)
+)
+SELECT c.after AS position, (
+    SELECT count(*) FROM blocks b WHERE b.session_id = $1 AND b.position <= c.after AND NOT b.removed
+) AS left_out FROM cut c
+`
+
+type BlockTailParams struct {
+	SessionID       string
+	ThroughPosition int64
+	ReadItems       int32
+	MaxBytes        int64
+	MaxItems        int64
+}
+
+type BlockTailRow struct {
+	Position int64
+	LeftOut  int64
+}
+
+// BlockTail is the position after which the newest blocks up to another are, at most max_items of about max_bytes together, and how
+// many are before them; the newest is always among them.
+func (q *Queries) BlockTail(ctx context.Context, db DBTX, arg *BlockTailParams) (BlockTailRow, error) {
+	row := db.QueryRow(ctx, blockTail,
+		arg.SessionID,
+		arg.ThroughPosition,
+		arg.ReadItems,
+		arg.MaxBytes,
+		arg.MaxItems,
+	)
+	var i BlockTailRow
+	err := row.Scan(&i.Position, &i.LeftOut)
+	return i, err
+}
+
 const blocksAtWork = `-- name: BlocksAtWork :many
 SELECT conversation_id, block FROM blocks
 WHERE session_id = $1 AND first_seq >= $2 AND NOT removed

@@ -27,6 +27,25 @@ ORDER BY p.first_seq;
 -- name: BlocksBetween :one
 SELECT EXISTS (SELECT 1 FROM blocks WHERE session_id = @session_id AND position > @after_position AND position <= @through_position);
 
+-- name: BlockTail :one
+-- BlockTail is the position after which the newest blocks up to another are, at most max_items of about max_bytes together, and how
+-- many are before them; the newest is always among them.
+WITH cut AS (
+    SELECT coalesce(max(n.position), 0)::bigint AS after
+    FROM (
+        SELECT b.position, row_number() OVER (ORDER BY b.position DESC) AS place,
+            sum(coalesce(b.size, octet_length(b.block::text))) OVER (ORDER BY b.position DESC) AS bytes
+        FROM (
+            SELECT t.position, t.size, t.block FROM blocks t WHERE t.session_id = @session_id AND t.position <= @through_position
+            ORDER BY t.position DESC LIMIT @read_items
+        ) b
+    ) n
+    WHERE n.place > 1 AND (n.bytes > @max_bytes::bigint OR n.place > @max_items::bigint)
+)
+SELECT c.after AS position, (
+    SELECT count(*) FROM blocks b WHERE b.session_id = @session_id AND b.position <= c.after AND NOT b.removed
+) AS left_out FROM cut c;
+
 -- name: BlocksLive :many
 SELECT * FROM blocks WHERE session_id = @session_id AND live ORDER BY position;
 
