@@ -131,24 +131,11 @@ func (p *Purger) Pass(ctx context.Context) error {
 // renew keeps a purge with this worker until stop is called: a pass over a large session takes longer than the lease that
 // PurgesTake gives. A lease that could not be renewed costs repeated work, and nothing else.
 func (p *Purger) renew(ctx context.Context, id string) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(purgeRenew)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			if err := p.store.PurgeRenew(ctx, id, purgeLease); err != nil && ctx.Err() == nil {
-				p.Logger.WarnContext(ctx, "could not renew a purge", slog.String("session_id", id), slog.Any("error", err))
-			}
+	return repeatedly(ctx, purgeRenew, func(ctx context.Context) {
+		if err := p.store.PurgeRenew(ctx, id, purgeLease); err != nil && ctx.Err() == nil {
+			p.Logger.WarnContext(ctx, "could not renew a purge", slog.String("session_id", id), slog.Any("error", err))
 		}
-	}()
-	return func() { cancel(); <-done }
+	})
 }
 
 // step takes a purge as far as it gets.

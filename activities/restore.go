@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -37,6 +38,8 @@ type restoreStore interface {
 	SnapshotKeep(ctx context.Context, snapshotID string, age time.Duration) error
 	// ImagesKnown lists other images that this installation has made and that should exist at the provider.
 	ImagesKnown(ctx context.Context, except string) ([]string, error)
+	// ArchiveContent reads an archive in pieces, each valid until the next.
+	ArchiveContent(ctx context.Context, archiveID string) iter.Seq2[[]byte, error]
 	TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error)
 	// TranscriptLimitsReached returns the limits that kept transcripts from being stored whole.
 	TranscriptLimitsReached(ctx context.Context, sessionID string) ([]transcript.Limit, error)
@@ -132,6 +135,12 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle se
 	if err != nil {
 		return SandboxReady{}, err
 	}
+	archived := !from.snapshot && bundle.ArchiveID != ""
+	if archived {
+		if err := g.unpackArchive(ctx, in, sb, bundle); err != nil {
+			return SandboxReady{}, g.spentOr(ctx, in, sb, err)
+		}
+	}
 	if !from.snapshot { // the workspace is set up again, as at creation
 		err = g.prepareWorkspace(ctx, in.SessionID, in.Generation, sb)
 		if err == nil && bundle.ID != "" {
@@ -141,9 +150,15 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle se
 			return SandboxReady{}, g.spentOr(ctx, in, sb, err)
 		}
 	}
-	receipt, err := g.repairTranscripts(ctx, in, sb, bundle, found, !from.snapshot)
+	if archived {
+		found.unchecked = nil // every file was compared with the manifest of the archive
+	}
+	receipt, err := g.repairTranscripts(ctx, in, sb, bundle, found, !from.snapshot && !archived)
 	if err != nil {
 		return SandboxReady{}, g.spentOr(ctx, in, sb, err)
+	}
+	if archived {
+		receipt.Moved = bundle.Manifest.From
 	}
 	receipt = receipt.Bounded()
 	ready.Receipt = &receipt

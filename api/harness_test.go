@@ -23,6 +23,7 @@ import (
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
@@ -51,6 +52,9 @@ func (agents) Names() []string { return []string{"demo", "other"} }
 func (agents) Describe() []agent.Description {
 	return []agent.Description{{Name: "demo", Title: "Demo", Summary: "A demo.", Capabilities: []string{"revert"}}, {Name: "other", Models: []string{"m1"}}}
 }
+
+// Get has the real adapter, whose memory archives may have.
+func (agents) Get(name string) (agent.Adapter, error) { return agent.NewRegistry(demo.New()).Get(name) }
 
 func setup(t testing.TB, change ...func(*api.Config)) *bundle {
 	t.Helper()

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"testing"
 
@@ -23,6 +24,9 @@ func (needy) Describe() []agent.Description {
 		{Name: "NEEDY_KEY", Required: true, Alternatives: []string{"NEEDY_TOKEN"}}, {Name: "NEEDY_TOKEN"},
 	}}}
 }
+
+// Get knows no adapter: no archive is imported.
+func (needy) Get(string) (agent.Adapter, error) { return nil, errors.ErrUnsupported }
 
 // needsKey is what is said where the key of needy is missing.
 const needsKey = "the agent needy needs NEEDY_KEY, which is not stored: store it with PUT /api/secrets/NEEDY_KEY, " +

@@ -121,6 +121,10 @@ func (s *Server) routes(store Store) {
 	forks := &forks{sessions, store}
 	e.POST("/api/sessions/:id/fork", forks.fork)
 	e.GET("/api/sessions/:id/forks", forks.list)
+	archives := &archives{sessions: sessions, bundles: store, transcripts: store, archived: store, importing: make(chan struct{}, maxImporting)}
+	e.POST(importRoute, archives.take)
+	e.POST(exportRoute, archives.request)
+	e.GET(exportRoute, archives.export)
 	e.GET("/api/bundles/:bundleId", bundles.get)
 	e.GET("/api/bundles/:bundleId/blocks", bundles.blocks)
 	e.POST("/api/bundles/:bundleId/pin", bundles.pin(true))

@@ -23,6 +23,8 @@ import (
 type Agents interface {
 	Names() []string
 	Describe() []agent.Description
+	// Get returns the adapter of that name.
+	Get(name string) (agent.Adapter, error)
 }
 
 // Sealer seals the value of a secret under its name.

@@ -29,6 +29,7 @@ type Store interface {
 	conversationStore
 	bundleStore
 	forkStore
+	archiveStore
 	transcriptStore
 	streamStore
 	lifecycleStore

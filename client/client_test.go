@@ -32,6 +32,9 @@ type agents struct{}
 func (agents) Names() []string               { return []string{"demo"} }
 func (agents) Describe() []agent.Description { return []agent.Description{{Name: "demo"}} }
 
+// Get knows no adapter: no archive is imported.
+func (agents) Get(string) (agent.Adapter, error) { return nil, errors.ErrUnsupported }
+
 type bundle struct {
 	store  *apitest.Store
 	temp   *apitest.Signaler

@@ -98,6 +98,7 @@ type Receipt struct {
 	Kind      string   `json:"kind"` // full, partial, fresh or unverified
 	Missing   []string `json:"missing"`
 	Unchecked []string `json:"unchecked,omitempty"` // what was not compared
+	Moved     string   `json:"moved,omitempty"`     // where the session was before it was imported
 }
 
 // Metrics are counted per session. ActiveSeconds is the time with a sandbox.

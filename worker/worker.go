@@ -37,6 +37,8 @@ type Config struct {
 	Commands CommandRelay
 	// Purges erases sessions. Without a Purger it does nothing.
 	Purges Purges
+	// Archives makes archives of bundles. Without an Archiver it does nothing.
+	Archives Archives
 	// Lifecycle orders the lifecycle events of all sessions. Without a store it does nothing.
 	Lifecycle Lifecycle
 	// Webhooks delivers lifecycle events. Without a store it does nothing.
@@ -176,6 +178,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	group.Go(func() error { return w.config.Relay.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Commands.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Purges.run(ctx, w.config.Logger) })
+	group.Go(func() error { return w.config.Archives.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Lifecycle.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.webhooks(ctx) })
 	group.Go(func() error { return w.schedule(ctx) })

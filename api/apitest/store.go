@@ -42,6 +42,10 @@ type Store struct {
 	present    map[string]session.Viewer // by client
 	attendants map[string]bool           // sessions that have one, and whether it claims
 
+	archives map[string]session.Archive // by bundle
+	contents map[string][]byte          // of archives; and of imported ones by session
+	imported session.Import
+
 	lifecycle      []lifecycle.Event
 	lifecycleKept  int64 // those up to this position were deleted
 	lifecycleReads int
@@ -66,7 +70,7 @@ type Row struct {
 
 // NewStore returns an empty store.
 func NewStore() *Store {
-	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}, calls: map[string]int{}, secrets: map[string]secretRow{}, present: map[string]session.Viewer{}, attendants: map[string]bool{}}
+	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}, calls: map[string]int{}, secrets: map[string]secretRow{}, present: map[string]session.Viewer{}, attendants: map[string]bool{}, archives: map[string]session.Archive{}, contents: map[string][]byte{}}
 }
 
 // Fail makes every call of a method return err, until it is nil.

@@ -31,6 +31,8 @@ type cli struct {
 	Seal   sealCmd   `cmd:"" help:"Stop the agent, flush everything to disk and print the manifest; reads the request from stdin."`
 	Verify verifyCmd `cmd:"" help:"Compare the sandbox with the manifest on stdin."`
 	Put    putCmd    `cmd:"" help:"Write the files that stdin describes."`
+	Pack   packCmd   `cmd:"" help:"Print a portable archive of the workspace and the agent's own files; reads the request from stdin."`
+	Unpack unpackCmd `cmd:"" help:"Write the portable archive on stdin into the workspace and the agent's home."`
 	Ping   pingCmd   `cmd:"" help:"Print what the runner is doing; reads the request from stdin."`
 	Tools  toolsCmd  `cmd:"" help:"Serve overwinter's tools to an agent on stdin and stdout, as a server of the Model Context Protocol."`
 }
@@ -62,6 +64,18 @@ type sealCmd struct{ state }
 type verifyCmd struct{}
 
 type putCmd struct{}
+
+type packCmd struct {
+	state
+	Workspace string `help:"The agent's working directory." default:"${workspace}" type:"path"`
+}
+
+type unpackCmd struct {
+	state
+	Home      string `help:"The agent's home directory." default:"${home}" type:"path"`
+	Workspace string `help:"The agent's working directory." default:"${workspace}" type:"path"`
+	Archive   string `help:"ID of the archive, which is unpacked once." required:""`
+}
 
 type pingCmd struct{ state }
 
@@ -102,6 +116,14 @@ func (c *verifyCmd) Run(ctx context.Context, p *program) error {
 }
 
 func (c *putCmd) Run(p *program) error { return command.Put(p.stdin, p.stdout) }
+
+func (c *packCmd) Run(ctx context.Context, p *program) error {
+	return command.Pack(ctx, c.Dir, c.Workspace, p.stdin, p.stdout)
+}
+
+func (c *unpackCmd) Run(ctx context.Context, p *program) error {
+	return command.Unpack(ctx, c.Dir, c.Home, c.Workspace, c.Archive, p.stdin, p.stdout)
+}
 
 func (c *pingCmd) Run(ctx context.Context, p *program) error {
 	return command.Ping(ctx, c.Dir, p.stdin, p.stdout)

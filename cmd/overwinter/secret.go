@@ -62,6 +62,13 @@ func (c *secretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s stream
 	if _, err := fmt.Fprintf(s.stdout, "%d parts of transcripts sealed again, %d do not open\n", parts, unread); err != nil {
 		return err
 	}
+	archived, unreadArchived, err := db.ArchivesReseal(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(s.stdout, "%d parts of archives sealed again, %d do not open\n", archived, unreadArchived); err != nil {
+		return err
+	}
 	states, unreadStates, err := db.RunsReseal(ctx)
 	if err != nil {
 		return err

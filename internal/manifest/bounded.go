@@ -29,7 +29,7 @@ func (m Manifest) Bounded() Manifest {
 		f.SHA256 = bounded(f.SHA256)
 		files = append(files, f)
 	}
-	m.AgentFiles, m.Lost = files, nil // what is lost only the worker knows
+	m.AgentFiles, m.Lost, m.From = files, nil, "" // what is lost only the worker knows
 	m.Runner = bounded(m.Runner)
 	if m.Git != nil {
 		m.Git = &Git{Head: bounded(m.Git.Head), DirtyHash: bounded(m.Git.DirtyHash)}

@@ -16,6 +16,8 @@ type Manifest struct {
 	// Lost says what the bundle is known to lack, in words for people, such as changes made after
 	// the snapshot that it fell back to.
 	Lost []string `json:"lost,omitempty"`
+	// From says where the session was before it was imported, in words for people.
+	From string `json:"from,omitempty"`
 }
 
 // File is one file with what proves it is the same.

@@ -95,7 +95,7 @@ func (db *DB) BundleHead(ctx context.Context, sessionID string) (session.Bundle,
 func bundleOf(row dbsqlc.Bundle) (session.Bundle, error) {
 	b := session.Bundle{
 		ID: row.ID, SessionID: row.SessionID, ParentID: row.ParentID, Generation: row.Generation,
-		SnapshotID: row.SnapshotID, Verified: row.Verified, Checkpoint: row.Checkpoint, CreatedAt: row.CreatedAt.UTC(),
+		SnapshotID: row.SnapshotID, ArchiveID: row.ArchiveID, Verified: row.Verified, Checkpoint: row.Checkpoint, CreatedAt: row.CreatedAt.UTC(),
 	}
 	if err := json.Unmarshal(row.Manifest, &b.Manifest); err != nil {
 		return session.Bundle{}, fmt.Errorf("manifest of bundle %s: %w", row.ID, err)

@@ -133,7 +133,7 @@ func (db *DB) headsInto(ctx context.Context, tx dbsqlc.DBTX, items []session.Ses
 func bundleViewOf(row dbsqlc.BundleView) (session.BundleView, error) {
 	b, err := bundleOf(dbsqlc.Bundle{
 		ID: row.ID, SessionID: row.SessionID, ParentID: row.ParentID, Generation: row.Generation, SnapshotID: row.SnapshotID,
-		Manifest: row.Manifest, Verified: row.Verified, Checkpoint: row.Checkpoint, CreatedAt: row.CreatedAt,
+		Manifest: row.Manifest, Verified: row.Verified, Checkpoint: row.Checkpoint, CreatedAt: row.CreatedAt, ArchiveID: row.ArchiveID,
 	})
 	if err != nil {
 		return session.BundleView{}, err

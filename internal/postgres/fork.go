@@ -48,6 +48,13 @@ func (db *DB) SessionFork(ctx context.Context, f session.Fork, first *session.Pr
 		if err := (&sessionTx{Conn: tx.Conn(), q: db.q}).snapshotClaim(ctx, bundle.SnapshotID); err != nil {
 			return err
 		}
+		if bundle.ArchiveID != "" {
+			if _, err := db.q.ArchiveLock(ctx, tx, bundle.ArchiveID); isNoRows(err) {
+				return illegal("the files of bundle %s are deleted", bundle.ID)
+			} else if err != nil {
+				return err
+			}
+		}
 		given := f.Title != ""
 		if !given {
 			f.Title = parent.Title

@@ -45,6 +45,7 @@ var (
 	purgeRecords = []purgeTable{
 		{name: "bundles", column: "session_id"},
 		{name: "session_forks", column: "session_id"},
+		{name: "session_imports", column: "session_id"},
 		{name: "snapshots", column: "session_id", where: " AND deleted_at IS NOT NULL"},
 		{name: "sandboxes", column: "session_id"},
 		{name: "session_transitions", column: "session_id"},
@@ -235,6 +236,9 @@ func (db *DB) PurgeSession(ctx context.Context, sessionID string) error {
 	}
 	if err := db.eventsDelete(ctx, no, 1<<62); err != nil {
 		return fault(doing, err)
+	}
+	if err := db.ArchivesCollect(ctx); err != nil {
+		return err
 	}
 	n, err := db.q.SessionDelete(ctx, db.pool, sessionID)
 	if err == nil && n == 0 {

@@ -155,6 +155,8 @@ func TestEveryTableIsPurgedOrHasNothingOfASession(t *testing.T) {
 	exempt := map[string]string{
 		"sessions":         "the row is deleted last",
 		"event_log":        "its rows are deleted by PurgeContent",
+		"archives":         "PurgeSession deletes those that no bundle needs any more",
+		"archive_parts":    "they are deleted with their archives",
 		"session_labels":   "a trigger deletes them with the row",
 		"session_activity": "a trigger deletes it with the row",
 		"exit_images":      "a row ends when its image is found; the row of the session is kept until then",

@@ -101,6 +101,7 @@ type ReceiptJSON struct {
 	Missing []string            `json:"missing"`
 	// Unchecked says what was not compared.
 	Unchecked []string `json:"unchecked,omitempty"`
+	Moved     string   `json:"moved,omitempty"` // where the session was before it was imported
 }
 
 // Session converts s.
@@ -168,5 +169,5 @@ func Receipt(r *session.Receipt) *ReceiptJSON {
 	if missing == nil {
 		missing = []string{}
 	}
-	return &ReceiptJSON{Kind: r.Kind, Missing: missing, Unchecked: r.Unchecked}
+	return &ReceiptJSON{Kind: r.Kind, Missing: missing, Unchecked: r.Unchecked, Moved: r.Moved}
 }

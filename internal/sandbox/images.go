@@ -372,6 +372,26 @@ func (p *Provider) CopyImage(ctx context.Context, image, sessionID string, gener
 	return sb.Snapshot(ctx, spec)
 }
 
+// ReadImage starts a sandbox of a session's image in which nothing runs, and calls read with it. The sandbox is ended after that, or
+// by itself after ten minutes.
+func (p *Provider) ReadImage(ctx context.Context, image, sessionID string, generation int64, read func(context.Context, *Sandbox) error) error {
+	ctx, cancel := within(ctx, builderTimeout, "read the image")
+	defer cancel()
+	request := driver.CreateRequest{
+		Name: "reader-" + uuid.NewString(),
+		Tags: map[string]string{
+			TagRole: RoleReader, TagSession: sessionID, TagGeneration: strconv.FormatInt(generation, 10), TagImage: tagValue(image),
+		},
+		Image: image, Timeout: builderTimeout,
+	}
+	defer NewImages(p, ImagesOptions{Logger: p.logger}).clear(ctx, request.Name)
+	sb, _, err := p.create(ctx, request)
+	if err != nil {
+		return err
+	}
+	return read(ctx, sb)
+}
+
 // clear ends the builder, found by its name: the answer to its creation may be lost.
 func (i *Images) clear(ctx context.Context, name string) {
 	ctx, cancel := within(context.WithoutCancel(ctx), cleanupTimeout, "end the builder")

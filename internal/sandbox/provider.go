@@ -29,6 +29,9 @@ const RoleBuilder = "builder"
 // RoleRenewer is the role of a sandbox that copies an image.
 const RoleRenewer = "renewer"
 
+// RoleReader is the role of a sandbox that files of an image are read in.
+const RoleReader = "reader"
+
 // MaxTimeout is the longest life of a sandbox, and the life of one that was
 // created without saying how long.
 const MaxTimeout = 24 * time.Hour

@@ -13,6 +13,7 @@ type Bundle struct {
 	ParentID   string // the bundle before it
 	Generation int64  // the sandbox it was taken from
 	SnapshotID string // image at the provider; empty when only transcripts are left
+	ArchiveID  string // archive that has its files where there is no snapshot; empty for none
 	Manifest   manifest.Manifest
 	Checkpoint bool // the sandbox kept running after it, so another bundle of its generation follows
 	Verified   bool // the snapshot resolved at the provider when the bundle was committed
@@ -32,7 +33,7 @@ type BundleView struct {
 	PromptID string  // newest prompt that the agent's memory has; empty for none
 	Outcome  Outcome // of that prompt's run; empty where there is none
 	Head     bool    // the session wakes from it
-	HasFiles bool    // its snapshot is kept
+	HasFiles bool    // its snapshot is kept, or it has an archive
 	PinnedAt time.Time
 	// Receipt is of the newest restore from it, at RestoredAt; nil while there was none.
 	Receipt    *Receipt

@@ -33,11 +33,14 @@ type Receipt struct {
 	Missing []string    `json:"missing"` // what did not come back, or came back different; never nil in JSON
 	// Unchecked says what was not compared, in words for people.
 	Unchecked []string `json:"unchecked,omitempty"`
+	// Moved says where the session was, in words for people, if this is its first sandbox since it was imported.
+	Moved string `json:"moved,omitempty"`
 }
 
 // Bounded returns the receipt with the first items of each list, and how many more there are.
 func (r Receipt) Bounded() Receipt {
 	r.Missing, r.Unchecked = boundedList(r.Missing), boundedList(r.Unchecked)
+	r.Moved = boundedItem(r.Moved)
 	return r
 }
 

@@ -3,6 +3,7 @@ package turn
 import (
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -18,6 +19,10 @@ func receiptNote(r *session.Receipt) string {
 		return ""
 	}
 	var b strings.Builder
+	if r.Moved != "" {
+		b.WriteString("This session was moved here. It was at " + boundedNote(r.Moved) + "; now you work in a sandbox, in " + runner.DefaultWorkspace +
+			", with the files and the repository of that place. Other programs, files outside of the workspace and running processes of it are not here. ")
+	}
 	switch r.Kind {
 	case session.ReceiptFresh:
 		b.WriteString("This session continues in a new sandbox, and nothing of the earlier one was restored: you have no memory of earlier prompts, and " +
@@ -25,7 +30,9 @@ func receiptNote(r *session.Receipt) string {
 	case session.ReceiptPartial:
 		b.WriteString("This session continues in a new sandbox, and not all of the earlier one was restored.")
 	default:
-		return ""
+		if r.Moved == "" {
+			return ""
+		}
 	}
 	if len(r.Missing) > 0 {
 		b.WriteString(" Missing or different:")

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -34,6 +35,9 @@ type agents struct{}
 
 func (agents) Names() []string               { return []string{"demo"} }
 func (agents) Describe() []agent.Description { return []agent.Description{{Name: "demo"}} }
+
+// Get knows no adapter: no archive is imported.
+func (agents) Get(string) (agent.Adapter, error) { return nil, errors.ErrUnsupported }
 
 // serve runs an api over a database until stop.
 func serve(t *testing.T, db *postgres.DB) (address string, stop func()) {

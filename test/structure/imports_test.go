@@ -71,6 +71,18 @@ var importRules = []importRule{
 		why:       "a part of the domain, which knows no engine, store or transport",
 	},
 	{
+		pkg:       "internal/portable",
+		libraries: []string{},
+		why:       "an archive is read where it comes from a stranger: nothing but the standard library reads it",
+	},
+	{
+		pkg: "internal/portable/worktree",
+		never: map[string]string{
+			ours("api"):               "files are moved in sandboxes and on the machines of users, which have no api",
+			ours("internal/postgres"): "files are moved in sandboxes and on the machines of users, which have no database",
+		},
+	},
+	{
 		pkg:       "internal/profile",
 		libraries: []string{},
 		why:       "a part of the domain, which knows no engine, store or transport",

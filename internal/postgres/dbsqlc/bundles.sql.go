@@ -89,7 +89,7 @@ func (q *Queries) BaseImagesForget(ctx context.Context, db DBTX, ids []string) e
 }
 
 const bundleGet = `-- name: BundleGet :one
-SELECT id, no, session_id, parent_id, generation, snapshot_id, manifest, verified, created_at, proved_at, checkpoint, last_seq, prompt_id, outcome, pinned_at, receipt, restored_at, base FROM bundles WHERE id = $1
+SELECT id, no, session_id, parent_id, generation, snapshot_id, manifest, verified, created_at, proved_at, checkpoint, last_seq, prompt_id, outcome, pinned_at, receipt, restored_at, base, archive_id FROM bundles WHERE id = $1
 `
 
 func (q *Queries) BundleGet(ctx context.Context, db DBTX, id string) (Bundle, error) {
@@ -114,12 +114,13 @@ func (q *Queries) BundleGet(ctx context.Context, db DBTX, id string) (Bundle, er
 		&i.Receipt,
 		&i.RestoredAt,
 		&i.Base,
+		&i.ArchiveID,
 	)
 	return i, err
 }
 
 const bundleGetHead = `-- name: BundleGetHead :one
-SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at, b.base FROM bundles b JOIN sessions s ON s.head_bundle_id = b.id WHERE s.id = $1
+SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at, b.base, b.archive_id FROM bundles b JOIN sessions s ON s.head_bundle_id = b.id WHERE s.id = $1
 `
 
 func (q *Queries) BundleGetHead(ctx context.Context, db DBTX, sessionID string) (Bundle, error) {
@@ -144,6 +145,7 @@ func (q *Queries) BundleGetHead(ctx context.Context, db DBTX, sessionID string) 
 		&i.Receipt,
 		&i.RestoredAt,
 		&i.Base,
+		&i.ArchiveID,
 	)
 	return i, err
 }
@@ -279,7 +281,7 @@ func (q *Queries) BundleRestored(ctx context.Context, db DBTX, arg *BundleRestor
 }
 
 const bundleViewGet = `-- name: BundleViewGet :one
-SELECT id, no, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, pinned_at, receipt, restored_at, last_seq, prompt_id, outcome, is_head, has_files FROM bundle_views WHERE id = $1
+SELECT id, no, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, pinned_at, receipt, restored_at, last_seq, prompt_id, outcome, is_head, has_files, archive_id FROM bundle_views WHERE id = $1
 `
 
 func (q *Queries) BundleViewGet(ctx context.Context, db DBTX, id string) (BundleView, error) {
@@ -304,6 +306,7 @@ func (q *Queries) BundleViewGet(ctx context.Context, db DBTX, id string) (Bundle
 		&i.Outcome,
 		&i.IsHead,
 		&i.HasFiles,
+		&i.ArchiveID,
 	)
 	return i, err
 }
@@ -312,7 +315,7 @@ const bundleViews = `-- name: BundleViews :many
 SELECT id, no, session_id, parent_id, generation, snapshot_id,
     json_build_object('git', manifest -> 'git', 'tree', manifest -> 'tree', 'lastSeq', coalesce(manifest -> 'lastSeq', '0'),
         'runner', coalesce(manifest -> 'runner', '""'), 'lost', manifest -> 'lost') AS manifest,
-    verified, checkpoint, created_at, pinned_at, receipt, restored_at, last_seq, prompt_id, outcome, is_head, has_files
+    verified, checkpoint, created_at, pinned_at, receipt, restored_at, last_seq, prompt_id, outcome, is_head, has_files, archive_id
 FROM bundle_views WHERE session_id = $1 AND no < $2 ORDER BY no DESC LIMIT $3
 `
 
@@ -341,6 +344,7 @@ type BundleViewsRow struct {
 	Outcome    string
 	IsHead     bool
 	HasFiles   bool
+	ArchiveID  string
 }
 
 // BundleViews is newest first. Manifests come without the list of agent files, which may be long.
@@ -372,6 +376,7 @@ func (q *Queries) BundleViews(ctx context.Context, db DBTX, arg *BundleViewsPara
 			&i.Outcome,
 			&i.IsHead,
 			&i.HasFiles,
+			&i.ArchiveID,
 		); err != nil {
 			return nil, err
 		}
@@ -409,7 +414,7 @@ func (q *Queries) BundlesPinned(ctx context.Context, db DBTX, sessionID string) 
 }
 
 const bundlesRestorable = `-- name: BundlesRestorable :many
-SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at, b.base FROM bundles b JOIN snapshots n ON n.id = b.snapshot_id
+SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at, b.base, b.archive_id FROM bundles b JOIN snapshots n ON n.id = b.snapshot_id
 WHERE b.session_id = $1 AND n.deleted_at IS NULL AND n.condemned_at IS NULL
   AND (n.kept_until IS NULL OR n.kept_until < clock_timestamp()) AND b.snapshot_id <> $2
 ORDER BY b.no DESC
@@ -451,6 +456,7 @@ func (q *Queries) BundlesRestorable(ctx context.Context, db DBTX, arg *BundlesRe
 			&i.Receipt,
 			&i.RestoredAt,
 			&i.Base,
+			&i.ArchiveID,
 		); err != nil {
 			return nil, err
 		}

@@ -113,8 +113,8 @@ func (q *Queries) ForkBlocks(ctx context.Context, db DBTX, arg *ForkBlocksParams
 }
 
 const forkBundle = `-- name: ForkBundle :exec
-INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome, base)
-SELECT $1, $2, v.id, 0, v.snapshot_id, v.manifest, v.verified, true, $3::timestamptz, $4::bigint, v.prompt_id, v.outcome, true
+INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome, base, archive_id)
+SELECT $1, $2, v.id, 0, v.snapshot_id, v.manifest, v.verified, true, $3::timestamptz, $4::bigint, v.prompt_id, v.outcome, true, v.archive_id
 FROM bundle_views v WHERE v.id = $5
 `
 
@@ -178,7 +178,8 @@ func (q *Queries) ForkEvents(ctx context.Context, db DBTX, arg *ForkEventsParams
 const forkInsert = `-- name: ForkInsert :exec
 INSERT INTO session_forks (session_id, parent_id, bundle_id, prompt_id, memory_id, created_at)
 VALUES ($1, $2, $3, $4,
-    coalesce((SELECT f.memory_id FROM session_forks f WHERE f.session_id = $2), $2), $5)
+    coalesce((SELECT f.memory_id FROM session_forks f WHERE f.session_id = $2),
+        (SELECT i.memory_id FROM session_imports i WHERE i.session_id = $2), $2), $5)
 `
 
 type ForkInsertParams struct {

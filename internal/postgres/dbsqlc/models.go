@@ -10,6 +10,26 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+type Archive struct {
+	ID        string
+	BundleID  string
+	State     string
+	Reason    string
+	Attempt   int64
+	Tries     int64
+	Bytes     int64
+	NextAt    time.Time
+	CreatedAt time.Time
+	ExpiresAt *time.Time
+}
+
+type ArchivePart struct {
+	ArchiveID string
+	Attempt   int64
+	N         int64
+	Data      []byte
+}
+
 type Attachment struct {
 	SessionID string
 	ID        string
@@ -77,6 +97,7 @@ type Bundle struct {
 	Receipt    []byte
 	RestoredAt *time.Time
 	Base       bool
+	ArchiveID  string
 }
 
 type BundleView struct {
@@ -98,6 +119,7 @@ type BundleView struct {
 	Outcome    string
 	IsHead     bool
 	HasFiles   bool
+	ArchiveID  string
 }
 
 type Event struct {
@@ -413,6 +435,14 @@ type SessionFork struct {
 	BundleID  string
 	PromptID  string
 	MemoryID  string
+	CreatedAt time.Time
+}
+
+type SessionImport struct {
+	SessionID string
+	MemoryID  string
+	Remembers bool
+	Place     string
 	CreatedAt time.Time
 }
 

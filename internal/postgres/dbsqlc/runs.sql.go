@@ -422,9 +422,10 @@ func (q *Queries) RunPark(ctx context.Context, db DBTX, arg *RunParkParams) erro
 const runReachedAgent = `-- name: RunReachedAgent :one
 SELECT (EXISTS (
     SELECT FROM runs WHERE runs.session_id = $1 AND runs.id <> $2 AND (runs.last_frame >= 0 OR runs.outcome = 'completed')
-) OR EXISTS (SELECT FROM session_forks f WHERE f.session_id = $1 AND f.prompt_id <> ''))::boolean AS reached, (
+) OR EXISTS (SELECT FROM session_forks f WHERE f.session_id = $1 AND f.prompt_id <> '')
+OR EXISTS (SELECT FROM session_imports i WHERE i.session_id = $1 AND i.remembers))::boolean AS reached, (
     SELECT t.receipt FROM sessions s JOIN session_transitions t ON t.session_id = s.id AND t.no = s.transition_no
-    WHERE s.id = $1 AND t.to_status = 'running' AND t.generation = $3::bigint AND t.receipt ->> 'kind' IN ('partial', 'fresh')
+    WHERE s.id = $1 AND t.to_status = 'running' AND t.generation = $3::bigint AND (t.receipt ->> 'kind' IN ('partial', 'fresh') OR t.receipt ->> 'moved' <> '')
       AND NOT EXISTS (
         SELECT FROM runs r WHERE r.session_id = $1 AND r.generation = $3 AND r.id <> $2 AND (r.last_frame >= 0 OR r.outcome = 'completed')
       )
@@ -442,8 +443,8 @@ type RunReachedAgentRow struct {
 	Receipt []byte
 }
 
-// RunReachedAgent reports whether the agent has had a turn of the session, or of one that it was forked from, other than this one, and the receipt of the restore that the
-// session runs in: unless it was full, or the agent has had a turn in that sandbox, as it knows then. While a session runs, its newest
+// RunReachedAgent reports whether the agent has had a turn of the session, or of one that it was forked or imported from, other than this one, and the
+// receipt of the restore that the session runs in: unless it was full and the session was not moved, or the agent has had a turn in that sandbox, as it knows then. While a session runs, its newest
 // transition is the one into running.
 func (q *Queries) RunReachedAgent(ctx context.Context, db DBTX, arg *RunReachedAgentParams) (RunReachedAgentRow, error) {
 	row := db.QueryRow(ctx, runReachedAgent, arg.SessionID, arg.ID, arg.Generation)

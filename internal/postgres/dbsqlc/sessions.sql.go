@@ -294,8 +294,8 @@ func (q *Queries) SessionInsert(ctx context.Context, db DBTX, arg *SessionInsert
 }
 
 const sessionLaunch = `-- name: SessionLaunch :one
-SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, '')::text AS memory_id
-FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id WHERE s.id = $1
+SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, i.memory_id, '')::text AS memory_id
+FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id LEFT JOIN session_imports i ON i.session_id = s.id WHERE s.id = $1
 `
 
 type SessionLaunchRow struct {

@@ -231,7 +231,7 @@ SELECT * FROM bundle_views WHERE id = @id;
 SELECT id, no, session_id, parent_id, generation, snapshot_id,
     json_build_object('git', manifest -> 'git', 'tree', manifest -> 'tree', 'lastSeq', coalesce(manifest -> 'lastSeq', '0'),
         'runner', coalesce(manifest -> 'runner', '""'), 'lost', manifest -> 'lost') AS manifest,
-    verified, checkpoint, created_at, pinned_at, receipt, restored_at, last_seq, prompt_id, outcome, is_head, has_files
+    verified, checkpoint, created_at, pinned_at, receipt, restored_at, last_seq, prompt_id, outcome, is_head, has_files, archive_id
 FROM bundle_views WHERE session_id = @session_id AND no < @before ORDER BY no DESC LIMIT @max_items;
 
 -- name: BundlePin :execrows

@@ -10,12 +10,13 @@ WHERE s.id = @parent_id AND NOT EXISTS (SELECT FROM purges p WHERE p.session_id 
 -- name: ForkInsert :exec
 INSERT INTO session_forks (session_id, parent_id, bundle_id, prompt_id, memory_id, created_at)
 VALUES (@session_id, @parent_id, @bundle_id, @prompt_id,
-    coalesce((SELECT f.memory_id FROM session_forks f WHERE f.session_id = @parent_id), @parent_id), @at);
+    coalesce((SELECT f.memory_id FROM session_forks f WHERE f.session_id = @parent_id),
+        (SELECT i.memory_id FROM session_imports i WHERE i.session_id = @parent_id), @parent_id), @at);
 
 -- name: ForkBundle :exec
 -- ForkBundle copies a bundle for a fork, as its head.
-INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome, base)
-SELECT @id, @session_id, v.id, 0, v.snapshot_id, v.manifest, v.verified, true, @at::timestamptz, @last_seq::bigint, v.prompt_id, v.outcome, true
+INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome, base, archive_id)
+SELECT @id, @session_id, v.id, 0, v.snapshot_id, v.manifest, v.verified, true, @at::timestamptz, @last_seq::bigint, v.prompt_id, v.outcome, true, v.archive_id
 FROM bundle_views v WHERE v.id = @bundle_id;
 
 -- name: ForkBlocks :execrows

@@ -15,8 +15,8 @@ SELECT error_cause, CASE WHEN title_given THEN title ELSE '' END::text AS given_
 
 -- name: SessionLaunch :one
 -- SessionLaunch is how the agent of a session is started.
-SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, '')::text AS memory_id
-FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id WHERE s.id = @id;
+SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, i.memory_id, '')::text AS memory_id
+FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id LEFT JOIN session_imports i ON i.session_id = s.id WHERE s.id = @id;
 
 -- name: SessionViews :many
 SELECT * FROM session_views WHERE id = ANY(@ids::text[]);

@@ -1109,6 +1109,65 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/bundles/{bundleId}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Download the portable archive of a bundle
+         * @description A tar file, compressed with gzip: `repository.bundle` (the commits, as `git bundle` makes it), `workspace/` (files that the repository
+         *     has not or has otherwise), `agent/` (the agent's own files), `conversation.jsonl`, and last `manifest.json`, which has the size and SHA-256
+         *     of each, and `missing`: what the archive lacks. Files that the repository ignores, links that lead out of the workspace and what is beyond
+         *     the limits are left out, and named there. The values of stored secrets are masked in the agent's files and in the conversation; a file of
+         *     the workspace that has one is left out. The history of the repository is not searched. 409 `illegal_state` until it is prepared.
+         */
+        get: operations["exportBundle"];
+        put?: never;
+        /**
+         * Prepare the portable archive of a bundle
+         * @description Has the files of the bundle and the agent's memory read from its snapshot, which starts a sandbox for a moment. The session is not
+         *     disturbed and not woken. Repeat the request until `status` is `ready` or `failed`; then the archive can be downloaded, for a day
+         *     after the last request. A bundle that was imported, or whose files are lost, is `ready` at once. A request after a failure tries again.
+         */
+        post: operations["prepareExport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/bundles/import": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Continue a session from a portable archive
+         * @description Creates a session that sleeps, with the files, the agent's memory and the conversation of the archive. Its first prompt or wake makes its
+         *     sandbox, from the agent's image and the archive, and runs the setup script of the session that was exported, if it had one. The receipt says
+         *     what is missing, and the agent is notified where it was before. Its bundle can be forked and exported.
+         *
+         *     The whole archive is checked first: entries that lead out of the workspace or that are no files or links, hashes and sizes that are
+         *     not those of its manifest, files that are not of the agent's memory, and an archive that was cut short are 400 `invalid_request`, and nothing
+         *     is stored. The secrets and the profile of the session are not part of an archive.
+         *     With an `Idempotency-Key` the request can be repeated as `POST /api/sessions` can.
+         */
+        post: operations["importBundle"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/sessions/{id}/transcript": {
         parameters: {
             query?: never;
@@ -2751,7 +2810,7 @@ export interface components {
             environment_state: {
                 /** @description The snapshot at the provider. Absent if only the agent's memory was left. */
                 snapshotId?: string;
-                /** @description The snapshot is kept. */
+                /** @description The snapshot is kept, or the bundle was imported with its files. */
                 available: boolean;
                 /** @description HEAD of the repository in the workspace. */
                 gitHead?: string;
@@ -2806,6 +2865,20 @@ export interface components {
                 receipt: components["schemas"]["Receipt"];
             };
         };
+        BundleArchive: {
+            bundleId: components["schemas"]["BundleId"];
+            /** @enum {string} */
+            status: "pending" | "ready" | "failed";
+            /** @description Why it failed. Absent otherwise. */
+            reason?: string;
+            /**
+             * Format: int64
+             * @description Bytes that are stored; the download may have more or fewer. Absent until it is ready.
+             */
+            bytes?: number;
+            /** @description When it is deleted unless it is requested again. Absent if it is kept as long as its bundle. */
+            expiresAt?: components["schemas"]["Time"];
+        };
         /** @description How much came back with the newest restore. Of a `partial` or `fresh` one the agent is given a note with its next prompt, which the conversation does not show. */
         Receipt: {
             /**
@@ -2826,6 +2899,8 @@ export interface components {
             missing: string[];
             /** @description What was not compared, and why. Absent if empty. */
             unchecked?: string[];
+            /** @description Where the session was before it was imported, in the receipt of its first sandbox. The agent is given it with its next prompt. Absent otherwise. */
+            moved?: string;
         };
         PromptSubmit: {
             content: components["schemas"]["Content"];
@@ -6357,6 +6432,127 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    exportBundle: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The archive. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/gzip": string;
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    prepareExport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: components["requestBodies"]["Empty"];
+        responses: {
+            /** @description It is ready, or has failed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BundleArchive"];
+                };
+            };
+            /** @description It is being prepared. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BundleArchive"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    importBundle: {
+        parameters: {
+            query?: {
+                /** @description Title of the session, at most 200 characters. Default is that in the archive. */
+                title?: string;
+                /** @description ID or name of a profile, if the session is to have one. */
+                profile?: string;
+            };
+            header?: {
+                /** @description 1 to 255 visible ASCII characters. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        /** @description At most 256 MiB. */
+        requestBody: {
+            content: {
+                "application/gzip": string;
+            };
+        };
+        responses: {
+            /** @description The session that a request with the same key created before. */
+            200: {
+                headers: {
+                    /** @description Path of the session. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            /** @description The session. */
+            201: {
+                headers: {
+                    /** @description Path of the session. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["TooMany"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

@@ -1,0 +1,197 @@
+package portable
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// Format is the format of every manifest.
+	Format = "overwinter-bundle"
+	// Version rises with changes that an earlier reader would misunderstand.
+	Version = 1
+)
+
+// The names of entries.
+const (
+	RepositoryEntry   = "repository.bundle"
+	ConversationEntry = "conversation.jsonl"
+	ManifestEntry     = "manifest.json"
+	workspaceDir      = "workspace/"
+	agentDir          = "agent/"
+)
+
+// Where the agent works in every sandbox. Archives have the paths of a sandbox, wherever they come from.
+const (
+	Workspace = "/workspace"
+	Home      = "/root"
+)
+
+// Limits of an archive.
+const (
+	MaxArchiveBytes = 256 << 20 // compressed
+	MaxBytes        = 512 << 20 // of all entries together
+	MaxEntries      = 20_000
+	MaxPathBytes    = 1024
+	MaxMissing      = 200 // items of Manifest.Missing
+	maxManifest     = 16 << 20
+)
+
+// Manifest describes an archive. Fields are added and never renamed.
+type Manifest struct {
+	Format    string    `json:"format"`
+	Version   int       `json:"version"`
+	Release   string    `json:"release,omitempty"` // of the program that made it
+	CreatedAt time.Time `json:"createdAt"`
+	Source    Source    `json:"source"`
+	Session   Session   `json:"session"`
+	// MemoryID is the id of the session under which the agent keeps its memory.
+	MemoryID string `json:"memoryId"`
+	// Workspace and Home are the directories that the agent worked in, absolute.
+	Workspace string `json:"workspace"`
+	Home      string `json:"home"`
+	Git       *Git   `json:"git,omitempty"` // nil where the workspace is no repository
+	// Deleted are paths that the repository has at its head and the workspace has not.
+	Deleted []string `json:"deleted,omitempty"`
+	Entries []Entry  `json:"entries"`
+	// Missing says what the archive lacks, in words for people.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// Source is where an archive comes from.
+type Source struct {
+	SessionID string `json:"sessionId,omitempty"`
+	BundleID  string `json:"bundleId,omitempty"`
+	PromptID  string `json:"promptId,omitempty"` // newest prompt that the agent's memory has
+	Outcome   string `json:"outcome,omitempty"`  // of its turn
+	// Place says in words for people where the workspace was, such as "/home/ada/src on laptop".
+	Place string `json:"place,omitempty"`
+}
+
+// Session is what a session that continues is made with.
+type Session struct {
+	Agent     string          `json:"agent"`
+	Title     string          `json:"title,omitempty"`
+	Profile   string          `json:"profile,omitempty"` // by name; another installation may not have it
+	Workspace json.RawMessage `json:"workspace,omitempty"`
+	Options   json.RawMessage `json:"options,omitempty"`
+	Metadata  json.RawMessage `json:"metadata,omitempty"`
+}
+
+// Git is where the repository of a workspace stands.
+type Git struct {
+	Head   string `json:"head,omitempty"`   // commit; empty before the first
+	Branch string `json:"branch,omitempty"` // empty where the head is detached
+	Remote string `json:"remote,omitempty"` // origin, without credentials
+}
+
+// Entry is one entry of the archive.
+type Entry struct {
+	Name string `json:"name"`
+	// Path is the absolute path of one of the agent's own files.
+	Path   string      `json:"path,omitempty"`
+	Mode   fs.FileMode `json:"mode,omitempty"` // permission bits
+	Link   string      `json:"link,omitempty"` // target of a symbolic link
+	Size   int64       `json:"size"`
+	SHA256 string      `json:"sha256"` // of the content; of a link, of its target
+}
+
+// WorkspacePath is the path of a file of the workspace, relative to it; false for other entries.
+func (e Entry) WorkspacePath() (string, bool) { return strings.CutPrefix(e.Name, workspaceDir) }
+
+// AgentFile reports whether the entry is one of the agent's own files.
+func (e Entry) AgentFile() bool { return strings.HasPrefix(e.Name, agentDir) }
+
+// check returns what is wrong with a manifest apart from its entries.
+func (m Manifest) check() error {
+	switch {
+	case m.Format != Format:
+		return fmt.Errorf("manifest.json: format must be %q", Format)
+	case m.Version < 1 || m.Version > Version:
+		return fmt.Errorf("manifest.json: version %d is not known; this program knows versions up to %d", m.Version, Version)
+	case len(m.Missing) > MaxMissing+1:
+		return fmt.Errorf("manifest.json: missing has %d items; at most %d are allowed", len(m.Missing), MaxMissing+1)
+	}
+	if m.Git != nil && m.Git.Head != "" && !isCommit(m.Git.Head) {
+		return fmt.Errorf("manifest.json: git.head %q is not the ID of a commit", m.Git.Head)
+	}
+	if m.Git != nil && !validBranch(m.Git.Branch) {
+		return fmt.Errorf("manifest.json: git.branch %q is not the name of a branch", m.Git.Branch)
+	}
+	for _, p := range m.Deleted {
+		if err := checkPath(p); err != nil {
+			return fmt.Errorf("manifest.json: deleted: %w", err)
+		}
+	}
+	return nil
+}
+
+func isCommit(s string) bool {
+	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+// validBranch holds for names that git takes as a branch and that are not taken for an option or an expression.
+func validBranch(name string) bool {
+	if name == "" {
+		return true
+	}
+	if len(name) > 255 || !fs.ValidPath(name) || name == "." || strings.HasPrefix(name, "-") || strings.Contains(name, "..") || strings.Contains(name, "@{") {
+		return false
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if strings.HasPrefix(part, ".") || strings.HasSuffix(part, ".lock") || strings.HasSuffix(part, ".") {
+			return false
+		}
+	}
+	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune(`~^:?*[\`, r) })
+}
+
+// checkPath returns an error unless a path names something within a workspace, and nothing of git's own.
+func checkPath(p string) error {
+	switch {
+	case len(p) > MaxPathBytes:
+		return fmt.Errorf("path %.40q… has %d bytes; at most %d are allowed", p, len(p), MaxPathBytes)
+	case !fs.ValidPath(p) || p == "." || strings.ContainsRune(p, 0) || !utf8.ValidString(p):
+		return fmt.Errorf("path %q must be relative, clean, UTF-8 and within the workspace", p)
+	}
+	for part := range strings.SplitSeq(p, "/") {
+		if strings.EqualFold(part, ".git") {
+			return fmt.Errorf("path %q is within git's own directory", p)
+		}
+	}
+	return nil
+}
+
+// LinkStaysWithin reports whether a symbolic link at a path of the workspace leads to a place within it, by its text.
+func LinkStaysWithin(p, target string) bool {
+	if target == "" || len(target) > MaxPathBytes || path.IsAbs(target) || !utf8.ValidString(target) || strings.ContainsRune(target, 0) {
+		return false
+	}
+	to := path.Join(path.Dir(p), target)
+	if to == ".." || strings.HasPrefix(to, "../") {
+		return false
+	}
+	for part := range strings.SplitSeq(to, "/") {
+		if strings.EqualFold(part, ".git") {
+			return false
+		}
+	}
+	return true
+}
+
+// AddMissing adds to what an archive lacks, as far as there is room.
+func (m *Manifest) AddMissing(items ...string) {
+	for _, item := range items {
+		switch {
+		case len(m.Missing) < MaxMissing:
+			m.Missing = append(m.Missing, item)
+		case len(m.Missing) == MaxMissing:
+			m.Missing = append(m.Missing, "more, which are not listed")
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package session
+
+import (
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/manifest"
+)
+
+// ArchivePrefix begins the ids of archives.
+const ArchivePrefix = "arc_"
+
+// ArchiveState says how far an archive is.
+type ArchiveState string
+
+// The states of an archive.
+const (
+	ArchivePending ArchiveState = "pending" // a worker makes it, or will
+	ArchiveReady   ArchiveState = "ready"
+	ArchiveFailed  ArchiveState = "failed"
+)
+
+// ArchiveLife is how long an exported archive is kept after it was last requested.
+const ArchiveLife = 24 * time.Hour
+
+// Archive has the files of a bundle, and the agent's memory, apart from their provider.
+type Archive struct {
+	ID       string // empty where the bundle has no files
+	BundleID string
+	MemoryID string // the session under whose name the agent keeps its memory
+	State    ArchiveState
+	Reason   string // why it failed
+	Bytes    int64
+	// ExpiresAt is when it is deleted; zero where it is kept with its bundle.
+	ExpiresAt time.Time
+}
+
+// ArchiveWork is an archive that a worker makes.
+type ArchiveWork struct {
+	ID      string
+	Attempt int64
+	Tries   int64 // this one included
+	Bundle  Bundle
+	Agent   string
+}
+
+// Import is a session that is made from an archive.
+type Import struct {
+	Session Session
+	// MemoryID is the session under whose name the agent keeps its memory, and Remembers whether there is any.
+	MemoryID  string
+	Remembers bool
+	Place     string // where it was, in words for people
+	Manifest  manifest.Manifest
+	PromptID  string // newest prompt that the agent's memory has
+	Outcome   Outcome
+	Blocks    []ImportedBlock
+}
+
+// ImportedBlock is a block of the conversation of an imported session.
+type ImportedBlock struct {
+	Conversation string
+	ID           string
+	JSON         []byte
+}

@@ -1,0 +1,41 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Archives makes the archives of bundles that were requested. Every worker does; Postgres gives each archive to one of them at a
+// time. Without an Archiver it does nothing.
+type Archives struct {
+	Archiver Archiver
+	// Every is the time between two passes. Default 2s.
+	Every time.Duration
+}
+
+// Archiver makes the archives that are due.
+type Archiver interface {
+	Pass(ctx context.Context) error
+}
+
+func (a Archives) run(ctx context.Context, logger *slog.Logger) error {
+	if a.Archiver == nil {
+		return nil
+	}
+	if a.Every == 0 {
+		a.Every = 2 * time.Second
+	}
+	ticker := time.NewTicker(a.Every)
+	defer ticker.Stop()
+	for {
+		if err := a.Archiver.Pass(ctx); err != nil && ctx.Err() == nil {
+			logger.WarnContext(ctx, "could not make every archive; it is tried again", slog.Any("error", err))
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
