@@ -165,6 +165,7 @@ func (db *DB) MaxConns() int { return int(db.options.MaxConns) }
 func (o Options) serverParams(params map[string]string) (lock time.Duration, err error) {
 	setDefault(params, "application_name", "overwinter")
 	setDefault(params, "timezone", "UTC")
+	params["overwinter.forks"] = "known" // see the trigger runs_of_forks
 	// Every statement is short. Compiling one, or starting processes for it, takes longer than running it, and the
 	// planner decides by an estimate that may be far too high.
 	setDefault(params, "jit", "off")

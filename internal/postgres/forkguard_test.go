@@ -1,0 +1,39 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TestAnEarlierReleaseTakesNoRunOfAFork has a program that does not know forks attach to runs, as RunAttach and RunClaim do.
+func TestAnEarlierReleaseTakesNoRunOfAFork(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.turn(t, "one", session.OutcomeCompleted)
+	f := b.fork(t, session.Fork{BundleID: b.snapshotted(t, "im-1").ID})
+	f.transit(t, session.EventWake, "")
+	f.reserve(t, 1)
+	f.transit(t, session.EventReady, "")
+	earlier, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer earlier.Close(b.ctx)
+	attach := func(s *bundle) error {
+		_, err := earlier.Exec(b.ctx, "UPDATE runs SET token = 'earlier', attempt = attempt + 1 WHERE id = $1", s.begin(t, s.submit(t, "x")))
+		return err
+	}
+	require.NoError(t, attach(b))
+	refused := (*pgconn.PgError)(nil)
+	require.ErrorAs(t, attach(f), &refused)
+	require.Equal(t, "57P03", refused.Code, "which every release tries again")
+	_, err = earlier.Exec(b.ctx, "UPDATE runs SET token = '', ended_at = now(), outcome = 'failed' WHERE session_id = $1", f.id)
+	require.NoError(t, err, "what it does with runs that it does not take is no matter")
+	_, err = earlier.Exec(b.ctx, `INSERT INTO runs (id, session_id, prompt_id, generation, dispatch, started_at, token)
+		SELECT 'run_claimed', session_id, prompt_id, 1, 1, now(), 'earlier' FROM runs WHERE session_id = $1 LIMIT 1`, f.id)
+	require.ErrorAs(t, err, &refused)
+}
