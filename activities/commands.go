@@ -44,7 +44,7 @@ func (g *commands) TakeBack(ctx context.Context, in SessionRef) (TakenBack, erro
 
 func waitingOf(look session.Look) Waiting {
 	return Waiting{
-		Commands: pendingCommands(look.Commands), Next: look.Waiting, Queued: look.Queued, IdleTimeout: look.IdleTimeout,
+		Commands: pendingCommands(look.Commands, look.Status), Next: look.Waiting, Queued: look.Queued, IdleTimeout: look.IdleTimeout,
 	}
 }
 
@@ -63,9 +63,9 @@ func (g *commands) RecordStop(ctx context.Context, in StopRequest) (string, erro
 	return done.Command.Reason, nil
 }
 
-func pendingCommands(commands []session.Command) []PendingCommand {
+func pendingCommands(commands []session.Command, status session.State) []PendingCommand {
 	var out []PendingCommand
-	for _, c := range commands {
+	for _, c := range session.ForWorkflow(commands, status) {
 		out = append(out, PendingCommand{ID: c.ID, Kind: c.Kind, Force: c.Force, PromptID: c.PromptID, RunID: c.RunID, Reason: c.Reason})
 	}
 	return out

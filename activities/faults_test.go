@@ -251,6 +251,8 @@ const (
 	stepAttach     = "attach"
 	stepTranscript = "transcript"
 	stepRevert     = "revert"
+	stepRevertTo   = "revert to"
+	stepRevertDue  = "revert due"
 	stepFiles      = "files"
 	stepAppend     = "append"
 	stepEnd        = "end"
@@ -274,6 +276,18 @@ func (s *steps) TranscriptAppend(ctx context.Context, segments []transcript.Segm
 
 func (s *steps) SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []transcript.File) error {
 	return s.take(stepRevert, nil, func() error { return s.Store.SessionRevert(ctx, sessionID, generation, runIDs, files) })
+}
+
+func (s *steps) RevertDue(ctx context.Context, sessionID string) (due session.RevertDue, ok bool, err error) {
+	err = s.take(stepRevertDue, nil, func() error {
+		due, ok, err = s.Store.RevertDue(ctx, sessionID)
+		return err
+	})
+	return due, ok, err
+}
+
+func (s *steps) SessionRevertTo(ctx context.Context, sessionID string, generation int64, commandID string) error {
+	return s.take(stepRevertTo, nil, func() error { return s.Store.SessionRevertTo(ctx, sessionID, generation, commandID) })
 }
 
 func (s *steps) FilesAppend(ctx context.Context, b workspacefile.Batch) error {

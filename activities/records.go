@@ -79,7 +79,7 @@ func (g *records) OpenSession(ctx context.Context, in SessionRef) (OpenedSession
 	if g.PublicURL != "" {
 		o.URL = strings.TrimSuffix(g.PublicURL, "/") + "/api/sessions/" + in.SessionID
 	}
-	o.Commands = pendingCommands(l.Pending)
+	o.Commands = pendingCommands(l.Pending, l.Status)
 	if l.Head != nil {
 		o.BundleID = l.Head.ID
 	}

@@ -41,6 +41,15 @@ type restoreStore interface {
 	// ArchiveContent reads an archive in pieces, each valid until the next.
 	ArchiveContent(ctx context.Context, archiveID string) iter.Seq2[[]byte, error]
 	TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error)
+	// RevertDue returns the revert with files that a session waits for, if there is one, and the bundle that it leads to.
+	RevertDue(ctx context.Context, sessionID string) (due session.RevertDue, ok bool, err error)
+	// SessionRevertTo carries it out once the sandbox of a generation was restored from that bundle: a copy of it becomes the head, and
+	// what followed it is removed. illegal_state if the command is not pending, a run is open, or the generation is not the newest.
+	SessionRevertTo(ctx context.Context, sessionID string, generation int64, commandID string) error
+	// CommandEnd ends a command that could not be carried out.
+	CommandEnd(ctx context.Context, sessionID, commandID string, status session.CommandStatus, reason string) error
+	// ProblemReport adds an error event to the session's log.
+	ProblemReport(ctx context.Context, sessionID, code, message string) error
 	// TranscriptLimitsReached returns the limits that kept transcripts from being stored whole.
 	TranscriptLimitsReached(ctx context.Context, sessionID string) ([]transcript.Limit, error)
 }
@@ -69,7 +78,7 @@ const (
 //
 // Work that no bundle covers comes first, as after a failed snapshot: a sandbox that still runs is used
 // again, or saved if its runner does not answer; one that has ended is rescued. Only the provider's
-// word counts for which of the two it is. A snapshot that is gone or damaged is replaced by an older
+// word counts for which of the two it is. A revert with files comes next: see revertTo. A snapshot that is gone or damaged is replaced by an older
 // one, or by a fresh sandbox, once that was confirmed.
 func (g *restores) RestoreSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
 	stop := beat(ctx)
@@ -80,6 +89,9 @@ func (g *restores) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandb
 	if !in.Fresh {
 		if ready, ok, err := g.settleUnsaved(ctx, in); ok || err != nil {
 			return ready, err
+		}
+		if err := g.revertTo(ctx, in); err != nil {
+			return SandboxReady{}, err
 		}
 	}
 	for range maxFallbacks {

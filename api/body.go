@@ -237,15 +237,22 @@ func (o *object) number(name string) (int64, bool) {
 
 // boolean takes true or false; false where there is none.
 func (o *object) boolean(name string) bool {
+	b := o.optionalBoolean(name)
+	return b != nil && *b
+}
+
+// optionalBoolean is boolean for a field whose absence says something else; nil if it is absent.
+func (o *object) optionalBoolean(name string) *bool {
 	raw, ok := o.take(name)
 	switch {
 	case !ok:
+		return nil
 	case string(raw) == "true":
-		return true
+		return new(true)
 	case string(raw) != "false":
 		o.wrong(name, "must be true or false")
 	}
-	return false
+	return new(false)
 }
 
 // idleTimeout takes a duration within the bounds of an idle timeout.

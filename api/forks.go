@@ -98,18 +98,9 @@ func (s *forks) fork(c echo.Context) error {
 
 // forkRequest reads the point, and the first prompt of the fork, if it has one.
 func forkRequest(body *object, f *session.Fork) (first *session.Prompt, agentName, named string) {
-	bundle, byBundle := body.text("bundleId")
-	prompt, byPrompt := body.text("promptId")
-	switch {
-	case byBundle == byPrompt:
-		body.wrong("bundleId", "or promptId must be given, and not both")
-	case byBundle && !session.ValidID(session.BundlePrefix, bundle):
-		body.wrong("bundleId", "must be %s and 32 lower-case hexadecimal digits", session.BundlePrefix)
-	case byPrompt && !session.ValidPromptID(prompt):
-		body.wrong("promptId", "must be 1 to 64 of A-Z a-z 0-9 _ -")
-	}
-	f.BundleID, f.PromptID, f.Before = bundle, prompt, body.boolean("before")
-	if f.Before && byBundle {
+	f.BundleID, f.PromptID = body.point()
+	f.Before = body.boolean("before")
+	if f.Before && f.BundleID != "" {
 		body.wrong("before", "needs promptId")
 	}
 	if title, ok := body.short("title", session.MaxTitleRunes); ok {
@@ -125,6 +116,21 @@ func forkRequest(body *object, f *session.Fork) (first *session.Prompt, agentNam
 		inner.unknown()
 	}
 	return first, agentName, named
+}
+
+// point takes the bundle or the prompt that names a point of a session; the other is empty.
+func (o *object) point() (bundle, prompt string) {
+	bundle, byBundle := o.text("bundleId")
+	prompt, byPrompt := o.text("promptId")
+	switch {
+	case byBundle == byPrompt:
+		o.wrong("bundleId", "or promptId must be given, and not both")
+	case byBundle && !session.ValidID(session.BundlePrefix, bundle):
+		o.wrong("bundleId", "must be %s and 32 lower-case hexadecimal digits", session.BundlePrefix)
+	case byPrompt && !session.ValidPromptID(prompt):
+		o.wrong("promptId", "must be 1 to 64 of A-Z a-z 0-9 _ -")
+	}
+	return bundle, prompt
 }
 
 func (s *forks) list(c echo.Context) error {

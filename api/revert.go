@@ -13,7 +13,7 @@ import (
 // revertCapability is the capability of an agent that supports revert.
 const revertCapability = "revert"
 
-// revert reverts the agent to before a prompt.
+// revert reverts a session to a bundle or to before a prompt.
 func (s *commands) revert(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -23,33 +23,44 @@ func (s *commands) revert(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	body.required("promptId")
-	promptID, given := body.text("promptId")
-	if given && !session.ValidPromptID(promptID) {
-		body.wrong("promptId", "must be 1 to 64 of A-Z a-z 0-9 _ -")
-	}
-	force := body.boolean("force")
+	cmd := revertRequest(body)
 	if err := body.done(); err != nil {
 		return err
 	}
+	cmd.SessionID = id
 	ctx := c.Request().Context()
 	sess, err := s.store.SessionGet(ctx, id)
 	if err != nil {
 		return err
 	}
-	prompt, err := s.store.PromptGet(ctx, id, promptID)
-	if err != nil {
+	var prompt *session.Prompt
+	if cmd.PromptID != "" {
+		p, err := s.store.PromptGet(ctx, id, cmd.PromptID)
+		if err != nil {
+			return err
+		}
+		prompt = &p
+	}
+	if err := s.cannotRevert(sess, cmd.Kind, prompt); err != nil {
 		return err
 	}
-	if err := s.cannotRevert(sess, prompt); err != nil {
-		return err
-	}
-	return s.submit(c, session.Command{SessionID: id, Kind: session.CommandRevert, PromptID: promptID, Force: force})
+	return s.submit(c, cmd)
 }
 
-// cannotRevert returns why the agent of a session cannot be reverted to before a prompt; nil if it can.
-func (s *commands) cannotRevert(sess session.Session, p session.Prompt) *failure.Error {
-	can := slices.ContainsFunc(s.cfg.Agents.Describe(), func(d agent.Description) bool {
+// revertRequest reads where to revert to. A bundle has files, so that they are reverted too unless the request says otherwise.
+func revertRequest(body *object) session.Command {
+	bundle, prompt := body.point()
+	cmd := session.Command{Kind: session.CommandRevert, BundleID: bundle, PromptID: prompt, Force: body.boolean("force")}
+	if files := body.optionalBoolean("files"); files == nil && bundle != "" || files != nil && *files {
+		cmd.Kind = session.CommandRevertFiles
+	}
+	return cmd
+}
+
+// cannotRevert returns why a session cannot be reverted; nil if it can. p is the first prompt to undo, if the request names it. Files
+// come from a snapshot that has the agent's memory too, so that every agent can be reverted with them.
+func (s *commands) cannotRevert(sess session.Session, kind session.CommandKind, p *session.Prompt) *failure.Error {
+	can := kind == session.CommandRevertFiles || slices.ContainsFunc(s.cfg.Agents.Describe(), func(d agent.Description) bool {
 		return d.Name == sess.Agent && slices.Contains(d.Capabilities, revertCapability)
 	})
 	switch {
@@ -60,5 +71,8 @@ func (s *commands) cannotRevert(sess session.Session, p session.Prompt) *failure
 	case !can:
 		return failure.Errorf(failure.NotSupported, "the agent %s does not support revert", sess.Agent)
 	}
-	return session.JudgeRevert(p)
+	if p == nil {
+		return nil
+	}
+	return session.JudgeRevert(*p)
 }

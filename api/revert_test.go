@@ -46,3 +46,38 @@ func TestAPromptMayBeReverted(t *testing.T) {
 	b.do("POST", in(session.Terminated, "demo")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "session_terminated")
 	require.Empty(t, b.temp.Heard())
 }
+
+func TestASessionMayBeRevertedToABundle(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	bundle := session.NewID(session.BundlePrefix)
+	in := func(agent string) string {
+		id := b.store.Put(session.Running, func(s *session.Session) { s.Agent = agent })
+		b.store.With(id, func(r *apitest.Row) {
+			r.Prompts = []session.Prompt{{ID: "done", Status: session.PromptCompleted, RunID: "run_1"}}
+			r.Bundles = []session.BundleView{{Bundle: session.Bundle{ID: bundle, SessionID: id}}}
+		})
+		return "/api/sessions/" + id + "/revert"
+	}
+	for body, files := range map[string]bool{
+		`{"bundleId":"` + bundle + `"}`: true, `{"bundleId":"` + bundle + `","files":true}`: true, `{"bundleId":"` + bundle + `","files":false}`: false,
+		`{"promptId":"done"}`: false, `{"promptId":"done","files":false}`: false, `{"promptId":"done","files":true,"force":true}`: true,
+	} {
+		a := b.do("POST", in("demo"), body)
+		require.Equal(t, http.StatusAccepted, a.status, "%s: %s", body, a.body)
+		pending := a.session().PendingCommands[0]
+		require.Equal(t, session.CommandRevert, pending.Kind, "both kinds are reverts for clients")
+		require.Equal(t, files, pending.Files, body)
+		if !files {
+			b.do("POST", in("stiff"), body).problem(http.StatusConflict, "not_supported")
+			continue
+		}
+		require.Equal(t, http.StatusAccepted, b.do("POST", in("stiff"), body).status, "its memory comes with the files")
+	}
+	for _, body := range []string{
+		`{"bundleId":"` + bundle + `","promptId":"done"}`, `{"bundleId":"x"}`, `{"bundleId":"` + bundle + `","files":7}`, `{"files":true}`,
+	} {
+		b.do("POST", in("demo"), body).problem(http.StatusBadRequest, "invalid_request")
+	}
+	b.do("POST", in("demo"), `{"bundleId":"`+session.NewID(session.BundlePrefix)+`"}`).problem(http.StatusNotFound, "bundle_not_found")
+}

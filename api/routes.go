@@ -83,6 +83,9 @@ func (s *Server) routes(store Store) {
 	e.PATCH("/api/sessions/:id", sessions.sessionPatch)
 	e.DELETE("/api/sessions/:id", sessions.sessionDelete)
 	for _, kind := range session.CommandKinds {
+		if kind == session.CommandRevertFiles {
+			continue // of the route of every revert
+		}
 		handler := commands.command(kind)
 		if kind == session.CommandRevert {
 			handler = commands.revert

@@ -42,7 +42,10 @@ type Command struct {
 	Reason   string        `json:"reason,omitempty"`
 	Force    bool          `json:"force,omitempty"`
 	PromptID string        `json:"promptId,omitempty"`
-	RunID    string        `json:"runId,omitempty"`
+	// BundleID is where a revert leads that restores Files too.
+	BundleID string `json:"bundleId,omitempty"`
+	Files    bool   `json:"files,omitempty"`
+	RunID    string `json:"runId,omitempty"`
 	// RequestID is the X-Request-Id of the request that submitted it.
 	RequestID string `json:"requestId,omitempty"`
 	CreatedAt Time   `json:"createdAt"`
@@ -60,12 +63,22 @@ func (c *Client) Command(ctx context.Context, id string, kind CommandKind, force
 	return s, status == http.StatusAccepted, err
 }
 
-// Revert takes a session's agent back to before a prompt, after the running turn or at once with force.
-func (c *Client) Revert(ctx context.Context, sessionID, promptID string, force bool) (s Session, err error) {
-	body := map[string]any{"promptId": promptID}
-	if force {
-		body["force"] = true
-	}
-	_, err = c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/revert", body, &s)
+// Revert says where a session is reverted to: to a bundle, or to before a prompt.
+type Revert struct {
+	BundleID string `json:"bundleId,omitempty"`
+	PromptID string `json:"promptId,omitempty"`
+	// Files reverts the files of the workspace too. Nil: those of a bundle, and not those of a prompt.
+	Files *bool `json:"files,omitempty"`
+	Force bool  `json:"force,omitempty"` // interrupt the running turn
+}
+
+// SessionRevert reverts a session, after the running turn or at once with Force.
+func (c *Client) SessionRevert(ctx context.Context, sessionID string, r Revert) (s Session, err error) {
+	_, err = c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/revert", r, &s)
 	return s, err
+}
+
+// Revert takes a session's agent back to before a prompt, after the running turn or at once with force. Files stay as they are.
+func (c *Client) Revert(ctx context.Context, sessionID, promptID string, force bool) (s Session, err error) {
+	return c.SessionRevert(ctx, sessionID, Revert{PromptID: promptID, Force: force})
 }

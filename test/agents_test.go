@@ -212,7 +212,13 @@ func (s *stack) loseSnapshots(t *testing.T, database, sessionID string) {
 	conn, err := pgx.Connect(t.Context(), database)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
-	rows, err := conn.Query(t.Context(), "SELECT snapshot_id FROM bundles WHERE session_id = $1 AND snapshot_id <> ''", sessionID)
+	t.Helper()
+	s.loseSnapshotsOf(t, database, "session_id = $1", sessionID)
+}
+
+// loseSnapshotsOf deletes the snapshots of bundles at the provider.
+func (s *stack) loseSnapshotsOf(t *testing.T, database, where string, args ...any) {
+	rows, err := conn.Query(t.Context(), "SELECT DISTINCT snapshot_id FROM bundles WHERE snapshot_id <> '' AND "+where, args...)
 	require.NoError(t, err)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)

@@ -1,12 +1,16 @@
 package test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
 // TestASessionIsReverted reverts a hibernated session to before its second prompt: the agent knows
@@ -48,5 +52,94 @@ func TestASessionIsReverted(t *testing.T) {
 
 	files := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/transcript", nil)
 	require.NotContains(t, fmt.Sprint(files), "the second thing said", "it is not stored any more")
+	stream.all(t)
+}
+
+// TestASessionIsRevertedToABundle reverts a running session with its files, twice: to before its third prompt, and to the bundle after
+// its first. A prompt that waits runs afterwards, what was undone can be forked, and a bundle whose snapshot is lost changes nothing.
+func TestASessionIsRevertedToABundle(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.URL(t)
+	s := startStack(t, "--database-url", database)
+	id := s.create(t, object{"options": object{"checkpoint": "turn"}})
+	stream := s.follow(t, id)
+	said := []string{"", "the first thing said", "the second thing said", "the third thing said"}
+	for n := 1; n <= 3; n++ {
+		s.prompt(t, id, fmt.Sprint("p", n), fmt.Sprintf("%s\n$ echo line %d >> lines.txt", said[n], n))
+	}
+	require.Equal(t, "completed", s.waitPrompt(t, id, "p3", time.Minute)["status"])
+	var first string
+	eventually(t, time.Minute, "each turn has its bundle", func() error {
+		page := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/bundles", nil)["items"].([]any)
+		for _, item := range page {
+			if item.(object)["message_history_state"].(object)["promptId"] == "p1" {
+				first = item.(object)["id"].(string)
+			}
+		}
+		if len(page) < 3 || first == "" {
+			return fmt.Errorf("%v", page)
+		}
+		return nil
+	})
+
+	s.must(t, http.StatusBadRequest, "POST", "/api/sessions/"+id+"/revert", object{"promptId": "p3", "bundleId": first})
+	got := s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/revert", object{"promptId": "p3", "files": true})
+	command := got["pendingCommands"].([]any)[0].(object)
+	require.Equal(t, "revert", command["kind"])
+	require.Equal(t, true, command["files"])
+	s.prompt(t, id, "after", "recall\n$ cat lines.txt; echo that was all of it")
+	require.Equal(t, "completed", s.waitPrompt(t, id, "after", time.Minute)["status"])
+	text := s.text(t, id)
+	require.Contains(t, text, "I have had 3 prompts")
+	require.Contains(t, text, "line 1\nline 2\nthat was all of it")
+	require.Contains(t, text, said[2])
+	require.NotContains(t, text, said[3])
+	require.Equal(t, "reverted", s.waitPrompt(t, id, "p3", time.Second)["reason"])
+	states := []string{}
+	for _, e := range stream.seen(t) {
+		if e.Type == "status" {
+			var data struct{ Status string }
+			require.NoError(t, json.Unmarshal(e.Data, &data))
+			states = append(states, data.Status)
+		}
+	}
+	require.Equal(t, []string{"running", "hibernating", "hibernated", "restoring", "running"}, states)
+
+	// What was undone can be forked; the bundle before it is not reverted to by its prompt any more.
+	forked := s.must(t, http.StatusCreated, "POST", "/api/sessions/"+id+"/fork", object{
+		"promptId": "p3", "prompt": object{"id": "q", "content": "recall\n$ cat lines.txt"},
+	})["id"].(string)
+	require.Equal(t, "completed", s.waitPrompt(t, forked, "q", time.Minute)["status"])
+	require.Contains(t, s.text(t, forked), "line 1\nline 2\nline 3")
+	require.Contains(t, s.text(t, forked), "I have had 4 prompts")
+	s.must(t, http.StatusConflict, "POST", "/api/sessions/"+id+"/revert", object{"promptId": "p3", "files": true})
+
+	// A session that sleeps wakes for it.
+	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
+	s.waitStatus(t, id, "hibernated", time.Minute)
+	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/revert", object{"bundleId": first})
+	s.waitStatus(t, id, "running", time.Minute)
+	s.prompt(t, id, "again", "recall\n$ cat lines.txt; echo that was all of it")
+	require.Equal(t, "completed", s.waitPrompt(t, id, "again", time.Minute)["status"])
+	text = s.text(t, id)
+	require.Contains(t, text, "I have had 2 prompts")
+	require.Contains(t, text, "line 1\nthat was all of it")
+	require.NotContains(t, text, said[2])
+
+	// A bundle whose snapshot is lost at the provider: everything stays.
+	head := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)["head"].(string)
+	s.prompt(t, id, "last", "the last thing said\n$ echo last >> lines.txt")
+	require.Equal(t, "completed", s.waitPrompt(t, id, "last", time.Minute)["status"])
+	s.loseSnapshotsOf(t, database, "id = $1", head)
+	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/revert", object{"bundleId": head})
+	stream.wait(t, time.Minute, "the revert is refused", func(e event) bool {
+		return e.Type == "error" && strings.Contains(string(e.Data), "revert_failed")
+	})
+	s.prompt(t, id, "still", "recall\n$ cat lines.txt")
+	require.Equal(t, "completed", s.waitPrompt(t, id, "still", time.Minute)["status"])
+	text = s.text(t, id)
+	require.Contains(t, text, "the last thing said")
+	require.Contains(t, text, "line 1\nlast")
+	require.Contains(t, text, "I have had 4 prompts")
 	stream.all(t)
 }

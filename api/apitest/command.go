@@ -29,6 +29,9 @@ func (m *Store) CommandSubmit(_ context.Context, c session.Command) (session.Com
 			p.RunID = prompt.RunID
 		}
 	}
+	if c.BundleID != "" && !slices.ContainsFunc(r.Bundles, func(v session.BundleView) bool { return v.ID == c.BundleID }) {
+		return session.Commanded{}, failure.Errorf(failure.NoBundle, "session %s has no bundle %s", c.SessionID, c.BundleID)
+	}
 	v := session.Judge(c.Kind, p)
 	if v.Refused != nil {
 		return session.Commanded{}, v.Refused

@@ -33,7 +33,7 @@ type sessionCmd struct {
 	Sync       sessionSyncCmd        `cmd:"" help:"Snapshot a session after its current turn, and continue."`
 	Restart    sessionRestartCmd     `cmd:"" help:"Move a session to a new sandbox, with its files and memory."`
 	Drop       sessionDropCmd        `cmd:"" help:"Discard the sandbox and its files; keep the session."`
-	Revert     sessionRevertCmd      `cmd:"" help:"Revert the agent to its state before a prompt."`
+	Revert     sessionRevertCmd      `cmd:"" help:"Revert the agent, and with --files its workspace, to before a prompt or to a bundle."`
 	Bundles    sessionBundlesCmd     `cmd:"" help:"List what a session can be restored from, newest first; pin or unpin one."`
 	Fork       sessionForkCmd        `cmd:"" help:"Create a session that begins where this one was, with its files and memory."`
 	Tree       sessionTreeCmd        `cmd:"" help:"Print the forks of a session, and theirs."`

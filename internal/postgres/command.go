@@ -19,14 +19,14 @@ const signalAgain = 30 * time.Second
 // CommandSubmit judges a command under the session's lock and stores it as pending, with an event. A
 // command whose kind is pending already is merged with it. Commands that it supersedes end. The result's
 // command is nil where there was nothing to do. Faults: session_not_found, session_terminated,
-// session_in_error, illegal_state, prompt_not_found for a revert and run_not_found for an abort.
+// session_in_error, illegal_state, prompt_not_found, bundle_not_found and no_bundle_there for a revert and run_not_found for an abort.
 func (db *DB) CommandSubmit(ctx context.Context, c session.Command) (result session.Commanded, err error) {
 	err = db.inSession(ctx, "submit a command", c.SessionID, func(s *sessionTx) error {
 		pending, err := s.commandable(ctx)
 		if err != nil {
 			return err
 		}
-		already, err := s.commandTarget(ctx, &c, pending)
+		already, err := s.commandTarget(ctx, db, &c, pending)
 		if err != nil {
 			return err
 		}
@@ -65,19 +65,13 @@ func (s *sessionTx) commandable(ctx context.Context) (session.Pending, error) {
 
 // commandTarget checks what a command names, and names the run that an abort is for. It reports whether
 // the run to interrupt is over.
-func (s *sessionTx) commandTarget(ctx context.Context, c *session.Command, p session.Pending) (already bool, err error) {
+func (s *sessionTx) commandTarget(ctx context.Context, db *DB, c *session.Command, p session.Pending) (already bool, err error) {
 	if p.Status.Final() {
 		return false, nil // nothing is possible any more, whatever it names
 	}
 	switch c.Kind {
-	case session.CommandRevert:
-		row, err := s.promptGet(ctx, c.PromptID)
-		if err != nil {
-			return false, err
-		}
-		if fault := session.JudgeRevert(promptOf(row)); fault != nil && p.Status != session.Error {
-			return false, fault
-		}
+	case session.CommandRevert, session.CommandRevertFiles:
+		return false, s.revertTarget(ctx, db, c, p)
 	case session.CommandAbort:
 		if c.RunID == "" || c.RunID == p.RunID {
 			c.RunID = p.RunID
@@ -112,9 +106,9 @@ func (s *sessionTx) commandAccept(ctx context.Context, c session.Command, p sess
 	switch {
 	case i < 0 || v.Already:
 		c, err = s.commandInsert(ctx, c)
-	case p.Commands[i].PromptID != c.PromptID || p.Commands[i].RunID != c.RunID:
+	case p.Commands[i].PromptID != c.PromptID || p.Commands[i].BundleID != c.BundleID || p.Commands[i].RunID != c.RunID:
 		// It asks for something else: the newest one counts.
-		c.Force = c.Force || p.Commands[i].Force && c.Kind == session.CommandRevert
+		c.Force = c.Force || p.Commands[i].Force && c.Kind != session.CommandAbort
 		c, err = s.commandReplace(ctx, p.Commands[i], c)
 	case c.Force && !p.Commands[i].Force:
 		c, err = s.commandForce(ctx, p.Commands[i], c.Reason)
@@ -163,7 +157,7 @@ func (s *sessionTx) commandInsert(ctx context.Context, c session.Command) (sessi
 func (s *sessionTx) commandRow(ctx context.Context, c session.Command) (dbsqlc.SessionCommand, error) {
 	params := &dbsqlc.CommandInsertParams{
 		ID: session.NewID(session.CommandPrefix), SessionID: s.row.ID, Kind: string(c.Kind), Force: c.Force,
-		PromptID: c.PromptID, RunID: c.RunID, Status: string(c.Status), Reason: c.Reason, CreatedAt: s.now, RequestID: c.RequestID,
+		PromptID: c.PromptID, BundleID: c.BundleID, RunID: c.RunID, Status: string(c.Status), Reason: c.Reason, CreatedAt: s.now, RequestID: c.RequestID,
 	}
 	if c.Status != session.CommandPending {
 		params.EndedAt = &s.now
@@ -308,7 +302,7 @@ func (l *looking) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, sess
 }
 
 func (l *looking) found(s *sessionTx) session.Look {
-	look := session.Look{Commands: commandsOf(l.commands), IdleTimeout: time.Duration(s.row.IdleTimeoutNs)}
+	look := session.Look{Status: session.State(s.row.Status), Commands: commandsOf(l.commands), IdleTimeout: time.Duration(s.row.IdleTimeoutNs)}
 	if s.held() {
 		return look
 	}
@@ -353,7 +347,7 @@ func commandsOf(rows []dbsqlc.SessionCommand) []session.Command {
 func commandOf(row dbsqlc.SessionCommand) session.Command {
 	return session.Command{
 		ID: row.ID, SessionID: row.SessionID, Kind: session.CommandKind(row.Kind), Force: row.Force,
-		PromptID: row.PromptID, RunID: row.RunID, Status: session.CommandStatus(row.Status), Reason: row.Reason,
+		PromptID: row.PromptID, BundleID: row.BundleID, RunID: row.RunID, Status: session.CommandStatus(row.Status), Reason: row.Reason,
 		CreatedAt: row.CreatedAt.UTC(), EndedAt: orZero(row.EndedAt), RequestID: row.RequestID,
 	}
 }

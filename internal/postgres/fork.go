@@ -94,8 +94,8 @@ func (db *DB) SessionFork(ctx context.Context, f session.Fork, first *session.Pr
 	return stored, created, nil
 }
 
-// forkPoint finds the bundle to fork.
-func (db *DB) forkPoint(ctx context.Context, tx pgx.Tx, f session.Fork) (dbsqlc.BundleView, error) {
+// forkPoint finds the bundle to fork, or to revert to.
+func (db *DB) forkPoint(ctx context.Context, tx dbsqlc.DBTX, f session.Fork) (dbsqlc.BundleView, error) {
 	id := f.BundleID
 	if id == "" {
 		var err error
@@ -118,7 +118,7 @@ func (db *DB) forkPoint(ctx context.Context, tx pgx.Tx, f session.Fork) (dbsqlc.
 }
 
 // bundleAt is the bundle after a prompt, or before it.
-func (db *DB) bundleAt(ctx context.Context, tx pgx.Tx, f session.Fork) (string, error) {
+func (db *DB) bundleAt(ctx context.Context, tx dbsqlc.DBTX, f session.Fork) (string, error) {
 	began, err := db.q.PromptBegan(ctx, tx, &dbsqlc.PromptBeganParams{SessionID: f.SessionID, PromptID: f.PromptID})
 	if err != nil {
 		return "", err

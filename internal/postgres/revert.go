@@ -69,23 +69,36 @@ func (s *sessionTx) blocksRemove(ctx context.Context, runIDs []string) error {
 		return err
 	}
 	if first > 0 {
-		removed, err := s.q.BlocksRemove(ctx, s, &dbsqlc.BlocksRemoveParams{SessionID: s.row.ID, FirstSeq: first, AtSeq: new(s.row.LastSeq + 1)})
+		if err := s.blocksRemoveFrom(ctx, first); err != nil {
+			return err
+		}
+	}
+	return s.promptsRevert(ctx, runIDs)
+}
+
+// blocksRemoveFrom removes the blocks that appeared at an event or later, the newest first.
+func (s *sessionTx) blocksRemoveFrom(ctx context.Context, first int64) error {
+	removed, err := s.q.BlocksRemove(ctx, s, &dbsqlc.BlocksRemoveParams{SessionID: s.row.ID, FirstSeq: first, AtSeq: new(s.row.LastSeq + 1)})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(removed, func(a, b dbsqlc.BlocksRemoveRow) int { return cmp.Compare(b.FirstSeq, a.FirstSeq) }) // the newest first
+	for _, r := range removed {
+		data, err := json.Marshal(conversation.BlockRemoved{BlockID: r.BlockID})
 		if err != nil {
 			return err
 		}
-		slices.SortFunc(removed, func(a, b dbsqlc.BlocksRemoveRow) int { return cmp.Compare(b.FirstSeq, a.FirstSeq) }) // the newest first
-		for _, r := range removed {
-			data, err := json.Marshal(conversation.BlockRemoved{BlockID: r.BlockID})
-			if err != nil {
-				return err
-			}
-			s.row.LastSeq++
-			s.log.add(eventRow{
-				SessionNo: s.row.No, Seq: s.row.LastSeq, Type: string(conversation.EventBlockRemoved),
-				ConversationID: r.ConversationID, At: s.now, Data: string(data),
-			})
-		}
+		s.row.LastSeq++
+		s.log.add(eventRow{
+			SessionNo: s.row.No, Seq: s.row.LastSeq, Type: string(conversation.EventBlockRemoved),
+			ConversationID: r.ConversationID, At: s.now, Data: string(data),
+		})
 	}
+	return nil
+}
+
+// promptsRevert has the prompts of runs say that they were reverted.
+func (s *sessionTx) promptsRevert(ctx context.Context, runIDs []string) error {
 	prompts, err := s.q.PromptsRevert(ctx, s, &dbsqlc.PromptsRevertParams{
 		SessionID: s.row.ID, RunIds: runIDs, Reason: session.ReasonReverted,
 	})

@@ -10,7 +10,10 @@ type CommandJSON struct {
 	Reason   string                `json:"reason,omitempty"`
 	Force    bool                  `json:"force,omitempty"`
 	PromptID string                `json:"promptId,omitempty"`
-	RunID    string                `json:"runId,omitempty"`
+	// BundleID is where a revert leads that restores Files too.
+	BundleID string `json:"bundleId,omitempty"`
+	Files    bool   `json:"files,omitempty"`
+	RunID    string `json:"runId,omitempty"`
 	// RequestID is the X-Request-Id of the request that submitted it.
 	RequestID string `json:"requestId,omitempty"`
 	CreatedAt Time   `json:"createdAt"`
@@ -19,8 +22,12 @@ type CommandJSON struct {
 
 // Command converts c.
 func Command(c session.Command) CommandJSON {
+	kind, files := c.Kind, c.Kind == session.CommandRevertFiles
+	if files {
+		kind = session.CommandRevert
+	}
 	return CommandJSON{
-		ID: c.ID, Kind: c.Kind, Status: c.Status, Reason: c.Reason, Force: c.Force, PromptID: c.PromptID, RunID: c.RunID, RequestID: c.RequestID,
+		ID: c.ID, Kind: kind, BundleID: c.BundleID, Files: files, Status: c.Status, Reason: c.Reason, Force: c.Force, PromptID: c.PromptID, RunID: c.RunID, RequestID: c.RequestID,
 		CreatedAt: Time(c.CreatedAt), EndedAt: OptionalTime(c.EndedAt),
 	}
 }

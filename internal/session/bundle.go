@@ -40,6 +40,13 @@ type BundleView struct {
 	RestoredAt time.Time
 }
 
+// RevertDue is a revert with files that a session is restored for.
+type RevertDue struct {
+	CommandID  string
+	Bundle     Bundle // to restore
+	Impossible string // why it cannot be carried out; empty: it may be
+}
+
 // BundleRef names a bundle and where its files are.
 type BundleRef struct {
 	ID         string

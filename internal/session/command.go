@@ -22,12 +22,14 @@ const (
 	CommandRecover   CommandKind = "recover"
 	CommandRestart   CommandKind = "environment/restart"
 	CommandDrop      CommandKind = "environment/terminate"
+	// CommandRevertFiles is a revert to a bundle: files and memory. Releases before it do not know this kind and let it wait.
+	CommandRevertFiles CommandKind = "revert/files"
 )
 
 // CommandKinds lists every command.
 var CommandKinds = []CommandKind{
 	CommandStop, CommandWake, CommandHibernate, CommandSync, CommandAbort, CommandRevert, CommandRecover,
-	CommandRestart, CommandDrop,
+	CommandRestart, CommandDrop, CommandRevertFiles,
 }
 
 // CommandStatus is the state of a command. Everything but pending is final.
@@ -50,7 +52,8 @@ type Command struct {
 	SessionID string
 	Kind      CommandKind
 	Force     bool   // interrupt the running turn for it
-	PromptID  string // of a revert: the first prompt to undo
+	PromptID  string // of a revert: the first prompt to undo; empty if one with files names a bundle
+	BundleID  string // of a revert with files: the bundle to revert to
 	RunID     string // of an abort: the run to interrupt
 	Status    CommandStatus
 	// Reason says why a command ended as it did or, of a command that no client sent, where it comes
@@ -158,7 +161,9 @@ func Judge(kind CommandKind, p Pending) CommandVerdict {
 	case CommandAbort:
 		return CommandVerdict{Already: p.RunID == ""}
 	case CommandRevert:
-		return judgeRevert(p)
+		return superseding(judgeRevert(p), p.has(CommandRevertFiles))
+	case CommandRevertFiles:
+		return superseding(judgeRevertFiles(p), p.has(CommandRevert, CommandRestart))
 	case CommandRecover:
 		return judgeRecover(p)
 	default:
@@ -242,6 +247,14 @@ func judgeRevert(p Pending) CommandVerdict {
 	}
 }
 
+// judgeRevertFiles judges a revert to a bundle. A turn that waits for an answer would be lost with its sandbox.
+func judgeRevertFiles(p Pending) CommandVerdict {
+	if p.Parked {
+		return refuse("a turn waits for an answer to a question; answer it, or abort the turn, before a revert of files")
+	}
+	return judgeRevert(p)
+}
+
 func judgeRecover(p Pending) CommandVerdict {
 	switch p.Status {
 	case Error:
@@ -258,7 +271,7 @@ func judgeRecover(p Pending) CommandVerdict {
 // BeforePrompts reports whether a pending command of this kind is carried out before the next prompt.
 func (k CommandKind) BeforePrompts() bool {
 	switch k {
-	case CommandStop, CommandHibernate, CommandRestart, CommandDrop, CommandRevert, CommandSync:
+	case CommandStop, CommandHibernate, CommandRestart, CommandDrop, CommandRevert, CommandRevertFiles, CommandSync:
 		return true
 	default:
 		return false
@@ -333,9 +346,30 @@ func (c Command) EndedByRun(outcome Outcome, reason string) (status CommandStatu
 	return CommandSuperseded, cmp.Or(c.Reason, ReasonRunEnded)
 }
 
+// ForWorkflow returns commands as the workflow of a session in that state carries them out. To it, a revert with files is a restart
+// of the sandbox, and the wake of a session that sleeps: the restore that follows is what reverts.
+func ForWorkflow(commands []Command, status State) []Command {
+	out := make([]Command, 0, len(commands))
+	for _, c := range commands {
+		if c.Kind == CommandRevertFiles {
+			switch status {
+			case Running:
+				c.Kind, c.PromptID = CommandRestart, ""
+			case Hibernated:
+				c.Kind, c.PromptID = CommandWake, ""
+			default:
+				continue // the workflow reads what waits when it has left that state
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
 // Look is what a workflow reads when there may be something new: everything that is pending, and the
 // prompts that wait, the first of them by name.
 type Look struct {
+	Status      State
 	Commands    []Command
 	Waiting     []QueuedPrompt
 	Queued      int64 // how many prompts wait, those in Waiting included

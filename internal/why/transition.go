@@ -63,7 +63,7 @@ func (c *chain) waits() {
 		c.row(SandboxUnhealthy, b.LastHealthCheck, c.sandboxRef(s.Generation), "the runner in the sandbox of generation %d does not answer", s.Generation)
 	}
 	for _, p := range s.Pending {
-		c.row(CommandPending, p.CreatedAt, about("command", p.ID), "the command %s was accepted at %s and waits%s", p.Kind, clock(p.CreatedAt), because(p.Reason))
+		c.row(CommandPending, p.CreatedAt, about("command", p.ID), "the command %s was accepted at %s and waits%s", commandName(p.Kind), clock(p.CreatedAt), because(p.Reason))
 	}
 	for _, q := range c.Questions {
 		if q.Status == "open" {
@@ -243,8 +243,16 @@ func (c *chain) command(t Step, kinds ...session.CommandKind) bool {
 	case found.RequestID != "":
 		from = "a client, with request " + found.RequestID + ","
 	}
-	c.row(CommandRequested, found.CreatedAt, about("command", found.ID), "%s requested %s at %s", from, found.Kind, clock(found.CreatedAt))
+	c.row(CommandRequested, found.CreatedAt, about("command", found.ID), "%s requested %s at %s", from, commandName(found.Kind), clock(found.CreatedAt))
 	return true
+}
+
+// commandName is what clients call a command.
+func commandName(kind session.CommandKind) string {
+	if kind == session.CommandRevertFiles {
+		return "revert with files"
+	}
+	return string(kind)
 }
 
 func (c *chain) commandOf(t Step, kinds []session.CommandKind) *session.Command {

@@ -152,7 +152,9 @@ func (q *Queries) BundleGetHead(ctx context.Context, db DBTX, sessionID string) 
 
 const bundleHeads = `-- name: BundleHeads :many
 SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head, coalesce(f.bundle_id, '')::text AS fork_bundle, coalesce(f.prompt_id, '')::text AS fork_prompt,
-    coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = s.id AND v.outcome IN ('', 'completed') ORDER BY v.no DESC LIMIT 1), '')::text AS head_success
+    coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = s.id AND v.outcome IN ('', 'completed')
+        AND NOT EXISTS (SELECT FROM blocks k WHERE k.session_id = v.session_id AND k.first_seq <= v.last_seq AND k.removed_seq > v.last_seq)
+        ORDER BY v.no DESC LIMIT 1), '')::text AS head_success
 FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id WHERE s.id = ANY($1::text[]) AND s.head_bundle_id IS NOT NULL
 `
 
@@ -417,6 +419,7 @@ const bundlesRestorable = `-- name: BundlesRestorable :many
 SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at, b.base, b.archive_id FROM bundles b JOIN snapshots n ON n.id = b.snapshot_id
 WHERE b.session_id = $1 AND n.deleted_at IS NULL AND n.condemned_at IS NULL
   AND (n.kept_until IS NULL OR n.kept_until < clock_timestamp()) AND b.snapshot_id <> $2
+  AND NOT EXISTS (SELECT FROM blocks k WHERE k.session_id = b.session_id AND k.first_seq <= b.last_seq AND k.removed_seq > b.last_seq)
 ORDER BY b.no DESC
 LIMIT 5
 `
@@ -427,7 +430,7 @@ type BundlesRestorableParams struct {
 }
 
 // BundlesRestorable lists the bundles of a session that have another snapshot than one that could not
-// be restored, newest first.
+// be restored, newest first. Those that a revert has undone are left out.
 func (q *Queries) BundlesRestorable(ctx context.Context, db DBTX, arg *BundlesRestorableParams) ([]Bundle, error) {
 	rows, err := db.Query(ctx, bundlesRestorable, arg.SessionID, arg.ExceptID)
 	if err != nil {

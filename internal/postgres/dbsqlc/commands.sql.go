@@ -31,7 +31,7 @@ func (q *Queries) CheckpointPolicy(ctx context.Context, db DBTX, id string) (Che
 const commandEnd = `-- name: CommandEnd :one
 UPDATE session_commands SET status = $1, reason = $2, ended_at = $3::timestamptz
 WHERE id = $4 AND status = 'pending'
-RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id
+RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id, bundle_id
 `
 
 type CommandEndParams struct {
@@ -62,6 +62,7 @@ func (q *Queries) CommandEnd(ctx context.Context, db DBTX, arg *CommandEndParams
 		&i.CreatedAt,
 		&i.EndedAt,
 		&i.RequestID,
+		&i.BundleID,
 	)
 	return i, err
 }
@@ -69,7 +70,7 @@ func (q *Queries) CommandEnd(ctx context.Context, db DBTX, arg *CommandEndParams
 const commandForce = `-- name: CommandForce :one
 UPDATE session_commands SET force = true, heard_by = '', reason = coalesce(nullif($1::text, ''), reason)
 WHERE id = $2 AND status = 'pending'
-RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id
+RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id, bundle_id
 `
 
 type CommandForceParams struct {
@@ -94,14 +95,15 @@ func (q *Queries) CommandForce(ctx context.Context, db DBTX, arg *CommandForcePa
 		&i.CreatedAt,
 		&i.EndedAt,
 		&i.RequestID,
+		&i.BundleID,
 	)
 	return i, err
 }
 
 const commandInsert = `-- name: CommandInsert :one
-INSERT INTO session_commands (id, session_id, kind, force, prompt_id, run_id, status, reason, created_at, ended_at, request_id)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id
+INSERT INTO session_commands (id, session_id, kind, force, prompt_id, bundle_id, run_id, status, reason, created_at, ended_at, request_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id, bundle_id
 `
 
 type CommandInsertParams struct {
@@ -110,6 +112,7 @@ type CommandInsertParams struct {
 	Kind      string
 	Force     bool
 	PromptID  string
+	BundleID  string
 	RunID     string
 	Status    string
 	Reason    string
@@ -125,6 +128,7 @@ func (q *Queries) CommandInsert(ctx context.Context, db DBTX, arg *CommandInsert
 		arg.Kind,
 		arg.Force,
 		arg.PromptID,
+		arg.BundleID,
 		arg.RunID,
 		arg.Status,
 		arg.Reason,
@@ -146,6 +150,7 @@ func (q *Queries) CommandInsert(ctx context.Context, db DBTX, arg *CommandInsert
 		&i.CreatedAt,
 		&i.EndedAt,
 		&i.RequestID,
+		&i.BundleID,
 	)
 	return i, err
 }
@@ -165,7 +170,7 @@ func (q *Queries) CommandRequest(ctx context.Context, db DBTX, id string) (strin
 const commandsEndAborts = `-- name: CommandsEndAborts :many
 UPDATE session_commands SET status = $1, reason = CASE WHEN reason = '' THEN $2::text ELSE reason END, ended_at = $3::timestamptz
 WHERE session_id = $4 AND kind = 'abort' AND run_id = $5 AND status = 'pending'
-RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id
+RETURNING id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id, bundle_id
 `
 
 type CommandsEndAbortsParams struct {
@@ -205,6 +210,7 @@ func (q *Queries) CommandsEndAborts(ctx context.Context, db DBTX, arg *CommandsE
 			&i.CreatedAt,
 			&i.EndedAt,
 			&i.RequestID,
+			&i.BundleID,
 		); err != nil {
 			return nil, err
 		}
@@ -308,7 +314,7 @@ func (q *Queries) CommandsOverdue(ctx context.Context, db DBTX, arg *CommandsOve
 }
 
 const commandsPending = `-- name: CommandsPending :many
-SELECT id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id FROM session_commands WHERE session_id = $1 AND status = 'pending' ORDER BY id
+SELECT id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id, bundle_id FROM session_commands WHERE session_id = $1 AND status = 'pending' ORDER BY id
 `
 
 func (q *Queries) CommandsPending(ctx context.Context, db DBTX, sessionID string) ([]SessionCommand, error) {
@@ -333,6 +339,7 @@ func (q *Queries) CommandsPending(ctx context.Context, db DBTX, sessionID string
 			&i.CreatedAt,
 			&i.EndedAt,
 			&i.RequestID,
+			&i.BundleID,
 		); err != nil {
 			return nil, err
 		}
@@ -345,7 +352,7 @@ func (q *Queries) CommandsPending(ctx context.Context, db DBTX, sessionID string
 }
 
 const commandsPendingOf = `-- name: CommandsPendingOf :many
-SELECT id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id FROM session_commands WHERE session_id = ANY($1::text[]) AND status = 'pending' ORDER BY id
+SELECT id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id, bundle_id FROM session_commands WHERE session_id = ANY($1::text[]) AND status = 'pending' ORDER BY id
 `
 
 // CommandsPendingOf is CommandsPending for the sessions of a list.
@@ -371,6 +378,7 @@ func (q *Queries) CommandsPendingOf(ctx context.Context, db DBTX, sessionIds []s
 			&i.CreatedAt,
 			&i.EndedAt,
 			&i.RequestID,
+			&i.BundleID,
 		); err != nil {
 			return nil, err
 		}

@@ -31,6 +31,7 @@ const bundleBeforePrompt = `-- name: BundleBeforePrompt :one
 SELECT v.id FROM bundle_views v
 WHERE v.session_id = $1 AND v.last_seq < $2::bigint AND v.outcome <> 'open' AND v.has_files
   AND NOT EXISTS (SELECT FROM runs r WHERE r.session_id = v.session_id AND r.began_seq > v.last_seq AND r.began_seq < $2::bigint)
+  AND NOT EXISTS (SELECT FROM blocks k WHERE k.session_id = v.session_id AND k.first_seq <= v.last_seq AND k.removed_seq > v.last_seq AND k.removed_seq < $2::bigint)
 ORDER BY v.no DESC LIMIT 1
 `
 
@@ -39,7 +40,8 @@ type BundleBeforePromptParams struct {
 	BeganSeq  int64
 }
 
-// BundleBeforePrompt is the newest bundle between a prompt's first turn and the turn before it.
+// BundleBeforePrompt is the newest bundle between a prompt's first turn and the turn before it. One whose memory a revert has
+// shortened before that turn is not what the prompt was sent to.
 func (q *Queries) BundleBeforePrompt(ctx context.Context, db DBTX, arg *BundleBeforePromptParams) (string, error) {
 	row := db.QueryRow(ctx, bundleBeforePrompt, arg.SessionID, arg.BeganSeq)
 	var id string

@@ -421,6 +421,7 @@ type SessionCommand struct {
 	CreatedAt time.Time
 	EndedAt   *time.Time
 	RequestID string
+	BundleID  string
 }
 
 type SessionCount struct {

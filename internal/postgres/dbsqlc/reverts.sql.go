@@ -48,6 +48,23 @@ func (q *Queries) BlocksRemove(ctx context.Context, db DBTX, arg *BlocksRemovePa
 	return items, nil
 }
 
+const bundleIsUndone = `-- name: BundleIsUndone :one
+SELECT EXISTS (SELECT FROM blocks k WHERE k.session_id = $1 AND k.first_seq <= $2::bigint AND k.removed_seq > $2::bigint)
+`
+
+type BundleIsUndoneParams struct {
+	SessionID string
+	LastSeq   int64
+}
+
+// BundleIsUndone reports whether a revert has removed something of the conversation that a bundle has.
+func (q *Queries) BundleIsUndone(ctx context.Context, db DBTX, arg *BundleIsUndoneParams) (bool, error) {
+	row := db.QueryRow(ctx, bundleIsUndone, arg.SessionID, arg.LastSeq)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const promptsRevert = `-- name: PromptsRevert :many
 UPDATE prompts p SET reason = $1
 WHERE p.session_id = $2 AND (p.id IN (SELECT r.prompt_id FROM runs r WHERE r.id = ANY($3::text[])) OR p.joined_to <> '' AND p.run_id = ANY($3::text[]))
@@ -123,6 +140,70 @@ func (q *Queries) PromptsRevert(ctx context.Context, db DBTX, arg *PromptsRevert
 	return items, nil
 }
 
+const revertBundle = `-- name: RevertBundle :exec
+INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome)
+SELECT $1, v.session_id, v.id, $2, v.snapshot_id, v.manifest, v.verified, true, $3::timestamptz, $4::bigint, v.prompt_id, v.outcome
+FROM bundle_views v WHERE v.id = $5
+`
+
+type RevertBundleParams struct {
+	ID         string
+	Generation int64
+	At         time.Time
+	LastSeq    int64
+	BundleID   string
+}
+
+// RevertBundle copies a bundle of a session for the sandbox of a generation that was restored from it.
+func (q *Queries) RevertBundle(ctx context.Context, db DBTX, arg *RevertBundleParams) error {
+	_, err := db.Exec(ctx, revertBundle,
+		arg.ID,
+		arg.Generation,
+		arg.At,
+		arg.LastSeq,
+		arg.BundleID,
+	)
+	return err
+}
+
+const runsAfter = `-- name: RunsAfter :many
+SELECT r.id, r.prompt_id FROM runs r JOIN prompts p ON p.session_id = r.session_id AND p.id = r.prompt_id
+WHERE r.session_id = $1 AND r.began_seq > $2::bigint AND p.reason <> $3::text
+ORDER BY r.began_seq, r.started_at, r.id
+`
+
+type RunsAfterParams struct {
+	SessionID string
+	Seq       int64
+	Reverted  string
+}
+
+type RunsAfterRow struct {
+	ID       string
+	PromptID string
+}
+
+// RunsAfter are the runs of a session that began after an event and whose prompts were not reverted, oldest first.
+func (q *Queries) RunsAfter(ctx context.Context, db DBTX, arg *RunsAfterParams) ([]RunsAfterRow, error) {
+	rows, err := db.Query(ctx, runsAfter, arg.SessionID, arg.Seq, arg.Reverted)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunsAfterRow
+	for rows.Next() {
+		var i RunsAfterRow
+		if err := rows.Scan(&i.ID, &i.PromptID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const runsFirstSeq = `-- name: RunsFirstSeq :one
 SELECT coalesce(min(e.seq), 0)::bigint FROM event_log e
 WHERE e.session_no = (SELECT s.no FROM sessions s WHERE s.id = $1)
@@ -178,4 +259,15 @@ func (q *Queries) RunsFrom(ctx context.Context, db DBTX, arg *RunsFromParams) ([
 		return nil, err
 	}
 	return items, nil
+}
+
+const transcriptsForget = `-- name: TranscriptsForget :exec
+WITH segments AS (DELETE FROM transcripts t WHERE t.session_id = $1), positions AS (DELETE FROM transcript_positions p WHERE p.session_id = $1)
+DELETE FROM transcript_totals o WHERE o.session_id = $1
+`
+
+// TranscriptsForget deletes the stored transcripts of a session: the next turn stores what its sandbox has.
+func (q *Queries) TranscriptsForget(ctx context.Context, db DBTX, sessionID string) error {
+	_, err := db.Exec(ctx, transcriptsForget, sessionID)
+	return err
 }

@@ -90,7 +90,7 @@ func (q *Queries) WhyBundles(ctx context.Context, db DBTX, arg *WhyBundlesParams
 }
 
 const whyCommands = `-- name: WhyCommands :many
-SELECT id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id FROM session_commands WHERE session_id = $1 ORDER BY created_at DESC, id DESC LIMIT $2
+SELECT id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id, bundle_id FROM session_commands WHERE session_id = $1 ORDER BY created_at DESC, id DESC LIMIT $2
 `
 
 type WhyCommandsParams struct {
@@ -121,6 +121,7 @@ func (q *Queries) WhyCommands(ctx context.Context, db DBTX, arg *WhyCommandsPara
 			&i.CreatedAt,
 			&i.EndedAt,
 			&i.RequestID,
+			&i.BundleID,
 		); err != nil {
 			return nil, err
 		}

@@ -246,7 +246,9 @@ UPDATE bundles SET receipt = @receipt, restored_at = @at::timestamptz WHERE id =
 -- name: BundleHeads :many
 -- BundleHeads are the newest bundle of each session, the newest one that ends with a turn that succeeded, and what it was forked from.
 SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head, coalesce(f.bundle_id, '')::text AS fork_bundle, coalesce(f.prompt_id, '')::text AS fork_prompt,
-    coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = s.id AND v.outcome IN ('', 'completed') ORDER BY v.no DESC LIMIT 1), '')::text AS head_success
+    coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = s.id AND v.outcome IN ('', 'completed')
+        AND NOT EXISTS (SELECT FROM blocks k WHERE k.session_id = v.session_id AND k.first_seq <= v.last_seq AND k.removed_seq > v.last_seq)
+        ORDER BY v.no DESC LIMIT 1), '')::text AS head_success
 FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id WHERE s.id = ANY(@session_ids::text[]) AND s.head_bundle_id IS NOT NULL;
 
 -- name: BundlesForget :exec
@@ -282,10 +284,11 @@ UNION ALL
 
 -- name: BundlesRestorable :many
 -- BundlesRestorable lists the bundles of a session that have another snapshot than one that could not
--- be restored, newest first.
+-- be restored, newest first. Those that a revert has undone are left out.
 SELECT b.* FROM bundles b JOIN snapshots n ON n.id = b.snapshot_id
 WHERE b.session_id = @session_id AND n.deleted_at IS NULL AND n.condemned_at IS NULL
   AND (n.kept_until IS NULL OR n.kept_until < clock_timestamp()) AND b.snapshot_id <> @except_id
+  AND NOT EXISTS (SELECT FROM blocks k WHERE k.session_id = b.session_id AND k.first_seq <= b.last_seq AND k.removed_seq > b.last_seq)
 ORDER BY b.no DESC
 LIMIT 5;
 -- name: BundleProve :one

@@ -1,6 +1,6 @@
 -- name: CommandInsert :one
-INSERT INTO session_commands (id, session_id, kind, force, prompt_id, run_id, status, reason, created_at, ended_at, request_id)
-VALUES (@id, @session_id, @kind, @force, @prompt_id, @run_id, @status, @reason, @created_at, @ended_at, @request_id)
+INSERT INTO session_commands (id, session_id, kind, force, prompt_id, bundle_id, run_id, status, reason, created_at, ended_at, request_id)
+VALUES (@id, @session_id, @kind, @force, @prompt_id, @bundle_id, @run_id, @status, @reason, @created_at, @ended_at, @request_id)
 RETURNING *;
 
 -- name: CommandsPending :many

@@ -52,10 +52,12 @@ FROM attachments a WHERE a.session_id = @parent_id AND a.created_at <= @before::
 SELECT id FROM bundle_views WHERE session_id = @session_id AND prompt_id = @prompt_id AND outcome <> 'open' AND has_files ORDER BY no DESC LIMIT 1;
 
 -- name: BundleBeforePrompt :one
--- BundleBeforePrompt is the newest bundle between a prompt's first turn and the turn before it.
+-- BundleBeforePrompt is the newest bundle between a prompt's first turn and the turn before it. One whose memory a revert has
+-- shortened before that turn is not what the prompt was sent to.
 SELECT v.id FROM bundle_views v
 WHERE v.session_id = @session_id AND v.last_seq < @began_seq::bigint AND v.outcome <> 'open' AND v.has_files
   AND NOT EXISTS (SELECT FROM runs r WHERE r.session_id = v.session_id AND r.began_seq > v.last_seq AND r.began_seq < @began_seq::bigint)
+  AND NOT EXISTS (SELECT FROM blocks k WHERE k.session_id = v.session_id AND k.first_seq <= v.last_seq AND k.removed_seq > v.last_seq AND k.removed_seq < @began_seq::bigint)
 ORDER BY v.no DESC LIMIT 1;
 
 -- name: PromptBegan :one

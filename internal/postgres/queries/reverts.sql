@@ -28,3 +28,24 @@ WHERE p.session_id = @session_id AND (p.id IN (SELECT r.prompt_id FROM runs r WH
   AND p.status NOT IN ('queued', 'processing') AND p.reason <> @reason
 RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.depth, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
     p.resolution, p.resolution_note, p.resolved_at, p.joined_to;
+
+-- name: RunsAfter :many
+-- RunsAfter are the runs of a session that began after an event and whose prompts were not reverted, oldest first.
+SELECT r.id, r.prompt_id FROM runs r JOIN prompts p ON p.session_id = r.session_id AND p.id = r.prompt_id
+WHERE r.session_id = @session_id AND r.began_seq > @seq::bigint AND p.reason <> @reverted::text
+ORDER BY r.began_seq, r.started_at, r.id;
+
+-- name: BundleIsUndone :one
+-- BundleIsUndone reports whether a revert has removed something of the conversation that a bundle has.
+SELECT EXISTS (SELECT FROM blocks k WHERE k.session_id = @session_id AND k.first_seq <= @last_seq::bigint AND k.removed_seq > @last_seq::bigint);
+
+-- name: RevertBundle :exec
+-- RevertBundle copies a bundle of a session for the sandbox of a generation that was restored from it.
+INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome)
+SELECT @id, v.session_id, v.id, @generation, v.snapshot_id, v.manifest, v.verified, true, @at::timestamptz, @last_seq::bigint, v.prompt_id, v.outcome
+FROM bundle_views v WHERE v.id = @bundle_id;
+
+-- name: TranscriptsForget :exec
+-- TranscriptsForget deletes the stored transcripts of a session: the next turn stores what its sandbox has.
+WITH segments AS (DELETE FROM transcripts t WHERE t.session_id = @session_id), positions AS (DELETE FROM transcript_positions p WHERE p.session_id = @session_id)
+DELETE FROM transcript_totals o WHERE o.session_id = @session_id;

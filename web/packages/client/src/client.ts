@@ -2,7 +2,7 @@ import { follow, type FollowOptions } from "./follow.js";
 import { Http, type ClientOptions, type Input, type Method, type OperationOf, type PathOf, type RequestOptions, type Result, type Transport } from "./http.js";
 import type { operations } from "./schema.js";
 import { SessionStore } from "./store.js";
-import type { Agent, Answer, Conversation, Diff, Git, Page, Prompt, PromptAccepted, PromptSubmit, Question, Screenshot, Session, SessionCreate, SessionPatch, StreamItem, StreamToken, WorkspaceFile } from "./types.js";
+import type { Agent, Answer, Conversation, Diff, Git, Page, Prompt, PromptAccepted, PromptSubmit, Question, Revert, Screenshot, Session, SessionCreate, SessionPatch, StreamItem, StreamToken, WorkspaceFile } from "./types.js";
 
 /** The commands of a session that need no body. */
 export type Command = "wake" | "hibernate" | "sync" | "stop" | "abort" | "recover" | "environment/restart" | "environment/terminate";
@@ -133,6 +133,14 @@ export class SessionHandle {
   /** Requests a command. It is stored, and carried out when it is possible; an event `command` reports the result. */
   command(command: Command, options: RequestOptions = {}): Promise<Session> {
     return this.#http.request("post", `/api/sessions/{id}/${command}`, { ...options, path: { id: this.id } });
+  }
+
+  /**
+   * Reverts the session to a bundle, files and memory together, or the agent alone to before a prompt: `revert({bundleId})`,
+   * `revert({promptId})`, and with `files` the other way round. An event `command` reports the result.
+   */
+  revert(to: Revert, options: RequestOptions = {}): Promise<Session> {
+    return this.#http.request("post", "/api/sessions/{id}/revert", { ...options, path: { id: this.id }, body: to });
   }
 
   /** Holds the queue: no prompt starts until `release`. */

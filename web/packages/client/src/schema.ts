@@ -219,13 +219,22 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Take the agent back to before a prompt
-         * @description After the running turn, or at once with `force`; a session that sleeps wakes for it. The agent's memory becomes
-         *     what it was before the prompt was run, the blocks that came of it and of all that followed are removed (an event
-         *     `block_removed` each), and those prompts say `reverted` as their reason. Files of the workspace stay as they are.
-         *     Where it cannot be done, an event `error` with the code `revert_failed` says why, and everything stays.
-         *     A prompt that has not been run, or is reverted already, is 409 `illegal_state`, an agent without the capability `revert` 409
-         *     `not_supported`, and a session in `error` 409 `session_in_error`.
+         * Revert a session to a bundle or to before a prompt
+         * @description After the running turn, or at once with `force`; a session that sleeps wakes for it. Prompts that wait, wait for it too. The agent's memory becomes
+         *     what it was at that point, the blocks that came later are removed (an event `block_removed` each), and their prompts say `reverted` as
+         *     their reason. Where it cannot be done, an event `error` with the code `revert_failed` says why, and everything stays.
+         *
+         *     With `files`, the workspace becomes what it was at the bundle too, or at the bundle that was saved right before the prompt. A session with a sandbox
+         *     is saved first: it goes through `hibernating` and `hibernated`, and is then restored from the bundle. Nothing is changed before
+         *     a sandbox was made of it that is as it was saved. What was undone stays in the bundles before it, which can be read and
+         *     forked; it is not reverted to again. Until the next turn, the agent's memory is stored in the snapshot alone.
+         *
+         *     Without `files`, the agent's memory is rewritten in its sandbox, as if the prompt, or the first one after the bundle, had never been sent.
+         *
+         *     A prompt that has not been run, or is reverted already, is 409 `illegal_state`, and so are a bundle after which no prompt was run, without
+         *     `files`, one whose files are deleted, one that was undone, and a revert of files while a turn waits for an answer. If no bundle was saved at the point of a
+         *     prompt, 409 `no_bundle_there` names the nearest ones as for a fork. Without `files`, an agent without the capability `revert` is 409
+         *     `not_supported`. A session in `error` is 409 `session_in_error`.
          */
         post: operations["revertSession"];
         delete?: never;
@@ -4386,7 +4395,12 @@ export interface components {
             reason?: string;
             /** @description The running turn is interrupted for it. */
             force?: boolean;
+            /** @description Of a revert: the first prompt to undo, unless it names a bundle. */
             promptId?: components["schemas"]["PromptId"];
+            /** @description Of a revert: where it leads, if it restores files or names a bundle. */
+            bundleId?: components["schemas"]["BundleId"];
+            /** @description A revert restores the files of the workspace too. */
+            files?: boolean;
             runId?: string;
             /** @description The `X-Request-Id` of the request that submitted it. The worker's log has it as `request_id`. Absent if no request of this release did. */
             requestId?: string;
@@ -5082,7 +5096,12 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    promptId: components["schemas"]["PromptId"];
+                    /** @description Revert to this bundle of the session. */
+                    bundleId?: components["schemas"]["BundleId"];
+                    /** @description Revert to before this prompt. */
+                    promptId?: components["schemas"]["PromptId"];
+                    /** @description Revert the files of the workspace too. Default: `true` with `bundleId`, `false` with `promptId`. */
+                    files?: boolean;
                     /**
                      * @description Interrupt the running turn.
                      * @default false

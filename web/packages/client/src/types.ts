@@ -16,6 +16,7 @@ export type WorkspaceFile = Schemas["File"];
 export type Diff = Schemas["Diff"];
 export type Git = Schemas["Git"];
 export type Screenshot = Schemas["Screenshot"];
+export type Revert = NonNullable<operations["revertSession"]["requestBody"]>["content"]["application/json"];
 export type StreamToken = Schemas["StreamToken"];
 export type Agent = Schemas["Agent"];
 export type Problem = Schemas["Problem"];

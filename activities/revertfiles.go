@@ -1,0 +1,70 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// revertTo carries out the revert with files that a session waits for. The sandbox of the generation is made from the bundle that it
+// leads to and compared with the manifest; only then is anything changed, in one transaction that makes the bundle the head. The
+// restore that follows finds that sandbox, as it does after an attempt that ended here. A revert that cannot be carried out is
+// refused, and the session is restored from its own head.
+func (g *restores) revertTo(ctx context.Context, in SandboxRequest) error {
+	due, ok, err := g.store.RevertDue(ctx, in.SessionID)
+	if err != nil || !ok {
+		return stored(err)
+	}
+	if due.Impossible != "" {
+		return g.refuseRevert(ctx, in, due, errors.New(due.Impossible))
+	}
+	var found verification
+	from := origin{image: due.Bundle.SnapshotID, snapshot: true, outdated: g.outdated(due.Bundle.Manifest.Runner)}
+	from.meanwhile = func(ctx context.Context, sb *sandbox.Sandbox) (err error) {
+		found, err = g.verify(ctx, sb, due.Bundle.Manifest)
+		return err
+	}
+	_, sb, err := g.startFromSnapshot(ctx, in, from)
+	if unusable, ok := errors.AsType[*unusableError](err); ok {
+		return g.refuseRevert(ctx, in, due, unusable)
+	}
+	if err != nil {
+		return err
+	}
+	if differing := slices.Concat(found.differing, found.workspace); len(differing) > 0 {
+		cause := fmt.Errorf("the snapshot of bundle %s is not as it was saved: %s", due.Bundle.ID, strings.Join(differing[:min(len(differing), maxDifferingNamed)], ", "))
+		if err := g.refuseRevert(ctx, in, due, cause); err != nil {
+			return err
+		}
+		return g.spent(ctx, in, sb, "its session is not reverted to it", cause)
+	}
+	err = g.store.SessionRevertTo(ctx, in.SessionID, in.Generation, due.CommandID)
+	if failure.CodeOf(err) == failure.IllegalState {
+		return g.spent(ctx, in, sb, "its session is not reverted to it any more", stored(err))
+	}
+	if err != nil {
+		return stored(err)
+	}
+	g.Logger.InfoContext(ctx, "reverted a session to a bundle", slog.String("session_id", in.SessionID),
+		slog.String("bundle_id", due.Bundle.ID), slog.Int64("generation", in.Generation))
+	return nil
+}
+
+// maxDifferingNamed bounds the files that the refusal of a revert names.
+const maxDifferingNamed = 5
+
+// refuseRevert ends a revert that cannot be carried out. Nothing of the session changes, and an event says why.
+func (g *restores) refuseRevert(ctx context.Context, in SandboxRequest, due session.RevertDue, cause error) error {
+	g.Logger.WarnContext(ctx, "could not revert a session to a bundle", slog.String("session_id", in.SessionID), slog.Any("error", cause))
+	if err := g.store.CommandEnd(ctx, in.SessionID, due.CommandID, session.CommandRefused, cause.Error()); err != nil {
+		return stored(err)
+	}
+	return stored(g.store.ProblemReport(ctx, in.SessionID, session.ProblemRevertFailed, cause.Error()))
+}

@@ -1,0 +1,168 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// revertTarget checks what a revert names and completes it: one with files leads to a bundle, another to the prompt that it undoes
+// first. no_bundle_there where no bundle is at the point of a prompt, illegal_state where there is nothing to undo or what a bundle
+// has was undone before.
+func (s *sessionTx) revertTarget(ctx context.Context, db *DB, c *session.Command, p session.Pending) error {
+	if p.Status == session.Error || p.Status == session.Initializing {
+		return nil // refused whatever it names
+	}
+	if c.PromptID != "" {
+		row, err := s.promptGet(ctx, c.PromptID)
+		if err != nil {
+			return err
+		}
+		if fault := session.JudgeRevert(promptOf(row)); fault != nil {
+			return fault
+		}
+		if c.Kind == session.CommandRevert {
+			return nil
+		}
+	}
+	v, err := db.forkPoint(ctx, s, session.Fork{SessionID: s.row.ID, BundleID: c.BundleID, PromptID: c.PromptID, Before: true})
+	if err != nil {
+		return err
+	}
+	undone, err := s.q.BundleIsUndone(ctx, s, &dbsqlc.BundleIsUndoneParams{SessionID: s.row.ID, LastSeq: v.LastSeq})
+	if err != nil {
+		return err
+	}
+	if undone {
+		return illegal("what bundle %s has was undone by a revert; fork the session at it", v.ID)
+	}
+	if c.Kind == session.CommandRevertFiles {
+		if v.SnapshotID == "" {
+			return illegal("bundle %s was imported and has no snapshot; fork the session at it", v.ID)
+		}
+		c.BundleID = v.ID
+		for _, other := range p.Commands {
+			if other.Kind == c.Kind && other.BundleID != c.BundleID && p.Status == session.Restoring {
+				return illegal("the session is being restored to bundle %s; wait until it is running", other.BundleID)
+			}
+		}
+		return s.snapshotClaim(ctx, v.SnapshotID)
+	}
+	runs, err := s.q.RunsAfter(ctx, s, &dbsqlc.RunsAfterParams{SessionID: s.row.ID, Seq: v.LastSeq, Reverted: session.ReasonReverted})
+	if err != nil {
+		return err
+	}
+	if len(runs) == 0 {
+		return illegal("no prompt was run after bundle %s", v.ID)
+	}
+	c.PromptID = runs[0].PromptID
+	return nil
+}
+
+// RevertDue returns the revert with files that a session waits for, if there is one, and the bundle that it leads to.
+func (db *DB) RevertDue(ctx context.Context, sessionID string) (due session.RevertDue, ok bool, err error) {
+	err = db.inTx(ctx, "look for a revert", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		rows, err := db.q.CommandsPending(ctx, tx, sessionID)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if session.CommandKind(row.Kind) != session.CommandRevertFiles {
+				continue
+			}
+			due.CommandID, ok = row.ID, true
+			v, err := db.forkPoint(ctx, tx, session.Fork{SessionID: sessionID, BundleID: row.BundleID})
+			if refusal, ok := errors.AsType[*failure.Error](err); ok {
+				due.Impossible = refusal.Message
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			open, err := db.q.RunGetOpen(ctx, tx, sessionID)
+			if err == nil {
+				due.Impossible = "run " + open.ID + " waits for an answer to a question"
+				return nil
+			}
+			if !isNoRows(err) {
+				return err
+			}
+			bundle, err := bundleViewOf(v)
+			due.Bundle = bundle.Bundle
+			return err
+		}
+		return nil
+	})
+	return due, ok, err
+}
+
+// SessionRevertTo carries out a revert with files, once the sandbox of a generation was restored from the bundle that it leads to: a
+// copy of the bundle becomes the head, what followed it is removed from the conversation, with an event each, and its prompts say so.
+// The stored transcripts are deleted: the next turn stores what the sandbox has. The command ends with it. illegal_state if the
+// command is not pending, a run is open, or the generation is not the newest.
+func (db *DB) SessionRevertTo(ctx context.Context, sessionID string, generation int64, commandID string) error {
+	ctx, cancel := db.bulk(ctx)
+	defer cancel()
+	return db.inSession(ctx, "revert a session", sessionID, func(s *sessionTx) error {
+		if generation != s.row.Generation {
+			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
+		}
+		p, err := s.commandable(ctx)
+		if err != nil {
+			return err
+		}
+		if p.RunID != "" {
+			return illegal("run %s is not over", p.RunID)
+		}
+		for _, c := range p.Commands {
+			if c.ID == commandID {
+				return s.revertTo(ctx, db, generation, c)
+			}
+		}
+		return illegal("command %s is not pending any more", commandID)
+	})
+}
+
+func (s *sessionTx) revertTo(ctx context.Context, db *DB, generation int64, c session.Command) error {
+	v, err := db.forkPoint(ctx, s, session.Fork{SessionID: s.row.ID, BundleID: c.BundleID})
+	if err != nil {
+		return err
+	}
+	if err := s.snapshotClaim(ctx, v.SnapshotID); err != nil {
+		return err
+	}
+	runs, err := s.q.RunsAfter(ctx, s, &dbsqlc.RunsAfterParams{SessionID: s.row.ID, Seq: v.LastSeq, Reverted: session.ReasonReverted})
+	if err != nil {
+		return err
+	}
+	ids := make([]string, len(runs))
+	for i, r := range runs {
+		ids[i] = r.ID
+	}
+	if err := s.blocksRemoveFrom(ctx, v.LastSeq+1); err != nil {
+		return err
+	}
+	if err := s.promptsRevert(ctx, ids); err != nil {
+		return err
+	}
+	if err := s.q.TranscriptsForget(ctx, s, s.row.ID); err != nil {
+		return err
+	}
+	id := session.NewID(session.BundlePrefix)
+	err = s.q.RevertBundle(ctx, s, &dbsqlc.RevertBundleParams{ID: id, BundleID: v.ID, Generation: generation, LastSeq: s.row.LastSeq, At: s.now})
+	if err != nil {
+		return err
+	}
+	if err := s.q.SessionSetHead(ctx, s, &dbsqlc.SessionSetHeadParams{ID: s.row.ID, HeadBundleID: &id}); err != nil {
+		return err
+	}
+	if _, err := s.commandEnd(ctx, c.ID, session.CommandApplied, c.Reason); err != nil {
+		return err
+	}
+	return s.q.SnapshotsRelease(ctx, s, s.row.ID)
+}

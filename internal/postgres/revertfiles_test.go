@@ -1,0 +1,172 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
+)
+
+// toBundle has a revert lead to a bundle.
+func toBundle(id string) func(*session.Command) {
+	return func(c *session.Command) { c.BundleID = id }
+}
+
+// toPrompt has a revert lead to before a prompt.
+func toPrompt(id string) func(*session.Command) {
+	return func(c *session.Command) { c.PromptID = id }
+}
+
+// restoring takes the session to the restore in a generation.
+func (b *bundle) restoring(t *testing.T, generation int64) {
+	t.Helper()
+	b.transit(t, session.EventHibernate, session.ReasonRestart)
+	b.transit(t, session.EventSaved, "")
+	b.transit(t, session.EventWake, session.ReasonRestart)
+	b.reserve(t, generation)
+}
+
+func TestASessionIsRevertedToABundle(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.turn(t, "one", session.OutcomeCompleted)
+	one := b.snapshotted(t, "im-1")
+	second, _ := b.turn(t, "two", session.OutcomeCompleted)
+	two := b.snapshotted(t, "im-2")
+	third, _ := b.turn(t, "three", session.OutcomeFailed)
+	require.NoError(t, b.TranscriptAppend(b.ctx, []transcript.Segment{{SessionID: b.id, Path: "/t", Data: []byte("one two three")}}))
+
+	byPrompt := b.command(t, session.CommandRevertFiles, toPrompt(third)).Command
+	require.Equal(t, two.ID, byPrompt.BundleID, "the bundle before the prompt")
+	pending := b.command(t, session.CommandRevertFiles, toPrompt(second)).Command
+	require.Equal(t, one.ID, pending.BundleID, "the newest revert counts")
+	waits := b.submit(t, "waits")
+	_, err := b.RunBegin(b.ctx, b.id, waits, session.NewID(session.RunPrefix), 1)
+	requireCode(t, failure.IllegalState, err)
+	look, err := b.SessionLook(b.ctx, b.id, "")
+	require.NoError(t, err)
+	seen := session.ForWorkflow(look.Commands, look.Status)
+	require.Equal(t, session.CommandRestart, seen[0].Kind)
+	require.Equal(t, pending.ID, seen[0].ID)
+
+	three := b.snapshotted(t, "im-3") // it is saved first
+	b.restoring(t, 2)
+	due, ok, err := b.RevertDue(b.ctx, b.id)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, session.RevertDue{CommandID: pending.ID, Bundle: one.Bundle}, due)
+	requireCode(t, failure.IllegalState, b.SessionRevertTo(b.ctx, b.id, 1, pending.ID))
+	requireCode(t, failure.IllegalState, b.SessionRevertTo(b.ctx, b.id, 2, byPrompt.ID))
+	require.NoError(t, b.SessionRevertTo(b.ctx, b.id, 2, pending.ID))
+	requireCode(t, failure.IllegalState, b.SessionRevertTo(b.ctx, b.id, 2, pending.ID))
+	_, ok, err = b.RevertDue(b.ctx, b.id)
+	require.NoError(t, err)
+	require.False(t, ok)
+
+	require.Equal(t, []string{"one"}, b.spoken(t))
+	for bundle, want := range map[string][]string{one.ID: {"one"}, two.ID: {"one", "two"}, three.ID: {"one", "two", "three"}} {
+		require.Equal(t, want, b.texts(t, bundle))
+	}
+	for id, want := range map[string]string{second: session.ReasonReverted, third: session.ReasonReverted, waits: ""} {
+		p, err := b.PromptGet(b.ctx, b.id, id)
+		require.NoError(t, err)
+		require.Equal(t, want, p.Reason)
+	}
+	positions, err := b.TranscriptPositions(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Empty(t, positions)
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	head := b.show(t, s.Head)
+	require.Equal(t, one.SnapshotID, head.SnapshotID)
+	require.Equal(t, one.ID, head.ParentID)
+	require.Equal(t, one.PromptID, head.PromptID)
+	require.Equal(t, s.Head, s.HeadSuccess)
+	older, err := b.BundlesRestorable(b.ctx, b.id, one.SnapshotID)
+	require.NoError(t, err)
+	require.Empty(t, older, "what was undone replaces nothing")
+
+	// It works on from there, and what was undone can be forked, not reverted to.
+	b.transit(t, session.EventReady, "")
+	more := waits
+	run := b.begin(t, waits)
+	b.say(t, run, "more")
+	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	require.Equal(t, []string{"one", "more"}, b.spoken(t))
+	require.Equal(t, []string{"one", "two", "three"}, b.fork(t, session.Fork{BundleID: three.ID}).spoken(t))
+	require.Equal(t, []string{"one"}, b.fork(t, session.Fork{PromptID: more, Before: true}).spoken(t))
+	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandRevertFiles, BundleID: two.ID})
+	requireCode(t, failure.IllegalState, err)
+	require.ErrorContains(t, err, "fork the session")
+	again := b.command(t, session.CommandRevertFiles, toPrompt(more)).Command
+	require.Equal(t, s.Head, again.BundleID)
+}
+
+func TestARevertNamesItsPoint(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	first, _ := b.turn(t, "one", session.OutcomeCompleted)
+	one := b.snapshotted(t, "im-1")
+	second, _ := b.turn(t, "two", session.OutcomeCompleted)
+	third, _ := b.turn(t, "three", session.OutcomeCompleted)
+	two := b.snapshotted(t, "im-2")
+	waits := b.submit(t, "waits")
+	for _, tt := range []struct {
+		kind   session.CommandKind
+		change func(*session.Command)
+		code   failure.Code
+	}{
+		{session.CommandRevertFiles, toPrompt(third), failure.NoBundleThere},
+		{session.CommandRevertFiles, toPrompt(first), failure.NoBundleThere},
+		{session.CommandRevertFiles, toPrompt(waits), failure.IllegalState},
+		{session.CommandRevertFiles, toPrompt("none"), failure.NoPrompt},
+		{session.CommandRevertFiles, toBundle(session.NewID(session.BundlePrefix)), failure.NoBundle},
+		{session.CommandRevert, toBundle(session.NewID(session.BundlePrefix)), failure.NoBundle},
+		{session.CommandRevert, toBundle(two.ID), failure.IllegalState}, // nothing was run after it
+	} {
+		c := session.Command{SessionID: b.id, Kind: tt.kind}
+		tt.change(&c)
+		_, err := b.CommandSubmit(b.ctx, c)
+		requireCode(t, tt.code, err)
+	}
+	_, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandRevertFiles, PromptID: third})
+	require.ErrorContains(t, err, "the nearest before is "+one.ID)
+	require.ErrorContains(t, err, "the nearest after is "+two.ID)
+	memory := b.command(t, session.CommandRevert, toBundle(one.ID)).Command
+	require.Equal(t, second, memory.PromptID, "the agent alone is reverted to before the prompt that followed")
+
+	// Only the newest of the two kinds is pending.
+	files := b.command(t, session.CommandRevertFiles, toBundle(one.ID))
+	require.Equal(t, []session.Command{*files.Command}, files.Session.Pending)
+	b.restoring(t, 2)
+	require.Equal(t, files.Command.ID, b.command(t, session.CommandRevertFiles, toBundle(one.ID)).Command.ID)
+	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandRevertFiles, BundleID: two.ID})
+	requireCode(t, failure.IllegalState, err)
+}
+
+// TestTheBundleOfAPendingRevertIsKept: the bundle that is saved first may be one more than are kept.
+func TestTheBundleOfAPendingRevertIsKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.keep(t, 1)
+	b.running(t)
+	b.turn(t, "one", session.OutcomeCompleted)
+	one := b.snapshotted(t, "im-1")
+	b.turn(t, "two", session.OutcomeCompleted)
+	two := b.snapshotted(t, "im-2")
+	require.NoError(t, b.BundleProve(b.ctx, one.ID))
+	b.command(t, session.CommandRevertFiles, toBundle(one.ID))
+	require.NoError(t, b.BundleProve(b.ctx, two.ID)) // which lets go of those before it
+	due, _, err := b.RevertDue(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Empty(t, due.Impossible)
+	b.command(t, session.CommandRevert, toBundle(one.ID)) // ends it
+	require.NoError(t, b.BundleProve(b.ctx, two.ID))
+	require.Equal(t, 1, b.count(t, "snapshots WHERE id = 'im-1' AND unneeded_at IS NOT NULL"))
+}
