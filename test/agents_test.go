@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -97,7 +98,7 @@ func longStory(words int) string {
 }
 
 // TestEveryAgentKeepsItsMemory takes each agent through tools that run side by side and that fail, a
-// subagent, a model that refuses, a worker that is killed while a tool runs, permissions that people refuse and give, an abort, a hibernation, and the loss of its snapshot: it
+// subagent, a model that refuses, a worker that is killed while a tool runs, permissions that people refuse and give, an abort, a fork before the third of five prompts, a hibernation, and the loss of its snapshot: it
 // wakes in a fresh sandbox, the receipt says so, and what it sends to its model holds the
 // conversation. The key of its model stands nowhere.
 func TestEveryAgentKeepsItsMemory(t *testing.T) {
@@ -111,7 +112,9 @@ func TestEveryAgentKeepsItsMemory(t *testing.T) {
 }
 
 func keepsItsMemory(t *testing.T, a agentUnderTest) {
-	models := modelserver.New(a.scripts())
+	scripts := a.scripts()
+	maps.Copy(scripts, a.forkScripts())
+	models := modelserver.New(scripts)
 	t.Cleanup(models.Close)
 	database := postgrestest.URL(t)
 	s := startStack(t, "--database-url", database)
@@ -136,6 +139,7 @@ func keepsItsMemory(t *testing.T, a agentUnderTest) {
 
 	s.worksAndFails(t, id)
 	s.asksForPermission(t, id, stream)
+	s.forksARealAgent(t, a, models)
 
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
 	s.waitStatus(t, id, "hibernated", 60*time.Second)
@@ -209,15 +213,15 @@ func (s *stack) asksForPermission(t *testing.T, id string, stream *follower) {
 // loseSnapshots deletes the session's snapshots at the provider.
 func (s *stack) loseSnapshots(t *testing.T, database, sessionID string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), database)
-	require.NoError(t, err)
-	defer conn.Close(t.Context())
-	t.Helper()
 	s.loseSnapshotsOf(t, database, "session_id = $1", sessionID)
 }
 
 // loseSnapshotsOf deletes the snapshots of bundles at the provider.
 func (s *stack) loseSnapshotsOf(t *testing.T, database, where string, args ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
 	rows, err := conn.Query(t.Context(), "SELECT DISTINCT snapshot_id FROM bundles WHERE snapshot_id <> '' AND "+where, args...)
 	require.NoError(t, err)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
