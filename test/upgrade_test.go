@@ -14,7 +14,7 @@ import (
 )
 
 // releaseBefore is the commit of version 0.2.0.
-const releaseBefore = "4a169b6e"
+const releaseBefore = "4a169b6e91edc3d1463e10cd7ba5cc3dfd1de6f7"
 
 var (
 	upgradeFrom = flag.String("upgrade-from", releaseBefore, "commit of the release that installations are upgraded from")
@@ -32,7 +32,7 @@ func TestAnInstallationIsUpgradedUnderLoad(t *testing.T) {
 	if *allUpgrades {
 		orders = append(orders, "api first", "worker killed")
 	}
-	before := releasePrograms(t, *upgradeFrom)
+	before := releasePrograms(t, *upgradeFrom, *allUpgrades)
 	for _, order := range orders {
 		t.Run(order, func(t *testing.T) {
 			t.Parallel()
