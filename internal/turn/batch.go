@@ -32,9 +32,9 @@ type batch struct {
 	// urgent: a frame of it was answered, which the next attempt need not repeat.
 	urgent bool
 	began  time.Time
-	// repeated is when the prompt came that the agent repeats; zero without one. said: there are other events too.
-	repeated time.Time
-	said     bool
+	// prelude is when the first event came; zero before. said: there are events that readers wait for.
+	prelude time.Time
+	said    bool
 }
 
 // joinedDelta is the text of the last event of a batch, if that is a delta and another one has followed it. It is
@@ -66,19 +66,22 @@ func (b *batch) addEvents(events []eventlog.Draft) error {
 	return nil
 }
 
-// repeats takes in whether the events of a frame are only the blocks of what the agent was given.
-func (b *batch) repeats(events []conversation.Event) {
+// observe takes in whether the events of a frame are only a prelude: the prompt that the agent repeats, the opening of a
+// block of text that is empty so far, or what the turn has used.
+func (b *batch) observe(events []conversation.Event) {
 	for _, e := range events {
 		switch d := e.Data.(type) {
 		case conversation.BlockStart:
-			b.said = b.said || d.Block.Type != conversation.UserMessage
+			text := d.Block.Type == conversation.AssistantText || d.Block.Type == conversation.Thinking
+			b.said = b.said || d.Block.Type != conversation.UserMessage && (!text || d.Block.Content != "")
 		case conversation.BlockComplete:
 			b.said = b.said || d.Block.Type != conversation.UserMessage
+		case conversation.MetadataUpdate:
 		default:
 			b.said = true
 		}
-		if b.repeated.IsZero() {
-			b.repeated = time.Now()
+		if b.prelude.IsZero() {
+			b.prelude = time.Now()
 		}
 	}
 }

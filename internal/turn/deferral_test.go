@@ -20,7 +20,7 @@ import (
 // TestFramesWithoutEventsAreCommittedWithTheNext: they cost no commit, and nothing that a reader or the next run needs waits.
 func TestFramesWithoutEventsAreCommittedWithTheNext(t *testing.T) {
 	t.Parallel()
-	silent, word, end, repeat := "", "word", "end", "prompt"
+	silent, word, end, repeat, opens := "", "word", "end", "prompt", "opens"
 	for name, c := range map[string]struct {
 		first  bool // of the session
 		closed bool // the runner has no more frames
@@ -31,6 +31,7 @@ func TestFramesWithoutEventsAreCommittedWithTheNext(t *testing.T) {
 		"the session has no conversation yet":       {first: true, lines: []string{silent, silent, word}, want: []int64{0, 1, 2}},
 		"the journal of an interrupted run is read": {closed: true, lines: []string{silent, word}, want: []int64{0, 1}},
 		"the repeated prompt waits":                 {lines: []string{silent, repeat, silent, word}, want: []int64{-1, -1, -1, 3}},
+		"an empty block of text waits":              {lines: []string{repeat, opens, word, opens, end}, want: []int64{-1, -1, 2, 2, 4}},
 		"not with other events":                     {lines: []string{repeat, word, repeat, end}, want: []int64{-1, 1, 1, 3}},
 		"events do not":                             {lines: []string{word, word}, want: []int64{0, 1}},
 	} {
@@ -69,8 +70,8 @@ func TestFramesWithoutEventsWaitForASecond(t *testing.T) {
 	})
 }
 
-// TestARepeatedPromptWaitsForMilliseconds: what follows it is committed with it, and without anything it is committed by itself.
-func TestARepeatedPromptWaitsForMilliseconds(t *testing.T) {
+// TestAPreludeWaitsForMilliseconds: what follows it is committed with it, and without anything it is committed by itself.
+func TestAPreludeWaitsForMilliseconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, log := newDeferring(true)
@@ -78,7 +79,7 @@ func TestARepeatedPromptWaitsForMilliseconds(t *testing.T) {
 		link.messages <- heldMessage{message: frameOf(0, "prompt")}
 		began := time.Now()
 		require.NoError(t, a.follow(t.Context(), link, func([]runner.Message) bool { return a.frame >= 0 }, func() {}))
-		require.Equal(t, maxRepeatDeferral, time.Since(began))
+		require.Equal(t, maxPreludeDeferral, time.Since(began))
 		require.Len(t, log.appends, 1)
 		require.Len(t, log.appends[0].Events, 1)
 	})
@@ -125,6 +126,9 @@ func (c *counting) Translate(f agent.Frame) (translation agent.Translation, err 
 	case "prompt":
 		block := conversation.Block{ID: "p", Type: conversation.UserMessage, Status: conversation.Complete}
 		translation.Events = []conversation.Event{{Type: conversation.EventBlockComplete, At: f.At, Data: conversation.BlockComplete{Block: block}}}
+	case "opens":
+		block := conversation.Block{ID: "a", Type: conversation.AssistantText, Status: conversation.Streaming}
+		translation.Events = []conversation.Event{{Type: conversation.EventBlockStart, At: f.At, Data: conversation.BlockStart{Block: block}}}
 	case "end":
 		translation.End = &agent.TurnEnd{Outcome: session.OutcomeCompleted}
 	default:

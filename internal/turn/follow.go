@@ -30,8 +30,8 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 	var messages []runner.Message
 	for !done(messages) {
 		waiting()
-		if a.deferred != nil && !a.deferred.repeated.IsZero() {
-			due.Reset(time.Until(a.deferred.repeated.Add(maxRepeatDeferral)))
+		if a.deferred != nil && !a.deferred.prelude.IsZero() {
+			due.Reset(time.Until(a.deferred.prelude.Add(maxPreludeDeferral)))
 		} else {
 			due.Stop()
 		}
@@ -125,7 +125,7 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 		for _, id := range translated.Resolved {
 			next.add.Resolved = append(next.add.Resolved, eventlog.Resolution{Frame: f.No, Part: a.part, AgentID: id})
 		}
-		next.repeats(translated.Events)
+		next.observe(translated.Events)
 		next.frame, next.at, next.end = f.No, f.At, translated.End
 		if next.full() {
 			if err := a.append(ctx, next); err != nil {
@@ -144,12 +144,12 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 const (
 	// maxDeferral is how long frames without events wait for others to be committed with.
 	maxDeferral = time.Second
-	// maxRepeatDeferral is how long the prompt that an agent repeats waits for what it says.
-	maxRepeatDeferral = 5 * time.Millisecond
+	// maxPreludeDeferral is how long a prelude waits for what the agent says.
+	maxPreludeDeferral = 5 * time.Millisecond
 )
 
 // mayWait reports whether a batch may be committed with the next: its frames only change the state of the translator, or
-// repeat the prompt. No reader waits for them, and an attempt after this one reads them again. Agents print several such
+// are a prelude. No reader waits for them, and an attempt after this one reads them again. Agents print several such
 // lines right before their first words, which would wait for the commits of those. It is not so for the first frame of a
 // session, from which the next run knows that the agent has a conversation to resume, and for those that a lost attempt is
 // suspected of.
@@ -158,7 +158,7 @@ func (a *attempt) mayWait(b *batch) bool {
 	if !silent || !a.start.Resume || a.closed || a.suspicion.until >= 0 || time.Since(b.began) >= maxDeferral {
 		return false
 	}
-	return len(b.add.Events) == 0 || !b.repeated.IsZero() && !b.said && time.Since(b.repeated) < maxRepeatDeferral
+	return len(b.add.Events) == 0 || !b.prelude.IsZero() && !b.said && time.Since(b.prelude) < maxPreludeDeferral
 }
 
 // MaxFrames bounds the frames of a turn: an agent's lines cost a worker time, also those that make no events.
