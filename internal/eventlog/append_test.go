@@ -139,6 +139,35 @@ func TestCommitsGrowWhileTheServerIsBusy(t *testing.T) {
 	})
 }
 
+// TestLargeCommitsFollowOneAnother has 40 sessions append 16 events after the other, to a server that takes 8 ms for a commit.
+// Its callers share every commit, and the server is idle for less than a tenth of the time.
+func TestLargeCommitsFollowOneAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const sessions, appends, commit = 40, 20, 8 * time.Millisecond
+		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
+			time.Sleep(commit)
+			return make([]error, len(b)), nil
+		}}
+		a := startAppender(t, s, eventlog.AppenderOptions{})
+		began := time.Now()
+		var all sync.WaitGroup
+		for i := range sessions {
+			all.Go(func() {
+				for range appends {
+					large := add("ses_" + strconv.Itoa(i))
+					large.Events = make([]eventlog.Draft, 16)
+					require.NoError(t, a.Append(t.Context(), large))
+				}
+			})
+		}
+		all.Wait()
+		require.LessOrEqual(t, len(s.sizes()), appends+3, "commits; the first ones have not all sessions")
+		require.Less(t, time.Since(began), (appends+3)*commit*11/10)
+		a.Stop(t.Context())
+	})
+}
+
 func TestOnlyAFencedAppendFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -22,6 +22,7 @@ type schedule struct {
 	lockWaits int
 
 	company int           // appends of the commit that began last
+	large   bool          // it had as many events as make a pause worth nothing
 	took    time.Duration // by the commit that ended last
 	ended   time.Time     // when it did
 
@@ -64,6 +65,9 @@ type batch struct {
 	waitsForLock bool
 	begun        time.Time
 }
+
+// largeCommit is from how many events on a commit is large.
+const largeCommit = 256
 
 // never is when nothing is due.
 const never = time.Hour
@@ -159,7 +163,7 @@ func (s *schedule) next(now time.Time, stopping bool) (*batch, time.Duration) {
 		}
 		if b := s.gather(now); b != nil {
 			s.running = append(s.running, b)
-			s.company = len(b.pending)
+			s.company, s.large = len(b.pending), b.events >= largeCommit
 			return b, 0
 		}
 	}
@@ -207,7 +211,9 @@ func (s *schedule) lockWait(now time.Time) *batch {
 }
 
 // mayBegin returns how long the next commit has to wait. Commits follow one another, for the longer one takes the more
-// appends share the next; only a slow one is not waited for. After one that several appends shared there is a pause.
+// appends share the next; only a slow one is not waited for. After one that several appends shared there is a pause. After a
+// large one it is short: what a commit costs besides its events is a small part of it, and only the callers that have had
+// their answers need time to append again.
 func (s *schedule) mayBegin(now time.Time, stopping bool) time.Duration {
 	if len(s.running) >= s.options.MaxCommits {
 		return never
@@ -218,7 +224,11 @@ func (s *schedule) mayBegin(now time.Time, stopping bool) time.Duration {
 		}
 	}
 	if s.company > 1 && s.waiting < s.options.MaxBatch && !stopping {
-		return s.ended.Add(min(max(s.took, s.options.Interval), s.options.MaxInterval)).Sub(now)
+		pause := min(max(s.took, s.options.Interval), s.options.MaxInterval)
+		if s.large {
+			pause = s.options.Interval / 4
+		}
+		return s.ended.Add(pause).Sub(now)
 	}
 	return 0
 }
