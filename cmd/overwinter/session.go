@@ -36,6 +36,8 @@ type sessionCmd struct {
 	Revert     sessionRevertCmd      `cmd:"" help:"Revert the agent, and with --files its workspace, to before a prompt or to a bundle."`
 	Bundles    sessionBundlesCmd     `cmd:"" help:"List what a session can be restored from, newest first; pin or unpin one."`
 	Fork       sessionForkCmd        `cmd:"" help:"Create a session that begins where this one was, with its files and memory."`
+	Push       sessionPushCmd        `cmd:"" help:"Create a session that continues the agent's own session of a directory of this machine."`
+	Pull       sessionPullCmd        `cmd:"" help:"Bring a session to a directory of this machine, where the agent's own resume continues it."`
 	Tree       sessionTreeCmd        `cmd:"" help:"Print the forks of a session, and theirs."`
 	Hold       sessionHoldCmd        `cmd:"" help:"Hold the queue: no prompt starts, and none wakes the session, until a release."`
 	Release    sessionReleaseCmd     `cmd:"" help:"Release the queue: what waits starts."`
