@@ -105,8 +105,10 @@ func (s *Staged) repository(ctx context.Context, dir string) error {
 	}
 	steps := [][]string{{"init", "--quiet", "--initial-branch", branch, "."}}
 	if bundle, ok := s.names[portable.RepositoryEntry]; ok {
-		steps = append(steps, []string{"fetch", "--quiet", "--update-head-ok", "--no-recurse-submodules", "--no-auto-gc", bundle,
-			"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "HEAD"})
+		steps = append(steps, []string{
+			"fetch", "--quiet", "--update-head-ok", "--no-recurse-submodules", "--no-auto-gc", bundle,
+			"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "HEAD",
+		})
 	}
 	if remote := plainRemote(s.Git.Remote); remote != "" {
 		steps = append(steps, []string{"remote", "add", "origin", remote})
