@@ -181,8 +181,10 @@ type Problem struct {
 type ClaimRequest struct {
 	SessionID  string `json:"sessionId"`
 	PromptID   string `json:"promptId"`
-	RunID      string `json:"runId"`
+	RunID      string `json:"runId"` // proposed
 	Generation int64  `json:"generation"`
+	// Allotted: the run may have the id that its prompt was allotted. Workflows of earlier releases take it to be the one that they propose.
+	Allotted bool `json:"allotted,omitempty"`
 }
 
 // TurnRequest asks for a run to be carried to its end.

@@ -32,6 +32,8 @@ type recordStore interface {
 	// RunBegin claims a prompt for a run: queued to processing in one statement,
 	// with the events turn_start, prompt and queue.
 	RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (session.RunVerdict, error)
+	// RunBeginAllotted is RunBegin for a run with the id that was allotted to the prompt, which the verdict says.
+	RunBeginAllotted(ctx context.Context, sessionID, promptID, claimID string, generation int64) (session.RunVerdict, error)
 	// RunReturn puts the prompt of a run that never reached the agent back in its place in the
 	// queue; with untouched only if no attempt has ever attached. It reports whether the prompt is
 	// queued.
@@ -117,7 +119,11 @@ func (g *records) BeginRun(ctx context.Context, in ClaimRequest) (session.RunVer
 			return session.RunVerdict{}, stored(err)
 		}
 	}
-	v, err := g.store.RunBegin(ctx, in.SessionID, in.PromptID, in.RunID, in.Generation)
+	begin := g.store.RunBegin
+	if in.Allotted {
+		begin = g.store.RunBeginAllotted
+	}
+	v, err := begin(ctx, in.SessionID, in.PromptID, in.RunID, in.Generation)
 	return v, stored(err)
 }
 

@@ -195,7 +195,7 @@ func (s *Server) authorize(next echo.HandlerFunc) echo.HandlerFunc {
 func (s *Server) bound(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		switch c.Path() {
-		case eventsRoute, streamRoute, lifecycleRoute, socketRoute, changesRoute, transcriptRoute, aiRoute, aiStreamRoute, aiMessagesRoute, aguiRoute, exportRoute, importRoute:
+		case eventsRoute, streamRoute, lifecycleRoute, socketRoute, changesRoute, transcriptRoute, aiRoute, aiStreamRoute, aiMessagesRoute, aguiRoute, exportRoute, importRoute, runsRoute, runRoute:
 			return next(c)
 		}
 		ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.RequestTimeout)

@@ -35,6 +35,7 @@ var statuses = map[failure.Code]int{
 	failure.MethodUnknown: http.StatusMethodNotAllowed,
 	failure.NoBundleThere: http.StatusConflict,
 	failure.HasForks:      http.StatusConflict,
+	failure.RunUnfinished: http.StatusConflict,
 	failure.Terminated:    http.StatusConflict,
 	failure.InError:       http.StatusConflict,
 	failure.WorkspaceUsed: http.StatusConflict,

@@ -273,7 +273,7 @@ func wrongShape(name string, err error) string {
 }
 
 // profileRef takes the profile of a session: the id or the name of one, or ID@VERSION.
-func (o *object) profileRef(name string) (ref string, ok bool) {
+func (o *object) profileRef(name string) (ref string, ok bool) { //nolint:unparam // as the other fields
 	if ref, ok = o.text(name); !ok {
 		return "", false
 	}

@@ -24,6 +24,11 @@ func (s *prompts) resolve(action session.Resolution) echo.HandlerFunc {
 		switch action {
 		case session.ResolutionRetry:
 			r.RunID = body.runID("runId")
+			if n, given := body.number("attempt"); given {
+				if r.Attempt = int(n); n < 1 || n > session.MaxAttempt {
+					body.wrong("attempt", "must be a number from 1 to %d", session.MaxAttempt)
+				}
+			}
 		case session.ResolutionResolve:
 			body.required("outcome")
 			r.Outcome = session.PromptStatus(body.oneOf("outcome", "", string(session.PromptCompleted), string(session.PromptFailed)))

@@ -38,7 +38,7 @@ func (s *Server) routes(store Store) {
 	sockets, webhooks := &sockets{s, store}, &webhooks{s, s.cfg.Webhooks}
 	attachments, bundles, reports := &attachments{s, store}, &bundles{s, store}, &reports{s, store}
 	turns := &aiTurns{prompts, store, store}
-	runs := &aguiRuns{prompts: prompts, questions: questions, turns: store, conversations: store, building: make(chan struct{}, maxBuilding)}
+	agui := &aguiRuns{prompts: prompts, questions: questions, turns: store, conversations: store, building: make(chan struct{}, maxBuilding)}
 	explanations := &explanations{s, store}
 	readiness, agents := &readinessCheck{s, store}, &agents{s, store}
 
@@ -128,6 +128,11 @@ func (s *Server) routes(store Store) {
 	e.POST(importRoute, archives.take)
 	e.POST(exportRoute, archives.request)
 	e.GET(exportRoute, archives.export)
+	runs := &runs{sessions, store, store, store}
+	e.POST(runsRoute, runs.start)
+	e.GET(runsRoute, runs.list)
+	e.GET(runRoute, runs.get)
+	e.POST(runRoute+"/cancel", runs.cancel)
 	e.GET("/api/bundles/:bundleId", bundles.get)
 	e.GET("/api/bundles/:bundleId/blocks", bundles.blocks)
 	e.POST("/api/bundles/:bundleId/pin", bundles.pin(true))
@@ -141,8 +146,8 @@ func (s *Server) routes(store Store) {
 	e.POST(aiRoute, turns.submit)
 	e.GET(aiStreamRoute, turns.resume)
 	e.GET(aiMessagesRoute, turns.messages)
-	e.POST(aguiRoute, runs.run)
-	e.GET(aguiRoute, runs.attach)
+	e.POST(aguiRoute, agui.run)
+	e.GET(aguiRoute, agui.attach)
 	e.GET("/api/sessions/:id/state", s.state)
 	e.GET("/api/sessions/:id/why", explanations.why)
 	e.GET("/api/sessions/:id/history", explanations.history)

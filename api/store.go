@@ -30,6 +30,7 @@ type Store interface {
 	bundleStore
 	forkStore
 	archiveStore
+	runStore
 	transcriptStore
 	streamStore
 	lifecycleStore

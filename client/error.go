@@ -52,6 +52,7 @@ const (
 	CodeBundleNotFound     Code = "bundle_not_found"
 	CodeNoBundleThere      Code = "no_bundle_there"
 	CodeHasForks           Code = "has_forks"
+	CodeRunUnfinished      Code = "run_unfinished"
 	CodeSecretNotFound     Code = "secret_not_found"
 	CodeSecretMissing      Code = "secret_missing"
 	CodeProfileNotFound    Code = "profile_not_found"

@@ -66,7 +66,8 @@ type Prompt struct {
 	OnUnknown OnUnknown `json:"onUnknown"`
 	Author    string    `json:"author,omitempty"`
 	Depth     int64     `json:"depth,omitempty"` // how many messages of agents led to it, one by the other
-	RunID     string    `json:"runId,omitempty"`
+	RunID     string    `json:"runId,omitempty"` // which it keeps when it is queued again
+	Attempts  int       `json:"attempts,omitempty"`
 	Reason    string    `json:"reason,omitempty"` // why it ended as it did
 	// BlockedReason is why a queued prompt does not run.
 	BlockedReason string `json:"blockedReason,omitempty"`
@@ -230,8 +231,15 @@ func (c *Client) PromptPromote(ctx context.Context, sessionID, promptID string) 
 	return p, err
 }
 
-// PromptRetry queues a prompt whose outcome is unknown again. runID is the run whose outcome is unknown: with it a request
-// that is sent again, because its answer was lost, does not run the prompt twice.
+// PromptRetryAttempt queues a prompt whose outcome is unknown again. attempt is the Attempts of the prompt, of which the last has the unknown
+// outcome: with it a request that is sent again, because its answer was lost, does not run the prompt twice.
+func (c *Client) PromptRetryAttempt(ctx context.Context, sessionID, promptID string, attempt int) (p Prompt, err error) {
+	_, err = c.call(ctx, http.MethodPost, promptPath(sessionID, promptID)+"/retry", map[string]int{"attempt": attempt}, &p)
+	return p, err
+}
+
+// PromptRetry queues a prompt whose outcome is unknown again. runID is its run, or empty. If the prompt can become unknown again,
+// PromptRetryAttempt is safer.
 func (c *Client) PromptRetry(ctx context.Context, sessionID, promptID, runID string) (Prompt, error) {
 	body := map[string]string{}
 	if runID != "" {

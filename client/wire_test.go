@@ -30,6 +30,7 @@ func TestTypesHaveTheFieldsOfTheServer(t *testing.T) {
 		{resource.QuestionJSON{}, client.Question{}},
 		{resource.CommandJSON{}, client.Command{}},
 		{resource.BundleJSON{}, client.Bundle{}},
+		{resource.RunJSON{}, client.Run{}},
 		{why.Explanation{}, client.Explanation{}},
 		{resource.HistoryEventJSON{}, client.HistoryEvent{}},
 		{resource.FileJSON{}, client.WorkspaceFile{}},

@@ -246,7 +246,7 @@ func (s *stack) promptRun(t *testing.T, sessionID, promptID string) (runID strin
 			return err
 		}
 		runID, _ = p["runId"].(string)
-		if runID == "" {
+		if runID == "" || p["status"] == "queued" {
 			return fmt.Errorf("%v", p)
 		}
 		return nil

@@ -90,7 +90,7 @@ func (l *life) next(ctx workflow.Context) error {
 	if err := encoded.Get(&run.RunID); err != nil {
 		return err
 	}
-	claim := activities.ClaimRequest{SessionID: l.id, PromptID: p.ID, RunID: run.RunID, Generation: l.generation}
+	claim := activities.ClaimRequest{SessionID: l.id, PromptID: p.ID, RunID: run.RunID, Generation: l.generation, Allotted: true}
 	var verdict session.RunVerdict
 	l.turn = &run // an abort that comes during the claim is meant for it
 	err := l.record(ctx, "claim the prompt", control.BeginRun, claim, &verdict)
@@ -102,6 +102,10 @@ func (l *life) next(ctx workflow.Context) error {
 	case verdict.Granted:
 		l.rung = false // the claim has answered it
 		run.OnUnknown, run.Dispatch = verdict.OnUnknown, verdict.Dispatch
+		if verdict.RunID != "" {
+			run.RunID = verdict.RunID
+			l.abort = l.abort || l.pendingAbort(run.RunID)
+		}
 		return l.runTurn(ctx, run)
 	case verdict.Held:
 		l.queue.Requeue(p)

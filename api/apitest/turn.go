@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -25,7 +26,7 @@ func (m *Store) Turn(id, promptID string, end session.PromptStatus, reason strin
 			return
 		}
 		p := &r.Prompts[at]
-		runID := session.NewID(session.RunPrefix)
+		runID := cmp.Or(p.AllottedRun, session.NewID(session.RunPrefix))
 		write := func(kind string, data any) {
 			m.Append(r, kind, data)
 			e := &r.Events[len(r.Events)-1]

@@ -48,6 +48,7 @@ type commands struct {
 	LocalModal localModalCmd `cmd:"" help:"Serve Modal's API on this machine, for any program that uses Modal's SDK."`
 	Migrate    migrateCmd    `cmd:"" help:"Manage the database schema."`
 	Session    sessionCmd    `cmd:"" help:"Manage sessions through the API."`
+	Run        runCmd        `cmd:"" help:"Manage runs through the API: work that agents are given at a session or a bundle."`
 	Secret     secretCmd     `cmd:"" help:"Manage secrets through the API, and the key that encrypts them."`
 	Profile    profileCmd    `cmd:"" help:"Manage profiles through the API: what agents are given."`
 	Agent      agentCmd      `cmd:"" help:"Show the agents of the API."`

@@ -17,12 +17,15 @@ type promptArg struct {
 // sessionRetryCmd runs a prompt again whose outcome is unknown.
 type sessionRetryCmd struct{ promptArg }
 
-// Run names the run whose outcome is unknown, so that a repeated request does not run the prompt twice.
+// Run names the attempt whose outcome is unknown, so that a repeated request does not run the prompt twice.
 func (c *sessionRetryCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.resolve(ctx, s, c.promptArg, func(api *client.Client, id, prompt string) (client.Prompt, error) {
 		p, err := api.PromptGet(ctx, id, prompt)
 		if err != nil {
 			return p, err
+		}
+		if p.Attempts > 0 {
+			return api.PromptRetryAttempt(ctx, id, prompt, p.Attempts)
 		}
 		return api.PromptRetry(ctx, id, prompt, p.RunID)
 	})

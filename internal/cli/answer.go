@@ -31,7 +31,7 @@ func (a *answer) take(e client.Event) (ended *client.Prompt, err error) {
 		if data.Prompt.ID == a.promptID && data.Prompt.Status.Final() {
 			return &data.Prompt, nil
 		}
-		if data.Prompt.ID == a.promptID && data.Prompt.JoinedTo != "" { // its turn is the other prompt's
+		if data.Prompt.ID == a.promptID && data.Prompt.JoinedTo != "" && data.Prompt.Status != client.PromptQueued { // its turn is the other prompt's
 			a.runID = data.Prompt.RunID
 		}
 	case client.EventTurnStart:

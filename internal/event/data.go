@@ -114,7 +114,7 @@ func PromptSubmitted(p session.Prompt) PromptData {
 
 // PromptChanged is the data of an event of a prompt after its first.
 func PromptChanged(p session.Prompt) PromptData {
-	p.Attachments = nil
+	p.Attachments, p.Claims = nil, 0
 	return PromptData{Prompt: PromptChange{PromptJSON: resource.Prompt(p)}}
 }
 

@@ -20,6 +20,7 @@ const (
 	NoBundle      Code = "bundle_not_found"
 	NoBundleThere Code = "no_bundle_there"
 	HasForks      Code = "has_forks"
+	RunUnfinished Code = "run_unfinished"
 	NoSecret      Code = "secret_not_found"
 	SecretMissing Code = "secret_missing"
 	NoProfile     Code = "profile_not_found"

@@ -16,7 +16,7 @@ func (s *sessionTx) attendable(run dbsqlc.Run, ending session.RunEnding, found s
 }
 
 // RunClaim claims the next prompt of a session for its attendant and makes the attendant's attempt the one whose appends
-// count, as RunBegin and RunAttach do together. The same run id again returns the same run. Nothing is claimed for an
+// count, as RunBegin and RunAttach do together. The same token again returns the same run. Nothing is claimed for an
 // attendant that the session does not have any more, in a session that is not running or has a newer generation, during
 // another run, while a command waits, or while the queue is held. The context names the workflow run that the attendant works for.
 func (db *DB) RunClaim(ctx context.Context, c session.Claim) (claimed session.Claimed, err error) {
@@ -43,7 +43,7 @@ func (db *DB) RunClaim(ctx context.Context, c session.Claim) (claimed session.Cl
 		if c.Attendant == "" || s.row.Attendant != c.Attendant || s.row.Generation != c.Generation || s.row.Status != string(session.Running) {
 			return nil
 		}
-		if open.ID == c.RunID && open.Token == c.Token { // the answer to this claim was lost
+		if (open.ID == c.RunID || open.ClaimID == c.RunID) && open.Token == c.Token { // the answer to this claim was lost
 			return s.claimed(ctx, open, &claimed)
 		}
 		if open.ID != "" || len(commands) > 0 {
@@ -54,21 +54,21 @@ func (db *DB) RunClaim(ctx context.Context, c session.Claim) (claimed session.Cl
 			return nil
 		}
 		run := dbsqlc.Run{
-			ID: c.RunID, SessionID: c.SessionID, PromptID: next.ID, Generation: c.Generation, StartedAt: s.now, LastFrame: -1,
+			ID: claimOf(next, c.RunID), ClaimID: c.RunID, SessionID: c.SessionID, PromptID: next.ID, Generation: c.Generation, StartedAt: s.now, LastFrame: -1,
 			Token: c.Token, Attempt: 1, Dispatch: 1, HeldDispatch: 1, HeldAttempt: c.Attempt, Doing: string(session.DoingAttached),
 		}
 		if err := s.claimed(ctx, run, &claimed); err != nil {
 			return err
 		}
 		p := &claimed.Start.Prompt
-		p.Status, p.RunID, p.StartedAt = session.PromptProcessing, run.ID, s.now
+		p.Status, p.RunID, p.StartedAt, p.Claims = session.PromptProcessing, run.ID, s.now, p.Claims+1
 		return s.claim(ctx, next, head, run, c.Attendant)
 	})
 	if err != nil {
 		return session.Claimed{}, err
 	}
 	if claimed.Start != nil {
-		db.runs.remember(c.RunID, c.SessionID)
+		db.runs.remember(claimed.Start.Run.ID, c.SessionID)
 		err = db.openState(&claimed.Start.Run)
 	}
 	return claimed, err

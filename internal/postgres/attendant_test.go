@@ -67,22 +67,24 @@ func TestAnAttendantClaimsPromptsInOrder(t *testing.T) {
 	require.Equal(t, before+3, b.position(t))
 
 	// The run is what an attempt that has attached to it has.
-	run, err := b.RunGet(b.ctx, claim.RunID)
+	id := claimed.Start.Run.ID
+	require.Equal(t, claimed.Start.Prompt.AllottedRun, id)
+	run, err := b.RunGet(b.ctx, id)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, run.Attempt)
 	require.Equal(t, session.Dispatch{No: 1, Attempt: 2}, run.Held)
 	require.Equal(t, run, claimed.Start.Run)
-	_, err = b.RunAttach(b.ctx, claim.RunID, "late", session.Dispatch{No: 1, Attempt: 2})
+	_, err = b.RunAttach(b.ctx, id, "late", session.Dispatch{No: 1, Attempt: 2})
 	requireCode(t, failure.IllegalState, err)
 	loaded, err := b.SessionOpen(b.ctx, b.id, "w1")
 	require.NoError(t, err)
-	require.Equal(t, claim.RunID, loaded.Processing.RunID)
-	_, err = b.RunAttach(b.ctx, claim.RunID, "next", session.Dispatch{No: loaded.Processing.Dispatch, Attempt: 1})
+	require.Equal(t, id, loaded.Processing.RunID)
+	_, err = b.RunAttach(b.ctx, id, "next", session.Dispatch{No: loaded.Processing.Dispatch, Attempt: 1})
 	require.NoError(t, err, "the workflow gives it to another worker")
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: claim.RunID, Token: "c1", Outcome: session.OutcomeCompleted})
+	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: id, Token: "c1", Outcome: session.OutcomeCompleted})
 	requireCode(t, failure.IllegalState, err)
 
-	require.True(t, b.end(t, claim.RunID, "next", "a2").Attended)
+	require.True(t, b.end(t, id, "next", "a2").Attended)
 	require.Equal(t, session.Claimed{}, b.claimFor(t, "a1"), "that was the one before")
 	require.Equal(t, third, b.claimFor(t, "a2").Start.Prompt.ID)
 }
@@ -294,9 +296,9 @@ func TestAPromptIsClaimedOnceByItsAttendantOrItsWorkflow(t *testing.T) {
 		require.NotEqual(t, claimed.Start != nil, verdict.Granted, "exactly one has it")
 		run, token := theirs, ""
 		if claimed.Start != nil {
-			run, token = mine, "c1"
+			run, token = claimed.Start.Run.ID, "c1"
 			byAttendant++
-			require.Equal(t, mine, verdict.HeldBy)
+			require.Equal(t, run, verdict.HeldBy)
 		}
 		p, err := b.PromptGet(b.ctx, b.id, prompt)
 		require.NoError(t, err)

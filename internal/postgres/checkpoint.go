@@ -10,9 +10,12 @@ import (
 
 // checkpointDue stores a sync as pending where the session is to save a bundle after the turn that has just ended, and adds it to
 // what waits. It is one transaction with the end of the turn, so no prompt starts before the bundle is saved, whatever is
-// lost meanwhile; and turn_end does not wait for it. Nothing is added if the session saves itself anyway.
-func (s *sessionTx) checkpointDue(ctx context.Context, policy dbsqlc.CheckpointPolicyRow, look *looking) error {
-	if s.row.Status != string(session.Running) || !session.Checkpoint(policy.Policy).Due(orZero(policy.Newest), s.now) {
+// lost meanwhile; and turn_end does not wait for it. Nothing is added if the session saves itself anyway. What a run has
+// completed that was submitted with a base is always saved.
+func (s *sessionTx) checkpointDue(ctx context.Context, closed *closedRun, ending session.RunEnding) error {
+	policy, look := closed.saves, &closed.look
+	result := closed.prompt.BaseSessionID != "" && ending.Token != "" && ending.Outcome == session.OutcomeCompleted
+	if s.row.Status != string(session.Running) || !result && !session.Checkpoint(policy.Policy).Due(orZero(policy.Newest), s.now) {
 		return nil
 	}
 	rows, err := s.q.CommandsPending(ctx, s, s.row.ID)

@@ -73,7 +73,7 @@ func (s *sessionTx) commandTarget(ctx context.Context, db *DB, c *session.Comman
 	case session.CommandRevert, session.CommandRevertFiles:
 		return false, s.revertTarget(ctx, db, c, p)
 	case session.CommandAbort:
-		if c.RunID == "" || c.RunID == p.RunID {
+		if c.RunID == "" || c.RunID == p.RunID || c.RunID == session.RunOf(p.RunID) {
 			c.RunID = p.RunID
 			return false, nil
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // eventsRead reads the next events of several sessions. It is not generated, so that the data of a row
@@ -83,7 +84,7 @@ func fillPages(rows pgx.Rows, pages []*eventlog.Page) error {
 			continue // there are no further events
 		}
 		e.Seq, e.SessionID, e.At, e.Data = *seq, pages[at].SessionID, written.UTC(), json.RawMessage(data)
-		e.Type, e.ConversationID, e.RunID = reuse(e.Type, kind), reuse(e.ConversationID, conversation), reuse(e.RunID, run)
+		e.Type, e.ConversationID, e.RunID = reuse(e.Type, kind), reuse(e.ConversationID, conversation), reuse(e.RunID, runVisible(run))
 		pages[at].Add(&e)
 	}
 	if err := rows.Err(); err != nil {
@@ -119,6 +120,14 @@ func (db *DB) EventsPage(ctx context.Context, sessionID string, after int64, lim
 		return nil, err
 	}
 	return events, nil
+}
+
+// runVisible is [session.RunOf] without a copy of nearly every id.
+func runVisible(id []byte) []byte {
+	if len(id) <= session.RunIDLength {
+		return id
+	}
+	return []byte(session.RunOf(string(id)))
 }
 
 // reuse returns the text of b, without a copy where the row before had the same.

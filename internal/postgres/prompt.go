@@ -104,6 +104,7 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, head []d
 	s.row.LastOrdinal++
 	p.Ordinal, p.Status = s.row.LastOrdinal, session.PromptQueued
 	p.CreatedAt = s.now // in the order of ordinals, whichever process stored it
+	p.AllottedRun = session.NewID(session.RunPrefix)
 	p.Attended = notify && s.row.Attendant != ""
 	p.Notify = notify && !p.Attended
 	attachments, err := s.attachmentsPut(ctx, p.Attachments)
@@ -114,6 +115,7 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, head []d
 		SessionID: p.SessionID, ID: p.ID, Ordinal: p.Ordinal, Content: p.Content, Mode: string(p.Mode),
 		OnUnknown: string(p.OnUnknown), Author: p.Author, Depth: int32(p.Depth), CreatedAt: p.CreatedAt.UTC(), RequestID: p.RequestID, TraceParent: p.TraceParent,
 		Attachments: attachments, Rank: p.Rank, JoinedTo: p.JoinedTo, CollectUntil: at.until,
+		AllottedRunID: p.AllottedRun, BaseSessionID: p.BaseSession, BaseBundleID: p.BaseBundle,
 	})
 	if err != nil {
 		return session.Prompt{}, err
@@ -174,7 +176,7 @@ func (s *sessionTx) reportBlocked(ctx context.Context, status session.State, rea
 		p := session.Prompt{
 			ID: row.ID, SessionID: s.row.ID, Ordinal: row.Ordinal, Rank: row.Rank, Status: session.PromptQueued, Mode: session.Mode(row.Mode),
 			OnUnknown: session.OnUnknown(row.OnUnknown), Author: row.Author, Depth: int64(row.Depth), Reason: row.Reason, CreatedAt: row.CreatedAt.UTC(), RequestID: row.RequestID,
-			JoinedTo: row.JoinedTo,
+			JoinedTo: row.JoinedTo, AllottedRun: row.AllottedRunID,
 		}
 		if err := s.add(event.TypePrompt, "", event.PromptChanged(blocked(p, string(status), reason))); err != nil {
 			return err
@@ -474,7 +476,8 @@ func promptOf(row dbsqlc.Prompt) session.Prompt {
 	p := session.Prompt{
 		ID: row.ID, SessionID: row.SessionID, Ordinal: row.Ordinal, Rank: row.Rank, Status: session.PromptStatus(row.Status),
 		Content: row.Content, Mode: session.Mode(row.Mode), OnUnknown: session.OnUnknown(row.OnUnknown),
-		Author: row.Author, Depth: int64(row.Depth), RunID: row.RunID, Reason: row.Reason, RequestID: row.RequestID, TraceParent: row.TraceParent,
+		Author: row.Author, Depth: int64(row.Depth), RunID: row.RunID, AllottedRun: row.AllottedRunID, Claims: int(row.Claims), BaseSession: row.BaseSessionID, BaseBundle: row.BaseBundleID,
+		Reason: row.Reason, RequestID: row.RequestID, TraceParent: row.TraceParent,
 		Attachments: attachmentsOf(row.Attachments), JoinedTo: row.JoinedTo, CollectUntil: orZero(row.CollectUntil),
 		CreatedAt: row.CreatedAt.UTC(), StartedAt: orZero(row.StartedAt), EndedAt: orZero(row.EndedAt),
 	}
@@ -490,6 +493,6 @@ func promptChanged(row dbsqlc.PromptsRevertRow) session.Prompt {
 		SessionID: row.SessionID, ID: row.ID, Ordinal: row.Ordinal, Status: row.Status, Mode: row.Mode, OnUnknown: row.OnUnknown,
 		Author: row.Author, Depth: row.Depth, RunID: row.RunID, Reason: row.Reason, CreatedAt: row.CreatedAt, StartedAt: row.StartedAt, EndedAt: row.EndedAt,
 		Resolution: row.Resolution, ResolutionNote: row.ResolutionNote, ResolvedAt: row.ResolvedAt, RequestID: row.RequestID,
-		JoinedTo: row.JoinedTo,
+		JoinedTo: row.JoinedTo, AllottedRunID: row.AllottedRunID,
 	})
 }

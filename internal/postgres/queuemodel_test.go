@@ -293,9 +293,8 @@ func (m *queueModel) begin(rt *rapid.T) {
 
 // claim claims the next prompt as an attendant does.
 func (m *queueModel) claim(rt *rapid.T) {
-	run := session.NewID(session.RunPrefix)
 	claimed, err := m.RunClaim(session.WithWorkflowRun(m.ctx, "w1"), session.Claim{
-		SessionID: m.id, Attendant: "a1", Generation: 1, RunID: run, Token: "t", Attempt: 1,
+		SessionID: m.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "t", Attempt: 1,
 	})
 	require.NoError(rt, err)
 	attends := m.attendant != "" && m.run == ""
@@ -311,7 +310,7 @@ func (m *queueModel) claim(rt *rapid.T) {
 	}
 	require.Equal(rt, content, claimed.Start.Prompt.Content)
 	attendant := m.attendant
-	m.start(m.first(), run)
+	m.start(m.first(), claimed.Start.Run.ID)
 	m.attendant = attendant
 }
 

@@ -21,7 +21,17 @@ import (
 // processed, an earlier one waits, or the queue is held; the verdict says which. A generation that is not the
 // session's newest is illegal_state, as is a session that is not running, or that has a pending
 // command to carry out first: the workflow reads the session again.
-func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (verdict session.RunVerdict, err error) {
+func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (session.RunVerdict, error) {
+	return db.runBegin(ctx, sessionID, promptID, runID, generation, false)
+}
+
+// RunBeginAllotted is RunBegin for a run with the id that was allotted to the prompt, or with that of a later claim of it; the verdict says
+// which. The same claim again is granted again.
+func (db *DB) RunBeginAllotted(ctx context.Context, sessionID, promptID, claimID string, generation int64) (session.RunVerdict, error) {
+	return db.runBegin(ctx, sessionID, promptID, claimID, generation, true)
+}
+
+func (db *DB) runBegin(ctx context.Context, sessionID, promptID, claimID string, generation int64, allotted bool) (verdict session.RunVerdict, err error) {
 	var c claimable
 	read := func(in *lookups) error { return c.read(ctx, db.q, in, sessionID, promptID) }
 	err = db.inSessionWith(ctx, "begin a run", sessionID, read, func(s *sessionTx) (err error) {
@@ -33,7 +43,7 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 		if c.missing {
 			return noPrompt(promptID)
 		}
-		if verdict, err = s.verdict(ctx, p, open, runID); err != nil || verdict.Granted || verdict.HeldBy != "" ||
+		if verdict, err = s.verdict(ctx, p, open, claimID); err != nil || verdict.Granted || verdict.HeldBy != "" ||
 			verdict.Status != session.PromptQueued || session.State(s.row.Status).Final() {
 			return err
 		}
@@ -57,14 +67,46 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 			verdict.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal, Rank: first.Rank}
 			return nil
 		}
-		verdict.Granted, verdict.Dispatch, verdict.Status = true, 1, session.PromptProcessing
-		return s.claim(ctx, p, c.head, dbsqlc.Run{ID: runID, Generation: generation}, "")
+		run := dbsqlc.Run{ID: claimID, Generation: generation}
+		if allotted {
+			if err := s.newClaim(ctx, p, claimID); err != nil {
+				return err
+			}
+			run.ID, run.ClaimID = claimOf(p, claimID), claimID
+		}
+		verdict.Granted, verdict.RunID, verdict.Dispatch, verdict.Status = true, run.ID, 1, session.PromptProcessing
+		return s.claim(ctx, p, c.head, run, "")
 	})
 	if err != nil {
 		return session.RunVerdict{}, err
 	}
-	db.runs.remember(runID, sessionID)
+	if verdict.Granted {
+		db.runs.remember(verdict.RunID, sessionID)
+	}
 	return verdict, nil
+}
+
+// newClaim refuses a claim that was granted before, and whose run is over: no workflow waits for its answer.
+func (s *sessionTx) newClaim(ctx context.Context, p dbsqlc.Prompt, claimID string) error {
+	if p.Claims == 0 {
+		return nil
+	}
+	last, err := s.q.RunGet(ctx, s, session.ClaimID(p.AllottedRunID, int(p.Claims)))
+	if isNoRows(err) { // one of a release before
+		return nil
+	}
+	if err == nil && last.ClaimID == claimID {
+		return illegal("run %s, which the claim was granted, is over", last.ID)
+	}
+	return err
+}
+
+// claimOf is the id of the next claim of a prompt. One of an earlier release has no run: it gets the one that is proposed.
+func claimOf(p dbsqlc.Prompt, proposed string) string {
+	if p.AllottedRunID == "" {
+		return proposed
+	}
+	return session.ClaimID(p.AllottedRunID, int(p.Claims)+1)
 }
 
 // claim gives a prompt that waits to a new run, of which id, generation and the attempt that has it already are given. The
@@ -75,7 +117,7 @@ func (s *sessionTx) claim(ctx context.Context, p dbsqlc.Prompt, head []dbsqlc.Pr
 		return err
 	}
 	p.Status, p.RunID, p.Reason, p.StartedAt = string(session.PromptProcessing), run.ID, "", &s.now
-	p.JoinedTo, p.CollectUntil = "", nil
+	p.JoinedTo, p.CollectUntil, p.AllottedRunID = "", nil, cmp.Or(p.AllottedRunID, run.ID)
 	var joined []dbsqlc.Prompt
 	if p.Mode == string(session.Collect) {
 		joined, err = s.q.PromptsJoinedClaim(ctx, s, &dbsqlc.PromptsJoinedClaimParams{SessionID: s.row.ID, ID: p.ID, RunID: run.ID, At: s.now})
@@ -88,11 +130,12 @@ func (s *sessionTx) claim(ctx context.Context, p dbsqlc.Prompt, head []dbsqlc.Pr
 		BeganSeq:  s.row.LastSeq + 1, // of its turn_start
 		StartedAt: s.now,
 		Token:     run.Token, Attempt: run.Attempt, HeldDispatch: run.HeldDispatch, HeldAttempt: run.HeldAttempt, Doing: run.Doing,
+		ClaimID: run.ClaimID,
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.add(event.TypeTurnStart, run.ID, event.TurnStartData{RunID: run.ID, PromptID: p.ID, Attempt: 1}); err != nil {
+	if err := s.add(event.TypeTurnStart, run.ID, event.TurnStartData{RunID: session.RunOf(run.ID), PromptID: p.ID, Attempt: 1}); err != nil {
 		return err
 	}
 	if err := s.addPrompt(p); err != nil {
@@ -148,7 +191,7 @@ func (c *claimable) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, se
 
 // verdict says who has the prompt. One that waits is held up by the run that
 // another prompt of the session has, if there is one: one turn at a time.
-func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, open dbsqlc.Run, runID string) (session.RunVerdict, error) {
+func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, open dbsqlc.Run, claimID string) (session.RunVerdict, error) {
 	v := session.RunVerdict{Status: session.PromptStatus(p.Status), OnUnknown: session.OnUnknown(p.OnUnknown)}
 	holder := open
 	if v.Status != session.PromptQueued {
@@ -161,8 +204,8 @@ func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, open dbsqlc.Ru
 	if holder.ID == "" {
 		return v, nil
 	}
-	if v.Status == session.PromptProcessing && holder.ID == runID {
-		v.Granted, v.Dispatch = true, holder.Dispatch
+	if v.Status == session.PromptProcessing && (holder.ID == claimID || holder.ClaimID == claimID) {
+		v.Granted, v.RunID, v.Dispatch = true, holder.ID, holder.Dispatch
 		return v, nil
 	}
 	v.HeldBy, v.Generation = holder.ID, holder.Generation
@@ -188,7 +231,7 @@ func (db *DB) RunAttach(ctx context.Context, runID, token string, by session.Dis
 			return illegal("run %s is held by attempt %d of dispatch %d", runID, held.Attempt, held.No)
 		}
 		if run.EndedAt == nil && run.Token != token && run.Attempt > 0 {
-			err := s.add(event.TypeTurnStart, runID, event.TurnStartData{RunID: runID, PromptID: run.PromptID, Attempt: run.Attempt + 1})
+			err := s.add(event.TypeTurnStart, runID, event.TurnStartData{RunID: session.RunOf(runID), PromptID: run.PromptID, Attempt: run.Attempt + 1})
 			if err != nil {
 				return err
 			}
@@ -376,7 +419,7 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	if err := s.reportEnd(ctx, closed, ending); err != nil {
 		return session.Run{}, err
 	}
-	if err := s.checkpointDue(ctx, closed.saves, &closed.look); err != nil {
+	if err := s.checkpointDue(ctx, &closed, ending); err != nil {
 		return session.Run{}, err
 	}
 	ended := runOf(closed.run)
@@ -605,7 +648,7 @@ func (s *sessionTx) promptAborted(ctx context.Context, promptID, reason string) 
 func (s *sessionTx) reportTurnEnd(run dbsqlc.Run) error {
 	usage := resource.Usage(usageOf(run))
 	return s.add(event.TypeTurnEnd, run.ID, event.TurnEndData{
-		RunID: run.ID, PromptID: run.PromptID, Outcome: session.Outcome(run.Outcome), Reason: run.Reason, Usage: &usage, Model: run.Model,
+		RunID: session.RunOf(run.ID), PromptID: run.PromptID, Outcome: session.Outcome(run.Outcome), Reason: run.Reason, Usage: &usage, Model: run.Model,
 	})
 }
 

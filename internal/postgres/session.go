@@ -67,7 +67,7 @@ func (db *DB) SessionCreate(ctx context.Context, s session.Session, first *sessi
 
 // keyTake gives the key to the session or returns the session that has it. A
 // create with the same key that is under way is waited for.
-func (db *DB) keyTake(ctx context.Context, tx pgx.Tx, idem session.Idempotency, sessionID string, at time.Time) (earlier string, err error) {
+func (db *DB) keyTake(ctx context.Context, tx dbsqlc.DBTX, idem session.Idempotency, sessionID string, at time.Time) (earlier string, err error) {
 	if err := db.q.IdempotencyPurge(ctx, tx, at.Add(-keyLife)); err != nil {
 		return "", err
 	}

@@ -66,13 +66,13 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 		})
 		_, _, _, err := db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "hello"})
 		require.NoError(t, err)
-		run = session.NewID(session.RunPrefix)
 		b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
-		claim := session.Claim{SessionID: b.id, Attendant: "a1", Generation: 1, RunID: run, Token: "token", Attempt: 1}
+		claim := session.Claim{SessionID: b.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "token", Attempt: 1}
 		costs["RunClaim"] = count(func() { // instead of RunBegin and RunAttach
 			claimed, err := db.RunClaim(b.ctx, claim)
 			require.NoError(t, err)
 			require.NotNil(t, claimed.Start)
+			run = claimed.Start.Run.ID
 		})
 		_, err = db.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
 		require.NoError(t, err)

@@ -27,7 +27,7 @@ func Command(c session.Command) CommandJSON {
 		kind = session.CommandRevert
 	}
 	return CommandJSON{
-		ID: c.ID, Kind: kind, BundleID: c.BundleID, Files: files, Status: c.Status, Reason: c.Reason, Force: c.Force, PromptID: c.PromptID, RunID: c.RunID, RequestID: c.RequestID,
+		ID: c.ID, Kind: kind, BundleID: c.BundleID, Files: files, Status: c.Status, Reason: c.Reason, Force: c.Force, PromptID: c.PromptID, RunID: session.RunOf(c.RunID), RequestID: c.RequestID,
 		CreatedAt: Time(c.CreatedAt), EndedAt: OptionalTime(c.EndedAt),
 	}
 }

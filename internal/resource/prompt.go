@@ -18,7 +18,9 @@ type PromptJSON struct {
 	Author    string               `json:"author,omitempty"`
 	Depth     int64                `json:"depth,omitempty"`
 	RunID     string               `json:"runId,omitempty"`
-	Reason    string               `json:"reason,omitempty"`
+	// Attempts is how often it has been given to an agent.
+	Attempts int    `json:"attempts,omitempty"`
+	Reason   string `json:"reason,omitempty"`
 	// BlockedReason is why a queued prompt does not run.
 	BlockedReason string `json:"blockedReason,omitempty"`
 	// JoinedTo is the prompt with which the agent gets this one.
@@ -100,7 +102,7 @@ func Prompt(p session.Prompt) PromptJSON {
 	usage, model := promptUsage(p.Usage)
 	return PromptJSON{
 		ID: p.ID, SessionID: p.SessionID, Ordinal: p.Ordinal, Rank: p.Rank, Status: p.Status, Content: p.Content,
-		Mode: p.Mode, OnUnknown: p.OnUnknown, Author: p.Author, Depth: p.Depth, RunID: p.RunID, Reason: p.Reason, BlockedReason: p.BlockedReason,
+		Mode: p.Mode, OnUnknown: p.OnUnknown, Author: p.Author, Depth: p.Depth, RunID: p.Run(), Attempts: p.Claims, Reason: p.Reason, BlockedReason: p.BlockedReason,
 		JoinedTo: p.JoinedTo, CollectUntil: OptionalTime(p.CollectUntil),
 		Attachments: Attachments(p.Attachments), RequestID: p.RequestID, Resolution: resolution(p.Resolved), Usage: usage, Model: model,
 		CreatedAt: Time(p.CreatedAt), StartedAt: OptionalTime(p.StartedAt), EndedAt: OptionalTime(p.EndedAt),

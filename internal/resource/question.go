@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // QuestionJSON is a question of an agent as clients see it.
@@ -47,7 +48,7 @@ type QuestionOption struct {
 // Question converts q.
 func Question(q question.Question) QuestionJSON {
 	out := QuestionJSON{
-		ID: q.ID, SessionID: q.SessionID, RunID: q.RunID, Kind: q.Asked.Kind, Title: q.Asked.Title,
+		ID: q.ID, SessionID: q.SessionID, RunID: session.RunOf(q.RunID), Kind: q.Asked.Kind, Title: q.Asked.Title,
 		ToolName: q.Asked.ToolName, ToolUseID: q.Asked.ToolUseID, Input: q.Asked.Input, Status: q.Status, Reason: q.Reason,
 		CreatedAt: Time(q.CreatedAt), ExpiresAt: Time(q.ExpiresAt), ResolvedAt: OptionalTime(q.ResolvedAt),
 	}

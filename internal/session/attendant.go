@@ -7,7 +7,7 @@ type Claim struct {
 	SessionID  string
 	Attendant  string // the token that the attendance was granted to
 	Generation int64  // that the attendant has a sandbox of
-	RunID      string // of the run that is to have the prompt; the same again claims nothing more
+	RunID      string // proposed for a prompt that was allotted no run; the same again claims nothing more
 	Token      string // of the run's first attempt, which is the attendant's
 	Attempt    int64  // of the engine at the attendant's activity
 }

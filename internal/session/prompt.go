@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/attachment"
@@ -20,6 +21,9 @@ const (
 	// did the work; OnUnknown says what follows.
 	PromptUnknown PromptStatus = "unknown"
 )
+
+// PromptStatuses are all statuses of prompts.
+var PromptStatuses = []PromptStatus{PromptQueued, PromptProcessing, PromptCompleted, PromptFailed, PromptCancelled, PromptUnknown}
 
 // Final reports whether the prompt has its outcome.
 func (s PromptStatus) Final() bool { return s != PromptQueued && s != PromptProcessing }
@@ -58,10 +62,16 @@ type Prompt struct {
 	OnUnknown OnUnknown
 	Author    string
 	Depth     int64  // how many messages of agents led to it, one by the other; 0 unless its author is an agent
-	RunID     string // the run that has or had it
+	RunID     string // the claim that has or had it
 	Reason    string // why it ended so; one of the Reason constants, or the agent's words
 	// BlockedReason is why a queued prompt does not run: the reason of its session's error.
 	BlockedReason string
+	// AllottedRun is the run that it was given when it was submitted; empty for one of an earlier release that has not been claimed.
+	AllottedRun string
+	// Claims is how often it has been claimed. It is read by PromptGet and PromptList alone.
+	Claims int
+	// BaseSession and BaseBundle are what its run was asked to continue; empty for one that was submitted as a prompt.
+	BaseSession, BaseBundle string
 	// JoinedTo is the prompt with which the agent gets this one, and with which it ends; empty if it has a turn for itself.
 	JoinedTo string
 	// CollectUntil is until when others may join it; zero if none may.
@@ -89,6 +99,10 @@ type Prompt struct {
 	// CollectFor is, of a prompt that is submitted, how long it is collected, and of one that PromptSubmit returns how much of that is left.
 	CollectFor time.Duration
 }
+
+// Run is the run of the prompt as clients know it: the one that has it, or else the one that it was allotted. It is another one than that
+// only for a prompt that is joined to another.
+func (p Prompt) Run() string { return cmp.Or(RunOf(p.RunID), p.AllottedRun) }
 
 // PromptUsage is what a prompt's last run has used, and the model that it ran on as far as that is known.
 type PromptUsage struct {

@@ -22,6 +22,9 @@ const (
 // MaxNoteBytes bounds the note of a resolution.
 const MaxNoteBytes = 1000
 
+// MaxAttempt bounds the number of an attempt in a request.
+const MaxAttempt = 1_000_000
+
 // Resolved is what became of a prompt whose outcome was unknown.
 type Resolved struct {
 	Action Resolution
@@ -35,9 +38,11 @@ type Resolve struct {
 	Action              Resolution
 	Outcome             PromptStatus // with ResolutionResolve: completed or failed
 	Note                string
-	// RunID, with ResolutionRetry, is the run whose outcome is unknown; empty for the latest. It makes a repeated request
-	// harmless although the prompt has become unknown again.
+	// RunID, with ResolutionRetry, is the run of the prompt; empty for whichever it is.
 	RunID string
+	// Attempt, with ResolutionRetry, is the claim whose outcome is unknown; 0 for the latest. It makes a repeated request
+	// harmless although the prompt has become unknown again.
+	Attempt int
 }
 
 // Status is the status of the prompt afterwards.
@@ -70,9 +75,11 @@ func JudgeResolve(r Resolve, p Prompt, status State, reason string) (already boo
 	switch {
 	case p.JoinedTo != "":
 		return false, failure.Errorf(failure.IllegalState, "prompt %s was joined to %s; what is done with that one is done with both", p.ID, p.JoinedTo)
-	case r.RunID != "" && r.RunID != p.RunID && same:
+	case (r.RunID != "" && r.RunID != RunOf(p.RunID) || r.Attempt != 0 && r.Attempt != p.Claims) && same:
 		return true, nil
-	case r.RunID != "" && r.RunID != p.RunID:
+	case r.Attempt != 0 && r.Attempt != p.Claims:
+		return false, failure.Errorf(failure.NoRun, "the latest attempt of prompt %s is %d, not %d", p.ID, p.Claims, r.Attempt)
+	case r.RunID != "" && r.RunID != RunOf(p.RunID):
 		return false, failure.Errorf(failure.NoRun, "the latest run of prompt %s is not %s", p.ID, r.RunID)
 	case p.Status != PromptUnknown && same && (r.Action == ResolutionRetry || p.Status == r.Status()):
 		return true, nil

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/profile"
@@ -81,7 +83,29 @@ func (d Dispatch) After(other Dispatch) bool {
 	return d.Attempt > other.Attempt
 }
 
-// Run is one attempt of an agent at one prompt. It belongs to the generation of the sandbox it was
+// claimSeparator comes between a run and the number of a later claim of it. Parts of a run have another one, see AgentRun.
+const claimSeparator = "_"
+
+// RunIDLength is how long the ids are that runs are allotted.
+const RunIDLength = len(RunPrefix) + 32
+
+// ClaimID is the id of the n-th claim of the prompt that has a run. The first has the id of the run.
+func ClaimID(runID string, n int) string {
+	if n <= 1 {
+		return runID
+	}
+	return runID + claimSeparator + strconv.Itoa(n)
+}
+
+// RunOf is the run that a claim is of. It is what clients see: a prompt that was queued again is claimed once more, and has the same run.
+func RunOf(claimID string) string {
+	if len(claimID) > RunIDLength && strings.HasPrefix(claimID[RunIDLength:], claimSeparator) {
+		return claimID[:RunIDLength]
+	}
+	return claimID
+}
+
+// Run is one claim of a prompt, by an agent in one sandbox. It belongs to the generation of the sandbox it was
 // dispatched to, and no other generation can finish it.
 type Run struct {
 	ID         string
@@ -115,6 +139,8 @@ type Run struct {
 type RunVerdict struct {
 	// Granted: the run has the prompt, now or since an earlier call with its id.
 	Granted bool
+	// RunID is the id of a run that was granted, which may be another one than the claim proposed.
+	RunID string `json:",omitempty"`
 	// Dispatch is the number to give a granted run to a worker with.
 	Dispatch int64
 	// Status of the prompt, and who has it where it was not granted.

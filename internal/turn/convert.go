@@ -145,7 +145,7 @@ func (c *convert) drafts(events []conversation.Event, frame int64) ([]eventlog.D
 		}
 		for _, e := range c.masking.events(e) {
 			if c.runID != "" {
-				e = conversation.InRun(e, c.runID)
+				e = conversation.InRun(e, session.RunOf(c.runID))
 			}
 			if c.view != nil {
 				e = conversation.WithTool(e, c.view) // of what is masked, so that it is too

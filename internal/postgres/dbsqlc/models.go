@@ -165,6 +165,7 @@ type IdempotencyKey struct {
 	Digest    string
 	SessionID string
 	CreatedAt time.Time
+	PromptID  string
 }
 
 type ImageIntent struct {
@@ -251,6 +252,10 @@ type Prompt struct {
 	JoinedTo        string
 	CollectUntil    *time.Time
 	Depth           int32
+	AllottedRunID   string
+	Claims          int32
+	BaseSessionID   string
+	BaseBundleID    string
 }
 
 type Purge struct {
@@ -319,6 +324,32 @@ type Run struct {
 	ParkedOutputTokens int64
 	ParkedToolCalls    int64
 	ParkedCostUsd      *float64
+	ClaimID            string
+}
+
+type RunView struct {
+	RunID         string
+	ClaimID       string
+	SessionID     string
+	PromptID      string
+	Ordinal       int64
+	Agent         string
+	BaseSessionID string
+	BaseBundleID  string
+	JoinedTo      string
+	Status        string
+	Reason        string
+	Claims        int32
+	CreatedAt     time.Time
+	StartedAt     *time.Time
+	EndedAt       *time.Time
+	Used          bool
+	Model         string
+	InputTokens   int64
+	OutputTokens  int64
+	CostUsd       *float64
+	ToolCalls     int64
+	BundleID      string
 }
 
 type Sandbox struct {

@@ -92,7 +92,8 @@ func (q *Queries) Attended(ctx context.Context, db DBTX, arg *AttendedParams) ([
 }
 
 const promptClaim = `-- name: PromptClaim :exec
-UPDATE prompts SET status = 'processing', run_id = $1, reason = '', started_at = $2::timestamptz, joined_to = '', collect_until = NULL
+UPDATE prompts SET status = 'processing', run_id = $1, reason = '', started_at = $2::timestamptz, joined_to = '', collect_until = NULL,
+    claims = claims + 1, allotted_run_id = CASE allotted_run_id WHEN '' THEN $1 ELSE allotted_run_id END
 WHERE session_id = $3 AND id = $4 AND status = 'queued'
 `
 
@@ -128,7 +129,7 @@ func (q *Queries) PromptCountQueued(ctx context.Context, db DBTX, sessionID stri
 const promptEnd = `-- name: PromptEnd :one
 UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz, collect_until = NULL
 WHERE session_id = $4 AND id = $5 AND status IN ('queued', 'processing')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptEndParams struct {
@@ -173,6 +174,10 @@ func (q *Queries) PromptEnd(ctx context.Context, db DBTX, arg *PromptEndParams) 
 		&i.JoinedTo,
 		&i.CollectUntil,
 		&i.Depth,
+		&i.AllottedRunID,
+		&i.Claims,
+		&i.BaseSessionID,
+		&i.BaseBundleID,
 	)
 	return i, err
 }
@@ -199,7 +204,7 @@ func (q *Queries) PromptFirst(ctx context.Context, db DBTX, sessionID string) (P
 }
 
 const promptGet = `-- name: PromptGet :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth FROM prompts WHERE session_id = $1 AND id = $2
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id FROM prompts WHERE session_id = $1 AND id = $2
 `
 
 type PromptGetParams struct {
@@ -235,6 +240,10 @@ func (q *Queries) PromptGet(ctx context.Context, db DBTX, arg *PromptGetParams) 
 		&i.JoinedTo,
 		&i.CollectUntil,
 		&i.Depth,
+		&i.AllottedRunID,
+		&i.Claims,
+		&i.BaseSessionID,
+		&i.BaseBundleID,
 	)
 	return i, err
 }
@@ -294,27 +303,30 @@ func (q *Queries) PromptHead(ctx context.Context, db DBTX, arg *PromptHeadParams
 
 const promptInsert = `-- name: PromptInsert :exec
 INSERT INTO prompts (session_id, id, ordinal, rank, status, content, mode, on_unknown, author, depth, created_at, request_id, trace_parent, attachments,
-    joined_to, collect_until)
+    joined_to, collect_until, allotted_run_id, base_session_id, base_bundle_id)
 VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, $11, $12, $13,
-    $14, $15)
+    $14, $15, $16, $17, $18)
 `
 
 type PromptInsertParams struct {
-	SessionID    string
-	ID           string
-	Ordinal      int64
-	Rank         int64
-	Content      string
-	Mode         string
-	OnUnknown    string
-	Author       string
-	Depth        int32
-	CreatedAt    time.Time
-	RequestID    string
-	TraceParent  string
-	Attachments  []byte
-	JoinedTo     string
-	CollectUntil *time.Time
+	SessionID     string
+	ID            string
+	Ordinal       int64
+	Rank          int64
+	Content       string
+	Mode          string
+	OnUnknown     string
+	Author        string
+	Depth         int32
+	CreatedAt     time.Time
+	RequestID     string
+	TraceParent   string
+	Attachments   []byte
+	JoinedTo      string
+	CollectUntil  *time.Time
+	AllottedRunID string
+	BaseSessionID string
+	BaseBundleID  string
 }
 
 func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertParams) error {
@@ -334,12 +346,15 @@ func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertPa
 		arg.Attachments,
 		arg.JoinedTo,
 		arg.CollectUntil,
+		arg.AllottedRunID,
+		arg.BaseSessionID,
+		arg.BaseBundleID,
 	)
 	return err
 }
 
 const promptList = `-- name: PromptList :many
-SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at, prompts.request_id, prompts.trace_parent, prompts.attachments, prompts.rank, prompts.submitted_digest, prompts.joined_to, prompts.collect_until, prompts.depth FROM prompts
+SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at, prompts.request_id, prompts.trace_parent, prompts.attachments, prompts.rank, prompts.submitted_digest, prompts.joined_to, prompts.collect_until, prompts.depth, prompts.allotted_run_id, prompts.claims, prompts.base_session_id, prompts.base_bundle_id FROM prompts
 JOIN (
     SELECT i.session_id, i.id, sum(octet_length(i.content)) OVER (ORDER BY i.ordinal ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM prompts i WHERE i.session_id = $1 AND i.ordinal > $2 ORDER BY i.ordinal LIMIT $3
@@ -395,6 +410,10 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 			&i.JoinedTo,
 			&i.CollectUntil,
 			&i.Depth,
+			&i.AllottedRunID,
+			&i.Claims,
+			&i.BaseSessionID,
+			&i.BaseBundleID,
 		); err != nil {
 			return nil, err
 		}
@@ -407,7 +426,7 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 }
 
 const promptNext = `-- name: PromptNext :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth FROM prompts
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id FROM prompts
 WHERE session_id = $1 AND status = 'queued' AND (collect_until IS NULL OR collect_until <= statement_timestamp())
 ORDER BY rank, ordinal LIMIT 1
 `
@@ -441,6 +460,10 @@ func (q *Queries) PromptNext(ctx context.Context, db DBTX, sessionID string) (Pr
 		&i.JoinedTo,
 		&i.CollectUntil,
 		&i.Depth,
+		&i.AllottedRunID,
+		&i.Claims,
+		&i.BaseSessionID,
+		&i.BaseBundleID,
 	)
 	return i, err
 }
@@ -467,7 +490,7 @@ func (q *Queries) PromptPosition(ctx context.Context, db DBTX, arg *PromptPositi
 const promptPromote = `-- name: PromptPromote :many
 UPDATE prompts p SET rank = least(0, (SELECT min(o.rank) FROM prompts o WHERE o.session_id = $1 AND o.status = 'queued')) - 1
 WHERE p.session_id = $1 AND (p.id = $2 OR p.joined_to = $2) AND p.status = 'queued'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptPromoteParams struct {
@@ -510,6 +533,10 @@ func (q *Queries) PromptPromote(ctx context.Context, db DBTX, arg *PromptPromote
 			&i.JoinedTo,
 			&i.CollectUntil,
 			&i.Depth,
+			&i.AllottedRunID,
+			&i.Claims,
+			&i.BaseSessionID,
+			&i.BaseBundleID,
 		); err != nil {
 			return nil, err
 		}
@@ -524,7 +551,7 @@ func (q *Queries) PromptPromote(ctx context.Context, db DBTX, arg *PromptPromote
 const promptQueue = `-- name: PromptQueue :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = $1, started_at = NULL, ended_at = NULL
 WHERE session_id = $2 AND id = $3
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptQueueParams struct {
@@ -562,6 +589,10 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 		&i.JoinedTo,
 		&i.CollectUntil,
 		&i.Depth,
+		&i.AllottedRunID,
+		&i.Claims,
+		&i.BaseSessionID,
+		&i.BaseBundleID,
 	)
 	return i, err
 }
@@ -569,7 +600,7 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 const promptReplace = `-- name: PromptReplace :one
 UPDATE prompts SET content = $1, submitted_digest = coalesce(submitted_digest, $2)
 WHERE session_id = $3 AND id = $4 AND status = 'queued'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptReplaceParams struct {
@@ -613,6 +644,10 @@ func (q *Queries) PromptReplace(ctx context.Context, db DBTX, arg *PromptReplace
 		&i.JoinedTo,
 		&i.CollectUntil,
 		&i.Depth,
+		&i.AllottedRunID,
+		&i.Claims,
+		&i.BaseSessionID,
+		&i.BaseBundleID,
 	)
 	return i, err
 }
@@ -620,7 +655,7 @@ func (q *Queries) PromptReplace(ctx context.Context, db DBTX, arg *PromptReplace
 const promptResolve = `-- name: PromptResolve :one
 UPDATE prompts SET status = $1, reason = $2, resolution = $3, resolution_note = $4, resolved_at = $5::timestamptz
 WHERE session_id = $6 AND id = $7 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptResolveParams struct {
@@ -669,6 +704,10 @@ func (q *Queries) PromptResolve(ctx context.Context, db DBTX, arg *PromptResolve
 		&i.JoinedTo,
 		&i.CollectUntil,
 		&i.Depth,
+		&i.AllottedRunID,
+		&i.Claims,
+		&i.BaseSessionID,
+		&i.BaseBundleID,
 	)
 	return i, err
 }
@@ -677,7 +716,7 @@ const promptRetry = `-- name: PromptRetry :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = '', started_at = NULL, ended_at = NULL,
     resolution = 'retry', resolution_note = '', resolved_at = $1::timestamptz
 WHERE session_id = $2 AND id = $3 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptRetryParams struct {
@@ -715,6 +754,10 @@ func (q *Queries) PromptRetry(ctx context.Context, db DBTX, arg *PromptRetryPara
 		&i.JoinedTo,
 		&i.CollectUntil,
 		&i.Depth,
+		&i.AllottedRunID,
+		&i.Claims,
+		&i.BaseSessionID,
+		&i.BaseBundleID,
 	)
 	return i, err
 }
@@ -791,7 +834,7 @@ func (q *Queries) PromptUnfinished(ctx context.Context, db DBTX, sessionID strin
 }
 
 const promptsBlocked = `-- name: PromptsBlocked :many
-SELECT id, ordinal, rank, mode, on_unknown, author, depth, reason, created_at, request_id, joined_to FROM prompts
+SELECT id, ordinal, rank, mode, on_unknown, author, depth, reason, created_at, request_id, joined_to, allotted_run_id FROM prompts
 WHERE session_id = $1 AND status = 'queued' ORDER BY rank, ordinal LIMIT $2
 `
 
@@ -801,17 +844,18 @@ type PromptsBlockedParams struct {
 }
 
 type PromptsBlockedRow struct {
-	ID        string
-	Ordinal   int64
-	Rank      int64
-	Mode      string
-	OnUnknown string
-	Author    string
-	Depth     int32
-	Reason    string
-	CreatedAt time.Time
-	RequestID string
-	JoinedTo  string
+	ID            string
+	Ordinal       int64
+	Rank          int64
+	Mode          string
+	OnUnknown     string
+	Author        string
+	Depth         int32
+	Reason        string
+	CreatedAt     time.Time
+	RequestID     string
+	JoinedTo      string
+	AllottedRunID string
 }
 
 // PromptsBlocked are the first queued prompts of a session, without their content.
@@ -836,6 +880,7 @@ func (q *Queries) PromptsBlocked(ctx context.Context, db DBTX, arg *PromptsBlock
 			&i.CreatedAt,
 			&i.RequestID,
 			&i.JoinedTo,
+			&i.AllottedRunID,
 		); err != nil {
 			return nil, err
 		}
@@ -851,7 +896,7 @@ const promptsClear = `-- name: PromptsClear :many
 UPDATE prompts p SET status = 'cancelled', reason = $1, ended_at = $2::timestamptz, collect_until = NULL
 WHERE p.session_id = $3 AND p.status = 'queued'
 RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.depth, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
-    p.resolution, p.resolution_note, p.resolved_at, p.joined_to
+    p.resolution, p.resolution_note, p.resolved_at, p.joined_to, p.allotted_run_id
 `
 
 type PromptsClearParams struct {
@@ -879,6 +924,7 @@ type PromptsClearRow struct {
 	ResolutionNote string
 	ResolvedAt     *time.Time
 	JoinedTo       string
+	AllottedRunID  string
 }
 
 // PromptsClear cancels every prompt that waits, without reading their content.
@@ -910,6 +956,7 @@ func (q *Queries) PromptsClear(ctx context.Context, db DBTX, arg *PromptsClearPa
 			&i.ResolutionNote,
 			&i.ResolvedAt,
 			&i.JoinedTo,
+			&i.AllottedRunID,
 		); err != nil {
 			return nil, err
 		}
@@ -928,7 +975,7 @@ WHERE p.session_id = $3 AND p.id IN (
     ORDER BY o.rank, o.ordinal LIMIT $4
 )
 RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.depth, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
-    p.resolution, p.resolution_note, p.resolved_at, p.joined_to
+    p.resolution, p.resolution_note, p.resolved_at, p.joined_to, p.allotted_run_id
 `
 
 type PromptsEndParams struct {
@@ -957,6 +1004,7 @@ type PromptsEndRow struct {
 	ResolutionNote string
 	ResolvedAt     *time.Time
 	JoinedTo       string
+	AllottedRunID  string
 }
 
 // PromptsEnd cancels the first prompts that are not over. It does not read their
@@ -994,6 +1042,7 @@ func (q *Queries) PromptsEnd(ctx context.Context, db DBTX, arg *PromptsEndParams
 			&i.ResolutionNote,
 			&i.ResolvedAt,
 			&i.JoinedTo,
+			&i.AllottedRunID,
 		); err != nil {
 			return nil, err
 		}
@@ -1140,7 +1189,7 @@ func (q *Queries) PromptsGatherUntil(ctx context.Context, db DBTX, arg *PromptsG
 
 const promptsGathered = `-- name: PromptsGathered :many
 UPDATE prompts SET collect_until = NULL WHERE session_id = $1 AND status = 'queued' AND collect_until IS NOT NULL
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 // PromptsGathered ends the collection: the prompts are next when the ones before them are over.
@@ -1178,6 +1227,10 @@ func (q *Queries) PromptsGathered(ctx context.Context, db DBTX, sessionID string
 			&i.JoinedTo,
 			&i.CollectUntil,
 			&i.Depth,
+			&i.AllottedRunID,
+			&i.Claims,
+			&i.BaseSessionID,
+			&i.BaseBundleID,
 		); err != nil {
 			return nil, err
 		}
@@ -1190,7 +1243,7 @@ func (q *Queries) PromptsGathered(ctx context.Context, db DBTX, sessionID string
 }
 
 const promptsJoined = `-- name: PromptsJoined :many
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth FROM prompts WHERE session_id = $1 AND joined_to = $2 AND status IN ('queued', 'processing') ORDER BY ordinal
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id FROM prompts WHERE session_id = $1 AND joined_to = $2 AND status IN ('queued', 'processing') ORDER BY ordinal
 `
 
 type PromptsJoinedParams struct {
@@ -1233,6 +1286,10 @@ func (q *Queries) PromptsJoined(ctx context.Context, db DBTX, arg *PromptsJoined
 			&i.JoinedTo,
 			&i.CollectUntil,
 			&i.Depth,
+			&i.AllottedRunID,
+			&i.Claims,
+			&i.BaseSessionID,
+			&i.BaseBundleID,
 		); err != nil {
 			return nil, err
 		}
@@ -1247,7 +1304,7 @@ func (q *Queries) PromptsJoined(ctx context.Context, db DBTX, arg *PromptsJoined
 const promptsJoinedClaim = `-- name: PromptsJoinedClaim :many
 UPDATE prompts SET status = 'processing', run_id = $1, reason = '', started_at = $2::timestamptz, collect_until = NULL
 WHERE session_id = $3 AND joined_to = $4 AND status = 'queued'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptsJoinedClaimParams struct {
@@ -1297,6 +1354,10 @@ func (q *Queries) PromptsJoinedClaim(ctx context.Context, db DBTX, arg *PromptsJ
 			&i.JoinedTo,
 			&i.CollectUntil,
 			&i.Depth,
+			&i.AllottedRunID,
+			&i.Claims,
+			&i.BaseSessionID,
+			&i.BaseBundleID,
 		); err != nil {
 			return nil, err
 		}
@@ -1311,7 +1372,7 @@ func (q *Queries) PromptsJoinedClaim(ctx context.Context, db DBTX, arg *PromptsJ
 const promptsJoinedEnd = `-- name: PromptsJoinedEnd :many
 UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz
 WHERE session_id = $4 AND joined_to = $5 AND status IN ('queued', 'processing')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptsJoinedEndParams struct {
@@ -1363,6 +1424,10 @@ func (q *Queries) PromptsJoinedEnd(ctx context.Context, db DBTX, arg *PromptsJoi
 			&i.JoinedTo,
 			&i.CollectUntil,
 			&i.Depth,
+			&i.AllottedRunID,
+			&i.Claims,
+			&i.BaseSessionID,
+			&i.BaseBundleID,
 		); err != nil {
 			return nil, err
 		}
@@ -1377,7 +1442,7 @@ func (q *Queries) PromptsJoinedEnd(ctx context.Context, db DBTX, arg *PromptsJoi
 const promptsJoinedQueue = `-- name: PromptsJoinedQueue :many
 UPDATE prompts SET status = 'queued', run_id = '', reason = $1, started_at = NULL, ended_at = NULL
 WHERE session_id = $2 AND joined_to = $3 AND status IN ('processing', 'unknown')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptsJoinedQueueParams struct {
@@ -1421,6 +1486,10 @@ func (q *Queries) PromptsJoinedQueue(ctx context.Context, db DBTX, arg *PromptsJ
 			&i.JoinedTo,
 			&i.CollectUntil,
 			&i.Depth,
+			&i.AllottedRunID,
+			&i.Claims,
+			&i.BaseSessionID,
+			&i.BaseBundleID,
 		); err != nil {
 			return nil, err
 		}
@@ -1435,7 +1504,7 @@ func (q *Queries) PromptsJoinedQueue(ctx context.Context, db DBTX, arg *PromptsJ
 const promptsJoinedResolve = `-- name: PromptsJoinedResolve :many
 UPDATE prompts SET status = $1
 WHERE session_id = $2 AND joined_to = $3 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptsJoinedResolveParams struct {
@@ -1479,6 +1548,10 @@ func (q *Queries) PromptsJoinedResolve(ctx context.Context, db DBTX, arg *Prompt
 			&i.JoinedTo,
 			&i.CollectUntil,
 			&i.Depth,
+			&i.AllottedRunID,
+			&i.Claims,
+			&i.BaseSessionID,
+			&i.BaseBundleID,
 		); err != nil {
 			return nil, err
 		}
@@ -1547,7 +1620,7 @@ FROM (
     SELECT f.id FROM prompts f WHERE f.session_id = $1 AND f.joined_to = $2 AND f.status = 'queued' ORDER BY f.ordinal LIMIT 1
 ) n
 WHERE p.session_id = $1 AND p.joined_to = $2 AND p.status = 'queued'
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.content, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.resolution, p.resolution_note, p.resolved_at, p.request_id, p.trace_parent, p.attachments, p.rank, p.submitted_digest, p.joined_to, p.collect_until, p.depth
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.content, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.resolution, p.resolution_note, p.resolved_at, p.request_id, p.trace_parent, p.attachments, p.rank, p.submitted_digest, p.joined_to, p.collect_until, p.depth, p.allotted_run_id, p.claims, p.base_session_id, p.base_bundle_id
 `
 
 type PromptsRejoinParams struct {
@@ -1590,6 +1663,10 @@ func (q *Queries) PromptsRejoin(ctx context.Context, db DBTX, arg *PromptsRejoin
 			&i.JoinedTo,
 			&i.CollectUntil,
 			&i.Depth,
+			&i.AllottedRunID,
+			&i.Claims,
+			&i.BaseSessionID,
+			&i.BaseBundleID,
 		); err != nil {
 			return nil, err
 		}

@@ -70,7 +70,7 @@ UPDATE prompts p SET reason = $1
 WHERE p.session_id = $2 AND (p.id IN (SELECT r.prompt_id FROM runs r WHERE r.id = ANY($3::text[])) OR p.joined_to <> '' AND p.run_id = ANY($3::text[]))
   AND p.status NOT IN ('queued', 'processing') AND p.reason <> $1
 RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.depth, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
-    p.resolution, p.resolution_note, p.resolved_at, p.joined_to
+    p.resolution, p.resolution_note, p.resolved_at, p.joined_to, p.allotted_run_id
 `
 
 type PromptsRevertParams struct {
@@ -98,6 +98,7 @@ type PromptsRevertRow struct {
 	ResolutionNote string
 	ResolvedAt     *time.Time
 	JoinedTo       string
+	AllottedRunID  string
 }
 
 // PromptsRevert marks the prompts that runs have had; their outcome stays.
@@ -129,6 +130,7 @@ func (q *Queries) PromptsRevert(ctx context.Context, db DBTX, arg *PromptsRevert
 			&i.ResolutionNote,
 			&i.ResolvedAt,
 			&i.JoinedTo,
+			&i.AllottedRunID,
 		); err != nil {
 			return nil, err
 		}

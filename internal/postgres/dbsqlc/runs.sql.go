@@ -75,7 +75,7 @@ const runContinue = `-- name: RunContinue :one
 UPDATE runs SET parked_at = NULL, part = part + 1, frame_base = last_frame + 2, generation = $1, dispatch = dispatch + 1,
     doing = '', losses = 0, losses_frame = 0, part_seq = $2
 WHERE id = $3
-RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd
+RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id
 `
 
 type RunContinueParams struct {
@@ -123,12 +123,13 @@ func (q *Queries) RunContinue(ctx context.Context, db DBTX, arg *RunContinuePara
 		&i.ParkedOutputTokens,
 		&i.ParkedToolCalls,
 		&i.ParkedCostUsd,
+		&i.ClaimID,
 	)
 	return i, err
 }
 
 const runDispatch = `-- name: RunDispatch :one
-UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd
+UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id
 `
 
 // RunDispatch allots the next dispatch of a run and returns the run.
@@ -169,6 +170,7 @@ func (q *Queries) RunDispatch(ctx context.Context, db DBTX, id string) (Run, err
 		&i.ParkedOutputTokens,
 		&i.ParkedToolCalls,
 		&i.ParkedCostUsd,
+		&i.ClaimID,
 	)
 	return i, err
 }
@@ -193,7 +195,7 @@ UPDATE runs SET outcome = $1, reason = $2, model = $3, token = '', translator = 
     input_tokens = $4, output_tokens = $5, cost_usd = $6, tool_calls = $7,
     ended_at = $8::timestamptz
 WHERE id = $9 AND ended_at IS NULL
-RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd
+RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id
 `
 
 type RunEndParams struct {
@@ -256,12 +258,13 @@ func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) (Run, 
 		&i.ParkedOutputTokens,
 		&i.ParkedToolCalls,
 		&i.ParkedCostUsd,
+		&i.ClaimID,
 	)
 	return i, err
 }
 
 const runGet = `-- name: RunGet :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd FROM runs WHERE id = $1
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id FROM runs WHERE id = $1
 `
 
 func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
@@ -301,12 +304,13 @@ func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
 		&i.ParkedOutputTokens,
 		&i.ParkedToolCalls,
 		&i.ParkedCostUsd,
+		&i.ClaimID,
 	)
 	return i, err
 }
 
 const runGetOpen = `-- name: RunGetOpen :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd FROM runs WHERE session_id = $1 AND ended_at IS NULL
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id FROM runs WHERE session_id = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Run, error) {
@@ -346,14 +350,15 @@ func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Ru
 		&i.ParkedOutputTokens,
 		&i.ParkedToolCalls,
 		&i.ParkedCostUsd,
+		&i.ClaimID,
 	)
 	return i, err
 }
 
 const runInsert = `-- name: RunInsert :exec
-INSERT INTO runs (id, no, session_id, prompt_id, generation, dispatch, began_seq, started_at, token, attempt, held_dispatch, held_attempt, doing)
+INSERT INTO runs (id, no, session_id, prompt_id, generation, dispatch, began_seq, started_at, token, attempt, held_dispatch, held_attempt, doing, claim_id)
 VALUES ($1, (SELECT coalesce(max(r.no), 0) + 1 FROM runs r WHERE r.session_id = $2), $2, $3, $4, $5, $6, $7,
-    $8, $9, $10, $11, $12)
+    $8, $9, $10, $11, $12, $13)
 `
 
 type RunInsertParams struct {
@@ -369,6 +374,7 @@ type RunInsertParams struct {
 	HeldDispatch int64
 	HeldAttempt  int64
 	Doing        string
+	ClaimID      string
 }
 
 func (q *Queries) RunInsert(ctx context.Context, db DBTX, arg *RunInsertParams) error {
@@ -385,6 +391,7 @@ func (q *Queries) RunInsert(ctx context.Context, db DBTX, arg *RunInsertParams) 
 		arg.HeldDispatch,
 		arg.HeldAttempt,
 		arg.Doing,
+		arg.ClaimID,
 	)
 	return err
 }

@@ -24,7 +24,7 @@ func (q *Queries) Clock(ctx context.Context, db DBTX) (time.Time, error) {
 }
 
 const idempotencyGet = `-- name: IdempotencyGet :one
-SELECT key, digest, session_id, created_at FROM idempotency_keys WHERE key = $1
+SELECT key, digest, session_id, created_at, prompt_id FROM idempotency_keys WHERE key = $1
 `
 
 func (q *Queries) IdempotencyGet(ctx context.Context, db DBTX, key string) (IdempotencyKey, error) {
@@ -35,6 +35,7 @@ func (q *Queries) IdempotencyGet(ctx context.Context, db DBTX, key string) (Idem
 		&i.Digest,
 		&i.SessionID,
 		&i.CreatedAt,
+		&i.PromptID,
 	)
 	return i, err
 }
@@ -63,6 +64,21 @@ func (q *Queries) IdempotencyInsert(ctx context.Context, db DBTX, arg *Idempoten
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const idempotencyPrompt = `-- name: IdempotencyPrompt :exec
+UPDATE idempotency_keys SET prompt_id = $1 WHERE key = $2
+`
+
+type IdempotencyPromptParams struct {
+	PromptID string
+	Key      string
+}
+
+// IdempotencyPrompt gives a key to a prompt of its session.
+func (q *Queries) IdempotencyPrompt(ctx context.Context, db DBTX, arg *IdempotencyPromptParams) error {
+	_, err := db.Exec(ctx, idempotencyPrompt, arg.PromptID, arg.Key)
+	return err
 }
 
 const idempotencyPurge = `-- name: IdempotencyPurge :exec

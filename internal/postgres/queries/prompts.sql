@@ -1,8 +1,8 @@
 -- name: PromptInsert :exec
 INSERT INTO prompts (session_id, id, ordinal, rank, status, content, mode, on_unknown, author, depth, created_at, request_id, trace_parent, attachments,
-    joined_to, collect_until)
+    joined_to, collect_until, allotted_run_id, base_session_id, base_bundle_id)
 VALUES (@session_id, @id, @ordinal, @rank, 'queued', @content, @mode, @on_unknown, @author, @depth, @created_at, @request_id, @trace_parent, @attachments,
-    @joined_to, sqlc.narg(collect_until));
+    @joined_to, sqlc.narg(collect_until), @allotted_run_id, @base_session_id, @base_bundle_id);
 
 -- name: PromptGet :one
 SELECT * FROM prompts WHERE session_id = @session_id AND id = @id;
@@ -48,7 +48,8 @@ SELECT (NOT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id AND s.attend
 
 -- name: PromptClaim :exec
 -- PromptClaim is the one statement that gives a prompt to a run.
-UPDATE prompts SET status = 'processing', run_id = @run_id, reason = '', started_at = @at::timestamptz, joined_to = '', collect_until = NULL
+UPDATE prompts SET status = 'processing', run_id = @run_id, reason = '', started_at = @at::timestamptz, joined_to = '', collect_until = NULL,
+    claims = claims + 1, allotted_run_id = CASE allotted_run_id WHEN '' THEN @run_id ELSE allotted_run_id END
 WHERE session_id = @session_id AND id = @id AND status = 'queued';
 
 -- name: PromptsJoined :many
@@ -143,7 +144,7 @@ WHERE p.session_id = @session_id AND p.id IN (
     ORDER BY o.rank, o.ordinal LIMIT @max_items
 )
 RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.depth, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
-    p.resolution, p.resolution_note, p.resolved_at, p.joined_to;
+    p.resolution, p.resolution_note, p.resolved_at, p.joined_to, p.allotted_run_id;
 
 -- name: PromptHead :many
 -- PromptHead is the head of the queue, each row with the counts of the whole queue. What is processed comes first.
@@ -241,7 +242,7 @@ LIMIT @max_items;
 
 -- name: PromptsBlocked :many
 -- PromptsBlocked are the first queued prompts of a session, without their content.
-SELECT id, ordinal, rank, mode, on_unknown, author, depth, reason, created_at, request_id, joined_to FROM prompts
+SELECT id, ordinal, rank, mode, on_unknown, author, depth, reason, created_at, request_id, joined_to, allotted_run_id FROM prompts
 WHERE session_id = @session_id AND status = 'queued' ORDER BY rank, ordinal LIMIT @max_items;
 
 -- name: PromptFirst :one
@@ -281,7 +282,7 @@ RETURNING *;
 UPDATE prompts p SET status = 'cancelled', reason = @reason, ended_at = @at::timestamptz, collect_until = NULL
 WHERE p.session_id = @session_id AND p.status = 'queued'
 RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.depth, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
-    p.resolution, p.resolution_note, p.resolved_at, p.joined_to;
+    p.resolution, p.resolution_note, p.resolved_at, p.joined_to, p.allotted_run_id;
 
 -- name: PromptTurn :one
 -- PromptTurn says where the turn of a prompt begins in the log. Both positions are of one moment: began_seq is 0 as long as no run has

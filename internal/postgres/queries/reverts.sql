@@ -27,7 +27,7 @@ UPDATE prompts p SET reason = @reason
 WHERE p.session_id = @session_id AND (p.id IN (SELECT r.prompt_id FROM runs r WHERE r.id = ANY(@run_ids::text[])) OR p.joined_to <> '' AND p.run_id = ANY(@run_ids::text[]))
   AND p.status NOT IN ('queued', 'processing') AND p.reason <> @reason
 RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.depth, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.request_id,
-    p.resolution, p.resolution_note, p.resolved_at, p.joined_to;
+    p.resolution, p.resolution_note, p.resolved_at, p.joined_to, p.allotted_run_id;
 
 -- name: RunsAfter :many
 -- RunsAfter are the runs of a session that began after an event and whose prompts were not reverted, oldest first.

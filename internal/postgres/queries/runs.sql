@@ -1,7 +1,7 @@
 -- name: RunInsert :exec
-INSERT INTO runs (id, no, session_id, prompt_id, generation, dispatch, began_seq, started_at, token, attempt, held_dispatch, held_attempt, doing)
+INSERT INTO runs (id, no, session_id, prompt_id, generation, dispatch, began_seq, started_at, token, attempt, held_dispatch, held_attempt, doing, claim_id)
 VALUES (@id, (SELECT coalesce(max(r.no), 0) + 1 FROM runs r WHERE r.session_id = @session_id), @session_id, @prompt_id, @generation, @dispatch, @began_seq, @started_at,
-    @token, @attempt, @held_dispatch, @held_attempt, @doing);
+    @token, @attempt, @held_dispatch, @held_attempt, @doing, @claim_id);
 
 -- name: RunGet :one
 SELECT * FROM runs WHERE id = @id;

@@ -131,6 +131,10 @@ ON CONFLICT (key) DO NOTHING;
 -- name: IdempotencyGet :one
 SELECT * FROM idempotency_keys WHERE key = @key;
 
+-- name: IdempotencyPrompt :exec
+-- IdempotencyPrompt gives a key to a prompt of its session.
+UPDATE idempotency_keys SET prompt_id = @prompt_id WHERE key = @key;
+
 -- name: IdempotencyPurge :exec
 -- IdempotencyPurge forgets keys that are too old to count, the one asked for among them.
 DELETE FROM idempotency_keys WHERE created_at < @before;

@@ -2,7 +2,7 @@ import { follow, type FollowOptions } from "./follow.js";
 import { Http, type ClientOptions, type Input, type Method, type OperationOf, type PathOf, type RequestOptions, type Result, type Transport } from "./http.js";
 import type { operations } from "./schema.js";
 import { SessionStore } from "./store.js";
-import type { Agent, Answer, Conversation, Diff, Git, Page, Prompt, PromptAccepted, PromptSubmit, Question, Revert, Screenshot, Session, SessionCreate, SessionPatch, StreamItem, StreamToken, WorkspaceFile } from "./types.js";
+import type { Agent, Answer, Conversation, Diff, Git, Page, Prompt, PromptAccepted, PromptSubmit, Question, Revert, Run, RunRequest, Screenshot, Session, SessionCreate, SessionPatch, StreamItem, StreamToken, WorkspaceFile } from "./types.js";
 
 /** The commands of a session that need no body. */
 export type Command = "wake" | "hibernate" | "sync" | "stop" | "abort" | "recover" | "environment/restart" | "environment/terminate";
@@ -39,6 +39,30 @@ export class Client {
   /** One page of sessions. `pages` reads all of them. */
   listSessions(query: Query<"listSessions"> = {}, options: RequestOptions = {}): Promise<Page<Session>> {
     return this.#http.request("get", "/api/sessions", { ...options, query });
+  }
+
+  /**
+   * Starts a run at a session or a bundle. The request is repeated if it fails on the way, and starts one run all the same. `wait` in the body
+   * has it answered when the run is over.
+   */
+  startRun(body: RunRequest, options: RequestOptions & { idempotencyKey?: string } = {}): Promise<Run> {
+    const { idempotencyKey = newId("key"), headers, signal } = options;
+    return this.#http.request("post", "/api/runs", { body, signal, retry: true, headers: { ...headers, "Idempotency-Key": idempotencyKey } });
+  }
+
+  /** One page of runs. `pages` reads all of them. */
+  listRuns(query: Query<"listRuns"> = {}, options: RequestOptions = {}): Promise<Page<Run>> {
+    return this.#http.request("get", "/api/runs", { ...options, query });
+  }
+
+  /** A run; with `wait`, such as `"20s"`, when it is over or the time is up. */
+  getRun(runId: string, query: Query<"getRun"> = {}, options: RequestOptions = {}): Promise<Run> {
+    return this.#http.request("get", "/api/runs/{runId}", { ...options, path: { runId }, query });
+  }
+
+  /** Withdraws a run that waits, or interrupts one that is in progress. */
+  cancelRun(runId: string, options: RequestOptions = {}): Promise<Run> {
+    return this.#http.request("post", "/api/runs/{runId}/cancel", { ...options, path: { runId }, body: {} });
   }
 
   async listAgents(options: RequestOptions = {}): Promise<Agent[]> {

@@ -505,8 +505,8 @@ export interface paths {
         /**
          * Run a prompt whose outcome is unknown again
          * @description An `unknown` prompt returns to its place in the queue: it runs before the prompts that wait, and after those that have run
-         *     since. What its first run has done is not undone. With `runId`, the run whose outcome is unknown, a repeated request is
-         *     harmless, also if the prompt has become `unknown` again meanwhile. A prompt that was retried already is 200; one with another
+         *     since. What its first attempt has done is not undone. With `attempt`, the attempt whose outcome is unknown (the `attempts` of the
+         *     prompt), a repeated request is harmless, also if the prompt has become `unknown` again meanwhile. A prompt that was retried already is 200; one with another
          *     status is 409 `prompt_not_unknown`.
          */
         post: operations["retryPrompt"];
@@ -692,8 +692,8 @@ export interface paths {
          * Run a prompt whose outcome is unknown again
          * @deprecated
          * @description An `unknown` prompt returns to its place in the queue: it runs before the prompts that wait, and after those that have run
-         *     since. What its first run has done is not undone. With `runId`, the run whose outcome is unknown, a repeated request is
-         *     harmless, also if the prompt has become `unknown` again meanwhile. A prompt that was retried already is 200; one with another
+         *     since. What its first attempt has done is not undone. With `attempt`, the attempt whose outcome is unknown (the `attempts` of the
+         *     prompt), a repeated request is harmless, also if the prompt has become `unknown` again meanwhile. A prompt that was retried already is 200; one with another
          *     status is 409 `prompt_not_unknown`.
          */
         post: operations["retryMessage"];
@@ -1022,6 +1022,92 @@ export interface paths {
         get: operations["listForks"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List runs, newest first
+         * @description Every prompt has a run, also one that was not submitted as a run. Those of prompts that an earlier release has accepted are not listed; they
+         *     are found by their id. A page with a filter may be short, or empty, and have a `nextCursor` all the same.
+         */
+        get: operations["listRuns"];
+        put?: never;
+        /**
+         * Start a run
+         * @description Gives an agent an input, and returns the run that works on it. The base is what it begins with: a session in its present state, or a bundle.
+         *     A base is never changed: what the run does is saved as another bundle.
+         *
+         *     - A session continues with the run, as with a prompt. If it has a prompt that is not over, the answer is 409 `run_unfinished`: of two
+         *       requests at once, one is accepted. A prompt to the session waits instead.
+         *     - A bundle that its session is still at is such a session, and so is the newest one (`head`) of a session with a prompt that is not over.
+         *       If the session has worked since, or is over, the run gets a session that is forked from the bundle.
+         *     - With `fork`, the run always gets a session that is forked from the base: of a session, from its newest bundle (`head`), which may
+         *       come before its last turns. Without one the answer is 409 `no_bundle_there`.
+         *
+         *     `runId` stays with the prompt of the run when it is queued again. A run that has completed is followed by a bundle, `bundleId`, unless
+         *     it cannot be saved; one that failed or was cancelled has none. Another profile needs a fork; the agent is that of the base.
+         *
+         *     With `wait`, the answer comes when the run is over, or when the time is up: `GET /api/runs/{runId}` waits on. A proxy between may
+         *     allow less. With an `Idempotency-Key`, repeating the request within 24 hours returns the same run.
+         */
+        post: operations["startRun"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{runId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                runId: components["parameters"]["RunId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Show a run
+         * @description With `wait`, the answer comes when the run is over, or when the time is up. An outcome does not change any more, except `unknown`,
+         *     which a person can resolve. Reading needs no sandbox.
+         */
+        get: operations["getRun"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{runId}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                runId: components["parameters"]["RunId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a run
+         * @description A run that waits ends `cancelled` with the reason `withdrawn`. The turn of one in progress is interrupted: the answer is 202, and the
+         *     run ends `cancelled` with the reason `aborted`, unless it ends by itself before. One that is over does not change. Of a run that is
+         *     `unknown`, the prompt can be resolved or dismissed instead.
+         */
+        post: operations["cancelRun"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2765,6 +2851,72 @@ export interface components {
                 } | null;
             };
         };
+        /** @enum {string} */
+        RunStatus: "queued" | "processing" | "completed" | "failed" | "cancelled" | "unknown";
+        /** @description Exactly one of `baseSessionId` and `baseBundleId`. */
+        RunRequest: {
+            baseSessionId?: components["schemas"]["SessionId"];
+            baseBundleId?: string;
+            /** @description What the agent is asked. At most 262144 bytes. */
+            input: string;
+            /** @description That of the base. */
+            agent?: string;
+            /** @description Name or id of a profile, and optionally `@` and a version, of the session that is forked. Default: that of the base. */
+            profile?: string;
+            /**
+             * @description The run gets its own session.
+             * @default false
+             */
+            fork?: boolean;
+            /**
+             * @description As of a prompt.
+             * @default hold
+             * @enum {string}
+             */
+            onUnknown?: "hold" | "retry" | "fail";
+            /** @description How long to wait for the end of the run, from `0s` to `10m`. */
+            wait?: string;
+        };
+        /** @description What an agent was asked, and what became of it. */
+        Run: {
+            runId: string;
+            /** @description The session that the run works in. */
+            sessionId: string;
+            promptId: components["schemas"]["PromptId"];
+            agent: string;
+            /** @description The session that the run continues. Absent if its prompt was not submitted as a run. */
+            baseSessionId?: string;
+            /** @description The bundle that the run begins with. Absent where the session had worked since its newest one. */
+            baseBundleId?: string;
+            /** @description The session was made for the run. */
+            forked: boolean;
+            /** @description The prompt as a part of which the agent gets this one, as of a prompt of the mode `collect`. */
+            joinedTo?: string;
+            status: components["schemas"]["RunStatus"];
+            /**
+             * @description The status of a run that is over.
+             * @enum {string}
+             */
+            outcome?: "completed" | "failed" | "cancelled" | "unknown";
+            /** @description Why it ended so; see the reason of a prompt. */
+            reason?: string;
+            /** @description How often the prompt has been given to an agent. Each has a `turn_start` and a `turn_end` event. */
+            attempts: number;
+            usage?: components["schemas"]["Usage"];
+            /** @description The model that the agent named last. */
+            model?: string;
+            /** @description The first bundle that was saved after the run completed, and before the next one. */
+            bundleId?: string;
+            /** Format: date-time */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description Of the newest attempt.
+             */
+            startedAt?: string;
+            /** Format: date-time */
+            endedAt?: string;
+        };
         /** @description Either `bundleId` or `promptId`. */
         ForkRequest: {
             bundleId?: components["schemas"]["BundleId"];
@@ -3058,7 +3210,13 @@ export interface components {
              * @description Of a prompt that an agent has sent, how many messages of agents led to it, one by the other, itself included.
              */
             depth?: number;
+            /**
+             * @description Its run, from when it is submitted; that of the other one for a prompt that was joined to another. It stays the same when the
+             *     prompt is queued again. Absent in one that an earlier release has accepted, until it is processed.
+             */
             runId?: string;
+            /** @description How often it has been given to an agent, in responses. Absent: never, or not since an earlier release. */
+            attempts?: number;
             /**
              * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `steered` (interrupted by a prompt of the mode `steer`), `collected` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
              *     words. Where the server of the model refused the agent's key, it begins with `authentication failed:` and names the server, the
@@ -3651,7 +3809,13 @@ export interface components {
                      * @description Of a prompt that an agent has sent, how many messages of agents led to it, one by the other, itself included.
                      */
                     depth?: number;
+                    /**
+                     * @description Its run, from when it is submitted; that of the other one for a prompt that was joined to another. It stays the same when the
+                     *     prompt is queued again. Absent in one that an earlier release has accepted, until it is processed.
+                     */
                     runId?: string;
+                    /** @description How often it has been given to an agent, in responses. Absent: never, or not since an earlier release. */
+                    attempts?: number;
                     /**
                      * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `steered` (interrupted by a prompt of the mode `steer`), `collected` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
                      *     words. Where the server of the model refused the agent's key, it begins with `authentication failed:` and names the server, the
@@ -4553,7 +4717,7 @@ export interface components {
             status: number;
             detail: string;
             /** @enum {string} */
-            code: "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "session_not_found" | "prompt_not_found" | "run_not_found" | "bundle_not_found" | "no_bundle_there" | "has_forks" | "secret_not_found" | "question_not_found" | "file_not_found" | "attachment_not_found" | "webhook_not_found" | "delivery_not_found" | "profile_not_found" | "profile_version_not_found" | "method_not_allowed" | "session_terminated" | "session_in_error" | "workspace_in_use" | "secret_missing" | "prompt_conflict" | "prompt_not_unknown" | "idempotency_conflict" | "prompt_not_queued" | "question_answered" | "question_expired" | "question_cancelled" | "name_taken" | "version_conflict" | "file_not_saved" | "not_supported" | "limit_reached" | "illegal_state" | "position_gone" | "too_large" | "queue_full" | "rate_limited" | "unavailable" | "internal";
+            code: "invalid_request" | "unauthorized" | "forbidden" | "not_found" | "session_not_found" | "prompt_not_found" | "run_not_found" | "bundle_not_found" | "no_bundle_there" | "has_forks" | "run_unfinished" | "secret_not_found" | "question_not_found" | "file_not_found" | "attachment_not_found" | "webhook_not_found" | "delivery_not_found" | "profile_not_found" | "profile_version_not_found" | "method_not_allowed" | "session_terminated" | "session_in_error" | "workspace_in_use" | "secret_missing" | "prompt_conflict" | "prompt_not_unknown" | "idempotency_conflict" | "prompt_not_queued" | "question_answered" | "question_expired" | "question_cancelled" | "name_taken" | "version_conflict" | "file_not_saved" | "not_supported" | "limit_reached" | "illegal_state" | "position_gone" | "too_large" | "queue_full" | "rate_limited" | "unavailable" | "internal";
             errors?: {
                 field: string;
                 message: string;
@@ -4658,7 +4822,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `session_not_found`, `prompt_not_found`, or `not_found` for anything else. */
+        /** @description `session_not_found`, `prompt_not_found`, `run_not_found`, `bundle_not_found`, or `not_found` for anything else. */
         NotFound: {
             headers: {
                 [name: string]: unknown;
@@ -4667,7 +4831,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `session_terminated`, `session_in_error` (`detail` has the reason of the error and how to leave it), `workspace_in_use`, `secret_missing`, `prompt_conflict`, `prompt_not_unknown`, `prompt_not_queued`, `idempotency_conflict`, `question_answered`, `question_expired`, `question_cancelled`, `name_taken`, `version_conflict`, `file_not_saved`, `not_supported` (the agent cannot), `limit_reached`, or `illegal_state`: not possible in the state that the session is in. */
+        /** @description `session_terminated`, `session_in_error` (`detail` has the reason of the error and how to leave it), `workspace_in_use`, `secret_missing`, `run_unfinished`, `prompt_conflict`, `prompt_not_unknown`, `prompt_not_queued`, `idempotency_conflict`, `question_answered`, `question_expired`, `question_cancelled`, `name_taken`, `version_conflict`, `file_not_saved`, `not_supported` (the agent cannot), `limit_reached`, or `illegal_state`: not possible in the state that the session is in. */
         Conflict: {
             headers: {
                 [name: string]: unknown;
@@ -4734,6 +4898,7 @@ export interface components {
         ProfileId: string;
         /** @description A stream token of the session, in place of the key. */
         StreamTokenInQuery: string;
+        RunId: string;
         BundleId: components["schemas"]["BundleId"];
         WebhookId: string;
         DeliveryId: string;
@@ -5493,7 +5658,9 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
+                    /** @description That of the prompt. */
                     runId?: string;
+                    attempt?: number;
                 };
             };
         };
@@ -5776,7 +5943,9 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
+                    /** @description That of the prompt. */
                     runId?: string;
+                    attempt?: number;
                 };
             };
         };
@@ -6321,6 +6490,162 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listRuns: {
+        parameters: {
+            query?: {
+                /** @description Only runs of this session. */
+                sessionId?: components["schemas"]["SessionId"];
+                status?: components["schemas"]["RunStatus"];
+                agent?: string;
+                limit?: components["parameters"]["Limit"];
+                /** @description The `nextCursor` of the page before. */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of runs. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["Run"][];
+                        nextCursor: components["schemas"]["NextCursor"];
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    startRun: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunRequest"];
+            };
+        };
+        responses: {
+            /** @description The run, which is over, or which a request with the same key started before. */
+            200: {
+                headers: {
+                    /** @description Path of the run. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
+            };
+            /** @description The run, which is not over. */
+            202: {
+                headers: {
+                    /** @description Path of the run. */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getRun: {
+        parameters: {
+            query?: {
+                /** @description How long to wait for the end of the run, from `0s` to `10m`. */
+                wait?: string;
+            };
+            header?: never;
+            path: {
+                runId: components["parameters"]["RunId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The run. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    cancelRun: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                runId: components["parameters"]["RunId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: components["requestBodies"]["Empty"];
+        responses: {
+            /** @description The run, which is over. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
+            };
+            /** @description The run, whose turn is being interrupted. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Run"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
