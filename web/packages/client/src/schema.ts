@@ -232,7 +232,7 @@ export interface paths {
          *     Without `files`, the agent's memory is rewritten in its sandbox, as if the prompt, or the first one after the bundle, had never been sent.
          *
          *     A prompt that has not been run, or is reverted already, is 409 `illegal_state`, and so are a bundle after which no prompt was run, without
-         *     `files`, one whose files are deleted, one that was undone, and a revert of files while a turn waits for an answer. If no bundle was saved at the point of a
+         *     `files`, one whose files are deleted, one that was undone, with `files` one that was imported, and a revert of files while a turn waits for an answer. If no bundle was saved at the point of a
          *     prompt, 409 `no_bundle_there` names the nearest ones as for a fork. Without `files`, an agent without the capability `revert` is 409
          *     `not_supported`. A session in `error` is 409 `session_in_error`.
          */
