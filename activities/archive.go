@@ -79,8 +79,8 @@ func (a *Archiver) Pass(ctx context.Context) error {
 // make is one attempt.
 func (a *Archiver) make(ctx context.Context, work session.ArchiveWork) error {
 	err := a.attempt(ctx, work)
-	if err == nil || ctx.Err() != nil || failure.CodeOf(err) == failure.IllegalState { // another attempt has it
-		return nil
+	if err == nil || ctx.Err() != nil || failure.CodeOf(err) == failure.IllegalState {
+		return nil //nolint:nilerr // another attempt has it, or makes it later
 	}
 	reason := ReasonOf(err)
 	last := work.Tries >= archiveTries || sandbox.CodeOf(err) == sandbox.Gone || TypeOf(err) == Refused

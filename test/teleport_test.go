@@ -84,7 +84,7 @@ func TestClaudeCodeMovesThereAndBack(t *testing.T) {
 	require.Equal(t, "completed", s.waitPrompt(t, id, "there", 4*time.Minute)["status"])
 	require.Contains(t, s.text(t, id), "one\ntwo")
 	require.Contains(t, asked(), "narwhal", "the agent has its memory")
-	require.True(t, strings.Contains(models.Sent(), "This session was moved here. It was at "+dir+" on "), "the agent is notified where it was")
+	require.Contains(t, models.Sent(), "This session was moved here. It was at "+dir+" on ", "the agent is notified where it was")
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
 	s.waitStatus(t, id, "hibernated", time.Minute)
 

@@ -146,8 +146,8 @@ func (db *DB) archiveParts(ctx context.Context, tx dbsqlc.DBTX, id string, attem
 			return bytes, fault("store an archive", putErr)
 		}
 		bytes += int64(read)
-		if err != nil { // the last piece
-			return bytes, nil
+		if err != nil {
+			return bytes, nil //nolint:nilerr // it was the last piece
 		}
 	}
 }

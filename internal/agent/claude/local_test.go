@@ -22,7 +22,7 @@ func TestSessionsOfAMachineAreFoundInASandbox(t *testing.T) {
 	launch, err := claude.New().Launch(agent.LaunchInput{SessionID: memory, Home: "/root", Workspace: "/workspace", Resume: true})
 	require.NoError(t, err)
 	require.Contains(t, launch.Argv, id, "the sandbox resumes the session of the machine")
-	require.Equal(t, len(launch.Transcripts), len(local.Files(id)))
+	require.Len(t, local.Files(id), len(launch.Transcripts))
 	for _, wrong := range []string{"", "notes", "0196F1A0-1111-4222-8333-444455556666", id + "/.."} {
 		_, err := local.MemoryID(wrong)
 		require.Error(t, err, wrong)
