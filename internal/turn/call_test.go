@@ -12,10 +12,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/turn"
@@ -178,6 +180,44 @@ func TestAMessageIsAPromptOnce(t *testing.T) {
 	require.Equal(t, session.PromptQueued, list[1].Status)
 	require.Contains(t, st.answers.of(0)[0], "waits in the queue")
 	require.Contains(t, st.answers.of(int64(session.MaxAgentPrompts))[0], "which is the limit")
+}
+
+// TestTheToolsAreOffWhereTheyAreSwitchedOff: by the installation, by a profile, or by a server of a profile that takes their place. The
+// agent is started without a trace of them.
+func TestTheToolsAreOffWhereTheyAreSwitchedOff(t *testing.T) {
+	t.Parallel()
+	off := false
+	for name, c := range map[string]struct {
+		noTools bool
+		profile *profile.Spec
+		offered bool
+	}{
+		"by default":                     {offered: true},
+		"with a profile":                 {profile: &profile.Spec{Instructions: "be brief"}, offered: true},
+		"with another server":            {profile: &profile.Spec{MCPServers: []profile.MCPServer{{Name: "another", Command: "serve"}}}, offered: true},
+		"by the installation":            {noTools: true},
+		"by the installation, profiled":  {noTools: true, profile: &profile.Spec{Instructions: "be brief"}},
+		"by the profile":                 {profile: &profile.Spec{OverwinterTools: &off}},
+		"by a server in the place of it": {profile: &profile.Spec{MCPServers: []profile.MCPServer{{Name: "overwinter", Command: "serve"}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := setup(t, script{frames: []string{says("one"), ends}})
+			config := st.executor.Config
+			config.NoTools = c.noTools
+			in := st.take(t)
+			if in.Start.Profile = c.profile; c.profile != nil {
+				in.Start.ProfileRef = "prf_1@1"
+			}
+			_, err := turn.New(config).Run(t.Context(), in, &progress{})
+			require.NoError(t, err)
+			found, ok := st.launches.Load(st.in.RunID)
+			require.True(t, ok)
+			launch, err := json.Marshal(found)
+			require.NoError(t, err)
+			require.Equal(t, c.offered, strings.Contains(string(launch), stdio.EnvTools), string(launch))
+		})
+	}
 }
 
 // mailbox takes the messages of agents in the place of its store.

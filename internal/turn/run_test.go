@@ -45,6 +45,7 @@ type stage struct {
 	input    atomic.Value
 	dispatch int64
 	answers  answers
+	launches sync.Map // how the agent was started, by run
 	// attachments are those of the prompt.
 	attachments []attachment.Attachment
 }
@@ -185,6 +186,7 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 			}
 		case *runner.Start:
 			st.input.Store(string(m.Input))
+			st.launches.Store(run, m.Launch)
 			print(0)
 		case *runner.CallAnswer:
 			st.answers.add(m.Frame, string(m.Answer))
