@@ -12,6 +12,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
+// refreshPause is the least time between two diffs that are taken while a turn runs.
+const refreshPause = 10 * time.Second
+
 // surveyBudget is how long a prompt waits for the first look at the workspace.
 const surveyBudget = 10 * time.Second
 
@@ -23,14 +26,21 @@ type Watch struct {
 	logger    *slog.Logger
 	// surveyed is closed when the first look at the workspace is over: no prompt is delivered before.
 	surveyed chan struct{}
-	diffKey  string       // of the diff that the worker has; guarded by the workspace's lock
-	mode     atomic.Value // runner.Watch, once the workspace is watched
+	diffKey  string         // of the diff that the worker has; guarded by the workspace's lock
+	head     workspace.Head // of the repository when that was taken, or the watch began; of the goroutine of Run
+	mode     atomic.Value   // runner.Watch, once the workspace is watched
+	// survey has a diff taken, at most once in a pause. Without one, diffs are taken by Flush alone.
+	survey func(*runner.Survey) error
+	pause  time.Duration
 }
 
 // Watch returns the watch of a link that sends with send, for one call of Run.
 func (w *Workspace) Watch(send func(runner.Message) error, logger *slog.Logger) *Watch {
-	return &Watch{workspace: w, send: send, logger: logger, surveyed: make(chan struct{})}
+	return &Watch{workspace: w, send: send, logger: logger, surveyed: make(chan struct{}), pause: refreshPause}
 }
+
+// Refresh has diffs taken by survey when the repository has another branch or commit than before, while a turn runs.
+func (w *Watch) Refresh(survey func(*runner.Survey) error) { w.survey = survey }
 
 // Mode is how the workspace is watched; empty until it is.
 func (w *Watch) Mode() runner.Watch {
@@ -71,6 +81,7 @@ func (w *Watch) Run(ctx context.Context, p workspacefile.Position, list <-chan [
 		mode = runner.WatchInotify
 		defer func() { watcher.Close() }()
 	}
+	w.head = workspace.HeadOf(k.root)
 	k.mu.Lock()
 	w.diffKey = p.DiffKey
 	i, err := k.take(p, known, w.send)
@@ -101,6 +112,7 @@ func (w *Watch) look(ctx context.Context, i *workspace.Index, watcher *workspace
 	defer timer.Stop()
 	var cost time.Duration
 	held, unannounced := false, 0
+	refreshed := time.Now()
 	for {
 		// A file system that does not report every change is treated as if it reported none.
 		if mode == runner.WatchInotify && (watcher.Broken() || unannounced > 1) {
@@ -143,6 +155,15 @@ func (w *Watch) look(ctx context.Context, i *workspace.Index, watcher *workspace
 		if p.found && !woken && len(wake) == 0 {
 			unannounced++
 		}
+		if time.Since(refreshed) < w.pause {
+			continue
+		}
+		if survey := w.moved(ctx, i); survey != nil {
+			if w.survey(survey) != nil {
+				return // the link has ended
+			}
+			refreshed = time.Now()
+		}
 	}
 }
 
@@ -172,6 +193,30 @@ func (w *Watch) pass(ctx context.Context, i *workspace.Index, watcher *workspace
 	}
 	p.found, p.held = i.Seq() != before, i.Held()
 	return p, err
+}
+
+// moved returns the request for the diff if the repository has another branch or commit than when the last one was taken.
+func (w *Watch) moved(ctx context.Context, i *workspace.Index) *runner.Survey {
+	if w.survey == nil {
+		return nil
+	}
+	head := workspace.HeadOf(w.workspace.root)
+	if head.Branch == w.head.Branch && head.Commit == w.head.Commit {
+		return nil
+	}
+	k := w.workspace
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err := i.Save(); err != nil {
+		w.logger.WarnContext(ctx, "the index of the workspace is not kept", slog.Any("error", err))
+		return nil
+	}
+	w.head = head
+	// The key is not kept: Flush has the diff taken again, since this one may fail.
+	return &runner.Survey{Key: i.DiffKey(), Workspace: k.root}
 }
 
 // Flush sends every change in the workspace up to now. It returns the request for the diff if the worker has an older one.

@@ -144,10 +144,10 @@ func TestALinkThatEndsFreesWhoWaitsForItsWatch(t *testing.T) {
 	waiting.Wait()
 }
 
-func TestAFlushReportsEverythingAndAsksForTheDiffOnce(t *testing.T) {
-	t.Parallel()
-	w, root := newWorkspace(t)
-	git := func(args ...string) {
+// repository makes a repository with one file and one commit.
+func repository(t *testing.T, root string) (git func(...string)) {
+	t.Helper()
+	git = func(args ...string) {
 		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", root, "-c", "user.name=x", "-c", "user.email=x@example.com"}, args...)...)
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
@@ -156,6 +156,62 @@ func TestAFlushReportsEverythingAndAsksForTheDiffOnce(t *testing.T) {
 	write(t, root, "file", "one\n")
 	git("add", ".")
 	git("commit", "-q", "-m", "first")
+	return git
+}
+
+// TestADiffIsTakenWhenTheHeadMoves: for a commit and for another branch, once each, and not for changes of files.
+func TestADiffIsTakenWhenTheHeadMoves(t *testing.T) {
+	t.Parallel()
+	w, root := newWorkspace(t)
+	git := repository(t, root)
+	surveys := make(chan *runner.Survey, 16)
+	l := &link{t: t, messages: make(chan runner.Message, 1024), Watch: w.Watch(nil, slog.New(slog.DiscardHandler))}
+	l.Watch.pause, l.send = 0, func(m runner.Message) error { l.messages <- m; return nil }
+	l.Refresh(func(s *runner.Survey) error { surveys <- s; return nil })
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { l.Run(ctx, workspacefile.Position{}, nil) })
+	defer running.Wait()
+	defer stop()
+	l.AwaitSurvey(ctx)
+	next := func() *runner.Survey {
+		select {
+		case s := <-surveys:
+			return s
+		case <-time.After(waitLimit):
+			t.Fatal("no diff is asked for")
+			return nil
+		}
+	}
+	changed := func(name string) {
+		for until[*runner.FileChanged](l).Path != name {
+		}
+	}
+	write(t, root, "a", "1")
+	changed("a")
+	write(t, root, "b", "1")
+	changed("b") // the pass before it is over
+	require.Empty(t, surveys)
+	git("add", ".")
+	git("commit", "-q", "-m", "second")
+	write(t, root, "c", "1")
+	first := next()
+	require.Equal(t, root, first.Workspace)
+	git("checkout", "-q", "-b", "other")
+	write(t, root, "d", "1")
+	second := next()
+	require.NotEqual(t, first.Key, second.Key)
+	write(t, root, "e", "1")
+	changed("e")
+	write(t, root, "f", "1")
+	changed("f")
+	require.Empty(t, surveys)
+}
+
+func TestAFlushReportsEverythingAndAsksForTheDiffOnce(t *testing.T) {
+	t.Parallel()
+	w, root := newWorkspace(t)
+	repository(t, root)
 	l := watched(t, w, workspacefile.Position{})
 	require.NotEmpty(t, until[*runner.FilesBegun](l).Base)
 	l.AwaitSurvey(l.ctx)

@@ -43,7 +43,8 @@ type link struct {
 	calls   bool          // its worker answers calls
 	tasks   sync.WaitGroup
 
-	control sync.Mutex // held around every message to the attach of a direct link
+	control   sync.Mutex // held around every message to the attach of a direct link
+	surveying sync.Mutex // held while a diff is taken for a direct link
 
 	mu     sync.Mutex // held around every message
 	w      *bufio.Writer
@@ -76,6 +77,9 @@ func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader,
 	}
 	if hello.Files != nil {
 		l.watch = s.files.Watch(func(m runner.Message) error { return l.send(m, true) }, s.logger.With(slog.String("run_id", l.run)))
+		if l.direct { // else the link would be silent while git works
+			l.watch.Refresh(l.survey)
+		}
 	}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	if l.direct && l.sendAttach(&runner.Direct{}) != nil {
@@ -403,6 +407,8 @@ func (l *link) survey(s *runner.Survey) error {
 	if !l.direct {
 		return l.send(s, true)
 	}
+	l.surveying.Lock()
+	defer l.surveying.Unlock()
 	if err := l.sendAttach(s); err != nil {
 		l.close()
 		return err

@@ -846,7 +846,8 @@ export interface paths {
         };
         /**
          * Changes to the workspace since the session began
-         * @description Computed in the sandbox at the end of each turn and before the session hibernates: against the commit of the
+         * @description Computed in the sandbox at the end of each turn and before the session hibernates, and during a turn when the repository has another branch or commit
+         *     than before, at most every 10 seconds: against the commit of the
          *     repository when the session began, including untracked files, or without a repository against the initial files. Before the first
          *     comparison all fields are empty and `computedAt` is null. Reading does not wake the session.
          */
@@ -870,7 +871,7 @@ export interface paths {
         };
         /**
          * The branch, the commit and the pull request of a session
-         * @description `workspace` is the repository as it was in the sandbox at the end of the newest turn, or before the session hibernated. `reported` is what the agent has
+         * @description `workspace` is the repository as it was in the sandbox when the newest diff was computed: see `GET …/diff`. `reported` is what the agent has
          *     reported last with `report_git_state`, and `pullRequest` what it has recorded with `create_pr` and every `update_pr` after it. Reading does not wake the session.
          */
         get: operations["getGit"];
