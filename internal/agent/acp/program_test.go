@@ -11,11 +11,13 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/program"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
+	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/profile"
@@ -75,6 +77,41 @@ func (k *talk) requireSame(t *testing.T) {
 	require.Empty(t, cmp.Diff(parsed, k.folder.Conversation()), "- parsed, + streamed")
 }
 
+// geminiCLI is the adapter with Gemini CLI, which a model server answers.
+func geminiCLI(t *testing.T, server *modelserver.Server) profiled {
+	t.Helper()
+	js := filepath.Join(npmtest.Directory(t, gemini.New().Packages()[0]), "bundle", "gemini.js")
+	adapter := withCommand(t, "node", js, "--acp", "--model", gemini.DefaultModel)
+	maps.Copy(adapter.profile.Environment, map[string]string{
+		gemini.SecretKey: "none", gemini.SecretBaseURL: server.URL(), "GEMINI_CLI_NO_RELAUNCH": "true",
+		"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_TELEMETRY_ENABLED": "false",
+	})
+	return adapter
+}
+
+// useKey has Gemini CLI use its key, in the home of a talk.
+func (k *talk) useKey(t *testing.T) {
+	t.Helper()
+	settings := filepath.Join(k.input.Home, ".gemini", "settings.json")
+	require.NoError(t, os.MkdirAll(filepath.Dir(settings), 0o700))
+	require.NoError(t, os.WriteFile(settings, []byte(`{"security":{"auth":{"selectedType":"gemini-api-key"}},"privacy":{"usageStatisticsEnabled":false}}`), 0o600))
+}
+
+// openCode is the adapter with OpenCode, which a model server answers.
+func openCode(t *testing.T, server *modelserver.Server) profiled {
+	t.Helper()
+	models, err := filepath.Abs("../opencode/testdata/models.json")
+	require.NoError(t, err)
+	adapter := withCommand(t, filepath.Join(npmtest.Directory(t, opencode.New().Packages()[0]), "bin", "opencode"), "acp")
+	maps.Copy(adapter.profile.Environment, map[string]string{
+		acp.EnvTranscripts: ".local/share/opencode/opencode.db*",
+		"OPENCODE_CONFIG_CONTENT": `{"provider":{"anthropic":{"options":{"baseURL":"` + server.URL() + `/v1","apiKey":"none"}}},` +
+			`"model":"anthropic/claude-sonnet-4-5","permission":{"bash":"ask"},"share":"disabled","autoupdate":false}`,
+		"OPENCODE_MODELS_PATH": models, "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+	})
+	return adapter
+}
+
 // TestARealAgent runs Gemini CLI as an example: it answers, asks for permission, and remembers in
 // an empty home.
 func TestARealAgent(t *testing.T) {
@@ -88,17 +125,10 @@ func TestARealAgent(t *testing.T) {
 		"over": {{Text: "It is over."}},
 	})
 	t.Cleanup(server.Close)
-	js := filepath.Join(npmtest.Directory(t, gemini.New().Packages()[0]), "bundle", "gemini.js")
-	adapter := withCommand(t, "node", js, "--acp", "--model", gemini.DefaultModel)
+	adapter := geminiCLI(t, server)
 	adapter.profile.Instructions = "Mind the instruction-marker."
-	maps.Copy(adapter.profile.Environment, map[string]string{
-		gemini.SecretKey: "none", gemini.SecretBaseURL: server.URL(), "GEMINI_CLI_NO_RELAUNCH": "true",
-		"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_TELEMETRY_ENABLED": "false",
-	})
 	k := begin(t, adapter, agent.LaunchInput{Permissions: permission.Rules{Default: permission.Ask}})
-	settings := filepath.Join(k.input.Home, ".gemini", "settings.json")
-	require.NoError(t, os.MkdirAll(filepath.Dir(settings), 0o700))
-	require.NoError(t, os.WriteFile(settings, []byte(`{"security":{"auth":{"selectedType":"gemini-api-key"}},"privacy":{"usageStatisticsEnabled":false}}`), 0o600))
+	k.useKey(t)
 	k.images = []agent.Image{program.Picture(t, k.input.Workspace)}
 	got := k.turn(t, "{{hello}} to the zebra")
 	require.Contains(t, server.Sent(), program.Pixel)
@@ -127,6 +157,40 @@ func TestARealAgent(t *testing.T) {
 	k.requireSame(t)
 }
 
+// TestARealAgentCallsATool runs Gemini CLI and OpenCode, which start the server of overwinter's tools because their session names it.
+func TestARealAgentCallsATool(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		tool  string // as the agent calls it
+		agent func(*testing.T, *modelserver.Server) profiled
+	}{
+		"gemini":   {"mcp_overwinter_set_title", geminiCLI},
+		"opencode": {"overwinter_set_title", openCode},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := modelserver.New(map[string][]modelserver.Step{
+				"title": {{Text: "I name it.", Calls: []modelserver.Call{{Tool: c.tool, Input: map[string]any{"title": "Winter"}}}}, {Text: "Named."}},
+			})
+			t.Cleanup(server.Close)
+			argv, made := agenttest.OfferTools(t)
+			k := begin(t, c.agent(t, server), agent.LaunchInput{Tools: argv})
+			k.useKey(t)
+			got := k.turn(t, "{{title}} it")
+			require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)
+			require.Empty(t, got.Questions)
+			calls := made()
+			require.Len(t, calls, 1)
+			require.Equal(t, agenttool.SetTitle, calls[0].Tool)
+			require.JSONEq(t, `{"title":"Winter"}`, string(calls[0].Input))
+			require.Equal(t, conversation.Success, got.Only(t, conversation.ToolUse).Status)
+			require.Contains(t, string(got.Only(t, conversation.ToolResult).Output), "has this title now")
+			require.Zero(t, k.Close(t))
+			k.requireSame(t)
+		})
+	}
+}
+
 // TestAnAgentThatRemembers runs OpenCode as an example, with the files in which it remembers: it
 // asks, acts on an abort, reports that its model fails, and resumes in a home that has those files
 // alone.
@@ -142,15 +206,7 @@ func TestAnAgentThatRemembers(t *testing.T) {
 		"recall":  {{Text: "I remember ", Recall: true}},
 	})
 	t.Cleanup(server.Close)
-	models, err := filepath.Abs("../opencode/testdata/models.json")
-	require.NoError(t, err)
-	adapter := withCommand(t, filepath.Join(npmtest.Directory(t, opencode.New().Packages()[0]), "bin", "opencode"), "acp")
-	maps.Copy(adapter.profile.Environment, map[string]string{
-		acp.EnvTranscripts: ".local/share/opencode/opencode.db*",
-		"OPENCODE_CONFIG_CONTENT": `{"provider":{"anthropic":{"options":{"baseURL":"` + server.URL() + `/v1","apiKey":"none"}}},` +
-			`"model":"anthropic/claude-sonnet-4-5","permission":{"bash":"ask"},"share":"disabled","autoupdate":false}`,
-		"OPENCODE_MODELS_PATH": models, "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
-	})
+	adapter := openCode(t, server)
 	k := begin(t, adapter, agent.LaunchInput{
 		Permissions: permission.Rules{Default: permission.Ask}, Model: "anthropic/claude-haiku-4-5",
 	})

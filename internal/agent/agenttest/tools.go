@@ -49,6 +49,21 @@ func (c *toolCalls) all() []agenttool.Call {
 // offerTools answers the calls of the agent's process, which is offered the tools.
 func (b *bench) offerTools(t *testing.T) *toolCalls {
 	t.Helper()
+	var calls *toolCalls
+	b.tools, calls = serveTools(t)
+	return calls
+}
+
+// OfferTools answers calls of overwinter's tools until the test ends. It returns the command line of their server, for the launch of an
+// agent, and the calls that have come so far. TestMain must call ToolsMain first.
+func OfferTools(t *testing.T) (argv []string, made func() []agenttool.Call) {
+	t.Helper()
+	argv, calls := serveTools(t)
+	return argv, calls.all
+}
+
+func serveTools(t *testing.T) ([]string, *toolCalls) {
+	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	dir, err := os.MkdirTemp("", "owt") //nolint:usetesting // a test's name is too long: a socket's path is at most 107 bytes
@@ -57,7 +72,6 @@ func (b *bench) offerTools(t *testing.T) *toolCalls {
 	socket := filepath.Join(dir, "tools.sock")
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
 	require.NoError(t, err)
-	b.tools = []string{self, asTools, socket}
 	calls := &toolCalls{}
 	done := make(chan struct{})
 	go func() {
@@ -74,7 +88,7 @@ func (b *bench) offerTools(t *testing.T) *toolCalls {
 		require.NoError(t, listener.Close())
 		<-done
 	})
-	return calls
+	return []string{self, asTools, socket}, calls
 }
 
 // answer answers one call as a worker does.
