@@ -166,7 +166,7 @@ func TestADiffIsTakenWhenTheHeadMoves(t *testing.T) {
 	git := repository(t, root)
 	surveys := make(chan *runner.Survey, 16)
 	l := &link{t: t, messages: make(chan runner.Message, 1024), Watch: w.Watch(nil, slog.New(slog.DiscardHandler))}
-	l.Watch.pause, l.send = 0, func(m runner.Message) error { l.messages <- m; return nil }
+	l.pause, l.send = 0, func(m runner.Message) error { l.messages <- m; return nil }
 	l.Refresh(func(s *runner.Survey) error { surveys <- s; return nil })
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
