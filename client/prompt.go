@@ -49,7 +49,7 @@ type Mode string
 // The modes; the default is ModeFollowup.
 const (
 	ModeFollowup Mode = "followup" // it waits for its turn
-	ModeSteer    Mode = "steer"    // it interrupts the turn in progress, and comes before all that wait
+	ModeSteer    Mode = "steer"    // it is given to the turn in progress or, if the agent does not take that, interrupts it
 	ModeCollect  Mode = "collect"  // it waits a moment for others, and they become one turn
 )
 

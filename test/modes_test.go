@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -8,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestModesOutliveLostParts: what is collected runs as one, and a steer comes first, whichever part is killed.
+// TestModesOutliveLostParts: what is collected runs as one, and a steer reaches the turn, or comes first if that is interrupted, whichever part is
+// killed.
 func TestModesOutliveLostParts(t *testing.T) { //nolint:tparallel // one part after the other, all of one system
 	t.Parallel()
 	s := startStack(t)
@@ -18,6 +20,9 @@ func TestModesOutliveLostParts(t *testing.T) { //nolint:tparallel // one part af
 	}{
 		{"collect, api", "api", collectedRunAsOne},
 		{"collect, worker", "worker", collectedRunAsOne},
+		{"steer into the turn, api", "api", steerReachesTheTurn(false)},
+		{"steer into the turn, worker", "worker", steerReachesTheTurn(false)},
+		{"steer that the turn has, worker", "worker", steerReachesTheTurn(true)},
 		{"steer, api", "api", steerComesFirst("cancelled")},
 		{"steer, worker", "worker", steerComesFirst("cancelled", "completed")}, // it may end while there is no worker
 	} {
@@ -54,7 +59,8 @@ func steerComesFirst(outcomes ...string) func(t *testing.T, s *stack, kill func(
 	return func(t *testing.T, s *stack, kill func()) {
 		t.Helper()
 		turn := s.startTurn(t)
-		s.promptAs(t, turn.session, "steer", "steer", "instead")
+		// For another policy than that of the turn's prompt it is not given to the turn.
+		s.insist(t, "POST", "/api/sessions/"+turn.session+"/prompts", object{"id": "steer", "content": "instead", "mode": "steer", "onUnknown": "fail"})
 		kill()
 		prompts := map[string]object{}
 		for _, id := range []string{"slow", "steer", "next"} {
@@ -66,5 +72,42 @@ func steerComesFirst(outcomes ...string) func(t *testing.T, s *stack, kill func(
 		}
 		require.Equal(t, []any{"completed", "completed"}, []any{prompts["steer"]["status"], prompts["next"]["status"]})
 		require.Less(t, prompts["steer"]["startedAt"], prompts["next"]["startedAt"], "it was first")
+	}
+}
+
+// steerReachesTheTurn returns a test of a prompt that the turn is given, which is killed at once or when its worker has taken the prompt.
+func steerReachesTheTurn(taken bool) func(t *testing.T, s *stack, kill func()) {
+	return func(t *testing.T, s *stack, kill func()) {
+		t.Helper()
+		turn := s.startTurn(t)
+		s.promptAs(t, turn.session, "steer", "steer", "into the turn")
+		if taken {
+			eventually(t, 60*time.Second, "the worker has taken the prompt", func() error {
+				if got := s.insist(t, "GET", "/api/sessions/"+turn.session+"/prompts/steer", nil); got["joinedTo"] != "slow" {
+					return fmt.Errorf("it is %v", got)
+				}
+				return nil
+			})
+		}
+		kill()
+		prompts := map[string]object{}
+		for _, id := range []string{"slow", "steer", "next"} {
+			prompts[id] = s.waitPrompt(t, turn.session, id, 90*time.Second)
+			require.Equal(t, "completed", prompts[id]["status"], "%v", prompts[id])
+		}
+		steer := prompts["steer"]
+		if steer["joinedTo"] != nil { // the agent may have ended the turn before the next worker could send the prompt
+			require.Equal(t, []any{"slow", "joined", prompts["slow"]["runId"]}, []any{steer["joinedTo"], steer["reason"], steer["runId"]})
+		}
+		require.Less(t, steer["startedAt"], prompts["next"]["startedAt"])
+		said := 0
+		for _, thread := range s.conversations(t, turn.session) {
+			for _, block := range thread.blocks {
+				if block["promptId"] == "steer" {
+					said++
+				}
+			}
+		}
+		require.Equal(t, 1, said, "the agent was given the prompt once")
 	}
 }

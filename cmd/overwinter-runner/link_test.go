@@ -22,7 +22,7 @@ func TestDeliversAPromptAndNumbersWhatTheAgentSays(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.attach(runner.Hello{Run: "run_1"})
-	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1}, w.Welcome())
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Steers: true}, w.Welcome())
 
 	require.NoError(t, w.Start(runner.Start{Launch: b.shell(echo), Input: []byte("one\ntwo\n")}))
 	w.line("got two")
@@ -329,7 +329,7 @@ func TestManyRunsHoldNeitherFilesNorFramesForEver(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return files() <= first+2 }, deadline, poll, "the runner learns of a link's end later")
 	w := b.attach(runner.Hello{Run: "run_0"})
-	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: -1, Agent: true}, w.Welcome())
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: -1, Agent: true, Steers: true}, w.Welcome())
 	require.NoError(t, w.Start(runner.Start{Launch: launch, Input: []byte("again\n")}))
 	w.delivery(runner.Delivered)
 	require.EqualValues(t, 20, b.attach(runner.Hello{Run: "run_10"}).Welcome().LastFrame)
@@ -351,7 +351,7 @@ func TestADetachedLinkServesTheNextRun(t *testing.T) {
 	other.line("2 from another")
 
 	require.NoError(t, w.Reattach(t.Context(), runner.Hello{Run: "run_3", Token: b.token}))
-	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Agent: true}, w.Welcome())
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Agent: true, Steers: true}, w.Welcome())
 	other.displaced()
 	require.NoError(t, w.Start(runner.Start{Launch: b.shell(script), Input: []byte("again\n")}))
 	require.Zero(t, w.line("3 again").No)

@@ -23,7 +23,7 @@ type sessionPromptCmd struct {
 	timeoutFlag
 	PromptID  string   `name:"id" placeholder:"ID" help:"ID of the prompt; sending it again has no effect. Default: a new ID."`
 	Attach    []string `sep:"none" placeholder:"FILE" help:"File that the prompt comes with; it is placed in the workspace. Repeat for more."`
-	Mode      string   `enum:"followup,steer,collect" default:"followup" placeholder:"MODE" help:"followup waits for its turn; steer interrupts the turn in progress and comes first; collect waits for other prompts of that mode, and the agent gets them as one. Default ${default}."`
+	Mode      string   `enum:"followup,steer,collect" default:"followup" placeholder:"MODE" help:"followup waits for its turn; steer reaches the turn in progress, or interrupts it if the agent takes no prompts in a turn; collect waits for other prompts of that mode, and the agent gets them as one. Default ${default}."`
 	OnUnknown string   `enum:"hold,retry,fail" default:"hold" placeholder:"POLICY" help:"What to do if the sandbox is lost during the turn: hold, retry or fail. Default ${default}."`
 }
 

@@ -204,6 +204,8 @@ type Translation struct {
 	Questions []Question
 	// Resolved are ids of questions that no longer wait, answered or not.
 	Resolved []string
+	// Steered says what the agent has done with prompts that an Expecter has been notified of, once for each.
+	Steered []SteerVerdict
 }
 
 // TurnEnd is how the agent says a turn ended.

@@ -48,6 +48,8 @@ type Append struct {
 	Resolved  []Resolution
 	LastFrame int64
 	State     []byte
+	// Steers: the attempt gives the agent prompts in the running turn.
+	Steers bool
 }
 
 // Question is one that a frame has brought.

@@ -95,6 +95,7 @@ type appendSession struct {
 type appendRun struct {
 	dbsqlc.RunsForAppendRow
 	state   []byte
+	steers  bool
 	changed bool
 }
 
@@ -213,7 +214,7 @@ func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
 		}
 	}
 	if run != nil && a.LastFrame > run.LastFrame {
-		run.LastFrame, run.state, run.changed = a.LastFrame, a.State, true
+		run.LastFrame, run.state, run.steers, run.changed = a.LastFrame, a.State, a.Steers, true
 	}
 	return nil
 }
@@ -316,6 +317,7 @@ func (b *appendTx) flushRuns(ctx context.Context, out *pipeline) error {
 		if run := b.runs[id]; run.changed {
 			advance.Ids = append(advance.Ids, id)
 			advance.LastFrames = append(advance.LastFrames, run.LastFrame)
+			advance.Steers = append(advance.Steers, run.steers)
 			advance.Translators = append(advance.Translators, b.seal(run.SessionID, id, run.state))
 		}
 	}

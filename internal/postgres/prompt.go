@@ -49,7 +49,7 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 			}
 			if position = queue.Queued + 1; p.Mode == session.Steer {
 				position = int64(steersIn(head)) + 1
-				stored.Interrupts, err = s.steer(ctx, stored, open.ID)
+				stored.Interrupts, err = s.steer(ctx, stored, open, head)
 			}
 			return err
 		}
@@ -461,6 +461,11 @@ func (s *sessionTx) promptQueue(ctx context.Context, promptID, reason string) er
 	if err != nil {
 		return err
 	}
+	steers, err := s.steersRequeue(ctx, p)
+	if err != nil {
+		return err
+	}
+	joined = append(joined, steers...)
 	return s.reportQueue(ctx, append([]event.QueueChange{queueChange(event.QueueAdded, itemOf(p))}, joined...)...)
 }
 

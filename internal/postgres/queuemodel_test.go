@@ -25,6 +25,9 @@ type modelPrompt struct {
 	mode                   session.Mode
 	open                   bool // others may join it
 	ends                   int  // how often it has got an outcome
+
+	steers string // the run whose turn it is for
+	taken  bool   // by the agent of that run
 }
 
 // queueModel is the queue of a session as it should be, next to the rows. Every command is given to both.
@@ -36,9 +39,12 @@ type queueModel struct {
 	running   *modelPrompt
 	held      bool
 	aborted   string // the reason of a pending abort of the run; "" for none
+	attempt   bool   // it gives its agent prompts in the turn
+	frames    int64  // of the run that are committed
 	attendant string
 
 	joinedHead *modelPrompt // in the place of one that was withdrawn
+	read       bool         // the end of the run was read
 }
 
 // waiting are the prompts that wait, in order.
@@ -67,11 +73,21 @@ func (m *queueModel) first() *modelPrompt {
 // joinedTo are the prompts that are joined to one, and have a status.
 func (m *queueModel) joinedTo(p *modelPrompt, status session.PromptStatus) (joined []*modelPrompt) {
 	for _, j := range m.prompts {
-		if j.joined == p.id && j.status == status {
+		if j.joined == p.id && j.status == status && j.steers == "" {
 			joined = append(joined, j)
 		}
 	}
 	return joined
+}
+
+// given are the prompts that the turn of one is or was given, and that have a status.
+func (m *queueModel) given(p *modelPrompt, status session.PromptStatus) (given []*modelPrompt) {
+	for _, s := range m.prompts {
+		if s.joined == p.id && s.steers != "" && s.status == status {
+			given = append(given, s)
+		}
+	}
+	return given
 }
 
 // head is the prompt with which the agent gets one.
@@ -157,11 +173,78 @@ func (m *queueModel) submitAs(rt *rapid.T, mode session.Mode) {
 	p.open = mode == session.Collect
 	m.prompts = append(m.prompts, p)
 	interrupts := mode == session.Steer && m.run != "" && !m.held
+	if interrupts && m.attempt && m.aborted == "" && !slices.ContainsFunc(waiting, func(o *modelPrompt) bool {
+		return o.mode == session.Steer && o.rank < 0 && o.steers != m.run
+	}) && m.begun() < session.MaxSteered {
+		p.steers, interrupts = m.run, false
+	}
 	require.False(rt, stored.Interrupts && !interrupts)
 	if interrupts && m.aborted == "" {
 		m.aborted = session.ReasonSteered
 	}
 	require.EqualValues(rt, 1+slices.Index(m.waiting(), p), position)
+}
+
+// begun counts the prompts that were for the turn in progress.
+func (m *queueModel) begun() (n int) {
+	for _, p := range m.prompts {
+		if p.steers == m.run {
+			n++
+		}
+	}
+	return n
+}
+
+// takeSteers has the attempt say that its agent takes prompts in the turn.
+func (m *queueModel) takeSteers(*rapid.T) {
+	if m.run == "" || m.attempt {
+		return
+	}
+	run, err := m.RunGet(m.ctx, m.run)
+	require.NoError(m.t, err)
+	if run.Token == "" {
+		_, err = m.RunAttach(m.ctx, m.run, "t", session.Dispatch{No: 1, Attempt: 1})
+		require.NoError(m.t, err)
+	}
+	m.steers(m.t, m.run, "t", m.frames)
+	m.attempt, m.frames = true, m.frames+1
+}
+
+// takeSteer has the attempt take the next prompt for the turn.
+func (m *queueModel) takeSteer(rt *rapid.T) {
+	if !m.attempt {
+		return
+	}
+	var want, got []string
+	for _, p := range m.given(m.running, session.PromptProcessing) {
+		want = append(want, p.id)
+	}
+	for _, p := range m.waiting() {
+		if p.steers == m.run && !m.held && m.aborted == "" {
+			p.status, p.reason, p.joined = session.PromptProcessing, "", m.running.id
+			want = append(want, p.id)
+			break
+		}
+	}
+	prompts, err := m.SteersTake(m.ctx, session.SteerTake{RunID: m.run, Token: "t", More: true})
+	require.NoError(rt, err)
+	for _, p := range prompts {
+		got = append(got, p.ID)
+	}
+	require.ElementsMatch(rt, want, got)
+}
+
+// verdict says that the agent has taken a prompt, or an attempt that has not the run says so.
+func (m *queueModel) verdict(rt *rapid.T) {
+	p := m.any(rt)
+	if p == nil || m.run == "" {
+		return
+	}
+	token := rapid.SampledFrom([]string{"t", "t", "another"}).Draw(rt, "token")
+	require.NoError(rt, m.SteersSettle(m.ctx, session.SteerTaken{RunID: m.run, Token: token, PromptIDs: []string{p.id}}))
+	if m.attempt && token == "t" && p.steers == m.run && p.status == session.PromptProcessing {
+		p.taken = true
+	}
 }
 
 // lapse lets the time pass until which prompts are collected. An api may notice it, or none.
@@ -318,6 +401,7 @@ func (m *queueModel) start(p *modelPrompt, run string) {
 	for _, j := range append(m.joinedTo(p, session.PromptQueued), p) {
 		j.status, j.reason = session.PromptProcessing, ""
 	}
+	p.joined, p.steers = "", ""
 	m.run, m.running, m.attendant = run, p, ""
 }
 
@@ -345,8 +429,10 @@ func (m *queueModel) finish(rt *rapid.T) {
 		reason = session.ReasonAborted // as agents say
 	}
 	requeue := outcome == session.OutcomeUnknown && rapid.Bool().Draw(rt, "requeue")
-	ended, err := m.RunEnd(m.ctx, session.RunEnding{RunID: m.run, Outcome: outcome, Reason: reason, Requeue: requeue, LookFor: "w1", Attend: "a1"})
+	read := outcome != session.OutcomeUnknown && rapid.Bool().Draw(rt, "read")
+	ended, err := m.RunEnd(m.ctx, session.RunEnding{RunID: m.run, Outcome: outcome, Reason: reason, Requeue: requeue, Read: read, LookFor: "w1", Attend: "a1"})
 	require.NoError(rt, err)
+	m.read = read
 	attended := outcome == session.OutcomeCompleted && m.aborted == ""
 	switch {
 	case outcome == session.OutcomeCancelled, outcome == session.OutcomeUnknown && m.aborted != "":
@@ -366,6 +452,10 @@ func (m *queueModel) giveBack(rt *rapid.T) {
 		return
 	}
 	queued, err := m.RunReturn(m.ctx, m.run, session.ReasonSandboxLost, false)
+	if m.attempt {
+		require.Equal(rt, failure.IllegalState, failure.CodeOf(err), "it has reached the agent: %v", err)
+		return
+	}
 	require.NoError(rt, err)
 	require.Equal(rt, m.aborted == "", queued)
 	if m.aborted != "" {
@@ -378,8 +468,16 @@ func (m *queueModel) giveBack(rt *rapid.T) {
 	m.attendant = attendant
 }
 
-// ends gives the prompt that is being processed a status, and with it those that are joined to it.
+// ends gives the prompt that is being processed a status, and with it those that are joined to it, and those that its turn was given,
+// unless it is known that the agent has not taken them.
 func (m *queueModel) ends(status session.PromptStatus, reason string) {
+	for _, p := range m.given(m.running, session.PromptProcessing) {
+		if status == session.PromptQueued || m.read && !p.taken {
+			p.back()
+		} else {
+			p.end(status, session.ReasonJoined)
+		}
+	}
 	for _, j := range m.joinedTo(m.running, session.PromptProcessing) {
 		if status == session.PromptQueued {
 			j.end(status, reason)
@@ -390,8 +488,13 @@ func (m *queueModel) ends(status session.PromptStatus, reason string) {
 	m.running.end(status, reason)
 }
 
+// back is a prompt at its place again that a turn was given.
+func (p *modelPrompt) back() {
+	p.status, p.reason, p.joined, p.steers, p.taken = session.PromptQueued, "", "", "", false
+}
+
 func (m *queueModel) over(attended bool) {
-	m.run, m.running, m.aborted, m.attendant = "", nil, "", ""
+	m.run, m.running, m.aborted, m.attendant, m.attempt, m.frames, m.read = "", nil, "", "", false, 0, false
 	if attended {
 		m.attendant = "a1"
 	}
@@ -409,6 +512,9 @@ func (m *queueModel) retry(rt *rapid.T) {
 		return
 	}
 	require.NoError(rt, err)
+	for _, s := range m.given(p, session.PromptUnknown) {
+		s.back()
+	}
 	for _, j := range append(m.joinedTo(p, session.PromptUnknown), p) {
 		j.end(session.PromptQueued, "")
 	}
@@ -422,7 +528,7 @@ func (m *queueModel) check(rt *rapid.T) {
 		found := modelPrompt{
 			id: row.ID, content: row.Content, submitted: p.submitted, ordinal: row.Ordinal, rank: row.Rank,
 			status: row.Status, reason: row.Reason, ends: p.ends,
-			joined: row.JoinedTo, mode: row.Mode, open: row.CollectUntil.After(time.Now()),
+			joined: row.JoinedTo, mode: row.Mode, open: row.CollectUntil.After(time.Now()), steers: p.steers, taken: p.taken,
 		}
 		require.Equal(rt, *p, found)
 	}
@@ -443,12 +549,12 @@ func (m *queueModel) check(rt *rapid.T) {
 	require.NoError(rt, err)
 	require.Equal(rt, m.held, s.Queue.Hold.Held())
 	require.EqualValues(rt, len(m.waiting()), s.Queue.Queued)
-	m.read(rt)
+	m.compare(rt)
 }
 
-// read compares what a reader of the events knows with the model: the queue in its order, and that each prompt got each of
+// compare compares what a reader of the events knows with the model: the queue in its order, and that each prompt got each of
 // its outcomes once.
-func (m *queueModel) read(rt *rapid.T) {
+func (m *queueModel) compare(rt *rapid.T) {
 	var queue event.Queue
 	held, ends := false, map[string]int{}
 	for _, e := range m.events(m.t) {
@@ -467,17 +573,20 @@ func (m *queueModel) read(rt *rapid.T) {
 	var want, got []string
 	if m.running != nil {
 		want = append(want, m.running.id)
-		for _, j := range m.joinedTo(m.running, session.PromptProcessing) {
+		for _, j := range append(m.joinedTo(m.running, session.PromptProcessing), m.given(m.running, session.PromptProcessing)...) {
 			want = append(want, j.id)
 		}
 	}
+	processing := len(want)
 	for _, p := range m.waiting() {
 		want = append(want, p.id)
 	}
 	for _, item := range queue.Items() {
 		got = append(got, item.PromptID)
 	}
-	require.Equal(rt, want, got)
+	require.Len(rt, got, len(want))
+	require.ElementsMatch(rt, want[:processing], got[:processing])
+	require.Equal(rt, want[processing:], got[processing:])
 	for _, p := range m.prompts {
 		require.Equal(rt, p.ends, ends[p.id], "%s is %s", p.id, p.status)
 	}
@@ -500,6 +609,7 @@ func TestQueuesFollowTheirModel(t *testing.T) {
 			"promote": m.promote, "promote another": m.promote, "clear": m.clear, "hold": m.hold, "release": m.unhold,
 			"begin": m.begin, "begin another": m.begin, "claim": m.claim, "claim again": m.claim, "end": m.finish, "return": m.giveBack,
 			"abort": m.abort, "retry": m.retry, "": m.check,
+			"take prompts": m.takeSteers, "steer again": m.steer, "take": m.takeSteer, "take more": m.takeSteer, "verdict": m.verdict, "verdict again": m.verdict,
 		})
 	})
 }

@@ -85,6 +85,11 @@ func (s *sessionTx) promptRetry(ctx context.Context, promptID string) (session.P
 	if err != nil {
 		return session.Prompt{}, err
 	}
+	steers, err := s.steersRequeue(ctx, row)
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	joined = append(joined, steers...)
 	if err := s.reportQueue(ctx, append([]event.QueueChange{queueChange(event.QueueAdded, itemOf(row))}, joined...)...); err != nil {
 		return session.Prompt{}, err
 	}

@@ -395,6 +395,10 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	}
 	ending.Usage = withParked(run, ending.Usage.Bounded())
 	requeue := ending.Requeue && !session.State(s.row.Status).Final()
+	steers, err := s.steersEnd(ctx, run, ending, requeue)
+	if err != nil {
+		return session.Run{}, err
+	}
 	closed, err := s.runClose(ctx, run, ending, requeue)
 	if err != nil {
 		return session.Run{}, err
@@ -416,6 +420,7 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 		ended.Ended = &session.Ended{Agent: s.row.Agent, QueueWait: -1}
 		return ended, s.count(ctx, ending.Usage, "")
 	}
+	closed.steers = steers
 	if err := s.reportEnd(ctx, closed, ending); err != nil {
 		return session.Run{}, err
 	}
@@ -449,6 +454,7 @@ type closedRun struct {
 	head      []dbsqlc.PromptHeadRow // of the queue
 	look      looking                // if the ending asks for one
 	saves     dbsqlc.CheckpointPolicyRow
+	steers    []dbsqlc.Prompt // that the turn was given, as they are now
 }
 
 // runClose writes that a run has ended, in one round trip.
@@ -504,6 +510,11 @@ func (s *sessionTx) reportEnd(ctx context.Context, closed closedRun, ending sess
 		return err
 	}
 	removed := []event.QueueChange{queueChange(event.QueueRemoved, itemOf(p))}
+	steers, err := s.reportSteers(closed.steers)
+	if err != nil {
+		return err
+	}
+	removed = append(removed, steers...)
 	if p.Mode != string(session.Collect) {
 		return s.addQueue(headOf(closed.head), removed...)
 	}

@@ -1,11 +1,24 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
+
+// Prompts of the mode steer are for the turn in progress. If the attempt that has the turn says that its agent takes prompts meanwhile,
+// they wait, first in the queue, until it takes them; otherwise the turn is interrupted.
+//
+//	submitted ──▶ queued, for the run ── SteersTake ──▶ processing, in the run ── SteersSettle: the agent has it ──▶ ends with the run
+//	                 │                                     │
+//	                 └── the run ends before ──▶ queued ◀──┘ the run ends, and the agent has declined it or died
+//
+// What is processing may have been written to the agent. So if the run ends without all that the agent has printed having been read, it
+// gets the outcome of the run.
 
 // steerRank is the rank of a new prompt of the mode steer: it comes before all that wait, but after others of its mode that come before
 // these.
@@ -33,16 +46,24 @@ func steersIn(head []dbsqlc.PromptHeadRow) (n int) {
 	return n
 }
 
-// steer interrupts the run that is open for a prompt that was submitted, with an abort that says so, and reports whether the workflow is to be
-// signalled. An abort that is pending already is enough. Nothing is interrupted while the queue is held, because the prompt would not
-// start, or if the session is to stop.
-func (s *sessionTx) steer(ctx context.Context, p session.Prompt, openRun string) (notify bool, err error) {
-	if openRun == "" || s.held() {
+// steer has a prompt that was submitted given to the agent of the run that is open or, if that is not possible, interrupts the run, with an
+// abort that says so. It reports whether the workflow is to be signalled. An abort that is pending already is enough. Nothing is interrupted
+// while the queue is held, because the prompt would not start, or if the session is to stop.
+func (s *sessionTx) steer(ctx context.Context, p session.Prompt, open dbsqlc.Run, head []dbsqlc.PromptHeadRow) (notify bool, err error) {
+	if open.ID == "" || s.held() {
 		return false, nil
 	}
 	pending, err := s.commandable(ctx)
 	if err != nil {
 		return false, err
+	}
+	takes, err := s.takesPrompts(ctx, p, open, head, pending)
+	if err != nil {
+		return false, err
+	}
+	if takes {
+		s.steers = true
+		return false, s.q.PromptSteers(ctx, &s.later, &dbsqlc.PromptSteersParams{SessionID: s.row.ID, ID: p.ID, RunID: open.ID})
 	}
 	verdict := session.Judge(session.CommandAbort, pending)
 	if possible := verdict.Refused == nil && !verdict.Already; !possible {
@@ -50,10 +71,168 @@ func (s *sessionTx) steer(ctx context.Context, p session.Prompt, openRun string)
 	}
 	var done session.Commanded
 	abort := session.Command{
-		SessionID: s.row.ID, Kind: session.CommandAbort, RunID: openRun, Reason: session.ReasonSteered, RequestID: p.RequestID,
+		SessionID: s.row.ID, Kind: session.CommandAbort, RunID: open.ID, Reason: session.ReasonSteered, RequestID: p.RequestID,
 	}
 	err = s.commandAccept(ctx, abort, pending, verdict, &done)
 	return done.Notify, err
+}
+
+// takesPrompts reports whether a prompt of the mode steer is given to the agent of the run that is open. Files have to be placed before a turn, an
+// agent that waits for people takes nothing, what follows a lost outcome must be the same for all prompts of the run, and no other prompt
+// of that mode may wait for the end of the turn.
+func (s *sessionTx) takesPrompts(
+	ctx context.Context, p session.Prompt, open dbsqlc.Run, head []dbsqlc.PromptHeadRow, pending session.Pending,
+) (bool, error) {
+	attended := open.SteersToken != "" && open.SteersToken == open.Token && open.ParkedAt == nil
+	if !attended || open.Steers >= session.MaxSteered || len(p.Attachments) > 0 || len(pending.Commands) > 0 {
+		return false, nil
+	}
+	waits := func(o dbsqlc.PromptHeadRow) bool {
+		return o.Status == string(session.PromptQueued) && o.Mode == string(session.Steer) && o.Rank < 0 && o.SteersRun != open.ID
+	}
+	if slices.ContainsFunc(head, waits) {
+		return false, nil
+	}
+	var in lookups
+	var asks bool
+	var own dbsqlc.Prompt
+	err := in.also(ctx, s.Conn, func(in *lookups) error {
+		var asksErr, ownErr error
+		asks, asksErr = s.q.QuestionsAreOpen(ctx, in, open.ID)
+		own, ownErr = s.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: open.PromptID})
+		return cmp.Or(asksErr, ownErr)
+	})
+	return !asks && own.OnUnknown == string(p.OnUnknown), err
+}
+
+// SteersWait reports whether SteersTake may return another prompt. It locks nothing.
+func (db *DB) SteersWait(ctx context.Context, runID string) (bool, error) {
+	waits, err := db.q.SteersWait(ctx, db.pool, runID)
+	return waits, fault("look for prompts for a turn", err)
+}
+
+// SteersTake returns the prompts that the attempt gives to the agent in the running turn, in order: those that were taken before, by
+// whichever attempt, and with More the next one that waits for the turn. None is taken while the queue is held, or if a command is
+// pending, which may interrupt the turn. illegal_state if the run is over or another attempt has it.
+func (db *DB) SteersTake(ctx context.Context, t session.SteerTake) (prompts []session.Prompt, err error) {
+	err = db.inRun(ctx, "take a prompt for a turn", t.RunID, func(s *sessionTx, run dbsqlc.Run) error {
+		prompts = nil
+		if run.EndedAt != nil || t.Token == "" || run.Token != t.Token {
+			return illegal("another attempt has run %s, or it is over", run.ID)
+		}
+		rows, err := s.q.SteersTaken(ctx, s, &dbsqlc.SteersTakenParams{SessionID: s.row.ID, RunID: run.ID, Part: &t.Part})
+		if err != nil {
+			return err
+		}
+		if t.More && !s.held() && run.ParkedAt == nil {
+			row, err := s.steerTake(ctx, run)
+			if err != nil {
+				return err
+			}
+			if row != nil {
+				rows = append(rows, *row)
+			}
+		}
+		for _, row := range rows {
+			prompts = append(prompts, promptOf(row))
+		}
+		return nil
+	})
+	return prompts, err
+}
+
+// steerTake takes the next prompt that waits for the turn of a run; nil if none does.
+func (s *sessionTx) steerTake(ctx context.Context, run dbsqlc.Run) (*dbsqlc.Prompt, error) {
+	next, err := s.q.SteerNext(ctx, s, &dbsqlc.SteerNextParams{SessionID: s.row.ID, RunID: run.ID})
+	if isNoRows(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	pending, err := s.q.CommandsPending(ctx, s, s.row.ID)
+	if err != nil || len(pending) > 0 {
+		return nil, err
+	}
+	row, err := s.q.SteerTake(ctx, s, &dbsqlc.SteerTakeParams{
+		SessionID: s.row.ID, ID: next.ID, RunID: run.ID, JoinedTo: run.PromptID, At: s.now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.addPrompt(row); err != nil {
+		return nil, err
+	}
+	return &row, s.reportQueue(ctx, queueChange(event.QueueUpdated, itemOf(row)))
+}
+
+// SteersSettle records that an agent has taken prompts in the running turn: they end with it. It changes nothing if another attempt has
+// the run.
+func (db *DB) SteersSettle(ctx context.Context, t session.SteerTaken) error {
+	err := db.q.SteersSettle(ctx, db.pool, &dbsqlc.SteersSettleParams{RunID: t.RunID, Token: t.Token, Part: t.Part, Ids: t.PromptIDs})
+	return fault("record prompts of a turn", err)
+}
+
+// steersEnd ends the prompts that the turn of a run was given, or puts them back, and returns them as they are then.
+func (s *sessionTx) steersEnd(ctx context.Context, run dbsqlc.Run, ending session.RunEnding, requeue bool) ([]dbsqlc.Prompt, error) {
+	if run.Steers == 0 || requeue { // promptQueue puts them back
+		return nil, nil
+	}
+	rows, err := s.q.SteersOf(ctx, s, &dbsqlc.SteersOfParams{SessionID: s.row.ID, RunID: run.ID})
+	if err != nil {
+		return nil, err
+	}
+	read := (ending.Read || ending.Token != "") && ending.Outcome != session.OutcomeUnknown
+	var over, back []string
+	for _, row := range rows {
+		if row.Taken || !read {
+			over = append(over, row.ID)
+		} else {
+			back = append(back, row.ID)
+		}
+	}
+	var ended, returned []dbsqlc.Prompt
+	if len(over) > 0 {
+		ended, err = s.q.SteersEnd(ctx, s, &dbsqlc.SteersEndParams{
+			SessionID: s.row.ID, Ids: over, Status: string(ending.Outcome.PromptStatus()), Reason: session.ReasonJoined, At: s.now,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(back) > 0 {
+		if returned, err = s.q.SteersReturn(ctx, s, &dbsqlc.SteersReturnParams{SessionID: s.row.ID, Ids: back}); err != nil {
+			return nil, err
+		}
+	}
+	return append(ended, returned...), nil
+}
+
+// steersRequeue puts the prompts that the turn of a prompt was given back with it, and returns the changes of the queue.
+func (s *sessionTx) steersRequeue(ctx context.Context, p dbsqlc.Prompt) ([]event.QueueChange, error) {
+	rows, err := s.q.SteersRequeue(ctx, s, &dbsqlc.SteersRequeueParams{SessionID: s.row.ID, ID: p.ID})
+	if err != nil {
+		return nil, err
+	}
+	return s.reportSteers(rows)
+}
+
+// reportSteers appends the events of prompts that a turn was given, and returns the changes of the queue.
+func (s *sessionTx) reportSteers(rows []dbsqlc.Prompt) ([]event.QueueChange, error) {
+	var over, back []dbsqlc.Prompt
+	for _, row := range rows {
+		if session.PromptStatus(row.Status).Final() {
+			over = append(over, row)
+		} else {
+			back = append(back, row)
+		}
+	}
+	removed, err := s.reportJoined(over, event.QueueRemoved)
+	if err != nil {
+		return nil, err
+	}
+	added, err := s.reportJoined(back, event.QueueAdded)
+	return append(removed, added...), err
 }
 
 // steered gives a run that was interrupted for a prompt of the mode steer that reason.

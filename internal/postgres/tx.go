@@ -94,6 +94,8 @@ type sessionTx struct {
 	advanced int64
 	// grown: events were written, of which readers must be notified after the commit.
 	grown bool
+	// steers: a prompt waits for the running turn, of which its attempt must be notified after the commit.
+	steers bool
 }
 
 // errLocked means that another transaction holds the session.
@@ -215,6 +217,9 @@ func (db *DB) trySession(
 		err = s.commit(ctx)
 		if s.grown { // also after an error: the answer to the commit may have been lost
 			db.readers.notify(sessionID) //nolint:contextcheck // the notifier outlives the call
+		}
+		if s.steers {
+			db.readers.notify(session.SteerTopic(sessionID)) //nolint:contextcheck // as above
 		}
 	}
 	if err != nil {

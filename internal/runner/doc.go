@@ -48,6 +48,7 @@
 //
 //	start      deliver the run's prompt, starting the agent if need be
 //	input      more bytes for the agent's stdin: answers to its questions
+//	steer      a prompt for the running turn: input that is written once in a run
 //	interrupt  break the turn off; what still runs after the grace is killed
 //	settle     the turn has ended: the kill that an interrupt set is called off
 //	flush      send what the transcript files and the workspace hold now, then flushed

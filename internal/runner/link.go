@@ -148,6 +148,9 @@ func (l *Link) Start(s Start) error { return l.send(&s) }
 // Input gives the agent more bytes on its stdin.
 func (l *Link) Input(data []byte) error { return l.send(&Input{Data: data}) }
 
+// Steer gives the running turn a prompt, whose id is new to the run or was sent with the same data before.
+func (l *Link) Steer(id string, data []byte) error { return l.send(&Steer{ID: id, Data: data}) }
+
 // Interrupt breaks the turn off.
 func (l *Link) Interrupt(i Interrupt) error { return l.send(&i) }
 

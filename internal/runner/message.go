@@ -60,6 +60,13 @@ type Launch struct {
 // Input is more bytes for the agent's stdin.
 type Input struct{ Data []byte }
 
+// Steer is Input that gives the running turn a prompt. What has an id is written once in a run, whichever workers send it. It is dropped
+// where the run is not the open one.
+type Steer struct {
+	ID   string `json:"id"`
+	Data []byte `json:"data"`
+}
+
 // Interrupt breaks a turn off: Stdin is written if it is not empty, else Signal,
 // such as "INT", is sent to the agent's process group. Unless Settle comes or
 // the process ends within Grace, it is killed with its whole process tree. No
@@ -117,6 +124,8 @@ type Welcome struct {
 	ListFiles bool `json:"listFiles,omitempty"`
 	// Calls are the frames of the calls that still wait for an answer.
 	Calls []int64 `json:"calls,omitempty"`
+	// Steers: the runner takes Steer. One of an earlier release does not.
+	Steers bool `json:"steers,omitempty"`
 }
 
 // DeliveryChanged reports the delivery after a start.
@@ -237,6 +246,7 @@ func (*Diff) messageType() messageType            { return typeDiff }
 func (*Hello) messageType() messageType           { return typeHello }
 func (*Start) messageType() messageType           { return typeStart }
 func (*Input) messageType() messageType           { return typeInput }
+func (*Steer) messageType() messageType           { return typeSteer }
 func (*Interrupt) messageType() messageType       { return typeInterrupt }
 func (*Settle) messageType() messageType          { return typeSettle }
 func (*Flush) messageType() messageType           { return typeFlush }

@@ -92,6 +92,7 @@ const (
 	typeDetach    messageType = 9
 	typeNoDiff    messageType = 10
 	typeAnswer    messageType = 11
+	typeSteer     messageType = 12
 
 	typeWelcome   messageType = 65
 	typeDelivery  messageType = 66

@@ -186,6 +186,8 @@ func decode(t messageType, p []byte) (Message, error) {
 		m = &Start{}
 	case typeInterrupt:
 		m = &Interrupt{}
+	case typeSteer:
+		m = &Steer{}
 	case typeSettle:
 		m = &Settle{}
 	case typeFlush:

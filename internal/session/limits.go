@@ -18,6 +18,7 @@ const (
 	MaxSetupBytes    = 64 << 10
 
 	MaxCollected      = 50 // prompts that are joined to one, that one included
+	MaxSteered        = 32 // prompts that one turn is given while it runs
 	MaxCollectWindows = 10 // times that prompts are collected for, from the first on
 	MinCollectWindow  = 100 * time.Millisecond
 	MaxCollectWindow  = time.Minute

@@ -32,7 +32,7 @@ func (s PromptStatus) Final() bool { return s != PromptQueued && s != PromptProc
 type Mode string
 
 // The modes of delivery. Followup, the default, waits for its turn. Collect is a followup that waits for others of its mode before, so that the
-// agent gets them as one. Steer interrupts the turn in progress and comes before all that wait.
+// agent gets them as one. Steer is given to the turn in progress if its agent takes that; otherwise it interrupts the turn and comes before all that wait.
 const (
 	Followup Mode = "followup"
 	Steer    Mode = "steer"
@@ -129,6 +129,7 @@ const (
 	ReasonCleared           = "cleared"
 	ReasonSteered           = "steered"    // a prompt of the mode steer interrupted it
 	ReasonCollected         = "collected"  // it ended with the prompt that it was joined to
+	ReasonJoined            = "joined"     // the agent took it in the turn of another prompt, and it ended with that
 	ReasonCheckpoint        = "checkpoint" // of a sync: options.checkpoint asks for it
 	ReasonReverted          = "reverted"   // the agent was reverted to before it
 	ReasonResolved          = "resolved"   // a person said how it ended

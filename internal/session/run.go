@@ -190,7 +190,9 @@ type RunStart struct {
 type RunEnding struct {
 	RunID string
 	// Token of the attempt; empty when the workflow settles a run that no worker can end.
-	Token   string
+	Token string
+	// Read: every frame of the turn was read, so that it is known which prompts the agent has taken in it. It is so with a token.
+	Read    bool
 	Outcome Outcome
 	Reason  string
 	Usage   Usage

@@ -59,6 +59,8 @@ type attempt struct {
 
 	answeredTo int64 // the frame up to which calls are answered
 
+	steering steering
+
 	deferred *batch // frames without events, to be committed with the next ones
 
 	suspicion   suspicion
@@ -154,6 +156,10 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		if err := a.resend(link); err != nil {
 			return err
 		}
+		if err := a.beginSteering(ctx, link); err != nil {
+			return err
+		}
+		defer a.stopSteering()
 		over := func([]runner.Message) bool { return a.end != nil || a.exhausted() || a.parked }
 		if err := a.follow(ctx, link, over, a.progress.Waiting); err != nil {
 			return err

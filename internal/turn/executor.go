@@ -55,6 +55,7 @@ type Store interface {
 	attachmentStore
 	messageStore
 	settleStore
+	steerStore
 }
 
 // Log is where the events of runs go.

@@ -37,7 +37,7 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 		}
 		var err error
 		var changed bool
-		if messages, changed, err = link.take(ctx, ticker.C, due.C, a.waiting.changed); err != nil {
+		if messages, changed, err = link.take(ctx, ticker.C, due.C, a.waiting.changed, a.steering.changed); err != nil {
 			return err
 		}
 		if len(messages) > 0 {
@@ -54,6 +54,9 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 			return err
 		}
 		if err := a.sendAnswers(ctx, link); err != nil {
+			return err
+		}
+		if err := a.steer(ctx, link); err != nil {
 			return err
 		}
 		if err := a.park(ctx, link); err != nil {
@@ -114,6 +117,12 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 		if len(translated.Input) > 0 {
 			if err := link.link.Input(translated.Input); err != nil {
 				return fmt.Errorf("ask the agent to continue: %w", err)
+			}
+			next.urgent = true
+		}
+		if len(translated.Steered) > 0 {
+			if err := a.settleSteers(ctx, translated.Steered); err != nil {
+				return err
 			}
 			next.urgent = true
 		}
@@ -199,6 +208,7 @@ const refusals = 3
 func (a *attempt) newBatch() *batch {
 	return &batch{frame: a.frame, end: a.end, began: time.Now(), add: eventlog.Append{
 		SessionID: a.in.SessionID, RunID: a.in.RunID, Generation: a.in.Generation, Token: a.token,
+		Steers: a.steering.steerer != nil,
 	}}
 }
 

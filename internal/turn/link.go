@@ -46,6 +46,7 @@ type turnLink struct {
 	share    *semaphore.Weighted // of linkShare
 	common   *semaphore.Weighted // of all turns of the worker
 	held     []heldMessage       // that take returned last
+	steered  bool                // a prompt waits for the running turn
 	failed   error               // set before messages is closed
 	cancel   context.CancelFunc
 	done     chan struct{}
@@ -268,7 +269,9 @@ var errSilent = fmt.Errorf("the runner has said nothing for %s", linkSilence)
 // take waits for a message, one of the ticks, a change or the end of ctx, and returns all messages
 // that are there. What came before the link broke is returned before the error is.
 // Calling it says that what it returned before is done with.
-func (l *turnLink) take(ctx context.Context, tick, due <-chan time.Time, change <-chan struct{}) (out []runner.Message, changed bool, err error) {
+func (l *turnLink) take(
+	ctx context.Context, tick, due <-chan time.Time, change, steer <-chan struct{},
+) (out []runner.Message, changed bool, err error) {
 	l.free()
 	take := func(h heldMessage) {
 		l.held, out = append(l.held, h), append(out, h.message)
@@ -285,6 +288,9 @@ func (l *turnLink) take(ctx context.Context, tick, due <-chan time.Time, change 
 		return nil, false, nil
 	case <-change:
 		return nil, true, nil
+	case <-steer:
+		l.steered = true
+		return nil, false, nil
 	case <-ctx.Done():
 		return nil, false, context.Cause(ctx)
 	}

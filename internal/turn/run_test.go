@@ -46,6 +46,8 @@ type stage struct {
 	dispatch int64
 	answers  answers
 	launches sync.Map // how the agent was started, by run
+	steers   steers
+	changes  *changes
 	// attachments are those of the prompt.
 	attachments []attachment.Attachment
 }
@@ -57,12 +59,15 @@ type script struct {
 	masks       turn.Masks
 	agent       agent.Adapter // default: the demo agent
 	attachments []attachment.Attachment
-	waiting     []int64 // the frames of calls that the runner says wait for an answer
+	waiting     []int64  // the frames of calls that the runner says wait for an answer
+	noSteers    bool     // the runner is of a release that knows no prompts for running turns
+	steered     []string // the lines of the agent that follow such a prompt; STEER is its uuid, and PROMPT its id
 }
 
 func setup(t *testing.T, s script) *stage {
 	t.Helper()
-	st := &stage{attachments: s.attachments}
+	st := &stage{attachments: s.attachments, changes: &changes{watched: map[string]chan struct{}{}}}
+	st.steers.frames = s.frames
 	if s.agent == nil {
 		s.agent = demo.New()
 	}
@@ -91,7 +96,7 @@ func setup(t *testing.T, s script) *stage {
 	st.executor = turn.New(turn.Config{
 		Store: st.db, Log: appender, Agents: agent.NewRegistry(s.agent), Sandbox: provider, Secrets: none{}, Masks: s.masks, Links: links,
 		Token:        func(context.Context, string, int64) (string, error) { return "a token", nil },
-		FlushTimeout: waitLimit, Logger: slog.New(slog.DiscardHandler),
+		FlushTimeout: waitLimit, Changes: st.changes, Logger: slog.New(slog.DiscardHandler),
 	})
 	st.claim(t, provider)
 	return st
@@ -154,8 +159,8 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 	send := func(m runner.Message) { _ = runner.WriteMessage(p.Stdout, m) } // the worker may be gone
 	run := ""
 	print := func(from int64) {
-		for i := from; i < int64(len(s.frames)); i++ {
-			line := strings.ReplaceAll(s.frames[i], "RUN", run)
+		for i, frames := from, st.steers.lines(); i < int64(len(frames)); i++ {
+			line := strings.ReplaceAll(frames[i], "RUN", run)
 			stream := runner.Stdout
 			if call, ok := strings.CutPrefix(line, "CALL"); ok {
 				stream, line = runner.Call, call
@@ -173,21 +178,25 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 			run = m.Run
 			switch {
 			case s.lost:
-				send(&runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: int64(len(s.frames)) - 1})
+				send(&runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: int64(len(st.steers.lines())) - 1})
 				print(m.From)
 			case m.From > 0:
 				send(&runner.Welcome{
-					Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: int64(len(s.frames)) - 1, Open: true, Agent: true,
-					Calls: s.waiting,
+					Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: int64(len(st.steers.lines())) - 1, Open: true, Agent: true,
+					Calls: s.waiting, Steers: !s.noSteers,
 				})
 				print(m.From)
 			default:
-				send(&runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Open: true, Agent: true})
+				send(&runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Open: true, Agent: true, Steers: !s.noSteers})
 			}
 		case *runner.Start:
 			st.input.Store(string(m.Input))
 			st.launches.Store(run, m.Launch)
 			print(0)
+		case *runner.Steer:
+			if from, given := st.steers.give(m, s.steered); given {
+				print(from)
+			}
 		case *runner.CallAnswer:
 			st.answers.add(m.Frame, string(m.Answer))
 		case *runner.Flush:

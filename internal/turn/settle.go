@@ -46,7 +46,7 @@ func (x *Executor) Settle(ctx context.Context, ending session.RunEnding) error {
 			slog.String("run_id", ending.RunID), slog.Any("error", err))
 	case end != nil:
 		ending.Outcome, ending.Reason, ending.Usage, ending.Model = end.Outcome, end.Reason, end.Usage, end.Model
-		ending.Requeue = false
+		ending.Requeue, ending.Read = false, true
 	default:
 		c.masking.masker = masker
 		if err := x.cut(ctx, start, c, token); err != nil {

@@ -145,6 +145,7 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		"steered":                  {why.Prompt, prompt(session.PromptCancelled, session.ReasonSteered), why.History{}, why.Steered, nil},
 		"collected":                {why.Prompt, queued(func(f *why.Facts) { f.Prompt.CollectUntil = f.Now.Add(time.Second) }), why.History{}, why.Collecting, nil},
 		"joined":                   {why.Prompt, queued(func(f *why.Facts) { f.Prompt.JoinedTo = "q" }), why.History{}, why.JoinedTo, nil},
+		"ended with the turn":      {why.Prompt, prompt(session.PromptCompleted, session.ReasonJoined), why.History{}, why.JoinedTo, nil},
 		"ended with another":       {why.Prompt, prompt(session.PromptCompleted, session.ReasonCollected), why.History{}, why.JoinedTo, nil},
 		"stopped in a turn":        {why.Prompt, prompt(session.PromptCancelled, session.ReasonShutdown), why.History{}, why.Shutdown, nil},
 		"withdrawn":                {why.Prompt, prompt(session.PromptCancelled, session.ReasonWithdrawn), why.History{}, why.Withdrawn, nil},

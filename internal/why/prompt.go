@@ -21,6 +21,7 @@ var endCodes = map[string]struct {
 	session.ReasonAborted:           {Aborted, "the turn was interrupted by an abort"},
 	session.ReasonSteered:           {Steered, "a prompt of the mode steer interrupted the turn"},
 	session.ReasonCollected:         {JoinedTo, "it ended with the prompt that it was joined to"},
+	session.ReasonJoined:            {JoinedTo, "the agent took it in the turn of another prompt, and it ended with that"},
 	session.ReasonShutdown:          {Shutdown, "the workers of the installation were stopped"},
 	session.ReasonWithdrawn:         {Withdrawn, "the prompt was withdrawn before it ran"},
 	session.ReasonCleared:           {Cleared, "the queue was cleared"},

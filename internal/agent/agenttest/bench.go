@@ -42,6 +42,8 @@ type bench struct {
 	permissions     permission.Rules
 	// answer is what the suite says to a question; nil where none is expected.
 	answer func(agent.Question) agent.Answer
+	// before is called with each frame before it is translated; nil for nothing.
+	before func(agent.Frame)
 	// tools is the command line of the server of overwinter's tools; nil where they are not offered.
 	tools []string
 }
@@ -56,6 +58,10 @@ type run struct {
 	// questions are those that the agent has asked, resolved those that wait no more.
 	questions []agent.Question
 	resolved  []string
+	// expected are the prompts that the turn is given, by the frame before which the translator is notified of them, and steered is what
+	// the agent has done with them.
+	expected map[int][]agent.Steered
+	steered  []agent.SteerVerdict
 }
 
 func newBench(t *testing.T, h Harness) *bench {
@@ -143,6 +149,9 @@ func (b *bench) until(t *testing.T, r *run, what string, found func(conversation
 		}
 		f.No = int64(len(r.frames))
 		r.frames = append(r.frames, f)
+		if b.before != nil {
+			b.before(f)
+		}
 		tr, err := r.live.Translate(f)
 		require.NoError(t, err)
 		r.events = append(r.events, tr.Events...)
@@ -151,6 +160,7 @@ func (b *bench) until(t *testing.T, r *run, what string, found func(conversation
 			b.process.write(t, tr.Input)
 		}
 		r.resolved = append(r.resolved, tr.Resolved...)
+		r.steered = append(r.steered, tr.Steered...)
 		for _, q := range tr.Questions {
 			b.reply(t, r, q)
 		}

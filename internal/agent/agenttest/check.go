@@ -225,7 +225,9 @@ func (b *bench) checkUnknown(t *testing.T, r *run) {
 		f.No = int64(len(mixed.frames))
 		mixed.frames = append(mixed.frames, f)
 	}
+	mixed.expected = map[int][]agent.Steered{}
 	for i, f := range r.frames {
+		mixed.expected[len(mixed.frames)] = r.expected[i]
 		add(agent.Frame{Stream: agent.Stdout, At: f.At, Data: []byte(strange[i%len(strange)])})
 		add(agent.Frame{Stream: agent.Stderr, At: f.At, Data: []byte("noise")})
 		add(agent.Frame{Stream: "a stream of the future", At: f.At, Data: []byte("noise")})
@@ -277,6 +279,16 @@ func (b *bench) translate(t *testing.T, r *run, restart func(frame int) bool) tr
 			require.Less(t, len(state), maxState, "the translator's state is too large")
 			tr, err = b.Adapter.NewTranslator(r.context, state)
 			require.NoError(t, err)
+			for n, given := range r.expected { // a worker that takes over is given them again
+				for _, s := range given {
+					if n < i {
+						tr.(agent.Expecter).Expect(s)
+					}
+				}
+			}
+		}
+		for _, s := range r.expected[i] {
+			tr.(agent.Expecter).Expect(s)
 		}
 		got, err := tr.Translate(f)
 		require.NoError(t, err, "frame %d: %s", i, f.Data)

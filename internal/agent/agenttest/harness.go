@@ -75,6 +75,9 @@ type Prompts struct {
 	Question string
 	// Tool has the model call the tool set_title of overwinter with Title, then ends the turn as completed.
 	Tool string
+	// Steerable has a tool at work for a few seconds, then answers with text, and Steer is what the agent is given meanwhile. It answers
+	// to that with text too, in the same turn. Empty for an agent that takes no prompts in a running turn.
+	Steerable, Steer string
 	// Refused is a prompt whose request the model's server refuses for good.
 	Refused string
 	// Unauthorized and Forbidden are prompts whose requests the model's server refuses with 401 and 403, as it does with a

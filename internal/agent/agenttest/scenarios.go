@@ -46,6 +46,9 @@ var scenarios = []struct {
 	{"AsksItsUser", asksItsUser},
 	{"CallsAToolOfOverwinter", callsATool},
 	{"NeedsNoPermissionForToolsOfOverwinter", callsAToolWithoutAsking},
+	{"TakesAPromptInItsTurn", takesAPrompt},
+	{"LosesNoPromptThatComesAtTheEndOfItsTurn", takesALatePrompt},
+	{"DiesWithAPromptForItsTurn", diesWithAPrompt},
 	{"SaysThatTheModelRefuses", saysThatTheModelRefuses},
 	{"SaysThatItsKeyIsRefused", saysThatItsKeyIsRefused},
 	{"GivesUpWhereTheModelFailsForEver", givesUp},
@@ -58,6 +61,8 @@ func saysWhatItIs(t *testing.T, b *bench) {
 	require.NotEmpty(t, d.Summary)
 	require.NotNil(t, d.Models)
 	require.NotNil(t, d.Capabilities)
+	_, steers := b.Adapter.(agent.Steerer)
+	require.Equal(t, steers, slices.Contains(d.Capabilities, agent.CapabilitySteer))
 	launch, err := b.Adapter.Launch(agent.LaunchInput{SessionID: b.sessionID, Home: "/home/agent", Workspace: "/workspace"})
 	require.NoError(t, err)
 	require.True(t, filepath.IsAbs(launch.Argv[0]), "argv[0] is %s", launch.Argv[0])

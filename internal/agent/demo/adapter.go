@@ -37,6 +37,7 @@ type Adapter struct{}
 var (
 	_ agent.Adapter  = Adapter{}
 	_ agent.Answerer = Adapter{}
+	_ agent.Steerer  = Adapter{}
 )
 
 // New returns the adapter.
@@ -52,7 +53,7 @@ func (Adapter) Describe() agent.Description {
 		Title:        "Demo agent",
 		Summary:      "Does what the lines of a prompt say: runs commands, writes files, looks at images, asks, sleeps, echoes. Needs no model and no key.",
 		Models:       []string{Name},
-		Capabilities: []string{"abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "rejection-message", "title"},
+		Capabilities: []string{"abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "rejection-message", "title", agent.CapabilitySteer},
 	}
 }
 
@@ -123,6 +124,21 @@ func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 		Type: demoformat.LineUser, UUID: uuid.NewSHA1(promptSpace, []byte(in.RunID)).String(), RunID: in.RunID,
 		PromptID: in.PromptID, Author: in.Author, At: in.At.UTC().Truncate(time.Millisecond), Content: in.Content, Note: in.Note,
 	}.Encode()
+}
+
+// Steer is a line that the agent takes when it has finished the step that it is at, or declines if it has ended the turn.
+func (Adapter) Steer(in agent.PromptInput) ([]byte, error) {
+	if in.RunID == "" || in.PromptID == "" {
+		return nil, errors.New("steer demo agent: no run id, or no prompt id")
+	}
+	return demoformat.Line{
+		Type: demoformat.LineSteer, UUID: steerUUID(in.RunID, in.PromptID), RunID: in.RunID,
+		PromptID: in.PromptID, Author: in.Author, At: in.At.UTC().Truncate(time.Millisecond), Content: in.Content,
+	}.Encode()
+}
+
+func steerUUID(runID, promptID string) string {
+	return uuid.NewSHA1(promptSpace, []byte(runID+"/steer/"+promptID)).String()
 }
 
 // Interrupt writes a line that names the run, so that one that comes late hits no other turn.

@@ -56,6 +56,8 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			Recall:      "recall",
 			Guarded:     "write " + agenttest.FileName + ": " + agenttest.FileText + "\nso much for that",
 			Question:    "ask: Which colour? | Red | " + agenttest.Choice,
+			Steerable:   "sleep 2s\nthat took a while",
+			Steer:       "and this too",
 			Tool:        `tool set_title: {"title": "` + agenttest.Title + `"}`,
 		},
 		Cannot: map[string]string{

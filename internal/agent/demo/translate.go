@@ -34,6 +34,21 @@ type state struct {
 	Usage   demoformat.Usage `json:"usage"`
 	Model   string           `json:"model,omitempty"`
 	Ended   bool             `json:"ended,omitempty"`
+	// Expected are the prompts that the running turn is given, and Ending is its end, while one of them is on its way.
+	Expected translate.Expected `json:"expected,omitempty"`
+	Ending   *ending            `json:"ending,omitempty"`
+}
+
+type ending struct {
+	Outcome session.Outcome `json:"outcome"`
+	Reason  string          `json:"reason,omitempty"`
+}
+
+var _ agent.Expecter = (*translator)(nil)
+
+// Expect notes a prompt for the running turn.
+func (t *translator) Expect(s agent.Steered) (waits bool) {
+	return t.state.Expected.Add(steerUUID(t.Run.RunID, s.PromptID), s)
 }
 
 // NewTranslator starts a run, or resumes from a state.
@@ -91,6 +106,9 @@ func (t *translator) read(l demoformat.Line, at time.Time) {
 			ID: l.UUID, Type: conversation.UserMessage, Status: conversation.Complete, CreatedAt: l.At,
 			Content: l.Content, PromptID: l.PromptID, Author: l.Author,
 		}, at)...)
+		t.settled(l.UUID, true, at)
+	case demoformat.LineDeclined:
+		t.settled(l.UUID, false, at)
 	case demoformat.LineStart:
 		t.open(where, textBlock(l), at)
 	case demoformat.LineDelta:
@@ -120,12 +138,12 @@ func (t *translator) read(l demoformat.Line, at time.Time) {
 	case demoformat.LineTitle:
 		t.Emit(conversation.Event{Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: l.Content}})
 	case demoformat.LineResult:
-		t.end(session.Outcome(l.Outcome), l.Reason, at)
+		t.ends(session.Outcome(l.Outcome), l.Reason, at)
 	case demoformat.LineAcknowledged:
 		if l.Outcome == "" {
 			l.Outcome, l.Reason = string(session.OutcomeUnknown), reasonDelivered
 		}
-		t.end(session.Outcome(l.Outcome), l.Reason, at)
+		t.ends(session.Outcome(l.Outcome), l.Reason, at)
 	}
 }
 
@@ -133,6 +151,24 @@ func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, maxRaw)
 	t.end(end.Outcome, end.Reason, f.At)
 	t.Emit(events...)
+}
+
+// settled notes what the agent has done with a prompt for the running turn, which may be what its end has waited for.
+func (t *translator) settled(id string, taken bool, at time.Time) {
+	t.Settle(&t.state.Expected, id, taken)
+	if e := t.state.Ending; e != nil {
+		t.ends(e.Outcome, e.Reason, at)
+	}
+}
+
+// ends ends the turn once no prompt for it is on its way.
+func (t *translator) ends(outcome session.Outcome, reason string, at time.Time) {
+	if t.state.Expected.Wait() {
+		t.state.Ending = &ending{Outcome: outcome, Reason: reason}
+		return
+	}
+	t.state.Ending = nil
+	t.end(outcome, reason, at)
 }
 
 // end closes what is open and ends the turn.

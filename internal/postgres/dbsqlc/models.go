@@ -251,6 +251,8 @@ type Prompt struct {
 	SubmittedDigest []byte
 	JoinedTo        string
 	CollectUntil    *time.Time
+	SteersRun       string
+	SteeredPart     *int64
 	Depth           int32
 	AllottedRunID   string
 	Claims          int32
@@ -319,6 +321,8 @@ type Run struct {
 	ParkedAt           *time.Time
 	Part               int64
 	FrameBase          int64
+	SteersToken        string
+	Steers             int64
 	PartSeq            int64
 	ParkedInputTokens  int64
 	ParkedOutputTokens int64

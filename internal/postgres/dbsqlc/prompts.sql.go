@@ -93,7 +93,8 @@ func (q *Queries) Attended(ctx context.Context, db DBTX, arg *AttendedParams) ([
 
 const promptClaim = `-- name: PromptClaim :exec
 UPDATE prompts SET status = 'processing', run_id = $1, reason = '', started_at = $2::timestamptz, joined_to = '', collect_until = NULL,
-    claims = claims + 1, allotted_run_id = CASE allotted_run_id WHEN '' THEN $1 ELSE allotted_run_id END
+    claims = claims + 1, allotted_run_id = CASE allotted_run_id WHEN '' THEN $1 ELSE allotted_run_id END,
+    steers_run = ''
 WHERE session_id = $3 AND id = $4 AND status = 'queued'
 `
 
@@ -129,7 +130,7 @@ func (q *Queries) PromptCountQueued(ctx context.Context, db DBTX, sessionID stri
 const promptEnd = `-- name: PromptEnd :one
 UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz, collect_until = NULL
 WHERE session_id = $4 AND id = $5 AND status IN ('queued', 'processing')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptEndParams struct {
@@ -173,6 +174,8 @@ func (q *Queries) PromptEnd(ctx context.Context, db DBTX, arg *PromptEndParams) 
 		&i.SubmittedDigest,
 		&i.JoinedTo,
 		&i.CollectUntil,
+		&i.SteersRun,
+		&i.SteeredPart,
 		&i.Depth,
 		&i.AllottedRunID,
 		&i.Claims,
@@ -204,7 +207,7 @@ func (q *Queries) PromptFirst(ctx context.Context, db DBTX, sessionID string) (P
 }
 
 const promptGet = `-- name: PromptGet :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id FROM prompts WHERE session_id = $1 AND id = $2
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id FROM prompts WHERE session_id = $1 AND id = $2
 `
 
 type PromptGetParams struct {
@@ -239,6 +242,8 @@ func (q *Queries) PromptGet(ctx context.Context, db DBTX, arg *PromptGetParams) 
 		&i.SubmittedDigest,
 		&i.JoinedTo,
 		&i.CollectUntil,
+		&i.SteersRun,
+		&i.SteeredPart,
 		&i.Depth,
 		&i.AllottedRunID,
 		&i.Claims,
@@ -249,7 +254,7 @@ func (q *Queries) PromptGet(ctx context.Context, db DBTX, arg *PromptGetParams) 
 }
 
 const promptHead = `-- name: PromptHead :many
-SELECT id, ordinal, rank, status, mode, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
+SELECT id, ordinal, rank, status, mode, steers_run, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
     count(*) FILTER (WHERE status = 'processing') OVER ()::bigint AS processing,
     count(*) FILTER (WHERE status = 'queued' AND collect_until > statement_timestamp()) OVER ()::bigint AS collecting
 FROM prompts WHERE session_id = $1 AND status IN ('queued', 'processing') ORDER BY (status = 'queued'), rank, ordinal LIMIT $2
@@ -266,6 +271,7 @@ type PromptHeadRow struct {
 	Rank       int64
 	Status     string
 	Mode       string
+	SteersRun  string
 	Queued     int64
 	Processing int64
 	Collecting int64
@@ -287,6 +293,7 @@ func (q *Queries) PromptHead(ctx context.Context, db DBTX, arg *PromptHeadParams
 			&i.Rank,
 			&i.Status,
 			&i.Mode,
+			&i.SteersRun,
 			&i.Queued,
 			&i.Processing,
 			&i.Collecting,
@@ -354,7 +361,7 @@ func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertPa
 }
 
 const promptList = `-- name: PromptList :many
-SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at, prompts.request_id, prompts.trace_parent, prompts.attachments, prompts.rank, prompts.submitted_digest, prompts.joined_to, prompts.collect_until, prompts.depth, prompts.allotted_run_id, prompts.claims, prompts.base_session_id, prompts.base_bundle_id FROM prompts
+SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at, prompts.resolution, prompts.resolution_note, prompts.resolved_at, prompts.request_id, prompts.trace_parent, prompts.attachments, prompts.rank, prompts.submitted_digest, prompts.joined_to, prompts.collect_until, prompts.steers_run, prompts.steered_part, prompts.depth, prompts.allotted_run_id, prompts.claims, prompts.base_session_id, prompts.base_bundle_id FROM prompts
 JOIN (
     SELECT i.session_id, i.id, sum(octet_length(i.content)) OVER (ORDER BY i.ordinal ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM prompts i WHERE i.session_id = $1 AND i.ordinal > $2 ORDER BY i.ordinal LIMIT $3
@@ -409,6 +416,8 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.SteersRun,
+			&i.SteeredPart,
 			&i.Depth,
 			&i.AllottedRunID,
 			&i.Claims,
@@ -426,7 +435,7 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 }
 
 const promptNext = `-- name: PromptNext :one
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id FROM prompts
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id FROM prompts
 WHERE session_id = $1 AND status = 'queued' AND (collect_until IS NULL OR collect_until <= statement_timestamp())
 ORDER BY rank, ordinal LIMIT 1
 `
@@ -459,6 +468,8 @@ func (q *Queries) PromptNext(ctx context.Context, db DBTX, sessionID string) (Pr
 		&i.SubmittedDigest,
 		&i.JoinedTo,
 		&i.CollectUntil,
+		&i.SteersRun,
+		&i.SteeredPart,
 		&i.Depth,
 		&i.AllottedRunID,
 		&i.Claims,
@@ -490,7 +501,7 @@ func (q *Queries) PromptPosition(ctx context.Context, db DBTX, arg *PromptPositi
 const promptPromote = `-- name: PromptPromote :many
 UPDATE prompts p SET rank = least(0, (SELECT min(o.rank) FROM prompts o WHERE o.session_id = $1 AND o.status = 'queued')) - 1
 WHERE p.session_id = $1 AND (p.id = $2 OR p.joined_to = $2) AND p.status = 'queued'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptPromoteParams struct {
@@ -532,6 +543,8 @@ func (q *Queries) PromptPromote(ctx context.Context, db DBTX, arg *PromptPromote
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.SteersRun,
+			&i.SteeredPart,
 			&i.Depth,
 			&i.AllottedRunID,
 			&i.Claims,
@@ -551,7 +564,7 @@ func (q *Queries) PromptPromote(ctx context.Context, db DBTX, arg *PromptPromote
 const promptQueue = `-- name: PromptQueue :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = $1, started_at = NULL, ended_at = NULL
 WHERE session_id = $2 AND id = $3
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptQueueParams struct {
@@ -588,6 +601,8 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 		&i.SubmittedDigest,
 		&i.JoinedTo,
 		&i.CollectUntil,
+		&i.SteersRun,
+		&i.SteeredPart,
 		&i.Depth,
 		&i.AllottedRunID,
 		&i.Claims,
@@ -600,7 +615,7 @@ func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueuePara
 const promptReplace = `-- name: PromptReplace :one
 UPDATE prompts SET content = $1, submitted_digest = coalesce(submitted_digest, $2)
 WHERE session_id = $3 AND id = $4 AND status = 'queued'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptReplaceParams struct {
@@ -643,6 +658,8 @@ func (q *Queries) PromptReplace(ctx context.Context, db DBTX, arg *PromptReplace
 		&i.SubmittedDigest,
 		&i.JoinedTo,
 		&i.CollectUntil,
+		&i.SteersRun,
+		&i.SteeredPart,
 		&i.Depth,
 		&i.AllottedRunID,
 		&i.Claims,
@@ -655,7 +672,7 @@ func (q *Queries) PromptReplace(ctx context.Context, db DBTX, arg *PromptReplace
 const promptResolve = `-- name: PromptResolve :one
 UPDATE prompts SET status = $1, reason = $2, resolution = $3, resolution_note = $4, resolved_at = $5::timestamptz
 WHERE session_id = $6 AND id = $7 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptResolveParams struct {
@@ -703,6 +720,8 @@ func (q *Queries) PromptResolve(ctx context.Context, db DBTX, arg *PromptResolve
 		&i.SubmittedDigest,
 		&i.JoinedTo,
 		&i.CollectUntil,
+		&i.SteersRun,
+		&i.SteeredPart,
 		&i.Depth,
 		&i.AllottedRunID,
 		&i.Claims,
@@ -716,7 +735,7 @@ const promptRetry = `-- name: PromptRetry :one
 UPDATE prompts SET status = 'queued', run_id = '', reason = '', started_at = NULL, ended_at = NULL,
     resolution = 'retry', resolution_note = '', resolved_at = $1::timestamptz
 WHERE session_id = $2 AND id = $3 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptRetryParams struct {
@@ -753,6 +772,8 @@ func (q *Queries) PromptRetry(ctx context.Context, db DBTX, arg *PromptRetryPara
 		&i.SubmittedDigest,
 		&i.JoinedTo,
 		&i.CollectUntil,
+		&i.SteersRun,
+		&i.SteeredPart,
 		&i.Depth,
 		&i.AllottedRunID,
 		&i.Claims,
@@ -760,6 +781,23 @@ func (q *Queries) PromptRetry(ctx context.Context, db DBTX, arg *PromptRetryPara
 		&i.BaseBundleID,
 	)
 	return i, err
+}
+
+const promptSteers = `-- name: PromptSteers :exec
+WITH counted AS (UPDATE runs SET steers = steers + 1 WHERE runs.id = $1)
+UPDATE prompts SET steers_run = $1 WHERE prompts.session_id = $2 AND prompts.id = $3
+`
+
+type PromptSteersParams struct {
+	RunID     string
+	SessionID string
+	ID        string
+}
+
+// PromptSteers has a prompt that waits given to the running turn, when its attempt takes it.
+func (q *Queries) PromptSteers(ctx context.Context, db DBTX, arg *PromptSteersParams) error {
+	_, err := db.Exec(ctx, promptSteers, arg.RunID, arg.SessionID, arg.ID)
+	return err
 }
 
 const promptTurn = `-- name: PromptTurn :one
@@ -1189,7 +1227,7 @@ func (q *Queries) PromptsGatherUntil(ctx context.Context, db DBTX, arg *PromptsG
 
 const promptsGathered = `-- name: PromptsGathered :many
 UPDATE prompts SET collect_until = NULL WHERE session_id = $1 AND status = 'queued' AND collect_until IS NOT NULL
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 // PromptsGathered ends the collection: the prompts are next when the ones before them are over.
@@ -1226,6 +1264,8 @@ func (q *Queries) PromptsGathered(ctx context.Context, db DBTX, sessionID string
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.SteersRun,
+			&i.SteeredPart,
 			&i.Depth,
 			&i.AllottedRunID,
 			&i.Claims,
@@ -1243,7 +1283,7 @@ func (q *Queries) PromptsGathered(ctx context.Context, db DBTX, sessionID string
 }
 
 const promptsJoined = `-- name: PromptsJoined :many
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id FROM prompts WHERE session_id = $1 AND joined_to = $2 AND status IN ('queued', 'processing') ORDER BY ordinal
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id FROM prompts WHERE session_id = $1 AND joined_to = $2 AND status IN ('queued', 'processing') AND steers_run = '' ORDER BY ordinal
 `
 
 type PromptsJoinedParams struct {
@@ -1251,7 +1291,7 @@ type PromptsJoinedParams struct {
 	ID        string
 }
 
-// PromptsJoined are the prompts that are joined to one that is not over, in order.
+// PromptsJoined are the prompts that are joined to one that is not over, in order, without those that its turn is given while it runs.
 func (q *Queries) PromptsJoined(ctx context.Context, db DBTX, arg *PromptsJoinedParams) ([]Prompt, error) {
 	rows, err := db.Query(ctx, promptsJoined, arg.SessionID, arg.ID)
 	if err != nil {
@@ -1285,6 +1325,8 @@ func (q *Queries) PromptsJoined(ctx context.Context, db DBTX, arg *PromptsJoined
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.SteersRun,
+			&i.SteeredPart,
 			&i.Depth,
 			&i.AllottedRunID,
 			&i.Claims,
@@ -1304,7 +1346,7 @@ func (q *Queries) PromptsJoined(ctx context.Context, db DBTX, arg *PromptsJoined
 const promptsJoinedClaim = `-- name: PromptsJoinedClaim :many
 UPDATE prompts SET status = 'processing', run_id = $1, reason = '', started_at = $2::timestamptz, collect_until = NULL
 WHERE session_id = $3 AND joined_to = $4 AND status = 'queued'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptsJoinedClaimParams struct {
@@ -1353,6 +1395,8 @@ func (q *Queries) PromptsJoinedClaim(ctx context.Context, db DBTX, arg *PromptsJ
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.SteersRun,
+			&i.SteeredPart,
 			&i.Depth,
 			&i.AllottedRunID,
 			&i.Claims,
@@ -1371,8 +1415,8 @@ func (q *Queries) PromptsJoinedClaim(ctx context.Context, db DBTX, arg *PromptsJ
 
 const promptsJoinedEnd = `-- name: PromptsJoinedEnd :many
 UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz
-WHERE session_id = $4 AND joined_to = $5 AND status IN ('queued', 'processing')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+WHERE session_id = $4 AND joined_to = $5 AND status IN ('queued', 'processing') AND steers_run = ''
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptsJoinedEndParams struct {
@@ -1423,6 +1467,8 @@ func (q *Queries) PromptsJoinedEnd(ctx context.Context, db DBTX, arg *PromptsJoi
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.SteersRun,
+			&i.SteeredPart,
 			&i.Depth,
 			&i.AllottedRunID,
 			&i.Claims,
@@ -1441,8 +1487,8 @@ func (q *Queries) PromptsJoinedEnd(ctx context.Context, db DBTX, arg *PromptsJoi
 
 const promptsJoinedQueue = `-- name: PromptsJoinedQueue :many
 UPDATE prompts SET status = 'queued', run_id = '', reason = $1, started_at = NULL, ended_at = NULL
-WHERE session_id = $2 AND joined_to = $3 AND status IN ('processing', 'unknown')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+WHERE session_id = $2 AND joined_to = $3 AND status IN ('processing', 'unknown') AND steers_run = ''
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptsJoinedQueueParams struct {
@@ -1485,6 +1531,8 @@ func (q *Queries) PromptsJoinedQueue(ctx context.Context, db DBTX, arg *PromptsJ
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.SteersRun,
+			&i.SteeredPart,
 			&i.Depth,
 			&i.AllottedRunID,
 			&i.Claims,
@@ -1504,7 +1552,7 @@ func (q *Queries) PromptsJoinedQueue(ctx context.Context, db DBTX, arg *PromptsJ
 const promptsJoinedResolve = `-- name: PromptsJoinedResolve :many
 UPDATE prompts SET status = $1
 WHERE session_id = $2 AND joined_to = $3 AND status = 'unknown'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
 type PromptsJoinedResolveParams struct {
@@ -1547,6 +1595,8 @@ func (q *Queries) PromptsJoinedResolve(ctx context.Context, db DBTX, arg *Prompt
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.SteersRun,
+			&i.SteeredPart,
 			&i.Depth,
 			&i.AllottedRunID,
 			&i.Claims,
@@ -1620,7 +1670,7 @@ FROM (
     SELECT f.id FROM prompts f WHERE f.session_id = $1 AND f.joined_to = $2 AND f.status = 'queued' ORDER BY f.ordinal LIMIT 1
 ) n
 WHERE p.session_id = $1 AND p.joined_to = $2 AND p.status = 'queued'
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.content, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.resolution, p.resolution_note, p.resolved_at, p.request_id, p.trace_parent, p.attachments, p.rank, p.submitted_digest, p.joined_to, p.collect_until, p.depth, p.allotted_run_id, p.claims, p.base_session_id, p.base_bundle_id
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.content, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at, p.resolution, p.resolution_note, p.resolved_at, p.request_id, p.trace_parent, p.attachments, p.rank, p.submitted_digest, p.joined_to, p.collect_until, p.steers_run, p.steered_part, p.depth, p.allotted_run_id, p.claims, p.base_session_id, p.base_bundle_id
 `
 
 type PromptsRejoinParams struct {
@@ -1662,6 +1712,8 @@ func (q *Queries) PromptsRejoin(ctx context.Context, db DBTX, arg *PromptsRejoin
 			&i.SubmittedDigest,
 			&i.JoinedTo,
 			&i.CollectUntil,
+			&i.SteersRun,
+			&i.SteeredPart,
 			&i.Depth,
 			&i.AllottedRunID,
 			&i.Claims,
@@ -1716,6 +1768,446 @@ func (q *Queries) PromptsUnclaimed(ctx context.Context, db DBTX, arg *PromptsUnc
 		return nil, err
 	}
 	return items, nil
+}
+
+const steerNext = `-- name: SteerNext :one
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id FROM prompts WHERE session_id = $1 AND status = 'queued' AND steers_run = $2 ORDER BY rank, ordinal LIMIT 1
+`
+
+type SteerNextParams struct {
+	SessionID string
+	RunID     string
+}
+
+// SteerNext is the next prompt that waits for the running turn.
+func (q *Queries) SteerNext(ctx context.Context, db DBTX, arg *SteerNextParams) (Prompt, error) {
+	row := db.QueryRow(ctx, steerNext, arg.SessionID, arg.RunID)
+	var i Prompt
+	err := row.Scan(
+		&i.SessionID,
+		&i.ID,
+		&i.Ordinal,
+		&i.Status,
+		&i.Content,
+		&i.Mode,
+		&i.OnUnknown,
+		&i.Author,
+		&i.RunID,
+		&i.Reason,
+		&i.CreatedAt,
+		&i.StartedAt,
+		&i.EndedAt,
+		&i.Resolution,
+		&i.ResolutionNote,
+		&i.ResolvedAt,
+		&i.RequestID,
+		&i.TraceParent,
+		&i.Attachments,
+		&i.Rank,
+		&i.SubmittedDigest,
+		&i.JoinedTo,
+		&i.CollectUntil,
+		&i.SteersRun,
+		&i.SteeredPart,
+		&i.Depth,
+		&i.AllottedRunID,
+		&i.Claims,
+		&i.BaseSessionID,
+		&i.BaseBundleID,
+	)
+	return i, err
+}
+
+const steerTake = `-- name: SteerTake :one
+UPDATE prompts SET status = 'processing', run_id = $1, reason = '', started_at = $2::timestamptz, joined_to = $3
+WHERE session_id = $4 AND id = $5 AND status = 'queued'
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+`
+
+type SteerTakeParams struct {
+	RunID     string
+	At        time.Time
+	JoinedTo  string
+	SessionID string
+	ID        string
+}
+
+func (q *Queries) SteerTake(ctx context.Context, db DBTX, arg *SteerTakeParams) (Prompt, error) {
+	row := db.QueryRow(ctx, steerTake,
+		arg.RunID,
+		arg.At,
+		arg.JoinedTo,
+		arg.SessionID,
+		arg.ID,
+	)
+	var i Prompt
+	err := row.Scan(
+		&i.SessionID,
+		&i.ID,
+		&i.Ordinal,
+		&i.Status,
+		&i.Content,
+		&i.Mode,
+		&i.OnUnknown,
+		&i.Author,
+		&i.RunID,
+		&i.Reason,
+		&i.CreatedAt,
+		&i.StartedAt,
+		&i.EndedAt,
+		&i.Resolution,
+		&i.ResolutionNote,
+		&i.ResolvedAt,
+		&i.RequestID,
+		&i.TraceParent,
+		&i.Attachments,
+		&i.Rank,
+		&i.SubmittedDigest,
+		&i.JoinedTo,
+		&i.CollectUntil,
+		&i.SteersRun,
+		&i.SteeredPart,
+		&i.Depth,
+		&i.AllottedRunID,
+		&i.Claims,
+		&i.BaseSessionID,
+		&i.BaseBundleID,
+	)
+	return i, err
+}
+
+const steersEnd = `-- name: SteersEnd :many
+UPDATE prompts SET status = $1, reason = $2, ended_at = $3::timestamptz
+WHERE session_id = $4 AND id = ANY($5::text[]) AND status = 'processing'
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+`
+
+type SteersEndParams struct {
+	Status    string
+	Reason    string
+	At        time.Time
+	SessionID string
+	Ids       []string
+}
+
+// SteersEnd ends prompts with the run that they were given to.
+func (q *Queries) SteersEnd(ctx context.Context, db DBTX, arg *SteersEndParams) ([]Prompt, error) {
+	rows, err := db.Query(ctx, steersEnd,
+		arg.Status,
+		arg.Reason,
+		arg.At,
+		arg.SessionID,
+		arg.Ids,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Prompt
+	for rows.Next() {
+		var i Prompt
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ID,
+			&i.Ordinal,
+			&i.Status,
+			&i.Content,
+			&i.Mode,
+			&i.OnUnknown,
+			&i.Author,
+			&i.RunID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
+			&i.RequestID,
+			&i.TraceParent,
+			&i.Attachments,
+			&i.Rank,
+			&i.SubmittedDigest,
+			&i.JoinedTo,
+			&i.CollectUntil,
+			&i.SteersRun,
+			&i.SteeredPart,
+			&i.Depth,
+			&i.AllottedRunID,
+			&i.Claims,
+			&i.BaseSessionID,
+			&i.BaseBundleID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const steersOf = `-- name: SteersOf :many
+SELECT id, (steered_part IS NOT NULL)::boolean AS taken FROM prompts
+WHERE session_id = $1 AND status = 'processing' AND steers_run = $2 ORDER BY ordinal
+`
+
+type SteersOfParams struct {
+	SessionID string
+	RunID     string
+}
+
+type SteersOfRow struct {
+	ID    string
+	Taken bool
+}
+
+// SteersOf are the prompts that a run has been given, without their content.
+func (q *Queries) SteersOf(ctx context.Context, db DBTX, arg *SteersOfParams) ([]SteersOfRow, error) {
+	rows, err := db.Query(ctx, steersOf, arg.SessionID, arg.RunID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SteersOfRow
+	for rows.Next() {
+		var i SteersOfRow
+		if err := rows.Scan(&i.ID, &i.Taken); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const steersRequeue = `-- name: SteersRequeue :many
+UPDATE prompts SET status = 'queued', run_id = '', reason = '', started_at = NULL, ended_at = NULL, joined_to = '', steers_run = '', steered_part = NULL
+WHERE session_id = $1 AND joined_to = $2 AND steers_run <> '' AND status IN ('processing', 'unknown')
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+`
+
+type SteersRequeueParams struct {
+	SessionID string
+	ID        string
+}
+
+// SteersRequeue puts the prompts that the turn of a prompt was given back at their places, with that.
+func (q *Queries) SteersRequeue(ctx context.Context, db DBTX, arg *SteersRequeueParams) ([]Prompt, error) {
+	rows, err := db.Query(ctx, steersRequeue, arg.SessionID, arg.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Prompt
+	for rows.Next() {
+		var i Prompt
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ID,
+			&i.Ordinal,
+			&i.Status,
+			&i.Content,
+			&i.Mode,
+			&i.OnUnknown,
+			&i.Author,
+			&i.RunID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
+			&i.RequestID,
+			&i.TraceParent,
+			&i.Attachments,
+			&i.Rank,
+			&i.SubmittedDigest,
+			&i.JoinedTo,
+			&i.CollectUntil,
+			&i.SteersRun,
+			&i.SteeredPart,
+			&i.Depth,
+			&i.AllottedRunID,
+			&i.Claims,
+			&i.BaseSessionID,
+			&i.BaseBundleID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const steersReturn = `-- name: SteersReturn :many
+UPDATE prompts SET status = 'queued', run_id = '', reason = '', started_at = NULL, ended_at = NULL, joined_to = '', steers_run = '', steered_part = NULL
+WHERE session_id = $1 AND id = ANY($2::text[]) AND status = 'processing'
+RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
+`
+
+type SteersReturnParams struct {
+	SessionID string
+	Ids       []string
+}
+
+// SteersReturn puts prompts that a run was given back at their places.
+func (q *Queries) SteersReturn(ctx context.Context, db DBTX, arg *SteersReturnParams) ([]Prompt, error) {
+	rows, err := db.Query(ctx, steersReturn, arg.SessionID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Prompt
+	for rows.Next() {
+		var i Prompt
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ID,
+			&i.Ordinal,
+			&i.Status,
+			&i.Content,
+			&i.Mode,
+			&i.OnUnknown,
+			&i.Author,
+			&i.RunID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
+			&i.RequestID,
+			&i.TraceParent,
+			&i.Attachments,
+			&i.Rank,
+			&i.SubmittedDigest,
+			&i.JoinedTo,
+			&i.CollectUntil,
+			&i.SteersRun,
+			&i.SteeredPart,
+			&i.Depth,
+			&i.AllottedRunID,
+			&i.Claims,
+			&i.BaseSessionID,
+			&i.BaseBundleID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const steersSettle = `-- name: SteersSettle :exec
+UPDATE prompts p SET steered_part = $1::bigint FROM runs r
+WHERE r.id = $2 AND r.token = $3::text AND r.token <> '' AND p.session_id = r.session_id AND p.id = ANY($4::text[])
+  AND p.status = 'processing' AND p.steers_run = r.id AND p.steered_part IS NULL
+`
+
+type SteersSettleParams struct {
+	Part  int64
+	RunID string
+	Token string
+	Ids   []string
+}
+
+// SteersSettle counts for the attempt alone that has the run.
+func (q *Queries) SteersSettle(ctx context.Context, db DBTX, arg *SteersSettleParams) error {
+	_, err := db.Exec(ctx, steersSettle,
+		arg.Part,
+		arg.RunID,
+		arg.Token,
+		arg.Ids,
+	)
+	return err
+}
+
+const steersTaken = `-- name: SteersTaken :many
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id FROM prompts WHERE session_id = $1 AND status = 'processing' AND steers_run = $2
+  AND (steered_part IS NULL OR steered_part = $3) ORDER BY started_at, ordinal
+`
+
+type SteersTakenParams struct {
+	SessionID string
+	RunID     string
+	Part      *int64
+}
+
+// SteersTaken are the prompts that the running turn is given, in order. Those that the agent has taken in an earlier part of the run
+// are done with.
+func (q *Queries) SteersTaken(ctx context.Context, db DBTX, arg *SteersTakenParams) ([]Prompt, error) {
+	rows, err := db.Query(ctx, steersTaken, arg.SessionID, arg.RunID, arg.Part)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Prompt
+	for rows.Next() {
+		var i Prompt
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.ID,
+			&i.Ordinal,
+			&i.Status,
+			&i.Content,
+			&i.Mode,
+			&i.OnUnknown,
+			&i.Author,
+			&i.RunID,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+			&i.Resolution,
+			&i.ResolutionNote,
+			&i.ResolvedAt,
+			&i.RequestID,
+			&i.TraceParent,
+			&i.Attachments,
+			&i.Rank,
+			&i.SubmittedDigest,
+			&i.JoinedTo,
+			&i.CollectUntil,
+			&i.SteersRun,
+			&i.SteeredPart,
+			&i.Depth,
+			&i.AllottedRunID,
+			&i.Claims,
+			&i.BaseSessionID,
+			&i.BaseBundleID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const steersWait = `-- name: SteersWait :one
+SELECT EXISTS (SELECT FROM runs r JOIN prompts p ON p.session_id = r.session_id WHERE r.id = $1 AND p.status = 'queued' AND p.steers_run = r.id)
+`
+
+// SteersWait reports whether a prompt waits for the running turn. It takes no lock.
+func (q *Queries) SteersWait(ctx context.Context, db DBTX, runID string) (bool, error) {
+	row := db.QueryRow(ctx, steersWait, runID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const unclaimed = `-- name: Unclaimed :many

@@ -264,6 +264,17 @@ func (q *Queries) QuestionResolve(ctx context.Context, db DBTX, arg *QuestionRes
 	return i, err
 }
 
+const questionsAreOpen = `-- name: QuestionsAreOpen :one
+SELECT EXISTS (SELECT FROM questions WHERE run_id = $1 AND status = 'open')
+`
+
+func (q *Queries) QuestionsAreOpen(ctx context.Context, db DBTX, runID string) (bool, error) {
+	row := db.QueryRow(ctx, questionsAreOpen, runID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const questionsAsked = `-- name: QuestionsAsked :many
 SELECT id, run_id, agent_id, status FROM questions WHERE run_id = ANY($1::text[]) ORDER BY id
 `

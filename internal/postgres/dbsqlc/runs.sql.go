@@ -75,7 +75,7 @@ const runContinue = `-- name: RunContinue :one
 UPDATE runs SET parked_at = NULL, part = part + 1, frame_base = last_frame + 2, generation = $1, dispatch = dispatch + 1,
     doing = '', losses = 0, losses_frame = 0, part_seq = $2
 WHERE id = $3
-RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id
+RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, steers_token, steers, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id
 `
 
 type RunContinueParams struct {
@@ -118,6 +118,8 @@ func (q *Queries) RunContinue(ctx context.Context, db DBTX, arg *RunContinuePara
 		&i.ParkedAt,
 		&i.Part,
 		&i.FrameBase,
+		&i.SteersToken,
+		&i.Steers,
 		&i.PartSeq,
 		&i.ParkedInputTokens,
 		&i.ParkedOutputTokens,
@@ -129,7 +131,7 @@ func (q *Queries) RunContinue(ctx context.Context, db DBTX, arg *RunContinuePara
 }
 
 const runDispatch = `-- name: RunDispatch :one
-UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id
+UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, steers_token, steers, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id
 `
 
 // RunDispatch allots the next dispatch of a run and returns the run.
@@ -165,6 +167,8 @@ func (q *Queries) RunDispatch(ctx context.Context, db DBTX, id string) (Run, err
 		&i.ParkedAt,
 		&i.Part,
 		&i.FrameBase,
+		&i.SteersToken,
+		&i.Steers,
 		&i.PartSeq,
 		&i.ParkedInputTokens,
 		&i.ParkedOutputTokens,
@@ -195,7 +199,7 @@ UPDATE runs SET outcome = $1, reason = $2, model = $3, token = '', translator = 
     input_tokens = $4, output_tokens = $5, cost_usd = $6, tool_calls = $7,
     ended_at = $8::timestamptz
 WHERE id = $9 AND ended_at IS NULL
-RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id
+RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, steers_token, steers, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id
 `
 
 type RunEndParams struct {
@@ -253,6 +257,8 @@ func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) (Run, 
 		&i.ParkedAt,
 		&i.Part,
 		&i.FrameBase,
+		&i.SteersToken,
+		&i.Steers,
 		&i.PartSeq,
 		&i.ParkedInputTokens,
 		&i.ParkedOutputTokens,
@@ -264,7 +270,7 @@ func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) (Run, 
 }
 
 const runGet = `-- name: RunGet :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id FROM runs WHERE id = $1
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, steers_token, steers, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id FROM runs WHERE id = $1
 `
 
 func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
@@ -299,6 +305,8 @@ func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
 		&i.ParkedAt,
 		&i.Part,
 		&i.FrameBase,
+		&i.SteersToken,
+		&i.Steers,
 		&i.PartSeq,
 		&i.ParkedInputTokens,
 		&i.ParkedOutputTokens,
@@ -310,7 +318,7 @@ func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
 }
 
 const runGetOpen = `-- name: RunGetOpen :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id FROM runs WHERE session_id = $1 AND ended_at IS NULL
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, steers_token, steers, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id FROM runs WHERE session_id = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Run, error) {
@@ -345,6 +353,8 @@ func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Ru
 		&i.ParkedAt,
 		&i.Part,
 		&i.FrameBase,
+		&i.SteersToken,
+		&i.Steers,
 		&i.PartSeq,
 		&i.ParkedInputTokens,
 		&i.ParkedOutputTokens,
@@ -486,8 +496,11 @@ func (q *Queries) RunReseal(ctx context.Context, db DBTX, arg *RunResealParams) 
 }
 
 const runsAdvance = `-- name: RunsAdvance :exec
-UPDATE runs r SET last_frame = a.last_frame, translator = a.translator
-FROM (SELECT unnest($1::text[]) AS id, unnest($2::bigint[]) AS last_frame, unnest($3::bytea[]) AS translator) a
+UPDATE runs r SET last_frame = a.last_frame, translator = a.translator, steers_token = CASE WHEN a.steers THEN r.token ELSE '' END
+FROM (
+    SELECT unnest($1::text[]) AS id, unnest($2::bigint[]) AS last_frame, unnest($3::bytea[]) AS translator,
+        unnest($4::boolean[]) AS steers
+) a
 WHERE r.id = a.id
 `
 
@@ -495,10 +508,16 @@ type RunsAdvanceParams struct {
 	Ids         []string
 	LastFrames  []int64
 	Translators [][]byte
+	Steers      []bool
 }
 
 func (q *Queries) RunsAdvance(ctx context.Context, db DBTX, arg *RunsAdvanceParams) error {
-	_, err := db.Exec(ctx, runsAdvance, arg.Ids, arg.LastFrames, arg.Translators)
+	_, err := db.Exec(ctx, runsAdvance,
+		arg.Ids,
+		arg.LastFrames,
+		arg.Translators,
+		arg.Steers,
+	)
 	return err
 }
 

@@ -260,7 +260,7 @@ func (q *Queries) WhyReceiptNo(ctx context.Context, db DBTX, sessionID string) (
 
 const whyRuns = `-- name: WhyRuns :many
 SELECT r.id, r.prompt_id, r.generation, r.attempt, r.outcome, r.reason, r.doing, r.started_at, r.ended_at, r.parked_at, r.part
-FROM (SELECT n.id, n.session_id, n.prompt_id, n.generation, n.attempt, n.token, n.last_frame, n.translator, n.outcome, n.reason, n.model, n.input_tokens, n.output_tokens, n.cost_usd, n.tool_calls, n.started_at, n.ended_at, n.dispatch, n.held_dispatch, n.held_attempt, n.began_seq, n.doing, n.losses, n.losses_frame, n.no, n.parked_at, n.part, n.frame_base, n.part_seq, n.parked_input_tokens, n.parked_output_tokens, n.parked_tool_calls, n.parked_cost_usd, n.claim_id FROM runs n WHERE n.session_id = $1 ORDER BY n.no DESC LIMIT 1000) r
+FROM (SELECT n.id, n.session_id, n.prompt_id, n.generation, n.attempt, n.token, n.last_frame, n.translator, n.outcome, n.reason, n.model, n.input_tokens, n.output_tokens, n.cost_usd, n.tool_calls, n.started_at, n.ended_at, n.dispatch, n.held_dispatch, n.held_attempt, n.began_seq, n.doing, n.losses, n.losses_frame, n.no, n.parked_at, n.part, n.frame_base, n.steers_token, n.steers, n.part_seq, n.parked_input_tokens, n.parked_output_tokens, n.parked_tool_calls, n.parked_cost_usd, n.claim_id FROM runs n WHERE n.session_id = $1 ORDER BY n.no DESC LIMIT 1000) r
 WHERE $2::text = '' OR r.prompt_id = $2
 ORDER BY r.no DESC LIMIT $3
 `

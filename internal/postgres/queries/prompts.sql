@@ -49,12 +49,13 @@ SELECT (NOT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id AND s.attend
 -- name: PromptClaim :exec
 -- PromptClaim is the one statement that gives a prompt to a run.
 UPDATE prompts SET status = 'processing', run_id = @run_id, reason = '', started_at = @at::timestamptz, joined_to = '', collect_until = NULL,
-    claims = claims + 1, allotted_run_id = CASE allotted_run_id WHEN '' THEN @run_id ELSE allotted_run_id END
+    claims = claims + 1, allotted_run_id = CASE allotted_run_id WHEN '' THEN @run_id ELSE allotted_run_id END,
+    steers_run = ''
 WHERE session_id = @session_id AND id = @id AND status = 'queued';
 
 -- name: PromptsJoined :many
--- PromptsJoined are the prompts that are joined to one that is not over, in order.
-SELECT * FROM prompts WHERE session_id = @session_id AND joined_to = @id AND status IN ('queued', 'processing') ORDER BY ordinal;
+-- PromptsJoined are the prompts that are joined to one that is not over, in order, without those that its turn is given while it runs.
+SELECT * FROM prompts WHERE session_id = @session_id AND joined_to = @id AND status IN ('queued', 'processing') AND steers_run = '' ORDER BY ordinal;
 
 -- name: PromptsJoinedClaim :many
 -- PromptsJoinedClaim gives those that are joined to a prompt to its run.
@@ -65,13 +66,13 @@ RETURNING *;
 -- name: PromptsJoinedEnd :many
 -- PromptsJoinedEnd ends those that are joined to a prompt, with its status.
 UPDATE prompts SET status = @status, reason = @reason, ended_at = @at::timestamptz
-WHERE session_id = @session_id AND joined_to = @id AND status IN ('queued', 'processing')
+WHERE session_id = @session_id AND joined_to = @id AND status IN ('queued', 'processing') AND steers_run = ''
 RETURNING *;
 
 -- name: PromptsJoinedQueue :many
 -- PromptsJoinedQueue puts those that are joined to a prompt back with it.
 UPDATE prompts SET status = 'queued', run_id = '', reason = @reason, started_at = NULL, ended_at = NULL
-WHERE session_id = @session_id AND joined_to = @id AND status IN ('processing', 'unknown')
+WHERE session_id = @session_id AND joined_to = @id AND status IN ('processing', 'unknown') AND steers_run = ''
 RETURNING *;
 
 -- name: PromptsJoinedResolve :many
@@ -148,7 +149,7 @@ RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.autho
 
 -- name: PromptHead :many
 -- PromptHead is the head of the queue, each row with the counts of the whole queue. What is processed comes first.
-SELECT id, ordinal, rank, status, mode, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
+SELECT id, ordinal, rank, status, mode, steers_run, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
     count(*) FILTER (WHERE status = 'processing') OVER ()::bigint AS processing,
     count(*) FILTER (WHERE status = 'queued' AND collect_until > statement_timestamp()) OVER ()::bigint AS collecting
 FROM prompts WHERE session_id = @session_id AND status IN ('queued', 'processing') ORDER BY (status = 'queued'), rank, ordinal LIMIT @max_items;
@@ -264,6 +265,59 @@ SELECT p.id, p.ordinal, p.rank, (count(*) OVER ())::bigint AS queued FROM prompt
 WHERE p.session_id = @session_id AND p.status = 'queued' AND (p.collect_until IS NULL OR p.collect_until <= statement_timestamp())
   AND (p.joined_to = '' OR NOT EXISTS (SELECT FROM prompts h WHERE h.session_id = p.session_id AND h.id = p.joined_to AND h.status IN ('queued', 'processing')))
 ORDER BY p.rank, p.ordinal LIMIT @max_items;
+
+-- name: PromptSteers :exec
+-- PromptSteers has a prompt that waits given to the running turn, when its attempt takes it.
+WITH counted AS (UPDATE runs SET steers = steers + 1 WHERE runs.id = @run_id)
+UPDATE prompts SET steers_run = @run_id WHERE prompts.session_id = @session_id AND prompts.id = @id;
+
+-- name: SteerNext :one
+-- SteerNext is the next prompt that waits for the running turn.
+SELECT * FROM prompts WHERE session_id = @session_id AND status = 'queued' AND steers_run = @run_id ORDER BY rank, ordinal LIMIT 1;
+
+-- name: SteersWait :one
+-- SteersWait reports whether a prompt waits for the running turn. It takes no lock.
+SELECT EXISTS (SELECT FROM runs r JOIN prompts p ON p.session_id = r.session_id WHERE r.id = @run_id AND p.status = 'queued' AND p.steers_run = r.id);
+
+-- name: SteersTaken :many
+-- SteersTaken are the prompts that the running turn is given, in order. Those that the agent has taken in an earlier part of the run
+-- are done with.
+SELECT * FROM prompts WHERE session_id = @session_id AND status = 'processing' AND steers_run = @run_id
+  AND (steered_part IS NULL OR steered_part = @part) ORDER BY started_at, ordinal;
+
+-- name: SteerTake :one
+UPDATE prompts SET status = 'processing', run_id = @run_id, reason = '', started_at = @at::timestamptz, joined_to = @joined_to
+WHERE session_id = @session_id AND id = @id AND status = 'queued'
+RETURNING *;
+
+-- name: SteersSettle :exec
+-- SteersSettle counts for the attempt alone that has the run.
+UPDATE prompts p SET steered_part = @part::bigint FROM runs r
+WHERE r.id = @run_id AND r.token = @token::text AND r.token <> '' AND p.session_id = r.session_id AND p.id = ANY(@ids::text[])
+  AND p.status = 'processing' AND p.steers_run = r.id AND p.steered_part IS NULL;
+
+-- name: SteersOf :many
+-- SteersOf are the prompts that a run has been given, without their content.
+SELECT id, (steered_part IS NOT NULL)::boolean AS taken FROM prompts
+WHERE session_id = @session_id AND status = 'processing' AND steers_run = @run_id ORDER BY ordinal;
+
+-- name: SteersEnd :many
+-- SteersEnd ends prompts with the run that they were given to.
+UPDATE prompts SET status = @status, reason = @reason, ended_at = @at::timestamptz
+WHERE session_id = @session_id AND id = ANY(@ids::text[]) AND status = 'processing'
+RETURNING *;
+
+-- name: SteersReturn :many
+-- SteersReturn puts prompts that a run was given back at their places.
+UPDATE prompts SET status = 'queued', run_id = '', reason = '', started_at = NULL, ended_at = NULL, joined_to = '', steers_run = '', steered_part = NULL
+WHERE session_id = @session_id AND id = ANY(@ids::text[]) AND status = 'processing'
+RETURNING *;
+
+-- name: SteersRequeue :many
+-- SteersRequeue puts the prompts that the turn of a prompt was given back at their places, with that.
+UPDATE prompts SET status = 'queued', run_id = '', reason = '', started_at = NULL, ended_at = NULL, joined_to = '', steers_run = '', steered_part = NULL
+WHERE session_id = @session_id AND joined_to = @id AND steers_run <> '' AND status IN ('processing', 'unknown')
+RETURNING *;
 
 -- name: PromptReplace :one
 -- PromptReplace replaces the content of a prompt that waits. The digest is of its first content.

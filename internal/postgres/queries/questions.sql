@@ -84,3 +84,6 @@ RETURNING id;
 -- name: QuestionsParked :many
 -- QuestionsParked are the questions that a part of a run begins with.
 SELECT * FROM questions WHERE run_id = @run_id AND parked_part = @part ORDER BY id;
+
+-- name: QuestionsAreOpen :one
+SELECT EXISTS (SELECT FROM questions WHERE run_id = @run_id AND status = 'open');

@@ -48,8 +48,11 @@ OR EXISTS (SELECT FROM session_imports i WHERE i.session_id = @session_id AND i.
 SELECT id, no, session_id, token, last_frame, (ended_at IS NOT NULL)::boolean AS is_over FROM runs WHERE id = ANY(@ids::text[]);
 
 -- name: RunsAdvance :exec
-UPDATE runs r SET last_frame = a.last_frame, translator = a.translator
-FROM (SELECT unnest(@ids::text[]) AS id, unnest(@last_frames::bigint[]) AS last_frame, unnest(@translators::bytea[]) AS translator) a
+UPDATE runs r SET last_frame = a.last_frame, translator = a.translator, steers_token = CASE WHEN a.steers THEN r.token ELSE '' END
+FROM (
+    SELECT unnest(@ids::text[]) AS id, unnest(@last_frames::bigint[]) AS last_frame, unnest(@translators::bytea[]) AS translator,
+        unnest(@steers::boolean[]) AS steers
+) a
 WHERE r.id = a.id;
 
 -- name: RunsOpenStates :many

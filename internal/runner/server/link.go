@@ -98,7 +98,7 @@ func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader,
 		l.end(&runner.Error{Code: runner.CodeJournal, Message: err.Error()})
 		return
 	}
-	welcome := &runner.Welcome{Version: runner.ProtocolVersion, Delivery: delivery(j), LastFrame: -1}
+	welcome := &runner.Welcome{Version: runner.ProtocolVersion, Delivery: delivery(j), LastFrame: -1, Steers: true}
 	if j != nil {
 		status := j.Status()
 		welcome.LastFrame, welcome.Open = status.Frames-1, !status.Mark.Final()
@@ -281,6 +281,12 @@ func (l *link) obey(m runner.Message) error {
 		if err := l.s.input(l.run, m.Data); errors.Is(err, process.ErrStuck) {
 			return err
 		}
+	case *runner.Steer:
+		l.tasks.Go(func() { // it waits for a prompt that is being delivered
+			if err := l.s.steer(l.run, m); errors.Is(err, process.ErrStuck) {
+				l.end(&runner.Error{Code: runner.CodeInvalid, Message: err.Error()})
+			}
+		})
 	case *runner.Interrupt:
 		_, err := l.s.interrupt(l.run, *m)
 		return err

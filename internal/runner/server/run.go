@@ -162,6 +162,7 @@ func (s *Server) openRun(run string, patterns []string) (j, before *journal.Jour
 	if j, err = journal.Create(s.runs(), run, journal.Delivering); err != nil {
 		return nil, nil, err
 	}
+	s.steered = map[string]struct{}{}
 	s.named = true // on disk soon; a prompt does not wait for it
 	before = s.open
 	s.open, s.journals[run], s.sealed, s.beginning = j, j, false, true
@@ -260,4 +261,24 @@ func (s *Server) input(run string, data []byte) error {
 		return process.ErrEnded
 	}
 	return a.Write(data, nil)
+}
+
+// steer gives the agent a prompt for the run that it works on, unless it was given that before.
+func (s *Server) steer(run string, m *runner.Steer) error {
+	s.life.Lock() // not before the prompt of the run, and not twice
+	defer s.life.Unlock()
+	s.mu.Lock()
+	a, j := s.agent, s.open
+	s.mu.Unlock()
+	if j == nil || j.Run() != run || a == nil {
+		return process.ErrEnded
+	}
+	if _, given := s.steered[m.ID]; given {
+		return nil
+	}
+	if err := a.Write(m.Data, nil); err != nil {
+		return err
+	}
+	s.steered[m.ID] = struct{}{}
+	return nil
 }

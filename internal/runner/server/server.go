@@ -50,8 +50,9 @@ type Server struct {
 	tasks    sync.WaitGroup // what ends with Serve
 	calls    calls
 
-	// life is held while the agent is started, stopped or sealed.
-	life sync.Mutex
+	// life is held while the agent is started, stopped or sealed, or given a prompt for its turn.
+	life    sync.Mutex
+	steered map[string]struct{} // the ids of these prompts in the open run
 
 	mu       sync.Mutex
 	link     *link

@@ -216,7 +216,7 @@ func TestLinksDisplaceEachOther(t *testing.T) {
 	s := newServed(t)
 	s.serve()
 	old, welcome := s.link(runner.Hello{Run: "run_1", Attempt: 2})
-	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1}, welcome)
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Steers: true}, welcome)
 	s.hello(runner.Hello{Run: "run_1", Attempt: 1}).refused(runner.CodeStale)
 	newer, _ := s.link(runner.Hello{Run: "run_1", Attempt: 2})
 	require.Equal(t, &runner.Displaced{}, old.next())
@@ -257,7 +257,7 @@ func TestAnAgentThatCannotBeStartedEndsTheRun(t *testing.T) {
 
 	s.serve()
 	_, welcome = s.link(runner.Hello{Run: "run_1"})
-	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Cut, LastFrame: 0}, welcome)
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Cut, LastFrame: 0, Steers: true}, welcome)
 	require.NoFileExists(t, filepath.Join(s.dir, "open"))
 }
 
@@ -326,7 +326,7 @@ func TestWhatAnEarlierServerLeft(t *testing.T) {
 			c.left(t, s)
 			s.serve()
 			_, welcome := s.link(runner.Hello{Run: "run_1"})
-			require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: c.want, LastFrame: c.frames - 1}, welcome)
+			require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: c.want, LastFrame: c.frames - 1, Steers: true}, welcome)
 			require.NoFileExists(t, filepath.Join(s.dir, "open"))
 			require.Empty(t, s.ping().Run)
 		})

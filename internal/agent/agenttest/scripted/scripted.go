@@ -30,6 +30,8 @@ var Prompts = agenttest.Prompts{
 	Guarded:     "{{write}} the file",
 	Question:    "{{ask}} me",
 	Tool:        "{{tool}} it",
+	Steerable:   "{{steerable}} please",
+	Steer:       "and think of cats",
 	Refused:     "{{refused}} it",
 	Endless:     "{{endless}} it",
 
@@ -74,6 +76,7 @@ func Scripts(t Tools) map[string][]modelserver.Step {
 		"child":        {{Text: "I look around.", Calls: shell(t.Child, "echo a subagent was here")}, {Text: "I have looked around."}},
 		"long":         {{Text: cmp.Or(t.Long, strings.Repeat("word ", 5000)), Pause: 20 * time.Millisecond}},
 		"wait":         {{Text: "This takes long.", Calls: calls(t.Shell(UntilKilled))}, {Text: "It took long."}},
+		"steerable":    {{Text: "I wait a little.", Calls: calls(t.Shell("timeout 2 tail -f /dev/null; echo late"))}, {Text: "I have waited."}},
 		"parallel":     {{Text: "Two at once.", Calls: calls(t.Shell("echo one"), t.Shell("echo two"))}, {Text: "Both are done."}},
 		"refused":      {{Status: http.StatusBadRequest}},
 		"unauthorized": {{Status: http.StatusUnauthorized}},

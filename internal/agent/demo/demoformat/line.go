@@ -14,6 +14,7 @@ type LineType string
 const (
 	LineUser         LineType = "user"         // a prompt; in a subagent's conversation what it was asked
 	LineInterrupt    LineType = "interrupt"    // stdin only
+	LineSteer        LineType = "steer"        // a prompt for the running turn; stdin only
 	LineAnswer       LineType = "answer"       // to a question; stdin only
 	LineInit         LineType = "init"         // a turn begins; stream only
 	LineStart        LineType = "start"        // a text or thinking block begins
@@ -28,6 +29,7 @@ const (
 	LineTitle        LineType = "title"        // a name for the session
 	LineResult       LineType = "result"       // the turn is over
 	LineAcknowledged LineType = "acknowledged" // the prompt was known: nothing runs; stream only
+	LineDeclined     LineType = "declined"     // the turn that a prompt was for is over; stream only
 )
 
 // The kinds of block that start and assistant lines are about.
@@ -94,7 +96,7 @@ func DecodeLine(data []byte) (Line, bool) {
 		return Line{}, false
 	}
 	switch l.Type {
-	case LineUser, LineDelta, LineToolUse, LineToolRunning, LineToolResult, LineSystem, LineAnswered:
+	case LineUser, LineDelta, LineToolUse, LineToolRunning, LineToolResult, LineSystem, LineAnswered, LineDeclined:
 		return l, l.UUID != ""
 	case LineQuestion:
 		asks := l.Kind == string(question.Inquiry) && len(l.Inquiries) > 0

@@ -19,6 +19,8 @@ type delivery struct {
 	prompt demoformat.Line
 	ctx    context.Context //nolint:containedctx // done when the prompt is interrupted
 	cancel context.CancelFunc
+	steers []demoformat.Line // prompts for its turn that have not been taken
+	over   bool              // its turn takes no more of them
 }
 
 // inbox reads stdin while the agent works, so that interrupts and answers take effect at once.
@@ -29,11 +31,12 @@ type inbox struct {
 	waiting []*delivery
 	running *delivery
 	asked   map[string]chan demoformat.Line // questions that wait, by uuid
+	steered map[string]bool                 // prompts for running turns that have come, by uuid
 	closed  bool
 }
 
 func newInbox() *inbox {
-	return &inbox{changed: make(chan struct{}, 1), asked: map[string]chan demoformat.Line{}}
+	return &inbox{changed: make(chan struct{}, 1), asked: map[string]chan demoformat.Line{}, steered: map[string]bool{}}
 }
 
 // read reads lines until stdin ends. Lines that are nothing for the agent are reported on stderr.
@@ -66,6 +69,8 @@ func (b *inbox) take(data []byte, stderr io.Writer) {
 		b.waiting = append(b.waiting, &delivery{prompt: l, ctx: ctx, cancel: cancel})
 		b.mu.Unlock()
 		b.notify()
+	case l.Type == demoformat.LineSteer && l.UUID != "" && l.RunID != "":
+		b.steer(l)
 	case l.Type == demoformat.LineInterrupt:
 		b.interrupt(l.RunID)
 	case l.Type == demoformat.LineAnswer && slices.Contains(question.Decisions(), l.Decision):
@@ -73,6 +78,34 @@ func (b *inbox) take(data []byte, stderr io.Writer) {
 	default:
 		fmt.Fprintf(stderr, "demo agent: stdin: a line of type %q is not a prompt with a uuid, an interrupt or an answer with a decision\n", l.Type)
 	}
+}
+
+// steer takes a prompt for a running turn. One whose turn is over comes to be declined, in the place of a prompt.
+func (b *inbox) steer(l demoformat.Line) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.steered[l.UUID] {
+		return // a second worker has sent it
+	}
+	b.steered[l.UUID] = true
+	if d := b.running; d != nil && !d.over && d.prompt.Type == demoformat.LineUser && d.prompt.RunID == l.RunID {
+		d.steers = append(d.steers, l)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	b.waiting = append(b.waiting, &delivery{prompt: l, ctx: ctx, cancel: cancel})
+	b.notify()
+}
+
+// steers are the prompts that have come for a running turn since the last call. With over they are the last ones: those
+// that come later are declined. A turn that is not over yet, as some have come, is left open.
+func (b *inbox) steers(d *delivery, over bool) []demoformat.Line {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	lines := d.steers
+	d.steers = nil
+	d.over = d.over || over && len(lines) == 0
+	return lines
 }
 
 // expect says that a question is about to be asked; its answer comes by the channel, which holds

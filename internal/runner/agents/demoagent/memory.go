@@ -44,12 +44,13 @@ func openMemory(dir string) (*memory, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read transcript: %w", err), file.Close())
 	}
-	var last string // uuid of the prompt that lines belong to
+	var last, run string // uuid of the prompt that lines belong to, and its run
 	for raw := range bytes.Lines(data) {
 		switch l, ok := demoformat.DecodeLine(raw); {
 		case !ok:
+		case l.Type == demoformat.LineUser && l.RunID != "" && l.RunID == run: // that the turn was given
 		case l.Type == demoformat.LineUser:
-			last = l.UUID
+			last, run = l.UUID, l.RunID
 			m.known[last] = demoformat.Line{}
 		case l.Type == demoformat.LineResult:
 			m.known[last] = l

@@ -33,15 +33,19 @@ type turn struct {
 	agent  string // the subagent that works; empty for the main one
 	usage  *demoformat.Usage
 	answer string // what was said or put out last
+	own    *delivery
 }
 
 // deliver answers a prompt. An error ends the process.
 func (p *Agent) deliver(d *delivery) error {
-	t := &turn{Agent: p, ctx: d.ctx, prompt: d.prompt, usage: &demoformat.Usage{Input: tokens(d.prompt.Content)}}
+	t := &turn{Agent: p, ctx: d.ctx, prompt: d.prompt, usage: &demoformat.Usage{Input: tokens(d.prompt.Content)}, own: d}
+	if d.prompt.Type == demoformat.LineSteer {
+		return t.decline(d.prompt)
+	}
 	if result, ok := p.memory.known[d.prompt.UUID]; ok {
-		return t.stream(demoformat.Line{
+		return errors.Join(t.declineAll(), t.stream(demoformat.Line{
 			Type: demoformat.LineAcknowledged, UUID: d.prompt.UUID, Outcome: result.Outcome, Reason: result.Reason, Usage: result.Usage,
-		})
+		}))
 	}
 	if err := t.stream(demoformat.Line{Type: demoformat.LineInit, Model: p.Model}); err != nil {
 		return err
@@ -54,7 +58,7 @@ func (p *Agent) deliver(d *delivery) error {
 	}
 	result := demoformat.Line{Type: demoformat.LineResult, Outcome: string(session.OutcomeCompleted), Usage: t.usage}
 	var failed *failedError
-	switch err := t.play(parseScript(d.prompt.Content)); {
+	switch err := t.whole(parseScript(d.prompt.Content)); {
 	case errors.As(err, &failed):
 		result.Outcome, result.Reason = string(session.OutcomeFailed), failed.reason
 	case errors.Is(err, errInterrupted):
@@ -63,7 +67,65 @@ func (p *Agent) deliver(d *delivery) error {
 		return err
 	}
 	p.memory.known[d.prompt.UUID] = result
-	return t.record(result)
+	return errors.Join(t.declineAll(), t.record(result))
+}
+
+// whole plays the script of the turn, and those of the prompts that it is given meanwhile.
+func (t *turn) whole(steps []step) error {
+	for {
+		if err := t.play(steps); err != nil {
+			return err
+		}
+		lines := t.inbox.steers(t.own, true)
+		if len(lines) == 0 {
+			return nil
+		}
+		steps = nil
+		if err := t.steered(lines); err != nil {
+			return err
+		}
+	}
+}
+
+// steered plays the scripts of prompts that the running turn is given, after the step that it was at.
+func (t *turn) steered(lines []demoformat.Line) error {
+	for i, l := range lines {
+		if t.ctx.Err() != nil {
+			return errors.Join(errInterrupted, t.decline(lines[i:]...))
+		}
+		t.usage.Input += tokens(l.Content)
+		taken := l
+		taken.Type, taken.At, taken.Usage = demoformat.LineUser, l.At.UTC().Truncate(time.Millisecond), t.usage
+		if err := t.record(taken); err != nil {
+			return err
+		}
+		if err := t.play(parseScript(l.Content)); err != nil {
+			return errors.Join(err, t.decline(lines[i+1:]...))
+		}
+	}
+	return nil
+}
+
+// declineAll ends the time in which the turn takes prompts, and declines those that it has not taken.
+func (t *turn) declineAll() error {
+	for {
+		lines := t.inbox.steers(t.own, true)
+		if len(lines) == 0 {
+			return nil
+		}
+		if err := t.decline(lines...); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *turn) decline(lines ...demoformat.Line) error {
+	for _, l := range lines {
+		if err := t.stream(demoformat.Line{Type: demoformat.LineDeclined, UUID: l.UUID}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // play does the steps of a script in order until one ends the turn.
@@ -73,6 +135,12 @@ func (t *turn) play(steps []step) error {
 			return errInterrupted
 		}
 		if err := t.do(s); err != nil {
+			return err
+		}
+		if t.own == nil {
+			continue // a subagent
+		}
+		if err := t.steered(t.inbox.steers(t.own, false)); err != nil {
 			return err
 		}
 	}

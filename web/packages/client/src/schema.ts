@@ -385,9 +385,16 @@ export interface paths {
          *     `session_in_error`. While the agent lacks a secret that it needs, a new prompt is 409 `secret_missing`, and no sandbox
          *     is made for it. At most 1000 prompts of a session wait: 429 `queue_full`.
          *
-         *     With the mode `steer`, the prompt comes before all that wait, and after other prompts of that mode. The turn in progress is interrupted as by
+         *     With the mode `steer`, the prompt comes before all that wait, and after other prompts of that mode. An agent with the capability `steer` is
+         *     given it in the turn in progress, which is not interrupted: the agent takes it after the step that it is at, such as the call of a tool. From
+         *     then on the prompt is `processing`, with the `runId` of the turn, and names the turn's prompt in `joinedTo`; it ends with the status of that prompt
+         *     and the reason `joined`. Several are given one after the other, at most 32 in a turn. A prompt that the agent does not take before
+         *     its turn ends is `queued` again, at its place. An `abort` interrupts the work on all that the agent has taken.
+         *
+         *     Otherwise the turn in progress is interrupted as by
          *     `abort`, and its prompt ends `cancelled` with the reason `steered`; open questions of it are cancelled, also while the session sleeps with one.
-         *     Of several prompts of that mode in one turn, the first interrupts it. While the queue is held, nothing is interrupted.
+         *     Of several prompts of that mode in one turn, the first interrupts it. It is so for agents without the capability, while the turn waits for the answer to a question, for a prompt that comes with files or
+         *     whose `onUnknown` is not that of the turn's prompt, and in a sandbox or with a worker of an earlier release. While the queue is held, nothing is given to the turn or interrupted.
          *
          *     With the mode `collect`, a prompt waits for further ones of that mode for 3 s (`api --collect-window`) after the newest, at most ten times as
          *     long in all. The agent gets them as one, in the order in which they came, with blank lines between and with the files of all. They have one
@@ -589,9 +596,16 @@ export interface paths {
          *     `session_in_error`. While the agent lacks a secret that it needs, a new prompt is 409 `secret_missing`, and no sandbox
          *     is made for it. At most 1000 prompts of a session wait: 429 `queue_full`.
          *
-         *     With the mode `steer`, the prompt comes before all that wait, and after other prompts of that mode. The turn in progress is interrupted as by
+         *     With the mode `steer`, the prompt comes before all that wait, and after other prompts of that mode. An agent with the capability `steer` is
+         *     given it in the turn in progress, which is not interrupted: the agent takes it after the step that it is at, such as the call of a tool. From
+         *     then on the prompt is `processing`, with the `runId` of the turn, and names the turn's prompt in `joinedTo`; it ends with the status of that prompt
+         *     and the reason `joined`. Several are given one after the other, at most 32 in a turn. A prompt that the agent does not take before
+         *     its turn ends is `queued` again, at its place. An `abort` interrupts the work on all that the agent has taken.
+         *
+         *     Otherwise the turn in progress is interrupted as by
          *     `abort`, and its prompt ends `cancelled` with the reason `steered`; open questions of it are cancelled, also while the session sleeps with one.
-         *     Of several prompts of that mode in one turn, the first interrupts it. While the queue is held, nothing is interrupted.
+         *     Of several prompts of that mode in one turn, the first interrupts it. It is so for agents without the capability, while the turn waits for the answer to a question, for a prompt that comes with files or
+         *     whose `onUnknown` is not that of the turn's prompt, and in a sandbox or with a worker of an earlier release. While the queue is held, nothing is given to the turn or interrupted.
          *
          *     With the mode `collect`, a prompt waits for further ones of that mode for 3 s (`api --collect-window`) after the newest, at most ten times as
          *     long in all. The agent gets them as one, in the order in which they came, with blank lines between and with the files of all. They have one
@@ -3069,7 +3083,8 @@ export interface components {
             id?: components["schemas"]["PromptId"];
             /**
              * @description `followup`: the prompt waits for its turn. `collect`: so do prompts that come shortly after each other, and the agent gets them as one.
-             *     `steer`: the turn in progress is interrupted for the prompt, which comes before all that wait.
+             *     `steer`: the prompt is given to the turn in progress if its agent takes that (capability `steer`), else the turn is interrupted for it;
+             *     it comes before all that wait.
              * @default followup
              * @enum {string}
              */
@@ -3219,7 +3234,7 @@ export interface components {
             /** @description How often it has been given to an agent, in responses. Absent: never, or not since an earlier release. */
             attempts?: number;
             /**
-             * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `steered` (interrupted by a prompt of the mode `steer`), `collected` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
+             * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `steered` (interrupted by a prompt of the mode `steer`), `collected` or `joined` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
              *     words. Where the server of the model refused the agent's key, it begins with `authentication failed:` and names the server, the
              *     secret and how to store another one. An `error` event with the code `authentication_failed` has the same words.
              */
@@ -3818,7 +3833,7 @@ export interface components {
                     /** @description How often it has been given to an agent, in responses. Absent: never, or not since an earlier release. */
                     attempts?: number;
                     /**
-                     * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `steered` (interrupted by a prompt of the mode `steer`), `collected` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
+                     * @description Why it ended so, such as `aborted`, `withdrawn`, `cleared`, `steered` (interrupted by a prompt of the mode `steer`), `collected` or `joined` (with the prompt in `joinedTo`), `agent_crashed`, `sandbox_lost`, `shutdown` (the installation was stopped), `resolved` or `dismissed` by a person, or `quarantined`: its output ended two workers; else the agent's
                      *     words. Where the server of the model refused the agent's key, it begins with `authentication failed:` and names the server, the
                      *     secret and how to store another one. An `error` event with the code `authentication_failed` has the same words.
                      */
@@ -4661,7 +4676,8 @@ export interface components {
             /**
              * @description Such as `abort`, `resume`, `revert`, `thinking`, `subagents`, `questions`, `permissions`, `usage`, `cost`, `model`, `profiles`, `title`,
              *     `commands`, `rejection-message`: the agent is given the message of a rejection, and `images`: it is given the images that a
-             *     prompt comes with, as far as the model takes them. Agents without it get their paths alone.
+             *     prompt comes with, as far as the model takes them. Agents without it get their paths alone. `steer`: it takes prompts of
+             *     the mode `steer` in the turn in progress; for others the turn is interrupted.
              */
             capabilities: string[];
             /** @description Of the agent's program; absent where it is not known. */

@@ -1,0 +1,137 @@
+package turn
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Prompts of the mode steer are given to the agent in the running turn, one after the other: the next once the agent has taken or declined the
+// one before. The store gives a prompt to the attempt, the translator is notified, and only then is it sent. So the turn does not end while
+// a prompt is on its way. A worker that takes over is given the same prompts and sends them again; the runner writes each to the agent once.
+//
+//	store ──SteersTake──▶ attempt ──Expect──▶ translator        the turn does not end from here on
+//	                         └──────Steer──▶ runner ──stdin──▶ agent
+//	store ◀─SteersSettle─ attempt ◀────── a frame that says what the agent has done with it
+
+// steerStore has the prompts for running turns.
+type steerStore interface {
+	// SteersWait reports whether SteersTake may return another prompt. It locks nothing.
+	SteersWait(ctx context.Context, runID string) (bool, error)
+	// SteersTake returns the prompts that the agent gets in the running turn, those that were taken before and, if asked for, the next.
+	SteersTake(ctx context.Context, t session.SteerTake) ([]session.Prompt, error)
+	// SteersSettle records that the agent has taken prompts. It counts only while the token is the run's newest.
+	SteersSettle(ctx context.Context, t session.SteerTaken) error
+}
+
+// lookForSteers is how often the rows of prompts for the turn are read without a notification.
+const lookForSteers = 10 * time.Second
+
+// steering is what an attempt knows of prompts for its running turn.
+type steering struct {
+	steerer agent.Steerer // nil if the agent takes none, or its runner does not
+	changed <-chan struct{}
+	stop    func()
+	due     bool
+	looked  time.Time
+	waits   bool            // the agent has neither taken nor declined one
+	sent    map[string]bool // by this attempt
+}
+
+// beginSteering has the attempt give prompts to its agent if that takes them. Those that the attempt before has taken are given again, before
+// any frame is read: one may have the end of the turn.
+func (a *attempt) beginSteering(ctx context.Context, link *turnLink) error {
+	steerer, ok := a.adapter.(agent.Steerer)
+	if _, expects := a.translator.(agent.Expecter); !ok || !expects || !link.welcome().Steers || a.closed {
+		return nil
+	}
+	a.steering = steering{steerer: steerer, looked: time.Now(), sent: map[string]bool{}}
+	if a.Changes != nil {
+		a.steering.changed, a.steering.stop = a.Changes.Watch(session.SteerTopic(a.in.SessionID))
+	}
+	if a.start.Run.Attempt <= 1 && a.start.Run.Part == 0 {
+		return nil
+	}
+	a.steering.due = true
+	return a.takeSteers(ctx, link, false)
+}
+
+func (a *attempt) stopSteering() {
+	if a.steering.stop != nil {
+		a.steering.stop()
+	}
+	a.steering = steering{}
+}
+
+// steer gives the agent the next prompt for its turn, if it has done with the one before.
+func (a *attempt) steer(ctx context.Context, link *turnLink) error {
+	s := &a.steering
+	if s.steerer == nil || a.end != nil || a.exhausted() {
+		return nil
+	}
+	s.due, link.steered = s.due || link.steered, false
+	if s.waits || !s.due && time.Since(s.looked) < lookForSteers {
+		return nil
+	}
+	if !s.due {
+		waits, err := a.Store.SteersWait(ctx, a.in.RunID)
+		if err != nil {
+			return stored(err)
+		}
+		if s.looked = time.Now(); !waits {
+			return nil
+		}
+	}
+	return a.takeSteers(ctx, link, true)
+}
+
+func (a *attempt) takeSteers(ctx context.Context, link *turnLink, more bool) error {
+	s := &a.steering
+	part := a.start.Run.Part
+	prompts, err := a.Store.SteersTake(ctx, session.SteerTake{RunID: a.in.RunID, Token: a.token, Part: part, More: more})
+	if err != nil {
+		return stored(err)
+	}
+	a.progress.Made()
+	s.due, s.waits, s.looked = !more, false, time.Now()
+	expecter := a.translator.(agent.Expecter) //nolint:forcetypeassert // beginSteering has looked
+	for _, p := range prompts {
+		if !expecter.Expect(agent.Steered{PromptID: p.ID, Author: p.Author}) {
+			continue
+		}
+		if s.waits = true; s.sent[p.ID] {
+			continue
+		}
+		data, err := s.steerer.Steer(agent.PromptInput{RunID: a.agentRun(), PromptID: p.ID, Content: p.Content, Author: p.Author, At: p.StartedAt})
+		if err != nil {
+			return final(Refused, fmt.Errorf("give %s a prompt in its turn: %w", a.start.Agent, err))
+		}
+		if err := link.link.Steer(p.ID, data); err != nil {
+			return fmt.Errorf("give the agent a prompt in its turn: %w", err)
+		}
+		s.sent[p.ID], a.heard = true, time.Now()
+	}
+	return nil
+}
+
+// settleSteers records what the agent has done with prompts, before the frame that says it is committed: twice does no harm.
+func (a *attempt) settleSteers(ctx context.Context, verdicts []agent.SteerVerdict) error {
+	taken := session.SteerTaken{RunID: a.in.RunID, Token: a.token, Part: a.start.Run.Part}
+	for _, v := range verdicts {
+		if v.Taken {
+			taken.PromptIDs = append(taken.PromptIDs, v.PromptID)
+		}
+	}
+	a.steering.waits, a.steering.due = false, true
+	if len(taken.PromptIDs) == 0 {
+		return nil
+	}
+	if err := a.Store.SteersSettle(ctx, taken); err != nil {
+		return stored(err)
+	}
+	a.progress.Made()
+	return nil
+}
