@@ -46,6 +46,7 @@ type Adapter struct{}
 var (
 	_ agent.Adapter  = Adapter{}
 	_ agent.Answerer = Adapter{}
+	_ agent.Steerer  = Adapter{}
 )
 
 // New returns the adapter.
@@ -63,7 +64,7 @@ func (Adapter) Describe() agent.Description {
 		Version: Version,
 		Models:  []string{agent.DefaultModel, "opus", "sonnet", "haiku"},
 		Capabilities: []string{
-			agent.CapabilityImages, "abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "cost", "model", "profiles",
+			agent.CapabilityImages, agent.CapabilitySteer, "abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "cost", "model", "profiles",
 		},
 		Secrets: append([]agent.Need{{
 			Name: SecretKey, Required: true,
@@ -169,6 +170,15 @@ func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 	return userLine(messageUUID(in.RunID, 0), in.Note, in.Content, in.Images...)
 }
 
+// Steer is a user line: the agent takes one that comes while it works after the next result of a tool, or begins to work on it when it
+// has finished. Its uuid is the same whenever the same prompt is given to the same run.
+func (Adapter) Steer(in agent.PromptInput) ([]byte, error) {
+	if in.RunID == "" || in.PromptID == "" {
+		return nil, errors.New("steer Claude Code: no run id, or no prompt id")
+	}
+	return userLine(steerUUID(in.RunID, in.PromptID), "", in.Content)
+}
+
 var _ agent.ImageCarrier = Adapter{}
 
 // Bounds of the images in a user line: the start of a run, which carries it, has at most 1 MiB, with the line in base64 and
@@ -227,6 +237,11 @@ func messageUUID(runID string, n int) string {
 		name += "/continue/" + strconv.Itoa(n)
 	}
 	return uuid.NewSHA1(messageSpace, []byte(name)).String()
+}
+
+// steerUUID is the uuid of a prompt that a run is given.
+func steerUUID(runID, promptID string) string {
+	return uuid.NewSHA1(messageSpace, []byte(runID+"/steer/"+promptID)).String()
 }
 
 // userLine is a message as the agent reads it. A note is a part before the text, as the program's own reminders are.

@@ -32,6 +32,8 @@ type state struct {
 	Owed []string `json:"owed,omitempty"`
 	// Waiting are the questions that are open.
 	Waiting []waiting `json:"waiting,omitempty"`
+	// Expected are the prompts that the running turn is given.
+	Expected translate.Expected `json:"expected,omitempty"`
 }
 
 type waiting struct {
@@ -39,7 +41,10 @@ type waiting struct {
 	ToolUseID string `json:"toolUseId"`
 }
 
-var _ agent.Listener = (*translator)(nil)
+var (
+	_ agent.Listener = (*translator)(nil)
+	_ agent.Expecter = (*translator)(nil)
+)
 
 // maxShown bounds state.Shown; the agent repeats a message soon or never.
 const maxShown = 256
@@ -53,6 +58,11 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 	}
 	t.state.pictured = t.Picture
 	return t, nil
+}
+
+// Expect notes a prompt for the running turn.
+func (t *translator) Expect(s agent.Steered) (waits bool) {
+	return t.state.Expected.Add(steerUUID(t.Run.RunID, s.PromptID), s)
 }
 
 // State returns what a later translator needs.
@@ -216,6 +226,9 @@ func (t *translator) user(l record, at time.Time) {
 	if l.isReplay && id == t.awaited() {
 		t.state.Replayed = true
 	}
+	if l.isReplay {
+		t.steered(id, true)
+	}
 	if slices.Contains(t.state.Shown, id) {
 		return
 	}
@@ -226,8 +239,12 @@ func (t *translator) user(l record, at time.Time) {
 		t.answered(l)
 		return
 	}
+	repeated := len(l.at) == 0 && (t.state.Lifecycle || !t.state.Begun)
+	if repeated && t.state.Expected.Find(id) != nil {
+		return // it was written twice; the first is about to be shown
+	}
 	t.shown(id)
-	if len(l.at) == 0 && (t.state.Lifecycle || !t.state.Begun) {
+	if repeated {
 		return // it is in the transcript already, or a part of the next message
 	}
 	t.person(id, t.state.user(l, at))
@@ -236,6 +253,7 @@ func (t *translator) user(l record, at time.Time) {
 // person shows a message that a person wrote: in the place that was kept for it, or here.
 func (t *translator) person(id string, events []conversation.Event) {
 	t.state.Owed = slices.DeleteFunc(t.state.Owed, func(o string) bool { return o == id })
+	t.Settle(&t.state.Expected, id, true)
 	for i := range events {
 		switch d := events[i].Data.(type) {
 		case conversation.BlockStart:
@@ -253,10 +271,15 @@ func (t *translator) person(id string, events []conversation.Event) {
 	}
 }
 
-// signed says whose message a block is, if it is the prompt of this run.
+// signed says whose message a block is, if it is the prompt of this run or one that the run was given.
 func (t *translator) signed(b conversation.Block) conversation.Block {
-	if t.Run.RunID != "" && b.Type == conversation.UserMessage && b.ID == messageUUID(t.Run.RunID, 0) {
+	if t.Run.RunID == "" || b.Type != conversation.UserMessage {
+		return b
+	}
+	if b.ID == messageUUID(t.Run.RunID, 0) {
 		b.PromptID, b.Author = t.Run.PromptID, t.Run.Author
+	} else if p := t.state.Expected.Find(b.ID); p != nil {
+		b.PromptID, b.Author = p.PromptID, p.Author
 	}
 	return b
 }

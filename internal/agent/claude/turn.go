@@ -86,10 +86,27 @@ func (t *translator) lifecycle(l record, at time.Time) {
 			t.state.Owed = append(t.state.Owed, message)
 		}
 		t.state.Taken = t.state.Taken || mine
+		t.steered(jsonscan.Text(id), true)
 	case jsonscan.Is(what, "completed") && mine:
 		t.known(at)
 	case jsonscan.Is(what, "cancelled") && mine && t.state.Result == nil:
 		t.state.Result = &verdict{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+	case jsonscan.Is(what, "completed"):
+		t.steered(jsonscan.Text(id), true)
+	case jsonscan.Is(what, "cancelled"):
+		t.steered(jsonscan.Text(id), false)
+	}
+}
+
+// steered notes what the agent does with a prompt that the running turn is given. One that it begins after the turn was interrupted is
+// interrupted too.
+func (t *translator) steered(id string, taken bool) {
+	if p := t.state.Expected.Find(id); p == nil || p.Settled {
+		return
+	}
+	t.Settle(&t.state.Expected, id, taken)
+	if taken && t.state.Interrupted {
+		t.Out.Input = append(t.Out.Input, interruptLine(interruptID(t.Run.RunID)+"/"+id)...)
 	}
 }
 
@@ -162,7 +179,7 @@ func (t *translator) result(l record, at time.Time) {
 		v = verdict{Outcome: session.OutcomeFailed, Reason: failure(words, errs, subtype), Status: int(number(status))}
 	}
 	t.state.Result = &v
-	if !t.state.States && !t.background() {
+	if !t.state.States && !t.background() && !t.state.Expected.Wait() {
 		t.end(v, at)
 	}
 }
@@ -233,6 +250,7 @@ func count(raw []byte) int64 { return int64(min(max(number(raw), 0), session.Max
 func (t *translator) idle(at time.Time) {
 	switch {
 	case t.known(at):
+	case t.state.Expected.Wait(): // the agent is about to read it
 	case t.state.Result != nil:
 		t.end(*t.state.Result, at)
 	case t.state.Taken || t.state.Worked:
