@@ -45,6 +45,16 @@ func Prompt(title string, in agent.PromptInput) ([]byte, error) {
 	}.Encode()
 }
 
+// Steer returns the line that gives the running turn of the agent with that title a prompt.
+func Steer(title string, in agent.PromptInput) ([]byte, error) {
+	if in.RunID == "" || in.PromptID == "" {
+		return nil, fmt.Errorf("steer %s: no run id, or no prompt id", title)
+	}
+	return stdio.Command{
+		Type: stdio.Steer, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author, At: in.At.UTC().Truncate(time.Millisecond),
+	}.Encode()
+}
+
 // Interrupt returns how to abort a turn: by a line that names the run, so that one that arrives late
 // aborts no other turn.
 func Interrupt(runID string) agent.Interrupt {

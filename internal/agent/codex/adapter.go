@@ -38,6 +38,7 @@ var (
 	_ agent.Installer = Adapter{}
 	_ agent.Answerer  = Adapter{}
 	_ agent.Profiled  = Adapter{}
+	_ agent.Steerer   = Adapter{}
 )
 
 // New returns the adapter.
@@ -57,7 +58,7 @@ func (Adapter) Describe() agent.Description {
 			"default", "gpt-6.1-sol", "gpt-6.1-terra", "gpt-6-astra", "gpt-6-sol", "gpt-6-luna",
 			"gpt-5.6-sol", "gpt-5.6-terra", "gpt-5.6-luna", "gpt-5.5",
 		},
-		Capabilities: []string{agent.CapabilityImages, "abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "model", "profiles"},
+		Capabilities: []string{agent.CapabilityImages, agent.CapabilitySteer, "abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "model", "profiles"},
 		Secrets:      append([]agent.Need{{Name: SecretKey, Required: true}}, agent.Optional(SecretBaseURL)...),
 	}
 }
@@ -118,6 +119,9 @@ const codexHome = ".codex"
 
 // Prompt is the line of a run.
 func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) { return bridged.Prompt("Codex", in) }
+
+// Steer is the line of a prompt for the running turn. The bridge says if the agent does not take it.
+func (Adapter) Steer(in agent.PromptInput) ([]byte, error) { return bridged.Steer("Codex", in) }
 
 // Interrupt writes a line that names the run, so that one that comes late hits no other turn.
 func (Adapter) Interrupt(runID string) agent.Interrupt { return bridged.Interrupt(runID) }

@@ -48,7 +48,14 @@ type state struct {
 	// Failure is the response of the model's server because of which it did.
 	Failure codexformat.Failure `json:"failure,omitzero"`
 	Counted map[string]base     `json:"counted,omitempty"`
+	// Expected are the prompts that the running turn is given, by their ids.
+	Expected translate.Expected `json:"expected,omitempty"`
 }
+
+var _ agent.Expecter = (*translator)(nil)
+
+// Expect notes a prompt for the running turn.
+func (t *translator) Expect(s agent.Steered) (waits bool) { return t.state.Expected.Add(s.PromptID, s) }
 
 type verdictState struct {
 	Outcome session.Outcome `json:"outcome"`
@@ -182,6 +189,9 @@ func (t *translator) notified(f agent.Frame, l codexformat.Frame, at time.Time) 
 		if it, ok := codexformat.DecodeItem(p.Item); ok && mine {
 			t.Picture(it.Images)
 			t.Emit(t.state.finish(where, it)...)
+			if run, prompt, _ := codexformat.ParseClientID(it.Client); it.Kind == codexformat.KindUser && t.Mine(run) {
+				t.Settle(&t.state.Expected, prompt, true)
+			}
 		}
 	case "item/agentMessage/delta", "item/plan/delta", "item/reasoning/textDelta":
 		if mine {
@@ -291,7 +301,7 @@ func (t *translator) judge(v codexformat.Verdict) *verdictState {
 
 // settle ends the run once nothing is in progress any more: neither the main turn nor a subagent.
 func (t *translator) settle(at time.Time) {
-	if t.state.Verdict == nil || len(t.state.Turns) > 0 {
+	if t.state.Verdict == nil || len(t.state.Turns) > 0 || t.state.Expected.Wait() {
 		return
 	}
 	for _, o := range t.state.Open {
@@ -399,6 +409,11 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 		}
 	case stdio.NoteDied:
 		t.state.Died = codexformat.Bounded(n.Message)
+	case stdio.NoteDeclined:
+		if mine {
+			t.Settle(&t.state.Expected, n.ID, false)
+			t.settle(at)
+		}
 	case codexformat.NoteAborted:
 		t.state.Aborted = t.state.Aborted || mine
 	case codexformat.NoteAsked, codexformat.NoteAnswered:

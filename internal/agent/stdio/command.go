@@ -14,6 +14,7 @@ const (
 	Prompt    CommandType = "prompt"    // begin a turn
 	Answer    CommandType = "answer"    // answer what the agent has asked
 	Interrupt CommandType = "interrupt" // break the turn of RunID off
+	Steer     CommandType = "steer"     // a prompt for the running turn of RunID; for bridges whose agent takes it
 )
 
 // Command is a line that an adapter has written to its bridge's stdin.

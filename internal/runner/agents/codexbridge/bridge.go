@@ -76,7 +76,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	p := program{
 		options: o, home: home, workspace: workspace, out: bridge.NewOutput(stdout), stderr: stderr,
-		delivered: map[string]*delivery{}, rollouts: map[string]string{}, asked: map[string]pending{}, limit: make(chan struct{}, 1),
+		delivered: map[string]*delivery{}, rollouts: map[string]string{}, asked: map[string]pending{}, steered: map[string]bool{}, limit: make(chan struct{}, 1),
 	}
 	return p.main(stdin)
 }
@@ -101,6 +101,7 @@ type program struct {
 	rollouts  map[string]string  // file of each thread
 	writing   []*written         // messages that are being written
 	asked     map[string]pending // by questionID
+	steered   map[string]bool    // prompts for running turns, by clientID; true until the agent has taken or declined them
 	failing   *time.Timer        // runs while requests to the model fail
 	permanent string             // why they will keep failing
 	refused   codexformat.Failure
@@ -335,6 +336,8 @@ func (p *program) command(c stdio.Command) {
 		p.answer(ctx, c)
 	case stdio.Interrupt:
 		p.interrupt(ctx, c.RunID)
+	case stdio.Steer:
+		p.steer(ctx, c)
 	}
 }
 

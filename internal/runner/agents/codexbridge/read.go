@@ -122,6 +122,9 @@ func (p *program) itemCompleted(line []byte, n codexformat.Params) {
 	}
 	p.mu.Lock()
 	p.writing = slices.DeleteFunc(p.writing, func(w *written) bool { return w.item == it.ID })
+	if it.Kind == codexformat.KindUser && p.steered[it.Client] {
+		p.steered[it.Client] = false
+	}
 	if d := p.delivered[p.run]; d != nil && it.Kind == codexformat.KindUser && n.Thread == p.thread {
 		d.received = true
 	}
@@ -244,6 +247,17 @@ func (p *program) turnCompleted(line []byte, n codexformat.Params) {
 		p.keep(line)
 	}
 	awaitEnd(file, info.ID)
+	if n.Thread == p.mainThread() {
+		for _, id := range p.left() {
+			p.decline(id)
+		}
+	}
+}
+
+func (p *program) mainThread() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.thread
 }
 
 // verdictOf returns what is reported when the prompt of a turn with this end comes again.
