@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/url"
 	"os"
@@ -46,7 +47,10 @@ func (b *bundle) lock(t *testing.T, ids ...string) (release func()) {
 	require.NoError(t, err)
 	_, err = conn.Exec(t.Context(), "SELECT FROM sessions WHERE id = ANY($1) ORDER BY id FOR UPDATE", ids)
 	require.NoError(t, err)
-	release = sync.OnceFunc(func() { require.NoError(t, conn.Close(context.Background())) })
+	release = sync.OnceFunc(func() {
+		_, err := conn.Exec(context.Background(), "ROLLBACK") // the server ends the transaction of a closed connection later
+		require.NoError(t, errors.Join(err, conn.Close(context.Background())))
+	})
 	t.Cleanup(release)
 	return release
 }
