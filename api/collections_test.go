@@ -21,7 +21,7 @@ func (b *bundle) collectPrompt(id, promptID string) answer {
 // TestCollectedPromptsAreSignalledWhenTheirTimeIsOver, once, however many there are.
 func TestCollectedPromptsAreSignalledWhenTheirTimeIsOver(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *api.Config) { c.CollectWindow = 20 * time.Millisecond })
+	b := setup(t, func(c *api.Config) { c.CollectWindow = 3 * time.Second })
 	id := b.store.Put(session.Running)
 	a := b.collectPrompt(id, "p1")
 	require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
