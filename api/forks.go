@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/resource"
@@ -37,12 +38,14 @@ func (s *forks) fork(c echo.Context) error {
 	if _, given := c.Request().Header[idempotencyHeader]; given && !idempotencyKey.MatchString(key) {
 		return invalid(idempotencyHeader, "must be 1 to 255 visible ASCII characters")
 	}
-	body, raw, err := readBody(c, false)
+	in, err := s.readWithFiles(c, forkField)
 	if err != nil {
 		return err
 	}
+	defer in.release()
+	body := in.json
 	f := session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: id}
-	first, agentName, named := forkRequest(body, &f)
+	first, agentName, named := forkRequest(body, in.files, &f)
 	if err := body.done(); err != nil {
 		return err
 	}
@@ -59,7 +62,7 @@ func (s *forks) fork(c echo.Context) error {
 	}
 	var idem session.Idempotency
 	if key != "" {
-		idem = session.Idempotency{Key: key, Digest: digest(append([]byte("fork "+id+" "), raw...))}
+		idem = session.Idempotency{Key: key, Digest: digestText("fork " + id + " " + in.digest())}
 	}
 	var spec *profile.Spec
 	if named == "" && sess.Profile != "" {
@@ -96,8 +99,8 @@ func (s *forks) fork(c echo.Context) error {
 	return c.JSON(status, resource.Session(stored))
 }
 
-// forkRequest reads the point, and the first prompt of the fork, if it has one.
-func forkRequest(body *object, f *session.Fork) (first *session.Prompt, agentName, named string) {
+// forkRequest reads the point, and the first prompt of the fork, if it has one, with the files of the form.
+func forkRequest(body *object, files []attachment.Attachment, f *session.Fork) (first *session.Prompt, agentName, named string) {
 	f.BundleID, f.PromptID = body.point()
 	f.Before = body.boolean("before")
 	if f.Before && f.BundleID != "" {
@@ -108,14 +111,7 @@ func forkRequest(body *object, f *session.Fork) (first *session.Prompt, agentNam
 	}
 	agentName, _ = body.text("agent")
 	named, _ = body.profileRef("profile")
-	if inner := body.object("prompt"); inner != nil {
-		first = &session.Prompt{
-			ID: inner.promptID(), SessionID: f.ID, Ordinal: 1, Status: session.PromptQueued,
-			Content: inner.content("content"), Mode: session.Followup, OnUnknown: session.Hold, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
-		}
-		inner.unknown()
-	}
-	return first, agentName, named
+	return body.firstPrompt(f.ID, time.Now().UTC().Truncate(time.Millisecond), files), agentName, named
 }
 
 // point takes the bundle or the prompt that names a point of a session; the other is empty.

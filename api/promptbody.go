@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// maxPromptJSON bounds a prompt that is JSON, with its attachments in base64, and a session with such a prompt.
+	// maxPromptJSON bounds a prompt that is JSON, with its attachments in base64, and a session or a fork with such a prompt.
 	maxPromptJSON = 15 << 20
-	// maxPromptForm bounds a prompt or a session that is a form: its files, its JSON and what separates them.
+	// maxPromptForm bounds a prompt, a session or a fork that is a form: its files, its JSON and what separates them.
 	maxPromptForm = attachment.MaxPromptBytes + maxBodyBytes + maxFormHeaders
 	// maxFormHeaders bounds what a form has besides the content of its parts.
 	maxFormHeaders = 256 << 10
@@ -65,6 +65,7 @@ type withFiles struct {
 const (
 	promptField  = "prompt"
 	sessionField = "session"
+	forkField    = "fork"
 )
 
 // readWithFiles reads a JSON object, or a form with such an object in a field and files. The caller calls release of what it returns.
@@ -103,23 +104,23 @@ func (s *Server) readWithFiles(c echo.Context, field string) (body withFiles, er
 
 // digest is the same for requests that say the same.
 func (b withFiles) digest() string {
-	if len(b.files) == 0 {
-		return digest(b.raw)
-	}
 	all := digest(b.raw)
+	if len(b.files) == 0 {
+		return all
+	}
 	for _, f := range b.files {
 		all += " " + f.ID
 	}
-	return digest([]byte(all))
+	return digestText(all)
 }
 
 // fileField names a file in errors.
 func fileField(field string, n int) string {
 	path := fmt.Sprintf("attachments[%d]", n)
-	if field == sessionField {
-		return promptField + "." + path
+	if field == promptField {
+		return path
 	}
-	return path
+	return promptField + "." + path // of a new session
 }
 
 // readForm reads the parts of a form. A file that is too large is refused as soon as that is known.

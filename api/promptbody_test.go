@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -264,4 +265,62 @@ func TestTheFirstPromptOfASessionComesWithFiles(t *testing.T) {
 	after := before
 	b.do("GET", path, "").into(&after)
 	require.Equal(t, before, after)
+}
+
+func TestTheFirstPromptOfAForkComesWithFiles(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, bundle := b.store.Put(session.Running), session.NewID(session.BundlePrefix)
+	b.store.With(id, func(r *apitest.Row) {
+		r.Bundles = []session.BundleView{{Bundle: session.Bundle{ID: bundle, SessionID: id}, PromptID: "p2"}}
+	})
+	path, key := "/api/sessions/"+id+"/fork", []string{"Idempotency-Key", "k1"}
+	form := func(fork string, headers []string, files ...sent) answer {
+		return b.sendForm(path, "fork", fork, headers, files...)
+	}
+	const asked = `{"promptId":"p2","prompt":{"content":"read","id":"p1"}}`
+	made := form(asked, key, named("notes.txt", "notes"), named("shot", pngBytes))
+	require.Equal(t, http.StatusCreated, made.status, "%s", made.body)
+	fork := made.session().ID
+	var prompt resource.PromptJSON
+	b.do("GET", "/api/sessions/"+fork+"/prompts/p1", "").into(&prompt)
+	require.Len(t, prompt.Attachments, 2)
+	require.Equal(t, "image/png", prompt.Attachments[1].MediaType)
+
+	// The same again is the same fork, however its JSON is written; other files are another request.
+	again := form(`{"prompt":{"id":"p1","content":"read"}, "promptId":"p2"}`, key, named("notes.txt", "notes"), named("shot", pngBytes))
+	require.Equal(t, http.StatusOK, again.status, "%s", again.body)
+	require.Equal(t, fork, again.session().ID)
+	for n := range 8 { // whatever the digest of the JSON begins with
+		other, otherKey := fmt.Sprintf(`{"promptId":"p2","prompt":{"content":"read %d","id":"p1"}}`, n), []string{"Idempotency-Key", fmt.Sprint("k", n+2)}
+		require.Equal(t, http.StatusCreated, form(other, otherKey, named("notes.txt", "notes")).status)
+		form(other, otherKey, named("notes.txt", "other")).problem(http.StatusConflict, "idempotency_conflict")
+	}
+
+	// In base64, also beyond the limit of other bodies.
+	file := fmt.Sprintf(`{"name":"a","data":%q}`, base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", 2<<20))))
+	inJSON := b.do("POST", path, `{"promptId":"p2","prompt":{"content":"read","id":"p1","attachments":[`+file+`]}}`)
+	require.Equal(t, http.StatusCreated, inJSON.status, "%s", inJSON.body)
+
+	for name, c := range map[string]struct {
+		answer answer
+		status int
+		field  string
+	}{
+		"a file":    {form(asked, nil, named("ok", "1"), named("a", strings.Repeat("x", attachment.MaxBytes+1))), 413, "prompt.attachments[1]"},
+		"no fork":   {form("", nil, named("a", "1")), 400, "fork"},
+		"no prompt": {form(`{"promptId":"p2"}`, nil, named("a", "1")), 400, "prompt"},
+		"both":      {form(`{"promptId":"p2","prompt":{"content":"x","attachments":[]}}`, nil, named("a", "1")), 400, "prompt.attachments"},
+	} {
+		code := "invalid_request"
+		if c.status == http.StatusRequestEntityTooLarge {
+			code = "too_large"
+		}
+		p := c.answer.problem(c.status, code)
+		require.NotEmpty(t, p.Errors, name)
+		require.Equal(t, c.field, p.Errors[0].Field, name)
+	}
+	var page struct{ Items []struct{ ID string } }
+	b.do("GET", "/api/sessions/"+id+"/forks", "").into(&page)
+	require.Len(t, page.Items, 10, "what is refused creates nothing")
 }

@@ -259,22 +259,31 @@ func (s *sessions) newSession(body *object, files []attachment.Attachment) (sess
 	named, _ = body.profileRef("profile")
 	sess.Workspace = body.workspace("workspace")
 
-	if inner := body.object("prompt"); inner != nil {
-		first = &session.Prompt{
-			ID: inner.promptID(), SessionID: sess.ID, Ordinal: 1, Status: session.PromptQueued,
-			Content: inner.content("content"), Mode: session.Followup, OnUnknown: session.Hold, CreatedAt: now,
-		}
-		first.Attachments = inner.attachments("attachments", files)
-		inner.unknown()
-	} else if files != nil {
-		body.required("prompt") // which the files belong to
-	}
+	first = body.firstPrompt(sess.ID, now, files)
 	byDefault := "lazy"
 	if first != nil {
 		byDefault = "eager"
 	}
 	sess.Lazy = body.oneOf("sandbox", byDefault, "lazy", "eager") == "lazy"
 	return sess, first, named
+}
+
+// firstPrompt takes the prompt that a new session begins with, with the files of the form; nil if there is none.
+func (o *object) firstPrompt(sessionID string, now time.Time, files []attachment.Attachment) *session.Prompt {
+	inner := o.object("prompt")
+	if inner == nil {
+		if files != nil {
+			o.required("prompt") // which the files belong to
+		}
+		return nil
+	}
+	first := &session.Prompt{
+		ID: inner.promptID(), SessionID: sessionID, Ordinal: 1, Status: session.PromptQueued,
+		Content: inner.content("content"), Mode: session.Followup, OnUnknown: session.Hold, CreatedAt: now,
+	}
+	first.Attachments = inner.attachments("attachments", files)
+	inner.unknown()
+	return first
 }
 
 // pinProfile finds the profile that a request names and pins its version: what the session keeps
@@ -304,7 +313,12 @@ func digest(body []byte) string {
 			body = canonical
 		}
 	}
-	sum := sha256.Sum256(body)
+	return digestText(string(body))
+}
+
+// digestText is the digest of what is no JSON, though it may begin as a number does.
+func digestText(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -57,6 +58,14 @@ func TestASessionIsCreatedWithTheFilesOfItsFirstPrompt(t *testing.T) {
 	data, err := b.client.AttachmentGet(ctx, made[0].ID, p.Attachments[0].ID)
 	require.NoError(t, err)
 	require.Equal(t, "one", string(data))
-	_, err = b.client.SessionFork(ctx, made[0].ID, client.Fork{PromptID: "p1", Prompt: create.Prompt}, "")
-	require.ErrorContains(t, err, "without files")
+	b.store.With(made[0].ID, func(r *apitest.Row) {
+		r.Bundles = []session.BundleView{{Bundle: session.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: made[0].ID}, PromptID: "p1"}}
+	})
+	fork, err := b.client.SessionFork(ctx, made[0].ID, client.Fork{PromptID: "p1", Prompt: create.Prompt}, "")
+	require.NoError(t, err)
+	p, err = b.client.PromptGet(ctx, fork.ID, "p1")
+	require.NoError(t, err)
+	data, err = b.client.AttachmentGet(ctx, fork.ID, p.Attachments[0].ID)
+	require.NoError(t, err)
+	require.Equal(t, "one", string(data))
 }

@@ -2,7 +2,7 @@ package client
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -27,13 +27,16 @@ type Fork struct {
 
 // SessionFork forks a session. The same key again within 24 hours returns the first fork; an empty key is a new one.
 func (c *Client) SessionFork(ctx context.Context, sessionID string, f Fork, key string) (s Session, err error) {
-	if f.Prompt != nil && len(f.Prompt.Files) > 0 {
-		return s, errors.New("the first prompt of a fork comes without files")
-	}
 	if key == "" {
 		key = uuid.NewString()
 	}
-	_, err = c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/fork", f, &s, "Idempotency-Key", key)
+	var body any = f
+	if f.Prompt != nil && len(f.Prompt.Files) > 0 {
+		if body, err = formWith("fork", f, f.Prompt.Files); err != nil {
+			return s, fmt.Errorf("encode the fork: %w", err)
+		}
+	}
+	_, err = c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/fork", body, &s, "Idempotency-Key", key)
 	return s, err
 }
 

@@ -184,7 +184,7 @@ type Create struct {
 type FirstPrompt struct {
 	Content string `json:"content"`
 	ID      string `json:"id,omitempty"`
-	Files   []File `json:"-"` // attachments; not of the first prompt of a fork
+	Files   []File `json:"-"` // attachments
 }
 
 // SessionCreate creates a session. The same key and session again within 24 hours return the first one; an empty key is

@@ -52,7 +52,7 @@ func (m *Store) SessionFork(_ context.Context, f session.Fork, first *session.Pr
 	}
 	row := &Row{Session: made, First: 1, Conversation: r.Conversation}
 	if first != nil {
-		row.Prompts = append(row.Prompts, *first)
+		row.Prompts, row.Attachments = append(row.Prompts, *first), first.Attachments
 	}
 	m.rows[f.ID] = row
 	if idem.Key != "" {

@@ -153,15 +153,20 @@ func (c *sessionCreateCmd) request(stdin io.Reader) (client.Create, error) {
 		return create, err
 	}
 	create.Prompt = &client.FirstPrompt{Content: text, ID: c.PromptID, Files: files}
-	switch {
-	case c.PromptID != "":
-	case c.IdempotencyKey != "": // the same again, so that the request is
-		digest := sha256.Sum256([]byte(c.IdempotencyKey))
-		create.Prompt.ID = session.PromptPrefix + hex.EncodeToString(digest[:16])
-	default:
-		create.Prompt.ID = session.NewID(session.PromptPrefix) // ours, so that it can be waited for
+	if c.PromptID == "" {
+		create.Prompt.ID = firstPromptID(c.IdempotencyKey)
 	}
 	return create, nil
+}
+
+// firstPromptID is the id of the first prompt of a new session, ours so that it can be waited for: with a key always the same, so
+// that the request is.
+func firstPromptID(idempotencyKey string) string {
+	if idempotencyKey == "" {
+		return session.NewID(session.PromptPrefix)
+	}
+	digest := sha256.Sum256([]byte(idempotencyKey))
+	return session.PromptPrefix + hex.EncodeToString(digest[:16])
 }
 
 // scriptText is the text given, or what the file after @ holds.

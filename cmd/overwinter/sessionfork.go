@@ -7,18 +7,18 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/client"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
 // sessionForkCmd forks a session.
 type sessionForkCmd struct {
 	sessionArg
-	Bundle string `placeholder:"BUNDLE" xor:"point" help:"Bundle to begin with, as listed by session bundles. Default: the newest."`
-	After  string `placeholder:"PROMPT" xor:"point" help:"Begin after this prompt."`
-	Before string `placeholder:"PROMPT" xor:"point" help:"Begin before this prompt."`
-	Prompt string `placeholder:"TEXT" help:"First prompt of the fork, or - to read it from standard input."`
-	Wait   bool   `help:"Print the agent's answer to --prompt and return when the turn ends. Fails if the session is in error."`
+	Bundle string   `placeholder:"BUNDLE" xor:"point" help:"Bundle to begin with, as listed by session bundles. Default: the newest."`
+	After  string   `placeholder:"PROMPT" xor:"point" help:"Begin after this prompt."`
+	Before string   `placeholder:"PROMPT" xor:"point" help:"Begin before this prompt."`
+	Prompt string   `placeholder:"TEXT" help:"First prompt of the fork, or - to read it from standard input."`
+	Attach []string `sep:"none" aliases:"file" placeholder:"FILE" help:"File that the first prompt comes with; it is placed in the workspace. Repeat for more."`
+	Wait   bool     `help:"Print the agent's answer to --prompt and return when the turn ends. Fails if the session is in error."`
 	timeoutFlag
 	Title          string `placeholder:"TEXT" help:"Title. Default: that of the session."`
 	Profile        string `placeholder:"PROFILE" help:"Name or ID of a profile. Default: that of the session."`
@@ -29,6 +29,9 @@ type sessionForkCmd struct {
 func (c *sessionForkCmd) Validate() error {
 	if c.Wait && c.Prompt == "" {
 		return usageError{"--wait needs --prompt: otherwise the fork waits for its first prompt"}
+	}
+	if len(c.Attach) > 0 && c.Prompt == "" {
+		return usageError{"--attach needs --prompt"}
 	}
 	return needsWait(c.Timeout, c.Wait)
 }
@@ -55,7 +58,11 @@ func (c *sessionForkCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 			if err != nil {
 				return err
 			}
-			f.Prompt = &client.FirstPrompt{ID: session.NewID(session.PromptPrefix), Content: text}
+			files, err := attachedFiles(c.Attach)
+			if err != nil {
+				return err
+			}
+			f.Prompt = &client.FirstPrompt{ID: firstPromptID(c.IdempotencyKey), Content: text, Files: files}
 		}
 		made, err := api.SessionFork(ctx, id, f, c.IdempotencyKey)
 		if err != nil {

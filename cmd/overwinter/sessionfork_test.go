@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,6 +33,17 @@ func TestASessionIsForkedAndItsAnswerAwaited(t *testing.T) {
 	answered := call("fork", id, "--after", "p2", "--prompt", "hello", "--wait", "--timeout=1m")
 	require.Equal(t, exitDone, answered.code, answered.stderr)
 	require.Contains(t, answered.stderr, "session "+session.SessionPrefix)
+
+	file := filepath.Join(t.TempDir(), "notes.txt")
+	require.NoError(t, os.WriteFile(file, []byte("one"), 0o600))
+	var twice [2]string
+	for i := range twice {
+		r := call("fork", id, "--after", "p2", "--prompt", "read", "--attach", file, "--idempotency-key", "k1")
+		require.Equal(t, exitDone, r.code, r.stderr)
+		twice[i], _, _ = strings.Cut(r.stdout, "\n")
+	}
+	require.Equal(t, twice[0], twice[1], "the same key and flags again are the same fork")
+	require.Equal(t, exitUsage, call("fork", id, "--attach", file).code)
 
 	shown := call("fork", id, "--bundle", bundle)
 	require.Equal(t, exitDone, shown.code, shown.stderr)

@@ -2942,11 +2942,7 @@ export interface components {
              * @default false
              */
             before?: boolean;
-            /** @description The first prompt of the fork. */
-            prompt?: {
-                id?: components["schemas"]["PromptId"];
-                content: components["schemas"]["Content"];
-            };
+            prompt?: components["schemas"]["FirstPrompt"];
             /** @description The agent of the session; another one is 409 `not_supported`. */
             agent?: string;
             /** @description As in the creation of a session. Default: that of the session. */
@@ -6441,6 +6437,11 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["ForkRequest"];
+                "multipart/form-data": {
+                    fork: components["schemas"]["ForkRequest"];
+                    /** @description Files of the first prompt, as in `POST /api/sessions/{id}/prompts`. */
+                    file?: string[];
+                };
             };
         };
         responses: {
