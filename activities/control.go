@@ -54,6 +54,9 @@ type Config struct {
 	RunnerGrace time.Duration
 	// ConfirmPause is the time between two questions about an image that was not found. Default 2s.
 	ConfirmPause time.Duration
+	// ImageSoon is how long the preparation of an image may take before the session reports it as a step of its start: most exist
+	// already. Default 1s.
+	ImageSoon time.Duration
 	// InterruptedPause is the time between the report of a runner that it was interrupted while it had a run, and the end of
 	// that run: a program in its place can report it for each run, and the policy of a prompt may be to run it again. Default 2s.
 	InterruptedPause time.Duration
@@ -185,6 +188,9 @@ func New(c Config) (*Control, *Turns) {
 	}
 	if c.RunnerGrace == 0 {
 		c.RunnerGrace = time.Minute
+	}
+	if c.ImageSoon == 0 {
+		c.ImageSoon = time.Second
 	}
 	if c.ConfirmPause == 0 {
 		c.ConfirmPause = 2 * time.Second

@@ -7,9 +7,6 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// imageSoon is how long the preparation of an image may take before the session reports it: most exist already.
-const imageSoon = time.Second
-
 // prepareImage prepares the image of a session's agent. One that must be built first takes a while, which is reported as a
 // stage of the session's start.
 func (g *sandboxes) prepareImage(ctx context.Context, s session.Session) (string, error) {
@@ -22,7 +19,7 @@ func (g *sandboxes) prepareImage(ctx context.Context, s session.Session) (string
 		image, err := g.Image.Prepare(ctx, s.Agent)
 		done <- prepared{image, err}
 	}()
-	timer := time.NewTimer(imageSoon)
+	timer := time.NewTimer(g.ImageSoon)
 	defer timer.Stop()
 	select {
 	case p := <-done:

@@ -2,22 +2,28 @@ package activities_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
 )
 
-// slowImage takes longer than a session waits before it reports that.
-type slowImage struct{ preparer }
+// slowImage is prepared when the session has reported that it waits for it.
+type slowImage struct {
+	preparer
+	reported func() bool
+}
 
 func (p slowImage) Prepare(ctx context.Context, agent string) (string, error) {
-	timer := time.NewTimer(1500 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return "", ctx.Err()
+	for !p.reported() {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
 	}
 	return p.preparer.Prepare(ctx, agent)
 }
@@ -29,7 +35,11 @@ func TestAnImageThatTakesLongIsAStepOfTheStart(t *testing.T) {
 	require.Empty(t, b.stages(t), "an image that exists is no step")
 
 	b = setup(t)
-	b.config.Image = slowImage{runnerImage(b.provider)}
+	b.config.Image = slowImage{runnerImage(b.provider), func() bool {
+		events, err := b.db.EventsPage(b.ctx, b.id, 0, 100)
+		return err == nil && slices.ContainsFunc(events, func(e eventlog.Event) bool { return e.Type == "setup" })
+	}}
+	b.config.ImageSoon = time.Millisecond
 	b.build()
 	b.create(t)
 	require.Equal(t, []string{"image started", "image completed"}, b.stages(t))

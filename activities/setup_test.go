@@ -132,7 +132,7 @@ func newBundle(t *testing.T, drv driver.Driver) *bundle {
 		Runner: program,
 		Links:  b.links, Store: b.steps, Log: logSteps{b.steps}, Agents: agent.NewRegistry(demo.New()), Sandbox: b.provider,
 		Image: b.image, Signaler: b.tell, Keys: keys, SandboxTimeout: time.Hour,
-		SnapshotTimeout: time.Minute, ConfirmPause: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		SnapshotTimeout: time.Minute, ConfirmPause: 10 * time.Millisecond, ImageSoon: time.Hour, Logger: slog.New(slog.DiscardHandler),
 	}
 	b.build()
 	b.id = b.session(t)
