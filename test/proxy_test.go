@@ -146,17 +146,18 @@ func (p *proxy) refuse(t *testing.T, d time.Duration) {
 	p.accept(t)
 }
 
-// reset breaks every connection once; new ones are accepted.
-func (p *proxy) reset() {
+// reset breaks every connection once, and returns how many there were; new ones are accepted.
+func (p *proxy) reset() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.resetLocked()
+	return p.resetLocked()
 }
 
-func (p *proxy) resetLocked() {
+func (p *proxy) resetLocked() int {
 	for link := range p.pairs {
 		link.reset()
 	}
+	return len(p.pairs)
 }
 
 // stall delivers nothing for d, in neither direction, and breaks no connection.

@@ -19,6 +19,21 @@ async function insist(url) {
 /** The page with useChat. It sends each line of the input, and prints a line when the turn is over in the page. */
 async function page() {
   const { open, until } = await import("./page.mjs");
+  let cuts = 0;
+  let connections = 0;
+  const { fetch: direct } = globalThis;
+  globalThis.fetch = async (url, init) => {
+    const answer = await direct(url, init);
+    if (!answer.headers.get("content-type")?.startsWith("text/event-stream")) return answer;
+    connections++;
+    const reader = answer.body.getReader();
+    const pull = (controller) =>
+      reader.read().then(
+        ({ done, value }) => (done ? controller.close() : controller.enqueue(value)),
+        (error) => (cuts++, controller.error(error)),
+      );
+    return new Response(new ReadableStream({ pull, cancel: (reason) => reader.cancel(reason) }), { status: answer.status, headers: answer.headers });
+  };
   let shown = await open(session);
   let opened = 1;
   for await (const line of input) {
@@ -38,7 +53,7 @@ async function page() {
     }
     console.log("over");
   }
-  console.log(JSON.stringify({ texts: shown.texts("article.assistant p"), opened }));
+  console.log(JSON.stringify({ texts: shown.texts("article.assistant p"), opened, cuts, connections }));
   process.exit(0);
 }
 
