@@ -69,8 +69,9 @@ func TestTheReactLibrary(t *testing.T) {
 	}
 }
 
-// cutting is the address of a proxy to the api that resets all connections about three times a second until it is stopped. The api itself
-// is killed after four seconds; its supervisor starts it again.
+// cutting is the address of a proxy to the api that resets all connections until it is stopped: about three times a second at first, and
+// each time a little later. On a loaded machine no request would ever be answered within the first pauses. The api itself is killed after
+// four seconds; its supervisor starts it again.
 func cutting(t *testing.T, s *stack) (address string, stop func()) {
 	t.Helper()
 	p := newProxy(t, func() (net.Conn, error) { return net.Dial("tcp", s.api) })
@@ -79,14 +80,15 @@ func cutting(t *testing.T, s *stack) (address string, stop func()) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		kill := time.After(4 * time.Second)
-		for {
+		for scale := 1.0; ; {
 			select {
 			case <-ctx.Done():
 				return
 			case <-kill:
 				syscall.Kill(api, syscall.SIGKILL) //nolint:errcheck // the test fails if it does not run
-			case <-time.After(50*time.Millisecond + rand.N(600*time.Millisecond)):
+			case <-time.After(time.Duration(scale * float64(50*time.Millisecond+rand.N(600*time.Millisecond)))):
 				p.reset()
+				scale *= 1.05
 			}
 		}
 	})

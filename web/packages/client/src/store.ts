@@ -135,11 +135,16 @@ export class SessionStore {
   /** Reads the list of files once there is a stream, which keeps it up to date from then on. */
   watchFiles(): void {
     this.#filesWanted = true;
-    if (this.#loaded && !this.#files && this.#stop) void this.#readFiles(this.#stop.signal);
+    if (this.#loaded && this.#stop) this.#wantFiles(this.#stop.signal);
   }
 
+  /** Reads the list of files if it is wanted, not there, and not being read. */
+  #wantFiles(signal: AbortSignal): void {
+    if (this.#filesWanted && !this.#files && !this.#changesOfFiles) void this.#readFiles(signal);
+  }
+
+  /** Reads the list of files. A read that has begun later makes its result obsolete. */
   async #readFiles(signal: AbortSignal): Promise<void> {
-    if (this.#changesOfFiles) return;
     const changes: Event[] = (this.#changesOfFiles = []);
     try {
       const files = new Table<StoredFile>((a, b) => (a.path < b.path ? -1 : 1));
@@ -147,13 +152,14 @@ export class SessionStore {
       for await (const { path, size, modifiedAt } of pages(read)) {
         files.set(path, { path, size, modifiedAt });
       }
+      if (this.#changesOfFiles !== changes) return;
       this.#files = files;
       for (const event of changes) this.#file(event);
       this.#changed();
     } catch {
-      // The end of the next turn tries again.
+      // The next connection, or the end of the next turn, tries again.
     } finally {
-      this.#changesOfFiles = undefined;
+      if (this.#changesOfFiles === changes) this.#changesOfFiles = undefined;
     }
   }
 
@@ -163,7 +169,7 @@ export class SessionStore {
       try {
         const after = await this.#load(signal);
         backoff.reset();
-        for await (const item of this.handle.follow({ after, signal, transport: this.#transport, onConnection: (state, error) => this.#connected(state, error) })) {
+        for await (const item of this.handle.follow({ after, signal, transport: this.#transport, onConnection: (state, error) => this.#connected(state, error, signal) })) {
           if (!this.#take(item, signal)) break;
         }
         if (this.#connection === "ended") return;
@@ -207,9 +213,13 @@ export class SessionStore {
     return seq;
   }
 
-  #connected(state: "open" | "lost", error: unknown): void {
+  #connected(state: "open" | "lost", error: unknown, signal: AbortSignal): void {
     this.#connection = state === "open" ? "live" : "reconnecting";
     this.#error = state === "open" ? undefined : error instanceof Error ? error : undefined;
+    if (state === "open") {
+      this.#wantFiles(signal);
+      if (this.#stale && !this.#reading) void this.#readSession(signal);
+    }
     this.#changed();
   }
 
@@ -246,7 +256,7 @@ export class SessionStore {
         this.#file(item);
         break;
       case "turn_end":
-        if (this.#filesWanted && !this.#files) void this.#readFiles(signal);
+        this.#wantFiles(signal);
         break;
       case "status":
         if (this.#session) this.#session = { ...this.#session, status: item.data.status, statusReason: item.data.reason };
@@ -288,7 +298,7 @@ export class SessionStore {
         this.#changed();
       }
     } catch {
-      // The next event reads it again.
+      this.#stale = true; // the next connection, or the next event, reads it again
     } finally {
       this.#reading = false;
     }
