@@ -50,7 +50,10 @@ func startStackIn(t *testing.T, dir string, extra ...string) *stack {
 func startStackEnv(t *testing.T, env []string, dir string, extra ...string) *stack {
 	t.Helper()
 	apiPort, temporalPort, uiPort := porttest.Free(t), porttest.Free(t), porttest.Free(t)
-	env = append([]string{"OVERWINTER_DRAIN_TIMEOUT=0s"}, env...) // a test that ends waits for no turn
+	env = append([]string{
+		"OVERWINTER_DRAIN_TIMEOUT=0s",   // a test that ends waits for no turn
+		"OVERWINTER_RECONCILE_EVERY=5s", // many wait for what the reconciler deletes, or finds lost
+	}, env...)
 	s := &stack{dir: dir, env: env, api: fmt.Sprintf("127.0.0.1:%d", apiPort), engine: fmt.Sprintf("127.0.0.1:%d", temporalPort), ui: uiPort}
 	s.args = append([]string{
 		"dev", "--data-dir", dir, "--api-address", s.api,
@@ -146,12 +149,15 @@ func (s *stack) processes() map[int]string {
 	table := processTable()
 	out := map[int]string{}
 	for pid, p := range table {
-		named := strings.Contains(p.line, s.dir) || strings.Contains(p.environ, s.dir)
-		if named || table.descends(pid, s.cmd.Process.Pid) {
+		if s.owns(table, pid) {
 			out[pid] = p.line
 		}
 	}
 	return out
+}
+
+func (s *stack) owns(table processes, pid int) bool {
+	return table.descends(pid, s.cmd.Process.Pid) || strings.Contains(table[pid].line, s.dir) || strings.Contains(environ(pid), s.dir)
 }
 
 // child is the process id of the child whose command line has all of words.
@@ -159,8 +165,9 @@ func (s *stack) child(t *testing.T, words ...string) int {
 	t.Helper()
 	var found int
 	eventually(t, 20*time.Second, "there is a child "+strings.Join(words, " "), func() error {
-		for pid, line := range s.processes() {
-			if pid != s.cmd.Process.Pid && containsAll(line, words) {
+		table := processTable()
+		for pid, p := range table {
+			if pid != s.cmd.Process.Pid && containsAll(p.line, words) && s.owns(table, pid) {
 				found = pid
 				return nil
 			}
@@ -206,21 +213,21 @@ func program(t *testing.T, name string) string {
 }
 
 // eventually tries until try succeeds, with a pause between, and fails with its
-// last error when the time is over.
+// last error when the time is over. The pauses grow with the time that it has waited: tests wait for minutes in all, and each try costs
+// the machine a request.
 func eventually(t *testing.T, within time.Duration, what string, try func() error) {
 	t.Helper()
-	deadline := time.Now().Add(within)
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
+	began := time.Now()
 	for {
 		err := try()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		waited := time.Since(began)
+		if waited > within {
 			t.Fatalf("not within %s: %s: %v", within, what, err)
 		}
-		<-ticker.C
+		<-time.After(min(max(waited/20, 50*time.Millisecond), 500*time.Millisecond))
 	}
 }
 
@@ -246,8 +253,8 @@ func (s *safeBuffer) String() string {
 func (s *stack) sandboxTree() map[int]string {
 	table := processTable()
 	out := map[int]string{}
-	for root, line := range s.processes() {
-		if !strings.Contains(line, "overwinter local-modal") {
+	for root, p := range table {
+		if !strings.Contains(p.line, "overwinter local-modal") || !s.owns(table, root) {
 			continue
 		}
 		for pid, p := range table {
@@ -260,8 +267,8 @@ func (s *stack) sandboxTree() map[int]string {
 }
 
 type process struct {
-	parent        int
-	line, environ string
+	parent int
+	line   string
 }
 
 type processes map[int]process
@@ -288,11 +295,15 @@ func processTable() processes {
 		p.parent, _ = strconv.Atoi(fields[1])
 		raw, _ := os.ReadFile(filepath.Join(e, "cmdline"))
 		p.line = string(bytes.ReplaceAll(bytes.TrimRight(raw, "\x00"), []byte{0}, []byte{' '}))
-		raw, _ = os.ReadFile(filepath.Join(e, "environ"))
-		p.environ = string(raw)
 		out[pid] = p
 	}
 	return out
+}
+
+// environ is the environment that a process was started with.
+func environ(pid int) string {
+	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return string(raw)
 }
 
 // descends reports whether a process is a descendant of another, or it itself.
