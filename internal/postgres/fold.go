@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
@@ -23,8 +25,9 @@ type blockFold struct {
 
 // foldDraft is what an event that may come into the log is about.
 type foldDraft struct {
-	key  blockKey // the zero key: no block
-	data foldData
+	key   blockKey // the zero key: no block
+	data  foldData
+	plain bool // the event's data is known to be JSON in UTF-8
 }
 
 // foldEvent is an event that is in the log.
@@ -77,6 +80,10 @@ func readFoldDraft(sessionID string, d eventlog.Draft) (foldDraft, bool) {
 	default:
 		return foldDraft{}, false
 	}
+	if id, ok := plainDelta(d); ok {
+		key := blockKey{sessionID, cmp.Or(text(d.ConversationID), conversation.Main), id}
+		return foldDraft{key: key, data: foldData{BlockID: id}, plain: true}, true
+	}
 	var out foldDraft
 	if json.Unmarshal(storable(d.Data), &out.data) != nil {
 		return foldDraft{}, false
@@ -87,6 +94,31 @@ func readFoldDraft(sessionID string, d eventlog.Draft) (foldDraft, bool) {
 	}
 	out.key = blockKey{sessionID, cmp.Or(text(d.ConversationID), conversation.Main), text(id)}
 	return out, true
+}
+
+// plainDelta returns the block of a text delta whose data is written as [conversation.Encode] writes it and needs no escapes,
+// as nearly all are. Its data is JSON.
+func plainDelta(d eventlog.Draft) (blockID string, ok bool) {
+	if d.Type != string(conversation.EventTextDelta) {
+		return "", false
+	}
+	rest, begins := bytes.CutPrefix(d.Data, []byte(`{"blockId":"`))
+	rest, ends := bytes.CutSuffix(rest, []byte(`"}`))
+	id, delta, both := bytes.Cut(rest, []byte(`","delta":"`))
+	if !begins || !ends || !both || !plain(id) || !plain(delta) {
+		return "", false
+	}
+	return string(id), true
+}
+
+// plain reports whether bytes may be between the quotes of a string in JSON, and are the string.
+func plain(s []byte) bool {
+	for _, c := range s {
+		if c < ' ' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return utf8.Valid(s)
 }
 
 // read asks for the blocks of the batch, if it is about any.
