@@ -10,6 +10,7 @@
 # make chaos   injects every fault in every state, then faults at random; ARGS="-minutes 20 -seed 1234" say how long and which
 # make followers  has clients of every protocol follow one session for five minutes while each part of the system is killed; ARGS="-minutes 20" says how long
 # make upgrade  replaces the programs of the release before by those of this build under load, in every order; FROM=COMMIT begins with any commit
+# make forks  forks and reverts sessions of every agent; three minutes
 # make overload  has a hundred agents print as fast as they can for a minute; ARGS="-overload 5m -overload-sessions 200" say how long and how many
 # make conformance-sandbox  runs all tests of every agent in sandboxes with their own network, as this user and, for root, as an ordinary user too
 # make test-modal-sdk  runs the tests of Modal's SDK against the local Modal, those as well that are known to fail
@@ -41,7 +42,7 @@ LINT     = golangci-lint
 CPUS    := $(shell getconf _NPROCESSORS_ONLN)
 TESTARGS ?= -timeout 40m -ldflags=-w -p $(shell expr $(CPUS) + 1) -parallel $(shell expr $(CPUS) + 2)
 
-.PHONY: web generate-web dev build test conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos followers upgrade overload check setup programs fmt generate clean \
+.PHONY: web generate-web dev build test conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos followers upgrade overload forks check setup programs fmt generate clean \
 	picture check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
 
 # Temporal's server is by far the largest part of the first build, and not needed if an address is given.
@@ -148,6 +149,11 @@ upgrade: setup programs
 overload: ARGS ?= -overload 1m -overload-sessions 100
 overload: setup programs
 	@go test ./test -count 1 -timeout 0 -v -run '^TestOverloadHeals$$' $(ARGS)
+
+# The demo agent's part belongs to make test.
+forks: NEEDS = npm curl
+forks: setup agents programs
+	@go test ./test -count 1 -timeout 0 -v -run '^TestEveryAgentIsForkedAndReverted$$' -all-forks $(ARGS)
 
 check: setup-go check-format check-vet check-workflows check-generated check-language check-lint
 

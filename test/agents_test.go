@@ -139,7 +139,7 @@ func keepsItsMemory(t *testing.T, a agentUnderTest) {
 
 	s.worksAndFails(t, id)
 	s.asksForPermission(t, id, stream)
-	s.forksARealAgent(t, a, models)
+	s.forksARealAgent(t, models, object{"agent": a.name})
 
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
 	s.waitStatus(t, id, "hibernated", 60*time.Second)

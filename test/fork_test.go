@@ -1,8 +1,11 @@
 package test
 
 import (
+	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/npm"
+	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
+	opencodeagent "github.com/overwinter-dev/overwinter/internal/agent/opencode"
 )
+
+var allForks = flag.Bool("all-forks", false, "fork and revert sessions of every agent in TestEveryAgentIsForkedAndReverted, not only the demo agent's")
 
 // forkPrompts is how many prompts a session has that is forked before its third.
 const forkPrompts = 5
@@ -28,47 +36,152 @@ func (a agentUnderTest) forkScripts() map[string][]modelserver.Step {
 	return scripts
 }
 
-// TestADemoSessionIsForked is what keepsItsMemory does with every real agent.
-func TestADemoSessionIsForked(t *testing.T) {
+// TestEveryAgentIsForkedAndReverted forks a session of each agent before the third of its five prompts, with an edited prompt, and reverts it
+// to its second: the agent has the memory of that point, and the session its files. A run of all tests does so with the demo agent, one with
+// -all-forks with all of them; keepsItsMemory forks those of agentsUnderTest in any case.
+func TestEveryAgentIsForkedAndReverted(t *testing.T) {
 	t.Parallel()
+	t.Run("demo", func(t *testing.T) {
+		t.Parallel()
+		forksTheDemoAgent(t)
+	})
+	if !*allForks {
+		return
+	}
+	for _, a := range agentsUnderTest {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			models := modelserver.New(a.forkScripts())
+			t.Cleanup(models.Close)
+			s := startStack(t)
+			for name, value := range a.secrets(models) {
+				s.must(t, http.StatusCreated, "PUT", "/api/secrets/"+name, object{"value": value})
+			}
+			id := s.forksARealAgent(t, models, object{"agent": a.name})
+			s.revertsARealAgent(t, models, id)
+		})
+	}
+	t.Run("acp", func(t *testing.T) {
+		t.Parallel()
+		forksAnACPAgent(t)
+	})
+}
+
+func forksTheDemoAgent(t *testing.T) {
+	t.Helper()
 	s := startStack(t)
-	id, fork := s.forksBeforeTheThird(t, "demo", func(n int) string {
+	const show = "recall\n$ cat lines.txt; echo that was all of it"
+	id, fork := s.forksBeforeTheThird(t, object{"agent": "demo"}, func(n int) string {
 		return fmt.Sprintf("walrus%d\n$ echo line %d >> lines.txt; cat lines.txt", n, n)
-	}, "recall\n$ cat lines.txt; echo that was all of it")
+	}, show)
 	require.Contains(t, s.text(t, fork), "I have had 3 prompts")
 	s.prompt(t, id, "recall", "recall")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "recall", time.Minute)["status"])
 	require.Contains(t, s.text(t, id), "I have had 6 prompts")
+	s.revertsToTheSecond(t, id, show)
+	require.Contains(t, s.text(t, id), "I have had 3 prompts")
+	require.Contains(t, s.text(t, fork), "I have had 3 prompts")
+}
+
+// forksAnACPAgent has OpenCode's own ACP server as the agent.
+func forksAnACPAgent(t *testing.T) {
+	t.Helper()
+	opencode := agentsUnderTest[slices.IndexFunc(agentsUnderTest, func(a agentUnderTest) bool { return a.name == "opencode" })]
+	models := modelserver.New(opencode.forkScripts())
+	t.Cleanup(models.Close)
+	var program npm.Package
+	for _, p := range opencodeagent.New().Packages() {
+		program = p
+	}
+	files := httptest.NewServer(http.FileServer(http.Dir(npmtest.Directory(t, program))))
+	t.Cleanup(files.Close)
+	inSandbox := func(url string) string { return strings.Replace(url, "127.0.0.1", "host.overwinter.internal", 1) }
+	config, err := json.Marshal(object{
+		"model":    "anthropic/claude-haiku-4-5",
+		"provider": object{"anthropic": object{"options": object{"baseURL": inSandbox(models.URL()) + "/v1", "apiKey": plantedKey}}},
+	})
+	require.NoError(t, err)
+	s := startStack(t)
+	s.must(t, http.StatusCreated, "POST", "/api/profiles", object{"name": "opencode-acp", "environment": object{
+		"OVERWINTER_ACP_COMMAND": `["/usr/local/bin/opencode", "acp"]`, "OPENCODE_CONFIG_CONTENT": string(config),
+	}})
+	id := s.forksARealAgent(t, models, object{"agent": "acp", "profile": "opencode-acp", "workspace": object{
+		"setup": "curl -sSfo /usr/local/bin/opencode " + inSandbox(files.URL) + "/bin/opencode && chmod +x /usr/local/bin/opencode",
+	}})
+	s.revertsARealAgent(t, models, id)
 }
 
 // forksARealAgent forks a session of a real agent, whose model has been sent what the session has in its memory.
-func (s *stack) forksARealAgent(t *testing.T, a agentUnderTest, models *modelserver.Server) {
+func (s *stack) forksARealAgent(t *testing.T, models *modelserver.Server, body object) (original string) {
 	t.Helper()
-	s.forksBeforeTheThird(t, a.name, func(n int) string {
+	original, _ = s.forksBeforeTheThird(t, body, func(n int) string {
 		return fmt.Sprintf("Remember the word walrus%d. {{add%d}}", n, n)
 	}, "Edited: the word is otter. {{show}}")
-	newest := func(word string) string {
-		for _, r := range slices.Backward(models.Requests()) {
-			if prompts := strings.Join(r.Prompts, "\n"); strings.Contains(prompts, word) {
-				return prompts
-			}
+	forked, continued := newestRequest(models, "otter"), newestRequest(models, fmt.Sprint("walrus", forkPrompts))
+	remembers(t, continued, forkPrompts)
+	remembers(t, forked, 2)
+	require.NotContains(t, continued, "otter")
+	return original
+}
+
+// revertsARealAgent reverts a session of forksARealAgent to its second prompt.
+func (s *stack) revertsARealAgent(t *testing.T, models *modelserver.Server, id string) {
+	t.Helper()
+	s.revertsToTheSecond(t, id, "Reverted: the word is beaver. {{show}}")
+	reverted := newestRequest(models, "beaver")
+	remembers(t, reverted, 2)
+	require.NotContains(t, reverted, "otter")
+}
+
+// newestRequest is what the model was last sent in a conversation with the word.
+func newestRequest(models *modelserver.Server, word string) string {
+	for _, r := range slices.Backward(models.Requests()) {
+		if prompts := strings.Join(r.Prompts, "\n"); strings.Contains(prompts, word) {
+			return prompts
 		}
-		return ""
 	}
-	forked, original := newest("otter"), newest(fmt.Sprint("walrus", forkPrompts))
+	return ""
+}
+
+// remembers checks that the model was sent the words of the first prompts alone.
+func remembers(t *testing.T, request string, prompts int) {
+	t.Helper()
 	for n := 1; n <= forkPrompts; n++ {
 		word := fmt.Sprintf("walrus%d.", n)
-		require.Contains(t, original, word)
-		require.Equal(t, n < 3, strings.Contains(forked, word), "the fork knows %s: %s", word, forked)
+		require.Equal(t, n <= prompts, strings.Contains(request, word), "the agent knows %s: %s", word, request)
 	}
-	require.NotContains(t, original, "otter")
+}
+
+// revertsToTheSecond reverts a session of forksBeforeTheThird, with its files, to its second prompt: first by the prompt that follows, then,
+// when it has worked on, by the bundle that ends with the second. Prompt show prints the file.
+func (s *stack) revertsToTheSecond(t *testing.T, id, show string) {
+	t.Helper()
+	var second string
+	for _, b := range s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/bundles", nil)["items"].([]any) {
+		if b.(object)["message_history_state"].(object)["promptId"] == "p2" {
+			second = b.(object)["id"].(string)
+		}
+	}
+	require.NotEmpty(t, second)
+	for i, body := range []object{{"promptId": "p3", "files": true}, {"bundleId": second}} {
+		s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/revert", body)
+		prompt := fmt.Sprint("after", i)
+		s.prompt(t, id, prompt, show)
+		got := s.waitPrompt(t, id, prompt, 3*time.Minute)
+		require.Equal(t, "completed", got["status"], "%v", got)
+		said := s.text(t, id)
+		require.Contains(t, said, "line 1\nline 2\nthat was all of it", "%v", body)
+		require.NotContains(t, said, "line 3", "%v", body)
+		require.Equal(t, 1, strings.Count(said, "that was all of it"), "%v: %s", body, said)
+	}
 }
 
 // forksBeforeTheThird has a session that saves a bundle after each turn work on three prompts, and forks it before the third with an
 // edited prompt. The original works on the other two meanwhile. Prompt n adds "line n" to a file, edited prints that file.
-func (s *stack) forksBeforeTheThird(t *testing.T, agent string, content func(n int) string, edited string) (original, fork string) {
+func (s *stack) forksBeforeTheThird(t *testing.T, body object, content func(n int) string, edited string) (original, fork string) {
 	t.Helper()
-	id := s.create(t, object{"agent": agent, "options": object{"checkpoint": "turn"}})
+	body["options"] = object{"checkpoint": "turn"}
+	id := s.create(t, body)
 	stream := s.follow(t, id)
 	for n := 1; n <= 3; n++ {
 		s.prompt(t, id, fmt.Sprint("p", n), content(n))
