@@ -26,8 +26,8 @@ const resetsTried = 6
 // TestAWorkflowThatIsResetToAnyTaskKeepsItsSession resets the workflow of a session that works in its second sandbox to
 // tasks of before, with a turn under way each time: no prompt is lost or runs twice, and sandbox and files are kept.
 func TestAWorkflowThatIsResetToAnyTaskKeepsItsSession(t *testing.T) {
-	t.Setenv("OVERWINTER_RECONCILE_EVERY", "2s")
-	s := startStack(t)
+	t.Parallel()
+	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"}, stackDir(t))
 	temporal, err := client.Dial(client.Options{HostPort: s.engine, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	require.NoError(t, err)
 	defer temporal.Close()
