@@ -30,16 +30,7 @@ func InstallFrom(t *testing.T, from, name string) string {
 	lock, err := os.ReadFile(filepath.Join(from, "package-lock.json"))
 	require.NoError(t, err)
 	sum := sha256.Sum256(lock)
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	dir := filepath.Join(cache, "overwinter-test", name+"-"+hex.EncodeToString(sum[:8]))
-	require.NoError(t, os.MkdirAll(dir, 0o755))
-	guard, err := os.Create(filepath.Join(dir, "lock"))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, guard.Close()) })
-	require.NoError(t, syscall.Flock(int(guard.Fd()), syscall.LOCK_EX)) // another test may install them just now
-	complete := filepath.Join(dir, "complete")
-	if _, err := os.Stat(complete); err != nil {
+	dir := Made(t, name, sum[:], func(dir string) {
 		for _, name := range []string{"package.json", "package-lock.json", ".npmrc"} {
 			data, err := os.ReadFile(filepath.Join(from, name))
 			if name == ".npmrc" && errors.Is(err, os.ErrNotExist) {
@@ -49,10 +40,28 @@ func InstallFrom(t *testing.T, from, name string) string {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 		}
 		Run(t, dir, nil, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
+	})
+	return filepath.Join(dir, "node_modules")
+}
+
+// Made returns a directory in the cache of the user for a name and what it is made of, which fill has filled once. Other tests, also
+// those of other processes, wait until it is filled.
+func Made(t *testing.T, name string, of []byte, fill func(dir string)) (dir string) {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	dir = filepath.Join(cache, "overwinter-test", name+"-"+hex.EncodeToString(of[:8]))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	guard, err := os.Create(filepath.Join(dir, "lock"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, guard.Close()) }()
+	require.NoError(t, syscall.Flock(int(guard.Fd()), syscall.LOCK_EX)) // another test may fill it just now
+	complete := filepath.Join(dir, "complete")
+	if _, err := os.Stat(complete); err != nil {
+		fill(dir)
 		require.NoError(t, os.WriteFile(complete, nil, 0o644))
 	}
-	require.NoError(t, syscall.Flock(int(guard.Fd()), syscall.LOCK_UN))
-	return filepath.Join(dir, "node_modules")
+	return dir
 }
 
 // Run requires a program to succeed in a directory, with variables in addition to those of the test, and returns what it

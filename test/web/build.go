@@ -1,6 +1,8 @@
 package web
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -21,38 +23,73 @@ var made = []string{"node_modules", "dist", "out"}
 // Tree is a copy of web/ with its packages and tests compiled.
 type Tree struct{ Dir string }
 
-// Build compiles a copy of web/, whose path from the working directory is source.
+// Build returns a copy of web/, whose path from the working directory is source, that has been compiled. The same files are compiled
+// once, into the cache of the user: several tests need them.
 func Build(t *testing.T, source string) Tree {
 	t.Helper()
+	modules := npmtest.InstallFrom(t, source, "web")
+	compiled := npmtest.Made(t, "web-compiled", digest(t, source), func(dir string) {
+		tree := Tree{Dir: dir}
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, "node_modules"))) // of a test that was killed
+		tree.copy(t, source)
+		tree.link(t, modules)
+		tree.Run(t, nil, "tsc", "-b", "packages/client", "packages/react")
+		tree.Run(t, nil, "tsc", "-p", "test")
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, "node_modules")))
+	})
 	tree := Tree{Dir: t.TempDir()}
-	require.NoError(t, filepath.WalkDir(source, func(name string, entry fs.DirEntry, err error) error {
+	require.NoError(t, os.CopyFS(tree.Dir, os.DirFS(compiled)))
+	tree.link(t, modules)
+	return tree
+}
+
+// sources calls visit for each file and directory of web/ that programs do not make.
+func sources(source string, visit func(rel string, entry fs.DirEntry) error) error {
+	return filepath.WalkDir(source, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		rel, err := filepath.Rel(source, name)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		to := filepath.Join(tree.Dir, rel)
-		if entry.IsDir() {
-			if slices.Contains(made, entry.Name()) {
-				return fs.SkipDir
-			}
-			return os.MkdirAll(to, 0o755)
-		}
-		if filepath.Ext(name) == ".tsbuildinfo" {
+		case entry.IsDir() && slices.Contains(made, entry.Name()):
+			return fs.SkipDir
+		case filepath.Ext(name) == ".tsbuildinfo":
 			return nil
 		}
-		data, err := os.ReadFile(name)
+		return visit(rel, entry)
+	})
+}
+
+// digest is that of the names and contents of the sources.
+func digest(t *testing.T, source string) []byte {
+	t.Helper()
+	sum := sha256.New()
+	require.NoError(t, sources(source, func(rel string, entry fs.DirEntry) error {
+		if entry.IsDir() {
+			return nil
+		}
+		data, err := os.ReadFile(filepath.Join(source, rel))
+		fmt.Fprintf(sum, "%q %d\n%s", rel, len(data), data)
+		return err
+	}))
+	return sum.Sum(nil)
+}
+
+func (tree Tree) copy(t *testing.T, source string) {
+	t.Helper()
+	require.NoError(t, sources(source, func(rel string, entry fs.DirEntry) error {
+		to := filepath.Join(tree.Dir, rel)
+		if entry.IsDir() {
+			return os.MkdirAll(to, 0o755)
+		}
+		data, err := os.ReadFile(filepath.Join(source, rel))
 		if err != nil {
 			return err
 		}
 		return os.WriteFile(to, data, 0o644)
 	}))
-	tree.link(t, npmtest.InstallFrom(t, source, "web"))
-	tree.Run(t, nil, "tsc", "-b", "packages/client", "packages/react")
-	tree.Run(t, nil, "tsc", "-p", "test")
-	return tree
 }
 
 // link gives the copy the installed packages, and those of web/ itself under their names.
