@@ -289,7 +289,7 @@ type postgresServer struct {
 
 func startPostgres(t *testing.T) postgresServer {
 	t.Helper()
-	server := postgrestest.StartServer(t, os.TempDir())
+	server := postgrestest.StartServer(t, postgrestest.Memory())
 	s := postgresServer{url: server.URL(t), socket: server.Socket()}
 	config, err := pgx.ParseConfig(s.url)
 	require.NoError(t, err)

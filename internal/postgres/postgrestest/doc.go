@@ -2,7 +2,7 @@
 // server that lives as long as the test process.
 //
 // The server is started with the first test that asks for one, from the binaries that are
-// installed, in its own directory under the system's temporary directory, and listens on a unix
+// installed, in its own directory in memory if there is enough, else under the system's temporary directory, and listens on a unix
 // socket there and on nothing else. As root it runs as the user postgres or nobody, since Postgres
 // refuses root.
 //

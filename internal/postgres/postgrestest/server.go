@@ -51,7 +51,7 @@ type server struct {
 // shared is started once and then belongs to the process, as the server does.
 var shared = sync.OnceValues(startServer)
 
-func startServer() (*server, error) { return startServerIn("") }
+func startServer() (*server, error) { return startServerIn(Memory()) }
 
 // startServerIn starts a server in a new directory under parent; "" is the system's.
 func startServerIn(parent string) (*server, error) {
