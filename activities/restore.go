@@ -29,6 +29,9 @@ type restoreStore interface {
 	// their runner ever answered.
 	SandboxesFailed(ctx context.Context, sessionID, imageID string) (int64, error)
 	BundleHead(ctx context.Context, sessionID string) (session.Bundle, error)
+	// HandOff returns the agent that worked in a session before it was forked with another one, empty if it was not, and whether the
+	// present one has none of its memory yet.
+	HandOff(ctx context.Context, sessionID string) (from string, due bool, err error)
 	// BundleProve records that a restore has matched the bundle's manifest.
 	BundleProve(ctx context.Context, bundleID string) error
 	// BundlesRestorable lists older bundles of a session whose snapshot is kept and is not snapshotID,
@@ -147,6 +150,15 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle se
 	if err != nil {
 		return SandboxReady{}, err
 	}
+	handedFrom, due, err := g.store.HandOff(ctx, in.SessionID)
+	if err != nil {
+		return SandboxReady{}, stored(err)
+	}
+	if from.snapshot && handedFrom != "" {
+		if err := g.installAgent(ctx, in.SessionID, sb); err != nil {
+			return SandboxReady{}, g.spentOr(ctx, in, sb, err)
+		}
+	}
 	archived := !from.snapshot && bundle.ArchiveID != ""
 	if archived {
 		if err := g.unpackArchive(ctx, in, sb, bundle); err != nil {
@@ -172,13 +184,16 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle se
 	if archived {
 		receipt.Moved = bundle.Manifest.From
 	}
-	receipt = receipt.Bounded()
-	ready.Receipt = &receipt
 	if receipt.Kind == session.ReceiptFull {
 		if err := g.store.BundleProve(ctx, bundle.ID); err != nil {
 			return SandboxReady{}, stored(err)
 		}
 	}
+	if due {
+		receipt.WithoutMemoryOf(handedFrom)
+	}
+	receipt = receipt.Bounded()
+	ready.Receipt = &receipt
 	return ready, nil
 }
 
@@ -194,6 +209,10 @@ func (g *restores) settleUnsaved(ctx context.Context, in SandboxRequest) (Sandbo
 		var found bool
 		if row, found, err = g.unused(ctx, in); err != nil || !found {
 			return SandboxReady{}, false, err
+		}
+		// Its agent may not be installed in it.
+		if from, _, err := g.store.HandOff(ctx, in.SessionID); err != nil || from != "" {
+			return SandboxReady{}, false, stored(err)
 		}
 		// Its setup may have changed any program: a private repository is cloned again in a fresh one.
 		if private, err := g.isPrivate(ctx, in.SessionID); err != nil || private {

@@ -1,14 +1,16 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/overwinter-dev/overwinter/internal/attachment"
-	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -45,7 +47,7 @@ func (s *forks) fork(c echo.Context) error {
 	defer in.release()
 	body := in.json
 	f := session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: id}
-	first, agentName, named := forkRequest(body, in.files, &f)
+	first, named := s.forkRequest(body, in.files, &f)
 	if err := body.done(); err != nil {
 		return err
 	}
@@ -57,9 +59,7 @@ func (s *forks) fork(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if agentName != "" && agentName != sess.Agent {
-		return failure.Errorf(failure.NotSupported, "a fork has the agent of its session, which is %s", sess.Agent)
-	}
+	agentName := cmp.Or(f.Agent, sess.Agent)
 	var idem session.Idempotency
 	if key != "" {
 		idem = session.Idempotency{Key: key, Digest: digestText("fork " + id + " " + in.digest())}
@@ -75,12 +75,12 @@ func (s *forks) fork(c echo.Context) error {
 		}
 		f.Profile, spec = pinned.Ref(), &pinned.Spec
 	}
-	missing, err := s.missing(ctx, s.store, sess.Agent, spec)
+	missing, err := s.missing(ctx, s.store, agentName, spec)
 	if err != nil {
 		return err
 	}
 	if first != nil && len(missing) > 0 {
-		idem.Refusal = secretMissing(missing, sess.Agent)
+		idem.Refusal = secretMissing(missing, agentName)
 	}
 	stored, created, err := s.forked.SessionFork(ctx, f, first, idem)
 	if err != nil {
@@ -96,11 +96,13 @@ func (s *forks) fork(c echo.Context) error {
 			s.signalPrompt(ctx, stored.ID, first.ID, first.Ordinal)
 		}
 	}
-	return c.JSON(status, resource.Session(stored))
+	out := resource.Session(stored)
+	out.Warnings = warnings(missing, agentName)
+	return c.JSON(status, out)
 }
 
 // forkRequest reads the point, and the first prompt of the fork, if it has one, with the files of the form.
-func forkRequest(body *object, files []attachment.Attachment, f *session.Fork) (first *session.Prompt, agentName, named string) {
+func (s *forks) forkRequest(body *object, files []attachment.Attachment, f *session.Fork) (first *session.Prompt, named string) {
 	f.BundleID, f.PromptID = body.point()
 	f.Before = body.boolean("before")
 	if f.Before && f.BundleID != "" {
@@ -109,9 +111,18 @@ func forkRequest(body *object, files []attachment.Attachment, f *session.Fork) (
 	if title, ok := body.short("title", session.MaxTitleRunes); ok {
 		f.Title = title
 	}
-	agentName, _ = body.text("agent")
+	f.Agent = s.agentOf(body)
 	named, _ = body.profileRef("profile")
-	return body.firstPrompt(f.ID, time.Now().UTC().Truncate(time.Millisecond), files), agentName, named
+	return body.firstPrompt(f.ID, time.Now().UTC().Truncate(time.Millisecond), files), named
+}
+
+// agentOf takes the name of an agent, empty if none is given.
+func (s *Server) agentOf(body *object) string {
+	name, given := body.text("agent")
+	if given && !slices.Contains(s.cfg.Agents.Names(), name) {
+		body.wrong("agent", "must be one of: %s", strings.Join(s.cfg.Agents.Names(), ", "))
+	}
+	return name
 }
 
 // point takes the bundle or the prompt that names a point of a session; the other is empty.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -51,7 +52,12 @@ func TestASessionIsForked(t *testing.T) {
 	none := b.do("POST", url+"/fork", `{"promptId":"p9"}`).problem(http.StatusConflict, string(failure.NoBundleThere))
 	require.Equal(t, "nearest.before", none.Errors[0].Field)
 	require.Equal(t, bundle, none.Errors[0].Message)
-	b.do("POST", url+"/fork", `{"promptId":"p2","agent":"claude"}`).problem(http.StatusConflict, string(failure.NotSupported))
+	handed := b.do("POST", url+"/fork", `{"promptId":"p2","agent":"other"}`)
+	require.Equal(t, http.StatusCreated, handed.status, "%s", handed.body)
+	require.Equal(t, "other", handed.session().Agent)
+	require.Equal(t, &resource.ForkedFromJSON{SessionID: id, BundleID: bundle, PromptID: "p2", Agent: "demo"}, handed.session().ForkedFrom)
+	wrong := b.do("POST", url+"/fork", `{"promptId":"p2","agent":"nobody"}`).problem(http.StatusBadRequest, string(failure.Invalid))
+	require.Equal(t, "agent", wrong.Errors[0].Field)
 	b.do("POST", "/api/sessions/"+session.NewID(session.SessionPrefix)+"/fork", `{"promptId":"p2"}`).problem(http.StatusNotFound, string(failure.NoSession))
 	b.do("DELETE", url+"?purge=true&forks=maybe", "").problem(http.StatusBadRequest, string(failure.Invalid))
 	require.Equal(t, http.StatusAccepted, b.do("DELETE", url+"?purge=true&forks=detach", "").status)

@@ -9,9 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // needy is an agent that needs a key, or a token instead.
@@ -103,4 +105,28 @@ func TestAVariableOfTheProfileIsASecretThatIsPresent(t *testing.T) {
 	}
 	require.Equal(t, http.StatusCreated, b.do("POST", "/api/profiles", `{"name":"other","environment":{"NEEDY":"x"}}`).status)
 	require.Equal(t, http.StatusConflict, b.do("POST", "/api/sessions", `{"agent":"needy","profile":"other","prompt":{"content":"hello"}}`).status)
+}
+
+// TestAForkIsRefusedWhileItsAgentLacksASecret forks a session of another agent, which needs none.
+func TestAForkIsRefusedWhileItsAgentLacksASecret(t *testing.T) {
+	t.Parallel()
+	b := setupNeedy(t)
+	id := b.store.Put(session.Running)
+	b.store.With(id, func(r *apitest.Row) {
+		r.Bundles = []session.BundleView{{Bundle: session.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: id}, PromptID: "p2"}}
+	})
+	fork := func(body string) answer { return b.do("POST", "/api/sessions/"+id+"/fork", body) }
+	run := func() answer {
+		return b.do("POST", "/api/runs", `{"baseSessionId":"`+id+`","fork":true,"agent":"needy","input":"x"}`)
+	}
+	const asked = `{"promptId":"p2","agent":"needy","prompt":{"content":"hello"}}`
+	require.Equal(t, needsKey, fork(asked).problem(http.StatusConflict, "secret_missing").Detail)
+	require.Equal(t, needsKey, run().problem(http.StatusConflict, "secret_missing").Detail)
+	without := fork(`{"promptId":"p2","agent":"needy"}`)
+	require.Equal(t, http.StatusCreated, without.status, "a secret may be stored later: %s", without.body)
+	require.Equal(t, []resource.WarningJSON{{Code: "secret_missing", Field: "agent", Detail: needsKey}}, without.session().Warnings)
+	require.Equal(t, http.StatusCreated, fork(`{"promptId":"p2"}`).status)
+	require.Equal(t, http.StatusCreated, b.do("PUT", "/api/secrets/NEEDY_KEY", `{"value":"0123456789"}`).status)
+	require.Equal(t, http.StatusCreated, fork(asked).status)
+	require.Equal(t, http.StatusAccepted, run().status)
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func (s *runs) request(ctx context.Context, c echo.Context) (r session.RunReques
 		OnUnknown: session.OnUnknown(body.oneOf("onUnknown", string(session.Hold), string(session.Hold), string(session.Retry), string(session.Fail))),
 		CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
-	agentName, _ := body.text("agent")
+	r.Agent = s.agentOf(body)
 	named, _ := body.profileRef("profile")
 	if text, given := body.text("wait"); given {
 		if wait, err = runWait(text); err != nil {
@@ -110,7 +111,7 @@ func (s *runs) request(ctx context.Context, c echo.Context) (r session.RunReques
 	if key != "" {
 		idem = session.Idempotency{Key: key, Digest: digest(append([]byte("run "), raw...))}
 	}
-	err = s.agreeOn(ctx, &r, &idem, agentName, named)
+	err = s.agreeOn(ctx, &r, &idem, named)
 	return r, idem, wait, err
 }
 
@@ -129,8 +130,8 @@ func (o *object) base() (sessionID, bundleID string) {
 	return sessionID, bundleID
 }
 
-// agreeOn checks the agent and the profile of a request with those of its base.
-func (s *runs) agreeOn(ctx context.Context, r *session.RunRequest, idem *session.Idempotency, agentName, named string) error {
+// agreeOn finds the profile of a request, or that of its base, and checks that its agent has what it needs.
+func (s *runs) agreeOn(ctx context.Context, r *session.RunRequest, idem *session.Idempotency, named string) error {
 	base := r.BaseSession
 	if r.BaseBundle != "" {
 		bundle, err := s.bundles.BundleShow(ctx, r.BaseBundle)
@@ -143,9 +144,7 @@ func (s *runs) agreeOn(ctx context.Context, r *session.RunRequest, idem *session
 	if err != nil {
 		return err
 	}
-	if agentName != "" && agentName != sess.Agent {
-		return failure.Errorf(failure.NotSupported, "a run has the agent of its base, which is %s", sess.Agent)
-	}
+	agentName := cmp.Or(r.Agent, sess.Agent)
 	var spec *profile.Spec
 	if named != "" {
 		pinned, err := s.pinProfile(ctx, named)
@@ -160,9 +159,9 @@ func (s *runs) agreeOn(ctx context.Context, r *session.RunRequest, idem *session
 		}
 		spec = &pinned.Spec
 	}
-	missing, err := s.missing(ctx, s.store, sess.Agent, spec)
+	missing, err := s.missing(ctx, s.store, agentName, spec)
 	if err == nil && len(missing) > 0 {
-		idem.Refusal = secretMissing(missing, sess.Agent)
+		idem.Refusal = secretMissing(missing, agentName)
 	}
 	return err
 }

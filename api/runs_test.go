@@ -54,12 +54,14 @@ func TestARunIsStartedShownAndListed(t *testing.T) {
 	session404, bundle404 := session.NewID(session.SessionPrefix), session.NewID(session.BundlePrefix)
 	b.do("POST", "/api/runs", `{"baseSessionId":"`+session404+`","input":"x"}`).problem(http.StatusNotFound, string(failure.NoSession))
 	b.do("POST", "/api/runs", `{"baseBundleId":"`+bundle404+`","input":"x"}`).problem(http.StatusNotFound, string(failure.NoBundle))
-	b.do("POST", "/api/runs", `{"baseSessionId":"`+id+`","input":"x","agent":"codex"}`).problem(http.StatusConflict, string(failure.NotSupported))
+	a = b.do("POST", "/api/runs", `{"baseBundleId":"`+bundle+`","input":"work","fork":true,"agent":"other"}`)
+	require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
+	require.Contains(t, string(a.body), `"agent":"other"`)
 	b.do("GET", "/api/runs/"+session.NewID(session.RunPrefix), "").problem(http.StatusNotFound, string(failure.NoRun))
 	for body, field := range map[string]string{
 		`{"input":"x"}`: "baseSessionId", `{"baseSessionId":"` + id + `","baseBundleId":"` + bundle + `","input":"x"}`: "baseSessionId",
 		`{"baseSessionId":"x","input":"x"}`: "baseSessionId", `{"baseBundleId":"x","input":"x"}`: "baseBundleId",
-		`{"baseSessionId":"` + id + `"}`: "input", `{"baseSessionId":"` + id + `","input":" "}`: "input",
+		`{"baseSessionId":"` + id + `"}`: "input", `{"baseSessionId":"` + id + `","input":" "}`: "input", `{"baseSessionId":"` + id + `","input":"x","agent":"nobody"}`: "agent",
 		`{"baseSessionId":"` + id + `","input":"x","wait":"11m"}`: "wait", `{"baseSessionId":"` + id + `","input":"x","wait":"soon"}`: "wait",
 		`{"baseSessionId":"` + id + `","input":"x","onUnknown":"y"}`: "onUnknown", `{"baseSessionId":"` + id + `","input":"x","files":1}`: "files",
 	} {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/profile"
@@ -224,10 +225,16 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 		s.signalPrompt(ctx, stored.ID, "", 0)
 	}
 	out := resource.Session(stored)
-	for _, n := range missing {
-		out.Warnings = append(out.Warnings, resource.WarningJSON{Code: string(failure.SecretMissing), Field: "agent", Detail: n.MissingText(sess.Agent)})
-	}
+	out.Warnings = warnings(missing, sess.Agent)
 	return c.JSON(status, out)
+}
+
+// warnings are about secrets that the first prompt of a session needs.
+func warnings(missing []agent.Need, agentName string) (out []resource.WarningJSON) {
+	for _, n := range missing {
+		out = append(out, resource.WarningJSON{Code: string(failure.SecretMissing), Field: "agent", Detail: n.MissingText(agentName)})
+	}
+	return out
 }
 
 // newSession reads the session that a request describes, its first prompt, if it has one, with the files of the form, and the profile
@@ -239,11 +246,7 @@ func (s *sessions) newSession(body *object, files []attachment.Attachment) (sess
 		IdleTimeout: session.DefaultIdleTimeout, Metadata: json.RawMessage(`{}`),
 	}
 	body.required("agent")
-	if name, ok := body.text("agent"); ok {
-		if sess.Agent = name; !slices.Contains(s.cfg.Agents.Names(), name) {
-			body.wrong("agent", "must be one of: %s", strings.Join(s.cfg.Agents.Names(), ", "))
-		}
-	}
+	sess.Agent = s.agentOf(body)
 	if title, ok := body.short("title", session.MaxTitleRunes); ok {
 		sess.Title = title
 	}

@@ -13,6 +13,7 @@ type ForkPoint struct {
 	SessionID string `json:"sessionId"`
 	BundleID  string `json:"bundleId,omitempty"`
 	PromptID  string `json:"promptId,omitempty"` // the newest prompt that the agent had then
+	Agent     string `json:"agent,omitempty"`    // if it was another one
 }
 
 // Fork says where a fork begins: at a bundle, after a prompt, or before it.
@@ -22,6 +23,7 @@ type Fork struct {
 	Before   bool         `json:"before,omitempty"`
 	Title    string       `json:"title,omitempty"`
 	Profile  string       `json:"profile,omitempty"`
+	Agent    string       `json:"agent,omitempty"` // default: that of the session
 	Prompt   *FirstPrompt `json:"prompt,omitempty"`
 }
 

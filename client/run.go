@@ -37,7 +37,7 @@ type RunRequest struct {
 	BaseSessionID string    `json:"baseSessionId,omitempty"`
 	BaseBundleID  string    `json:"baseBundleId,omitempty"`
 	Input         string    `json:"input"`
-	Agent         string    `json:"agent,omitempty"`
+	Agent         string    `json:"agent,omitempty"`   // of the session that is forked
 	Profile       string    `json:"profile,omitempty"` // of the session that is forked
 	Fork          bool      `json:"fork,omitempty"`    // in its own session
 	OnUnknown     OnUnknown `json:"onUnknown,omitempty"`

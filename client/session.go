@@ -99,6 +99,8 @@ type Receipt struct {
 	Missing   []string `json:"missing"`
 	Unchecked []string `json:"unchecked,omitempty"` // what was not compared
 	Moved     string   `json:"moved,omitempty"`     // where the session was before it was imported
+	// HandedFrom is the agent whose memory is missing, as the session was forked with another one.
+	HandedFrom string `json:"handedFrom,omitempty"`
 }
 
 // Metrics are counted per session. ActiveSeconds is the time with a sandbox.

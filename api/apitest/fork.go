@@ -50,6 +50,9 @@ func (m *Store) SessionFork(_ context.Context, f session.Fork, first *session.Pr
 	if f.Title != "" {
 		made.Title = f.Title
 	}
+	if f.Agent != "" && f.Agent != made.Agent {
+		made.Fork.HandedFrom, made.Agent, made.Options.Model = made.Agent, f.Agent, ""
+	}
 	row := &Row{Session: made, First: 1, Conversation: r.Conversation}
 	if first != nil {
 		row.Prompts, row.Attachments = append(row.Prompts, *first), first.Attachments

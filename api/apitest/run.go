@@ -50,7 +50,7 @@ func (m *Store) RunSubmit(ctx context.Context, r session.RunRequest, idem sessio
 		return v, p, false, failure.Errorf(failure.NoBundleThere, "session %s has no bundle yet", row.Session.ID)
 	case r.Fork || bundle != "" && bundle != head:
 		p.SessionID, p.Ordinal, p.Notify = r.SessionID, 1, true
-		f := session.Fork{ID: r.SessionID, SessionID: row.Session.ID, BundleID: p.BaseBundle, Profile: r.Profile}
+		f := session.Fork{ID: r.SessionID, SessionID: row.Session.ID, BundleID: p.BaseBundle, Profile: r.Profile, Agent: r.Agent}
 		if _, _, err := m.SessionFork(ctx, f, &p, session.Idempotency{}); err != nil {
 			return v, p, false, err
 		}

@@ -81,6 +81,7 @@ type runStartCmd struct {
 	Bundle    string `xor:"base" required:"" placeholder:"BUNDLE" help:"Bundle to begin with, as listed by session bundles."`
 	Fork      bool   `help:"Begin in a separate session, whatever the base is doing."`
 	Profile   string `placeholder:"PROFILE" help:"Name or ID of a profile of that session. Default: that of the base."`
+	Agent     string `placeholder:"NAME" help:"Agent of that session; another one needs --fork. Default: that of the base."`
 	OnUnknown string `enum:"hold,retry,fail" default:"hold" placeholder:"POLICY" help:"What to do if the outcome is lost: hold, retry or fail. Default ${default}."`
 	runWaitFlags
 	IdempotencyKey string `placeholder:"KEY" help:"Starting again with the same key and flags within 24 hours returns the same run. Default: a new key."`
@@ -100,7 +101,7 @@ func (c *runStartCmd) Run(ctx context.Context, s streams, parent *runCmd) error 
 			}
 		}
 		run, err := api.RunStart(ctx, client.RunRequest{
-			BaseSessionID: base, BaseBundleID: c.Bundle, Input: input, Fork: c.Fork, Profile: c.Profile, OnUnknown: client.OnUnknown(c.OnUnknown),
+			BaseSessionID: base, BaseBundleID: c.Bundle, Input: input, Fork: c.Fork, Profile: c.Profile, Agent: c.Agent, OnUnknown: client.OnUnknown(c.OnUnknown),
 		}, c.IdempotencyKey)
 		if err != nil {
 			return err

@@ -22,6 +22,7 @@ type sessionForkCmd struct {
 	timeoutFlag
 	Title          string `placeholder:"TEXT" help:"Title. Default: that of the session."`
 	Profile        string `placeholder:"PROFILE" help:"Name or ID of a profile. Default: that of the session."`
+	Agent          string `placeholder:"NAME" help:"Agent of the fork, as listed by /api/agents. Another one gets the conversation as a note. Default: that of the session."`
 	IdempotencyKey string `placeholder:"KEY" help:"Forking again with the same key and flags within 24 hours returns the same session. Default: a new key."`
 }
 
@@ -39,7 +40,7 @@ func (c *sessionForkCmd) Validate() error {
 // Run prints the fork, or waits for the end of its first turn.
 func (c *sessionForkCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
-		f := client.Fork{BundleID: c.Bundle, PromptID: c.After, Title: c.Title, Profile: c.Profile}
+		f := client.Fork{BundleID: c.Bundle, PromptID: c.After, Title: c.Title, Profile: c.Profile, Agent: c.Agent}
 		if c.Before != "" {
 			f.PromptID, f.Before = c.Before, true
 		}

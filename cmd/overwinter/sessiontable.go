@@ -58,7 +58,11 @@ func (c *sessionCmd) printSession(w io.Writer, s client.Session) error {
 	}
 	row("queue", "%d queued, %d processing%s%s", s.Queue.Queued, s.Queue.Processing, unknown, c.heldText(s.Queue))
 	if s.ForkedFrom != nil {
-		row("forked from", "%s%s", s.ForkedFrom.SessionID, inBrackets(s.ForkedFrom.BundleID))
+		at := inBrackets(s.ForkedFrom.BundleID)
+		if s.ForkedFrom.Agent != "" {
+			at += ", from the agent " + s.ForkedFrom.Agent
+		}
+		row("forked from", "%s%s", s.ForkedFrom.SessionID, at)
 	}
 	row("generation", "%d", s.Generation)
 	if s.Receipt != nil {

@@ -125,7 +125,7 @@ func (db *DB) headsInto(ctx context.Context, tx dbsqlc.DBTX, items []session.Ses
 	rows, err := db.q.BundleHeads(ctx, tx, ids)
 	for _, row := range rows {
 		s := &items[at[row.SessionID]]
-		s.Head, s.HeadSuccess, s.Fork = row.Head, row.HeadSuccess, session.ForkPoint{BundleID: row.ForkBundle, PromptID: row.ForkPrompt}
+		s.Head, s.HeadSuccess, s.Fork = row.Head, row.HeadSuccess, session.ForkPoint{BundleID: row.ForkBundle, PromptID: row.ForkPrompt, HandedFrom: row.HandedFrom}
 	}
 	return err
 }

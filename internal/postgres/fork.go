@@ -12,7 +12,7 @@ import (
 )
 
 // SessionFork stores a session that sleeps with a bundle of another one, and its first prompt, if there is one. It has the other
-// session's agent, workspace, options and metadata, and a copy of its conversation up to the bundle: the blocks, and an event for
+// session's workspace, options and metadata, its agent unless another one is named, and a copy of its conversation up to the bundle: the blocks, and an event for
 // each. The other session is not locked. Idempotency is as with SessionCreate. session_not_found, bundle_not_found,
 // prompt_not_found, no_bundle_there where no bundle is at that point, illegal_state where its files are deleted.
 func (db *DB) SessionFork(ctx context.Context, f session.Fork, first *session.Prompt, idem session.Idempotency) (stored session.Session, created bool, err error) {
@@ -62,8 +62,11 @@ func (db *DB) SessionFork(ctx context.Context, f session.Fork, first *session.Pr
 		if f.Profile == "" {
 			f.Profile = parent.Profile
 		}
+		if f.Agent == "" {
+			f.Agent = parent.Agent
+		}
 		inserted, err := db.q.ForkSessionInsert(ctx, tx, &dbsqlc.ForkSessionInsertParams{
-			ID: f.ID, ParentID: f.SessionID, Profile: f.Profile, Title: f.Title, TitleGiven: given || f.Title != "", At: at,
+			ID: f.ID, ParentID: f.SessionID, Agent: f.Agent, Profile: f.Profile, Title: f.Title, TitleGiven: given || f.Title != "", At: at,
 		})
 		if err != nil {
 			return err
@@ -196,7 +199,7 @@ func (db *DB) forkInto(ctx context.Context, tx pgx.Tx, f session.Fork, bundle db
 		},
 		func() error {
 			return db.q.ForkInsert(ctx, tx, &dbsqlc.ForkInsertParams{
-				SessionID: f.ID, ParentID: f.SessionID, BundleID: bundle.ID, PromptID: bundle.PromptID, At: at,
+				SessionID: f.ID, ParentID: f.SessionID, BundleID: bundle.ID, PromptID: bundle.PromptID, LastSeq: bundle.LastSeq, At: at,
 			})
 		},
 	} {

@@ -341,6 +341,11 @@ func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunSt
 		return start, err
 	}
 	joinInto(&start.Prompt, joined)
+	if launch.HandedFrom != "" {
+		if start.HandOff, err = s.handOff(ctx, run.BeganSeq); err != nil {
+			return start, err
+		}
+	}
 	start.Agent, start.MemoryID = launch.Agent, cmp.Or(launch.MemoryID, s.row.ID)
 	if err := json.Unmarshal(launch.Options, &start.Options); err != nil {
 		return start, err

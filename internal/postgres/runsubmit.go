@@ -81,6 +81,9 @@ func (db *DB) runContinue(ctx context.Context, r session.RunRequest, idem sessio
 		if r.Profile != "" && r.Profile != base.Profile {
 			return failure.Errorf(failure.NotSupported, "session %s has another profile; a run with another one needs fork", r.BaseSession)
 		}
+		if r.Agent != "" && r.Agent != s.row.Agent {
+			return failure.Errorf(failure.NotSupported, "session %s has the agent %s; a run with another one needs fork", r.BaseSession, s.row.Agent)
+		}
 		if idem.Key != "" {
 			earlier, err := db.keyTake(ctx, s, idem, p.SessionID, s.now)
 			if err != nil {
@@ -124,7 +127,7 @@ func (db *DB) runFork(ctx context.Context, r session.RunRequest, idem session.Id
 	}
 	p = r.Prompt
 	p.SessionID, p.BaseSession, p.BaseBundle = r.SessionID, r.BaseSession, r.BaseBundle
-	fork := session.Fork{ID: r.SessionID, SessionID: r.BaseSession, BundleID: r.BaseBundle, Profile: r.Profile}
+	fork := session.Fork{ID: r.SessionID, SessionID: r.BaseSession, BundleID: r.BaseBundle, Profile: r.Profile, Agent: r.Agent}
 	_, created, err = db.SessionFork(ctx, fork, &p, idem)
 	p.Ordinal, p.Notify = 1, true
 	return p, created, err

@@ -158,5 +158,5 @@ func receiptOf(data []byte) (*session.Receipt, error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, err
 	}
-	return &session.Receipt{Kind: r.Kind, Missing: r.Missing, Unchecked: r.Unchecked, Moved: r.Moved}, nil
+	return &session.Receipt{Kind: r.Kind, Missing: r.Missing, Unchecked: r.Unchecked, Moved: r.Moved, HandedFrom: r.HandedFrom}, nil
 }

@@ -102,6 +102,8 @@ type ReceiptJSON struct {
 	// Unchecked says what was not compared.
 	Unchecked []string `json:"unchecked,omitempty"`
 	Moved     string   `json:"moved,omitempty"` // where the session was before it was imported
+	// HandedFrom is the agent whose memory is missing, as the session was forked with another one.
+	HandedFrom string `json:"handedFrom,omitempty"`
 }
 
 // Session converts s.
@@ -131,13 +133,14 @@ type ForkedFromJSON struct {
 	SessionID string `json:"sessionId"`
 	BundleID  string `json:"bundleId,omitempty"`
 	PromptID  string `json:"promptId,omitempty"`
+	Agent     string `json:"agent,omitempty"` // if it was another one
 }
 
 func forkedFrom(s session.Session) *ForkedFromJSON {
 	if s.ForkedFrom == "" {
 		return nil
 	}
-	return &ForkedFromJSON{SessionID: s.ForkedFrom, BundleID: s.Fork.BundleID, PromptID: s.Fork.PromptID}
+	return &ForkedFromJSON{SessionID: s.ForkedFrom, BundleID: s.Fork.BundleID, PromptID: s.Fork.PromptID, Agent: s.Fork.HandedFrom}
 }
 
 // Sessions converts a list; the result is never nil, so that it is [] in JSON.
@@ -169,5 +172,5 @@ func Receipt(r *session.Receipt) *ReceiptJSON {
 	if missing == nil {
 		missing = []string{}
 	}
-	return &ReceiptJSON{Kind: r.Kind, Missing: missing, Unchecked: r.Unchecked, Moved: r.Moved}
+	return &ReceiptJSON{Kind: r.Kind, Missing: missing, Unchecked: r.Unchecked, Moved: r.Moved, HandedFrom: r.HandedFrom}
 }

@@ -4,7 +4,41 @@ package session
 type ForkPoint struct {
 	BundleID string
 	PromptID string // newest prompt that the agent's memory has there
+	// HandedFrom is the agent that worked there, if the session has another one; empty else.
+	HandedFrom string
 }
+
+// HandOff is what an agent is given of a conversation that another one had.
+type HandOff struct {
+	From string // the other agent
+	Said []Said // oldest first
+	More bool   // there was more before it
+}
+
+// Said is a message of a conversation, or a call of a tool.
+type Said struct {
+	Kind   SaidKind
+	Author string // of a prompt, if it names one
+	Tool   string // that was called
+	Text   string // or its beginning
+}
+
+// SaidKind says what a message is.
+type SaidKind string
+
+// The kinds of message.
+const (
+	SaidByUser  SaidKind = "user"
+	SaidByAgent SaidKind = "agent"
+	SaidByTool  SaidKind = "tool" // a call, without its result
+)
+
+// The bounds of a hand-off, in bytes.
+const (
+	MaxHandOff     = 32 << 10
+	MaxHandOffText = 4 << 10 // of a message
+	MaxHandOffCall = 256     // of a call of a tool
+)
 
 // Fork is a request for a session that begins where another one was.
 type Fork struct {
@@ -16,6 +50,7 @@ type Fork struct {
 	Before   bool
 	Title    string // empty: that of the session
 	Profile  string // empty: that of the session
+	Agent    string // empty: that of the session
 }
 
 // ForksPolicy says what a purge does about the forks of a session.

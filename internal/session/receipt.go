@@ -35,6 +35,9 @@ type Receipt struct {
 	Unchecked []string `json:"unchecked,omitempty"`
 	// Moved says where the session was, in words for people, if this is its first sandbox since it was imported.
 	Moved string `json:"moved,omitempty"`
+	// HandedFrom is the agent whose memory the agent of the session does not have, as it was forked with another one. It is given the
+	// conversation as a note.
+	HandedFrom string `json:"handedFrom,omitempty"`
 }
 
 // Bounded returns the receipt with the first items of each list, and how many more there are.
@@ -42,6 +45,26 @@ func (r Receipt) Bounded() Receipt {
 	r.Missing, r.Unchecked = boundedList(r.Missing), boundedList(r.Unchecked)
 	r.Moved = boundedItem(r.Moved)
 	return r
+}
+
+// WithoutMemoryOf records that the memory of an agent that worked in the session before is missing.
+func (r *Receipt) WithoutMemoryOf(agent string) {
+	r.HandedFrom = agent
+	if r.Kind == ReceiptFull || r.Kind == ReceiptUnverified {
+		r.Kind = ReceiptPartial
+	}
+	r.Missing = append([]string{"memory of " + agent + ": the agent has the conversation as a note"}, r.Missing...)
+}
+
+// WithMemoryOf undoes WithoutMemoryOf.
+func (r *Receipt) WithMemoryOf(agent string) {
+	if r.HandedFrom != agent || len(r.Missing) == 0 {
+		return
+	}
+	r.HandedFrom, r.Missing = "", r.Missing[1:]
+	if r.Kind == ReceiptPartial && len(r.Missing) == 0 {
+		r.Kind = ReceiptFull
+	}
 }
 
 func boundedList(items []string) []string {

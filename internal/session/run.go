@@ -180,6 +180,9 @@ type RunStart struct {
 	Receipt *Receipt
 	// MemoryID is the session under whose name the agent keeps its memory: of a fork the one that its files come from.
 	MemoryID string
+	// HandOff is the conversation that another agent had before the session was forked with this one, if this one has completed no
+	// turn since; nil otherwise.
+	HandOff *HandOff
 	// Transcripts says how much of each native file is stored already.
 	Transcripts []transcript.Position
 	// Files says how much of what happened in the workspace is stored.

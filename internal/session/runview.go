@@ -32,6 +32,7 @@ type RunRequest struct {
 	Fork                    bool   // whatever the base is doing
 	SessionID               string // of the session that is made if it forks
 	Profile                 string // of that session; empty: that of the base
+	Agent                   string // of that session; empty: that of the base
 }
 
 // RunFilter selects runs.

@@ -289,6 +289,9 @@ func (a *attempt) prompt(ctx context.Context) (runner.Start, error) {
 	if err != nil {
 		return runner.Start{}, err
 	}
+	if err := a.maskHandOff(ctx); err != nil {
+		return runner.Start{}, err
+	}
 	in := a.promptInput()
 	if a.start.Run.Part == 0 { // later parts find them where they were placed
 		if err := a.placeAttachments(ctx); err != nil {

@@ -84,7 +84,7 @@ func (a *attempt) beginPart(ctx context.Context) (err error) {
 func (a *attempt) promptInput() agent.PromptInput {
 	in := agent.PromptInput{
 		RunID: a.agentRun(), PromptID: a.start.Prompt.ID, Content: withAttachments(a.start.Prompt),
-		Author: a.start.Prompt.Author, At: a.start.Run.StartedAt, Note: receiptNote(a.start.Receipt),
+		Author: a.start.Prompt.Author, At: a.start.Run.StartedAt, Note: notes(a.start),
 	}
 	if a.start.Run.Part > 0 {
 		in.Content, in.At = continuation(a.answers), time.Now()

@@ -13,6 +13,21 @@ const (
 	maxNotedItem = 200
 )
 
+// notes are what an agent must know before a prompt, in addition to it.
+func notes(start session.RunStart) string {
+	receipt := start.Receipt
+	if start.HandOff != nil && receipt != nil {
+		shortened := *receipt
+		shortened.WithMemoryOf(start.HandOff.From) // the hand-off says it
+		receipt = &shortened
+	}
+	note := receiptNote(receipt)
+	if handed := handOffNote(start.HandOff); handed != "" {
+		note = strings.TrimSpace(note + "\n\n" + handed)
+	}
+	return note
+}
+
 // receiptNote is what an agent must know of the restore of its sandbox, before the first prompt in it; empty if all came back.
 func receiptNote(r *session.Receipt) string {
 	if r == nil {

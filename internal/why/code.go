@@ -70,6 +70,7 @@ const (
 	SnapshotGone        Code = "snapshot_gone"        // the provider does not have it any more
 	BundleOlder         Code = "bundle_older"         // the restore used a bundle older than the last work
 	BundleUnverified    Code = "bundle_unverified"    //
+	HandedOver          Code = "handed_over"          // the session was forked with another agent, which has no memory yet
 	CheckpointFailed    Code = "checkpoint_failed"    //
 	RevertFailed        Code = "revert_failed"        //
 	ProvisioningDelayed Code = "provisioning_delayed" // creating the sandbox fails and is repeated
@@ -113,7 +114,7 @@ var Codes = []Code{
 	QuestionExpired, QuestionCancelled, NothingToExplain, CommandRequested, CancelledInTemporal,
 	Idle, Lifetime, Moved, Shutdown, Aborted, Steered, Dropped, Retried, Withdrawn, Cleared, Reverted, Resolved, Dismissed, QueueHeld, Collecting, JoinedTo, BehindPrompts,
 	CommandPending, TurnRunning, TurnParked, PolicyDecided, TurnEnded, SandboxLost, SandboxUnhealthy, SandboxLimit, SandboxesLost,
-	GenerationUnusable, NothingToRestore, SnapshotFailed, SnapshotGone, BundleOlder, BundleUnverified, CheckpointFailed, RevertFailed,
+	GenerationUnusable, NothingToRestore, SnapshotFailed, SnapshotGone, BundleOlder, BundleUnverified, HandedOver, CheckpointFailed, RevertFailed,
 	ProvisioningDelayed, RestoringDelayed, SavingDelayed, BreakerOpen, AgentCrashed, Quarantined, DeliveryUnknown, AttemptRepeated, WorkerLost,
 	WorkerSilent, WorkerStopped, NoWorker, DatabaseUnavailable, TemporalUnavailable, ProviderUnavailable, RunnerUnreachable, StepTimedOut, StepFailed,
 	Refused, WorkflowTerminated, WorkflowReset, WorkflowFailed,

@@ -156,7 +156,12 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		"worker silent":            {why.Prompt, prompt(session.PromptProcessing, ""), why.History{Open: true, Pending: []why.Pending{{Activity: "RunTurn", Started: true, HeartbeatAt: at(60)}}}, why.WorkerSilent, nil},
 		"partial restore":          {why.Receipt, restored(session.ReceiptPartial, func(f *why.Facts) { f.Bundles = []why.Bundle{{ID: "b", Generation: 1, CreatedAt: at(52)}} }), why.History{}, why.SnapshotFailed, []why.Code{why.RestoredPartial, why.CommandRequested}},
 		"fresh restore":            {why.Receipt, restored(session.ReceiptFresh, func(*why.Facts) {}), why.History{}, why.NothingToRestore, nil},
-		"snapshot gone":            {why.Receipt, restored(session.ReceiptFresh, func(f *why.Facts) { f.Bundles = []why.Bundle{{Generation: 1, HasSnapshot: true, SnapshotGone: true}} }), why.History{}, why.SnapshotGone, nil},
+		"another agent": {why.Receipt, restored(session.ReceiptPartial, func(f *why.Facts) {
+			receipt := session.Receipt{Kind: session.ReceiptFull}
+			receipt.WithoutMemoryOf("demo")
+			f.Transitions[len(f.Transitions)-1].Receipt = &receipt
+		}), why.History{}, why.HandedOver, []why.Code{why.RestoredPartial, why.CommandRequested}},
+		"snapshot gone": {why.Receipt, restored(session.ReceiptFresh, func(f *why.Facts) { f.Bundles = []why.Bundle{{Generation: 1, HasSnapshot: true, SnapshotGone: true}} }), why.History{}, why.SnapshotGone, nil},
 		"workflow cancelled": {why.Session, func() why.Facts {
 			f := facts("")
 			f.Session.Status = session.Terminated

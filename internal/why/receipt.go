@@ -26,7 +26,14 @@ func (c *chain) receipt() {
 	c.out.ID = strconv.FormatInt(t.No, 10)
 	r := t.Receipt
 	c.row(receiptCodes[r.Kind], t.At, about("transition", c.out.ID), "the restore at %s was %s%s", clock(t.At), r.Kind, c.lacks(*r))
-	c.source(t)
+	if r.HandedFrom != "" {
+		c.row(HandedOver, t.At, nil, "the session was forked with another agent, which does not have the memory of %s and is given the conversation as a note", r.HandedFrom)
+		if len(r.Missing) > 1 {
+			c.source(t)
+		}
+	} else {
+		c.source(t)
+	}
 	c.steps(at)
 }
 

@@ -151,7 +151,7 @@ func (q *Queries) BundleGetHead(ctx context.Context, db DBTX, sessionID string) 
 }
 
 const bundleHeads = `-- name: BundleHeads :many
-SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head, coalesce(f.bundle_id, '')::text AS fork_bundle, coalesce(f.prompt_id, '')::text AS fork_prompt,
+SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head, coalesce(f.bundle_id, '')::text AS fork_bundle, coalesce(f.prompt_id, '')::text AS fork_prompt, coalesce(f.handed_from, '')::text AS handed_from,
     coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = s.id AND v.outcome IN ('', 'completed')
         AND NOT EXISTS (SELECT FROM blocks k WHERE k.session_id = v.session_id AND k.first_seq <= v.last_seq AND k.removed_seq > v.last_seq)
         ORDER BY v.no DESC LIMIT 1), '')::text AS head_success
@@ -163,6 +163,7 @@ type BundleHeadsRow struct {
 	Head        string
 	ForkBundle  string
 	ForkPrompt  string
+	HandedFrom  string
 	HeadSuccess string
 }
 
@@ -181,6 +182,7 @@ func (q *Queries) BundleHeads(ctx context.Context, db DBTX, sessionIds []string)
 			&i.Head,
 			&i.ForkBundle,
 			&i.ForkPrompt,
+			&i.HandedFrom,
 			&i.HeadSuccess,
 		); err != nil {
 			return nil, err

@@ -178,10 +178,20 @@ func (q *Queries) ForkEvents(ctx context.Context, db DBTX, arg *ForkEventsParams
 }
 
 const forkInsert = `-- name: ForkInsert :exec
-INSERT INTO session_forks (session_id, parent_id, bundle_id, prompt_id, memory_id, created_at)
-VALUES ($1, $2, $3, $4,
-    coalesce((SELECT f.memory_id FROM session_forks f WHERE f.session_id = $2),
-        (SELECT i.memory_id FROM session_imports i WHERE i.session_id = $2), $2), $5)
+INSERT INTO session_forks (session_id, parent_id, bundle_id, prompt_id, memory_id, handed_from, created_at)
+SELECT $1, $2, $3, $4,
+    CASE WHEN s.agent = o.agent THEN coalesce(f.memory_id, i.memory_id, o.id) ELSE s.id END,
+    CASE
+        WHEN coalesce(f.handed_from, '') <> '' AND NOT EXISTS (
+            SELECT FROM blocks k WHERE k.session_id = o.id AND k.first_seq <= $5::bigint AND (NOT k.removed OR k.removed_seq > $5)
+              AND k.first_seq >= (SELECT min(r.began_seq) FROM runs r WHERE r.session_id = o.id AND r.outcome = 'completed')
+        ) THEN f.handed_from
+        WHEN s.agent <> o.agent THEN o.agent
+        ELSE ''
+    END, $6
+FROM sessions s JOIN sessions o ON o.id = $2
+LEFT JOIN session_forks f ON f.session_id = o.id LEFT JOIN session_imports i ON i.session_id = o.id
+WHERE s.id = $1
 `
 
 type ForkInsertParams struct {
@@ -189,15 +199,19 @@ type ForkInsertParams struct {
 	ParentID  string
 	BundleID  string
 	PromptID  string
+	LastSeq   int64
 	At        time.Time
 }
 
+// ForkInsert stores where a fork began. Its agent is handed the session over if it is another one, or if the one that it is forked from was
+// handed over too and had completed no turn at the bundle.
 func (q *Queries) ForkInsert(ctx context.Context, db DBTX, arg *ForkInsertParams) error {
 	_, err := db.Exec(ctx, forkInsert,
 		arg.SessionID,
 		arg.ParentID,
 		arg.BundleID,
 		arg.PromptID,
+		arg.LastSeq,
 		arg.At,
 	)
 	return err
@@ -229,13 +243,15 @@ func (q *Queries) ForkRelation(ctx context.Context, db DBTX, arg *ForkRelationPa
 const forkSessionInsert = `-- name: ForkSessionInsert :execrows
 INSERT INTO sessions (id, status, agent, profile, title, title_given, workspace, parent_id, forked_from, lazy,
     created_at, last_activity_at, idle_timeout_ns, metadata, options)
-SELECT $1, 'hibernated', s.agent, $2, $3, $4::boolean, s.workspace, '', s.id, true, $5::timestamptz, $5::timestamptz, s.idle_timeout_ns, s.metadata, s.options
+SELECT $1, 'hibernated', $2, $3, $4, $5::boolean, s.workspace, '', s.id, true, $6::timestamptz, $6::timestamptz, s.idle_timeout_ns, s.metadata,
+    CASE WHEN s.agent = $2 THEN s.options ELSE (s.options::jsonb - 'model')::json END
 FROM sessions s
-WHERE s.id = $6 AND NOT EXISTS (SELECT FROM purges p WHERE p.session_id IN ($1, $6))
+WHERE s.id = $7 AND NOT EXISTS (SELECT FROM purges p WHERE p.session_id IN ($1, $7))
 `
 
 type ForkSessionInsertParams struct {
 	ID         string
+	Agent      string
 	Profile    string
 	Title      string
 	TitleGiven bool
@@ -244,10 +260,11 @@ type ForkSessionInsertParams struct {
 }
 
 // ForkSessionInsert inserts a session that sleeps. It inserts nothing where the id belonged to a session that was purged, or where what it
-// is forked from is being purged.
+// is forked from is being purged. A model of the options is not that of another agent.
 func (q *Queries) ForkSessionInsert(ctx context.Context, db DBTX, arg *ForkSessionInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, forkSessionInsert,
 		arg.ID,
+		arg.Agent,
 		arg.Profile,
 		arg.Title,
 		arg.TitleGiven,
@@ -314,6 +331,87 @@ func (q *Queries) ForksOf(ctx context.Context, db DBTX, arg *ForksOfParams) ([]s
 			return nil, err
 		}
 		items = append(items, session_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const handOff = `-- name: HandOff :one
+SELECT f.handed_from, (f.prompt_id <> '' AND NOT EXISTS (
+    SELECT FROM runs r JOIN prompts p ON p.session_id = r.session_id AND p.id = r.prompt_id
+    WHERE r.session_id = f.session_id AND r.outcome = 'completed' AND p.reason <> $1::text
+))::boolean AS due
+FROM session_forks f WHERE f.session_id = $2 AND f.handed_from <> ''
+`
+
+type HandOffParams struct {
+	Reverted  string
+	SessionID string
+}
+
+type HandOffRow struct {
+	HandedFrom string
+	Due        bool
+}
+
+// HandOff returns the agent that worked in a session before it was forked with another one, and whether that one has none of its
+// memory yet: it has completed no turn that was not reverted.
+func (q *Queries) HandOff(ctx context.Context, db DBTX, arg *HandOffParams) (HandOffRow, error) {
+	row := db.QueryRow(ctx, handOff, arg.Reverted, arg.SessionID)
+	var i HandOffRow
+	err := row.Scan(&i.HandedFrom, &i.Due)
+	return i, err
+}
+
+const handOffBlocks = `-- name: HandOffBlocks :many
+SELECT (b.block ->> 'type')::text AS type, coalesce(b.block ->> 'author', '')::text AS author, coalesce(b.block ->> 'name', '')::text AS name,
+    left(coalesce(CASE b.block ->> 'type' WHEN 'tool_use' THEN coalesce(nullif(b.block ->> 'title', ''), b.block ->> 'input') ELSE b.block ->> 'content' END, ''), $1::int)::text AS text
+FROM blocks b
+WHERE b.session_id = $2 AND b.conversation_id = 'main' AND NOT b.removed AND b.first_seq < $3::bigint
+  AND b.block ->> 'type' IN ('user_message', 'assistant_text', 'tool_use')
+ORDER BY b.position DESC LIMIT $4
+`
+
+type HandOffBlocksParams struct {
+	MaxChars  int32
+	SessionID string
+	BeforeSeq int64
+	MaxItems  int32
+}
+
+type HandOffBlocksRow struct {
+	Type   string
+	Author string
+	Name   string
+	Text   string
+}
+
+// HandOffBlocks are the newest messages and calls of tools in the main conversation before an event, each with the beginning of its text.
+func (q *Queries) HandOffBlocks(ctx context.Context, db DBTX, arg *HandOffBlocksParams) ([]HandOffBlocksRow, error) {
+	rows, err := db.Query(ctx, handOffBlocks,
+		arg.MaxChars,
+		arg.SessionID,
+		arg.BeforeSeq,
+		arg.MaxItems,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HandOffBlocksRow
+	for rows.Next() {
+		var i HandOffBlocksRow
+		if err := rows.Scan(
+			&i.Type,
+			&i.Author,
+			&i.Name,
+			&i.Text,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

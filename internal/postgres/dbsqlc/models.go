@@ -466,12 +466,13 @@ type SessionCount struct {
 }
 
 type SessionFork struct {
-	SessionID string
-	ParentID  string
-	BundleID  string
-	PromptID  string
-	MemoryID  string
-	CreatedAt time.Time
+	SessionID  string
+	ParentID   string
+	BundleID   string
+	PromptID   string
+	MemoryID   string
+	CreatedAt  time.Time
+	HandedFrom string
 }
 
 type SessionImport struct {

@@ -439,7 +439,7 @@ func (q *Queries) RunPark(ctx context.Context, db DBTX, arg *RunParkParams) erro
 const runReachedAgent = `-- name: RunReachedAgent :one
 SELECT (EXISTS (
     SELECT FROM runs WHERE runs.session_id = $1 AND runs.id <> $2 AND (runs.last_frame >= 0 OR runs.outcome = 'completed')
-) OR EXISTS (SELECT FROM session_forks f WHERE f.session_id = $1 AND f.prompt_id <> '')
+) OR EXISTS (SELECT FROM session_forks f WHERE f.session_id = $1 AND f.prompt_id <> '' AND f.handed_from = '')
 OR EXISTS (SELECT FROM session_imports i WHERE i.session_id = $1 AND i.remembers))::boolean AS reached, (
     SELECT t.receipt FROM sessions s JOIN session_transitions t ON t.session_id = s.id AND t.no = s.transition_no
     WHERE s.id = $1 AND t.to_status = 'running' AND t.generation = $3::bigint AND (t.receipt ->> 'kind' IN ('partial', 'fresh') OR t.receipt ->> 'moved' <> '')

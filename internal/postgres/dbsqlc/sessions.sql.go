@@ -310,15 +310,16 @@ func (q *Queries) SessionInsert(ctx context.Context, db DBTX, arg *SessionInsert
 }
 
 const sessionLaunch = `-- name: SessionLaunch :one
-SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, i.memory_id, '')::text AS memory_id
+SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, i.memory_id, '')::text AS memory_id, coalesce(f.handed_from, '')::text AS handed_from
 FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id LEFT JOIN session_imports i ON i.session_id = s.id WHERE s.id = $1
 `
 
 type SessionLaunchRow struct {
-	Agent    string
-	Profile  string
-	Options  []byte
-	MemoryID string
+	Agent      string
+	Profile    string
+	Options    []byte
+	MemoryID   string
+	HandedFrom string
 }
 
 // SessionLaunch is how the agent of a session is started.
@@ -330,6 +331,7 @@ func (q *Queries) SessionLaunch(ctx context.Context, db DBTX, id string) (Sessio
 		&i.Profile,
 		&i.Options,
 		&i.MemoryID,
+		&i.HandedFrom,
 	)
 	return i, err
 }

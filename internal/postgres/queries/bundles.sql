@@ -245,7 +245,7 @@ UPDATE bundles SET receipt = @receipt, restored_at = @at::timestamptz WHERE id =
 
 -- name: BundleHeads :many
 -- BundleHeads are the newest bundle of each session, the newest one that ends with a turn that succeeded, and what it was forked from.
-SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head, coalesce(f.bundle_id, '')::text AS fork_bundle, coalesce(f.prompt_id, '')::text AS fork_prompt,
+SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head, coalesce(f.bundle_id, '')::text AS fork_bundle, coalesce(f.prompt_id, '')::text AS fork_prompt, coalesce(f.handed_from, '')::text AS handed_from,
     coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = s.id AND v.outcome IN ('', 'completed')
         AND NOT EXISTS (SELECT FROM blocks k WHERE k.session_id = v.session_id AND k.first_seq <= v.last_seq AND k.removed_seq > v.last_seq)
         ORDER BY v.no DESC LIMIT 1), '')::text AS head_success

@@ -1,17 +1,48 @@
 -- name: ForkSessionInsert :execrows
 -- ForkSessionInsert inserts a session that sleeps. It inserts nothing where the id belonged to a session that was purged, or where what it
--- is forked from is being purged.
+-- is forked from is being purged. A model of the options is not that of another agent.
 INSERT INTO sessions (id, status, agent, profile, title, title_given, workspace, parent_id, forked_from, lazy,
     created_at, last_activity_at, idle_timeout_ns, metadata, options)
-SELECT @id, 'hibernated', s.agent, @profile, @title, @title_given::boolean, s.workspace, '', s.id, true, @at::timestamptz, @at::timestamptz, s.idle_timeout_ns, s.metadata, s.options
+SELECT @id, 'hibernated', @agent, @profile, @title, @title_given::boolean, s.workspace, '', s.id, true, @at::timestamptz, @at::timestamptz, s.idle_timeout_ns, s.metadata,
+    CASE WHEN s.agent = @agent THEN s.options ELSE (s.options::jsonb - 'model')::json END
 FROM sessions s
 WHERE s.id = @parent_id AND NOT EXISTS (SELECT FROM purges p WHERE p.session_id IN (@id, @parent_id));
 
 -- name: ForkInsert :exec
-INSERT INTO session_forks (session_id, parent_id, bundle_id, prompt_id, memory_id, created_at)
-VALUES (@session_id, @parent_id, @bundle_id, @prompt_id,
-    coalesce((SELECT f.memory_id FROM session_forks f WHERE f.session_id = @parent_id),
-        (SELECT i.memory_id FROM session_imports i WHERE i.session_id = @parent_id), @parent_id), @at);
+-- ForkInsert stores where a fork began. Its agent is handed the session over if it is another one, or if the one that it is forked from was
+-- handed over too and had completed no turn at the bundle.
+INSERT INTO session_forks (session_id, parent_id, bundle_id, prompt_id, memory_id, handed_from, created_at)
+SELECT @session_id, @parent_id, @bundle_id, @prompt_id,
+    CASE WHEN s.agent = o.agent THEN coalesce(f.memory_id, i.memory_id, o.id) ELSE s.id END,
+    CASE
+        WHEN coalesce(f.handed_from, '') <> '' AND NOT EXISTS (
+            SELECT FROM blocks k WHERE k.session_id = o.id AND k.first_seq <= @last_seq::bigint AND (NOT k.removed OR k.removed_seq > @last_seq)
+              AND k.first_seq >= (SELECT min(r.began_seq) FROM runs r WHERE r.session_id = o.id AND r.outcome = 'completed')
+        ) THEN f.handed_from
+        WHEN s.agent <> o.agent THEN o.agent
+        ELSE ''
+    END, @at
+FROM sessions s JOIN sessions o ON o.id = @parent_id
+LEFT JOIN session_forks f ON f.session_id = o.id LEFT JOIN session_imports i ON i.session_id = o.id
+WHERE s.id = @session_id;
+
+-- name: HandOff :one
+-- HandOff returns the agent that worked in a session before it was forked with another one, and whether that one has none of its
+-- memory yet: it has completed no turn that was not reverted.
+SELECT f.handed_from, (f.prompt_id <> '' AND NOT EXISTS (
+    SELECT FROM runs r JOIN prompts p ON p.session_id = r.session_id AND p.id = r.prompt_id
+    WHERE r.session_id = f.session_id AND r.outcome = 'completed' AND p.reason <> @reverted::text
+))::boolean AS due
+FROM session_forks f WHERE f.session_id = @session_id AND f.handed_from <> '';
+
+-- name: HandOffBlocks :many
+-- HandOffBlocks are the newest messages and calls of tools in the main conversation before an event, each with the beginning of its text.
+SELECT (b.block ->> 'type')::text AS type, coalesce(b.block ->> 'author', '')::text AS author, coalesce(b.block ->> 'name', '')::text AS name,
+    left(coalesce(CASE b.block ->> 'type' WHEN 'tool_use' THEN coalesce(nullif(b.block ->> 'title', ''), b.block ->> 'input') ELSE b.block ->> 'content' END, ''), @max_chars::int)::text AS text
+FROM blocks b
+WHERE b.session_id = @session_id AND b.conversation_id = 'main' AND NOT b.removed AND b.first_seq < @before_seq::bigint
+  AND b.block ->> 'type' IN ('user_message', 'assistant_text', 'tool_use')
+ORDER BY b.position DESC LIMIT @max_items;
 
 -- name: ForkBundle :exec
 -- ForkBundle copies a bundle for a fork, as its head.

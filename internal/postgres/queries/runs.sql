@@ -35,7 +35,7 @@ RETURNING *;
 -- transition is the one into running.
 SELECT (EXISTS (
     SELECT FROM runs WHERE runs.session_id = @session_id AND runs.id <> @id AND (runs.last_frame >= 0 OR runs.outcome = 'completed')
-) OR EXISTS (SELECT FROM session_forks f WHERE f.session_id = @session_id AND f.prompt_id <> '')
+) OR EXISTS (SELECT FROM session_forks f WHERE f.session_id = @session_id AND f.prompt_id <> '' AND f.handed_from = '')
 OR EXISTS (SELECT FROM session_imports i WHERE i.session_id = @session_id AND i.remembers))::boolean AS reached, (
     SELECT t.receipt FROM sessions s JOIN session_transitions t ON t.session_id = s.id AND t.no = s.transition_no
     WHERE s.id = @session_id AND t.to_status = 'running' AND t.generation = @generation::bigint AND (t.receipt ->> 'kind' IN ('partial', 'fresh') OR t.receipt ->> 'moved' <> '')

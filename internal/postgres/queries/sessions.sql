@@ -15,7 +15,7 @@ SELECT error_cause, CASE WHEN title_given THEN title ELSE '' END::text AS given_
 
 -- name: SessionLaunch :one
 -- SessionLaunch is how the agent of a session is started.
-SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, i.memory_id, '')::text AS memory_id
+SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, i.memory_id, '')::text AS memory_id, coalesce(f.handed_from, '')::text AS handed_from
 FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id LEFT JOIN session_imports i ON i.session_id = s.id WHERE s.id = @id;
 
 -- name: SessionViews :many

@@ -1010,7 +1010,14 @@ export interface paths {
          *     bundle was saved exactly there, the answer is 409 `no_bundle_there`, and `errors` has the nearest ones as `nearest.before` and
          *     `nearest.after`. With `options.checkpoint: turn` there is one after each turn.
          *
-         *     The fork has the agent, workspace, options, metadata and idle timeout of this session, and its profile and title unless they are given.
+         *     The fork has the workspace, options, metadata and idle timeout of this session, and its agent, profile and title unless they are given.
+         *
+         *     Another `agent` is installed in the first sandbox of the fork, if it is a separate program: that needs `npm` there and the registry; if it
+         *     fails, the fork is in `error` with the output. The agent has the files, and not the memory of the agent before. Until it has completed
+         *     a turn, its prompts come with a note of at most 32 KiB that the conversation does not show: the newest messages of the conversation and its calls of
+         *     tools, each cut to 4 KiB and 256 bytes. The receipt is `partial` until then, and names the agent before as `handedFrom`. A `model` of the options
+         *     is not taken over. Secrets that the agent needs must be stored, as at a creation.
+         *
          *     The copied conversation is in its events too, from 1 on, as one `block_complete` for each block. Its `prompts` are its own.
          *     With an `Idempotency-Key` the request can be repeated as `POST /api/sessions` can.
          */
@@ -1070,7 +1077,7 @@ export interface paths {
          *       come before its last turns. Without one the answer is 409 `no_bundle_there`.
          *
          *     `runId` stays with the prompt of the run when it is queued again. A run that has completed is followed by a bundle, `bundleId`, unless
-         *     it cannot be saved; one that failed or was cancelled has none. Another profile needs a fork; the agent is that of the base.
+         *     it cannot be saved; one that failed or was cancelled has none. Another profile or agent needs a fork, see `POST /api/sessions/{id}/fork`.
          *
          *     With `wait`, the answer comes when the run is over, or when the time is up: `GET /api/runs/{runId}` waits on. A proxy between may
          *     allow less. With an `Idempotency-Key`, repeating the request within 24 hours returns the same run.
@@ -2733,6 +2740,8 @@ export interface components {
                 bundleId?: components["schemas"]["BundleId"];
                 /** @description The newest prompt that the agent had then. Absent if it had had none. */
                 promptId?: string;
+                /** @description The agent that worked there. Absent if it is that of this session. */
+                agent?: string;
             };
             createdAt: components["schemas"]["Time"];
             /** @description When the session was created, the last prompt came, or a turn started or ended, whichever is latest. */
@@ -2874,7 +2883,7 @@ export interface components {
             baseBundleId?: string;
             /** @description What the agent is asked. At most 262144 bytes. */
             input: string;
-            /** @description That of the base. */
+            /** @description Agent of the session that is forked, one of /api/agents. Default: that of the base. */
             agent?: string;
             /** @description Name or id of a profile, and optionally `@` and a version, of the session that is forked. Default: that of the base. */
             profile?: string;
@@ -2943,7 +2952,7 @@ export interface components {
              */
             before?: boolean;
             prompt?: components["schemas"]["FirstPrompt"];
-            /** @description The agent of the session; another one is 409 `not_supported`. */
+            /** @description One of /api/agents. Default: that of the session. */
             agent?: string;
             /** @description As in the creation of a session. Default: that of the session. */
             profile?: string;
@@ -3073,6 +3082,8 @@ export interface components {
             unchecked?: string[];
             /** @description Where the session was before it was imported, in the receipt of its first sandbox. The agent is given it with its next prompt. Absent otherwise. */
             moved?: string;
+            /** @description The agent whose memory is missing, as the session was forked with another one, which has completed no turn yet. Absent otherwise. */
+            handedFrom?: string;
         };
         PromptSubmit: {
             content: components["schemas"]["Content"];
@@ -4663,7 +4674,7 @@ export interface components {
          * @description Names a cause for programs. A code keeps its meaning; clients must expect new ones. docs/why.md describes each.
          * @enum {string}
          */
-        CauseCode: "session_created" | "session_lazy" | "session_starting" | "session_running" | "session_hibernating" | "session_hibernated" | "session_restoring" | "session_in_error" | "session_terminated" | "session_erasing" | "prompt_accepted" | "prompt_queued" | "prompt_processing" | "prompt_completed" | "prompt_failed" | "prompt_cancelled" | "prompt_unknown" | "restored_full" | "restored_partial" | "restored_fresh" | "restored_unverified" | "never_restored" | "question_open" | "question_answered" | "question_expired" | "question_cancelled" | "nothing_to_explain" | "command_requested" | "cancelled_in_temporal" | "idle" | "lifetime" | "moved" | "shutdown" | "aborted" | "steered" | "dropped" | "retried" | "withdrawn" | "cleared" | "reverted" | "resolved" | "dismissed" | "queue_held" | "collecting" | "joined_to" | "behind_prompts" | "command_pending" | "turn_running" | "turn_parked" | "policy_decided" | "turn_ended" | "sandbox_lost" | "sandbox_unhealthy" | "sandbox_limit" | "sandboxes_lost" | "generation_unusable" | "nothing_to_restore" | "snapshot_failed" | "snapshot_gone" | "bundle_older" | "bundle_unverified" | "checkpoint_failed" | "revert_failed" | "provisioning_delayed" | "restoring_delayed" | "saving_delayed" | "breaker_open" | "agent_crashed" | "quarantined" | "delivery_unknown" | "attempt_repeated" | "worker_lost" | "worker_silent" | "worker_stopped" | "no_worker" | "database_unavailable" | "temporal_unavailable" | "provider_unavailable" | "runner_unreachable" | "step_timed_out" | "step_failed" | "refused" | "workflow_terminated" | "workflow_reset" | "workflow_failed" | "workflow_not_open" | "workflow_replaced" | "status_differs" | "transition_differs" | "run_differs";
+        CauseCode: "session_created" | "session_lazy" | "session_starting" | "session_running" | "session_hibernating" | "session_hibernated" | "session_restoring" | "session_in_error" | "session_terminated" | "session_erasing" | "prompt_accepted" | "prompt_queued" | "prompt_processing" | "prompt_completed" | "prompt_failed" | "prompt_cancelled" | "prompt_unknown" | "restored_full" | "restored_partial" | "restored_fresh" | "restored_unverified" | "never_restored" | "question_open" | "question_answered" | "question_expired" | "question_cancelled" | "nothing_to_explain" | "command_requested" | "cancelled_in_temporal" | "idle" | "lifetime" | "moved" | "shutdown" | "aborted" | "steered" | "dropped" | "retried" | "withdrawn" | "cleared" | "reverted" | "resolved" | "dismissed" | "queue_held" | "collecting" | "joined_to" | "behind_prompts" | "command_pending" | "turn_running" | "turn_parked" | "policy_decided" | "turn_ended" | "sandbox_lost" | "sandbox_unhealthy" | "sandbox_limit" | "sandboxes_lost" | "generation_unusable" | "nothing_to_restore" | "snapshot_failed" | "snapshot_gone" | "bundle_older" | "bundle_unverified" | "handed_over" | "checkpoint_failed" | "revert_failed" | "provisioning_delayed" | "restoring_delayed" | "saving_delayed" | "breaker_open" | "agent_crashed" | "quarantined" | "delivery_unknown" | "attempt_repeated" | "worker_lost" | "worker_silent" | "worker_stopped" | "no_worker" | "database_unavailable" | "temporal_unavailable" | "provider_unavailable" | "runner_unreachable" | "step_timed_out" | "step_failed" | "refused" | "workflow_terminated" | "workflow_reset" | "workflow_failed" | "workflow_not_open" | "workflow_replaced" | "status_differs" | "transition_differs" | "run_differs";
         Agent: {
             name: string;
             title: string;

@@ -1,0 +1,78 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// maxHandOffItems bounds the messages and calls that a hand-off is made of.
+const maxHandOffItems = 500
+
+// HandOff returns the agent that worked in a session before it was forked with another one, empty if it was not, and whether the present
+// one has none of its memory yet.
+func (db *DB) HandOff(ctx context.Context, sessionID string) (from string, due bool, err error) {
+	row, err := handOff(ctx, db.q, db.pool, sessionID)
+	return row.HandedFrom, row.Due, fault("read a hand-off", err)
+}
+
+func handOff(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, sessionID string) (dbsqlc.HandOffRow, error) {
+	row, err := q.HandOff(ctx, tx, &dbsqlc.HandOffParams{SessionID: sessionID, Reverted: session.ReasonReverted})
+	if isNoRows(err) {
+		return dbsqlc.HandOffRow{}, nil
+	}
+	return row, err
+}
+
+// handOff reads what an agent is given of the conversation before an event, the newest messages that fit; nil if it has that in its memory.
+func (s *sessionTx) handOff(ctx context.Context, before int64) (*session.HandOff, error) {
+	handed, err := handOff(ctx, s.q, s, s.row.ID)
+	if err != nil || !handed.Due {
+		return nil, err
+	}
+	rows, err := s.q.HandOffBlocks(ctx, s, &dbsqlc.HandOffBlocksParams{
+		SessionID: s.row.ID, BeforeSeq: before, MaxChars: session.MaxHandOffText + 1, MaxItems: maxHandOffItems + 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := session.HandOff{From: handed.HandedFrom}
+	size := 0
+	for _, row := range rows {
+		said := session.Said{Kind: session.SaidByUser, Author: row.Author, Text: handOffText(row.Text, session.MaxHandOffText)}
+		switch row.Type {
+		case "assistant_text":
+			said.Kind = session.SaidByAgent
+		case "tool_use":
+			said = session.Said{Kind: session.SaidByTool, Tool: handOffText(row.Name, session.MaxHandOffCall), Text: handOffText(row.Text, session.MaxHandOffCall)}
+		}
+		size += len(said.Text) + len(said.Tool) + len(said.Author) + handOffOverhead
+		if h.More = len(h.Said) == maxHandOffItems || size > session.MaxHandOff; h.More {
+			break
+		}
+		if strings.TrimSpace(said.Text+said.Tool) != "" {
+			h.Said = append(h.Said, said)
+		}
+	}
+	slices.Reverse(h.Said)
+	return &h, nil
+}
+
+// handOffOverhead is what a message has in a note besides its text.
+const handOffOverhead = 16
+
+// handOffText is the beginning of a text that may be too long.
+func handOffText(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	most -= len("…")
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most] + "…"
+}

@@ -1,0 +1,67 @@
+package turn
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// maskHandOff masks the secrets that were stored since the conversation was.
+func (a *attempt) maskHandOff(ctx context.Context) error {
+	if a.start.HandOff == nil {
+		return nil
+	}
+	masker, err := a.masker(ctx)
+	if err != nil {
+		return err
+	}
+	masked := *a.start.HandOff
+	masked.Said = slices.Clone(masked.Said)
+	for i := range masked.Said {
+		masked.Said[i].Text = masker.Text(masked.Said[i].Text)
+	}
+	a.start.HandOff = &masked
+	return nil
+}
+
+// handOffNote gives an agent the conversation that another one had before its session was forked; empty if there is none.
+func handOffNote(h *session.HandOff) string {
+	if h == nil || len(h.Said) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("Another agent, " + boundedNote(h.From) + ", has worked in this session until now, and you continue in its place. You have its files. You do not have its memory: " +
+		"what follows is the conversation as it was recorded, in which long texts are cut, and results of tools and its thoughts are left out. " +
+		"Take it as what you and the user have said. Read files before you rely on what it says of them. The user does not see this note.\n")
+	if h.More {
+		b.WriteString("\n(The beginning of the conversation is left out.)\n")
+	}
+	for _, said := range h.Said {
+		b.WriteString("\n" + saidBy(said) + "\n")
+	}
+	b.WriteString("\n(End of the conversation.)")
+	return b.String()
+}
+
+func saidBy(s session.Said) string {
+	text := withoutTags(s.Text)
+	switch {
+	case s.Kind == session.SaidByTool && text == "":
+		return "[called " + withoutTags(s.Tool) + "]"
+	case s.Kind == session.SaidByTool:
+		return "[called " + withoutTags(s.Tool) + ": " + text + "]"
+	case s.Kind == session.SaidByAgent:
+		return "Agent: " + text
+	case s.Author != "":
+		return "User (" + withoutTags(s.Author) + "): " + text
+	default:
+		return "User: " + text
+	}
+}
+
+// withoutTags changes what would end the note in the form in which agents are given it.
+func withoutTags(text string) string {
+	return strings.ReplaceAll(text, "system-reminder>", "system-reminder >")
+}
