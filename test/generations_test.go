@@ -23,7 +23,7 @@ func TestASessionOutlivesFiveSandboxes(t *testing.T) {
 		t.Parallel()
 		s := startStackEnv(t, []string{"OVERWINTER_SANDBOX_TIMEOUT=40s"}, stackDir(t))
 		worked := worksThroughGenerations(t, s, "demo", func(n int) string {
-			return fmt.Sprintf("recall\n$ sleep 1; echo line %d >> lines.txt; cat lines.txt", n)
+			return fmt.Sprintf("recall\n$ sleep 2; echo line %d >> lines.txt; cat lines.txt", n)
 		})
 		text := s.text(t, worked.id)
 		require.Contains(t, text, fmt.Sprintf("%d prompts", worked.prompts))
@@ -32,7 +32,7 @@ func TestASessionOutlivesFiveSandboxes(t *testing.T) {
 		t.Parallel()
 		scripts := map[string][]modelserver.Step{}
 		for n := range 500 {
-			line := modelserver.Bash(fmt.Sprintf("sleep 1; echo line %d >> lines.txt; cat lines.txt", n))
+			line := modelserver.Bash(fmt.Sprintf("sleep 2; echo line %d >> lines.txt; cat lines.txt", n))
 			scripts[fmt.Sprintf("add%d", n)] = []modelserver.Step{{Calls: []modelserver.Call{line}}, {Text: "Added."}}
 		}
 		models := modelserver.New(scripts)
