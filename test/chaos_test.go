@@ -93,7 +93,7 @@ func (s *stack) endTurn(t *testing.T, turn runningTurn, outcomes []string, code 
 	require.Contains(t, text, "write kept.txt", "the agent remembers the first prompt")
 	require.Contains(t, text, "from the first turn", "the files are there")
 
-	turn.stream.wait(t, 20*time.Second, "the stream has the last turn", func(e event) bool {
+	turn.stream.wait(t, within, "the stream has the last turn", func(e event) bool {
 		return e.Type == "turn_end" && strings.Contains(string(e.Data), `"promptId":"after"`)
 	})
 	events := turn.stream.all(t)
@@ -114,7 +114,7 @@ func (s *stack) endTurn(t *testing.T, turn runningTurn, outcomes []string, code 
 		}
 	}
 	s.must(t, 202, "POST", "/api/sessions/"+turn.session+"/stop", nil)
-	s.waitStatus(t, turn.session, "terminated", 30*time.Second)
+	s.waitStatus(t, turn.session, "terminated", within)
 }
 
 // wordsFrom is what the slow prompt was asked to say.

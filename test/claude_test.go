@@ -55,7 +55,7 @@ func TestClaudeCodeWorksSleepsAndRemembers(t *testing.T) {
 		return e.Type == "text_delta" && strings.Contains(string(e.Data), "zebra")
 	})
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/abort", nil)
-	slow := s.waitPrompt(t, id, "slow", 30*time.Second)
+	slow := s.waitPrompt(t, id, "slow", within)
 	require.Equal(t, "cancelled", slow["status"], "%v", slow)
 
 	s.prompt(t, id, "failed", "{{failed}}")

@@ -26,7 +26,7 @@ func TestAFullDisk(t *testing.T) {
 		t.Skipf("a small file system cannot be mounted here (%v): run as root", err)
 	}
 	t.Cleanup(func() { // after the stack, whose clean-up is newer
-		eventually(t, 20*time.Second, "the file system can be unmounted", func() error { return syscall.Unmount(dir, 0) })
+		eventually(t, within, "the file system can be unmounted", func() error { return syscall.Unmount(dir, 0) })
 	})
 	s := startStackIn(t, filepath.Join(dir, "data"))
 	awake, sleeping := s.create(t, object{}), s.create(t, object{})

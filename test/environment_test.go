@@ -35,7 +35,7 @@ func TestASessionOutlivesItsEnvironment(t *testing.T) {
 	require.Equal(t, "completed", s.waitPrompt(t, id, "moved", 60*time.Second)["status"])
 
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/environment/terminate", nil)
-	slept := s.waitStatus(t, id, "hibernated", 30*time.Second)
+	slept := s.waitStatus(t, id, "hibernated", within)
 	require.Equal(t, "dropped", slept["statusReason"])
 	s.must(t, http.StatusOK, "POST", "/api/sessions/"+id+"/environment/terminate", nil)
 	s.must(t, http.StatusConflict, "POST", "/api/sessions/"+id+"/environment/restart", nil)

@@ -150,7 +150,7 @@ func TestWorkspaceFiles(t *testing.T) {
 	before := len(changes(t, stream.all(t)))
 	s.prompt(t, id, "fourth", "write a.txt: changed")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "fourth", 60*time.Second)["status"])
-	stream.wait(t, 20*time.Second, "the stream has the last turn", func(e event) bool {
+	stream.wait(t, within, "the stream has the last turn", func(e event) bool {
 		return e.Type == "turn_end" && strings.Contains(string(e.Data), `"promptId":"fourth"`)
 	})
 	require.Equal(t, []string{"modified a.txt"}, changes(t, stream.all(t))[before:])
@@ -171,7 +171,7 @@ func TestWorkspaceDiffOfARepository(t *testing.T) {
 	})
 	stream := s.follow(t, id)
 	require.Equal(t, "completed", s.waitPrompt(t, id, "first", 60*time.Second)["status"])
-	stream.wait(t, 20*time.Second, "the stream has the turn", func(e event) bool { return e.Type == "turn_end" })
+	stream.wait(t, within, "the stream has the turn", func(e event) bool { return e.Type == "turn_end" })
 	require.Equal(t, []string{"README", "new.txt"}, s.paths(t, id), "what was cloned is listed")
 	require.ElementsMatch(t, []string{"modified README", "created new.txt"}, changes(t, stream.all(t)), "what was cloned is no change")
 	diff := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/diff", nil)

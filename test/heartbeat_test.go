@@ -31,7 +31,7 @@ func TestATurnOutlivesAStallOfTemporal(t *testing.T) {
 	pid := s.child(t, "overwinter-temporal")
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	frozen := time.NewTimer(10 * time.Second)
-	stream.wait(t, 9*time.Second, "the words of a turn do not wait for Temporal", func(e event) bool {
+	stream.wait(t, within, "the words of a turn do not wait for Temporal", func(e event) bool {
 		return e.Type == "text_delta" && strings.Contains(string(e.Data), "w50")
 	})
 	<-frozen.C
@@ -39,7 +39,7 @@ func TestATurnOutlivesAStallOfTemporal(t *testing.T) {
 
 	slow := s.waitPrompt(t, id, "slow", 90*time.Second)
 	require.Equal(t, "completed", slow["status"], "%v", slow)
-	stream.wait(t, 20*time.Second, "the stream has the end", func(e event) bool { return e.Type == "turn_end" })
+	stream.wait(t, within, "the stream has the end", func(e event) bool { return e.Type == "turn_end" })
 	starts := 0
 	for _, e := range stream.all(t) {
 		if e.Type == "turn_start" {
@@ -54,7 +54,6 @@ func TestATurnOutlivesAStallOfTemporal(t *testing.T) {
 // but the missing heartbeats says that it is gone. Another attempt has each of them within 20 s.
 func TestAKilledWorkersTurnIsTakenOver(t *testing.T) {
 	t.Parallel()
-	// A machine that is busy with other tests may exceed the promise by slack for some of the turns.
 	const turns, promise, slack = 5, 20 * time.Second, 10 * time.Second
 	release := make(chan struct{})
 	silence := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -65,28 +64,34 @@ func TestAKilledWorkersTurnIsTakenOver(t *testing.T) {
 	}))
 	t.Cleanup(silence.Close)
 	s := startStack(t)
+	idle := s.create(t, object{"prompt": object{"id": "first", "content": "hello"}})
+	require.Equal(t, "completed", s.waitPrompt(t, idle, "first", within)["status"])
 	var ids []string
 	var streams []*follower
 	for range turns {
 		id := s.create(t, object{})
 		stream := s.follow(t, id)
-		s.prompt(t, id, "silent", "$ curl -sS --max-time 120 "+insideURL(silence.URL))
+		s.prompt(t, id, "silent", "$ curl -sS --max-time 300 "+insideURL(silence.URL))
 		stream.wait(t, 60*time.Second, "the tool runs", func(e event) bool { return e.Type == "block_start" })
 		ids, streams = append(ids, id), append(streams, stream)
 	}
 	killed := time.Now()
 	require.NoError(t, syscall.Kill(s.child(t, "overwinter worker"), syscall.SIGKILL))
+	// What the next worker takes to start and to serve a prompt says how busy the machine is with other tests.
+	s.prompt(t, idle, "second", "hello again")
+	require.Equal(t, "completed", s.waitPrompt(t, idle, "second", within)["status"])
+	busy := time.Since(killed)
 	var took []time.Duration
 	for _, stream := range streams {
-		start := stream.wait(t, 60*time.Second, "a second attempt has the run", func(e event) bool {
+		start := stream.wait(t, within, "a second attempt has the run", func(e event) bool {
 			return e.Type == "turn_start" && strings.Contains(string(e.Data), `"attempt":2`)
 		})
 		took = append(took, start.at.Sub(killed))
 	}
 	slices.Sort(took)
-	t.Logf("taken over after %s", took)
-	require.LessOrEqual(t, took[turns/2], promise, "most turns are taken over in time: %s", took)
-	require.LessOrEqual(t, took[turns-1], promise+slack, "all turns: %s", took)
+	t.Logf("taken over after %s, another prompt processed after %s", took, busy)
+	require.LessOrEqual(t, took[turns/2], promise+busy, "most turns are taken over in time: %s", took)
+	require.LessOrEqual(t, took[turns-1], promise+slack+busy, "all turns: %s", took)
 	close(release)
 	for _, id := range ids {
 		require.Equal(t, "completed", s.waitPrompt(t, id, "silent", 90*time.Second)["status"])

@@ -17,7 +17,7 @@ import (
 func TestSessionWorksSleepsAndWakes(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
-	eventually(t, 10*time.Second, "readiness says which sandboxes there are", func() error {
+	eventually(t, within, "readiness says which sandboxes there are", func() error {
 		_, got, err := s.call("GET", "/readyz", nil)
 		if err != nil {
 			return err
@@ -38,7 +38,7 @@ func TestSessionWorksSleepsAndWakes(t *testing.T) {
 	require.Contains(t, s.text(t, id), "started")
 	require.NotEmpty(t, s.sandboxTree(), "a running session has processes in its sandbox")
 
-	slept := s.waitStatus(t, id, "hibernated", 30*time.Second)
+	slept := s.waitStatus(t, id, "hibernated", within)
 	require.Equal(t, "idle", slept["statusReason"])
 	require.Nil(t, slept["runtime"].(object)["sandbox"])
 	require.Empty(t, s.sandboxTree(), "a hibernated session has none")
@@ -60,8 +60,8 @@ func TestSessionWorksSleepsAndWakes(t *testing.T) {
 	require.EqualValues(t, 2, woken["generation"])
 
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/stop", nil)
-	s.waitStatus(t, id, "terminated", 30*time.Second)
-	eventually(t, 10*time.Second, "the stream ends", func() error {
+	s.waitStatus(t, id, "terminated", within)
+	eventually(t, within, "the stream ends", func() error {
 		if !stream.over() {
 			return fmt.Errorf("after %d events", stream.last())
 		}
@@ -98,14 +98,14 @@ func TestASessionSleepsWhenItSays(t *testing.T) {
 	require.True(t, sleepsAt(s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)).After(first), "a prompt moves it")
 
 	last := sleepsAt(s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"idleTimeout": "16s"}))
-	announced := stream.wait(t, 30*time.Second, "the hibernation is announced", func(e event) bool { return e.Type == "deadline" })
+	announced := stream.wait(t, within, "the hibernation is announced", func(e event) bool { return e.Type == "deadline" })
 	require.JSONEq(t, fmt.Sprintf(`{"kind":"sleep","at":%q}`, last.Format("2006-01-02T15:04:05.000Z")), string(announced.Data))
-	left := stream.wait(t, 30*time.Second, "the session hibernates", func(e event) bool {
+	left := stream.wait(t, within, "the session hibernates", func(e event) bool {
 		return e.Type == "status" && strings.Contains(string(e.Data), `"hibernating"`)
 	})
 	require.False(t, left.At.Before(last), "%s early", last.Sub(left.At))
-	require.Less(t, left.At.Sub(last), 5*time.Second, "a busy machine is late")
-	require.Nil(t, s.waitStatus(t, id, "hibernated", 30*time.Second)["sleepsAt"])
+	require.Less(t, left.At.Sub(last), time.Minute, "a busy machine is late")
+	require.Nil(t, s.waitStatus(t, id, "hibernated", within)["sleepsAt"])
 	stream.all(t)
 }
 
@@ -121,7 +121,7 @@ func TestCommandsOfASession(t *testing.T) {
 		for _, path := range []string{"", "/blocks", "/prompts", "/transcript"} {
 			s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+path, nil)
 		}
-		eventually(t, 20*time.Second, "the workflow answers", func() error {
+		eventually(t, within, "the workflow answers", func() error {
 			code, got, err := s.call("GET", "/api/sessions/"+id+"/state", nil)
 			if err != nil || code != http.StatusOK || got["status"] != "initializing" {
 				return fmt.Errorf("%d %v %w", code, got, err)
@@ -144,11 +144,11 @@ func TestCommandsOfASession(t *testing.T) {
 			return e.Type == "block_update" || e.Type == "block_start" && json.Valid(e.Data) && blockName(e) == "sleep"
 		})
 		s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/abort", nil)
-		long := s.waitPrompt(t, id, "long", 20*time.Second)
+		long := s.waitPrompt(t, id, "long", within)
 		require.Equal(t, "cancelled", long["status"], "%v", long)
 		require.NotContains(t, s.text(t, id), "after")
 		s.prompt(t, id, "next", "still here")
-		require.Equal(t, "completed", s.waitPrompt(t, id, "next", 20*time.Second)["status"])
+		require.Equal(t, "completed", s.waitPrompt(t, id, "next", within)["status"])
 	})
 
 	t.Run("prompts that arrive while it goes to sleep are served after the wake, in order", func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestCommandsOfASession(t *testing.T) {
 		s.prompt(t, id, "next", "never")
 		s.waitStatus(t, id, "running", 60*time.Second)
 		s.must(t, http.StatusAccepted, "DELETE", "/api/sessions/"+id, nil)
-		s.waitStatus(t, id, "terminated", 30*time.Second)
+		s.waitStatus(t, id, "terminated", within)
 		for _, p := range []string{"long", "next"} {
 			got := s.waitPrompt(t, id, p, time.Second)
 			require.Equal(t, "cancelled", got["status"], "%v", got)
@@ -188,7 +188,7 @@ func TestCommandsOfASession(t *testing.T) {
 		boom := s.waitPrompt(t, id, "boom", 60*time.Second)
 		require.Equal(t, "failed", boom["status"], "%v", boom)
 		s.prompt(t, id, "again", "recall")
-		require.Equal(t, "completed", s.waitPrompt(t, id, "again", 30*time.Second)["status"])
+		require.Equal(t, "completed", s.waitPrompt(t, id, "again", within)["status"])
 		require.Contains(t, s.text(t, id), "2 prompts")
 	})
 }

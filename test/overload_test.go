@@ -36,7 +36,7 @@ const (
 
 // TestOverloadHeals has agents print as fast as they can, which is many times what the machine can carry, alongside one
 // that says ten words a second. No turn is attempted again because of it, no session waits for much longer than the
-// others, and within 10 s after the load has ended the words of the slow one come as quickly as before.
+// others, and soon after the load has ended the words of the slow one come as quickly as before.
 func TestOverloadHeals(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
@@ -70,7 +70,7 @@ func TestOverloadHeals(t *testing.T) {
 
 	recovered := time.Now()
 	var after time.Duration
-	eventually(t, 10*time.Second, "words come as quickly as before", func() error {
+	eventually(t, within, "words come as quickly as before", func() error {
 		if after = slow.nextDelay(t, 10); after > max(4*before, 250*time.Millisecond) {
 			return fmt.Errorf("%v, before %v", after, before)
 		}

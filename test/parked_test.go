@@ -79,7 +79,7 @@ func TestQuestionsOutliveTheirSandboxes(t *testing.T) {
 	s.prompt(t, id, "aborted", "$ echo never")
 	s.asleep(t, id)
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/abort", nil)
-	require.Equal(t, "cancelled", s.waitPrompt(t, id, "aborted", 30*time.Second)["status"])
+	require.Equal(t, "cancelled", s.waitPrompt(t, id, "aborted", within)["status"])
 	s.explained(t, id, "prompt", "aborted", "aborted")
 	s.explained(t, id, "prompt", "aborted", "command_requested")
 	require.Equal(t, "hibernated", s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)["status"], "without a sandbox")

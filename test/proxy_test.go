@@ -60,7 +60,7 @@ func newProxy(t *testing.T, dial func() (net.Conn, error)) *proxy {
 func (p *proxy) accept(t *testing.T) {
 	t.Helper()
 	var l net.Listener
-	eventually(t, 20*time.Second, "the proxy can listen on "+p.address, func() (err error) {
+	eventually(t, within, "the proxy can listen on "+p.address, func() (err error) {
 		l, err = net.Listen("tcp", p.address)
 		return err
 	})
@@ -230,8 +230,8 @@ func TestProxyFailsAsAsked(t *testing.T) {
 
 	done := make(chan struct{})
 	began := time.Now()
-	go func() { p.stall(300 * time.Millisecond); close(done) }()
-	eventually(t, 20*time.Second, "the proxy stalls", func() error {
+	go func() { p.stall(2 * time.Second); close(done) }()
+	eventually(t, within, "the proxy stalls", func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		select {
@@ -243,7 +243,7 @@ func TestProxyFailsAsAsked(t *testing.T) {
 	})
 	require.NoError(t, say(c), "the connection survives")
 	<-done
-	require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
+	require.GreaterOrEqual(t, time.Since(began), 2*time.Second)
 
 	done = make(chan struct{})
 	go func() { p.refuse(t, 300*time.Millisecond); close(done) }()
@@ -275,8 +275,8 @@ func TestProxyFailsAsAsked(t *testing.T) {
 	defer c.Close()
 	began = time.Now()
 	done = make(chan struct{})
-	go func() { p.slow(200*time.Millisecond, time.Second); close(done) }()
-	eventually(t, 20*time.Second, "bytes are late", func() error {
+	go func() { p.slow(200*time.Millisecond, 3*time.Second); close(done) }()
+	eventually(t, within, "bytes are late", func() error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.delay == 0 {

@@ -49,11 +49,11 @@ func TestReconcilerEndsOrphans(t *testing.T) {
 		Session: session.NewID(session.SessionPrefix), Generation: 1, Image: sandbox.DefaultBase, Timeout: time.Hour,
 	})
 	require.NoError(t, err)
-	eventually(t, 20*time.Second, "the stray sandbox is terminated", func() error { return ended(ctx, stray) })
+	eventually(t, within, "the stray sandbox is terminated", func() error { return ended(ctx, stray) })
 	require.Error(t, ended(ctx, other), "another installation's sandbox is left alone")
 
 	require.NoError(t, provider.Open(listed[0].ID).Terminate(ctx))
-	slept := s.waitStatus(t, id, "hibernated", 30*time.Second)
+	slept := s.waitStatus(t, id, "hibernated", within)
 	require.Equal(t, "lost", slept["statusReason"])
 
 	s.prompt(t, id, "again", "recall\n$ cat kept.txt")

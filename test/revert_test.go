@@ -27,7 +27,7 @@ func TestASessionIsReverted(t *testing.T) {
 	s.prompt(t, id, "third", "subagent helper: the third thing said")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "third", 60*time.Second)["status"])
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
-	s.waitStatus(t, id, "hibernated", 30*time.Second)
+	s.waitStatus(t, id, "hibernated", within)
 
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/revert", object{"promptId": "second"})
 	stream.wait(t, 60*time.Second, "blocks are removed", func(e event) bool { return e.Type == "block_removed" })
@@ -46,7 +46,7 @@ func TestASessionIsReverted(t *testing.T) {
 	require.Contains(t, s.text(t, id), "files stay")
 
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/environment/terminate", nil)
-	s.waitStatus(t, id, "hibernated", 30*time.Second)
+	s.waitStatus(t, id, "hibernated", within)
 	s.prompt(t, id, "fresh", "recall")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "fresh", 60*time.Second)["status"])
 	require.Contains(t, s.text(t, id), "I have had 3 prompts")

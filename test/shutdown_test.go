@@ -25,12 +25,12 @@ func TestAStopPutsSessionsToSleep(t *testing.T) {
 	}
 	idle, _ := begin("idle", nil)
 	brief, _ := begin("brief", object{"id": "p", "content": "slow 100ms: a turn that takes a second and ends by itself"})
-	long := "slow 50ms: begun " + strings.Repeat("word ", 400)
+	long := "slow 50ms: begun " + strings.Repeat("word ", 2000)
 	cut, stream := begin("cut", object{"id": "p", "content": long})
 	s.prompt(t, cut, "next", "recall")
-	again, _ := begin("again", object{"id": "p", "onUnknown": "retry", "content": "slow 50ms: begun " + strings.Repeat("word ", 120)})
+	again, _ := begin("again", object{"id": "p", "onUnknown": "retry", "content": "slow 50ms: begun " + strings.Repeat("word ", 300)})
 	for _, id := range []string{cut, again} {
-		eventually(t, 30*time.Second, "the agent speaks", func() error {
+		eventually(t, within, "the agent speaks", func() error {
 			if text := s.text(t, id); !strings.Contains(text, "begun word") {
 				return fmt.Errorf("%s", text)
 			}
@@ -59,7 +59,7 @@ func TestAStopPutsSessionsToSleep(t *testing.T) {
 	require.Contains(t, s.text(t, cut), "begun word", "what was said before it was interrupted")
 	require.Equal(t, "completed", s.waitPrompt(t, cut, "next", time.Minute)["status"], "a prompt that waited runs after the stop")
 	require.Contains(t, s.text(t, cut), "write kept.txt", "with the memory from before")
-	require.Equal(t, "completed", s.waitPrompt(t, again, "p", time.Minute)["status"], "its policy is to run again")
+	require.Equal(t, "completed", s.waitPrompt(t, again, "p", within)["status"], "its policy is to run again")
 	s.prompt(t, idle, "after", "recall\n$ cat kept.txt")
 	require.Equal(t, "completed", s.waitPrompt(t, idle, "after", time.Minute)["status"])
 	require.Contains(t, s.text(t, idle), "of idle")
@@ -80,7 +80,7 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, s.cmd.Process.Signal(os.Interrupt))
-	eventually(t, 30*time.Second, "it waits for the turn", func() error {
+	eventually(t, within, "it waits for the turn", func() error {
 		if out := s.out.String(); !strings.Contains(out, "Stopping.") {
 			return fmt.Errorf("%s", out)
 		}

@@ -82,7 +82,7 @@ func stackDir(t *testing.T) string {
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o755)) // Postgres runs as another user below it
 	t.Cleanup(func() {
-		eventually(t, 20*time.Second, "the data directory can be deleted", func() error { return os.RemoveAll(dir) })
+		eventually(t, within, "the data directory can be deleted", func() error { return os.RemoveAll(dir) })
 	})
 	return filepath.Join(dir, "data")
 }
@@ -100,7 +100,7 @@ func (s *stack) start(t *testing.T) {
 
 func (s *stack) waitReady(t *testing.T) {
 	t.Helper()
-	eventually(t, 60*time.Second, "the system is ready", func() error {
+	eventually(t, within, "the system is ready", func() error {
 		response, err := http.Get("http://" + s.api + "/readyz")
 		if err != nil {
 			return err
@@ -164,7 +164,7 @@ func (s *stack) owns(table processes, pid int) bool {
 func (s *stack) child(t *testing.T, words ...string) int {
 	t.Helper()
 	var found int
-	eventually(t, 20*time.Second, "there is a child "+strings.Join(words, " "), func() error {
+	eventually(t, within, "there is a child "+strings.Join(words, " "), func() error {
 		table := processTable()
 		for pid, p := range table {
 			if pid != s.cmd.Process.Pid && containsAll(p.line, words) && s.owns(table, pid) {

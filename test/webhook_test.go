@@ -81,7 +81,7 @@ func TestWebhooksOutliveTheirWorker(t *testing.T) {
 	id := s.create(t, object{})
 	s.prompt(t, id, "first", "hello")
 	s.waitPrompt(t, id, "first", 60*time.Second)
-	eventually(t, 30*time.Second, "the first attempts have been made", func() error {
+	eventually(t, within, "the first attempts have been made", func() error {
 		items := s.must(t, http.StatusOK, "GET", path+"/deliveries?status=pending", nil)["items"].([]any)
 		for _, item := range items {
 			if item.(object)["tries"].(float64) == 0 {
@@ -105,7 +105,7 @@ func TestWebhooksOutliveTheirWorker(t *testing.T) {
 		return nil
 	})
 	require.Equal(t, want, r.has())
-	eventually(t, 20*time.Second, "all is over", func() error {
+	eventually(t, within, "all is over", func() error {
 		if items := s.must(t, http.StatusOK, "GET", path+"/deliveries?status=pending", nil)["items"].([]any); len(items) > 0 {
 			return fmt.Errorf("%v", items)
 		}

@@ -83,7 +83,7 @@ func TestWorkspaceAtCreation(t *testing.T) { //nolint:tparallel // one after the
 		s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/recover", nil)
 		s.waitStatus(t, id, "running", 60*time.Second)
 		s.prompt(t, id, "p", "$ cat README")
-		require.Equal(t, "completed", s.waitPrompt(t, id, "p", 30*time.Second)["status"])
+		require.Equal(t, "completed", s.waitPrompt(t, id, "p", within)["status"])
 		require.Contains(t, s.text(t, id), "on main")
 	})
 
@@ -118,7 +118,7 @@ func TestWorkspaceAtCreation(t *testing.T) { //nolint:tparallel // one after the
 	require.Contains(t, text, "on the feature branch")
 	require.Contains(t, text, "prepared")
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
-	s.waitStatus(t, id, "hibernated", 30*time.Second)
+	s.waitStatus(t, id, "hibernated", within)
 	s.prompt(t, id, "second", "$ wc -l .git/setup-runs; git config --list; cat .git/config")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "second", 60*time.Second)["status"])
 	require.Contains(t, s.text(t, id), "1 .git/setup-runs", "the setup ran once")
