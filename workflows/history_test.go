@@ -58,7 +58,7 @@ func TestHistoriesStayShort(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]string{
 		"": "", "attended": " attend=20s announce", "attended, signalled one by one": " attend=20s signals=each",
-		"records outside of tasks": " records=slow",
+		"records outside of tasks": " records=slow", "a bundle after each turn": " attend=20s" + savesTurns,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,6 +78,9 @@ func TestHistoriesStayShort(t *testing.T) {
 				}
 				require.GreaterOrEqual(t, completed, prompts-60, "all but those that were aborted")
 				require.Greater(t, c.stage.at.Sub(epoch), 30*24*time.Hour)
+				if strings.Contains(options, savesTurns) {
+					require.Greater(t, len(w.bundles), 3600)
+				}
 				h := c.stage.history
 				require.Greater(t, len(h.runs), 5)
 				require.LessOrEqual(t, h.longest(), mostEvents, "%v", h.runs)
@@ -87,9 +90,13 @@ func TestHistoriesStayShort(t *testing.T) {
 	}
 }
 
+// savesTurns has each turn that is not followed by another at once save a bundle, and four prompts a day reverted.
+const savesTurns = " saves"
+
 // monthOfASession is a script, and how many prompts it has.
 func monthOfASession(options string) (string, int) {
 	script, prompts := &strings.Builder{}, 0
+	options, saves := strings.CutSuffix(options, savesTurns)
 	prompt := func(takes string, n int) {
 		for range n {
 			prompts++
@@ -101,7 +108,13 @@ func monthOfASession(options string) (string, int) {
 		for range 4 {
 			for range 30 {
 				prompt("2s", 1)
+				if saves { // as the end of the turn does, which is one of the turn's activity
+					fmt.Fprintln(script, "wait 3s\nsync")
+				}
 				fmt.Fprintln(script, "wait 10s")
+			}
+			if saves {
+				fmt.Fprintf(script, "revert p%d\nwait 1m\n", prompts)
 			}
 			prompt("20s", 10) // they queue
 			fmt.Fprintln(script, "wait 40m")
