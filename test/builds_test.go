@@ -48,6 +48,7 @@ func TestSessionsCrossFromBuildToBuild(t *testing.T) {
 	i.makeCurrent(t, "new")
 	require.Equal(t, "new", i.buildOf(t, begin()))
 	awake.run(t, "second")
+	i.saves(t, awake) // which takes a task of the workflow, as a prompt does not that an attendant claims
 	require.Equal(t, "old", i.buildOf(t, awake), "pinned while it is awake")
 	crosses := begin()
 	asleep.run(t, "second")
@@ -88,6 +89,22 @@ func TestSessionsCrossFromBuildToBuild(t *testing.T) {
 		}
 	}
 	i.checkLedgers(t, all)
+}
+
+// saves has an awake session save a bundle.
+func (i *installation) saves(t *testing.T, s *subject) {
+	t.Helper()
+	require.Equal(t, http.StatusAccepted, s.order(http.MethodPost, "sync", nil))
+	eventually(t, settleWithin, s.id+" has a bundle", func() error {
+		_, page, err := i.call(http.MethodGet, "/api/sessions/"+s.id+"/bundles", nil)
+		if err != nil {
+			return err
+		}
+		if items, _ := page["items"].([]any); len(items) == 0 {
+			return fmt.Errorf("%v", page)
+		}
+		return nil
+	})
 }
 
 // makeCurrent has sessions that begin or wake start on a build; "" is for workers without builds.
