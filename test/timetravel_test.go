@@ -3,6 +3,7 @@ package test
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"sync"
 	"testing"
@@ -41,7 +42,12 @@ func TestForksCheckpointsAndRevertsAreCompleted(t *testing.T) { //nolint:tparall
 	r := startRig(t, 1)
 	faults := slices.Clone(travelFaults)
 	moments := travelMoments
-	if !*matrixAll {
+	switch {
+	case *matrixOnly != "":
+		only := regexp.MustCompile(*matrixOnly)
+		faults = slices.DeleteFunc(faults, func(f travelFault) bool { return !only.MatchString(f.name) })
+		require.NotEmpty(t, faults, "no fault matches %q", *matrixOnly)
+	case !*matrixAll:
 		rand.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 		faults, moments = faults[:2], []time.Duration{travelMoments[rand.IntN(2)], travelMoments[2+rand.IntN(3)]}
 	}
