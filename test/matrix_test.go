@@ -76,6 +76,9 @@ type matrixFault struct {
 	// named is the code of the cause that explains the prompt which was processed when the fault began; empty if a turn
 	// may outlast the fault without notice.
 	named string
+	// during are codes of which one at least is among the explanations of prompts while the fault lasts or afterwards, or "http CODE" of
+	// the refusal to explain; empty if no prompt waits long for what the fault takes away.
+	during []string
 	// long ones are left out of the short form.
 	long bool
 	// states replaces matrixStates.
@@ -90,17 +93,17 @@ func (m *matrix) faults() []matrixFault {
 		return func(*testing.T, []*cell) { kill(m.pids(p)) }
 	}
 	return []matrixFault{
-		{name: "workers frozen for 10s", strike: frozen(partWorker, 10*time.Second)},
-		{name: "workers killed", strike: killed(partWorker), named: "worker_lost"},
+		{name: "workers frozen for 10s", strike: frozen(partWorker, 10*time.Second), during: []string{"no_worker", "worker_silent", "worker_lost"}},
+		{name: "workers killed", strike: killed(partWorker), named: "worker_lost", during: []string{"worker_lost"}},
 		{name: "api killed", strike: killed(partAPI)},
-		{name: "Postgres refused for 20s", strike: func(t *testing.T, _ []*cell) { m.links(func(p *proxy) { p.refuse(t, 20*time.Second) }) }},
-		{name: "Postgres frozen for 20s", strike: frozen(partPostgres, 20*time.Second)},
-		{name: "Temporal frozen for 20s", strike: frozen(partTemporal, 20*time.Second)},
+		{name: "Postgres refused for 20s", strike: func(t *testing.T, _ []*cell) { m.links(func(p *proxy) { p.refuse(t, 20*time.Second) }) }, during: []string{"http unavailable", "database_unavailable"}},
+		{name: "Postgres frozen for 20s", strike: frozen(partPostgres, 20*time.Second), during: []string{"http unavailable", "database_unavailable"}},
+		{name: "Temporal frozen for 20s", strike: frozen(partTemporal, 20*time.Second), during: []string{"temporal_unavailable"}},
 		{name: "Temporal killed", strike: killed(partTemporal)},
-		{name: "local Modal killed", strike: killed(partLocalModal), losesSandboxes: true, named: "sandbox_lost"},
-		{name: "local Modal frozen for 15s", strike: frozen(partLocalModal, 15*time.Second)},
-		{name: "runners frozen for 20s", strike: frozen(partRunner, 20*time.Second)},
-		{name: "rows locked for 20s", strike: func(t *testing.T, cells []*cell) { m.lockRows(t, cells, 20*time.Second) }},
+		{name: "local Modal killed", strike: killed(partLocalModal), losesSandboxes: true, named: "sandbox_lost", during: []string{"sandbox_lost", "provider_unavailable"}},
+		{name: "local Modal frozen for 15s", strike: frozen(partLocalModal, 15*time.Second), during: []string{"step_slow", "provider_unavailable"}},
+		{name: "runners frozen for 20s", strike: frozen(partRunner, 20*time.Second), during: []string{"runner_unreachable", "sandbox_unhealthy"}},
+		{name: "rows locked for 20s", strike: func(t *testing.T, cells []*cell) { m.lockRows(t, cells, 20*time.Second) }, during: []string{"session_locked", "database_unavailable"}},
 		{
 			name: "local Modal killed in snapshots", strike: killed(partLocalModal), losesSandboxes: true, long: true,
 			states: []matrixState{{stateLarge, 0, 1500 * time.Millisecond, 15}},
@@ -373,12 +376,36 @@ func (m *matrix) round(t *testing.T, f matrixFault) {
 			}
 		})
 	}
+	saw := m.newWitness()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var witnesses sync.WaitGroup
+	for i := range 3 { // an answer may take seconds
+		var ids []string
+		for j, c := range cells {
+			if j%3 == i {
+				ids = append(ids, c.id)
+			}
+		}
+		witnesses.Go(func() { saw.watch(watching, ids) })
+	}
 	f.strike(t, cells)
 	over := time.Now()
 	entering.Wait()
 	sending.Wait()
 	m.settle(t, cells, over)
+	stop()
+	witnesses.Wait()
 	m.check(t, f, cells)
+	for _, c := range cells {
+		for _, p := range c.prompts {
+			saw.ask(t.Context(), c.id, p.id)
+		}
+	}
+	if m.short { // hardly a session waits for what is missing
+		f.during = nil
+	}
+	saw.named(t, f.during)
 }
 
 // prepare creates the sessions, as far as that can be done in advance.

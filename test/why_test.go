@@ -1,10 +1,15 @@
 package test
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -30,4 +35,87 @@ func (s *stack) explained(t *testing.T, id, of, which, code string) {
 		}
 		return nil
 	})
+}
+
+// witness asks for explanations while a fault lasts and afterwards, as a person does whose prompt takes long, and has what was answered.
+type witness struct {
+	api string
+
+	mu   sync.Mutex
+	said map[string]string // by code of a cause, or "http CODE" of a refusal: the first sentence
+}
+
+func (s *stack) newWitness() *witness { return &witness{api: s.api, said: map[string]string{}} }
+
+// watch asks for the newest prompt of each session in turn, until ctx ends.
+func (w *witness) watch(ctx context.Context, sessions []string) {
+	for i := 0; ctx.Err() == nil; i++ {
+		w.ask(ctx, sessions[i%len(sessions)], "")
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// ask asks for the explanation of a prompt, the newest or the one that is processed without a name.
+func (w *witness) ask(ctx context.Context, session, prompt string) {
+	asking, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	path := "http://" + w.api + "/api/sessions/" + session + "/why?of=prompt"
+	if prompt != "" {
+		path += "&id=" + prompt
+	}
+	request, err := http.NewRequestWithContext(asking, http.MethodGet, path, nil)
+	if err != nil {
+		w.note("no answer", err.Error())
+		return
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.note("no answer", err.Error())
+		}
+		return
+	}
+	defer response.Body.Close()
+	var got struct {
+		Code, Detail string
+		Causes       []struct{ Code, Text string }
+	}
+	if err := json.NewDecoder(response.Body).Decode(&got); err != nil {
+		if ctx.Err() == nil {
+			w.note("no answer", err.Error())
+		}
+		return
+	}
+	if response.StatusCode != http.StatusOK {
+		w.note("http "+got.Code, got.Detail)
+	}
+	for _, c := range got.Causes {
+		w.note(c.Code, c.Text)
+	}
+}
+
+func (w *witness) note(code, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.said[code]; !ok {
+		w.said[code] = text
+	}
+}
+
+// named checks that one of the codes was among the answers.
+func (w *witness) named(t *testing.T, codes []string) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all strings.Builder
+	for _, code := range slices.Sorted(maps.Keys(w.said)) {
+		fmt.Fprintf(&all, "\n\t%s: %s", code, w.said[code])
+	}
+	t.Logf("explained by%s", all.String())
+	if len(codes) > 0 && !slices.ContainsFunc(codes, func(code string) bool { _, ok := w.said[code]; return ok }) {
+		t.Errorf("no explanation of a prompt has one of %s", codes)
+	}
 }

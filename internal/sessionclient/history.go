@@ -129,7 +129,7 @@ func (c *Client) endedByHand(ctx context.Context, sessionID string) (out []why.E
 
 // notable are the events that say why something happened, oldest first.
 func notable(events []*history.HistoryEvent) (out []why.Event) {
-	names, workers := map[int64]string{}, map[int64]string{}
+	names, workers, started := map[int64]string{}, map[int64]string{}, map[int64]time.Time{}
 	failed := func(e *history.HistoryEvent, scheduled int64, attempt int32, worker string, f *failure.Failure) {
 		if f != nil {
 			out = append(out, why.Event{
@@ -145,6 +145,12 @@ func notable(events []*history.HistoryEvent) (out []why.Event) {
 		case *history.HistoryEvent_ActivityTaskStartedEventAttributes: // is written when the activity ends, with the failure of the attempt before
 			s := a.ActivityTaskStartedEventAttributes
 			failed(e, s.GetScheduledEventId(), s.GetAttempt(), "", s.GetLastFailure())
+			started[s.GetScheduledEventId()] = at
+		case *history.HistoryEvent_ActivityTaskCompletedEventAttributes:
+			scheduled := a.ActivityTaskCompletedEventAttributes.GetScheduledEventId()
+			if from, ok := started[scheduled]; ok && at.Sub(from) >= why.SlowAfter {
+				out = append(out, why.Event{At: at, Kind: why.StepWasSlow, Activity: names[scheduled], Took: at.Sub(from)})
+			}
 		case *history.HistoryEvent_ActivityTaskFailedEventAttributes:
 			s := a.ActivityTaskFailedEventAttributes
 			failed(e, s.GetScheduledEventId(), 0, s.GetIdentity(), s.GetFailure())
@@ -235,6 +241,9 @@ func pendingOf(p *workflow.PendingActivityInfo) why.Pending {
 	}
 	if at := p.GetLastHeartbeatTime(); at != nil {
 		out.HeartbeatAt = at.AsTime()
+	}
+	if at := p.GetLastStartedTime(); at != nil {
+		out.StartedAt = at.AsTime()
 	}
 	if f := p.GetLastFailure(); f != nil {
 		failed := failureOf(f)

@@ -86,11 +86,13 @@ const (
 	WorkerStopped       Code = "worker_stopped"       // and gave its work to another
 	NoWorker            Code = "no_worker"            // none takes the work
 	DatabaseUnavailable Code = "database_unavailable" //
+	SessionLocked       Code = "session_locked"       // by another transaction in Postgres
 	TemporalUnavailable Code = "temporal_unavailable" //
 	ProviderUnavailable Code = "provider_unavailable" // of sandboxes
 	RunnerUnreachable   Code = "runner_unreachable"   //
 	StepTimedOut        Code = "step_timed_out"       //
 	StepFailed          Code = "step_failed"          // and is repeated
+	StepSlow            Code = "step_slow"            // it takes, or took, longer than SlowAfter
 	Refused             Code = "refused"              // the provider or the store will never accept it
 	WorkflowTerminated  Code = "workflow_terminated"  // by an operator
 	WorkflowReset       Code = "workflow_reset"       // by an operator
@@ -116,7 +118,7 @@ var Codes = []Code{
 	CommandPending, TurnRunning, TurnParked, PolicyDecided, TurnEnded, SandboxLost, SandboxUnhealthy, SandboxLimit, SandboxesLost,
 	GenerationUnusable, NothingToRestore, SnapshotFailed, SnapshotGone, BundleOlder, BundleUnverified, HandedOver, CheckpointFailed, RevertFailed,
 	ProvisioningDelayed, RestoringDelayed, SavingDelayed, BreakerOpen, AgentCrashed, Quarantined, DeliveryUnknown, AttemptRepeated, WorkerLost,
-	WorkerSilent, WorkerStopped, NoWorker, DatabaseUnavailable, TemporalUnavailable, ProviderUnavailable, RunnerUnreachable, StepTimedOut, StepFailed,
+	WorkerSilent, WorkerStopped, NoWorker, DatabaseUnavailable, SessionLocked, TemporalUnavailable, ProviderUnavailable, RunnerUnreachable, StepTimedOut, StepFailed, StepSlow,
 	Refused, WorkflowTerminated, WorkflowReset, WorkflowFailed,
 	WorkflowNotOpen, WorkflowReplaced, StatusDiffers, TransitionDiffers, RunDiffers,
 }

@@ -118,13 +118,14 @@ func (c *chain) problems(from, to time.Time) {
 }
 
 // failures adds what Temporal knows of attempts that failed between two times, the newest first.
-func (c *chain) failures(from, to time.Time, activities ...string) {
+func (c *chain) failures(from, to time.Time) {
 	for _, e := range slices.Backward(c.history.Events) {
-		if e.At.Before(from) || e.At.After(to) || len(activities) > 0 && e.Activity != "" && !slices.Contains(activities, e.Activity) {
+		if e.At.Before(from) || e.At.After(to) {
 			continue
 		}
 		if code, text := classify(e); code != "" {
 			c.add(code, e.At, nil, Temporal, "%s", text)
 		}
 	}
+	c.slow(from, to)
 }

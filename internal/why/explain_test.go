@@ -103,6 +103,15 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		change(&f)
 		return f
 	}
+	waited := func() why.Facts {
+		f := prompt(session.PromptCompleted, "")
+		f.Prompt.StartedAt, f.Runs[0].StartedAt = at(31), at(32)
+		return f
+	}
+	slowAfter := func(h why.History) why.History {
+		h.Events = append(h.Events, why.Event{At: at(30), Kind: why.StepWasSlow, Activity: "RestoreSandbox", Took: 15 * time.Second})
+		return h
+	}
 	commanded := func(kind session.CommandKind, reason string) why.Facts {
 		f := facts(reason)
 		f.Commands = []session.Command{{ID: "cmd_1", Kind: kind, Status: session.CommandApplied, CreatedAt: at(49), EndedAt: at(50)}}
@@ -135,6 +144,7 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		"worker stopped in a turn": {why.Prompt, prompt(session.PromptCompleted, ""), failed(20, "RunTurn", why.Application, "HandOver", ""), why.WorkerStopped, nil},
 		"runner unreachable":       {why.Prompt, prompt(session.PromptProcessing, ""), failed(20, "RunTurn", why.Application, "Error", "dial"), why.RunnerUnreachable, nil},
 		"Postgres away":            {why.Prompt, prompt(session.PromptProcessing, ""), failed(20, "RunTurn", why.Application, "Error", "the database is not available"), why.DatabaseUnavailable, nil},
+		"row locked":               {why.Prompt, prompt(session.PromptProcessing, ""), failed(20, "RestoreSandbox", why.Application, "Error", "session ses_1 is locked by another transaction; try again later: the session is locked"), why.SessionLocked, nil},
 		"Temporal away":            {why.Prompt, prompt(session.PromptQueued, ""), why.History{Err: "temporal does not answer"}, why.TemporalUnavailable, nil},
 		"starts of others fail":    {why.Session, starting(), failed(30, "CreateSandbox", why.Application, "Error", "unavailable"), why.BreakerOpen, []why.Code{why.SessionStarting, why.ProviderUnavailable}},
 		"provider away":            {why.Transition, failing(2, "x"), failed(30, "CreateSandbox", why.Application, "Error", "unavailable"), why.ProviderUnavailable, []why.Code{why.SessionInError}},
@@ -154,6 +164,10 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		"waits in error":           {why.Prompt, queued(func(f *why.Facts) { f.Session.Status = session.Error }), why.History{}, why.SessionInError, nil},
 		"no worker":                {why.Prompt, prompt(session.PromptQueued, ""), why.History{Open: true, TaskSince: at(10)}, why.NoWorker, nil},
 		"worker silent":            {why.Prompt, prompt(session.PromptProcessing, ""), why.History{Open: true, Pending: []why.Pending{{Activity: "RunTurn", Started: true, HeartbeatAt: at(60)}}}, why.WorkerSilent, nil},
+		"provider frozen":          {why.Session, starting(), why.History{Open: true, Pending: []why.Pending{{Activity: "CreateSandbox", Started: true, StartedAt: at(40), HeartbeatAt: at(99)}}}, why.BreakerOpen, []why.Code{why.StepSlow}},
+		"slow restore":             {why.Prompt, waited(), why.History{Open: true, Events: []why.Event{{At: at(30), Kind: why.StepWasSlow, Activity: "RestoreSandbox", Took: 25 * time.Second}}}, why.StepSlow, []why.Code{why.PromptQueued}},
+		"slow restore that failed": {why.Prompt, waited(), slowAfter(failed(10, "RestoreSandbox", why.Application, "Error", "unavailable")), why.ProviderUnavailable, []why.Code{why.StepSlow}},
+		"long turn":                {why.Prompt, waited(), why.History{Open: true, Events: []why.Event{{At: at(30), Kind: why.StepWasSlow, Activity: "RunTurn", Took: 25 * time.Second}}}, why.PromptCompleted, nil},
 		"partial restore":          {why.Receipt, restored(session.ReceiptPartial, func(f *why.Facts) { f.Bundles = []why.Bundle{{ID: "b", Generation: 1, CreatedAt: at(52)}} }), why.History{}, why.SnapshotFailed, []why.Code{why.RestoredPartial, why.CommandRequested}},
 		"fresh restore":            {why.Receipt, restored(session.ReceiptFresh, func(*why.Facts) {}), why.History{}, why.NothingToRestore, nil},
 		"another agent": {why.Receipt, restored(session.ReceiptPartial, func(f *why.Facts) {

@@ -12,6 +12,9 @@ const (
 	HistoryPageSize  = 250
 )
 
+// SlowAfter is how long an attempt at a step takes before an explanation mentions it. Turns take as long as the agent works.
+const SlowAfter = 10 * time.Second
+
 // History is what Temporal knows of the workflow of a session.
 type History struct {
 	// Err is why it was not read; empty if it was.
@@ -43,6 +46,7 @@ type EventKind string
 // The kinds of event.
 const (
 	AttemptFailed EventKind = "attempt_failed" // of an activity, after which another may follow
+	StepWasSlow   EventKind = "step_was_slow"  // an attempt of an activity succeeded after more than SlowAfter
 	TaskTimedOut  EventKind = "task_timed_out" // a worker did not complete a task of the workflow
 	TaskFailed    EventKind = "task_failed"    // the workflow's code
 	Signalled     EventKind = "signalled"
@@ -56,8 +60,9 @@ const (
 type Event struct {
 	At       time.Time
 	Kind     EventKind
-	Activity string // of an attempt
-	Attempt  int32  // that follows, of an attempt
+	Activity string        // of an attempt
+	Took     time.Duration // of a slow attempt
+	Attempt  int32         // that follows, of an attempt
 	Failure  Failure
 	Worker   string // its identity, if it is known
 	Signal   string // its name
@@ -90,6 +95,7 @@ type Pending struct {
 	Attempt     int32
 	Started     bool // a worker has it
 	ScheduledAt time.Time
+	StartedAt   time.Time // of the attempt that a worker has
 	HeartbeatAt time.Time // of the last heartbeat; zero if there was none
 	Failure     *Failure  // of the attempt before; it is among the events too
 }

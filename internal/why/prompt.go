@@ -140,6 +140,16 @@ func (c *chain) ended(p session.Prompt) {
 			c.run(r)
 		}
 	}
+	if !p.StartedAt.IsZero() && p.StartedAt.Sub(p.CreatedAt) >= SlowAfter {
+		c.waited(p)
+	}
+}
+
+// waited adds what happened while the prompt waited for its turn.
+func (c *chain) waited(p session.Prompt) {
+	c.row(PromptQueued, p.CreatedAt, about("prompt", p.ID), "the prompt waited %s for its turn", p.StartedAt.Sub(p.CreatedAt).Round(time.Second))
+	c.problems(p.CreatedAt, p.StartedAt)
+	c.failures(p.CreatedAt, p.StartedAt)
 }
 
 // because adds what the reason of an end means.

@@ -2,6 +2,7 @@ package why
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,6 +25,30 @@ func nameOf(activity string) string {
 		return "a record in Postgres"
 	}
 	return "the step " + activity
+}
+
+// isSlow reports whether an attempt at an activity that took so long says something: turns last as long as the agent works.
+func isSlow(activity string, took time.Duration) bool {
+	_, known := doing[activity]
+	return known && activity != runTurn && took >= SlowAfter
+}
+
+// slow adds the steps that took long between two times, the newest first, and those that still do. They come after what failed, which
+// may be the reason.
+func (c *chain) slow(from, to time.Time) {
+	for _, p := range c.history.Pending {
+		if !p.Started || p.StartedAt.IsZero() || to.Before(c.Now) {
+			continue
+		}
+		if took := c.Now.Sub(p.StartedAt); isSlow(p.Activity, took) {
+			c.add(StepSlow, p.StartedAt, nil, Temporal, "%s takes long: a worker has been at it since %s", nameOf(p.Activity), clock(p.StartedAt))
+		}
+	}
+	for _, e := range slices.Backward(c.history.Events) {
+		if e.Kind == StepWasSlow && isSlow(e.Activity, e.Took) && !e.At.Before(from) && !e.At.After(to) {
+			c.add(StepSlow, e.At, nil, Temporal, "%s took %s", nameOf(e.Activity), e.Took.Round(time.Second))
+		}
+	}
 }
 
 // classify returns the code of an event of a history, and what it says; no code if it explains nothing.
@@ -90,6 +115,8 @@ func (f Failure) classify(activity string) (Code, string) {
 	switch {
 	case strings.Contains(f.Message, "the database is not available"), strings.Contains(f.Message, "the database refused"):
 		return DatabaseUnavailable, fmt.Sprintf("Postgres did not answer during %s: %s", what, message)
+	case strings.Contains(f.Message, "is locked by another transaction"):
+		return SessionLocked, fmt.Sprintf("another transaction in Postgres had locked the session during %s: %s", what, message)
 	case activity == "SaveBundle" || activity == "Checkpoint":
 		return SnapshotFailed, "the snapshot failed: " + message
 	case activity == runTurn:
