@@ -29,7 +29,7 @@ type options struct {
 	Sleeps   int           `default:"10" help:"Hibernations and wakes of a part that measures them. Default ${default}."`
 	Limit    time.Duration `default:"20s" help:"Time after which a series of rounds ends early. Default ${default}."`
 	Sessions int           `default:"100" help:"Sessions of parts that measure load. Default ${default}."`
-	Pause    time.Duration `default:"100ms" help:"Between two words of a session under load. Default ${default}."`
+	Pause    time.Duration `default:"100ms" help:"Between two words of a session under load, or with many readers. Default ${default}."`
 	Burst    int           `default:"300" help:"Words that every session says without a pause. Default ${default}."`
 	Window   time.Duration `default:"10s" help:"Duration of a measurement of rates or CPU time. Default ${default}."`
 	Sleepers int           `default:"100000" help:"Stored sessions of the part sleepers; make bench-sleepers has a million. Default ${default}."`

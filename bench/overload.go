@@ -37,7 +37,7 @@ func measureOverload(ctx context.Context, b *bench, s *section) error {
 	capacity := float64(words) / took.Seconds()
 	pace := time.Duration(float64(n) / (2 * capacity) * float64(time.Second)).Round(100 * time.Microsecond)
 	s.note("%d agents speaking without a pause had %.0f words per second delivered. Then they speak for %s with a pause of %s, which is twice that, and are aborted; one more session has prompts. "+
-		"*Afterwards* begins 10 s after the abort.", n, capacity, b.options.Window, pace)
+		"*Afterwards* begins %s after the abort.", n, capacity, b.options.Window, pace, b.options.Window)
 
 	losses, err := sys.bare.secondAttempts(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func measureOverload(ctx context.Context, b *bench, s *section) error {
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, 10*time.Second); err != nil {
+	if err := pause(ctx, b.options.Window); err != nil {
 		return err
 	}
 	after := &prompts{}

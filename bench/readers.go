@@ -26,14 +26,14 @@ func measureReaders(ctx context.Context, b *bench, s *section) (err error) {
 	s.note("%d readers follow one session, and as many a program that only writes server-sent events to all who listen, with net/http, a channel and a flush per "+
 		"event and reader. Both say the same words, in turns: %d words, one every %s, then words without a pause. Latency is from the time in the event, which is that of "+
 		"the agent or of the program, until a reader has the event; that of the session includes the link, the commit and the notification. Memory is the growth of the resident set of "+
-		"the process for its readers. All readers share the bench's process.", n, wordsPerRound, readerPause)
+		"the process for its readers. All readers share the bench's process.", n, wordsPerRound, b.options.Pause)
 
 	p, err := newProbe(ctx, sys.client, 2)
 	if err != nil {
 		return err
 	}
 	defer p.close(context.WithoutCancel(ctx))
-	one, err := transactionsPerWord(ctx, sys, p)
+	one, err := transactionsPerWord(ctx, sys, p, b.options.Pause)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func measureReaders(ctx context.Context, b *bench, s *section) (err error) {
 		return fmt.Errorf("readers of the bare loop: %w", err)
 	}
 
-	steady := fmt.Sprintf("slow %s: %s", readerPause, strings.Repeat("word ", wordsPerRound))
+	steady := fmt.Sprintf("slow %s: %s", b.options.Pause, strings.Repeat("word ", wordsPerRound))
 	for round := range 3 {
 		for _, a := range []*audience{session, looped} {
 			a.latency.Store(nil)
@@ -67,7 +67,7 @@ func measureReaders(ctx context.Context, b *bench, s *section) (err error) {
 				a.latency.Store(&a.delays)
 			}
 		}
-		if err := looped.hear(ctx, func() error { return loop.say(ctx, wordsPerRound, readerPause) }); err != nil {
+		if err := looped.hear(ctx, func() error { return loop.say(ctx, wordsPerRound, b.options.Pause) }); err != nil {
 			return fmt.Errorf("bare loop: %w", err)
 		}
 		if err := session.hear(ctx, func() error { return p.say(ctx, steady, &prompts{}) }); err != nil {
@@ -76,7 +76,7 @@ func measureReaders(ctx context.Context, b *bench, s *section) (err error) {
 	}
 	session.latency.Store(nil)
 	apiAfter, loopAfter := residentBytes(apiPID), residentBytes(loop.pid())
-	many, err := transactionsPerWord(ctx, sys, p)
+	many, err := transactionsPerWord(ctx, sys, p, b.options.Pause)
 	if err != nil {
 		return err
 	}
@@ -102,19 +102,16 @@ func measureReaders(ctx context.Context, b *bench, s *section) (err error) {
 	return session.failure()
 }
 
-// What is said to readers at a steady pace.
-const (
-	wordsPerRound = 30
-	readerPause   = 100 * time.Millisecond
-)
+// wordsPerRound is how many words are said to readers at a steady pace, at a time.
+const wordsPerRound = 30
 
 // transactionsPerWord is how many transactions the database has for each word at a steady pace.
-func transactionsPerWord(ctx context.Context, sys *system, p *probe) (float64, error) {
+func transactionsPerWord(ctx context.Context, sys *system, p *probe, pause time.Duration) (float64, error) {
 	before, err := sys.bare.transactions(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if err := p.say(ctx, fmt.Sprintf("slow %s: %s", readerPause, strings.Repeat("word ", 2*wordsPerRound)), &prompts{}); err != nil {
+	if err := p.say(ctx, fmt.Sprintf("slow %s: %s", pause, strings.Repeat("word ", 2*wordsPerRound)), &prompts{}); err != nil {
 		return 0, err
 	}
 	after, err := sys.bare.transactions(ctx)
