@@ -191,7 +191,7 @@ func signalOf(at time.Time, s *history.WorkflowExecutionSignaledEventAttributes)
 	}
 	var ended contract.SandboxSignal
 	if converter.GetDefaultDataConverter().FromPayloads(s.GetInput(), &ended) == nil {
-		e.Sandbox = ended.Reason
+		e.Sandbox, e.Generation = ended.Reason, ended.Generation
 	}
 	return e
 }

@@ -76,6 +76,7 @@ func TestHistorySaysWhichAttemptsFailed(t *testing.T) {
 		case why.Signalled:
 			signals++
 			require.Equal(t, "it exceeded a limit", e.Sandbox)
+			require.EqualValues(t, 1, e.Generation)
 		}
 	}
 	require.Equal(t, 2, failures, "of both runs: %+v", got.Events)

@@ -123,9 +123,19 @@ func (c *chain) failures(from, to time.Time) {
 		if e.At.Before(from) || e.At.After(to) {
 			continue
 		}
+		if e.Sandbox != "" && c.saved(e.Generation, e.At) { // the session was to give it up, and lost nothing
+			continue
+		}
 		if code, text := classify(e); code != "" {
 			c.add(code, e.At, nil, Temporal, "%s", text)
 		}
 	}
 	c.slow(from, to)
+}
+
+// saved reports whether the session had saved a sandbox before a time and did not need it any more.
+func (c *chain) saved(generation int64, at time.Time) bool {
+	return slices.ContainsFunc(c.Bundles, func(b Bundle) bool {
+		return b.Generation == generation && b.HasSnapshot && !b.Checkpoint && !b.CreatedAt.After(at)
+	})
 }

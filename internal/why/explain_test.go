@@ -112,6 +112,13 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		h.Events = append(h.Events, why.Event{At: at(30), Kind: why.StepWasSlow, Activity: "RestoreSandbox", Took: 15 * time.Second})
 		return h
 	}
+	bundled := func(f why.Facts) why.Facts {
+		f.Bundles = []why.Bundle{{ID: "b", Generation: 1, HasSnapshot: true, CreatedAt: at(19)}}
+		return f
+	}
+	reported := func(generation int64) why.History {
+		return why.History{Open: true, Events: []why.Event{{At: at(20), Kind: why.Signalled, Sandbox: "the provider does not list it any more", Generation: generation}}}
+	}
 	commanded := func(kind session.CommandKind, reason string) why.Facts {
 		f := facts(reason)
 		f.Commands = []session.Command{{ID: "cmd_1", Kind: kind, Status: session.CommandApplied, CreatedAt: at(49), EndedAt: at(50)}}
@@ -168,6 +175,9 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		"slow restore":             {why.Prompt, waited(), why.History{Open: true, Events: []why.Event{{At: at(30), Kind: why.StepWasSlow, Activity: "RestoreSandbox", Took: 25 * time.Second}}}, why.StepSlow, []why.Code{why.PromptQueued}},
 		"slow restore that failed": {why.Prompt, waited(), slowAfter(failed(10, "RestoreSandbox", why.Application, "Error", "unavailable")), why.ProviderUnavailable, []why.Code{why.StepSlow}},
 		"long turn":                {why.Prompt, waited(), why.History{Open: true, Events: []why.Event{{At: at(30), Kind: why.StepWasSlow, Activity: "RunTurn", Took: 25 * time.Second}}}, why.PromptCompleted, nil},
+		"end of a lost sandbox":    {why.Prompt, waited(), reported(1), why.SandboxLost, nil},
+		"end of a saved sandbox":   {why.Prompt, bundled(waited()), reported(1), why.PromptCompleted, nil},
+		"end of the one after it":  {why.Prompt, bundled(waited()), reported(2), why.SandboxLost, nil},
 		"partial restore":          {why.Receipt, restored(session.ReceiptPartial, func(f *why.Facts) { f.Bundles = []why.Bundle{{ID: "b", Generation: 1, CreatedAt: at(52)}} }), why.History{}, why.SnapshotFailed, []why.Code{why.RestoredPartial, why.CommandRequested}},
 		"fresh restore":            {why.Receipt, restored(session.ReceiptFresh, func(*why.Facts) {}), why.History{}, why.NothingToRestore, nil},
 		"another agent": {why.Receipt, restored(session.ReceiptPartial, func(f *why.Facts) {

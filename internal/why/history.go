@@ -58,16 +58,17 @@ const (
 
 // Event is one event of a history.
 type Event struct {
-	At       time.Time
-	Kind     EventKind
-	Activity string        // of an attempt
-	Took     time.Duration // of a slow attempt
-	Attempt  int32         // that follows, of an attempt
-	Failure  Failure
-	Worker   string // its identity, if it is known
-	Signal   string // its name
-	Sandbox  string // of a signal that a sandbox has ended: the reason
-	Reason   string // that an operator gave
+	At         time.Time
+	Kind       EventKind
+	Activity   string        // of an attempt
+	Took       time.Duration // of a slow attempt
+	Attempt    int32         // that follows, of an attempt
+	Failure    Failure
+	Worker     string // its identity, if it is known
+	Signal     string // its name
+	Sandbox    string // of a signal that a sandbox has ended: the reason
+	Generation int64  // of that sandbox
+	Reason     string // that an operator gave
 }
 
 // FailureKind is how an attempt failed.
