@@ -125,9 +125,9 @@ N ?= 1000000
 bench-million: setup-go
 	@go test ./internal/postgres -run '^TestMillion$$' -count 1 -timeout 1h -v -million $(N)
 
-# First a fault in every step of a purge, then the matrix, then one round of the storm after the other until the minutes are over, or
-# until one fails. The last two print their seed.
-CHAOS ?= ^(TestEveryFaultInEveryState|TestStorm)$$
+# First a fault in every step of a purge, then the matrix, then that of forks, then one round of the storm after the other until the minutes are over, or
+# until one fails. The matrix and the storm print their seed.
+CHAOS ?= ^(TestEveryFaultInEveryState|TestForksCheckpointsAndRevertsAreCompleted|TestStorm)$$
 chaos: NEEDS = curl
 chaos: ARGS ?= -minutes 10
 chaos: setup programs
