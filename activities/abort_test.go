@@ -19,13 +19,15 @@ func (b *bundle) abort(in activities.TurnRequest) error {
 }
 
 // TestAnAbortReachesTheAgentAtOnce measures from the call to the agent's own last
-// word of the run. The best of some counts: the machine may be busy.
+// word of the run. The best of many counts: the machine may be busy.
 func TestAnAbortReachesTheAgentAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
-	best := time.Hour
-	for range 10 {
+	const limit = 100 * time.Millisecond
+	first, best := time.Now(), time.Hour
+	for best >= limit {
+		require.Less(t, time.Since(first), waitLimit, "the quickest abort took %s", best)
 		in := b.claim(t, ready, "sleep 10m")
 		turn := b.begin(t, in)
 		b.await(t, in.RunID, "block_start")
@@ -38,12 +40,8 @@ func TestAnAbortReachesTheAgentAtOnce(t *testing.T) {
 		require.NotEmpty(t, closed)
 		best = min(best, closed[len(closed)-1].At.Sub(began))
 		require.NoError(t, b.abort(in), "one that comes late breaks nothing off")
-		if best < 100*time.Millisecond {
-			break
-		}
 	}
 	t.Logf("an abort took %v", best)
-	require.Less(t, best, 100*time.Millisecond)
 	require.Contains(t, b.say(t, ready, "recall"), "prompts", "the agent continues")
 }
 

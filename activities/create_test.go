@@ -200,7 +200,7 @@ func TestATerminationHeartbeats(t *testing.T) {
 			select {
 			case <-beaten:
 				heard = true
-			case <-time.After(30 * time.Second):
+			case <-time.After(waitLimit):
 			}
 			return nil
 		}

@@ -73,9 +73,9 @@ func TestATurnWhoseDeliveryIsStuckIsHandedOver(t *testing.T) {
 func TestWaitingForTheAgentIsProgress(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.config.TurnStall = time.Second
+	b.config.TurnStall = 4 * time.Second // a busy machine does not take as long for anything else
 	b.build()
-	in := b.claim(t, b.create(t), "$ sleep 3; echo done")
+	in := b.claim(t, b.create(t), "$ sleep 6; echo done")
 	result, err := b.turn(in)
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)

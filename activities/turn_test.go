@@ -105,7 +105,7 @@ func TestAnAttemptHeartbeatsWhileItAttaches(t *testing.T) {
 			select {
 			case <-beaten:
 				heard = true
-			case <-time.After(30 * time.Second): // the first heartbeat follows the start after an interval
+			case <-time.After(waitLimit): // the first heartbeat follows the start after an interval
 			}
 			return nil
 		}

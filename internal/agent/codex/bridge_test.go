@@ -53,7 +53,7 @@ func TestTheBridgeReportsThatTheAgentHasDied(t *testing.T) {
 		}
 	}
 	require.Equal(t, stdio.Note{Type: stdio.NoteDied, Message: "signal: killed"}, last)
-	require.Eventually(t, func() bool { return p.Cmd.ProcessState != nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Cmd.ProcessState != nil }, time.Minute, time.Millisecond)
 	require.Equal(t, bridge.ExitDied, p.Cmd.ProcessState.ExitCode())
 
 	p.in.Resume = true

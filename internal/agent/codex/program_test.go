@@ -250,7 +250,7 @@ func TestWhatRunsInTheBackgroundIsNotWaitedFor(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(filepath.Join(p.in.Workspace, "done"))
 		return err == nil
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	p.turn(t, "{{hello}}", nil)
 	p.agree(t)
 }

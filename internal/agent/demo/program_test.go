@@ -249,7 +249,7 @@ func TestDoesNotWaitForWhatACommandLeavesRunning(t *testing.T) {
 	s := newStage(t)
 	began := time.Now()
 	events, _ := translated(t, "r1", s.play(t, "r1", "$ sleep 300 & echo $! >pid; echo started"))
-	require.Less(t, time.Since(began), 30*time.Second)
+	require.Less(t, time.Since(began), 2*time.Minute)
 	require.Contains(t, string(fold(events).Threads[0].Blocks[2].Output), `"output":"started\n"`)
 	pid, err := os.ReadFile(filepath.Join(s.workspace, "pid"))
 	require.NoError(t, err)

@@ -22,7 +22,7 @@ import (
 )
 
 // waitLimit is how long a test waits for the agent.
-const waitLimit = 30 * time.Second
+const waitLimit = 2 * time.Minute
 
 // desk is a session whose processes are talked to as a runner would.
 type desk struct {

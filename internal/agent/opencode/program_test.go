@@ -25,7 +25,7 @@ import (
 const testSession = "ses_0193a5f07c7e7b3e8f0a1b2c3d4e5f60"
 
 // waitLimit is how long a test waits for anything that the program does.
-const waitLimit = time.Minute
+const waitLimit = 2 * time.Minute
 
 // cli is the bridge with the real OpenCode and its own model server.
 type cli struct {

@@ -32,7 +32,7 @@ import (
 const (
 	insideName = "netstack-inside" // argument zero of a process in a namespace
 	clientName = "netstack-client" // of one that runs the client where it is
-	waitLimit  = 30 * time.Second
+	waitLimit  = 2 * time.Minute
 	poll       = 5 * time.Millisecond
 
 	hostPortsVariable = "TEST_HOST_PORTS" // the process opens sockets for these

@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // waitLimit is how long a test waits for a line, on a busy machine.
-const waitLimit = time.Minute
+const waitLimit = 2 * time.Minute
 
 // talk is the smallest Agent: its notes name the methods that the loop calls.
 type talk struct {
