@@ -115,7 +115,7 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*session.RunS
 			case err != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errHandOver):
 				return nil, ctx.Err()
 			case err != nil: // it may have succeeded all the same
-				a.t.Logger.WarnContext(ctx, "an attendant could not claim; the workflow reads the session again",
+				a.t.Logger.WarnContext(ctx, "an attendant could not claim a prompt; the workflow reads the session again",
 					slog.String("session_id", a.in.SessionID), slog.Any("error", err))
 				result.Waiting, result.Reread = nil, true
 				return nil, nil

@@ -79,14 +79,14 @@ func (g *sandboxes) passed(ctx context.Context, in SandboxRequest, from origin, 
 	case cause == nil:
 		var since time.Time
 		if since, err = g.store.BreakerClose(ctx, provider, in.SessionID); !since.IsZero() {
-			g.Logger.InfoContext(ctx, "starts succeed again; the breaker is closed", append(attrs, slog.Time("open_since", since))...)
+			g.Logger.InfoContext(ctx, "starts succeed again; closed the breaker", append(attrs, slog.Time("open_since", since))...)
 		}
 	case TypeOf(cause) == BreakerOpen:
 	case !stopped && countsAgainstProvider(cause, from):
 		var opened bool
 		if opened, err = g.store.BreakerFail(ctx, provider, in.SessionID, ReasonOf(cause)); opened {
 			g.Metrics.BreakerOpened()
-			g.Logger.WarnContext(ctx, "starts fail; the breaker is open, and they are tried one at a time", append(attrs, slog.Any("error", cause))...)
+			g.Logger.WarnContext(ctx, "starts fail; opened the breaker, so they are tried one at a time", append(attrs, slog.Any("error", cause))...)
 		}
 	default:
 		err = g.store.BreakerRelease(ctx, provider, in.SessionID)

@@ -211,7 +211,7 @@ func (l *look) findStrays(ctx context.Context) error {
 			return err
 		}
 		if stray > 0 {
-			l.Logger.WarnContext(ctx, "the provider has images that nothing here knows of; they are deleted", slog.Int("images", stray))
+			l.Logger.WarnContext(ctx, "deleting images of the provider that no record names", slog.Int("images", stray))
 		}
 	}
 	_, err = l.store.ImageIntentsForget(ctx, HiddenAge)
@@ -256,7 +256,7 @@ func (l *look) deleteImages(ctx context.Context, take func(context.Context) ([]s
 			return err
 		})
 		if failed != nil && unserved == 0 && ctx.Err() == nil {
-			l.Logger.WarnContext(ctx, "images could not be deleted; they are tried again later", slog.Any("error", failed))
+			l.Logger.WarnContext(ctx, "could not delete images; retrying later", slog.Any("error", failed))
 			failed = nil
 		}
 		if len(deleted) > 0 {

@@ -101,7 +101,7 @@ func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 	if err := g.store.SessionRevert(ctx, in.SessionID, in.Generation, runs, reverted.Files); err != nil {
 		return stored(err)
 	}
-	g.Logger.InfoContext(ctx, "took a conversation back", slog.String("session_id", in.SessionID),
+	g.Logger.InfoContext(ctx, "reverted a conversation", slog.String("session_id", in.SessionID),
 		slog.String("prompt_id", in.PromptID), slog.Int("runs", len(runs)))
 	return nil
 }

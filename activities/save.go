@@ -67,7 +67,7 @@ func (g *bundles) released(ctx context.Context, in SaveRequest) bool {
 	defer cancel()
 	err := g.terminate(ctx, SandboxRef{SessionID: in.SessionID, Generation: in.Generation, SandboxID: in.SandboxID, Reason: in.Release})
 	if err != nil {
-		g.Logger.WarnContext(ctx, "could not terminate a saved sandbox; its workflow tries again",
+		g.Logger.WarnContext(ctx, "could not terminate a saved sandbox; its workflow retries",
 			slog.String("session_id", in.SessionID), slog.String("sandbox_id", in.SandboxID), slog.Any("error", err))
 	}
 	return err == nil

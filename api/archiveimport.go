@@ -218,7 +218,7 @@ func agentFiles(adapter agent.Adapter, m portable.Manifest, in *session.Import) 
 			matches, err := doublestar.Match(pattern, e.Path)
 			return err == nil && matches
 		}) {
-			return invalidArchive("entries", "has %q, which is no file of the memory of %s", e.Path, adapter.Name())
+			return invalidArchive("entries", "has %q, which is not a file of the memory of %s", e.Path, adapter.Name())
 		}
 		in.Manifest.AgentFiles = append(in.Manifest.AgentFiles, manifest.File{Path: e.Path, Size: e.Size, SHA256: e.SHA256})
 	}
@@ -281,7 +281,7 @@ func readConversation(r io.Reader) (conversation.Conversation, error) {
 		}
 		var line archivedBlock
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return c, invalidArchive(portable.ConversationEntry, "line %d is no block: %s", n, err)
+			return c, invalidArchive(portable.ConversationEntry, "line %d is not a block: %s", n, err)
 		}
 		i, ok := at[line.Conversation]
 		if !ok {

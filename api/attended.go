@@ -150,7 +150,7 @@ func (a *attendedPrompts) check(ctx context.Context, asked []session.UnclaimedWo
 	}
 	unclaimed, err := a.store.PromptsUnclaimed(ctx, asked)
 	if err != nil {
-		a.logger.WarnContext(ctx, "could not look whether attended prompts were claimed; their workflows are signalled", slog.Any("error", err))
+		a.logger.WarnContext(ctx, "could not check whether attended prompts were claimed; signaling their workflows", slog.Any("error", err))
 		unclaimed = asked
 	}
 	for _, p := range a.checked(asked, unclaimed) {

@@ -60,7 +60,7 @@ func (c *collections) end(sessionID string) {
 	next, left, err := c.store.PromptsCollected(ctx, sessionID)
 	switch {
 	case err != nil:
-		c.logger.WarnContext(ctx, "could not end the collection of prompts; a relay signals for them", slog.String("session_id", sessionID), slog.Any("error", err))
+		c.logger.WarnContext(ctx, "could not end the collection of prompts; a relay signals them later", slog.String("session_id", sessionID), slog.Any("error", err))
 	case left > 0:
 		c.add(sessionID, left)
 	case next != nil:

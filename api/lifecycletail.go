@@ -100,7 +100,7 @@ func (t *lifecycleTail) follow(ctx context.Context) {
 	for {
 		next, err := t.pass(ctx, position)
 		if err != nil && ctx.Err() == nil && !failing {
-			t.logger.WarnContext(ctx, "could not read lifecycle events; it is tried again", slog.Any("error", err))
+			t.logger.WarnContext(ctx, "could not read lifecycle events; retrying", slog.Any("error", err))
 		}
 		position, failing = next, err != nil
 		select {

@@ -31,7 +31,7 @@ type signals struct {
 func (s *Server) signal(ctx context.Context, sessionID string, send func(context.Context) error) {
 	failed := func(err error) {
 		s.metrics.failedSignals.Inc()
-		s.logger.WarnContext(ctx, "signal failed; a relay sends it again", slog.String("session_id", sessionID), slog.Any("error", err))
+		s.logger.WarnContext(ctx, "signal failed; a relay re-sends it", slog.String("session_id", sessionID), slog.Any("error", err))
 	}
 	select {
 	case s.signals.slots <- struct{}{}:

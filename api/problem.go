@@ -100,7 +100,7 @@ func errorOf(err error) *failure.Error {
 		case http.StatusNotFound:
 			return failure.Errorf(failure.NotFound, "no such endpoint; see /openapi.json")
 		case http.StatusMethodNotAllowed:
-			return failure.Errorf(failure.MethodUnknown, "this path does not take that method; Allow lists those it takes")
+			return failure.Errorf(failure.MethodUnknown, "method not allowed; the header Allow lists the allowed methods")
 		}
 	}
 	return &failure.Error{Code: failure.Internal, Message: "internal error; the log of the server has this request's id", Err: err}

@@ -151,7 +151,7 @@ func (s *profiles) profileGet(c echo.Context) error {
 			return invalid("version", "must not be given with profileId@VERSION")
 		}
 		if version, err = strconv.ParseInt(text, 10, 64); err != nil || version < 1 {
-			return invalid("version", "must be a number from 1 on")
+			return invalid("version", "must be a positive integer")
 		}
 	}
 	p, err := s.store.ProfileGet(c.Request().Context(), id, version)
@@ -193,7 +193,7 @@ func (s *profiles) profilePut(c echo.Context) error {
 	p := body.profile()
 	version, given := body.number("version")
 	if given && version < 1 {
-		body.wrong("version", "must be a number from 1 on: the newest that you have seen")
+		body.wrong("version", "must be a positive integer: the newest version that you have read")
 	}
 	if err := body.done(); err != nil {
 		return err
@@ -279,7 +279,7 @@ func (o *object) profileRef(name string) (ref string, ok bool) { //nolint:unpara
 	}
 	named, _, err := profile.ParseRef(ref)
 	if err != nil || !session.ValidID(session.ProfilePrefix, named) && !profile.ValidName(named) {
-		o.wrong(name, "must be the id or the name of a profile, with @ and a version where it is not to be the newest")
+		o.wrong(name, "must be the id or the name of a profile, optionally followed by @ and a version")
 		return "", false
 	}
 	return ref, true

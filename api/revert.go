@@ -65,7 +65,7 @@ func (s *commands) cannotRevert(sess session.Session, kind session.CommandKind, 
 	})
 	switch {
 	case sess.Status.Final():
-		return failure.Errorf(failure.Terminated, "the session is terminated; nothing can be done with it any more")
+		return failure.Errorf(failure.Terminated, "the session is terminated and accepts no commands")
 	case sess.Status == session.Error:
 		return session.InError(sess.StatusReason)
 	case !can:

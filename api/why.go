@@ -56,7 +56,7 @@ func whyQuery(c echo.Context) (of why.Subject, id string, err error) {
 	of = why.Subject(given)
 	switch {
 	case given == "" && id != "":
-		return "", "", invalid("id", "needs of, which says whose id it is")
+		return "", "", invalid("id", "requires of, which names the kind of the id")
 	case given == "":
 		return why.Session, "", nil
 	case !slices.Contains(why.Subjects, of):

@@ -64,6 +64,6 @@ func (o *object) repoURL(name, text string) {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		o.wrong(name, "must be an http or https URL")
 	case u.User != nil:
-		o.wrong(name, "must hold no credentials: store them as the secret git:%s", u.Host)
+		o.wrong(name, "must not contain credentials: store them as the secret git:%s", u.Host)
 	}
 }

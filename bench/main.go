@@ -19,20 +19,20 @@ import (
 // options say what is measured and how much of it.
 type options struct {
 	Bin  string   `default:"bin" type:"path" help:"Directory with the three programs. Default ${default}."`
-	Out  string   `default:"docs/benchmarks.md" type:"path" help:"The document to write; - for stdout, where --only and --skip always write. Default ${default}."`
+	Out  string   `default:"docs/benchmarks.md" type:"path" help:"Document to write; - for stdout, which --only and --skip always use. Default ${default}."`
 	Only []string `placeholder:"PART" help:"Run only these parts."`
 	Skip []string `placeholder:"PART" help:"Run all parts but these."`
 	List bool     `help:"List the parts and exit."`
 
-	Starts   int           `default:"2" help:"Starts with an empty data directory, and as many with a used one. Default ${default}."`
-	Rounds   int           `default:"60" help:"Prompts of a part that measures prompts, each next to one sample of every floor. Default ${default}."`
+	Starts   int           `default:"2" help:"Number of starts with an empty data directory, and as many with a used one. Default ${default}."`
+	Rounds   int           `default:"60" help:"Prompts of a part that measures prompts, each with one sample of every floor. Default ${default}."`
 	Sleeps   int           `default:"10" help:"Hibernations and wakes of a part that measures them. Default ${default}."`
 	Limit    time.Duration `default:"20s" help:"Time after which a series of rounds ends early. Default ${default}."`
 	Sessions int           `default:"100" help:"Sessions of parts that measure load. Default ${default}."`
-	Pause    time.Duration `default:"100ms" help:"Between two words of a session under load, or with many readers. Default ${default}."`
-	Burst    int           `default:"300" help:"Words that every session says without a pause. Default ${default}."`
+	Pause    time.Duration `default:"100ms" help:"Pause between two words of a session under load, or with many readers. Default ${default}."`
+	Burst    int           `default:"300" help:"Words that each session writes without a pause. Default ${default}."`
 	Window   time.Duration `default:"10s" help:"Duration of a measurement of rates or CPU time. Default ${default}."`
-	Sleepers int           `default:"100000" help:"Stored sessions of the part sleepers; make bench-sleepers has a million. Default ${default}."`
+	Sleepers int           `default:"100000" help:"Stored sessions of the part sleepers; make bench-sleepers uses a million. Default ${default}."`
 	Idle     time.Duration `default:"60s" help:"Duration for which idle systems are observed. Default ${default}."`
 	Files    []int         `default:"100,10000,100000" help:"Files in the workspaces of the part workspaces. Default ${default}."`
 	Transfer int           `default:"512" help:"Size of a transfer of the part network, in MiB. Default ${default}."`

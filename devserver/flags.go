@@ -37,15 +37,15 @@ type serveOptions struct {
 	Port          int           `default:"7233" placeholder:"N" help:"Port of the frontend (gRPC). Default ${default}."`
 	UIPort        int           `name:"ui-port" default:"8233" placeholder:"N" help:"Port of the web UI, 0 for none. Default ${default}."`
 	UIHost        []string      `name:"ui-host" placeholder:"NAME" help:"Host name under which browsers may call the web UI, besides localhost and IP addresses; repeatable."`
-	Headless      bool          `help:"No web UI, whatever --ui-port says."`
+	Headless      bool          `help:"Disable the web UI, regardless of --ui-port."`
 	DBFile        string        `name:"db-file" aliases:"db-filename" placeholder:"FILE" help:"SQLite file, created when missing. Default: in memory."`
-	Sync          string        `default:"normal" enum:"normal,full" placeholder:"normal|full" help:"When a commit reaches the disk: normal outlives the death of the process, full also that of the machine. Default ${default}."`
+	Sync          string        `default:"normal" enum:"normal,full" placeholder:"normal|full" help:"When commits reach the disk: normal survives the death of the process, full also a crash of the machine. Default ${default}."`
 	Namespace     string        `default:"default" placeholder:"NAME" help:"Namespace, created when missing. Default ${default}."`
-	Retention     time.Duration `default:"168h" placeholder:"DURATION" help:"How long closed workflows stay readable, for a namespace that is created now. Default ${default}."`
+	Retention     time.Duration `default:"168h" placeholder:"DURATION" help:"Retention of closed workflows, for a namespace that is created now. Default ${default}."`
 	Attribute     []string      `name:"search-attribute" sep:"none" placeholder:"NAME=TYPE" help:"Search attribute to register in addition to overwinter's; repeatable."`
-	DynamicConfig []string      `name:"dynamic-config-value" sep:"none" placeholder:"KEY=YAML" help:"Setting of the Temporal server; repeatable."`
-	LogLevel      string        `default:"warn" enum:"debug,info,warn,error,never" placeholder:"LEVEL" help:"debug, info, warn, error or never. Default ${default}."`
-	LogFormat     string        `default:"json" enum:"json,text,pretty" placeholder:"FORMAT" help:"json or text, on stderr. Default ${default}."`
+	DynamicConfig []string      `name:"dynamic-config-value" sep:"none" placeholder:"KEY=YAML" help:"Dynamic configuration of the Temporal server; repeatable."`
+	LogLevel      string        `default:"warn" enum:"debug,info,warn,error,never" placeholder:"LEVEL" help:"Log level: debug, info, warn, error or never. Default ${default}."`
+	LogFormat     string        `default:"json" enum:"json,text,pretty" placeholder:"FORMAT" help:"Log format, on stderr: json or text. Default ${default}."`
 	ExitWithStdin bool          `help:"Stop when stdin ends and, on Linux, when the parent process dies: a killed supervisor leaves no process running."`
 }
 

@@ -33,7 +33,7 @@ type cli struct {
 	Put    putCmd    `cmd:"" help:"Write the files that stdin describes."`
 	Pack   packCmd   `cmd:"" help:"Print a portable archive of the workspace and the agent's own files; reads the request from stdin."`
 	Unpack unpackCmd `cmd:"" help:"Write the portable archive on stdin into the workspace and the agent's home."`
-	Ping   pingCmd   `cmd:"" help:"Print what the runner is doing; reads the request from stdin."`
+	Ping   pingCmd   `cmd:"" help:"Print the runner's state; reads the request from stdin."`
 	Tools  toolsCmd  `cmd:"" help:"Serve overwinter's tools to an agent on stdin and stdout, as a server of the Model Context Protocol."`
 }
 
@@ -74,7 +74,7 @@ type unpackCmd struct {
 	state
 	Home      string `help:"The agent's home directory." default:"${home}" type:"path"`
 	Workspace string `help:"The agent's working directory." default:"${workspace}" type:"path"`
-	Archive   string `help:"ID of the archive, which is unpacked once." required:""`
+	Archive   string `help:"ID of the archive; it is unpacked once." required:""`
 }
 
 type pingCmd struct{ state }

@@ -31,20 +31,20 @@ type apiCmd struct {
 	Address string       `env:"OVERWINTER_API_ADDRESS" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address to listen on. Default ${default}."`
 	Key     secret.Value `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"API key that clients send as a bearer token, at least 20 characters. Required unless --allow-loopback-without-key is set."`
 
-	SecretKey secret.Value `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation, the same as the workers': 32 bytes in base64. Without it secrets cannot be stored, nor transcripts read; once there are secrets, neither can files, diffs and questions (503)."`
+	SecretKey secret.Value `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation, the same as the workers': 32 bytes in base64. Without it, secrets cannot be stored and transcripts cannot be read; once secrets exist, files, diffs and questions cannot be read either (503)."`
 	previousKeys
 	corsFlags
 	webhookFlags
 
-	CollectWindow time.Duration `env:"OVERWINTER_COLLECT_WINDOW" default:"3s" placeholder:"DURATION" help:"How long a prompt of the mode collect waits for others of that mode, after the newest. From 100ms to 1m. Default ${default}."`
+	CollectWindow time.Duration `env:"OVERWINTER_COLLECT_WINDOW" default:"3s" placeholder:"DURATION" help:"How long prompts of the mode collect wait for another one after the newest, from 100ms to 1m. Default ${default}."`
 
-	AllowLoopbackWithoutKey bool   `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve this user's and root's programs on this machine without a key, on a loopback address only. For development."`
+	AllowLoopbackWithoutKey bool   `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve programs of this user and root without a key, on a loopback address only. For development."`
 	AllowUsers              string `name:"allow-users" env:"OVERWINTER_ALLOW_USERS" placeholder:"NAMES" help:"Other users of this machine that --allow-loopback-without-key serves, by name or ID, such as alice,1001; all for every user. Default: none."`
 }
 
 // corsFlags are the pages that may use the API.
 type corsFlags struct {
-	CORSOrigins []string `name:"cors-origin" env:"OVERWINTER_CORS_ORIGINS" placeholder:"ORIGIN" help:"Origins of web pages that may use the API from a browser, such as https://app.example.com,http://localhost:5173; * for all, which requires an API key. Default: none."`
+	CORSOrigins []string `name:"cors-origin" env:"OVERWINTER_CORS_ORIGINS" placeholder:"ORIGIN" help:"Origins of web pages that may call the API from a browser, such as https://app.example.com,http://localhost:5173; * for all, which requires an API key. Default: none."`
 }
 
 // Validate checks what kong cannot.
@@ -72,7 +72,7 @@ func (c *apiCmd) Validate() error {
 		return fmt.Errorf("--address %q is not of the form host:port", c.Address)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("--allow-loopback-without-key goes with a loopback address only, not with %s", c.Address)
+		return fmt.Errorf("--allow-loopback-without-key requires a loopback address, not %s", c.Address)
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func sandboxInfo(db *postgres.DB, logger *slog.Logger) func(context.Context) api
 		defer mu.Unlock()
 		reading = false
 		if err != nil {
-			logger.WarnContext(ctx, "could not read what sandboxes there are", slog.Any("error", err))
+			logger.WarnContext(ctx, "could not read the description of sandboxes", slog.Any("error", err))
 			return last
 		}
 		info = api.SandboxInfo{Driver: driver, Isolation: isolation, Breakers: make([]api.OpenBreaker, len(open))}

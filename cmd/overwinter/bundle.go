@@ -95,7 +95,7 @@ func exportBundle(ctx context.Context, api *client.Client, bundle string, out io
 // bundleImportCmd creates a session from an archive.
 type bundleImportCmd struct {
 	File           string `arg:"" help:"Archive that bundle export has written; - reads standard input."`
-	Title          string `placeholder:"TEXT" help:"Title. Default: that in the archive."`
+	Title          string `placeholder:"TEXT" help:"Title. Default: the archive's."`
 	Profile        string `placeholder:"PROFILE" help:"Name or ID of a profile. Default: none; an archive has none."`
 	IdempotencyKey string `placeholder:"KEY" help:"Importing again with the same key and archive within 24 hours returns the same session. Default: a new key."`
 }

@@ -14,7 +14,7 @@ type completionCmd struct {
 	Bash  shellCmd `cmd:"" help:"Print the script for bash: source <(overwinter completion bash)"`
 	Zsh   shellCmd `cmd:"" help:"Print the script for zsh: source <(overwinter completion zsh)"`
 	Fish  shellCmd `cmd:"" help:"Print the script for fish: overwinter completion fish | source"`
-	Words wordsCmd `cmd:"" hidden:"" help:"Print what may follow words of a command line."`
+	Words wordsCmd `cmd:"" hidden:"" help:"Print completions of a command line."`
 }
 
 var completionScripts = map[string]string{

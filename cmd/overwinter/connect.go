@@ -98,7 +98,7 @@ func awaitSchema(ctx context.Context, db *postgres.DB, logger *slog.Logger) erro
 		if err == nil || schemaRefused(err) {
 			return err
 		}
-		logger.WarnContext(ctx, "postgres does not answer; waiting for it", slog.Any("error", err))
+		logger.WarnContext(ctx, "waiting for Postgres, which does not respond", slog.Any("error", err))
 		return retry.RetryableError(err)
 	})
 }
@@ -145,7 +145,7 @@ type secretFlags struct {
 
 // previousKeys are other keys of the installation, while its key is being replaced.
 type previousKeys struct {
-	SecretKeyPrevious []secret.Value `env:"OVERWINTER_SECRET_KEY_PREVIOUS" sep:"," placeholder:"BASE64" help:"Previous keys, separated by commas, for decrypting what is not re-encrypted yet: see 'overwinter secret rotate'. Default: none."`
+	SecretKeyPrevious []secret.Value `env:"OVERWINTER_SECRET_KEY_PREVIOUS" sep:"," placeholder:"BASE64" help:"Previous keys, separated by commas, to decrypt data that is not re-encrypted yet: see 'overwinter secret rotate'. Default: none."`
 }
 
 func (f secretFlags) keyring() (*secret.Keyring, error) {

@@ -48,11 +48,11 @@ type commands struct {
 	LocalModal localModalCmd `cmd:"" help:"Serve Modal's API on this machine, for any program that uses Modal's SDK."`
 	Migrate    migrateCmd    `cmd:"" help:"Manage the database schema."`
 	Session    sessionCmd    `cmd:"" help:"Manage sessions through the API."`
-	Run        runCmd        `cmd:"" help:"Manage runs through the API: work that agents are given at a session or a bundle."`
+	Run        runCmd        `cmd:"" help:"Manage runs through the API: one input at a session or a bundle, to its outcome."`
 	Secret     secretCmd     `cmd:"" help:"Manage secrets through the API, and the key that encrypts them."`
-	Profile    profileCmd    `cmd:"" help:"Manage profiles through the API: what agents are given."`
+	Profile    profileCmd    `cmd:"" help:"Manage profiles through the API: instructions, tools, files and permissions of agents."`
 	Agent      agentCmd      `cmd:"" help:"Show the agents of the API."`
-	Webhook    webhookCmd    `cmd:"" help:"Manage webhooks through the API: programs that are notified of what happens to sessions."`
+	Webhook    webhookCmd    `cmd:"" help:"Manage webhooks through the API: notifications about sessions."`
 	Transcript transcriptCmd `cmd:"" help:"Read agents' transcripts and output."`
 	Bundle     bundleCmd     `cmd:"" help:"Move bundles between installations, as portable archives."`
 	Replay     replayCmd     `cmd:"" help:"Replay the workflow of an exported session with this build, and print what happened to the session."`

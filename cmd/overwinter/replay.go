@@ -109,9 +109,9 @@ func replayRuns(w io.Writer, f export.File) error {
 	case failed > 0:
 		return fmt.Errorf("%d of %d runs of the workflow do not replay", failed, len(f.Runs))
 	case f.End == nil:
-		return errors.New("the file is truncated: it has no end")
+		return errors.New("the file is truncated: it has no end record")
 	case f.End.HistoryMissing != "":
-		return fmt.Errorf("the history is not in the file: %s", cmp.Or(f.End.HistoryMissing, "no reason is known"))
+		return fmt.Errorf("the file does not contain the workflow's history: %s", cmp.Or(f.End.HistoryMissing, "no reason is known"))
 	}
 	return nil
 }

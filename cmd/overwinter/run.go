@@ -15,10 +15,10 @@ import (
 // runCmd manages runs.
 type runCmd struct {
 	apiFlags
-	Start  runStartCmd  `cmd:"" help:"Give an agent an input at a session or a bundle."`
+	Start  runStartCmd  `cmd:"" help:"Run an input at a session or a bundle."`
 	List   runListCmd   `cmd:"" help:"List runs, newest first."`
 	Show   runShowCmd   `cmd:"" help:"Show a run."`
-	Cancel runCancelCmd `cmd:"" help:"Cancel a run that waits, or interrupt one that is in progress."`
+	Cancel runCancelCmd `cmd:"" help:"Cancel a queued run, or interrupt a running one."`
 }
 
 // runArg names a run.
@@ -49,7 +49,7 @@ func (c *runCmd) printRun(w io.Writer, r client.Run) error {
 
 // runWaitFlags have a command wait for the end of a run.
 type runWaitFlags struct {
-	Wait bool `help:"Return when the run is over. Fails if it has not completed."`
+	Wait bool `help:"Wait for the end of the run; fail if it does not complete."`
 	timeoutFlag
 }
 
@@ -76,12 +76,12 @@ func (f runWaitFlags) finish(ctx context.Context, s streams, parent *runCmd, api
 
 // runStartCmd starts a run.
 type runStartCmd struct {
-	Input     string `arg:"" help:"What the agent is asked, or - to read it from standard input."`
+	Input     string `arg:"" help:"Input for the agent, or - to read it from standard input."`
 	Session   string `xor:"base" required:"" placeholder:"ID" help:"Session to continue."`
-	Bundle    string `xor:"base" required:"" placeholder:"BUNDLE" help:"Bundle to begin with, as listed by session bundles."`
-	Fork      bool   `help:"Begin in a separate session, whatever the base is doing."`
-	Profile   string `placeholder:"PROFILE" help:"Name or ID of a profile of that session. Default: that of the base."`
-	Agent     string `placeholder:"NAME" help:"Agent of that session; another one needs --fork. Default: that of the base."`
+	Bundle    string `xor:"base" required:"" placeholder:"BUNDLE" help:"Bundle to start from, as listed by session bundles."`
+	Fork      bool   `help:"Run in a fork, even if the base has unfinished prompts."`
+	Profile   string `placeholder:"PROFILE" help:"Name or ID of a profile. Default: the base's."`
+	Agent     string `placeholder:"NAME" help:"Agent of the run; an agent other than the base's requires --fork. Default: the base's."`
 	OnUnknown string `enum:"hold,retry,fail" default:"hold" placeholder:"POLICY" help:"What to do if the outcome is lost: hold, retry or fail. Default ${default}."`
 	runWaitFlags
 	IdempotencyKey string `placeholder:"KEY" help:"Starting again with the same key and flags within 24 hours returns the same run. Default: a new key."`

@@ -5,7 +5,7 @@ import "github.com/overwinter-dev/overwinter/internal/localmodal/box"
 // sandboxLimitFlags bound what each sandbox of the local Modal takes of the machine.
 type sandboxLimitFlags struct {
 	SandboxProcesses int     `env:"OVERWINTER_SANDBOX_PROCESSES" placeholder:"N" help:"Processes and threads of a sandbox of the local Modal. Default: 8192."`
-	SandboxMemoryMiB int64   `name:"sandbox-memory-mib" env:"OVERWINTER_SANDBOX_MEMORY_MIB" placeholder:"N" help:"Memory of a sandbox of the local Modal in MiB, one that exceeds it loses a process or, without control groups, is ended. Default: three quarters of the machine's, which all sandboxes share."`
+	SandboxMemoryMiB int64   `name:"sandbox-memory-mib" env:"OVERWINTER_SANDBOX_MEMORY_MIB" placeholder:"N" help:"Memory of a sandbox of the local Modal in MiB. One that exceeds it loses a process or, without control groups, is ended. Default: three quarters of the machine's, which all sandboxes share."`
 	SandboxCPUs      float64 `name:"sandbox-cpus" env:"OVERWINTER_SANDBOX_CPUS" placeholder:"N" help:"CPUs of a sandbox of the local Modal, such as 1.5. Default: all, where all sandboxes together have the weight of one other program on each CPU; without control groups, three quarters of the machine's, which all sandboxes share."`
 	SandboxDiskMiB   int64   `name:"sandbox-disk-mib" env:"OVERWINTER_SANDBOX_DISK_MIB" placeholder:"N" help:"Disk space in MiB that a sandbox of the local Modal may add to its image. One that exceeds it is ended. Default: 10240."`
 	SandboxInodes    int64   `env:"OVERWINTER_SANDBOX_INODES" placeholder:"N" help:"Files, directories and links that a sandbox of the local Modal may add to its image. One that exceeds it is ended. Default: 1000000."`

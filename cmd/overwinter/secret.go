@@ -14,7 +14,7 @@ import (
 // secretCmd manages secrets, through the API, and the key of the installation, in its database.
 type secretCmd struct {
 	List   secretListCmd   `cmd:"" help:"List the names of the stored secrets. No call returns a value."`
-	Set    secretSetCmd    `cmd:"" help:"Store a secret. Its value is read from standard input or, in a terminal, typed unseen."`
+	Set    secretSetCmd    `cmd:"" help:"Store a secret. The value is read from standard input, or from the terminal without echo."`
 	Delete secretDeleteCmd `cmd:"" help:"Delete a secret."`
 	Rotate secretRotateCmd `cmd:"" help:"Re-encrypt with OVERWINTER_SECRET_KEY everything that was encrypted with a key of OVERWINTER_SECRET_KEY_PREVIOUS."`
 }

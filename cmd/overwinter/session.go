@@ -27,36 +27,36 @@ type sessionCmd struct {
 	Wake       sessionWakeCmd        `cmd:"" help:"Wake a session."`
 	Hibernate  sessionHibernateCmd   `cmd:"" help:"Hibernate a session after its current turn."`
 	Stop       sessionStopCmd        `cmd:"" help:"Terminate a session permanently."`
-	Purge      sessionPurgeCmd       `cmd:"" help:"Terminate a session and erase everything that is stored of it."`
+	Purge      sessionPurgeCmd       `cmd:"" help:"Terminate a session and erase everything stored for it."`
 	Abort      sessionAbortCmd       `cmd:"" help:"Interrupt the current turn."`
 	Recover    sessionRecoverCmd     `cmd:"" help:"Retry a session in error."`
 	Sync       sessionSyncCmd        `cmd:"" help:"Snapshot a session after its current turn, and continue."`
 	Restart    sessionRestartCmd     `cmd:"" help:"Move a session to a new sandbox, with its files and memory."`
 	Drop       sessionDropCmd        `cmd:"" help:"Discard the sandbox and its files; keep the session."`
-	Revert     sessionRevertCmd      `cmd:"" help:"Revert the agent, and with --files its workspace, to before a prompt or to a bundle."`
-	Bundles    sessionBundlesCmd     `cmd:"" help:"List what a session can be restored from, newest first; pin or unpin one."`
-	Fork       sessionForkCmd        `cmd:"" help:"Create a session that begins where this one was, with its files and memory."`
-	Push       sessionPushCmd        `cmd:"" help:"Create a session that continues the agent's own session of a directory of this machine."`
-	Pull       sessionPullCmd        `cmd:"" help:"Bring a session to a directory of this machine, where the agent's own resume continues it."`
+	Revert     sessionRevertCmd      `cmd:"" help:"Revert the agent, and with --files its workspace, to the state before a prompt or at a bundle."`
+	Bundles    sessionBundlesCmd     `cmd:"" help:"List the bundles that a session can be restored from, newest first; pin or unpin one."`
+	Fork       sessionForkCmd        `cmd:"" help:"Create a session that starts at a point of this one, with its files and memory."`
+	Push       sessionPushCmd        `cmd:"" help:"Create a session that continues a local agent session of a directory."`
+	Pull       sessionPullCmd        `cmd:"" help:"Copy a session to a directory of this machine, where the agent's own resume command continues it."`
 	Tree       sessionTreeCmd        `cmd:"" help:"Print the forks of a session, and theirs."`
-	Hold       sessionHoldCmd        `cmd:"" help:"Hold the queue: no prompt starts, and none wakes the session, until a release."`
-	Release    sessionReleaseCmd     `cmd:"" help:"Release the queue: what waits starts."`
+	Hold       sessionHoldCmd        `cmd:"" help:"Hold the queue: no prompt starts or wakes the session until a release."`
+	Release    sessionReleaseCmd     `cmd:"" help:"Release the queue: queued prompts start."`
 	Files      sessionFilesCmd       `cmd:"" help:"List the files of the workspace, or print one."`
 	Attachment sessionAttachmentCmd  `cmd:"" help:"Print an attachment of a prompt, or an image of a tool's result."`
 	Diff       sessionDiffCmd        `cmd:"" help:"Print the changes to the workspace since the session began."`
 	Review     sessionReviewCmd      `cmd:"" help:"Ask the agent to review the changes to the workspace."`
 	Git        sessionGitCmd         `cmd:"" help:"Print the branch and the commit of the workspace, and the pull request that the agent has recorded."`
-	Shots      sessionScreenshotsCmd `cmd:"" name:"screenshots" help:"List the images that the agent has shown, newest first. session attachment prints one."`
+	Shots      sessionScreenshotsCmd `cmd:"" name:"screenshots" help:"List the screenshots that the agent has saved, newest first; session attachment prints one."`
 	Update     sessionUpdateCmd      `cmd:"" help:"Change a session: its title, options, metadata, profile or workspace."`
 	Prompts    sessionPromptsCmd     `cmd:"" help:"List the prompts of a session."`
 	Withdraw   sessionWithdrawCmd    `cmd:"" help:"Withdraw a prompt that is still queued."`
 	Replace    sessionReplaceCmd     `cmd:"" help:"Replace the text of a prompt that is still queued."`
-	Promote    sessionPromoteCmd     `cmd:"" help:"Put a queued prompt before all others that wait."`
+	Promote    sessionPromoteCmd     `cmd:"" help:"Move a queued prompt to the front of the queue."`
 	Clear      sessionClearCmd       `cmd:"" help:"Cancel every queued prompt."`
 	Transcript sessionTranscriptCmd  `cmd:"" help:"Print the agent's own transcript files, or one of them."`
-	Open       sessionOpenCmd        `cmd:"" help:"Print where a session is in Temporal's UI and in the API."`
+	Open       sessionOpenCmd        `cmd:"" help:"Print the addresses of a session in Temporal's UI and in the API."`
 	Why        sessionWhyCmd         `cmd:"" help:"Explain the state of a session, a prompt, a restore or a question."`
-	Export     sessionExportCmd      `cmd:"" help:"Write what is stored of a session, and the history of its workflow, to a file."`
+	Export     sessionExportCmd      `cmd:"" help:"Export a session and its workflow's history to a file."`
 	Questions  sessionQuestionsCmd   `cmd:"" help:"List the agent's questions."`
 	Answer     sessionAnswerCmd      `cmd:"" help:"Answer one of the agent's questions."`
 }
@@ -83,7 +83,7 @@ type sessionListCmd struct {
 	Query  string `placeholder:"TEXT" help:"List only sessions with these words in their title, or whose ID starts with TEXT."`
 	// Metadata is sent unchecked: the API has the bounds.
 	Metadata map[string]string `placeholder:"KEY=VALUE" help:"List only sessions whose metadata has this member."`
-	Sort     string            `placeholder:"ORDER" help:"Sort by createdAt or lastActivityAt; a preceding - is for the newest first. Default -createdAt."`
+	Sort     string            `placeholder:"ORDER" help:"Sort by createdAt or lastActivityAt; a leading - sorts the newest first. Default -createdAt."`
 	Cursor   string            `placeholder:"TEXT" help:"Continue after an earlier list: the nextCursor of its JSON."`
 	Limit    int               `default:"50" placeholder:"N" help:"Maximum number of sessions; 0 lists all. Default ${default}."`
 }

@@ -16,7 +16,7 @@ type sessionBundlesCmd struct {
 	sessionArg
 	Limit int    `default:"50" placeholder:"N" help:"Maximum number of bundles; 0 lists all. Default ${default}."`
 	Pin   string `placeholder:"BUNDLE" xor:"pin" help:"Keep this bundle until it is unpinned or the session is purged."`
-	Unpin string `placeholder:"BUNDLE" xor:"pin" help:"Leave this bundle to the policy again."`
+	Unpin string `placeholder:"BUNDLE" xor:"pin" help:"Unpin this bundle: the retention policy applies again."`
 }
 
 // Validate checks what kong cannot.

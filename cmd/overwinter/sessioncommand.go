@@ -110,7 +110,7 @@ func (c *sessionCmd) carry(ctx context.Context, s streams, api *client.Client, w
 // sessionPurgeCmd erases a session.
 type sessionPurgeCmd struct {
 	sessionArg
-	Forks string `enum:"detach,purge," default:"" placeholder:"HOW" help:"What to do about sessions that were forked from it: detach or purge them."`
+	Forks string `enum:"detach,purge," default:"" placeholder:"HOW" help:"Sessions that were forked from it: detach or purge them."`
 	waitFlags
 }
 

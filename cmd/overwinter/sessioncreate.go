@@ -26,13 +26,13 @@ type sessionCreateCmd struct {
 	Title    string   `placeholder:"TEXT" help:"Title of the session."`
 	Prompt   string   `placeholder:"TEXT" help:"First prompt; - reads it from standard input."`
 	PromptID string   `name:"prompt-id" placeholder:"ID" help:"ID of the first prompt. Default: a new ID."`
-	Attach   []string `sep:"none" aliases:"file" placeholder:"FILE" help:"File that the first prompt comes with; it is placed in the workspace. Repeat for more."`
+	Attach   []string `sep:"none" aliases:"file" placeholder:"FILE" help:"File to attach to the first prompt; it is placed in the workspace. Repeatable."`
 	Wait     bool     `help:"Print the agent's answer to --prompt and return when the turn ends; with --eager alone, when the session runs. Fails if the session is in error."`
 	timeoutFlag
 	Eager           bool              `help:"Start the sandbox immediately instead of with the first prompt."`
 	IdleTimeout     string            `placeholder:"DURATION" help:"Idle time before the session hibernates, such as 30s. Default: the server's."`
 	QuestionTimeout time.Duration     `placeholder:"DURATION" help:"How long a question of the agent waits for its answer, such as 1h. Default: the server's."`
-	Checkpoint      string            `placeholder:"WHEN" help:"When a bundle is saved while the session is awake: hibernate (not at all), turn, or a duration. Default: the server's."`
+	Checkpoint      string            `placeholder:"WHEN" help:"When to save a bundle of the awake session: hibernate (not at all), turn, or a duration. Default: the server's."`
 	Model           string            `placeholder:"NAME" help:"Model for the agent. Default: the agent's choice."`
 	Permissions     string            `enum:"allow,ask,deny," default:"" placeholder:"POLICY" help:"Policy for the agent's tools: allow, ask or deny. Default: allow."`
 	Metadata        map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Metadata of the session; can be repeated."`

@@ -39,7 +39,7 @@ func (c *sessionExportCmd) Run(ctx context.Context, s streams, parent *sessionCm
 			return err
 		}
 		if missing != "" {
-			fmt.Fprintf(s.stderr, "overwinter: the history of the workflow is not in the export: %s\n", missing)
+			fmt.Fprintf(s.stderr, "overwinter: the export does not contain the workflow's history: %s\n", missing)
 		}
 		return buffered.Flush()
 	})

@@ -88,7 +88,7 @@ func (c *sessionDiffCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 			return err
 		}
 		if d.Truncated {
-			return fmt.Errorf("the diff is longer than what is kept of it: it was cut at %d bytes", len(d.Patch))
+			return fmt.Errorf("the diff is truncated: its first %d bytes are stored", len(d.Patch))
 		}
 		return nil
 	})

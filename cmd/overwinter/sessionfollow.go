@@ -14,7 +14,7 @@ type sessionFollowCmd struct {
 	viewFlags
 	timeoutFlag
 	After  int64  `default:"0" placeholder:"SEQ" help:"Start after this position. Default ${default}, the beginning."`
-	Until  string `enum:"end,idle" default:"end" placeholder:"WHEN" help:"When to return: end (the session is terminated) or idle (no prompt is left). Fails if the session is in error or, with idle, terminated. Default ${default}."`
+	Until  string `enum:"end,idle" default:"end" placeholder:"WHEN" help:"When to return: end (the session is terminated) or idle (no prompt is unfinished). Fails if the session is in error or, with idle, terminated. Default ${default}."`
 	Answer bool   `help:"Read answers to the agent's questions from standard input. Always on in a terminal."`
 }
 

@@ -13,16 +13,16 @@ import (
 // sessionForkCmd forks a session.
 type sessionForkCmd struct {
 	sessionArg
-	Bundle string   `placeholder:"BUNDLE" xor:"point" help:"Bundle to begin with, as listed by session bundles. Default: the newest."`
-	After  string   `placeholder:"PROMPT" xor:"point" help:"Begin after this prompt."`
-	Before string   `placeholder:"PROMPT" xor:"point" help:"Begin before this prompt."`
+	Bundle string   `placeholder:"BUNDLE" xor:"point" help:"Bundle to start from, as listed by session bundles. Default: the newest."`
+	After  string   `placeholder:"PROMPT" xor:"point" help:"Fork after this prompt."`
+	Before string   `placeholder:"PROMPT" xor:"point" help:"Fork before this prompt."`
 	Prompt string   `placeholder:"TEXT" help:"First prompt of the fork, or - to read it from standard input."`
-	Attach []string `sep:"none" aliases:"file" placeholder:"FILE" help:"File that the first prompt comes with; it is placed in the workspace. Repeat for more."`
+	Attach []string `sep:"none" aliases:"file" placeholder:"FILE" help:"File to attach to the first prompt; it is placed in the workspace. Repeatable."`
 	Wait   bool     `help:"Print the agent's answer to --prompt and return when the turn ends. Fails if the session is in error."`
 	timeoutFlag
-	Title          string `placeholder:"TEXT" help:"Title. Default: that of the session."`
-	Profile        string `placeholder:"PROFILE" help:"Name or ID of a profile. Default: that of the session."`
-	Agent          string `placeholder:"NAME" help:"Agent of the fork, as listed by /api/agents. Another one gets the conversation as a note. Default: that of the session."`
+	Title          string `placeholder:"TEXT" help:"Title. Default: the session's."`
+	Profile        string `placeholder:"PROFILE" help:"Name or ID of a profile. Default: the session's."`
+	Agent          string `placeholder:"NAME" help:"Agent of the fork, as listed by /api/agents. A different agent gets the conversation as a note. Default: the session's."`
 	IdempotencyKey string `placeholder:"KEY" help:"Forking again with the same key and flags within 24 hours returns the same session. Default: a new key."`
 }
 

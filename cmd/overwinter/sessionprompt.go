@@ -21,9 +21,9 @@ type sessionPromptCmd struct {
 	Text string `arg:"" help:"The prompt; - reads it from standard input."`
 	Wait bool   `help:"Print the agent's output and return when the turn ends. Fails if the turn does not complete, or the session is in error."`
 	timeoutFlag
-	PromptID  string   `name:"id" placeholder:"ID" help:"ID of the prompt; sending it again has no effect. Default: a new ID."`
-	Attach    []string `sep:"none" placeholder:"FILE" help:"File that the prompt comes with; it is placed in the workspace. Repeat for more."`
-	Mode      string   `enum:"followup,steer,collect" default:"followup" placeholder:"MODE" help:"followup waits for its turn; steer reaches the turn in progress, or interrupts it if the agent takes no prompts in a turn; collect waits for other prompts of that mode, and the agent gets them as one. Default ${default}."`
+	PromptID  string   `name:"id" placeholder:"ID" help:"ID of the prompt; repeating it has no effect. Default: a new ID."`
+	Attach    []string `sep:"none" placeholder:"FILE" help:"File to attach to the prompt; it is placed in the workspace. Repeatable."`
+	Mode      string   `enum:"followup,steer,collect" default:"followup" placeholder:"MODE" help:"Mode: followup waits for its turn; steer joins the turn in progress, or interrupts it if the agent accepts no prompts during a turn; collect waits for other prompts of that mode and runs with them as one. Default ${default}."`
 	OnUnknown string   `enum:"hold,retry,fail" default:"hold" placeholder:"POLICY" help:"What to do if the sandbox is lost during the turn: hold, retry or fail. Default ${default}."`
 }
 

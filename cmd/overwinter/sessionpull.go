@@ -21,7 +21,7 @@ import (
 type sessionPullCmd struct {
 	sessionArg
 	Dir    string `arg:"" optional:"" help:"Directory for the files, which must be empty or not exist. Default: the beginning of the session's ID."`
-	Bundle string `placeholder:"BUNDLE" help:"Bundle to bring, as listed by session bundles. Default: the newest."`
+	Bundle string `placeholder:"BUNDLE" help:"Bundle to copy, as listed by session bundles. Default: the newest."`
 }
 
 // Run writes the files and the agent's memory, and prints how to continue.
@@ -41,7 +41,7 @@ func (c *sessionPullCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 				return err
 			}
 			if got.Status == "running" {
-				fmt.Fprintln(s.stderr, "overwinter: the session is awake; what it has done since its newest bundle is not pulled: save it with session sync")
+				fmt.Fprintln(s.stderr, "overwinter: the session is awake; changes since its newest bundle are not pulled. Save them with session sync")
 			}
 		}
 		dir := c.Dir

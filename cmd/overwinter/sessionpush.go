@@ -21,7 +21,7 @@ import (
 // sessionPushCmd moves a session of the user's machine to overwinter.
 type sessionPushCmd struct {
 	Dir            string `arg:"" optional:"" default:"." type:"existingdir" help:"Directory that the agent works in. Default: the current one."`
-	Agent          string `default:"claude" placeholder:"NAME" help:"Agent whose session is moved: claude. Default ${default}."`
+	Agent          string `default:"claude" placeholder:"NAME" help:"Agent whose local session is continued: claude. Default ${default}."`
 	Local          string `name:"local-session" placeholder:"ID" help:"ID of the agent's own session. Default: the newest one of the directory."`
 	Title          string `placeholder:"TEXT" help:"Title. Default: the name of the directory."`
 	Profile        string `placeholder:"PROFILE" help:"Name or ID of a profile."`

@@ -76,7 +76,7 @@ type sessionAnswerCmd struct {
 	Decision string            `arg:"" optional:"" enum:"once,session,always,reject," default:"" help:"Decision: once, session, always or reject. Default with --answer: once."`
 	Answer   map[string]string `mapsep:"none" placeholder:"QUESTION=TEXT" help:"Answer to one item of the question; can be repeated."`
 	Message  string            `placeholder:"TEXT" help:"Message for the agent, sent with a rejection."`
-	By       string            `placeholder:"USER" help:"Who answers, for others to see. Default: not said."`
+	By       string            `placeholder:"USER" help:"Name of the person who answers, shown to others. Default: none."`
 }
 
 // Validate checks what kong cannot.

@@ -9,10 +9,10 @@ import (
 // sessionReviewCmd asks the agent for a review.
 type sessionReviewCmd struct {
 	sessionArg
-	Instructions string `arg:"" optional:"" help:"What to look at; - reads it from standard input. Default: everything."`
+	Instructions string `arg:"" optional:"" help:"Focus of the review; - reads it from standard input. Default: all changes."`
 	Wait         bool   `help:"Print the agent's output and return when the turn ends. Fails if the turn does not complete, or the session is in error."`
 	timeoutFlag
-	PromptID string `name:"id" placeholder:"ID" help:"ID of the prompt; asking again with it has no effect. Default: a new ID."`
+	PromptID string `name:"id" placeholder:"ID" help:"ID of the prompt; repeating it has no effect. Default: a new ID."`
 }
 
 // Validate checks what kong cannot.

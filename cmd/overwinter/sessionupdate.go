@@ -18,12 +18,12 @@ type sessionUpdateCmd struct {
 	Model           *string           `placeholder:"NAME" help:"Model for the next turns; an empty text is the agent's choice."`
 	Permissions     string            `enum:"allow,ask,deny," default:"" placeholder:"POLICY" help:"Policy for the agent's tools: allow, ask or deny."`
 	QuestionTimeout time.Duration     `placeholder:"DURATION" help:"How long a question of the agent waits for its answer."`
-	Checkpoint      string            `placeholder:"WHEN" help:"When a bundle is saved while the session is awake: hibernate (not at all), turn, or a duration."`
+	Checkpoint      string            `placeholder:"WHEN" help:"When to save a bundle of the awake session: hibernate (not at all), turn, or a duration."`
 	Profile         string            `placeholder:"NAME" help:"ID or name of a profile, in its newest version; @VERSION after it selects another."`
 	Metadata        map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Member of the metadata to set, or to remove if the value is empty; can be repeated. Other members stay."`
-	Repo            string            `placeholder:"URL" help:"Repository of the workspace, where it was not set up: of a session in error, which recover then sets up."`
-	Ref             string            `placeholder:"NAME" help:"Branch, tag or commit, likewise."`
-	Setup           string            `placeholder:"SCRIPT" help:"Setup script, likewise; @FILE reads it from a file."`
+	Repo            string            `placeholder:"URL" help:"Repository to clone instead; https or http. Only for a session in error whose workspace was not set up; recover then sets it up."`
+	Ref             string            `placeholder:"NAME" help:"Branch, tag or commit to clone. Only for a session in error."`
+	Setup           string            `placeholder:"SCRIPT" help:"Setup script to run instead; @FILE reads it from a file. Only for a session in error."`
 }
 
 // Run prints the updated session.

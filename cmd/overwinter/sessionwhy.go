@@ -14,7 +14,7 @@ import (
 type sessionWhyCmd struct {
 	sessionArg
 	Of   string `arg:"" optional:"" enum:"transition,prompt,receipt,question," default:"" help:"What to explain: transition, prompt, receipt or question. Default: the session's present state."`
-	What string `arg:"" optional:"" name:"which" help:"ID of the prompt or question, or the number of the transition. Default: the newest, or the one at work."`
+	What string `arg:"" optional:"" name:"which" help:"ID of the prompt or question, or number of the transition. Default: the current one, else the newest."`
 }
 
 // Run prints the chain of causes.

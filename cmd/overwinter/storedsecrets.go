@@ -131,7 +131,7 @@ func (s *storedSecrets) follow(ctx context.Context) error {
 			return nil
 		}
 		if _, err := s.Masker(ctx); err != nil && s.keyring != nil && ctx.Err() == nil {
-			s.logger.WarnContext(ctx, "could not read the secrets to mask; those of before are masked", slog.Any("error", err))
+			s.logger.WarnContext(ctx, "could not read the secrets to mask; masking the previous ones", slog.Any("error", err))
 		}
 	}
 }

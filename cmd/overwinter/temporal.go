@@ -65,7 +65,7 @@ func (f temporalFlags) tls() (*tls.Config, error) {
 	if f.TemporalServerCA != "" {
 		pem, err := os.ReadFile(f.TemporalServerCA)
 		if err != nil {
-			return nil, fmt.Errorf("certificates that vouch for Temporal: %w", err)
+			return nil, fmt.Errorf("read the CA certificates for Temporal: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {

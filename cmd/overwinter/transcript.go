@@ -149,7 +149,7 @@ func (transcriptFoldCmd) Run(s streams) error {
 		if len(bytes.TrimSpace(line)) > 0 {
 			var e eventLine
 			if err := json.Unmarshal(line, &e); err != nil {
-				return fmt.Errorf("line %d is no event: %w", n, err)
+				return fmt.Errorf("line %d is not an event: %w", n, err)
 			}
 			if err := folder.Apply(e.Type, e.ConversationID, e.Data); err != nil {
 				return fmt.Errorf("line %d: %w", n, err)

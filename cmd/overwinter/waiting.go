@@ -11,12 +11,12 @@ import (
 
 // timeoutFlag bounds how long a command waits.
 type timeoutFlag struct {
-	Timeout time.Duration `placeholder:"DURATION" help:"Stop waiting after this time, such as 90s, and end with exit code 3. What was started continues. Default: no limit."`
+	Timeout time.Duration `placeholder:"DURATION" help:"Stop waiting after this time, such as 90s, and exit with code 3. The session continues. Default: no limit."`
 }
 
 // waitFlags have a command wait for its effect.
 type waitFlags struct {
-	Wait bool `help:"Return when the command has had its effect; fail if it has none."`
+	Wait bool `help:"Wait for the command's effect; fail if it has none."`
 	timeoutFlag
 }
 

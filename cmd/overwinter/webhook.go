@@ -19,7 +19,7 @@ type webhookCmd struct {
 	Update     webhookUpdateCmd     `cmd:"" help:"Change a webhook, disable it or enable it again."`
 	Delete     webhookDeleteCmd     `cmd:"" help:"Delete a webhook with its deliveries."`
 	Rotate     webhookRotateCmd     `cmd:"" help:"Replace the secret of a webhook, and print the new one."`
-	Test       webhookTestCmd       `cmd:"" help:"Send a delivery that tries a webhook."`
+	Test       webhookTestCmd       `cmd:"" help:"Send a test delivery to a webhook."`
 	Deliveries webhookDeliveriesCmd `cmd:"" help:"List the deliveries of a webhook, newest first."`
 	Show       webhookShowCmd       `cmd:"" help:"Show a delivery with its attempts."`
 	Redeliver  webhookRedeliverCmd  `cmd:"" help:"Send a delivery again."`
@@ -38,11 +38,11 @@ type deliveryArg struct {
 
 // webhookFilter says what a webhook is notified of.
 type webhookFilter struct {
-	Types    []string          `name:"type" placeholder:"TYPE" help:"What it is notified of, such as prompt.completed; may be repeated. Default: everything."`
-	Session  *string           `placeholder:"ID" help:"Only of this session."`
-	Agent    *string           `placeholder:"NAME" help:"Only of sessions of this agent."`
-	Metadata map[string]string `placeholder:"KEY=VALUE" help:"Only of sessions with this text in their metadata; may be repeated."`
-	Text     *string           `name:"description" placeholder:"TEXT" help:"What it is for."`
+	Types    []string          `name:"type" placeholder:"TYPE" help:"Type of events to deliver, such as prompt.completed; repeatable. Default: all."`
+	Session  *string           `placeholder:"ID" help:"Only for this session."`
+	Agent    *string           `placeholder:"NAME" help:"Only for sessions of this agent."`
+	Metadata map[string]string `placeholder:"KEY=VALUE" help:"Only for sessions with this text in their metadata; repeatable."`
+	Text     *string           `name:"description" placeholder:"TEXT" help:"Description."`
 }
 
 func (f webhookFilter) fields() client.WebhookFields {
@@ -140,7 +140,7 @@ func (webhookListCmd) Run(ctx context.Context, s streams, parent *webhookCmd) er
 
 // webhookCreateCmd creates a webhook.
 type webhookCreateCmd struct {
-	URL string `arg:"" help:"Where deliveries are posted to."`
+	URL string `arg:"" help:"URL to which deliveries are posted."`
 	webhookFilter
 }
 
@@ -161,9 +161,9 @@ func (c *webhookCreateCmd) Run(ctx context.Context, s streams, parent *webhookCm
 type webhookUpdateCmd struct {
 	webhookArg
 	webhookFilter
-	URL     *string `name:"url" placeholder:"URL" help:"Where deliveries are posted to."`
-	Enable  bool    `xor:"state" help:"Notify it of what happens from now on."`
-	Disable bool    `xor:"state" help:"Notify it no longer; what is pending fails."`
+	URL     *string `name:"url" placeholder:"URL" help:"URL to which deliveries are posted."`
+	Enable  bool    `xor:"state" help:"Enable it, for events from now on."`
+	Disable bool    `xor:"state" help:"Disable it; pending deliveries fail."`
 }
 
 // Run prints the webhook.
@@ -193,7 +193,7 @@ func (c *webhookDeleteCmd) Run(ctx context.Context, parent *webhookCmd) error {
 // webhookRotateCmd replaces a secret.
 type webhookRotateCmd struct {
 	webhookArg
-	Overlap string `default:"24h" placeholder:"DURATION" help:"How long the secret before it signs too, at most 168h. Default ${default}."`
+	Overlap string `default:"24h" placeholder:"DURATION" help:"How long the previous secret also signs deliveries, at most 168h. Default ${default}."`
 }
 
 // Run prints the webhook with its new secret.
@@ -224,8 +224,8 @@ func (c *webhookTestCmd) Run(ctx context.Context, s streams, parent *webhookCmd)
 // webhookDeliveriesCmd lists deliveries.
 type webhookDeliveriesCmd struct {
 	webhookArg
-	Status string `enum:",pending,delivered,failed" default:"" placeholder:"STATUS" help:"Only those that are pending, delivered or failed."`
-	Limit  int    `default:"50" placeholder:"N" help:"How many at most. Default ${default}."`
+	Status string `enum:",pending,delivered,failed" default:"" placeholder:"STATUS" help:"List only deliveries with this status: pending, delivered or failed."`
+	Limit  int    `default:"50" placeholder:"N" help:"Maximum number of deliveries. Default ${default}."`
 }
 
 // Run prints one line for each delivery.

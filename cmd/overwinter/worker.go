@@ -43,26 +43,26 @@ type workerCmd struct {
 	SandboxTimeout   time.Duration  `env:"OVERWINTER_SANDBOX_TIMEOUT" default:"24h" placeholder:"DURATION" help:"Maximum lifetime of a sandbox, from 10s to 24h. Its session moves to a new sandbox in time. Default ${default}."`
 	ReconcileEvery   time.Duration  `env:"OVERWINTER_RECONCILE_EVERY" default:"30s" placeholder:"DURATION" help:"How often to compare the provider's sandboxes with the sessions. Default ${default}."`
 	RetainTerminated time.Duration  `env:"OVERWINTER_RETAIN_TERMINATED" placeholder:"DURATION" help:"Purge sessions this long after they were terminated, at least 1m, such as 720h. Default: never."`
-	CompactAfter     time.Duration  `env:"OVERWINTER_COMPACT_AFTER" placeholder:"DURATION" help:"Drop text deltas older than this from the log if their block is complete, at least 1m, such as 24h. Default: never."`
-	RetainEvents     time.Duration  `env:"OVERWINTER_RETAIN_EVENTS" placeholder:"DURATION" help:"Delete events older than this of sessions that sleep or are terminated, at least 1m, such as 2160h. Default: never."`
+	CompactAfter     time.Duration  `env:"OVERWINTER_COMPACT_AFTER" placeholder:"DURATION" help:"Delete text deltas older than this from the log if their block is complete; at least 1m, such as 24h. Default: never."`
+	RetainEvents     time.Duration  `env:"OVERWINTER_RETAIN_EVENTS" placeholder:"DURATION" help:"Delete events older than this, in hibernated and terminated sessions; at least 1m, such as 2160h. Default: never."`
 	MaxTurns         int            `env:"OVERWINTER_MAX_TURNS" default:"1000" placeholder:"N" help:"Maximum number of concurrent turns on this worker. Default ${default}."`
-	Checkpoint       string         `env:"OVERWINTER_CHECKPOINT" default:"hibernate" placeholder:"WHEN" help:"When sessions whose options do not say it save a bundle while they are awake: hibernate (not at all), turn (after each turn), or a duration from 1s to 168h. Default ${default}."`
-	KeepBundles      int            `env:"OVERWINTER_KEEP_BUNDLES" default:"10" placeholder:"N" help:"How many of the newest bundles of a session are kept with their snapshots, from 1 to 1000. Default ${default}."`
-	ParkAfter        time.Duration  `env:"OVERWINTER_PARK_AFTER" default:"3m" placeholder:"DURATION" help:"How long nothing but an open question may keep a turn busy before its session hibernates; the answer wakes it. From 1s to 24h, 0 for never: questions then expire after 5m by default. Default ${default}."`
-	Attend           time.Duration  `env:"OVERWINTER_ATTEND" default:"20s" placeholder:"DURATION" help:"How long to stay with a session after a turn, to run its next prompt without a round through Temporal; at most 1m, 0 for not at all. Default ${default}."`
+	Checkpoint       string         `env:"OVERWINTER_CHECKPOINT" default:"hibernate" placeholder:"WHEN" help:"Default of options.checkpoint, when awake sessions save a bundle: hibernate (not at all), turn (after each turn), or a duration from 1s to 168h. Default ${default}."`
+	KeepBundles      int            `env:"OVERWINTER_KEEP_BUNDLES" default:"10" placeholder:"N" help:"Number of newest bundles of a session to keep with their snapshots, from 1 to 1000. Default ${default}."`
+	ParkAfter        time.Duration  `env:"OVERWINTER_PARK_AFTER" default:"3m" placeholder:"DURATION" help:"How long a turn may wait only for an answer before its session hibernates; the answer wakes it. From 1s to 24h; 0 for never, and questions then expire after 5m by default. Default ${default}."`
+	Attend           time.Duration  `env:"OVERWINTER_ATTEND" default:"20s" placeholder:"DURATION" help:"How long a worker stays with a session after a turn, to run its next prompt without a round trip through Temporal; at most 1m, 0 for not at all. Default ${default}."`
 	AgentTools       bool           `env:"OVERWINTER_AGENT_TOOLS" default:"true" negatable:"" help:"Offer agents the tools of overwinter, such as set_title, as a server of the Model Context Protocol. A profile can switch them off too. Default ${default}."`
-	DrainTimeout     *time.Duration `env:"OVERWINTER_DRAIN_TIMEOUT" placeholder:"DURATION" help:"Before it stops, put all sessions of the installation to sleep, and interrupt turns that run for longer than this; at most 1h. For installations whose sandboxes end with the worker, such as those of a local Modal on the same machine. Default: hand running turns over to other workers."`
-	Versioning       bool           `name:"versioning" env:"OVERWINTER_WORKER_VERSIONING" negatable:"" help:"Pin the workflow of a session to the build of its worker while the session is awake, as a worker deployment of Temporal. Only where workers of the build before run until they are drained, and an operator or a controller makes builds current: see docs/operations.md. Default: any worker takes any session."`
+	DrainTimeout     *time.Duration `env:"OVERWINTER_DRAIN_TIMEOUT" placeholder:"DURATION" help:"On a stop, hibernate all sessions of the installation, and interrupt turns that run for longer than this; at most 1h. For installations whose sandboxes end with the worker, such as those of a local Modal on the same machine. Default: hand running turns over to other workers."`
+	Versioning       bool           `name:"versioning" env:"OVERWINTER_WORKER_VERSIONING" negatable:"" help:"Pin the workflow of an awake session to the build of its worker, as a Temporal worker deployment. Requires that workers of the previous build run until they are drained, and that an operator or a controller makes builds current: see docs/operations.md. Default: any worker takes any session."`
 	DeploymentName   string         `env:"TEMPORAL_DEPLOYMENT_NAME" placeholder:"NAME" help:"Name of that worker deployment. Default: overwinter- and the id of the installation."`
 	BuildID          string         `name:"build-id" env:"TEMPORAL_WORKER_BUILD_ID" placeholder:"BUILD" help:"Build of this worker in that deployment. Default: what overwinter version prints, such as 0.2.0+0123456789ab."`
-	StrandedAfter    time.Duration  `env:"OVERWINTER_STRANDED_AFTER" default:"3m" placeholder:"DURATION" help:"How long no worker of a build must have polled until the sessions that are pinned to it start again on the current build, from 90s to 24h. Default ${default}."`
-	PublicURL        string         `name:"public-url" env:"OVERWINTER_PUBLIC_URL" placeholder:"URL" help:"Where people reach the API, for links in Temporal's UI. Default: no links."`
+	StrandedAfter    time.Duration  `env:"OVERWINTER_STRANDED_AFTER" default:"3m" placeholder:"DURATION" help:"How long no worker of a build may poll before its sessions start again on the current build, from 90s to 24h. Default ${default}."`
+	PublicURL        string         `name:"public-url" env:"OVERWINTER_PUBLIC_URL" placeholder:"URL" help:"Public URL of the API, for links in Temporal's UI. Default: no links."`
 	HealthAddress    string         `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Address that serves /healthz, /readyz and /metrics. Default: none."`
 }
 
 // webhookFlags say where webhooks may be.
 type webhookFlags struct {
-	PrivateWebhooks bool `name:"webhook-private-addresses" env:"OVERWINTER_WEBHOOK_PRIVATE_ADDRESSES" help:"Deliver to webhooks at addresses that are not public, such as those of this machine and of a private network, and over plain HTTP. For development, and where all who may create webhooks may reach that network."`
+	PrivateWebhooks bool `name:"webhook-private-addresses" env:"OVERWINTER_WEBHOOK_PRIVATE_ADDRESSES" help:"Deliver to webhooks at private addresses, such as this machine and a private network, and over plain HTTP. For development, or if everyone who may create webhooks may reach that network."`
 }
 
 // modalFlags say where sandboxes come from.
@@ -94,7 +94,7 @@ func (c *workerCmd) Validate() error {
 	case c.DrainTimeout != nil && (*c.DrainTimeout < 0 || *c.DrainTimeout > maxDrainTimeout):
 		return fmt.Errorf("--drain-timeout is %s; it must be from 0s to %s", *c.DrainTimeout, maxDrainTimeout)
 	case c.Versioning && c.DrainTimeout != nil:
-		return errors.New("--drain-timeout puts all sessions of the installation to sleep, also those of other builds; it does not go with --versioning")
+		return errors.New("--drain-timeout hibernates all sessions of the installation, including those of other builds; it cannot be combined with --versioning")
 	case c.StrandedAfter < worker.MinStrandedAfter || c.StrandedAfter > maxStrandedAfter:
 		return fmt.Errorf("--stranded-after is %s; it must be from %s to %s", c.StrandedAfter, worker.MinStrandedAfter, maxStrandedAfter)
 	case c.KeepBundles < 1 || c.KeepBundles > session.MaxKeepBundles:
@@ -296,7 +296,7 @@ func (c *workerCmd) work(ctx context.Context, w *worker.Worker, signaler *sessio
 	err := backoff.Retry(ctx, startupPauses(), func(ctx context.Context) error {
 		err := signaler.Ping(ctx)
 		if err != nil {
-			logger.WarnContext(ctx, "temporal does not answer; the worker waits for it", slog.Any("error", errors.Unwrap(err)))
+			logger.WarnContext(ctx, "waiting for Temporal, which does not respond", slog.Any("error", errors.Unwrap(err)))
 		}
 		return retry.RetryableError(err)
 	})
@@ -318,7 +318,7 @@ func describeSandboxes(ctx context.Context, db *postgres.DB, p *sandbox.Provider
 			err = db.SandboxesDescribe(ctx, sandboxes.Driver, sandboxes.Isolation)
 		}
 		if err != nil {
-			logger.WarnContext(ctx, "the provider of sandboxes could not be asked", slog.Any("error", err))
+			logger.WarnContext(ctx, "could not query the sandbox provider", slog.Any("error", err))
 		}
 		return retry.RetryableError(err)
 	})

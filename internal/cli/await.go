@@ -121,7 +121,7 @@ func noteQuestion(notes io.Writer, e client.Event, runID string) error {
 	if len(q.Questions) > 0 {
 		how = "--answer 'QUESTION=TEXT'"
 	}
-	_, err = fmt.Fprintf(notes, "the agent asks and waits for an answer: %s\nto answer: overwinter session answer %s %s %s\n",
+	_, err = fmt.Fprintf(notes, "the agent waits for an answer: %s\nto answer: overwinter session answer %s %s %s\n",
 		terminal.OneLine(q.Title, terminal.LineRunes), q.SessionID, q.ID, how)
 	return err
 }

@@ -39,7 +39,7 @@ func Examine(ctx context.Context, c Config) ([]Finding, error) {
 	findings = append(findings, examineDatabase(ctx, c, dir), examineTemporal(ctx, c))
 	reach := reachesNothing
 	if c.Modal {
-		findings = append(findings, okay("sandboxes", "on Modal, which this does not look at"))
+		findings = append(findings, okay("sandboxes", "on Modal, not checked"))
 	} else {
 		var seen []Finding
 		seen, reach = examineSandboxes(ctx, c, dir)
@@ -216,7 +216,7 @@ func examineGivenDatabase(ctx context.Context, url string) (found Finding) {
 	case readOnly:
 		return missing(check, "the server is a standby, which takes no writes", "give the primary with --database-url")
 	case difference > maxClockDifference:
-		return warning(check, fmt.Sprintf("its clock and this machine's differ by %s", difference), "synchronize both, for example with chrony")
+		return warning(check, fmt.Sprintf("its clock differs from this machine's by %s", difference), "synchronize both, for example with chrony")
 	case superuser:
 		return warning(check, fmt.Sprintf("version %d; the role is a superuser, which overwinter does not need", version),
 			"CREATE ROLE overwinter LOGIN PASSWORD '…'; ALTER DATABASE … OWNER TO overwinter;")

@@ -31,7 +31,7 @@ func (c *portChooser) choose(ctx context.Context, host string, wanted, preferred
 		return c.free(ctx, host, preferred)
 	}
 	if c.taken[wanted] {
-		return 0, fmt.Errorf("port %d is wanted twice: choose another with %s", wanted, flag)
+		return 0, fmt.Errorf("port %d is configured twice: choose another with %s", wanted, flag)
 	}
 	c.taken[wanted] = true
 	err := tryListen(ctx, host, wanted)

@@ -316,7 +316,7 @@ func (a *Appender) commit(ctx context.Context, b *batch) {
 		a.options.Committed(time.Since(began), err)
 	}
 	if err != nil && ctx.Err() == nil && failure.CodeOf(err) == failure.Unavailable {
-		a.options.Logger.WarnContext(ctx, "could not commit events; trying again", slog.Any("error", err),
+		a.options.Logger.WarnContext(ctx, "could not commit events; retrying", slog.Any("error", err),
 			slog.Int("appends", len(b.pending)), slog.Int("sessions", len(b.queues)), slog.Bool("lock_wait", b.waitsForLock))
 	}
 	a.mu.Lock()

@@ -209,7 +209,7 @@ func (f *Follower) listen(ctx context.Context) {
 			return
 		}
 		pause, _ := pauses.Next()
-		f.options.Logger.WarnContext(ctx, "the listening connection is lost; readers poll until there is a new one",
+		f.options.Logger.WarnContext(ctx, "lost the listening connection; readers poll until it is restored",
 			slog.Any("error", err), slog.Duration("backoff", pause))
 		if !sleep(ctx, pause) {
 			return
@@ -234,7 +234,7 @@ func (f *Follower) poll(ctx context.Context) {
 		positions, err := f.source.EventsPositions(ctx, followed)
 		if err != nil {
 			if ctx.Err() == nil {
-				f.options.Logger.WarnContext(ctx, "positions could not be polled", slog.Any("error", err))
+				f.options.Logger.WarnContext(ctx, "could not poll positions", slog.Any("error", err))
 			}
 			continue
 		}
@@ -275,7 +275,7 @@ func (f *Follower) readTails(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			f.options.Logger.WarnContext(ctx, "could not read events; trying again", slog.Any("error", err), slog.Int("sessions", len(batch)))
+			f.options.Logger.WarnContext(ctx, "could not read events; retrying", slog.Any("error", err), slog.Int("sessions", len(batch)))
 			pause, _ := pauses.Next()
 			ok := sleep(ctx, pause)
 			for _, t := range batch {

@@ -62,7 +62,7 @@ func archiveError(err error, what string) error {
 		return err
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return invalid("the archive ends too early: it was cut short, or is none")
+		return invalid("the archive ends too early: it is truncated or not an archive")
 	}
 	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, tar.ErrHeader) || strings.HasPrefix(err.Error(), "flate: ") {
 		return invalid("%s: %w", what, err)
@@ -104,7 +104,7 @@ func (a *archive) read(take func(Entry, io.Reader) error) (Manifest, error) {
 	for {
 		h, err := a.tar.Next()
 		if errors.Is(err, io.EOF) {
-			return Manifest{}, invalid("the archive has no %s: it was cut short, or is none", ManifestEntry)
+			return Manifest{}, invalid("the archive has no %s: it is truncated or not an archive", ManifestEntry)
 		}
 		if err != nil {
 			return Manifest{}, archiveError(err, "the archive is no tar file")
@@ -188,11 +188,11 @@ func (a *archive) entry(h *tar.Header) (Entry, error) {
 // checkParents refuses a file below a file or a link.
 func (a *archive) checkParents(p string) error {
 	if a.dirs[p] {
-		return invalid("the archive has an entry below %q, which is no directory", p)
+		return invalid("the archive has an entry below %q, which is not a directory", p)
 	}
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		if _, ok := a.seen[workspaceDir+dir]; ok {
-			return invalid("the archive has an entry below %q, which is no directory", dir)
+			return invalid("the archive has an entry below %q, which is not a directory", dir)
 		}
 		a.dirs[dir] = true
 	}
@@ -201,7 +201,7 @@ func (a *archive) checkParents(p string) error {
 
 func (a *archive) manifest(h *tar.Header) (Manifest, error) {
 	if h.Typeflag != tar.TypeReg || h.Size > maxManifest {
-		return Manifest{}, invalid("%s is no file of at most %d bytes", ManifestEntry, maxManifest)
+		return Manifest{}, invalid("%s is not a file of at most %d bytes", ManifestEntry, maxManifest)
 	}
 	data, err := io.ReadAll(a.tar)
 	if err != nil {

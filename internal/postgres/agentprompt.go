@@ -31,7 +31,7 @@ func (db *DB) PromptByAgent(ctx context.Context, m session.AgentMessage) (sessio
 	p := m.Prompt(to, sender)
 	if p.Depth > session.MaxAgentDepth {
 		return session.Prompt{}, failure.Errorf(failure.LimitReached,
-			"%d messages of agents have led to this turn, one by the other, which is the limit; a person must send the next prompt", m.Depth)
+			"this turn ends a chain of %d messages between agents, which is the limit; a person must send the next prompt", m.Depth)
 	}
 	sent, err := db.q.PromptsOfAgent(ctx, db.pool, &dbsqlc.PromptsOfAgentParams{SessionID: to, Author: p.Author, Prefix: session.AgentAuthor})
 	if err != nil {

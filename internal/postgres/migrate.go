@@ -64,7 +64,7 @@ func (db *DB) Migrate(ctx context.Context) error {
 			return err
 		}
 		if version < minServerVersion {
-			return failure.Errorf(failure.Unavailable, "Postgres 15 or newer is needed, the server is version %d", version/10000)
+			return failure.Errorf(failure.Unavailable, "Postgres 15 or newer is required; the server has version %d", version/10000)
 		}
 		if err := db.lockMigrations(ctx, lock); err != nil {
 			return err
@@ -82,7 +82,7 @@ func (db *DB) Migrate(ctx context.Context) error {
 			if !isLockTimeout(err) || time.Since(begun) > ddlRetryLimit {
 				return err
 			}
-			db.logger.WarnContext(ctx, "a migration waits for a lock; trying again", slog.Any("error", err), slog.Duration("backoff", ddlPause))
+			db.logger.WarnContext(ctx, "a migration waits for a lock; retrying", slog.Any("error", err), slog.Duration("backoff", ddlPause))
 			if err := pause(ctx, ddlPause); err != nil {
 				return err
 			}

@@ -152,7 +152,7 @@ func (n *notifier) run(ctx context.Context) {
 			return
 		}
 		pause, _ := pauses.Next()
-		n.logger.WarnContext(ctx, "could not notify readers; they poll", slog.Any("error", err), slog.Duration("backoff", pause))
+		n.logger.WarnContext(ctx, "could not notify readers; they poll instead", slog.Any("error", err), slog.Duration("backoff", pause))
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:

@@ -123,7 +123,7 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	}
 	if err != nil {
 		// The driver's text repeats the address, and with it the password.
-		return nil, failure.Errorf(failure.Invalid, "the database URL cannot be read")
+		return nil, failure.Errorf(failure.Invalid, "the database URL is invalid")
 	}
 	if o.MaxConns != 0 {
 		config.MaxConns = o.MaxConns
@@ -194,7 +194,7 @@ func (o Options) serverParams(params map[string]string) (lock time.Duration, err
 	setDefault(params, "client_connection_check_interval", milliseconds(o.UnansweredTimeout/2))
 	lock, err = postgresDuration(params["lock_timeout"])
 	if err != nil {
-		return 0, failure.Errorf(failure.Invalid, "the lock_timeout of the database URL cannot be read")
+		return 0, failure.Errorf(failure.Invalid, "the lock_timeout of the database URL is invalid")
 	}
 	return lock, nil
 }

@@ -94,7 +94,7 @@ func (db *DB) look(ctx context.Context) error {
 		return &failure.Error{Code: failure.Unavailable, Message: "does not answer", Err: err}
 	}
 	if err != nil && p.wrote == nil {
-		db.logger.ErrorContext(ctx, "the database cannot be worked with", slog.Any("error", err))
+		db.logger.ErrorContext(ctx, "the database cannot be used", slog.Any("error", err))
 	}
 	p.wroteAt, p.wrote = time.Now(), err
 	return err

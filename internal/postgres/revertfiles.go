@@ -39,11 +39,11 @@ func (s *sessionTx) revertTarget(ctx context.Context, db *DB, c *session.Command
 		return err
 	}
 	if undone {
-		return illegal("what bundle %s has was undone by a revert; fork the session at it", v.ID)
+		return illegal("the state of bundle %s was undone by a revert; fork the session at the bundle instead", v.ID)
 	}
 	if c.Kind == session.CommandRevertFiles {
 		if v.SnapshotID == "" {
-			return illegal("bundle %s was imported and has no snapshot; fork the session at it", v.ID)
+			return illegal("bundle %s was imported and has no snapshot; fork the session at the bundle instead", v.ID)
 		}
 		c.BundleID = v.ID
 		for _, other := range p.Commands {

@@ -290,7 +290,7 @@ func (s *sessionTx) runTake(ctx context.Context, run dbsqlc.Run, token string, a
 		return session.RunStart{}, illegal("run %s is over", run.ID)
 	}
 	if token == "" {
-		return session.RunStart{}, failure.Errorf(failure.Invalid, "an attempt needs a token")
+		return session.RunStart{}, failure.Errorf(failure.Invalid, "an attempt requires a token")
 	}
 	if run.Token != token {
 		err := s.q.RunAttach(ctx, &s.later, &dbsqlc.RunAttachParams{

@@ -55,7 +55,7 @@ func ParseRef(ref string) (profile string, version int64, err error) {
 	if found {
 		version, err = strconv.ParseInt(number, 10, 64)
 		if err != nil || version < 1 {
-			return "", 0, fmt.Errorf("%q is no version of a profile: they count from 1", number)
+			return "", 0, fmt.Errorf("invalid profile version %q: must be a positive integer", number)
 		}
 	}
 	return profile, version, nil
@@ -169,7 +169,7 @@ func (c *check) name(list string, i int, name string, seen map[string]bool) {
 	case !itemName.MatchString(name):
 		c.refuse(field, "must be 1 to 64 of a-z 0-9 - and not begin with a hyphen")
 	case seen[name]:
-		c.refuse(field, "is there twice: %s", name)
+		c.refuse(field, "is a duplicate: %s", name)
 	}
 	seen[name] = true
 }
@@ -206,9 +206,9 @@ func (c *check) servers(servers []MCPServer) {
 		case s.URL != "" && !strings.HasPrefix(s.URL, "http://") && !strings.HasPrefix(s.URL, "https://"):
 			c.refuse(field+".url", "must begin with http:// or https://")
 		case s.URL != "" && len(s.Args)+len(s.Environment) > 0:
-			c.refuse(field, "has a url, so args and environment mean nothing")
+			c.refuse(field, "has a url and cannot have args or environment")
 		case s.Command != "" && len(s.Headers) > 0:
-			c.refuse(field, "has a command, so headers mean nothing")
+			c.refuse(field, "has a command and cannot have headers")
 		}
 		c.environment(field+".environment", s.Environment)
 	}
@@ -226,7 +226,7 @@ func (c *check) files(files []File) {
 		case clean == ".git" || strings.HasPrefix(clean, ".git/"):
 			c.refuse(field, "must not be within .git")
 		case seen[clean]:
-			c.refuse(field, "is there twice: %s", clean)
+			c.refuse(field, "is a duplicate: %s", clean)
 		}
 		seen[clean] = true
 	}
@@ -241,7 +241,7 @@ func (c *check) secrets(names []string, env map[string]string) {
 		case !secretVariable.MatchString(name) || !settable(name):
 			c.refuse(field, "must be the name of a secret that is a variable, such as ANTHROPIC_API_KEY")
 		case seen[name]:
-			c.refuse(field, "is there twice: %s", name)
+			c.refuse(field, "is a duplicate: %s", name)
 		case env[name] != "":
 			c.refuse(field, "is also in environment: %s", name)
 		}
@@ -258,7 +258,7 @@ func (c *check) environment(field string, env map[string]string) {
 	c.count(field, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if !settable(name) || !variable.MatchString(name) {
-			c.refuse(field+"."+name, "must be a name of a variable: letters, digits and _, not OVERWINTER_ but for %s… and %s",
+			c.refuse(field+"."+name, "must be the name of a variable: letters, digits and _; names that begin with OVERWINTER_ are reserved, except %s… and %s",
 				acpVariables, modelTimeoutVariable)
 		}
 	}

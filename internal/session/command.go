@@ -141,7 +141,7 @@ func Judge(kind CommandKind, p Pending) CommandVerdict {
 	case p.Status.Final() && kind == CommandStop:
 		return CommandVerdict{Already: true}
 	case p.Status.Final():
-		return CommandVerdict{Refused: failure.Errorf(failure.Terminated, "the session is terminated; nothing can be done with it any more")}
+		return CommandVerdict{Refused: failure.Errorf(failure.Terminated, "the session is terminated and accepts no commands")}
 	case kind == CommandStop:
 		return CommandVerdict{Supersedes: p.has(slices.DeleteFunc(slices.Clone(CommandKinds), func(k CommandKind) bool { return k == CommandStop })...)}
 	case len(p.has(CommandStop)) > 0:
@@ -397,13 +397,13 @@ type Commanded struct {
 func JudgeRevert(p Prompt) *failure.Error {
 	switch {
 	case p.JoinedTo != "" && p.RunID != "":
-		return failure.Errorf(failure.IllegalState, "the prompt was joined to %s; revert to before that one", p.JoinedTo)
+		return failure.Errorf(failure.IllegalState, "the prompt was joined to %s; revert to the state before that prompt", p.JoinedTo)
 	case p.Status == PromptQueued:
 		return failure.Errorf(failure.IllegalState, "the prompt is queued and has not been run; withdraw it")
 	case p.RunID == "":
 		return failure.Errorf(failure.IllegalState, "the prompt has never been run")
 	case p.Reason == ReasonReverted:
-		return failure.Errorf(failure.IllegalState, "the agent has been reverted to before this prompt already")
+		return failure.Errorf(failure.IllegalState, "the agent has already been reverted to its state before this prompt")
 	}
 	return nil
 }

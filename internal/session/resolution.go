@@ -74,7 +74,7 @@ func JudgeResolve(r Resolve, p Prompt, status State, reason string) (already boo
 	same := p.Resolved != nil && p.Resolved.Action == r.Action
 	switch {
 	case p.JoinedTo != "":
-		return false, failure.Errorf(failure.IllegalState, "prompt %s was joined to %s; what is done with that one is done with both", p.ID, p.JoinedTo)
+		return false, failure.Errorf(failure.IllegalState, "prompt %s was joined to %s; retry, resolve or dismiss that prompt, which applies to both", p.ID, p.JoinedTo)
 	case (r.RunID != "" && r.RunID != RunOf(p.RunID) || r.Attempt != 0 && r.Attempt != p.Claims) && same:
 		return true, nil
 	case r.Attempt != 0 && r.Attempt != p.Claims:

@@ -41,7 +41,7 @@ func (c *chain) slow(from, to time.Time) {
 			continue
 		}
 		if took := c.Now.Sub(p.StartedAt); isSlow(p.Activity, took) {
-			c.add(StepSlow, p.StartedAt, nil, Temporal, "%s takes long: a worker has been at it since %s", nameOf(p.Activity), clock(p.StartedAt))
+			c.add(StepSlow, p.StartedAt, nil, Temporal, "%s takes long: a worker has been executing it since %s", nameOf(p.Activity), clock(p.StartedAt))
 		}
 	}
 	for _, e := range slices.Backward(c.history.Events) {

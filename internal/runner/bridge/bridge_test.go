@@ -145,7 +145,7 @@ func TestCommandsComeBackAsTheyWereEncoded(t *testing.T) {
 		got = append(got, c)
 	}
 	require.Equal(t, []stdio.Command{want, {Type: stdio.Interrupt, RunID: "run_1"}}, got)
-	require.Equal(t, 2, strings.Count(stderr.String(), "a line is no command"))
+	require.Equal(t, 2, strings.Count(stderr.String(), "a line is not a command"))
 }
 
 func TestOutputPrintsWholeLines(t *testing.T) {

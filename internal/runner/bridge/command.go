@@ -24,7 +24,7 @@ func Commands(done <-chan struct{}, stdin io.Reader, stderr io.Writer) <-chan st
 			}
 			var c stdio.Command
 			if err := json.Unmarshal(line, &c); err != nil || c.Type == "" {
-				fmt.Fprintf(stderr, "bridge: stdin: a line is no command: %v\n", err)
+				fmt.Fprintf(stderr, "bridge: stdin: a line is not a command: %v\n", err)
 				return
 			}
 			select {

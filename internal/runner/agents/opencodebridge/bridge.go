@@ -222,7 +222,7 @@ func (b *driver) command(ctx context.Context, c stdio.Command) {
 	case stdio.Interrupt:
 		b.interrupt(ctx, c.RunID)
 	default:
-		fmt.Fprintf(b.stderr, "opencode bridge: %q is no command\n", c.Type)
+		fmt.Fprintf(b.stderr, "opencode bridge: %q is not a command\n", c.Type)
 	}
 }
 
