@@ -167,14 +167,15 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Give the sandbox up, keep the session
-         * @description After the running turn, or at once with `force`: what was said is stored, the sandbox is terminated without a
-         *     snapshot, and the session is `hibernated` with the reason `dropped`. It wakes in a fresh sandbox with its memory,
-         *     its workspace as at creation, and nothing else. Hibernating or hibernated: 200. Without a sandbox yet: 409 `illegal_state`.
+         * Discard the sandbox; keep the session
+         * @description Takes effect after the running turn, or at once with `force`. The output so far is stored, the sandbox is
+         *     terminated without a snapshot, and the session is `hibernated` with the reason `dropped`. It wakes in a fresh
+         *     sandbox with its memory and its workspace as at creation. Hibernating or hibernated: 200. Without a sandbox
+         *     yet: 409 `illegal_state`.
          *
-         *     In `error` it is a way out: the sandbox is terminated, the session is `restoring` with the reason `dropped` and then
-         *     `running` in such a fresh sandbox. A snapshot that could not be restored is kept for seven days. A pending `recover`
-         *     is superseded, and one that follows is 200.
+         *     In `error`, this is a way out: the sandbox is terminated, the session is `restoring` with the reason
+         *     `dropped`, and then `running` in a fresh sandbox. A snapshot that could not be restored is kept for seven
+         *     days. A pending `recover` is superseded; a later one gets 200.
          */
         post: operations["terminateEnvironment"];
         delete?: never;
@@ -196,9 +197,9 @@ export interface paths {
         put?: never;
         /**
          * Move a session to a new sandbox
-         * @description After the running turn, or at once with `force`: everything is saved, the sandbox is terminated, and the session
-         *     wakes at once in a new one, as it was. Hibernated or without a sandbox yet: 409 `illegal_state`; in
-         *     `error`: 409 `session_in_error`.
+         * @description Takes effect after the running turn, or at once with `force`. Everything is saved, the sandbox is terminated,
+         *     and the session wakes at once in a new one, as it was. Hibernated or without a sandbox yet: 409
+         *     `illegal_state`. In `error`: 409 `session_in_error`.
          */
         post: operations["restartEnvironment"];
         delete?: never;
@@ -219,22 +220,31 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Revert a session to a bundle or to before a prompt
-         * @description After the running turn, or at once with `force`; a session that sleeps wakes for it. Prompts that wait, wait for it too. The agent's memory becomes
-         *     what it was at that point, the blocks that came later are removed (an event `block_removed` each), and their prompts say `reverted` as
-         *     their reason. Where it cannot be done, an event `error` with the code `revert_failed` says why, and everything stays.
+         * Revert a session to a bundle or to its state before a prompt
+         * @description Takes effect after the running turn, or at once with `force`. A sleeping session wakes for it, and queued
+         *     prompts wait for it. The agent's memory returns to its state at that point. Later blocks are removed, with an
+         *     event `block_removed` each, and their prompts get the reason `reverted`. If the revert fails, an event `error`
+         *     with the code `revert_failed` gives the reason, and nothing changes.
          *
-         *     With `files`, the workspace becomes what it was at the bundle too, or at the bundle that was saved right before the prompt. A session with a sandbox
-         *     is saved first: it goes through `hibernating` and `hibernated`, and is then restored from the bundle. Nothing is changed before
-         *     a sandbox was made of it that is as it was saved. What was undone stays in the bundles before it, which can be read and
-         *     forked; it is not reverted to again. Until the next turn, the agent's memory is stored in the snapshot alone.
+         *     With `files`, the workspace also returns to its state at the bundle, or at the bundle that was saved directly
+         *     before the prompt. A session with a sandbox is saved first: it goes through `hibernating` and `hibernated`,
+         *     and is then restored from the bundle. Nothing changes before a sandbox made from the bundle matches it. What
+         *     was undone stays in its bundles, which can be read and forked, but not reverted to. Until the next turn, the
+         *     agent's memory is stored in the snapshot alone.
          *
-         *     Without `files`, the agent's memory is rewritten in its sandbox, as if the prompt, or the first one after the bundle, had never been sent.
+         *     Without `files`, the agent's memory is rewritten in its sandbox as if the prompt, or the first prompt after
+         *     the bundle, had never been sent.
          *
-         *     A prompt that has not been run, or is reverted already, is 409 `illegal_state`, and so are a bundle after which no prompt was run, without
-         *     `files`, one whose files are deleted, one that was undone, with `files` one that was imported, and a revert of files while a turn waits for an answer. If no bundle was saved at the point of a
-         *     prompt, 409 `no_bundle_there` names the nearest ones as for a fork. Without `files`, an agent without the capability `revert` is 409
-         *     `not_supported`. A session in `error` is 409 `session_in_error`.
+         *     409 `illegal_state`:
+         *
+         *     - a prompt that has not run or is already reverted;
+         *     - without `files`, a bundle that no prompt followed;
+         *     - a bundle whose files are deleted, or that a revert has undone;
+         *     - with `files`, an imported bundle, or a turn that waits for an answer.
+         *
+         *     If no bundle was saved at the prompt, 409 `no_bundle_there` names the nearest ones, as for a fork. Without
+         *     `files`, an agent that lacks the capability `revert` gets 409 `not_supported`. A session in `error` gets 409
+         *     `session_in_error`.
          */
         post: operations["revertSession"];
         delete?: never;
@@ -255,10 +265,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * End a session for good
-         * @description The sandbox is terminated first. Prompts that wait end `cancelled` after that, and the session is `terminated` last.
-         *     Terminated already is 200. A stop supersedes every pending command. While it is pending, another `stop` is 202 and
-         *     every other command is refused with 409 `illegal_state`; once the session is terminated they are refused with 409
+         * Terminate a session permanently
+         * @description The sandbox is terminated first. Then queued prompts end `cancelled`, and last the session is `terminated`. If
+         *     it already is: 200. A stop supersedes every pending command. While it is pending, another `stop` gets 202, and
+         *     every other command is refused with 409 `illegal_state`; after the session is terminated, with 409
          *     `session_terminated`.
          */
         post: operations["stopSession"];
@@ -281,9 +291,9 @@ export interface paths {
         put?: never;
         /**
          * Interrupt the running turn
-         * @description Prompts that wait are kept. The run in progress at the time of the request is interrupted, or the one that `runId`
-         *     names; the next one never is. If it ends by itself first, the command ends `superseded`. Nothing running, or that
-         *     run is over: 200. A run that the session never had: 404 `run_not_found`.
+         * @description Interrupts the run in progress at the time of the request, or the one that `runId` names, but never a later
+         *     one. Queued prompts are kept. If the run ends first, the command ends `superseded`. If no run is in progress,
+         *     or the named run has ended: 200. If the session never had the run: 404 `run_not_found`.
          */
         post: operations["abortSession"];
         delete?: never;
@@ -380,36 +390,43 @@ export interface paths {
         /**
          * Submit a prompt
          * @description A prompt that was answered with 202 is stored and never lost: it ends `completed`, `failed`, `cancelled` or
-         *     `unknown`. A sleeping session wakes for it. With an `id` of the client the same body again answers 200 with the
-         *     prompt in its present state, also if its content was replaced since; another body is 409 `prompt_conflict`. A session in `error` accepts no new prompt: 409
-         *     `session_in_error`. While the agent lacks a secret that it needs, a new prompt is 409 `secret_missing`, and no sandbox
-         *     is made for it. At most 1000 prompts of a session wait: 429 `queue_full`.
+         *     `unknown`. A sleeping session wakes for it. If the client chooses the `id`, repeating the request with the
+         *     same body gets 200 with the prompt in its present state, even if its content was replaced since; another body
+         *     gets 409 `prompt_conflict`. A session in `error` accepts no prompt: 409 `session_in_error`. If the agent lacks
+         *     a secret that it needs: 409 `secret_missing`, and no sandbox is created. A session has at most 1000 queued
+         *     prompts: 429 `queue_full`.
          *
-         *     With the mode `steer`, the prompt comes before all that wait, and after other prompts of that mode. An agent with the capability `steer` is
-         *     given it in the turn in progress, which is not interrupted: the agent takes it after the step that it is at, such as the call of a tool. From
-         *     then on the prompt is `processing`, with the `runId` of the turn, and names the turn's prompt in `joinedTo`; it ends with the status of that prompt
-         *     and the reason `joined`. Several are given one after the other, at most 32 in a turn. A prompt that the agent does not take before
-         *     its turn ends is `queued` again, at its place. An `abort` interrupts the work on all that the agent has taken.
+         *     **Mode `steer`.** The prompt precedes all queued prompts except others of this mode. An agent with the
+         *     capability `steer` receives it during the turn in progress, without an interruption, after its current step,
+         *     such as a tool call. From then on the prompt is `processing` with the `runId` of the turn, and `joinedTo`
+         *     names the turn's prompt; it ends with that prompt's status and the reason `joined`. Several prompts are
+         *     delivered one after the other, at most 32 per turn. If the turn ends before the agent takes a prompt, the
+         *     prompt is `queued` again, in its place. An `abort` interrupts the work on all prompts that the agent has
+         *     taken.
          *
-         *     Otherwise the turn in progress is interrupted as by
-         *     `abort`, and its prompt ends `cancelled` with the reason `steered`; open questions of it are cancelled, also while the session sleeps with one.
-         *     Of several prompts of that mode in one turn, the first interrupts it. It is so for agents without the capability, while the turn waits for the answer to a question, for a prompt that comes with files or
-         *     whose `onUnknown` is not that of the turn's prompt, and in a sandbox or with a worker of an earlier release. While the queue is held, nothing is given to the turn or interrupted.
+         *     In these cases, the turn is instead interrupted as by `abort`: the agent lacks the capability, the turn waits
+         *     for an answer, the prompt has files or an `onUnknown` other than that of the turn's prompt, or the sandbox or
+         *     worker is of an earlier release. The interrupted prompt ends `cancelled` with the reason `steered`, and its
+         *     open questions are cancelled, even if the session sleeps with one. Of several such prompts in one turn, the
+         *     first interrupts it. While the queue is held, nothing is delivered or interrupted.
          *
-         *     With the mode `collect`, a prompt waits for further ones of that mode for 3 s (`api --collect-window`) after the newest, at most ten times as
-         *     long in all. The agent gets them as one, in the order in which they came, with blank lines between and with the files of all. They have one
-         *     turn, which is of the first: the others name it in `joinedTo`, are `processing` with it, and end with its status and the reason `collected`.
-         *     Those that wait are withdrawn and replaced one by one, and promoted together. Prompts are not joined if another prompt came between, if
-         *     `onUnknown` differs, or if together they exceed the limits of one prompt or 50 prompts. A prompt that is not joined ends the collection
-         *     before it, and so does promoting.
+         *     **Mode `collect`.** The prompt waits for others of this mode, for 3 s (`api --collect-window`) after the
+         *     newest and at most ten times that in total. The agent receives them as one prompt, in the order of arrival,
+         *     separated by blank lines, with the files of all. They share the turn of the first: the others name it in
+         *     `joinedTo`, are `processing` with it, and end with its status and the reason `collected`. While they wait,
+         *     they can be withdrawn and replaced individually, and promoted together. Prompts are not joined if another
+         *     prompt came between, if `onUnknown` differs, or if together they exceed the limits of one prompt or 50
+         *     prompts. A prompt that cannot join, and a promotion, end the collection before it.
          *
-         *     A prompt may come with files: as a form with the prompt in the field `prompt` and up to 50 MiB of files, or as JSON with `attachments` in
-         *     base64, where the body has at most 15 MiB. A file has at most 10 MiB. They are stored with the prompt, outside events, until the session is
-         *     purged, and count for `prompt_conflict`. Before the agent gets the prompt they are placed in
-         *     `.overwinter/attachments/PROMPT_ID/` of the workspace, where git, the list of files and the diff do not show them; the agent reads
-         *     their paths at the end of the prompt. Agents with the capability `images` are given PNG, JPEG, GIF and WebP images themselves, too:
-         *     those of at most 5 MiB, and 15 MiB together; Claude Code 256 KiB together, with a prompt of at most 32 KiB. A larger body or file is 413 `too_large`, which names the field and the limit. A session
-         *     whose prompts have more than 1 GiB or 10000 attachments accepts no more of them: 409 `limit_reached`.
+         *     **Files.** Send a form with the prompt in the field `prompt` and up to 50 MiB of files, or JSON with
+         *     `attachments` in base64, in a body of at most 15 MiB. A file has at most 10 MiB. Files are stored with the
+         *     prompt, outside events, until the session is purged, and count for `prompt_conflict`. Before the agent
+         *     receives the prompt, they are placed in `.overwinter/attachments/PROMPT_ID/` of the workspace, where git, the
+         *     list of files and the diff do not show them; their paths are appended to the prompt. Agents with the
+         *     capability `images` also receive PNG, JPEG, GIF and WebP images directly: up to 5 MiB each and 15 MiB
+         *     together; Claude Code 256 KiB together, with a prompt of at most 32 KiB. A larger body or file gets 413
+         *     `too_large`, which names the field and the limit. If the prompts of a session have more than 1 GiB or 10000
+         *     attachments, further ones get 409 `limit_reached`.
          */
         post: operations["submitPrompt"];
         delete?: never;
@@ -435,15 +452,16 @@ export interface paths {
         get: operations["getPrompt"];
         /**
          * Replace the content of a queued prompt
-         * @description The prompt keeps its id and its place. An event `prompt` has the new content; the events before it keep the earlier one. The same content
-         *     again changes nothing. 413 `too_large` if prompts that are joined would exceed the limit of one. 409 `prompt_not_queued` when it is not queued any more: the agent gets what was stored when its run began. A
-         *     repetition of the request that submitted the prompt still answers 200, with the new content.
+         * @description The prompt keeps its id and its place. An event `prompt` has the new content; earlier events keep the old one.
+         *     The same content changes nothing. 413 `too_large` if joined prompts would exceed the limit of one. 409
+         *     `prompt_not_queued` if the prompt is no longer queued: the agent gets the content that was stored when its run
+         *     began. Repeating the request that submitted the prompt still gets 200, with the new content.
          */
         put: operations["replacePrompt"];
         post?: never;
         /**
          * Withdraw a queued prompt
-         * @description It ends `cancelled` with the reason `withdrawn`. 409 `prompt_not_queued` when it is not queued any more.
+         * @description The prompt ends `cancelled` with the reason `withdrawn`. 409 `prompt_not_queued` if it is no longer queued.
          */
         delete: operations["withdrawPrompt"];
         options?: never;
@@ -464,9 +482,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Put a queued prompt first
-         * @description It runs next, before all others that wait: its `rank` becomes the lowest. Its ordinal stays. The prompt that was promoted last is the first.
-         *     One that is first is unchanged. 409 `prompt_not_queued` when it is not queued any more.
+         * Move a queued prompt to the front
+         * @description The prompt runs next: its `rank` becomes the lowest, and its ordinal stays. Of several promoted prompts, the
+         *     last one promoted is first. A prompt that is already first is unchanged. 409 `prompt_not_queued` if it is no
+         *     longer queued.
          */
         post: operations["promotePrompt"];
         delete?: never;
@@ -591,36 +610,43 @@ export interface paths {
          * Submit a prompt
          * @deprecated
          * @description A prompt that was answered with 202 is stored and never lost: it ends `completed`, `failed`, `cancelled` or
-         *     `unknown`. A sleeping session wakes for it. With an `id` of the client the same body again answers 200 with the
-         *     prompt in its present state, also if its content was replaced since; another body is 409 `prompt_conflict`. A session in `error` accepts no new prompt: 409
-         *     `session_in_error`. While the agent lacks a secret that it needs, a new prompt is 409 `secret_missing`, and no sandbox
-         *     is made for it. At most 1000 prompts of a session wait: 429 `queue_full`.
+         *     `unknown`. A sleeping session wakes for it. If the client chooses the `id`, repeating the request with the
+         *     same body gets 200 with the prompt in its present state, even if its content was replaced since; another body
+         *     gets 409 `prompt_conflict`. A session in `error` accepts no prompt: 409 `session_in_error`. If the agent lacks
+         *     a secret that it needs: 409 `secret_missing`, and no sandbox is created. A session has at most 1000 queued
+         *     prompts: 429 `queue_full`.
          *
-         *     With the mode `steer`, the prompt comes before all that wait, and after other prompts of that mode. An agent with the capability `steer` is
-         *     given it in the turn in progress, which is not interrupted: the agent takes it after the step that it is at, such as the call of a tool. From
-         *     then on the prompt is `processing`, with the `runId` of the turn, and names the turn's prompt in `joinedTo`; it ends with the status of that prompt
-         *     and the reason `joined`. Several are given one after the other, at most 32 in a turn. A prompt that the agent does not take before
-         *     its turn ends is `queued` again, at its place. An `abort` interrupts the work on all that the agent has taken.
+         *     **Mode `steer`.** The prompt precedes all queued prompts except others of this mode. An agent with the
+         *     capability `steer` receives it during the turn in progress, without an interruption, after its current step,
+         *     such as a tool call. From then on the prompt is `processing` with the `runId` of the turn, and `joinedTo`
+         *     names the turn's prompt; it ends with that prompt's status and the reason `joined`. Several prompts are
+         *     delivered one after the other, at most 32 per turn. If the turn ends before the agent takes a prompt, the
+         *     prompt is `queued` again, in its place. An `abort` interrupts the work on all prompts that the agent has
+         *     taken.
          *
-         *     Otherwise the turn in progress is interrupted as by
-         *     `abort`, and its prompt ends `cancelled` with the reason `steered`; open questions of it are cancelled, also while the session sleeps with one.
-         *     Of several prompts of that mode in one turn, the first interrupts it. It is so for agents without the capability, while the turn waits for the answer to a question, for a prompt that comes with files or
-         *     whose `onUnknown` is not that of the turn's prompt, and in a sandbox or with a worker of an earlier release. While the queue is held, nothing is given to the turn or interrupted.
+         *     In these cases, the turn is instead interrupted as by `abort`: the agent lacks the capability, the turn waits
+         *     for an answer, the prompt has files or an `onUnknown` other than that of the turn's prompt, or the sandbox or
+         *     worker is of an earlier release. The interrupted prompt ends `cancelled` with the reason `steered`, and its
+         *     open questions are cancelled, even if the session sleeps with one. Of several such prompts in one turn, the
+         *     first interrupts it. While the queue is held, nothing is delivered or interrupted.
          *
-         *     With the mode `collect`, a prompt waits for further ones of that mode for 3 s (`api --collect-window`) after the newest, at most ten times as
-         *     long in all. The agent gets them as one, in the order in which they came, with blank lines between and with the files of all. They have one
-         *     turn, which is of the first: the others name it in `joinedTo`, are `processing` with it, and end with its status and the reason `collected`.
-         *     Those that wait are withdrawn and replaced one by one, and promoted together. Prompts are not joined if another prompt came between, if
-         *     `onUnknown` differs, or if together they exceed the limits of one prompt or 50 prompts. A prompt that is not joined ends the collection
-         *     before it, and so does promoting.
+         *     **Mode `collect`.** The prompt waits for others of this mode, for 3 s (`api --collect-window`) after the
+         *     newest and at most ten times that in total. The agent receives them as one prompt, in the order of arrival,
+         *     separated by blank lines, with the files of all. They share the turn of the first: the others name it in
+         *     `joinedTo`, are `processing` with it, and end with its status and the reason `collected`. While they wait,
+         *     they can be withdrawn and replaced individually, and promoted together. Prompts are not joined if another
+         *     prompt came between, if `onUnknown` differs, or if together they exceed the limits of one prompt or 50
+         *     prompts. A prompt that cannot join, and a promotion, end the collection before it.
          *
-         *     A prompt may come with files: as a form with the prompt in the field `prompt` and up to 50 MiB of files, or as JSON with `attachments` in
-         *     base64, where the body has at most 15 MiB. A file has at most 10 MiB. They are stored with the prompt, outside events, until the session is
-         *     purged, and count for `prompt_conflict`. Before the agent gets the prompt they are placed in
-         *     `.overwinter/attachments/PROMPT_ID/` of the workspace, where git, the list of files and the diff do not show them; the agent reads
-         *     their paths at the end of the prompt. Agents with the capability `images` are given PNG, JPEG, GIF and WebP images themselves, too:
-         *     those of at most 5 MiB, and 15 MiB together; Claude Code 256 KiB together, with a prompt of at most 32 KiB. A larger body or file is 413 `too_large`, which names the field and the limit. A session
-         *     whose prompts have more than 1 GiB or 10000 attachments accepts no more of them: 409 `limit_reached`.
+         *     **Files.** Send a form with the prompt in the field `prompt` and up to 50 MiB of files, or JSON with
+         *     `attachments` in base64, in a body of at most 15 MiB. A file has at most 10 MiB. Files are stored with the
+         *     prompt, outside events, until the session is purged, and count for `prompt_conflict`. Before the agent
+         *     receives the prompt, they are placed in `.overwinter/attachments/PROMPT_ID/` of the workspace, where git, the
+         *     list of files and the diff do not show them; their paths are appended to the prompt. Agents with the
+         *     capability `images` also receive PNG, JPEG, GIF and WebP images directly: up to 5 MiB each and 15 MiB
+         *     together; Claude Code 256 KiB together, with a prompt of at most 32 KiB. A larger body or file gets 413
+         *     `too_large`, which names the field and the limit. If the prompts of a session have more than 1 GiB or 10000
+         *     attachments, further ones get 409 `limit_reached`.
          */
         post: operations["submitMessage"];
         delete?: never;
@@ -648,16 +674,17 @@ export interface paths {
         /**
          * Replace the content of a queued prompt
          * @deprecated
-         * @description The prompt keeps its id and its place. An event `prompt` has the new content; the events before it keep the earlier one. The same content
-         *     again changes nothing. 413 `too_large` if prompts that are joined would exceed the limit of one. 409 `prompt_not_queued` when it is not queued any more: the agent gets what was stored when its run began. A
-         *     repetition of the request that submitted the prompt still answers 200, with the new content.
+         * @description The prompt keeps its id and its place. An event `prompt` has the new content; earlier events keep the old one.
+         *     The same content changes nothing. 413 `too_large` if joined prompts would exceed the limit of one. 409
+         *     `prompt_not_queued` if the prompt is no longer queued: the agent gets the content that was stored when its run
+         *     began. Repeating the request that submitted the prompt still gets 200, with the new content.
          */
         put: operations["replaceMessage"];
         post?: never;
         /**
          * Withdraw a queued prompt
          * @deprecated
-         * @description It ends `cancelled` with the reason `withdrawn`. 409 `prompt_not_queued` when it is not queued any more.
+         * @description The prompt ends `cancelled` with the reason `withdrawn`. 409 `prompt_not_queued` if it is no longer queued.
          */
         delete: operations["withdrawMessage"];
         options?: never;
@@ -678,10 +705,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Put a queued prompt first
+         * Move a queued prompt to the front
          * @deprecated
-         * @description It runs next, before all others that wait: its `rank` becomes the lowest. Its ordinal stays. The prompt that was promoted last is the first.
-         *     One that is first is unchanged. 409 `prompt_not_queued` when it is not queued any more.
+         * @description The prompt runs next: its `rank` becomes the lowest, and its ordinal stays. Of several promoted prompts, the
+         *     last one promoted is first. A prompt that is already first is unchanged. 409 `prompt_not_queued` if it is no
+         *     longer queued.
          */
         post: operations["promoteMessage"];
         delete?: never;
@@ -954,7 +982,11 @@ export interface paths {
         };
         /**
          * The conversation as blocks
-         * @description Blocks come in the order in which they appeared, in pages of at most 1000 blocks or about 1 MiB, and 8 that are still written to. To read all of them, ask again with `cursor` until there is no `nextCursor`, and append the blocks of each conversation. All pages have the `seq` of the first one: the events after it lead from the pages to the present, also where a later page has some of that already.
+         * @description Blocks come in the order in which they appeared, in pages of at most 1000 blocks or about 1 MiB, and at most 8
+         *     blocks that are still being written. To read all, repeat the request with `cursor` until there is no
+         *     `nextCursor`, and append the blocks of each conversation. All pages have the `seq` of the first one. The
+         *     events after it lead from the pages to the present, even if a later page already contains some of their
+         *     effects.
          */
         get: operations["getBlocks"];
         put?: never;
@@ -976,9 +1008,9 @@ export interface paths {
         };
         /**
          * List the bundles of a session, newest first
-         * @description A bundle is made when a session hibernates, and by `sync`. The newest 10 of a session are kept with their files
-         *     (`environment_state.available`); so are the head, those that are pinned, and what the session may have to fall back to. Others
-         *     are deleted, with their snapshots.
+         * @description A session saves a bundle when it hibernates, on `sync`, and as `options.checkpoint` says. The newest 10 are
+         *     kept with their files (`environment_state.available`), as are the head, pinned bundles, and those that the
+         *     session may have to fall back to. Others are deleted with their snapshots.
          */
         get: operations["listBundles"];
         put?: never;
@@ -1002,24 +1034,27 @@ export interface paths {
         put?: never;
         /**
          * Fork a session at a bundle
-         * @description Creates a session that begins where this one was: with the files and the agent's memory of a bundle, and a copy of the conversation
-         *     up to it. It sleeps until its first prompt or wake, which restores its first sandbox. This session is not changed, whatever it does
-         *     meanwhile.
+         * @description Creates a session that starts at a bundle of this one, with its files, the agent's memory, and a copy of the
+         *     conversation up to it. The fork is hibernated until its first prompt or wake, which restores its first
+         *     sandbox. This session is not changed, whatever it does meanwhile.
          *
-         *     The point is a bundle, or a prompt: after it, or with `before` before it. `before` with a `prompt` edits and sends again. If no
-         *     bundle was saved exactly there, the answer is 409 `no_bundle_there`, and `errors` has the nearest ones as `nearest.before` and
-         *     `nearest.after`. With `options.checkpoint: turn` there is one after each turn.
+         *     The point is a bundle, or a prompt: after it, or before it with `before`. `before` with a `prompt` means "edit
+         *     and resend". If no bundle was saved at exactly that point: 409 `no_bundle_there`, with the nearest ones in
+         *     `errors` as `nearest.before` and `nearest.after`. `options.checkpoint: turn` saves one after each turn.
          *
-         *     The fork has the workspace, options, metadata and idle timeout of this session, and its agent, profile and title unless they are given.
+         *     The fork has the workspace, options, metadata and idle timeout of this session, and its agent, profile and
+         *     title unless the request sets them.
          *
-         *     Another `agent` is installed in the first sandbox of the fork, if it is a separate program: that needs `npm` there and the registry; if it
-         *     fails, the fork is in `error` with the output. The agent has the files, and not the memory of the agent before. Until it has completed
-         *     a turn, its prompts come with a note of at most 32 KiB that the conversation does not show: the newest messages of the conversation and its calls of
-         *     tools, each cut to 4 KiB and 256 bytes. The receipt is `partial` until then, and names the agent before as `handedFrom`. A `model` of the options
-         *     is not taken over. Secrets that the agent needs must be stored, as at a creation.
+         *     A different `agent` is installed in the fork's first sandbox if it is a separate program, which requires `npm`
+         *     there and access to the registry. If that fails, the fork is in `error` with the output. The agent gets the
+         *     files, but not the previous agent's memory. Until it has completed a turn, its prompts carry a note of at most
+         *     32 KiB that the conversation does not show: the newest messages and tool calls, cut to 4 KiB and 256 bytes
+         *     each. Until then the receipt is `partial` and names the previous agent in `handedFrom`. The `model` in the
+         *     options is not copied. The agent's secrets must be stored, as at creation.
          *
-         *     The copied conversation is in its events too, from 1 on, as one `block_complete` for each block. Its `prompts` are its own.
-         *     With an `Idempotency-Key` the request can be repeated as `POST /api/sessions` can.
+         *     The copied conversation is also in the fork's events, from 1 on, as one `block_complete` for each block. The
+         *     fork starts without prompts of this session. With an `Idempotency-Key`, the request can be repeated as `POST
+         *     /api/sessions` can.
          */
         post: operations["forkSession"];
         delete?: never;
@@ -1039,7 +1074,7 @@ export interface paths {
         };
         /**
          * List the forks of a session, newest first
-         * @description The sessions that were forked from this one. Forks of forks are in the lists of those.
+         * @description The sessions that were forked from this one. Forks of a fork are listed at that fork.
          */
         get: operations["listForks"];
         put?: never;
@@ -1059,28 +1094,32 @@ export interface paths {
         };
         /**
          * List runs, newest first
-         * @description Every prompt has a run, also one that was not submitted as a run. Those of prompts that an earlier release has accepted are not listed; they
-         *     are found by their id. A page with a filter may be short, or empty, and have a `nextCursor` all the same.
+         * @description Every prompt has a run, even if it was not submitted as one. Runs of prompts that an earlier release accepted
+         *     are not listed, but can be read by their id. A page with a filter may be short or empty and still have a
+         *     `nextCursor`.
          */
         get: operations["listRuns"];
         put?: never;
         /**
          * Start a run
-         * @description Gives an agent an input, and returns the run that works on it. The base is what it begins with: a session in its present state, or a bundle.
-         *     A base is never changed: what the run does is saved as another bundle.
+         * @description Runs one input and returns its run. The base is where the run starts: a session in its present state, or a
+         *     bundle. A base is never changed; the result is saved as another bundle.
          *
-         *     - A session continues with the run, as with a prompt. If it has a prompt that is not over, the answer is 409 `run_unfinished`: of two
-         *       requests at once, one is accepted. A prompt to the session waits instead.
-         *     - A bundle that its session is still at is such a session, and so is the newest one (`head`) of a session with a prompt that is not over.
-         *       If the session has worked since, or is over, the run gets a session that is forked from the bundle.
-         *     - With `fork`, the run always gets a session that is forked from the base: of a session, from its newest bundle (`head`), which may
-         *       come before its last turns. Without one the answer is 409 `no_bundle_there`.
+         *     - With a session as the base, the session continues with the run, as with a prompt. If it has an unfinished
+         *       prompt: 409 `run_unfinished`. Of two simultaneous requests, one is accepted. To queue the input instead,
+         *       submit a prompt.
+         *     - With a bundle that its session is still at, the same applies, including the `head` of a session with an
+         *       unfinished prompt. If the session has continued since, or is terminated, the run gets a fork of the bundle.
+         *     - With `fork`, the run always gets a fork of the base: of a session, from its newest bundle (`head`), which
+         *       may precede its last turns. Without a bundle: 409 `no_bundle_there`.
          *
-         *     `runId` stays with the prompt of the run when it is queued again. A run that has completed is followed by a bundle, `bundleId`, unless
-         *     it cannot be saved; one that failed or was cancelled has none. Another profile or agent needs a fork, see `POST /api/sessions/{id}/fork`.
+         *     `runId` stays with the run's prompt when it is queued again. After a completed run a bundle is saved,
+         *     `bundleId`, unless saving fails; a failed or cancelled run has none. A profile or agent other than the base's
+         *     requires a fork, see `POST /api/sessions/{id}/fork`.
          *
-         *     With `wait`, the answer comes when the run is over, or when the time is up: `GET /api/runs/{runId}` waits on. A proxy between may
-         *     allow less. With an `Idempotency-Key`, repeating the request within 24 hours returns the same run.
+         *     With `wait`, the response comes when the run has ended or the time has passed; continue with `GET
+         *     /api/runs/{runId}`. A proxy in between may allow less time. With an `Idempotency-Key`, repeating the request
+         *     within 24 hours returns the same run.
          */
         post: operations["startRun"];
         delete?: never;
@@ -1100,8 +1139,8 @@ export interface paths {
         };
         /**
          * Show a run
-         * @description With `wait`, the answer comes when the run is over, or when the time is up. An outcome does not change any more, except `unknown`,
-         *     which a person can resolve. Reading needs no sandbox.
+         * @description With `wait`, the response comes when the run has ended or the time has passed. An outcome is final, except
+         *     `unknown`, which a person can resolve. Reading needs no sandbox.
          */
         get: operations["getRun"];
         put?: never;
@@ -1125,9 +1164,9 @@ export interface paths {
         put?: never;
         /**
          * Cancel a run
-         * @description A run that waits ends `cancelled` with the reason `withdrawn`. The turn of one in progress is interrupted: the answer is 202, and the
-         *     run ends `cancelled` with the reason `aborted`, unless it ends by itself before. One that is over does not change. Of a run that is
-         *     `unknown`, the prompt can be resolved or dismissed instead.
+         * @description A queued run ends `cancelled` with the reason `withdrawn`. The turn of a running one is interrupted: the
+         *     response is 202, and the run ends `cancelled` with the reason `aborted`, unless it ends first. A run that has
+         *     ended does not change. If a run is `unknown`, resolve or dismiss its prompt instead.
          */
         post: operations["cancelRun"];
         delete?: never;
@@ -1237,19 +1276,22 @@ export interface paths {
         };
         /**
          * Download the portable archive of a bundle
-         * @description A tar file, compressed with gzip: `repository.bundle` (the commits, as `git bundle` makes it), `workspace/` (files that the repository
-         *     has not or has otherwise), `agent/` (the agent's own files), `conversation.jsonl`, and last `manifest.json`, which has the size and SHA-256
-         *     of each, and `missing`: what the archive lacks. Files that the repository ignores, links that lead out of the workspace and what is beyond
-         *     the limits are left out, and named there. The values of stored secrets are masked in the agent's files and in the conversation; a file of
-         *     the workspace that has one is left out. The history of the repository is not searched. 409 `illegal_state` until it is prepared.
+         * @description A tar file, compressed with gzip: `repository.bundle` (the commits, as written by `git bundle`), `workspace/`
+         *     (files that are not in the repository or differ from it), `agent/` (the agent's own files),
+         *     `conversation.jsonl`, and last `manifest.json`, with the size and SHA-256 of each entry, and `missing`: what
+         *     the archive lacks. Ignored files, links that lead out of the workspace, and content beyond the limits are
+         *     omitted and named there. Values of stored secrets are masked in the agent's files and the conversation; a
+         *     workspace file that contains one is omitted. The history of the repository is not searched. 409
+         *     `illegal_state` until the archive is prepared.
          */
         get: operations["exportBundle"];
         put?: never;
         /**
          * Prepare the portable archive of a bundle
-         * @description Has the files of the bundle and the agent's memory read from its snapshot, which starts a sandbox for a moment. The session is not
-         *     disturbed and not woken. Repeat the request until `status` is `ready` or `failed`; then the archive can be downloaded, for a day
-         *     after the last request. A bundle that was imported, or whose files are lost, is `ready` at once. A request after a failure tries again.
+         * @description Starts a sandbox from the bundle's snapshot for a moment to read its files and the agent's memory. The session
+         *     is neither disturbed nor woken. Repeat the request until `status` is `ready` or `failed`. The archive can then
+         *     be downloaded, until a day after the last request. An imported bundle, and one whose files are lost, is
+         *     `ready` at once. A request after a failure tries again.
          */
         post: operations["prepareExport"];
         delete?: never;
@@ -1269,14 +1311,15 @@ export interface paths {
         put?: never;
         /**
          * Continue a session from a portable archive
-         * @description Creates a session that sleeps, with the files, the agent's memory and the conversation of the archive. Its first prompt or wake makes its
-         *     sandbox, from the agent's image and the archive, and runs the setup script of the session that was exported, if it had one. The receipt says
-         *     what is missing, and the agent is notified where it was before. Its bundle can be forked and exported.
+         * @description Creates a hibernated session with the files, the agent's memory and the conversation of the archive. Its first
+         *     prompt or wake creates its sandbox from the agent's image and the archive, and runs the exported session's
+         *     setup script, if it had one. The receipt and a note to the agent state what is missing and where the session
+         *     came from. Its bundle can be forked and exported.
          *
-         *     The whole archive is checked first: entries that lead out of the workspace or that are no files or links, hashes and sizes that are
-         *     not those of its manifest, files that are not of the agent's memory, and an archive that was cut short are 400 `invalid_request`, and nothing
-         *     is stored. The secrets and the profile of the session are not part of an archive.
-         *     With an `Idempotency-Key` the request can be repeated as `POST /api/sessions` can.
+         *     The whole archive is checked first. These are 400 `invalid_request`, and nothing is stored: entries that lead
+         *     out of the workspace or are neither files nor links, hashes and sizes that differ from the manifest, files
+         *     that do not belong to the agent's memory, and a truncated archive. An archive contains no secrets and no
+         *     profile. With an `Idempotency-Key`, the request can be repeated as `POST /api/sessions` can.
          */
         post: operations["importBundle"];
         delete?: never;
@@ -1295,12 +1338,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The agent's own transcript files, as they are
-         * @description With `limit` or `cursor` pages of about 1 MiB of the files, or of the one at `path`, as JSON: to read all of them, ask with `cursor` until there is no
-         *     `nextCursor`. A file that is larger has a piece in each of several pages: its pieces, in order, are the file. One that the agent
-         *     rewrites meanwhile begins again, with another `version` and the `offset` 0.
+         * The agent's own transcript files
+         * @description With `limit` or `cursor`, the response is a JSON page of about 1 MiB of all files, or of the one at `path`. To
+         *     read everything, repeat the request with `cursor` until there is no `nextCursor`. A larger file is divided
+         *     over several pages: its pieces, in order, are the file. If the agent rewrites a file meanwhile, the file
+         *     starts again with another `version` and the `offset` 0.
          *
-         *     With neither, all files are one response, or with `path` the bytes of that file alone.
+         *     With neither, the response has all files, or with `path` the bytes of that file alone.
          */
         get: operations["getTranscript"];
         put?: never;
@@ -1322,15 +1366,21 @@ export interface paths {
         };
         /**
          * Stream a session's events (server-sent events)
-         * @description Each event has its seq as `id:`, its type as `event:` and an Event as `data:`. The stream starts after the given
-         *     position, or at the first event, catches up, and then follows. Markers have neither seq nor `id:`:
-         *     `caught_up {"seq": N}` once after the catch-up; `gap {"from": N, "to": M}` if events were deleted before this reader
-         *     received them, or in the place of text deltas that compaction has dropped, whose block is complete in a later event; `end {}` when the session is terminated and all events have been sent, after which the stream closes.
-         *     A comment is sent every 15 seconds. The server disconnects a reader that accepts no data for 10 seconds, and all
-         *     readers when it stops: reconnect with `Last-Event-ID`.
+         * @description Each event has its seq as `id:`, its type as `event:` and an Event as `data:`. The stream starts after the
+         *     given position, or at the first event, catches up, and then follows. A comment is sent every 15 seconds. The
+         *     server disconnects a reader that accepts no data for 10 seconds, and all readers when it stops: reconnect with
+         *     `Last-Event-ID`.
          *
-         *     With `Accept: application/json` the answer is a page of events. If there are none after the position, it waits for one as long as
-         *     `wait` says. Ask again with the `after` of the answer, until it has `ended`. What is missing between its events is in `gaps`.
+         *     Markers have neither seq nor `id:`:
+         *
+         *     - `caught_up {"seq": N}` is sent once, after the catch-up.
+         *     - `gap {"from": N, "to": M}` replaces events that were deleted before this reader received them, and text
+         *       deltas that compaction has deleted, whose block is complete in a later event.
+         *     - `end {}` is sent when the session is terminated and all events have been sent. The stream then closes.
+         *
+         *     With `Accept: application/json` the response is a page of events. If there are none after the position, it
+         *     waits up to `wait` for one. Repeat the request with the `after` of the response until it has `ended`. `gaps`
+         *     lists what is missing between its events.
          */
         get: operations["streamEvents"];
         put?: never;
@@ -1352,19 +1402,19 @@ export interface paths {
         };
         /**
          * Read a session's events by the Durable Streams protocol
-         * @description The events as a stream of the [Durable Streams protocol](https://github.com/durable-streams/durable-streams), for
-         *     its clients. Its content type is `application/json`: each message is an Event, the same as in the `data` of
-         *     `/events`, and an answer is an array of them. The stream is read-only: other methods get 405.
+         * @description The events as a stream of the [Durable Streams protocol](https://github.com/durable-streams/durable-streams),
+         *     for its clients. The content type is `application/json`: each message is an Event, as in the `data` of
+         *     `/events`, and a response is an array of them. The stream is read-only: other methods get 405.
          *
-         *     An offset is the seq of the event after which to read, with leading zeros to 16 digits. Without `live`, an answer has
-         *     events up to 256 KiB (and one event at least), and `Stream-Up-To-Date` if there were no more. With `live=long-poll`
-         *     the server waits up to 20 seconds if there are none. With `live=sse` it sends events `data`, with an array of
-         *     Events, and after each an event `control` with the next offset; after a minute it closes the connection, and the client
-         *     continues with that offset.
+         *     An offset is the seq of the event after which to read, padded with zeros to 16 digits. Without `live`, a
+         *     response has up to 256 KiB of events (at least one), and `Stream-Up-To-Date` if there are no more. With
+         *     `live=long-poll` the server waits up to 20 seconds if there are none. With `live=sse` it sends events `data`,
+         *     with an array of Events, each followed by an event `control` with the next offset. After a minute it closes
+         *     the connection, and the client continues with that offset.
          *
-         *     `Stream-Closed` says that the session is terminated and that no event will follow. 410 if events after the offset have been
-         *     deleted, by retention or by compaction: read the blocks, then continue after their `seq`. An offset is never answered
-         *     with other events than before. Query parameters that the protocol does not have are ignored.
+         *     `Stream-Closed` means that the session is terminated and no event will follow. 410 if events after the offset
+         *     have been deleted by retention or compaction: read the blocks, then continue after their `seq`. An offset
+         *     never returns events other than before. Query parameters that the protocol does not define are ignored.
          */
         get: operations["readStream"];
         put?: never;
@@ -1388,8 +1438,9 @@ export interface paths {
         };
         /**
          * Learn over a WebSocket which sessions have changed
-         * @description The request is a WebSocket handshake; `/asyncapi.yaml` describes the messages. `sessions:changed` comes at first and whenever something happened
-         *     to sessions, at most twice a second: read the list again. Pages of other origins are refused.
+         * @description The request is a WebSocket handshake; `/asyncapi.yaml` describes the messages. `sessions:changed` is sent at
+         *     first and after changes to sessions, at most twice a second: read the list again. Pages of other origins are
+         *     refused.
          */
         get: operations["openChanges"];
         put?: never;
@@ -1411,11 +1462,12 @@ export interface paths {
         };
         /**
          * Follow and command a session over a WebSocket
-         * @description The request is a WebSocket handshake; `/asyncapi.yaml` describes the messages in both directions, the close codes and the
-         *     limits. In short: the first message is `init`, with the session and its conversation, then the open questions, then
-         *     each event as a message with its `seq`. A client that comes back gives the last `seq` that it has as `after`. What a
-         *     client sends is answered by `ack` or `error`. Pages of other origins are refused. In the sub-protocol `overwinter.events.v1`, which
-         *     `Sec-WebSocket-Protocol` asks for, the messages are the events of `GET /api/sessions/{id}/events`, from the first one or `after` another.
+         * @description The request is a WebSocket handshake; `/asyncapi.yaml` describes the messages in both directions, the close
+         *     codes and the limits. The first message is `init`, with the session and its conversation. The open questions
+         *     follow, then each event as a message with its `seq`. A client that reconnects passes its last `seq` as
+         *     `after`. Each message of a client is answered by `ack` or `error`. Pages of other origins are refused. In the
+         *     sub-protocol `overwinter.events.v1`, requested with `Sec-WebSocket-Protocol`, the messages are the events of
+         *     `GET /api/sessions/{id}/events`, from the first one or after `after`.
          */
         get: operations["openSocket"];
         put?: never;
@@ -1438,11 +1490,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Create a token with which a browser reads a session's streams
-         * @description A browser's `EventSource` sends no headers, and a key does not belong in a page. The token is for one session, for reading
-         *     `…/events` and `…/stream` with the query parameter `token`, and for 15 minutes: streams that were opened with it end then, and the page
-         *     continues at its position with another. Tokens are not stored; they end early only if `OVERWINTER_SECRET_KEY` is
-         *     replaced. 503 if the api has no such key.
+         * Create a token for reading a session's streams in a browser
+         * @description A browser's `EventSource` sends no headers, and an API key does not belong in a page. The token is valid for
+         *     one session, for reading `…/events` and `…/stream` with the query parameter `token`, and for 15 minutes.
+         *     Streams opened with it end then, and the page continues at its position with another token. Tokens are not
+         *     stored; they end early only if `OVERWINTER_SECRET_KEY` is replaced. 503 if the API server has no such key.
          */
         post: operations["createStreamToken"];
         delete?: never;
@@ -1484,14 +1536,16 @@ export interface paths {
         };
         /**
          * Explain the state of a session, a prompt, a restore or a question
-         * @description The chain of causes, from what is stored and from the history of the workflow in Temporal. Each cause has a stable `code`
-         *     and a sentence; the first is what was asked about, and each one was caused by those after it. `code` and `summary` are
-         *     of the first cause that says why, rather than what. Where Postgres and Temporal say different things, `disagreements` has both.
+         * @description The chain of causes, from stored rows and from the workflow's history in Temporal. Each cause has a stable
+         *     `code` and a sentence; the first describes the subject, and each was caused by those after it. `code` and
+         *     `summary` are those of the first cause that gives a reason. `disagreements` lists where Postgres and Temporal
+         *     differ.
          *
-         *     It needs neither a worker nor Temporal: without Temporal the answer is made of rows alone, `temporal.available` is
-         *     false, and `temporal_unavailable` is among the causes. It has no text of prompts, questions or answers, and the values of
-         *     stored secrets are masked. At most 30 transitions, 120 commands, 20 sandboxes, bundles, runs and questions each, the errors among
-         *     the last 5,000 events, and 1,000 events of the history are read; `truncated` says that older ones may matter.
+         *     The request needs neither a worker nor Temporal: without Temporal the explanation uses rows alone,
+         *     `temporal.available` is false, and `temporal_unavailable` is among the causes. It contains no text of prompts,
+         *     questions or answers, and the values of stored secrets are masked. At most 30 transitions, 120 commands, 20
+         *     each of sandboxes, bundles, runs and questions, the errors among the last 5,000 events, and 1,000 events of
+         *     the history are read; `truncated` means that older ones may matter.
          */
         get: operations["explain"];
         put?: never;
@@ -1512,10 +1566,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The history of the session's workflow, as Temporal has it
-         * @description The newest run of the workflow first, each run in order, over up to 100 runs that have continued as new. It has ids, states and the reasons
-         *     of errors; the values of stored secrets are masked. `overwinter session export` writes it to a file, `overwinter replay`
-         *     replays it. 404 when no workflow was started or Temporal's retention has deleted it, 503 when Temporal does not answer.
+         * The history of the session's workflow in Temporal
+         * @description The newest run of the workflow first, each run in order, over up to 100 runs that have continued as new. It
+         *     contains ids, states and the reasons of errors; the values of stored secrets are masked. `overwinter session
+         *     export` writes it to a file, and `overwinter replay` replays it. 404 if no workflow was started or Temporal's
+         *     retention has deleted it, 503 if Temporal does not respond.
          */
         get: operations["getHistory"];
         put?: never;
@@ -1539,17 +1594,19 @@ export interface paths {
         put?: never;
         /**
          * Send a message as useChat of the AI SDK does, and stream its turn
-         * @description Takes what `DefaultChatTransport` of Vercel's AI SDK sends. The text of the last message is the prompt, and its id is the
-         *     id of the prompt, or makes it if prompts cannot have such an id. The same message again is the same prompt: the response
-         *     is its turn from the start, and nothing runs twice. The messages before it are not read; a page may leave them out.
+         * @description Accepts what `DefaultChatTransport` of Vercel's AI SDK sends. The text of the last message is the prompt. The
+         *     message's id is the id of the prompt, or is hashed into one if prompts cannot have such an id. The same
+         *     message is the same prompt: the response is its turn from the start, and nothing runs twice. Earlier messages
+         *     are not read; a page may omit them.
          *
-         *     The response is a UI message stream, version 1: the whole turn as one assistant message `reply-PROMPT_ID`, from its start
-         *     to its end, however often the session's worker or sandbox is replaced meanwhile. A client that disconnects does not stop
-         *     the turn. To stop it, `POST …/abort`; a prompt that waits is withdrawn with `DELETE …/prompts/{promptId}`. If the server
-         *     ends the stream early, it closes the connection without the end of the response; `GET …/ai/stream` resumes.
+         *     The response is a UI message stream, version 1: the whole turn as one assistant message `reply-PROMPT_ID`,
+         *     from start to end, however often the session's worker or sandbox is replaced meanwhile. A client that
+         *     disconnects does not stop the turn; `POST …/abort` does, and `DELETE …/prompts/{promptId}` withdraws a queued
+         *     prompt. If the server ends the stream early, it closes the connection without ending the response; `GET
+         *     …/ai/stream` resumes.
          *
-         *     `regenerate-message` is 409 `not_supported`: revert the session to the prompt first, and send the message again under
-         *     another id. Other errors are those of `POST …/prompts`.
+         *     `regenerate-message` gets 409 `not_supported`: revert the session to the prompt first, and send the message
+         *     again under another id. Other errors are those of `POST …/prompts`.
          */
         post: operations["chatSubmit"];
         delete?: never;
@@ -1568,9 +1625,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Resume the stream of the turn that runs
-         * @description The turn of the prompt that is being processed, or else of the one that is next, as `POST …/ai` streams it: from its start,
-         *     so that useChat with `resume` rebuilds the message. 204 if no prompt is unfinished.
+         * Resume the stream of the running turn
+         * @description The turn of the running prompt, or else of the next one, as `POST …/ai` streams it: from its start, so that
+         *     useChat with `resume` rebuilds the message. 204 if no prompt is unfinished.
          */
         get: operations["chatResume"];
         put?: never;
@@ -1615,29 +1672,31 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Attach to the session as AG-UI streams it
-         * @description For a page that is opened: the stream of `POST …/ag-ui` without sending anything. The run is that of the prompt that is being processed, or
-         *     else of the one that is next. If no prompt is unfinished, the run ends with its snapshot. `threadId` is the id of the session, and
-         *     `runId` that of the prompt, or of the session if there is none.
+         * Attach to the session with AG-UI
+         * @description For a page that is opened: the stream of `POST …/ag-ui` without sending anything. The run is that of the
+         *     running prompt, or else of the next one. If no prompt is unfinished, the run ends with its snapshot.
+         *     `threadId` is the id of the session, and `runId` that of the prompt, or of the session if there is none.
          */
         get: operations["aguiAttach"];
         put?: never;
         /**
          * Run the session as an agent of AG-UI, and stream the run
-         * @description Takes the RunAgentInput that `HttpAgent` of AG-UI sends, protocol version 1.0. If the last message is the user's, its text is the prompt and
-         *     its id the id of the prompt, or makes it if prompts cannot have such an id. The same message again is the same prompt: nothing runs
-         *     twice. If other messages follow the user's last one, nothing is sent to the agent: the run is that of the newest message that
-         *     is a prompt of the session, 404 `prompt_not_found` if none is.
+         * @description Accepts the RunAgentInput that `HttpAgent` of AG-UI sends, protocol version 1.0. If the last message is the
+         *     user's, its text is the prompt. The message's id is the id of the prompt, or is hashed into one if prompts
+         *     cannot have such an id. The same message is the same prompt: nothing runs twice. If other messages follow the
+         *     user's last one, nothing is sent to the agent: the run is that of the newest message that is a prompt of the
+         *     session; 404 `prompt_not_found` if none is.
          *
-         *     The response is an event stream: `RUN_STARTED`, a `MESSAGES_SNAPSHOT` with the newest messages of the conversation, and then what happens in the
-         *     session as it happens, whichever prompt it belongs to. It ends with `RUN_FINISHED` or `RUN_ERROR` once the prompt is over, or, if the agent waits for
-         *     answers, with `RUN_FINISHED` and one interrupt for each open question. Whatever replaces or removes what was sent before is
-         *     in another `MESSAGES_SNAPSHOT`. A client that disconnects does not stop the turn; `POST …/abort` does. If the server ends the stream early, it closes the connection
-         *     without the end of the response; the same request continues.
+         *     The response is an event stream: `RUN_STARTED`, a `MESSAGES_SNAPSHOT` with the newest messages of the
+         *     conversation, and then the session's events, whichever prompt they belong to. It ends with `RUN_FINISHED` or
+         *     `RUN_ERROR` when the prompt has ended or, if the agent waits for answers, with `RUN_FINISHED` and one
+         *     interrupt for each open question. Another `MESSAGES_SNAPSHOT` follows if something that was sent is replaced
+         *     or removed. A client that disconnects does not stop the turn; `POST …/abort` does. If the server ends the
+         *     stream early, it closes the connection without ending the response; the same request continues.
          *
-         *     `resume` answers questions before anything else: `cancelled` rejects, `resolved` has the body of `POST …/questions/{questionId}/answer` as its `payload`, or
-         *     allows once without one. An answer that the question has already, and the cancellation of a question that is closed, change nothing. Other errors are those of that
-         *     request and of `POST …/prompts`.
+         *     `resume` answers questions before anything else: `cancelled` rejects; `resolved` has the body of `POST
+         *     …/questions/{questionId}/answer` as its `payload`, or allows once without one. Repeating the stored answer, or
+         *     cancelling a closed question, changes nothing. Other errors are those of that request and of `POST …/prompts`.
          */
         post: operations["aguiRun"];
         delete?: never;
@@ -1654,20 +1713,20 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Stream what happens to all sessions (server-sent events)
-         * @description The events of all sessions in one order: a session is created, runs, hibernates, is idle, is terminated; a prompt ends; a question
-         *     is asked or resolved. Each has its position as `id:`, its type as `event:` and a LifecycleEvent as `data:`. What agents say and do is
-         *     in the stream of each session.
+         * Stream lifecycle events of all sessions (server-sent events)
+         * @description The lifecycle events of all sessions in one order: a session is created, runs, hibernates, is idle, is
+         *     terminated; a prompt ends; a question is asked or resolved. Each has its position as `id:`, its type as
+         *     `event:` and a LifecycleEvent as `data:`. The agents' output is in the stream of each session.
          *
-         *     Positions ascend in the order of the stream, which is the same for every reader and every api; numbers may be left out. An event has its
-         *     position once its transaction is committed, at most about a second later. So a reader that continues after a position gets every
-         *     later event that its filters select once, whatever happened at the same time. For one session the order is that of
-         *     the session's stream. Events of a session that is being purged are left out.
+         *     Positions ascend in the order of the stream, which is the same for every reader and every API server; numbers
+         *     may be skipped. An event has a position when its transaction is committed, at most about a second later. A
+         *     reader that continues after a position gets every later event that its filters select exactly once. For one
+         *     session the order is that of the session's stream. Events of a session that is being purged are omitted.
          *
-         *     The stream starts after the given position, or with what happens from now on. `caught_up {"position": N}` follows the newest event
-         *     that there was. A heartbeat is sent every 15 seconds; its `id:` moves the position of a reader past events that its filters leave out. The server
-         *     disconnects a reader that accepts no data for 10 seconds, and all readers when it stops: reconnect with `Last-Event-ID`. Events
-         *     are kept for 7 days; after that, 410.
+         *     The stream starts after the given position, or with new events. `caught_up {"position": N}` follows the newest
+         *     event at the start. A heartbeat is sent every 15 seconds; its `id:` moves the reader's position past events
+         *     that its filters omit. The server disconnects a reader that accepts no data for 10 seconds, and all readers
+         *     when it stops: reconnect with `Last-Event-ID`. Events are kept for 7 days; after that, 410.
          */
         get: operations["streamLifecycleEvents"];
         put?: never;
@@ -1924,7 +1983,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a webhook with its deliveries
-         * @description What is pending is not sent any more.
+         * @description Pending deliveries are not sent.
          */
         delete: operations["deleteWebhook"];
         options?: never;
@@ -2486,7 +2545,7 @@ export interface components {
             toolName?: string;
             /** @description Block of the call that waits. */
             toolUseId?: string;
-            /** @description Of the tool, as the agent would call it. Gemini CLI does not show it; it is made of what it does show, and of a tool that it shows by its title alone it is `{title, locations}`. */
+            /** @description Input of the tool, as the agent would call it. Gemini CLI does not report it; it is reconstructed from what it reports, and is `{title, locations}` for a tool of which it reports only the title. */
             input?: unknown;
             /** @description What the agent asks, for the kind `question`. */
             questions?: {
@@ -2505,7 +2564,7 @@ export interface components {
             answer?: "once" | "session" | "always" | "reject";
             answers?: components["schemas"]["Answers"];
             message?: string;
-            /** @description Who answered, in the client's own words. Absent if it did not say. */
+            /** @description Who answered, as given by the client. Absent if not given. */
             answeredBy?: string;
             /** @description Why it was not answered: `expired`, `turn_ended` or `withdrawn`. */
             reason?: string;
@@ -2914,11 +2973,11 @@ export interface components {
             baseBundleId?: string;
             /** @description The session was made for the run. */
             forked: boolean;
-            /** @description The prompt as a part of which the agent gets this one, as of a prompt of the mode `collect`. */
+            /** @description The prompt whose turn this one shares, for example after the mode `collect`. */
             joinedTo?: string;
             status: components["schemas"]["RunStatus"];
             /**
-             * @description The status of a run that is over.
+             * @description The status of a run that has ended.
              * @enum {string}
              */
             outcome?: "completed" | "failed" | "cancelled" | "unknown";
@@ -3060,7 +3119,7 @@ export interface components {
             /** @description When it is deleted unless it is requested again. Absent if it is kept as long as its bundle. */
             expiresAt?: components["schemas"]["Time"];
         };
-        /** @description How much came back with the newest restore. Of a `partial` or `fresh` one the agent is given a note with its next prompt, which the conversation does not show. */
+        /** @description How much the newest restore brought back. After a `partial` or `fresh` restore, the agent's next prompt carries a note about what is missing, which the conversation does not show. */
         Receipt: {
             /**
              * @description `full`: the newest state. The agent's files and the repository's HEAD and changes are compared by content,
@@ -3109,7 +3168,7 @@ export interface components {
         /** @description Files that the prompt comes with. Not in a form, whose files they are. */
         AttachmentUploads: {
             name: components["schemas"]["AttachmentName"];
-            /** @description Such as `text/plain`. Default: what the name or the bytes say. That of an image follows from its bytes. */
+            /** @description Media type, such as `text/plain`. Default: derived from the name or the content. The type of an image is always derived from its content. */
             mediaType?: string;
             /** Format: byte */
             data: string;
@@ -3134,7 +3193,7 @@ export interface components {
              */
             onUnknown?: "hold" | "retry" | "fail";
         };
-        /** @description A message of the AI SDK. Of the last one, `role` is `user` and all parts are texts, which together have the bounds of a prompt. */
+        /** @description A message of the AI SDK. The last one has the `role` `user` and only text parts, which together have the limits of a prompt. */
         UIMessage: {
             id: string;
             /** @enum {string} */
@@ -3146,7 +3205,7 @@ export interface components {
                 text?: string;
             }[];
         };
-        /** @description A chunk of the AI SDK's UI message stream, as its `uiMessageChunkSchema` says. */
+        /** @description A chunk of the AI SDK's UI message stream, as defined by its `uiMessageChunkSchema`. */
         UIMessageChunk: {
             /** @description `start`, `text-delta`, `tool-input-available`, `data-question`, `finish` and others. */
             type: string;
@@ -3193,7 +3252,7 @@ export interface components {
             /** @description The conversation of a subagent that has it. */
             subagentRunId?: string;
         };
-        /** @description An event of AG-UI, as its `EventSchemas` say. */
+        /** @description An event of AG-UI, as defined by its `EventSchemas`. */
         AGUIEvent: {
             /** @description `RUN_STARTED`, `TEXT_MESSAGE_CONTENT`, `TOOL_CALL_START`, `CUSTOM` and others. */
             type: string;
@@ -3230,7 +3289,7 @@ export interface components {
             author?: string;
             /**
              * Format: int64
-             * @description Of a prompt that an agent has sent, how many messages of agents led to it, one by the other, itself included.
+             * @description For a prompt sent by an agent: the length of the chain of messages between agents that led to it, including itself.
              */
             depth?: number;
             /**
@@ -3251,7 +3310,7 @@ export interface components {
              *     `error`, by itself or by `recover`; `stop` cancels it. A prompt that is `unknown` blocks no other.
              */
             blockedReason?: string;
-            /** @description Of a prompt of the mode `collect`, the one as a part of which the agent gets it. Absent if it has a turn for itself. */
+            /** @description For a prompt of the mode `collect` or `steer`, the prompt whose turn it shares. Absent if it has its own turn. */
             joinedTo?: string;
             /**
              * Format: date-time
@@ -3276,7 +3335,7 @@ export interface components {
                 at: components["schemas"]["Time"];
             };
             usage?: components["schemas"]["Usage"];
-            /** @description That its last run used, as far as the agent has said. */
+            /** @description Model of its last run, if the agent has reported it. */
             model?: string;
             createdAt: components["schemas"]["Time"];
             startedAt?: components["schemas"]["Time"];
@@ -3829,7 +3888,7 @@ export interface components {
                     author?: string;
                     /**
                      * Format: int64
-                     * @description Of a prompt that an agent has sent, how many messages of agents led to it, one by the other, itself included.
+                     * @description For a prompt sent by an agent: the length of the chain of messages between agents that led to it, including itself.
                      */
                     depth?: number;
                     /**
@@ -3850,7 +3909,7 @@ export interface components {
                      *     `error`, by itself or by `recover`; `stop` cancels it. A prompt that is `unknown` blocks no other.
                      */
                     blockedReason?: string;
-                    /** @description Of a prompt of the mode `collect`, the one as a part of which the agent gets it. Absent if it has a turn for itself. */
+                    /** @description For a prompt of the mode `collect` or `steer`, the prompt whose turn it shares. Absent if it has its own turn. */
                     joinedTo?: string;
                     /**
                      * Format: date-time
@@ -3875,7 +3934,7 @@ export interface components {
                         at: components["schemas"]["Time"];
                     };
                     usage?: components["schemas"]["Usage"];
-                    /** @description That its last run used, as far as the agent has said. */
+                    /** @description Model of its last run, if the agent has reported it. */
                     model?: string;
                     createdAt: components["schemas"]["Time"];
                     startedAt?: components["schemas"]["Time"];
@@ -3910,7 +3969,7 @@ export interface components {
                 attempt: number;
             };
         };
-        /** @description A turn is over. */
+        /** @description A turn has ended. */
         EventTurnEnd: {
             /**
              * Format: int64
@@ -4016,7 +4075,7 @@ export interface components {
                 };
             };
         };
-        /** @description A block will not change any more. It is whole: a reader that missed the deltas needs nothing else. */
+        /** @description A block is final and complete: a reader that missed the deltas needs no other event. */
         EventBlockComplete: {
             /**
              * Format: int64
@@ -4108,7 +4167,7 @@ export interface components {
                 question: components["schemas"]["Question"];
             };
         };
-        /** @description A question was answered, or will not be: then `reason` says why. */
+        /** @description A question was answered, or will not be, for the given `reason`. */
         EventQuestionResolved: {
             /**
              * Format: int64
@@ -4582,9 +4641,9 @@ export interface components {
             reason?: string;
             /** @description The running turn is interrupted for it. */
             force?: boolean;
-            /** @description Of a revert: the first prompt to undo, unless it names a bundle. */
+            /** @description For a revert: the first prompt to undo, unless it names a bundle. */
             promptId?: components["schemas"]["PromptId"];
-            /** @description Of a revert: where it leads, if it restores files or names a bundle. */
+            /** @description For a revert that restores files or names a bundle: the bundle. */
             bundleId?: components["schemas"]["BundleId"];
             /** @description A revert restores the files of the workspace too. */
             files?: boolean;
@@ -4656,7 +4715,7 @@ export interface components {
             about?: {
                 /** @enum {string} */
                 type: "session" | "transition" | "prompt" | "run" | "command" | "sandbox" | "bundle" | "question";
-                /** @description Of a transition its number, of a sandbox its generation. */
+                /** @description For a transition its number, for a sandbox its generation. */
                 id: string;
             };
             /** @description How often it happened in a row. */
@@ -4687,7 +4746,7 @@ export interface components {
              *     the mode `steer` in the turn in progress; for others the turn is interrupted.
              */
             capabilities: string[];
-            /** @description Of the agent's program; absent where it is not known. */
+            /** @description Version of the agent's program; absent if unknown. */
             version?: string;
             /** @description The secrets that it can use, those that it prefers first. */
             secrets: components["schemas"]["AgentSecret"][];
@@ -4702,7 +4761,7 @@ export interface components {
             required: boolean;
             /** @description Secrets and variables of which one may take its place. */
             alternatives?: string[];
-            /** @description What it is, where the name does not say. */
+            /** @description Purpose, if the name does not state it. */
             purpose?: string;
             /** @description A secret of that name is stored. */
             present: boolean;
@@ -5287,7 +5346,7 @@ export interface operations {
                 "application/json": {
                     /** @description Revert to this bundle of the session. */
                     bundleId?: components["schemas"]["BundleId"];
-                    /** @description Revert to before this prompt. */
+                    /** @description Revert to the state before this prompt. */
                     promptId?: components["schemas"]["PromptId"];
                     /** @description Revert the files of the workspace too. Default: `true` with `bundleId`, `false` with `promptId`. */
                     files?: boolean;
@@ -6145,7 +6204,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            /** @description The range is not in the file. */
+            /** @description The range is outside of the file. */
             416: {
                 headers: {
                     [name: string]: unknown;
@@ -6576,7 +6635,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The run, which is over, or which a request with the same key started before. */
+            /** @description The run has ended, or a request with the same key started it before. */
             200: {
                 headers: {
                     /** @description Path of the run. */
@@ -6587,7 +6646,7 @@ export interface operations {
                     "application/json": components["schemas"]["Run"];
                 };
             };
-            /** @description The run, which is not over. */
+            /** @description The run has not ended. */
             202: {
                 headers: {
                     /** @description Path of the run. */
@@ -6651,7 +6710,7 @@ export interface operations {
         };
         requestBody?: components["requestBodies"]["Empty"];
         responses: {
-            /** @description The run, which is over. */
+            /** @description The run has ended. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6660,7 +6719,7 @@ export interface operations {
                     "application/json": components["schemas"]["Run"];
                 };
             };
-            /** @description The run, whose turn is being interrupted. */
+            /** @description The run's turn is being interrupted. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -6849,7 +6908,7 @@ export interface operations {
         };
         requestBody?: components["requestBodies"]["Empty"];
         responses: {
-            /** @description It is ready, or has failed. */
+            /** @description The archive is ready, or has failed. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6858,7 +6917,7 @@ export interface operations {
                     "application/json": components["schemas"]["BundleArchive"];
                 };
             };
-            /** @description It is being prepared. */
+            /** @description The archive is being prepared. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -6879,9 +6938,9 @@ export interface operations {
     importBundle: {
         parameters: {
             query?: {
-                /** @description Title of the session, at most 200 characters. Default is that in the archive. */
+                /** @description Title of the session, at most 200 characters. Default: the archive's. */
                 title?: string;
-                /** @description ID or name of a profile, if the session is to have one. */
+                /** @description ID or name of a profile for the session. */
                 profile?: string;
             };
             header?: {
@@ -7138,7 +7197,7 @@ export interface operations {
     openSocket: {
         parameters: {
             query?: {
-                /** @description What the connection is. Only clients connect here. */
+                /** @description Role of the connection. Only clients connect here. */
                 role?: "client";
                 /**
                  * @description Start after this seq, with an `init` that has no messages; `latest` starts after everything written so far. 400 if it
@@ -7147,7 +7206,7 @@ export interface operations {
                 after?: number | "latest";
                 /** @description A stream token of the session, in place of the key. */
                 token?: components["parameters"]["StreamTokenInQuery"];
-                /** @description Who looks at the session, in the client's own words. Other clients of the session see it; nothing checks it. */
+                /** @description Id of the user, chosen by the client and not verified. Other clients of the session see it. */
                 userId?: string;
                 /** @description The user's name, without control characters. Only with `userId`, which it defaults to. */
                 name?: string;
@@ -7215,7 +7274,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What the workflow holds. For people and for finding faults; programs read the session. */
+            /** @description The workflow's state, for people and for troubleshooting. Programs read the session instead. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7235,7 +7294,7 @@ export interface operations {
     explain: {
         parameters: {
             query?: {
-                /** @description What to explain; without it, why the session is in its present state. */
+                /** @description Subject of the explanation. Default: the session's present state. */
                 of?: "transition" | "prompt" | "receipt" | "question";
                 /**
                  * @description The ID of the prompt or question, or the number of the transition, also for a receipt. Default: the newest transition, the newest
@@ -7333,7 +7392,7 @@ export interface operations {
     chatResume: {
         parameters: {
             query?: {
-                /** @description Id of the user's message whose turn is wanted instead, also if it is over; 404 `prompt_not_found` if it was not sent. */
+                /** @description Id of the user's message whose turn to return instead, even if it has ended; 404 `prompt_not_found` if it was not sent. */
                 message?: string;
             };
             header?: never;
@@ -7395,7 +7454,7 @@ export interface operations {
     aguiAttach: {
         parameters: {
             query?: {
-                /** @description Id of the user's message whose run is wanted instead, also if it is over; 404 `prompt_not_found` if it was not sent. */
+                /** @description Id of the user's message whose run to return instead, even if it has ended; 404 `prompt_not_found` if it was not sent. */
                 message?: string;
             };
             header?: never;
@@ -7445,7 +7504,7 @@ export interface operations {
     streamLifecycleEvents: {
         parameters: {
             query?: {
-                /** @description The same, for a first connection; `latest` for what happens from now on, `oldest` for all events that are kept. */
+                /** @description The same, for a first connection; `latest` for events from now on, `oldest` for all that are kept. */
                 after?: number | ("latest" | "oldest");
                 /** @description Only events of these types, separated by commas. */
                 type?: components["schemas"]["LifecycleType"][];
