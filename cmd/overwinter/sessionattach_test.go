@@ -97,7 +97,7 @@ func TestAClientThatWaitsLearnsOfQuestions(t *testing.T) {
 	for _, args := range [][]string{{"prompt", id, "x", "--wait"}, {"attach", id}} {
 		r := typing(t.Context(), "x\n", append([]string{"session", "--api-url", url}, args...)...)
 		require.Equal(t, exitDone, r.code, r.stderr)
-		require.Equal(t, "the agent asks and waits for an answer: May I?\nto answer: overwinter session answer "+id+" que_1 once|session|always|reject\n",
+		require.Equal(t, "the agent waits for an answer: May I?\nto answer: overwinter session answer "+id+" que_1 once|session|always|reject\n",
 			firstLines(r.stderr, 2))
 	}
 }
@@ -170,7 +170,7 @@ func TestFilesAndDiff(t *testing.T) {
 	store.With(id, func(r *apitest.Row) { r.Diff.Truncated = true })
 	r := program("diff", id)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.stderr, "cut at 12 bytes")
+	require.Contains(t, r.stderr, "truncated: its first 12 bytes")
 }
 
 func firstLines(text string, n int) string {
