@@ -3119,7 +3119,7 @@ export interface components {
             /** @description When it is deleted unless it is requested again. Absent if it is kept as long as its bundle. */
             expiresAt?: components["schemas"]["Time"];
         };
-        /** @description How much the newest restore brought back. After a `partial` or `fresh` restore, the agent's next prompt carries a note about what is missing, which the conversation does not show. */
+        /** @description How much the newest restore recovered. After a `partial` or `fresh` restore, the agent's next prompt carries a note about what is missing, which the conversation does not show. */
         Receipt: {
             /**
              * @description `full`: the newest state. The agent's files and the repository's HEAD and changes are compared by content,
