@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // bundleStore has the bundles of sessions.
@@ -21,6 +22,11 @@ type bundleStore interface {
 	BundlePin(ctx context.Context, bundleID string, pinned bool) (session.BundleView, error)
 	// ConversationAt is ConversationPage for the conversation that a bundle has.
 	ConversationAt(ctx context.Context, bundleID string, limit int, cursor string) (page conversation.Conversation, nextCursor string, err error)
+	// BundleFileList, BundleFileGet and BundleDiffGet read what a bundle has as a fileStore reads what a session has: bundle_not_found,
+	// file_not_saved if it is not stored.
+	BundleFileList(ctx context.Context, bundleID, prefix string, limit int, cursor string) (items []workspacefile.Info, nextCursor string, err error)
+	BundleFileGet(ctx context.Context, bundleID, path string) (workspacefile.Content, error)
+	BundleDiffGet(ctx context.Context, bundleID string) (*workspacefile.Diff, error)
 }
 
 // bundles are the routes of bundles.

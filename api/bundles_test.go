@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 func TestBundlesAreShown(t *testing.T) {
@@ -34,6 +35,8 @@ func TestBundlesAreShown(t *testing.T) {
 				Receipt: &session.Receipt{Kind: session.ReceiptFull}, RestoredAt: time.Now(),
 			},
 		}
+		r.Files = []workspacefile.Content{{Info: workspacefile.Info{Path: "dir/a.txt", Size: 5, SHA256: "x", ModifiedAt: time.Now()}, Data: []byte("hello")}}
+		r.Diff = &workspacefile.Diff{Patch: []byte("+hello"), FilesChanged: 1, At: time.Now()}
 		r.Conversation = conversation.Conversation{Threads: []conversation.Thread{{ID: conversation.Main, Blocks: []conversation.Block{
 			{ID: "b", Type: conversation.AssistantText, Status: conversation.Complete, Content: "hello", CreatedAt: time.Now()},
 		}}}}
@@ -70,6 +73,21 @@ func TestBundlesAreShown(t *testing.T) {
 	b.do("GET", "/api/bundles/"+head+"/blocks", "").into(&blocks)
 	require.EqualValues(t, 9, blocks.Seq)
 	require.Equal(t, "hello", blocks.Conversations[0].Blocks[0].Content)
+	var files struct{ Items []struct{ Path string } }
+	b.do("GET", "/api/bundles/"+head+"/files?prefix=dir/", "").into(&files)
+	require.Equal(t, "dir/a.txt", files.Items[0].Path)
+	for _, path := range []string{"/files/dir/a.txt", "/files/dir%2Fa.txt"} {
+		res := b.do("GET", "/api/bundles/"+head+path, "")
+		require.Equal(t, http.StatusOK, res.status)
+		require.Equal(t, "hello", string(res.body))
+	}
+	var diff struct{ Patch string }
+	b.do("GET", "/api/bundles/"+head+"/diff", "").into(&diff)
+	require.Equal(t, "+hello", diff.Patch)
+	b.do("GET", "/api/bundles/"+head+"/files/none", "").problem(http.StatusNotFound, string(failure.NoFile))
+	for _, path := range []string{"/files", "/files/dir/a.txt", "/diff"} {
+		b.do("GET", "/api/bundles/"+old+path, "").problem(http.StatusConflict, string(failure.NotSaved))
+	}
 	require.Empty(t, b.temp.Heard(), "reading wakes nothing")
 
 	var pinned struct{ Pinned bool }
@@ -81,7 +99,7 @@ func TestBundlesAreShown(t *testing.T) {
 	require.False(t, pinned.Pinned)
 	b.do("POST", "/api/bundles/"+head+"/pin", `{"x":1}`).problem(http.StatusBadRequest, string(failure.Invalid))
 	nowhere := "/api/bundles/" + session.NewID(session.BundlePrefix)
-	for _, path := range []string{nowhere, nowhere + "/blocks"} {
+	for _, path := range []string{nowhere, nowhere + "/blocks", nowhere + "/files", nowhere + "/files/a", nowhere + "/diff"} {
 		b.do("GET", path, "").problem(http.StatusNotFound, string(failure.NoBundle))
 	}
 	b.do("GET", "/api/bundles/x", "").problem(http.StatusBadRequest, string(failure.Invalid))

@@ -34,10 +34,26 @@ type fileStore interface {
 	DiffGet(ctx context.Context, sessionID string) (*workspacefile.Diff, error)
 }
 
-// files are the routes of files.
+// files are the routes of the files of sessions, or of bundles.
 type files struct {
 	*Server
+	id    func(echo.Context) (string, error) // of what the files are of
 	store fileStore
+}
+
+// bundleFiles has the files of bundles as a fileStore has those of sessions.
+type bundleFiles struct{ bundleStore }
+
+func (s bundleFiles) FileList(ctx context.Context, bundleID, prefix string, limit int, cursor string) (items []workspacefile.Info, nextCursor string, err error) {
+	return s.BundleFileList(ctx, bundleID, prefix, limit, cursor)
+}
+
+func (s bundleFiles) FileGet(ctx context.Context, bundleID, path string) (workspacefile.Content, error) {
+	return s.BundleFileGet(ctx, bundleID, path)
+}
+
+func (s bundleFiles) DiffGet(ctx context.Context, bundleID string) (*workspacefile.Diff, error) {
+	return s.BundleDiffGet(ctx, bundleID)
 }
 
 // fileTypes are the types by extension that say more than the bytes do. The
@@ -72,7 +88,7 @@ func fileType(name string, data []byte) string {
 }
 
 func (s *files) fileList(c echo.Context) error {
-	id, err := sessionID(c)
+	id, err := s.id(c)
 	if err != nil {
 		return err
 	}
@@ -102,7 +118,7 @@ func (s *files) fileList(c echo.Context) error {
 // they are or percent-encoded.
 func filePath(c echo.Context) (string, error) {
 	// Echo decodes a parameter only where the request has an encoding that Go would not choose.
-	_, rest, _ := strings.Cut(strings.TrimPrefix(c.Request().URL.EscapedPath(), "/api/sessions/"), "/files/")
+	_, rest, _ := strings.Cut(c.Request().URL.EscapedPath(), "/files/")
 	name, err := url.PathUnescape(rest)
 	if err != nil || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
 		return "", invalid("path", "must be UTF-8 without the character U+0000")
@@ -114,7 +130,7 @@ func filePath(c echo.Context) (string, error) {
 }
 
 func (s *files) fileGet(c echo.Context) error {
-	id, err := sessionID(c)
+	id, err := s.id(c)
 	if err != nil {
 		return err
 	}
@@ -192,7 +208,7 @@ func unsaved(f workspacefile.Info) error {
 }
 
 func (s *files) diff(c echo.Context) error {
-	id, err := sessionID(c)
+	id, err := s.id(c)
 	if err != nil {
 		return err
 	}

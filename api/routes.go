@@ -33,7 +33,8 @@ func (s *Server) routes(store Store) {
 	commands, prompts, questions := &commands{s, store}, &prompts{s, store}, &questions{s, store}
 	sessions, holds := &sessions{commands, store}, &holds{s, store}
 	queues := &queues{s, store}
-	files, profiles, secrets := &files{s, store}, &profiles{s, store}, &secrets{s, store}
+	files, filesOfBundles := &files{s, sessionID, store}, &files{s, bundleID, bundleFiles{store}}
+	profiles, secrets := &profiles{s, store}, &secrets{s, store}
 	conversations, transcripts, streams := &conversations{s, store}, &transcripts{s, store}, &streams{s, store}
 	sockets, webhooks := &sockets{s, store}, &webhooks{s, s.cfg.Webhooks}
 	attachments, bundles, reports := &attachments{s, store}, &bundles{s, store}, &reports{s, store}
@@ -135,6 +136,9 @@ func (s *Server) routes(store Store) {
 	e.POST(runRoute+"/cancel", runs.cancel)
 	e.GET("/api/bundles/:bundleId", bundles.get)
 	e.GET("/api/bundles/:bundleId/blocks", bundles.blocks)
+	e.GET("/api/bundles/:bundleId/files", filesOfBundles.fileList)
+	e.GET("/api/bundles/:bundleId/files/*", filesOfBundles.fileGet)
+	e.GET("/api/bundles/:bundleId/diff", filesOfBundles.diff)
 	e.POST("/api/bundles/:bundleId/pin", bundles.pin(true))
 	e.POST("/api/bundles/:bundleId/unpin", bundles.pin(false))
 	e.GET(transcriptRoute, transcripts.transcript)

@@ -84,3 +84,20 @@ func (c *Client) BundlePin(ctx context.Context, bundleID string, pinned bool) (b
 	_, err = c.call(ctx, http.MethodPost, "/api/bundles/"+url.PathEscape(bundleID)+verb, struct{}{}, &b)
 	return b, err
 }
+
+// BundleFileList returns the files that a bundle has and whose paths begin with prefix, by path, over as many pages as it takes.
+func (c *Client) BundleFileList(ctx context.Context, bundleID, prefix string) (Page[WorkspaceFile], error) {
+	return list[WorkspaceFile](ctx, c, "/api/bundles/"+url.PathEscape(bundleID)+"/files", prefixQuery(prefix), 0)
+}
+
+// BundleFileGet reads a file that a bundle has.
+func (c *Client) BundleFileGet(ctx context.Context, bundleID, path string) (data []byte, err error) {
+	_, err = c.call(ctx, http.MethodGet, "/api/bundles/"+url.PathEscape(bundleID)+"/files/"+url.PathEscape(path), nil, &data)
+	return data, err
+}
+
+// BundleDiff returns how the workspace of a bundle differs from its session's beginning.
+func (c *Client) BundleDiff(ctx context.Context, bundleID string) (d Diff, err error) {
+	_, err = c.call(ctx, http.MethodGet, "/api/bundles/"+url.PathEscape(bundleID)+"/diff", nil, &d)
+	return d, err
+}

@@ -51,11 +51,15 @@ type GitState struct {
 // FileList returns the files of a session's workspace whose paths begin with prefix, by path, over as
 // many pages as it takes.
 func (c *Client) FileList(ctx context.Context, sessionID, prefix string) (Page[WorkspaceFile], error) {
+	return list[WorkspaceFile](ctx, c, sessionPath(sessionID)+"/files", prefixQuery(prefix), 0)
+}
+
+func prefixQuery(prefix string) url.Values {
 	query := url.Values{}
 	if prefix != "" {
 		query.Set("prefix", prefix)
 	}
-	return list[WorkspaceFile](ctx, c, sessionPath(sessionID)+"/files", query, 0)
+	return query
 }
 
 // FileGet reads a file of a session's workspace.

@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // BundleList implements api.Store.
@@ -56,6 +57,41 @@ func (m *Store) ConversationAt(_ context.Context, id string, _ int, _ string) (c
 		c.Seq = v.LastSeq
 	})
 	return c, "", err
+}
+
+// BundleFileList implements api.Store: a bundle has the present files of its session.
+func (m *Store) BundleFileList(ctx context.Context, id, prefix string, limit int, cursor string) ([]workspacefile.Info, string, error) {
+	v, err := m.bundleFiles("BundleFileList", id)
+	if err != nil {
+		return nil, "", err
+	}
+	return m.FileList(ctx, v.SessionID, prefix, limit, cursor)
+}
+
+// BundleFileGet implements api.Store.
+func (m *Store) BundleFileGet(ctx context.Context, id, path string) (workspacefile.Content, error) {
+	v, err := m.bundleFiles("BundleFileGet", id)
+	if err != nil {
+		return workspacefile.Content{}, err
+	}
+	return m.FileGet(ctx, v.SessionID, path)
+}
+
+// BundleDiffGet implements api.Store.
+func (m *Store) BundleDiffGet(ctx context.Context, id string) (*workspacefile.Diff, error) {
+	v, err := m.bundleFiles("BundleDiffGet", id)
+	if err != nil {
+		return nil, err
+	}
+	return m.DiffGet(ctx, v.SessionID)
+}
+
+func (m *Store) bundleFiles(method, id string) (session.BundleView, error) {
+	v, err := m.bundle(method, id, func(*Row, *session.BundleView) {})
+	if err == nil && v.SnapshotID == "" {
+		err = failure.Errorf(failure.NotSaved, "bundle %s has no files", id)
+	}
+	return v, err
 }
 
 func (m *Store) bundle(method, id string, use func(*Row, *session.BundleView)) (session.BundleView, error) {

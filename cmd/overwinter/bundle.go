@@ -14,10 +14,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// bundleCmd moves bundles between installations.
+// bundleCmd reads bundles, and moves them between installations.
 type bundleCmd struct {
 	apiFlags
 
+	Files  bundleFilesCmd  `cmd:"" help:"List the files that a bundle has, or print one."`
+	Diff   bundleDiffCmd   `cmd:"" help:"Print how the workspace of a bundle differs from the session's beginning."`
 	Export bundleExportCmd `cmd:"" help:"Write a bundle to a portable archive: repository, files, the agent's memory, conversation."`
 	Import bundleImportCmd `cmd:"" help:"Create a session that continues from a portable archive."`
 }

@@ -54,7 +54,7 @@ type commands struct {
 	Agent      agentCmd      `cmd:"" help:"Show the agents of the API."`
 	Webhook    webhookCmd    `cmd:"" help:"Manage webhooks through the API: notifications about sessions."`
 	Transcript transcriptCmd `cmd:"" help:"Read agents' transcripts and output."`
-	Bundle     bundleCmd     `cmd:"" help:"Move bundles between installations, as portable archives."`
+	Bundle     bundleCmd     `cmd:"" help:"Read bundles, and move them between installations as portable archives."`
 	Replay     replayCmd     `cmd:"" help:"Replay the workflow of an exported session with this build, and print what happened to the session."`
 	Completion completionCmd `cmd:"" help:"Print a script that completes commands and flags in a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version and the commit."`

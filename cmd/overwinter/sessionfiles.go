@@ -40,20 +40,25 @@ func (c *sessionFilesCmd) Run(ctx context.Context, s streams, parent *sessionCmd
 		if err != nil {
 			return err
 		}
-		if parent.json() {
-			return printJSON(s.stdout, files)
-		}
-		t := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "SIZE\tMODIFIED\tPATH") // Flush returns the error
-		for _, f := range files.Items {
-			path := terminal.OneLine(f.Path, 0)
-			if !f.Saved {
-				path += inBrackets("not saved: " + terminal.OneLine(f.Unsaved, terminal.LineRunes))
-			}
-			fmt.Fprintf(t, "%d\t%s\t%s\n", f.Size, parent.when(f.ModifiedAt), path)
-		}
-		return t.Flush()
+		return parent.printFiles(s.stdout, files)
 	})
+}
+
+// printFiles writes one line for each file.
+func (c *apiFlags) printFiles(w io.Writer, files client.Page[client.WorkspaceFile]) error {
+	if c.json() {
+		return printJSON(w, files)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SIZE\tMODIFIED\tPATH") // Flush returns the error
+	for _, f := range files.Items {
+		path := terminal.OneLine(f.Path, 0)
+		if !f.Saved {
+			path += inBrackets("not saved: " + terminal.OneLine(f.Unsaved, terminal.LineRunes))
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\n", f.Size, c.when(f.ModifiedAt), path)
+	}
+	return t.Flush()
 }
 
 // printFile writes the bytes as they are, but nothing to a terminal that could command it.
@@ -78,20 +83,25 @@ func (c *sessionDiffCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 		if err != nil {
 			return err
 		}
-		switch {
-		case parent.json():
-			return printJSON(s.stdout, d)
-		case c.Stat:
-			return printStat(s.stdout, d)
-		}
-		if err := printFile(s.stdout, []byte(d.Patch)); err != nil {
-			return err
-		}
-		if d.Truncated {
-			return fmt.Errorf("the diff is truncated: its first %d bytes are stored", len(d.Patch))
-		}
-		return nil
+		return parent.printDiff(s.stdout, d, c.Stat)
 	})
+}
+
+// printDiff writes the patch, or what it does.
+func (c *apiFlags) printDiff(w io.Writer, d client.Diff, stat bool) error {
+	switch {
+	case c.json():
+		return printJSON(w, d)
+	case stat:
+		return printStat(w, d)
+	}
+	if err := printFile(w, []byte(d.Patch)); err != nil {
+		return err
+	}
+	if d.Truncated {
+		return fmt.Errorf("the diff is truncated: its first %d bytes are stored", len(d.Patch))
+	}
+	return nil
 }
 
 // printStat writes one line for each file that differs, and one for all.

@@ -58,8 +58,22 @@ func (db *DB) BundleCommit(ctx context.Context, b session.Bundle) error {
 		if err := s.q.SessionSetHead(ctx, s, &dbsqlc.SessionSetHeadParams{ID: b.SessionID, HeadBundleID: &b.ID}); err != nil {
 			return err
 		}
+		if err := s.epochBegin(ctx); err != nil {
+			return err
+		}
 		return s.q.SnapshotsRelease(ctx, s, b.SessionID)
 	})
+}
+
+// epochBegin has the files that are written from now on replace none that the newest bundle has.
+func (s *sessionTx) epochBegin(ctx context.Context) error {
+	if err := s.q.EpochBegin(ctx, s, &dbsqlc.EpochBeginParams{SessionID: s.row.ID, At: s.now}); err != nil {
+		return err
+	}
+	if err := s.q.EarlierFilesForget(ctx, s, s.row.ID); err != nil {
+		return err
+	}
+	return s.q.EarlierDiffsForget(ctx, s, s.row.ID)
 }
 
 // snapshotClaim holds the snapshot until the bundle that is made of it is committed.

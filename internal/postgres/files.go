@@ -372,12 +372,16 @@ func (db *DB) FileList(
 	}
 	items = make([]workspacefile.Info, len(rows))
 	for i, row := range rows {
-		items[i] = workspacefile.Info{
-			Path: row.Path, Size: row.Size, SHA256: row.Sha256, Mode: uint32(row.Mode),
-			ModifiedAt: row.ModifiedAt.UTC(), Unsaved: workspacefile.Unsaved(row.Unsaved),
-		}
+		items[i] = fileInfo(row)
 	}
 	return items, nextCursor, nil
+}
+
+func fileInfo(row dbsqlc.FilesListRow) workspacefile.Info {
+	return workspacefile.Info{
+		Path: row.Path, Size: row.Size, SHA256: row.Sha256, Mode: uint32(row.Mode),
+		ModifiedAt: row.ModifiedAt.UTC(), Unsaved: workspacefile.Unsaved(row.Unsaved),
+	}
 }
 
 // FileGet returns a file of a workspace with its content, if that is saved;
@@ -397,15 +401,21 @@ func (db *DB) FileGet(ctx context.Context, sessionID, name string) (workspacefil
 	if row.DeletedAt != nil {
 		return workspacefile.Content{}, failure.Errorf(failure.NoFile, "the file is gone since %s", resource.Time(*row.DeletedAt))
 	}
-	f := workspacefile.Content{Info: workspacefile.Info{
-		Path: row.Path, Size: row.Size, SHA256: row.Sha256, Mode: uint32(row.Mode),
-		ModifiedAt: row.ModifiedAt.UTC(), Unsaved: workspacefile.Unsaved(row.Unsaved),
-	}}
+	f, err := db.fileContent(fileInfo(dbsqlc.FilesListRow{
+		Path: row.Path, Size: row.Size, Sha256: row.Sha256, Mode: row.Mode, ModifiedAt: row.ModifiedAt, Unsaved: row.Unsaved,
+	}), row.Content)
+	return f, fault(doing, err)
+}
+
+// fileContent unpacks the content of a file, if that is saved.
+func (db *DB) fileContent(info workspacefile.Info, packed []byte) (workspacefile.Content, error) {
+	f := workspacefile.Content{Info: info}
 	if !f.Saved() {
 		return f, nil
 	}
-	if f.Data, err = db.unzip.DecodeAll(row.Content, []byte{}); err != nil {
-		return f, fault(doing, failure.Errorf(failure.Internal, "content of %s: %v", row.Path, err))
+	var err error
+	if f.Data, err = db.unzip.DecodeAll(packed, []byte{}); err != nil {
+		return f, failure.Errorf(failure.Internal, "content of %s: %v", f.Path, err)
 	}
 	return f, nil
 }
@@ -421,15 +431,22 @@ func (db *DB) DiffGet(ctx context.Context, sessionID string) (*workspacefile.Dif
 	if err != nil {
 		return nil, fault(doing, err)
 	}
-	if row.Diff == "" {
+	d, err := db.diffOf(sessionID, row.Diff, row.Patch)
+	return d, fault(doing, err)
+}
+
+// diffOf unpacks a diff; nil if none was taken.
+func (db *DB) diffOf(sessionID, stored string, patch []byte) (*workspacefile.Diff, error) {
+	if stored == "" {
 		return nil, nil
 	}
 	var d workspacefile.Diff
-	if err := json.Unmarshal([]byte(row.Diff), &d); err != nil {
-		return nil, fault(doing, failure.Errorf(failure.Internal, "diff of %s: %v", sessionID, err))
+	if err := json.Unmarshal([]byte(stored), &d); err != nil {
+		return nil, failure.Errorf(failure.Internal, "diff of %s: %v", sessionID, err)
 	}
-	if d.Patch, err = db.unzip.DecodeAll(row.Patch, []byte{}); err != nil {
-		return nil, fault(doing, failure.Errorf(failure.Internal, "patch of %s: %v", sessionID, err))
+	var err error
+	if d.Patch, err = db.unzip.DecodeAll(patch, []byte{}); err != nil {
+		return nil, failure.Errorf(failure.Internal, "patch of %s: %v", sessionID, err)
 	}
 	return &d, nil
 }

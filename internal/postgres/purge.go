@@ -35,6 +35,8 @@ var (
 		{name: "session_reports", column: "session_id"},
 		{name: "presences", column: "session_id"},
 		{name: "workspace_files", column: "session_id"},
+		{name: "earlier_files", column: "session_id"},
+		{name: "earlier_diffs", column: "session_id"},
 		{name: "workspaces", column: "session_id"},
 		{name: "questions", column: "session_id"},
 		{name: "session_commands", column: "session_id"},
@@ -141,6 +143,9 @@ func (db *DB) PurgeSet(ctx context.Context, sessionID string, state purge.State,
 // interrupted anywhere; called again it continues. Readers of the log get an error that the events are gone.
 func (db *DB) PurgeContent(ctx context.Context, sessionID string) error {
 	const doing = "erase the content of a session"
+	if err := db.filesBequeath(ctx, sessionID); err != nil {
+		return err
+	}
 	var no, last int64
 	err := db.inSession(ctx, doing, sessionID, func(s *sessionTx) error {
 		if !session.State(s.row.Status).Final() {

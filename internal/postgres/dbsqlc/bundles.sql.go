@@ -89,7 +89,7 @@ func (q *Queries) BaseImagesForget(ctx context.Context, db DBTX, ids []string) e
 }
 
 const bundleGet = `-- name: BundleGet :one
-SELECT id, no, session_id, parent_id, generation, snapshot_id, manifest, verified, created_at, proved_at, checkpoint, last_seq, prompt_id, outcome, pinned_at, receipt, restored_at, base, archive_id FROM bundles WHERE id = $1
+SELECT id, no, session_id, parent_id, generation, snapshot_id, manifest, verified, created_at, proved_at, checkpoint, last_seq, prompt_id, outcome, pinned_at, receipt, restored_at, base, archive_id, files_epoch, files_of FROM bundles WHERE id = $1
 `
 
 func (q *Queries) BundleGet(ctx context.Context, db DBTX, id string) (Bundle, error) {
@@ -115,12 +115,14 @@ func (q *Queries) BundleGet(ctx context.Context, db DBTX, id string) (Bundle, er
 		&i.RestoredAt,
 		&i.Base,
 		&i.ArchiveID,
+		&i.FilesEpoch,
+		&i.FilesOf,
 	)
 	return i, err
 }
 
 const bundleGetHead = `-- name: BundleGetHead :one
-SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at, b.base, b.archive_id FROM bundles b JOIN sessions s ON s.head_bundle_id = b.id WHERE s.id = $1
+SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at, b.base, b.archive_id, b.files_epoch, b.files_of FROM bundles b JOIN sessions s ON s.head_bundle_id = b.id WHERE s.id = $1
 `
 
 func (q *Queries) BundleGetHead(ctx context.Context, db DBTX, sessionID string) (Bundle, error) {
@@ -146,6 +148,8 @@ func (q *Queries) BundleGetHead(ctx context.Context, db DBTX, sessionID string) 
 		&i.RestoredAt,
 		&i.Base,
 		&i.ArchiveID,
+		&i.FilesEpoch,
+		&i.FilesOf,
 	)
 	return i, err
 }
@@ -196,11 +200,15 @@ func (q *Queries) BundleHeads(ctx context.Context, db DBTX, sessionIds []string)
 }
 
 const bundleInsert = `-- name: BundleInsert :exec
-INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome)
+INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome, files_epoch, files_of)
 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10::bigint,
-    coalesce(r.prompt_id, base.prompt_id, ''), coalesce(r.outcome, base.outcome, '')
+    coalesce(r.prompt_id, base.prompt_id, ''), coalesce(r.outcome, base.outcome, ''),
+    CASE WHEN $5 = '' THEN NULL WHEN same.id IS NOT NULL THEN same.files_epoch
+        ELSE coalesce((SELECT w.epoch FROM workspaces w WHERE w.session_id = $2), 0) END,
+    coalesce(same.files_of, '')
 FROM (SELECT 1) one
 LEFT JOIN bundles base ON base.session_id = $2 AND base.base
+LEFT JOIN bundles same ON same.id = $3 AND same.session_id = $2 AND same.snapshot_id = $5
 LEFT JOIN (
     SELECT x.prompt_id, CASE WHEN x.ended_at IS NULL THEN 'open' ELSE x.outcome END AS outcome
     FROM runs x JOIN prompts p ON p.session_id = x.session_id AND p.id = x.prompt_id
@@ -224,6 +232,7 @@ type BundleInsertParams struct {
 }
 
 // BundleInsert notes the newest prompt that the agent has had and that was not reverted. It may be one that a fork began with.
+// One of the snapshot of its parent has the files of that one.
 func (q *Queries) BundleInsert(ctx context.Context, db DBTX, arg *BundleInsertParams) error {
 	_, err := db.Exec(ctx, bundleInsert,
 		arg.ID,
@@ -418,7 +427,7 @@ func (q *Queries) BundlesPinned(ctx context.Context, db DBTX, sessionID string) 
 }
 
 const bundlesRestorable = `-- name: BundlesRestorable :many
-SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at, b.base, b.archive_id FROM bundles b JOIN snapshots n ON n.id = b.snapshot_id
+SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint, b.last_seq, b.prompt_id, b.outcome, b.pinned_at, b.receipt, b.restored_at, b.base, b.archive_id, b.files_epoch, b.files_of FROM bundles b JOIN snapshots n ON n.id = b.snapshot_id
 WHERE b.session_id = $1 AND n.deleted_at IS NULL AND n.condemned_at IS NULL
   AND (n.kept_until IS NULL OR n.kept_until < clock_timestamp()) AND b.snapshot_id <> $2
   AND NOT EXISTS (SELECT FROM blocks k WHERE k.session_id = b.session_id AND k.first_seq <= b.last_seq AND k.removed_seq > b.last_seq)
@@ -462,6 +471,8 @@ func (q *Queries) BundlesRestorable(ctx context.Context, db DBTX, arg *BundlesRe
 			&i.RestoredAt,
 			&i.Base,
 			&i.ArchiveID,
+			&i.FilesEpoch,
+			&i.FilesOf,
 		); err != nil {
 			return nil, err
 		}

@@ -10,8 +10,137 @@ import (
 	"time"
 )
 
+const bundleFilesAt = `-- name: BundleFilesAt :one
+SELECT o.session_id, (o.files_epoch >= w.kept_epoch OR o.files_epoch = -1)::boolean AS kept, coalesce(o.files_epoch, 0)::bigint AS epoch
+FROM bundles b JOIN bundles o ON o.id = coalesce(nullif(b.files_of, ''), b.id) LEFT JOIN workspaces w ON w.session_id = o.session_id
+WHERE b.id = $1 AND o.files_epoch IS NOT NULL
+`
+
+type BundleFilesAtRow struct {
+	SessionID string
+	Kept      bool
+	Epoch     int64
+}
+
+// BundleFilesAt is where the files of a bundle are stored: in a session, as they were in an epoch; a negative one, if they are not. A fork that has
+// outlived what it was forked from has them in the epoch -1.
+func (q *Queries) BundleFilesAt(ctx context.Context, db DBTX, id string) (BundleFilesAtRow, error) {
+	row := db.QueryRow(ctx, bundleFilesAt, id)
+	var i BundleFilesAtRow
+	err := row.Scan(&i.SessionID, &i.Kept, &i.Epoch)
+	return i, err
+}
+
+const bundlesInherit = `-- name: BundlesInherit :exec
+UPDATE bundles b SET files_epoch = CASE WHEN b.session_id = $1::text THEN -1 END,
+    files_of = CASE WHEN b.session_id = $1::text THEN '' ELSE $2::text END
+WHERE b.files_of = $3::text AND b.session_id <> $4::text
+`
+
+type BundlesInheritParams struct {
+	HeirSessionID string
+	HeirID        string
+	BundleID      string
+	SessionID     string
+}
+
+// BundlesInherit has all bundles with the files of one that is about to be deleted have those of its heir.
+func (q *Queries) BundlesInherit(ctx context.Context, db DBTX, arg *BundlesInheritParams) error {
+	_, err := db.Exec(ctx, bundlesInherit,
+		arg.HeirSessionID,
+		arg.HeirID,
+		arg.BundleID,
+		arg.SessionID,
+	)
+	return err
+}
+
+const diffGetAt = `-- name: DiffGetAt :one
+SELECT coalesce(w.diff::text, '')::text AS diff, coalesce(w.patch, '')::bytea AS patch FROM workspaces w
+WHERE w.session_id = $1 AND w.diff_epoch <= $2::bigint
+UNION ALL
+SELECT e.diff::text, coalesce(e.patch, '')::bytea FROM earlier_diffs e
+WHERE e.session_id = $1 AND $2::bigint BETWEEN e.from_epoch AND e.until_epoch
+LIMIT 1
+`
+
+type DiffGetAtParams struct {
+	SessionID string
+	Epoch     int64
+}
+
+type DiffGetAtRow struct {
+	Diff  string
+	Patch []byte
+}
+
+func (q *Queries) DiffGetAt(ctx context.Context, db DBTX, arg *DiffGetAtParams) (DiffGetAtRow, error) {
+	row := db.QueryRow(ctx, diffGetAt, arg.SessionID, arg.Epoch)
+	var i DiffGetAtRow
+	err := row.Scan(&i.Diff, &i.Patch)
+	return i, err
+}
+
+const diffInherit = `-- name: DiffInherit :exec
+INSERT INTO earlier_diffs (session_id, from_epoch, until_epoch, diff, patch)
+SELECT $1::text, -1, -1, x.diff, x.patch FROM (
+    SELECT w.diff, w.patch FROM workspaces w WHERE w.session_id = $2 AND w.diff_epoch <= $3::bigint AND w.diff IS NOT NULL
+    UNION ALL
+    SELECT e.diff, e.patch FROM earlier_diffs e WHERE e.session_id = $2 AND $3::bigint BETWEEN e.from_epoch AND e.until_epoch
+) x
+ON CONFLICT DO NOTHING
+`
+
+type DiffInheritParams struct {
+	HeirSessionID string
+	SessionID     string
+	Epoch         int64
+}
+
+func (q *Queries) DiffInherit(ctx context.Context, db DBTX, arg *DiffInheritParams) error {
+	_, err := db.Exec(ctx, diffInherit, arg.HeirSessionID, arg.SessionID, arg.Epoch)
+	return err
+}
+
+const earlierDiffsForget = `-- name: EarlierDiffsForget :exec
+DELETE FROM earlier_diffs e WHERE e.session_id = $1
+    AND NOT EXISTS (SELECT FROM bundles b WHERE b.session_id = e.session_id AND b.files_epoch BETWEEN e.from_epoch AND e.until_epoch)
+`
+
+func (q *Queries) EarlierDiffsForget(ctx context.Context, db DBTX, sessionID string) error {
+	_, err := db.Exec(ctx, earlierDiffsForget, sessionID)
+	return err
+}
+
+const earlierFilesForget = `-- name: EarlierFilesForget :exec
+DELETE FROM earlier_files e WHERE e.session_id = $1
+    AND NOT EXISTS (SELECT FROM bundles b WHERE b.session_id = e.session_id AND b.files_epoch BETWEEN e.from_epoch AND e.until_epoch)
+`
+
+// EarlierFilesForget deletes what no bundle of a session has any more.
+func (q *Queries) EarlierFilesForget(ctx context.Context, db DBTX, sessionID string) error {
+	_, err := db.Exec(ctx, earlierFilesForget, sessionID)
+	return err
+}
+
+const epochBegin = `-- name: EpochBegin :exec
+INSERT INTO workspaces (session_id, epoch, updated_at) VALUES ($1, 1, $2::timestamptz)
+ON CONFLICT (session_id) DO UPDATE SET epoch = workspaces.epoch + 1
+`
+
+type EpochBeginParams struct {
+	SessionID string
+	At        time.Time
+}
+
+// EpochBegin begins the next epoch of a workspace: what is replaced from now on is kept for the bundle that was committed.
+func (q *Queries) EpochBegin(ctx context.Context, db DBTX, arg *EpochBeginParams) error {
+	_, err := db.Exec(ctx, epochBegin, arg.SessionID, arg.At)
+	return err
+}
+
 const fileGet = `-- name: FileGet :one
-SELECT session_id, path, size, sha256, mode, modified_at, content, unsaved, deleted_at FROM workspace_files WHERE session_id = $1 AND path = $2
+SELECT session_id, path, size, sha256, mode, modified_at, content, unsaved, deleted_at, epoch FROM workspace_files WHERE session_id = $1 AND path = $2
 `
 
 type FileGetParams struct {
@@ -32,6 +161,47 @@ func (q *Queries) FileGet(ctx context.Context, db DBTX, arg *FileGetParams) (Wor
 		&i.Content,
 		&i.Unsaved,
 		&i.DeletedAt,
+		&i.Epoch,
+	)
+	return i, err
+}
+
+const fileGetAt = `-- name: FileGetAt :one
+SELECT f.path, f.size, f.sha256, f.mode, f.modified_at, f.unsaved, f.content FROM workspace_files f
+WHERE f.session_id = $1 AND f.path = $2 AND f.epoch <= $3::bigint AND f.deleted_at IS NULL
+UNION ALL
+SELECT e.path, e.size, e.sha256, e.mode, e.modified_at, e.unsaved, e.content FROM earlier_files e
+WHERE e.session_id = $1 AND e.path = $2 AND $3::bigint BETWEEN e.from_epoch AND e.until_epoch
+LIMIT 1
+`
+
+type FileGetAtParams struct {
+	SessionID string
+	Path      string
+	Epoch     int64
+}
+
+type FileGetAtRow struct {
+	Path       string
+	Size       int64
+	Sha256     string
+	Mode       int32
+	ModifiedAt time.Time
+	Unsaved    string
+	Content    []byte
+}
+
+func (q *Queries) FileGetAt(ctx context.Context, db DBTX, arg *FileGetAtParams) (FileGetAtRow, error) {
+	row := db.QueryRow(ctx, fileGetAt, arg.SessionID, arg.Path, arg.Epoch)
+	var i FileGetAtRow
+	err := row.Scan(
+		&i.Path,
+		&i.Size,
+		&i.Sha256,
+		&i.Mode,
+		&i.ModifiedAt,
+		&i.Unsaved,
+		&i.Content,
 	)
 	return i, err
 }
@@ -67,6 +237,70 @@ type FilesForgetParams struct {
 // FilesForget keeps the newest of the files that are gone.
 func (q *Queries) FilesForget(ctx context.Context, db DBTX, arg *FilesForgetParams) error {
 	_, err := db.Exec(ctx, filesForget, arg.SessionID, arg.Keep)
+	return err
+}
+
+const filesHeirs = `-- name: FilesHeirs :many
+SELECT DISTINCT ON (b.files_of) b.files_of AS bundle_id, o.files_epoch::bigint AS epoch, b.id AS heir_id, b.session_id AS heir_session_id
+FROM bundles b JOIN bundles o ON o.id = b.files_of
+WHERE o.session_id = $1 AND b.session_id <> $1 AND o.files_epoch IS NOT NULL
+  AND NOT EXISTS (SELECT FROM purges p WHERE p.session_id = b.session_id)
+ORDER BY b.files_of, b.session_id, b.no
+`
+
+type FilesHeirsRow struct {
+	BundleID      string
+	Epoch         int64
+	HeirID        string
+	HeirSessionID string
+}
+
+// FilesHeirs are, for each bundle of a session that bundles of forks have the files of, the fork that is to have a copy.
+func (q *Queries) FilesHeirs(ctx context.Context, db DBTX, sessionID string) ([]FilesHeirsRow, error) {
+	rows, err := db.Query(ctx, filesHeirs, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FilesHeirsRow
+	for rows.Next() {
+		var i FilesHeirsRow
+		if err := rows.Scan(
+			&i.BundleID,
+			&i.Epoch,
+			&i.HeirID,
+			&i.HeirSessionID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const filesInherit = `-- name: FilesInherit :exec
+INSERT INTO earlier_files (session_id, path, from_epoch, until_epoch, size, sha256, mode, modified_at, content, unsaved)
+SELECT $1::text, x.path, -1, -1, x.size, x.sha256, x.mode, x.modified_at, x.content, x.unsaved FROM (
+    SELECT f.path, f.size, f.sha256, f.mode, f.modified_at, f.content, f.unsaved FROM workspace_files f
+    WHERE f.session_id = $2 AND f.epoch <= $3::bigint AND f.deleted_at IS NULL
+    UNION ALL
+    SELECT e.path, e.size, e.sha256, e.mode, e.modified_at, e.content, e.unsaved FROM earlier_files e
+    WHERE e.session_id = $2 AND $3::bigint BETWEEN e.from_epoch AND e.until_epoch
+) x
+ON CONFLICT DO NOTHING
+`
+
+type FilesInheritParams struct {
+	HeirSessionID string
+	SessionID     string
+	Epoch         int64
+}
+
+func (q *Queries) FilesInherit(ctx context.Context, db DBTX, arg *FilesInheritParams) error {
+	_, err := db.Exec(ctx, filesInherit, arg.HeirSessionID, arg.SessionID, arg.Epoch)
 	return err
 }
 
@@ -145,6 +379,68 @@ func (q *Queries) FilesList(ctx context.Context, db DBTX, arg *FilesListParams) 
 	var items []FilesListRow
 	for rows.Next() {
 		var i FilesListRow
+		if err := rows.Scan(
+			&i.Path,
+			&i.Size,
+			&i.Sha256,
+			&i.Mode,
+			&i.ModifiedAt,
+			&i.Unsaved,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const filesListAt = `-- name: FilesListAt :many
+SELECT x.path, x.size, x.sha256, x.mode, x.modified_at, x.unsaved FROM (
+    SELECT f.path, f.size, f.sha256, f.mode, f.modified_at, f.unsaved FROM workspace_files f
+    WHERE f.session_id = $1 AND f.epoch <= $2::bigint AND f.deleted_at IS NULL
+    UNION ALL
+    SELECT e.path, e.size, e.sha256, e.mode, e.modified_at, e.unsaved FROM earlier_files e
+    WHERE e.session_id = $1 AND $2::bigint BETWEEN e.from_epoch AND e.until_epoch
+) x
+WHERE starts_with(x.path, $3::text) AND x.path > $4::text
+ORDER BY x.path LIMIT $5
+`
+
+type FilesListAtParams struct {
+	SessionID string
+	Epoch     int64
+	Prefix    string
+	After     string
+	MaxItems  int32
+}
+
+type FilesListAtRow struct {
+	Path       string
+	Size       int64
+	Sha256     string
+	Mode       int32
+	ModifiedAt time.Time
+	Unsaved    string
+}
+
+func (q *Queries) FilesListAt(ctx context.Context, db DBTX, arg *FilesListAtParams) ([]FilesListAtRow, error) {
+	rows, err := db.Query(ctx, filesListAt,
+		arg.SessionID,
+		arg.Epoch,
+		arg.Prefix,
+		arg.After,
+		arg.MaxItems,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FilesListAtRow
+	for rows.Next() {
+		var i FilesListAtRow
 		if err := rows.Scan(
 			&i.Path,
 			&i.Size,

@@ -115,9 +115,10 @@ func (q *Queries) ForkBlocks(ctx context.Context, db DBTX, arg *ForkBlocksParams
 }
 
 const forkBundle = `-- name: ForkBundle :exec
-INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome, base, archive_id)
-SELECT $1, $2, v.id, 0, v.snapshot_id, v.manifest, v.verified, true, $3::timestamptz, $4::bigint, v.prompt_id, v.outcome, true, v.archive_id
-FROM bundle_views v WHERE v.id = $5
+INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome, base, archive_id, files_of)
+SELECT $1, $2, v.id, 0, v.snapshot_id, v.manifest, v.verified, true, $3::timestamptz, $4::bigint, v.prompt_id, v.outcome, true, v.archive_id,
+    coalesce(nullif(b.files_of, ''), b.id)
+FROM bundle_views v JOIN bundles b ON b.id = v.id WHERE v.id = $5
 `
 
 type ForkBundleParams struct {

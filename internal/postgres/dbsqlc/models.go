@@ -98,6 +98,8 @@ type Bundle struct {
 	RestoredAt *time.Time
 	Base       bool
 	ArchiveID  string
+	FilesEpoch *int64
+	FilesOf    string
 }
 
 type BundleView struct {
@@ -120,6 +122,27 @@ type BundleView struct {
 	IsHead     bool
 	HasFiles   bool
 	ArchiveID  string
+}
+
+type EarlierDiff struct {
+	SessionID  string
+	FromEpoch  int64
+	UntilEpoch int64
+	Diff       []byte
+	Patch      []byte
+}
+
+type EarlierFile struct {
+	SessionID  string
+	Path       string
+	FromEpoch  int64
+	UntilEpoch int64
+	Size       int64
+	Sha256     string
+	Mode       int32
+	ModifiedAt time.Time
+	Content    []byte
+	Unsaved    string
 }
 
 type Event struct {
@@ -662,6 +685,9 @@ type Workspace struct {
 	DiffKey    string
 	Patch      []byte
 	UpdatedAt  time.Time
+	Epoch      int64
+	DiffEpoch  int64
+	KeptEpoch  int64
 }
 
 type WorkspaceFile struct {
@@ -674,6 +700,7 @@ type WorkspaceFile struct {
 	Content    []byte
 	Unsaved    string
 	DeletedAt  *time.Time
+	Epoch      int64
 }
 
 type WriteProbe struct {

@@ -143,9 +143,10 @@ func (q *Queries) PromptsRevert(ctx context.Context, db DBTX, arg *PromptsRevert
 }
 
 const revertBundle = `-- name: RevertBundle :exec
-INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome)
-SELECT $1, v.session_id, v.id, $2, v.snapshot_id, v.manifest, v.verified, true, $3::timestamptz, $4::bigint, v.prompt_id, v.outcome
-FROM bundle_views v WHERE v.id = $5
+INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome, files_epoch, files_of)
+SELECT $1, v.session_id, v.id, $2, v.snapshot_id, v.manifest, v.verified, true, $3::timestamptz, $4::bigint, v.prompt_id, v.outcome,
+    b.files_epoch, b.files_of
+FROM bundle_views v JOIN bundles b ON b.id = v.id WHERE v.id = $5
 `
 
 type RevertBundleParams struct {

@@ -211,11 +211,16 @@ SELECT
 
 -- name: BundleInsert :exec
 -- BundleInsert notes the newest prompt that the agent has had and that was not reverted. It may be one that a fork began with.
-INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome)
+-- One of the snapshot of its parent has the files of that one.
+INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome, files_epoch, files_of)
 SELECT @id, @session_id, @parent_id, @generation, @snapshot_id, @manifest, @verified, @checkpoint, @created_at, @last_seq::bigint,
-    coalesce(r.prompt_id, base.prompt_id, ''), coalesce(r.outcome, base.outcome, '')
+    coalesce(r.prompt_id, base.prompt_id, ''), coalesce(r.outcome, base.outcome, ''),
+    CASE WHEN @snapshot_id = '' THEN NULL WHEN same.id IS NOT NULL THEN same.files_epoch
+        ELSE coalesce((SELECT w.epoch FROM workspaces w WHERE w.session_id = @session_id), 0) END,
+    coalesce(same.files_of, '')
 FROM (SELECT 1) one
 LEFT JOIN bundles base ON base.session_id = @session_id AND base.base
+LEFT JOIN bundles same ON same.id = @parent_id AND same.session_id = @session_id AND same.snapshot_id = @snapshot_id
 LEFT JOIN (
     SELECT x.prompt_id, CASE WHEN x.ended_at IS NULL THEN 'open' ELSE x.outcome END AS outcome
     FROM runs x JOIN prompts p ON p.session_id = x.session_id AND p.id = x.prompt_id

@@ -63,3 +63,85 @@ ORDER BY path LIMIT @max_items;
 
 -- name: FileGet :one
 SELECT * FROM workspace_files WHERE session_id = @session_id AND path = @path;
+
+-- name: EpochBegin :exec
+-- EpochBegin begins the next epoch of a workspace: what is replaced from now on is kept for the bundle that was committed.
+INSERT INTO workspaces (session_id, epoch, updated_at) VALUES (@session_id, 1, @at::timestamptz)
+ON CONFLICT (session_id) DO UPDATE SET epoch = workspaces.epoch + 1;
+
+-- name: EarlierFilesForget :exec
+-- EarlierFilesForget deletes what no bundle of a session has any more.
+DELETE FROM earlier_files e WHERE e.session_id = @session_id
+    AND NOT EXISTS (SELECT FROM bundles b WHERE b.session_id = e.session_id AND b.files_epoch BETWEEN e.from_epoch AND e.until_epoch);
+
+-- name: EarlierDiffsForget :exec
+DELETE FROM earlier_diffs e WHERE e.session_id = @session_id
+    AND NOT EXISTS (SELECT FROM bundles b WHERE b.session_id = e.session_id AND b.files_epoch BETWEEN e.from_epoch AND e.until_epoch);
+
+-- name: BundleFilesAt :one
+-- BundleFilesAt is where the files of a bundle are stored: in a session, as they were in an epoch; a negative one, if they are not. A fork that has
+-- outlived what it was forked from has them in the epoch -1.
+SELECT o.session_id, (o.files_epoch >= w.kept_epoch OR o.files_epoch = -1)::boolean AS kept, coalesce(o.files_epoch, 0)::bigint AS epoch
+FROM bundles b JOIN bundles o ON o.id = coalesce(nullif(b.files_of, ''), b.id) LEFT JOIN workspaces w ON w.session_id = o.session_id
+WHERE b.id = @id AND o.files_epoch IS NOT NULL;
+
+-- name: FilesListAt :many
+SELECT x.path, x.size, x.sha256, x.mode, x.modified_at, x.unsaved FROM (
+    SELECT f.path, f.size, f.sha256, f.mode, f.modified_at, f.unsaved FROM workspace_files f
+    WHERE f.session_id = @session_id AND f.epoch <= @epoch::bigint AND f.deleted_at IS NULL
+    UNION ALL
+    SELECT e.path, e.size, e.sha256, e.mode, e.modified_at, e.unsaved FROM earlier_files e
+    WHERE e.session_id = @session_id AND @epoch::bigint BETWEEN e.from_epoch AND e.until_epoch
+) x
+WHERE starts_with(x.path, @prefix::text) AND x.path > @after::text
+ORDER BY x.path LIMIT @max_items;
+
+-- name: FileGetAt :one
+SELECT f.path, f.size, f.sha256, f.mode, f.modified_at, f.unsaved, f.content FROM workspace_files f
+WHERE f.session_id = @session_id AND f.path = @path AND f.epoch <= @epoch::bigint AND f.deleted_at IS NULL
+UNION ALL
+SELECT e.path, e.size, e.sha256, e.mode, e.modified_at, e.unsaved, e.content FROM earlier_files e
+WHERE e.session_id = @session_id AND e.path = @path AND @epoch::bigint BETWEEN e.from_epoch AND e.until_epoch
+LIMIT 1;
+
+-- name: DiffGetAt :one
+SELECT coalesce(w.diff::text, '')::text AS diff, coalesce(w.patch, '')::bytea AS patch FROM workspaces w
+WHERE w.session_id = @session_id AND w.diff_epoch <= @epoch::bigint
+UNION ALL
+SELECT e.diff::text, coalesce(e.patch, '')::bytea FROM earlier_diffs e
+WHERE e.session_id = @session_id AND @epoch::bigint BETWEEN e.from_epoch AND e.until_epoch
+LIMIT 1;
+
+-- name: FilesHeirs :many
+-- FilesHeirs are, for each bundle of a session that bundles of forks have the files of, the fork that is to have a copy.
+SELECT DISTINCT ON (b.files_of) b.files_of AS bundle_id, o.files_epoch::bigint AS epoch, b.id AS heir_id, b.session_id AS heir_session_id
+FROM bundles b JOIN bundles o ON o.id = b.files_of
+WHERE o.session_id = @session_id AND b.session_id <> @session_id AND o.files_epoch IS NOT NULL
+  AND NOT EXISTS (SELECT FROM purges p WHERE p.session_id = b.session_id)
+ORDER BY b.files_of, b.session_id, b.no;
+
+-- name: FilesInherit :exec
+INSERT INTO earlier_files (session_id, path, from_epoch, until_epoch, size, sha256, mode, modified_at, content, unsaved)
+SELECT @heir_session_id::text, x.path, -1, -1, x.size, x.sha256, x.mode, x.modified_at, x.content, x.unsaved FROM (
+    SELECT f.path, f.size, f.sha256, f.mode, f.modified_at, f.content, f.unsaved FROM workspace_files f
+    WHERE f.session_id = @session_id AND f.epoch <= @epoch::bigint AND f.deleted_at IS NULL
+    UNION ALL
+    SELECT e.path, e.size, e.sha256, e.mode, e.modified_at, e.content, e.unsaved FROM earlier_files e
+    WHERE e.session_id = @session_id AND @epoch::bigint BETWEEN e.from_epoch AND e.until_epoch
+) x
+ON CONFLICT DO NOTHING;
+
+-- name: DiffInherit :exec
+INSERT INTO earlier_diffs (session_id, from_epoch, until_epoch, diff, patch)
+SELECT @heir_session_id::text, -1, -1, x.diff, x.patch FROM (
+    SELECT w.diff, w.patch FROM workspaces w WHERE w.session_id = @session_id AND w.diff_epoch <= @epoch::bigint AND w.diff IS NOT NULL
+    UNION ALL
+    SELECT e.diff, e.patch FROM earlier_diffs e WHERE e.session_id = @session_id AND @epoch::bigint BETWEEN e.from_epoch AND e.until_epoch
+) x
+ON CONFLICT DO NOTHING;
+
+-- name: BundlesInherit :exec
+-- BundlesInherit has all bundles with the files of one that is about to be deleted have those of its heir.
+UPDATE bundles b SET files_epoch = CASE WHEN b.session_id = @heir_session_id::text THEN -1 END,
+    files_of = CASE WHEN b.session_id = @heir_session_id::text THEN '' ELSE @heir_id::text END
+WHERE b.files_of = @bundle_id::text AND b.session_id <> @session_id::text;

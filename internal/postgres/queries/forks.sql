@@ -46,9 +46,10 @@ ORDER BY b.position DESC LIMIT @max_items;
 
 -- name: ForkBundle :exec
 -- ForkBundle copies a bundle for a fork, as its head.
-INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome, base, archive_id)
-SELECT @id, @session_id, v.id, 0, v.snapshot_id, v.manifest, v.verified, true, @at::timestamptz, @last_seq::bigint, v.prompt_id, v.outcome, true, v.archive_id
-FROM bundle_views v WHERE v.id = @bundle_id;
+INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome, base, archive_id, files_of)
+SELECT @id, @session_id, v.id, 0, v.snapshot_id, v.manifest, v.verified, true, @at::timestamptz, @last_seq::bigint, v.prompt_id, v.outcome, true, v.archive_id,
+    coalesce(nullif(b.files_of, ''), b.id)
+FROM bundle_views v JOIN bundles b ON b.id = v.id WHERE v.id = @bundle_id;
 
 -- name: ForkBlocks :execrows
 -- ForkBlocks copies the blocks that a session had at an event, numbered from 1 on in their order.

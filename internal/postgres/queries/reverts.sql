@@ -41,9 +41,10 @@ SELECT EXISTS (SELECT FROM blocks k WHERE k.session_id = @session_id AND k.first
 
 -- name: RevertBundle :exec
 -- RevertBundle copies a bundle of a session for the sandbox of a generation that was restored from it.
-INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome)
-SELECT @id, v.session_id, v.id, @generation, v.snapshot_id, v.manifest, v.verified, true, @at::timestamptz, @last_seq::bigint, v.prompt_id, v.outcome
-FROM bundle_views v WHERE v.id = @bundle_id;
+INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome, files_epoch, files_of)
+SELECT @id, v.session_id, v.id, @generation, v.snapshot_id, v.manifest, v.verified, true, @at::timestamptz, @last_seq::bigint, v.prompt_id, v.outcome,
+    b.files_epoch, b.files_of
+FROM bundle_views v JOIN bundles b ON b.id = v.id WHERE v.id = @bundle_id;
 
 -- name: TranscriptsForget :exec
 -- TranscriptsForget deletes the stored transcripts of a session: the next turn stores what its sandbox has.

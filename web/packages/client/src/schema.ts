@@ -1220,6 +1220,81 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/bundles/{bundleId}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the files that a bundle has, by path
+         * @description The files of the workspace as they were stored when the bundle was committed, read like those of a session: no sandbox is needed. What that
+         *     list omits is not there either, although the snapshot has it. Of files that were replaced or deleted after a bundle, 64 MiB of
+         *     content are kept in a session; the others are listed with `unsaved` = `session_full`. A fork's first bundle has the files of the bundle that it was forked from.
+         *
+         *     409 `file_not_saved` when nothing is stored of the bundle: it was saved without a snapshot, imported, or made by an earlier release, or the
+         *     session has replaced more than 100,000 files since.
+         */
+        get: operations["listBundleFiles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/bundles/{bundleId}/files/{path}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+                /** @description Path of the file as in the list; slashes may be percent-encoded. */
+                path: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * Read a file that a bundle has
+         * @description As a file of a session is read. 404 `file_not_found` when the bundle has no such file, 413 `too_large` when it is over 1 MiB, and 409
+         *     `file_not_saved` when its content, or nothing of the bundle, is stored.
+         */
+        get: operations["getBundleFile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/bundles/{bundleId}/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * How the workspace of a bundle differs from the session's beginning
+         * @description The newest diff that was stored when the bundle was committed, as a session has it. Before the first comparison all fields are empty and
+         *     `computedAt` is null. 409 `file_not_saved` as for the list of files.
+         */
+        get: operations["getBundleDiff"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/bundles/{bundleId}/pin": {
         parameters: {
             query?: never;
@@ -6804,6 +6879,135 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listBundleFiles: {
+        parameters: {
+            query?: {
+                /** @description Beginning of the paths, such as `src/`. */
+                prefix?: string;
+                limit?: components["parameters"]["Limit"];
+                /** @description The `nextCursor` of the page before. */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of files. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["File"][];
+                        nextCursor: components["schemas"]["NextCursor"];
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getBundleFile: {
+        parameters: {
+            query?: {
+                /** @description With any value the disposition is `attachment`. */
+                download?: string;
+            };
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+                /** @description Path of the file as in the list; slashes may be percent-encoded. */
+                path: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The bytes of the file. */
+            200: {
+                headers: {
+                    /** @description SHA-256 of the bytes. */
+                    ETag?: string;
+                    /** @description With the last part of the path as file name. */
+                    "Content-Disposition"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "*/*": unknown;
+                };
+            };
+            /** @description The part of the file that was asked for. */
+            206: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "*/*": unknown;
+                };
+            };
+            /** @description The file is still the one that `If-None-Match` names. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            /** @description The range is not in the file. */
+            416: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getBundleDiff: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bundleId: components["parameters"]["BundleId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The diff. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Diff"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

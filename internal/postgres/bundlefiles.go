@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
+)
+
+// BundleFileList is FileList for the files that a bundle has. bundle_not_found, and file_not_saved where they are not stored.
+func (db *DB) BundleFileList(ctx context.Context, bundleID, prefix string, limit int, cursor string) (items []workspacefile.Info, next string, err error) {
+	var from fileCursor
+	if cursor != "" {
+		if err := cursorDecode(cursor, &from); err != nil {
+			return nil, "", err
+		}
+	}
+	limit = pageLimit(limit)
+	err = db.atBundle(ctx, bundleID, func(tx pgx.Tx, at dbsqlc.BundleFilesAtRow) error {
+		rows, err := db.q.FilesListAt(ctx, tx, &dbsqlc.FilesListAtParams{
+			SessionID: at.SessionID, Epoch: at.Epoch, Prefix: prefix, After: from.Path, MaxItems: int32(limit) + 1,
+		})
+		if len(rows) > limit {
+			rows = rows[:limit]
+			next = cursorEncode(fileCursor{Path: rows[limit-1].Path})
+		}
+		for _, row := range rows {
+			items = append(items, fileInfo(dbsqlc.FilesListRow(row)))
+		}
+		return err
+	})
+	return items, next, err
+}
+
+// BundleFileGet is FileGet for a file that a bundle has.
+func (db *DB) BundleFileGet(ctx context.Context, bundleID, name string) (f workspacefile.Content, err error) {
+	err = db.atBundle(ctx, bundleID, func(tx pgx.Tx, at dbsqlc.BundleFilesAtRow) error {
+		row, err := db.q.FileGetAt(ctx, tx, &dbsqlc.FileGetAtParams{SessionID: at.SessionID, Epoch: at.Epoch, Path: name})
+		if isNoRows(err) {
+			return failure.Errorf(failure.NoFile, "there is no such file in bundle %s", bundleID)
+		}
+		if err != nil {
+			return err
+		}
+		f, err = db.fileContent(fileInfo(dbsqlc.FilesListRow{
+			Path: row.Path, Size: row.Size, Sha256: row.Sha256, Mode: row.Mode, ModifiedAt: row.ModifiedAt, Unsaved: row.Unsaved,
+		}), row.Content)
+		return err
+	})
+	return f, err
+}
+
+// BundleDiffGet is DiffGet for the diff that a bundle has.
+func (db *DB) BundleDiffGet(ctx context.Context, bundleID string) (d *workspacefile.Diff, err error) {
+	err = db.atBundle(ctx, bundleID, func(tx pgx.Tx, at dbsqlc.BundleFilesAtRow) error {
+		row, err := db.q.DiffGetAt(ctx, tx, &dbsqlc.DiffGetAtParams{SessionID: at.SessionID, Epoch: at.Epoch})
+		if isNoRows(err) {
+			return nil
+		}
+		if err == nil {
+			d, err = db.diffOf(at.SessionID, row.Diff, row.Patch)
+		}
+		return err
+	})
+	return d, err
+}
+
+// atBundle has read find out what is stored of the files of a bundle.
+func (db *DB) atBundle(ctx context.Context, bundleID string, read func(tx pgx.Tx, at dbsqlc.BundleFilesAtRow) error) error {
+	return db.inTx(ctx, "read the files of a bundle", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		at, err := db.q.BundleFilesAt(ctx, tx, bundleID)
+		switch {
+		case err == nil && at.Kept:
+			return read(tx, at)
+		case err != nil && !isNoRows(err):
+			return err
+		}
+		b, err := db.q.BundleGet(ctx, tx, bundleID)
+		switch {
+		case isNoRows(err):
+			return noBundle(bundleID)
+		case err != nil:
+			return err
+		case b.ArchiveID != "":
+			return failure.Errorf(failure.NotSaved, "bundle %s was imported; its files are in its archive until the session has worked with them", bundleID)
+		case b.SnapshotID == "":
+			return failure.Errorf(failure.NotSaved, "bundle %s has no files: it was saved without a snapshot", bundleID)
+		}
+		return failure.Errorf(failure.NotSaved, "the files of bundle %s are not stored outside its snapshot; fork the session at it to read them", bundleID)
+	})
+}
+
+// filesBequeath gives the files that bundles of forks have of a session that is being purged to one of these forks.
+func (db *DB) filesBequeath(ctx context.Context, sessionID string) error {
+	return db.inTx(ctx, "keep the files of forks", pgx.TxOptions{}, func(tx pgx.Tx) error {
+		heirs, err := db.q.FilesHeirs(ctx, tx, sessionID)
+		if err != nil {
+			return err
+		}
+		for _, h := range heirs {
+			err := db.q.FilesInherit(ctx, tx, &dbsqlc.FilesInheritParams{HeirSessionID: h.HeirSessionID, SessionID: sessionID, Epoch: h.Epoch})
+			if err != nil {
+				return err
+			}
+			err = db.q.DiffInherit(ctx, tx, &dbsqlc.DiffInheritParams{HeirSessionID: h.HeirSessionID, SessionID: sessionID, Epoch: h.Epoch})
+			if err != nil {
+				return err
+			}
+			err = db.q.BundlesInherit(ctx, tx, &dbsqlc.BundlesInheritParams{
+				HeirSessionID: h.HeirSessionID, HeirID: h.HeirID, BundleID: h.BundleID, SessionID: sessionID,
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

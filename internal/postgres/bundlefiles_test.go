@@ -1,0 +1,198 @@
+package postgres_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
+)
+
+// contents are the files that a bundle has, read in pages of one file, as "PATH CONTENT".
+func (b *bundle) contents(t *testing.T, bundleID string) []string {
+	t.Helper()
+	out := []string{}
+	for cursor := ""; ; {
+		items, next, err := b.BundleFileList(b.ctx, bundleID, "", 1, cursor)
+		require.NoError(t, err)
+		for _, info := range items {
+			f, err := b.BundleFileGet(b.ctx, bundleID, info.Path)
+			require.NoError(t, err)
+			require.Equal(t, info, f.Info)
+			out = append(out, info.Path+" "+string(f.Data)+string(info.Unsaved))
+		}
+		if cursor = next; next == "" {
+			return out
+		}
+	}
+}
+
+// patch is the diff that a bundle has; empty if none was taken.
+func (b *bundle) patch(t *testing.T, bundleID string) string {
+	t.Helper()
+	d, err := b.BundleDiffGet(b.ctx, bundleID)
+	require.NoError(t, err)
+	if d == nil {
+		return ""
+	}
+	return string(d.Patch)
+}
+
+func diffed(text string) *workspacefile.Diff {
+	return &workspacefile.Diff{Key: text, Patch: []byte(text), At: time.Unix(1000, 0).UTC()}
+}
+
+func TestTheFilesOfABundleStay(t *testing.T) {
+	t.Parallel()
+	b, batch := filing(t)
+	none := b.snapshotted(t, "im-0")
+	batch.Changes, batch.Diff = []workspacefile.Change{written(1, "a", "1"), written(2, "b", "1"), written(3, "c", "1")}, diffed("one")
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	one := b.snapshotted(t, "im-1")
+	batch.Changes, batch.Diff = []workspacefile.Change{written(4, "a", "2"), removed(5, "b"), written(6, "d", "2")}, diffed("two")
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	batch.Changes, batch.Diff = []workspacefile.Change{written(7, "a", "3")}, diffed("three")
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	two := b.snapshotted(t, "im-2")
+	same := b.snapshotted(t, "im-3")
+	batch.Changes, batch.Diff = []workspacefile.Change{written(8, "b", "4"), removed(9, "a"), removed(10, "c"), removed(11, "d")}, nil
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	fallen := b.snapshotted(t, "im-3") // of the snapshot before, as after the loss of a sandbox
+	last := b.snapshotted(t, "im-4")
+
+	want := map[string][]string{
+		none.ID: {}, one.ID: {"a 1", "b 1", "c 1"}, two.ID: {"a 3", "c 1", "d 2"}, same.ID: {"a 3", "c 1", "d 2"}, fallen.ID: {"a 3", "c 1", "d 2"}, last.ID: {"b 4"},
+	}
+	for id, files := range want {
+		require.Equal(t, files, b.contents(t, id))
+	}
+	require.Empty(t, b.patch(t, none.ID))
+	require.Equal(t, "one", b.patch(t, one.ID))
+	require.Equal(t, "three", b.patch(t, two.ID))
+	require.Equal(t, "three", b.patch(t, last.ID))
+	require.Equal(t, []string{"b"}, b.paths(t, ""))
+	_, err := b.BundleFileGet(b.ctx, two.ID, "b")
+	requireCode(t, failure.NoFile, err)
+	_, _, err = b.BundleFileList(b.ctx, session.NewID(session.BundlePrefix), "", 10, "")
+	requireCode(t, failure.NoBundle, err)
+
+	// What no bundle has any more is deleted with the next one.
+	kept := b.earlier(t)
+	require.Contains(t, kept, "b 1 1,")
+	b.sql(t, fmt.Sprintf("DELETE FROM bundles WHERE id = '%s'", one.ID))
+	delete(want, one.ID)
+	b.snapshotted(t, "im-5")
+	require.Equal(t, strings.ReplaceAll(strings.ReplaceAll(kept, "a 1 1,", ""), "b 1 1,", ""), b.earlier(t))
+	for id, files := range want {
+		require.Equal(t, files, b.contents(t, id))
+	}
+}
+
+// earlier are the files that are kept for bundles, with their first and last epoch.
+func (b *bundle) earlier(t *testing.T) string {
+	t.Helper()
+	return query[string](b.ctx, t, b.url, "SELECT coalesce(string_agg(path || ' ' || from_epoch || ' ' || until_epoch || ',', '' ORDER BY path, from_epoch), '') FROM earlier_files")
+}
+
+func TestTheFilesOfAForkStay(t *testing.T) {
+	t.Parallel()
+	b, batch := filing(t)
+	batch.Changes, batch.Diff = []workspacefile.Change{written(1, "a", "1"), written(2, "b", "1")}, diffed("one")
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: batch.RunID, Token: "t1", Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	one := b.snapshotted(t, "im-1")
+	f := b.fork(t, session.Fork{BundleID: one.ID})
+	g := b.fork(t, session.Fork{BundleID: one.ID})
+	h := f.fork(t, session.Fork{BundleID: f.head(t)})
+	batch.RunID, batch.Token = "", ""
+	batch.Changes, batch.Diff = []workspacefile.Change{written(3, "a", "2"), removed(4, "b")}, diffed("two")
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	check := func() {
+		t.Helper()
+		for _, fork := range []*bundle{f, g, h} {
+			require.Equal(t, []string{"a 1", "b 1"}, fork.contents(t, fork.head(t)))
+			require.Equal(t, "one", fork.patch(t, fork.head(t)))
+		}
+	}
+	check()
+
+	// They outlive the session, and then the fork that has got them.
+	for _, gone := range []*bundle{b, f} {
+		_, err = b.PurgeRequest(b.ctx, gone.id, session.ForksDetach)
+		require.NoError(t, err)
+		gone.transit(t, session.EventStop, "")
+		for range 2 {
+			require.NoError(t, b.PurgeContent(b.ctx, gone.id))
+		}
+		if gone == b {
+			check()
+		}
+	}
+	for _, fork := range []*bundle{g, h} {
+		require.Equal(t, []string{"a 1", "b 1"}, fork.contents(t, fork.head(t)))
+	}
+}
+
+func TestBundlesSayWhatIsNotStoredOfTheirFiles(t *testing.T) {
+	t.Parallel()
+	b, batch := filing(t)
+	batch.Changes = []workspacefile.Change{written(1, "a", "1")}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	one := b.snapshotted(t, "im-1")
+	without := session.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: b.generation(t)}
+	require.NoError(t, b.BundleCommit(b.ctx, without))
+	_, _, err := b.BundleFileList(b.ctx, without.ID, "", 10, "")
+	requireCode(t, failure.NotSaved, err)
+	require.ErrorContains(t, err, "without a snapshot")
+	b.sql(t, fmt.Sprintf("UPDATE bundles SET files_epoch = NULL WHERE id = '%s'", one.ID)) // as a worker of the release before commits it
+	_, err = b.BundleDiffGet(b.ctx, one.ID)
+	requireCode(t, failure.NotSaved, err)
+	_, err = b.BundleFileGet(b.ctx, one.ID, "a")
+	requireCode(t, failure.NotSaved, err)
+	require.ErrorContains(t, err, "fork the session at it")
+}
+
+func TestWhatIsKeptForBundlesIsBounded(t *testing.T) {
+	t.Parallel()
+	b, batch := filing(t)
+	big := strings.Repeat("x", workspacefile.MaxBytes)
+	for epoch := range int64(2) {
+		batch.Changes = nil
+		for n := range int64(40) {
+			batch.Changes = append(batch.Changes, written(1+100*epoch+n, fmt.Sprintf("f%02d", n), big))
+		}
+		require.NoError(t, b.FilesAppend(b.ctx, batch))
+		b.snapshotted(t, fmt.Sprintf("im-%d", epoch))
+	}
+	for n := range batch.Changes {
+		batch.Changes[n] = removed(1000+int64(n), batch.Changes[n].Path)
+	}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	kept := query[string](b.ctx, t, b.url, "SELECT count(*) FILTER (WHERE unsaved = '') || ' ' || count(*) FILTER (WHERE unsaved = 'session_full') FROM earlier_files")
+	require.Equal(t, "64 16", kept)
+
+	// Beyond 100,000 files, nothing is kept for the bundles until then, but what a fork has begun with.
+	last := b.snapshotted(t, "im-2")
+	batch.Changes = []workspacefile.Change{written(2000, "f00", "1")}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	next := b.snapshotted(t, "im-3")
+	b.sql(t, "DELETE FROM earlier_files")
+	for _, rows := range []string{"'n' || n, -1, -1 FROM generate_series(1, 1000) n", "'m' || n, 0, 9 FROM generate_series(1, 99000) n"} {
+		b.sql(t, fmt.Sprintf(`INSERT INTO earlier_files (session_id, size, sha256, mode, modified_at, unsaved, path, from_epoch, until_epoch)
+			SELECT '%s', 0, '', 0, now(), 'too_large', %s`, b.id, rows))
+	}
+	batch.Changes = []workspacefile.Change{written(2001, "f00", "2")}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	for _, id := range []string{last.ID, next.ID} {
+		_, _, err := b.BundleFileList(b.ctx, id, "", 10, "")
+		requireCode(t, failure.NotSaved, err)
+	}
+	require.Equal(t, "1000", query[string](b.ctx, t, b.url, "SELECT count(*)::text FROM earlier_files"))
+	require.Equal(t, []string{"f00 2"}, b.contents(t, b.snapshotted(t, "im-4").ID))
+}
