@@ -35,6 +35,7 @@ type Config struct {
 	LegacyEvery time.Duration
 	// Commands signals again for pending commands. Without rows it does nothing.
 	Commands CommandRelay
+	Outages  Outages
 	// Purges erases sessions. Without a Purger it does nothing.
 	Purges Purges
 	// Archives makes archives of bundles. Without an Archiver it does nothing.
@@ -177,6 +178,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return w.config.Relay.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Commands.run(ctx, w.config.Logger) })
+	group.Go(func() error { return w.config.Outages.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Purges.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Archives.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Lifecycle.run(ctx, w.config.Logger) })

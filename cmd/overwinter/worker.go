@@ -264,6 +264,7 @@ func (c *workerCmd) run(
 		Temporal: temporal, Namespace: c.TemporalNamespace, Control: control, Turns: turns, Deployment: c.deployment(),
 		Relay: worker.Relay{Rows: db, Signaler: signaler, Metrics: measured}, Installation: installation, Legacy: db,
 		Commands: worker.CommandRelay{Rows: db, Signaler: signaler, Metrics: measured},
+		Outages:  worker.Outages{Store: db, Database: db.Ping, Temporal: signaler.Ping},
 		Purges: worker.Purges{Purger: activities.NewPurger(control, db, signaler, activities.Retention{
 			Terminated: c.RetainTerminated, Events: c.RetainEvents, Deltas: c.CompactAfter,
 		})},

@@ -174,6 +174,7 @@ func TestEveryTableIsPurgedOrHasNothingOfASession(t *testing.T) {
 		"lifecycle_head":   "numbers of the installation: they name no session",
 		"session_counts":   "numbers of the installation: they name no session",
 		"write_probe":      "of the installation",
+		"outages":          "of the installation: they name no session",
 		"goose_db_version": "of the schema",
 	}
 	tables := strings.Fields(query[string](b.ctx, t, b.url,

@@ -69,6 +69,7 @@ func (w *whyReader) read(ctx context.Context, of why.Subject, id string) (why.Fa
 		func(ctx context.Context) error { return w.transitions(ctx, no) },
 		w.commands, w.sandboxes, w.bundles,
 		func(ctx context.Context) error { return w.problems(ctx, row.No) },
+		w.outages,
 		func(ctx context.Context) error { return w.runs(ctx, promptID) },
 		func(ctx context.Context) error { return w.questions(ctx, questionID) },
 		w.woke,
@@ -187,6 +188,18 @@ func (w *whyReader) problems(ctx context.Context, sessionNo int64) error {
 		if json.Unmarshal(r.Data, &p) == nil {
 			w.f.Problems = append(w.f.Problems, why.Problem{At: r.At.UTC(), Code: p.Code, Message: p.Message})
 		}
+	}
+	return err
+}
+
+func (w *whyReader) outages(ctx context.Context) error {
+	rows, err := w.db.q.WhyOutages(ctx, w.tx, why.MaxOutages)
+	for _, r := range rows {
+		code := why.DatabaseUnavailable
+		if r.Part == "temporal" {
+			code = why.TemporalUnavailable
+		}
+		w.f.Outages = append(w.f.Outages, why.Outage{Code: code, Since: r.Since.UTC(), Until: r.Until.UTC()})
 	}
 	return err
 }

@@ -117,6 +117,20 @@ func (c *chain) problems(from, to time.Time) {
 	}
 }
 
+// outages adds those that lasted at some moment between two times.
+func (c *chain) outages(from, to time.Time) {
+	for _, o := range c.Outages {
+		if o.Until.Before(from) || o.Since.After(to) {
+			continue
+		}
+		part := "Postgres"
+		if o.Code == TemporalUnavailable {
+			part = "Temporal"
+		}
+		c.row(o.Code, o.Since, nil, "%s did not answer workers from %s to %s (%s)", part, clock(o.Since), clock(o.Until), o.Until.Sub(o.Since).Round(time.Second))
+	}
+}
+
 // failures adds what Temporal knows of attempts that failed between two times, the newest first.
 func (c *chain) failures(from, to time.Time) {
 	for _, e := range slices.Backward(c.history.Events) {

@@ -108,6 +108,10 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		f.Prompt.StartedAt, f.Runs[0].StartedAt = at(31), at(32)
 		return f
 	}
+	away := func(f why.Facts, code why.Code, since, until int) why.Facts {
+		f.Outages = []why.Outage{{Code: code, Since: at(since), Until: at(until)}}
+		return f
+	}
 	slowAfter := func(h why.History) why.History {
 		h.Events = append(h.Events, why.Event{At: at(30), Kind: why.StepWasSlow, Activity: "RestoreSandbox", Took: 15 * time.Second})
 		return h
@@ -150,6 +154,9 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		"worker killed in a turn":  {why.Prompt, prompt(session.PromptCompleted, ""), failed(20, "RunTurn", why.HeartbeatTimeout, "", ""), why.WorkerLost, nil},
 		"worker stopped in a turn": {why.Prompt, prompt(session.PromptCompleted, ""), failed(20, "RunTurn", why.Application, "HandOver", ""), why.WorkerStopped, nil},
 		"runner unreachable":       {why.Prompt, prompt(session.PromptProcessing, ""), failed(20, "RunTurn", why.Application, "Error", "dial"), why.RunnerUnreachable, nil},
+		"Postgres was away":        {why.Prompt, away(prompt(session.PromptCompleted, ""), why.DatabaseUnavailable, 10, 20), why.History{}, why.DatabaseUnavailable, nil},
+		"Temporal was away":        {why.Prompt, away(waited(), why.TemporalUnavailable, 0, 29), why.History{}, why.TemporalUnavailable, []why.Code{why.PromptQueued}},
+		"Temporal was away before": {why.Prompt, away(waited(), why.TemporalUnavailable, -9, 0), why.History{}, why.PromptCompleted, nil},
 		"Postgres away":            {why.Prompt, prompt(session.PromptProcessing, ""), failed(20, "RunTurn", why.Application, "Error", "the database is not available"), why.DatabaseUnavailable, nil},
 		"row locked":               {why.Prompt, prompt(session.PromptProcessing, ""), failed(20, "RestoreSandbox", why.Application, "Error", "session ses_1 is locked by another transaction; try again later: the session is locked"), why.SessionLocked, nil},
 		"Temporal away":            {why.Prompt, prompt(session.PromptQueued, ""), why.History{Err: "temporal does not answer"}, why.TemporalUnavailable, nil},

@@ -15,6 +15,7 @@ const (
 	MaxRuns        = 20
 	MaxQuestions   = 20
 	MaxProblems    = 50
+	MaxOutages     = 50
 	// MaxEventsSearched bounds the events among which problems are looked for, the newest ones.
 	MaxEventsSearched = 5000
 	// MaxCauses bounds an explanation.
@@ -32,7 +33,8 @@ type Facts struct {
 	Sandboxes   []Sandbox // newest first, like all that follow
 	Bundles     []Bundle
 	Problems    []Problem
-	Runs        []Run // of the prompt that is asked about, or of the session
+	Outages     []Outage // of the installation
+	Runs        []Run    // of the prompt that is asked about, or of the session
 
 	Prompt     *session.Prompt // that is asked about, without its content
 	Processing string          // the prompt that is processed
@@ -82,6 +84,12 @@ type Problem struct {
 	At      time.Time
 	Code    string
 	Message string
+}
+
+// Outage is a time in which a worker did not reach a part of the installation.
+type Outage struct {
+	Code         Code // DatabaseUnavailable or TemporalUnavailable
+	Since, Until time.Time
 }
 
 // Run is one attempt of the agent at a prompt.

@@ -80,6 +80,7 @@ func (c *chain) queued(p session.Prompt) {
 		c.row(BehindPrompts, time.Time{}, nil, "%d prompts come before it", c.Ahead)
 	}
 	c.earlier(p)
+	c.outages(p.CreatedAt, c.Now)
 	c.waits()
 	if s.Status != session.Running && len(c.Transitions) > 0 {
 		c.steps(len(c.Transitions) - 1)
@@ -148,6 +149,7 @@ func (c *chain) ended(p session.Prompt) {
 // waited adds what happened while the prompt waited for its turn.
 func (c *chain) waited(p session.Prompt) {
 	c.row(PromptQueued, p.CreatedAt, about("prompt", p.ID), "the prompt waited %s for its turn", p.StartedAt.Sub(p.CreatedAt).Round(time.Second))
+	c.outages(p.CreatedAt, p.StartedAt)
 	c.problems(p.CreatedAt, p.StartedAt)
 	c.failures(p.CreatedAt, p.StartedAt)
 }
@@ -174,6 +176,7 @@ func (c *chain) run(r Run) {
 	if r.Attempt > 1 {
 		c.row(AttemptRepeated, r.StartedAt, ref, "%d attempts of workers were made at the run %s, each from where the last one was", r.Attempt, r.ID)
 	}
+	c.outages(r.StartedAt, to)
 	c.problems(r.StartedAt.Add(-time.Second), to.Add(time.Second))
 	c.failures(r.StartedAt.Add(-time.Second), to.Add(time.Second))
 	if r.Reason == session.ReasonSandboxLost || r.Outcome == session.OutcomeUnknown {

@@ -106,6 +106,7 @@ func (c *chain) steps(i int) {
 		c.row(stateCodes[t.To], t.At, about("transition", no), "transition %s: %s → %s at %s, after %s%s%s", no, t.From, t.To, clock(t.At),
 			max(0, t.At.Sub(before)).Round(time.Millisecond), c.receiptText(t), because(t.Reason))
 		if t.From != session.Running || t.Event == session.EventFail || t.Reason == session.ReasonLost { // else they are of its turns
+			c.outages(before, t.At)
 			c.problems(before, t.At)
 			c.failures(before, t.At)
 		}

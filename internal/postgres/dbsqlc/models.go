@@ -225,6 +225,13 @@ type LifecycleHead struct {
 	Kept    int64
 }
 
+type Outage struct {
+	ID    int64
+	Part  string
+	Since time.Time
+	Until time.Time
+}
+
 type Presence struct {
 	Client    string
 	SessionID string

@@ -10,6 +10,56 @@ import (
 	"time"
 )
 
+const outageExtend = `-- name: OutageExtend :execrows
+UPDATE outages o SET since = least(o.since, clock_timestamp() - make_interval(secs => $1::double precision)),
+    until = greatest(o.until, clock_timestamp() - make_interval(secs => $2::double precision))
+WHERE o.id = (
+    SELECT x.id FROM outages x WHERE x.part = $3
+      AND x.until >= clock_timestamp() - make_interval(secs => $1) AND x.since <= clock_timestamp() - make_interval(secs => $2)
+    ORDER BY x.id DESC LIMIT 1)
+`
+
+type OutageExtendParams struct {
+	SinceAgo float64
+	UntilAgo float64
+	Part     string
+}
+
+// OutageExtend adds an outage to one that another worker has recorded, if they overlap.
+func (q *Queries) OutageExtend(ctx context.Context, db DBTX, arg *OutageExtendParams) (int64, error) {
+	result, err := db.Exec(ctx, outageExtend, arg.SinceAgo, arg.UntilAgo, arg.Part)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const outageInsert = `-- name: OutageInsert :exec
+INSERT INTO outages (part, since, until)
+VALUES ($1, clock_timestamp() - make_interval(secs => $2::double precision), clock_timestamp() - make_interval(secs => $3::double precision))
+`
+
+type OutageInsertParams struct {
+	Part     string
+	SinceAgo float64
+	UntilAgo float64
+}
+
+func (q *Queries) OutageInsert(ctx context.Context, db DBTX, arg *OutageInsertParams) error {
+	_, err := db.Exec(ctx, outageInsert, arg.Part, arg.SinceAgo, arg.UntilAgo)
+	return err
+}
+
+const outagesForget = `-- name: OutagesForget :exec
+DELETE FROM outages o WHERE o.id <= (SELECT x.id FROM outages x ORDER BY x.id DESC OFFSET $1 LIMIT 1)
+`
+
+// OutagesForget keeps the newest outages.
+func (q *Queries) OutagesForget(ctx context.Context, db DBTX, keep int32) error {
+	_, err := db.Exec(ctx, outagesForget, keep)
+	return err
+}
+
 const whyAhead = `-- name: WhyAhead :one
 SELECT
     coalesce(max(p.id) FILTER (WHERE p.status = 'processing'), '')::text AS processing,
@@ -123,6 +173,36 @@ func (q *Queries) WhyCommands(ctx context.Context, db DBTX, arg *WhyCommandsPara
 			&i.RequestID,
 			&i.BundleID,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const whyOutages = `-- name: WhyOutages :many
+SELECT part, since, until FROM outages ORDER BY until DESC LIMIT $1
+`
+
+type WhyOutagesRow struct {
+	Part  string
+	Since time.Time
+	Until time.Time
+}
+
+func (q *Queries) WhyOutages(ctx context.Context, db DBTX, maxItems int32) ([]WhyOutagesRow, error) {
+	rows, err := db.Query(ctx, whyOutages, maxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WhyOutagesRow
+	for rows.Next() {
+		var i WhyOutagesRow
+		if err := rows.Scan(&i.Part, &i.Since, &i.Until); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

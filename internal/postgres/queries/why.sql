@@ -72,3 +72,23 @@ SELECT q.id, q.run_id, q.status, q.reason, q.created_at, q.expires_at, q.resolve
 FROM questions q
 WHERE q.session_id = @session_id AND (@id::text = '' OR q.id = @id) AND (@id::text <> '' OR q.reason <> 'policy')
 ORDER BY q.id DESC LIMIT @max_items;
+
+-- name: OutageExtend :execrows
+-- OutageExtend adds an outage to one that another worker has recorded, if they overlap.
+UPDATE outages o SET since = least(o.since, clock_timestamp() - make_interval(secs => @since_ago::double precision)),
+    until = greatest(o.until, clock_timestamp() - make_interval(secs => @until_ago::double precision))
+WHERE o.id = (
+    SELECT x.id FROM outages x WHERE x.part = @part
+      AND x.until >= clock_timestamp() - make_interval(secs => @since_ago) AND x.since <= clock_timestamp() - make_interval(secs => @until_ago)
+    ORDER BY x.id DESC LIMIT 1);
+
+-- name: OutageInsert :exec
+INSERT INTO outages (part, since, until)
+VALUES (@part, clock_timestamp() - make_interval(secs => @since_ago::double precision), clock_timestamp() - make_interval(secs => @until_ago::double precision));
+
+-- name: OutagesForget :exec
+-- OutagesForget keeps the newest outages.
+DELETE FROM outages o WHERE o.id <= (SELECT x.id FROM outages x ORDER BY x.id DESC OFFSET @keep LIMIT 1);
+
+-- name: WhyOutages :many
+SELECT part, since, until FROM outages ORDER BY until DESC LIMIT @max_items;

@@ -1,0 +1,12 @@
+-- +goose Up
+
+-- When workers did not reach Postgres or Temporal. Explanations name them: a turn that an outage has delayed may have no other trace of it.
+CREATE TABLE outages (
+    id      bigint GENERATED ALWAYS AS IDENTITY,
+    part    text        NOT NULL CHECK (part IN ('database', 'temporal')),
+    since   timestamptz NOT NULL,
+    until   timestamptz NOT NULL,
+    CONSTRAINT outages_pkey PRIMARY KEY (id),
+    CONSTRAINT outages_order CHECK (until >= since)
+);
+CREATE INDEX outages_until ON outages (until);
