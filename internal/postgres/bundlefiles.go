@@ -119,3 +119,23 @@ func (db *DB) filesBequeath(ctx context.Context, sessionID string) error {
 		return nil
 	})
 }
+
+// filesRevert has the list of files and the diff of a session be those of a bundle, as its next sandbox is. They stay if they are not
+// stored of the bundle; the next turn reports the files then.
+func (s *sessionTx) filesRevert(ctx context.Context, bundleID string) error {
+	at, err := s.q.BundleFilesAt(ctx, s, bundleID)
+	if isNoRows(err) || err == nil && !at.Kept {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = s.q.FilesRevertDeleted(ctx, s, &dbsqlc.FilesRevertDeletedParams{SessionID: s.row.ID, FromID: at.SessionID, Epoch: at.Epoch, At: s.now})
+	if err != nil {
+		return err
+	}
+	if err := s.q.FilesRevert(ctx, s, &dbsqlc.FilesRevertParams{SessionID: s.row.ID, FromID: at.SessionID, Epoch: at.Epoch}); err != nil {
+		return err
+	}
+	return s.q.WorkspaceRevert(ctx, s, &dbsqlc.WorkspaceRevertParams{SessionID: s.row.ID, FromID: at.SessionID, Epoch: at.Epoch})
+}

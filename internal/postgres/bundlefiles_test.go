@@ -196,3 +196,48 @@ func TestWhatIsKeptForBundlesIsBounded(t *testing.T) {
 	require.Equal(t, "1000", query[string](b.ctx, t, b.url, "SELECT count(*)::text FROM earlier_files"))
 	require.Equal(t, []string{"f00 2"}, b.contents(t, b.snapshotted(t, "im-4").ID))
 }
+
+func TestARevertWithFilesHasThoseOfItsBundle(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	batch := workspacefile.Batch{SessionID: b.id, Generation: 1, Lineage: "l1"}
+	batch.Changes, batch.Diff = []workspacefile.Change{written(1, "a", "1"), written(2, "b", "1"), written(3, "c", "1")}, diffed("one")
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	one := b.snapshotted(t, "im-1")
+	fork := b.fork(t, session.Fork{BundleID: one.ID})
+	b.turn(t, "two", session.OutcomeCompleted)
+	batch.Changes, batch.Diff = []workspacefile.Change{written(4, "a", "22"), removed(5, "b"), written(6, "d", "2")}, diffed("two")
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	two := b.snapshotted(t, "im-2")
+
+	revert := func(b *bundle, bundleID string, generation int64) {
+		t.Helper()
+		c := b.command(t, session.CommandRevertFiles, toBundle(bundleID)).Command
+		b.snapshotted(t, "im-saved-"+b.id)
+		b.restoring(t, generation)
+		require.NoError(t, b.SessionRevertTo(b.ctx, b.id, generation, c.ID))
+		require.Equal(t, []string{"a", "b", "c"}, b.paths(t, ""))
+		require.Equal(t, []string{"a 1", "b 1", "c 1"}, b.contents(t, b.head(t)))
+		f, err := b.FileGet(b.ctx, b.id, "a")
+		require.NoError(t, err)
+		require.Equal(t, "1", string(f.Data))
+		d, err := b.DiffGet(b.ctx, b.id)
+		require.NoError(t, err)
+		require.Equal(t, "one", string(d.Patch))
+		require.Equal(t, "3 3 one", query[string](b.ctx, t, b.url, fmt.Sprintf("SELECT files || ' ' || saved_bytes || ' ' || diff_key FROM workspaces WHERE session_id = '%s'", b.id)))
+	}
+	revert(b, one.ID, 2)
+	require.Equal(t, []string{"a 22", "c 1", "d 2"}, b.contents(t, two.ID), "what was undone can be read")
+
+	// Also to the bundle that a fork began with, whose files are stored with the session that it was forked from.
+	base := fork.head(t)
+	fork.transit(t, session.EventWake, "")
+	fork.reserve(t, 1)
+	fork.transit(t, session.EventReady, "")
+	fork.turn(t, "more", session.OutcomeCompleted)
+	require.NoError(t, fork.FilesAppend(b.ctx, workspacefile.Batch{
+		SessionID: fork.id, Generation: 1, Lineage: "l2", Changes: []workspacefile.Change{written(1, "a", "3"), written(2, "e", "3")}, Diff: diffed("fork"),
+	}))
+	revert(fork, base, 2)
+}

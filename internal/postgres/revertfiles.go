@@ -153,6 +153,9 @@ func (s *sessionTx) revertTo(ctx context.Context, db *DB, generation int64, c se
 	if err := s.q.TranscriptsForget(ctx, s, s.row.ID); err != nil {
 		return err
 	}
+	if err := s.filesRevert(ctx, v.ID); err != nil {
+		return err
+	}
 	id := session.NewID(session.BundlePrefix)
 	err = s.q.RevertBundle(ctx, s, &dbsqlc.RevertBundleParams{ID: id, BundleID: v.ID, Generation: generation, LastSeq: s.row.LastSeq, At: s.now})
 	if err != nil {

@@ -496,6 +496,60 @@ func (q *Queries) FilesPut(ctx context.Context, db DBTX, arg *FilesPutParams) er
 	return err
 }
 
+const filesRevert = `-- name: FilesRevert :exec
+INSERT INTO workspace_files (session_id, path, size, sha256, mode, modified_at, content, unsaved)
+SELECT $1::text, x.path, x.size, x.sha256, x.mode, x.modified_at, x.content, x.unsaved FROM (
+    SELECT f.path, f.size, f.sha256, f.mode, f.modified_at, f.content, f.unsaved FROM workspace_files f
+    WHERE f.session_id = $2 AND f.epoch <= $3::bigint AND f.deleted_at IS NULL
+    UNION ALL
+    SELECT e.path, e.size, e.sha256, e.mode, e.modified_at, e.content, e.unsaved FROM earlier_files e
+    WHERE e.session_id = $2 AND $3::bigint BETWEEN e.from_epoch AND e.until_epoch
+) x
+ON CONFLICT (session_id, path) DO UPDATE SET
+    size = excluded.size, sha256 = excluded.sha256, mode = excluded.mode, modified_at = excluded.modified_at,
+    content = excluded.content, unsaved = excluded.unsaved, deleted_at = NULL
+    WHERE (workspace_files.size, workspace_files.sha256, workspace_files.mode, workspace_files.unsaved, workspace_files.deleted_at)
+        IS DISTINCT FROM (excluded.size, excluded.sha256, excluded.mode, excluded.unsaved, NULL)
+`
+
+type FilesRevertParams struct {
+	SessionID string
+	FromID    string
+	Epoch     int64
+}
+
+// FilesRevert has the workspace of a session have the files that it, or what it was forked from, had in an epoch. FilesRevertDeleted comes before it.
+func (q *Queries) FilesRevert(ctx context.Context, db DBTX, arg *FilesRevertParams) error {
+	_, err := db.Exec(ctx, filesRevert, arg.SessionID, arg.FromID, arg.Epoch)
+	return err
+}
+
+const filesRevertDeleted = `-- name: FilesRevertDeleted :exec
+UPDATE workspace_files w SET content = NULL, deleted_at = $1::timestamptz
+WHERE w.session_id = $2 AND w.deleted_at IS NULL
+  AND NOT EXISTS (
+    SELECT FROM workspace_files f WHERE f.session_id = $3 AND f.path = w.path AND f.epoch <= $4::bigint AND f.deleted_at IS NULL)
+  AND NOT EXISTS (
+    SELECT FROM earlier_files e WHERE e.session_id = $3 AND e.path = w.path AND $4::bigint BETWEEN e.from_epoch AND e.until_epoch)
+`
+
+type FilesRevertDeletedParams struct {
+	At        time.Time
+	SessionID string
+	FromID    string
+	Epoch     int64
+}
+
+func (q *Queries) FilesRevertDeleted(ctx context.Context, db DBTX, arg *FilesRevertDeletedParams) error {
+	_, err := db.Exec(ctx, filesRevertDeleted,
+		arg.At,
+		arg.SessionID,
+		arg.FromID,
+		arg.Epoch,
+	)
+	return err
+}
+
 const filesSizes = `-- name: FilesSizes :many
 SELECT path, size, unsaved, (deleted_at IS NOT NULL)::boolean AS deleted FROM workspace_files
 WHERE session_id = $1 AND path = ANY($2::text[])
@@ -663,5 +717,31 @@ func (q *Queries) WorkspacePut(ctx context.Context, db DBTX, arg *WorkspacePutPa
 		arg.Patch,
 		arg.UpdatedAt,
 	)
+	return err
+}
+
+const workspaceRevert = `-- name: WorkspaceRevert :exec
+UPDATE workspaces w SET
+    files = (SELECT count(*) FROM workspace_files f WHERE f.session_id = w.session_id AND f.deleted_at IS NULL),
+    saved_bytes = (SELECT coalesce(sum(f.size), 0) FROM workspace_files f WHERE f.session_id = w.session_id AND f.deleted_at IS NULL AND f.unsaved = ''),
+    diff = d.diff, diff_key = coalesce(d.diff ->> 'key', ''), patch = d.patch
+FROM (SELECT 1) one LEFT JOIN (
+    SELECT o.diff, o.patch FROM workspaces o WHERE o.session_id = $2 AND o.diff_epoch <= $3::bigint
+    UNION ALL
+    SELECT e.diff, e.patch FROM earlier_diffs e WHERE e.session_id = $2 AND $3::bigint BETWEEN e.from_epoch AND e.until_epoch
+    LIMIT 1
+) d ON true
+WHERE w.session_id = $1
+`
+
+type WorkspaceRevertParams struct {
+	SessionID string
+	FromID    string
+	Epoch     int64
+}
+
+// WorkspaceRevert counts the files again and takes the diff of the epoch.
+func (q *Queries) WorkspaceRevert(ctx context.Context, db DBTX, arg *WorkspaceRevertParams) error {
+	_, err := db.Exec(ctx, workspaceRevert, arg.SessionID, arg.FromID, arg.Epoch)
 	return err
 }

@@ -145,3 +145,41 @@ ON CONFLICT DO NOTHING;
 UPDATE bundles b SET files_epoch = CASE WHEN b.session_id = @heir_session_id::text THEN -1 END,
     files_of = CASE WHEN b.session_id = @heir_session_id::text THEN '' ELSE @heir_id::text END
 WHERE b.files_of = @bundle_id::text AND b.session_id <> @session_id::text;
+
+-- name: FilesRevert :exec
+-- FilesRevert has the workspace of a session have the files that it, or what it was forked from, had in an epoch. FilesRevertDeleted comes before it.
+INSERT INTO workspace_files (session_id, path, size, sha256, mode, modified_at, content, unsaved)
+SELECT @session_id::text, x.path, x.size, x.sha256, x.mode, x.modified_at, x.content, x.unsaved FROM (
+    SELECT f.path, f.size, f.sha256, f.mode, f.modified_at, f.content, f.unsaved FROM workspace_files f
+    WHERE f.session_id = @from_id AND f.epoch <= @epoch::bigint AND f.deleted_at IS NULL
+    UNION ALL
+    SELECT e.path, e.size, e.sha256, e.mode, e.modified_at, e.content, e.unsaved FROM earlier_files e
+    WHERE e.session_id = @from_id AND @epoch::bigint BETWEEN e.from_epoch AND e.until_epoch
+) x
+ON CONFLICT (session_id, path) DO UPDATE SET
+    size = excluded.size, sha256 = excluded.sha256, mode = excluded.mode, modified_at = excluded.modified_at,
+    content = excluded.content, unsaved = excluded.unsaved, deleted_at = NULL
+    WHERE (workspace_files.size, workspace_files.sha256, workspace_files.mode, workspace_files.unsaved, workspace_files.deleted_at)
+        IS DISTINCT FROM (excluded.size, excluded.sha256, excluded.mode, excluded.unsaved, NULL);
+
+-- name: FilesRevertDeleted :exec
+UPDATE workspace_files w SET content = NULL, deleted_at = @at::timestamptz
+WHERE w.session_id = @session_id AND w.deleted_at IS NULL
+  AND NOT EXISTS (
+    SELECT FROM workspace_files f WHERE f.session_id = @from_id AND f.path = w.path AND f.epoch <= @epoch::bigint AND f.deleted_at IS NULL)
+  AND NOT EXISTS (
+    SELECT FROM earlier_files e WHERE e.session_id = @from_id AND e.path = w.path AND @epoch::bigint BETWEEN e.from_epoch AND e.until_epoch);
+
+-- name: WorkspaceRevert :exec
+-- WorkspaceRevert counts the files again and takes the diff of the epoch.
+UPDATE workspaces w SET
+    files = (SELECT count(*) FROM workspace_files f WHERE f.session_id = w.session_id AND f.deleted_at IS NULL),
+    saved_bytes = (SELECT coalesce(sum(f.size), 0) FROM workspace_files f WHERE f.session_id = w.session_id AND f.deleted_at IS NULL AND f.unsaved = ''),
+    diff = d.diff, diff_key = coalesce(d.diff ->> 'key', ''), patch = d.patch
+FROM (SELECT 1) one LEFT JOIN (
+    SELECT o.diff, o.patch FROM workspaces o WHERE o.session_id = @from_id AND o.diff_epoch <= @epoch::bigint
+    UNION ALL
+    SELECT e.diff, e.patch FROM earlier_diffs e WHERE e.session_id = @from_id AND @epoch::bigint BETWEEN e.from_epoch AND e.until_epoch
+    LIMIT 1
+) d ON true
+WHERE w.session_id = @session_id;
