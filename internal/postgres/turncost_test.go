@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -87,6 +88,13 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, due)
 		})
+		costs["EventsRead"] = count(func() { // by each api, after each commit
+			page := eventlog.NewPage(&eventlog.Format{Mark: func(*eventlog.Event) bool { return false }}, b.id, 0)
+			require.NoError(t, db.EventsRead(b.ctx, []*eventlog.Page{page}))
+			bounds, err := page.Found()
+			require.NoError(t, err)
+			require.Positive(t, bounds.Newest)
+		})
 		costs["SessionLook"] = count(func() {
 			_, err := db.SessionLook(b.ctx, b.id, "workflow-run")
 			require.NoError(t, err)
@@ -99,6 +107,7 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 		"RunEnd":              {Statements: 18, RoundTrips: 3},
 		"RunClaim":            {Statements: 18, RoundTrips: 3},
 		"AttendantDue":        {Statements: 1, RoundTrips: 1},
+		"EventsRead":          {Statements: 2, RoundTrips: 1},
 		"RunClaim of nothing": {Statements: 8, RoundTrips: 2},
 		"SessionLook":         {Statements: 8, RoundTrips: 2},
 	}, costs)
