@@ -163,6 +163,9 @@ func (l *Link) Answer(frame int64, answer json.RawMessage) error {
 // interrupt has set. A worker settles every turn whose end it has seen.
 func (l *Link) Settle() error { return l.send(&Settle{}) }
 
+// SettleAndFlush is Settle and Flush in one write, which is a request to the provider.
+func (l *Link) SettleAndFlush(id int64) error { return l.send(&Settle{}, &Flush{ID: id}) }
+
 // ListFiles answers a welcome that asks for the files that are stored.
 func (l *Link) ListFiles(known []workspacefile.Known) error { return l.send(&FilesKnown{Files: known}) }
 
@@ -226,12 +229,14 @@ func (l *Link) Close() error {
 	return err
 }
 
-func (l *Link) send(m Message) error {
+func (l *Link) send(messages ...Message) error {
 	l.write.Lock()
 	defer l.write.Unlock()
-	w := bufio.NewWriter(l.stdin) // one write per small message: an exec's stdin is a request each
-	if err := WriteMessage(w, m); err != nil {
-		return fmt.Errorf("send to runner: %w", err)
+	w := bufio.NewWriter(l.stdin) // one write of what is small: an exec's stdin is a request each
+	for _, m := range messages {
+		if err := WriteMessage(w, m); err != nil {
+			return fmt.Errorf("send to runner: %w", err)
+		}
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("send to runner: %w", err)

@@ -184,13 +184,10 @@ var errNotFlushed = errors.New("the runner has not sent the rest of the transcri
 func (a *attempt) flush(ctx context.Context, link *turnLink) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.FlushTimeout, errNotFlushed)
 	defer cancel()
-	if err := link.link.Settle(); err != nil {
-		return fmt.Errorf("settle the turn: %w", err)
-	}
 	// The transcript's last lines belong to this turn: a bundle may be all that
 	// is left of it a second from now.
-	if err := link.link.Flush(flushAtEnd); err != nil {
-		return fmt.Errorf("flush the transcripts: %w", err)
+	if err := link.link.SettleAndFlush(flushAtEnd); err != nil {
+		return fmt.Errorf("settle the turn and flush the transcripts: %w", err)
 	}
 	return a.follow(ctx, link, flushed, func() {})
 }
@@ -221,7 +218,7 @@ func (a *attempt) open(ctx context.Context) (*turnLink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attach to the runner: %w", err)
 	}
-	if a.masking.masker == nil { // the preparation has failed, and may not be needed
+	if a.remasked.IsZero() { // the preparation has failed, and may not be needed
 		if err := a.remask(ctx); err != nil {
 			return nil, err
 		}

@@ -60,6 +60,7 @@ type script struct {
 	agent       agent.Adapter // default: the demo agent
 	attachments []attachment.Attachment
 	waiting     []int64  // the frames of calls that the runner says wait for an answer
+	started     func()   // called when the prompt has arrived, before the first frame
 	noSteers    bool     // the runner is of a release that knows no prompts for running turns
 	steered     []string // the lines of the agent that follow such a prompt; STEER is its uuid, and PROMPT its id
 }
@@ -108,6 +109,25 @@ type none struct{}
 func (none) Secrets(context.Context, []string) (map[string]secret.Stored, error) { return nil, nil }
 
 func (none) Masker(context.Context) (*secret.Masker, error) { return nil, nil }
+
+// countedMasks are no secrets, and count how often they are read.
+type countedMasks struct{ read atomic.Int64 }
+
+func (m *countedMasks) Masker(context.Context) (*secret.Masker, error) {
+	m.read.Add(1)
+	return nil, nil
+}
+
+// TestTheSecretsToMaskAreReadOnceForAPrompt, which waits for each read: also where there are none.
+func TestTheSecretsToMaskAreReadOnceForAPrompt(t *testing.T) {
+	t.Parallel()
+	var masks countedMasks
+	var before atomic.Int64
+	st := setup(t, script{frames: []string{ends}, masks: &masks, started: func() { before.Store(masks.read.Load()) }})
+	_, err := st.executor.Run(t.Context(), st.take(t), &progress{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, before.Load())
+}
 
 // masks masks what its masker knows.
 type masks struct{ masker *secret.Masker }
@@ -192,6 +212,9 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 		case *runner.Start:
 			st.input.Store(string(m.Input))
 			st.launches.Store(run, m.Launch)
+			if s.started != nil {
+				s.started()
+			}
 			print(0)
 		case *runner.Steer:
 			if from, given := st.steers.give(m, s.steered); given {
