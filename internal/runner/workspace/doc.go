@@ -22,7 +22,8 @@
 // The index has the last report to the worker on each file, and the file's metadata at that time. A
 // pass compares it with the disk by size, times and inode, and reads only files that differ. A file
 // that was written so shortly before it was read that its time would not show a later write is read
-// again in the next pass.
+// again in the next pass. It is kept in a form that is read in a few milliseconds at 10,000 files: the first prompt
+// after a restore, and every snapshot, waits for it.
 //
 // Every change is reported with a number, in the index's lineage. A worker that says up to which
 // number it has stored gets everything after it again. If the index does not continue a worker's

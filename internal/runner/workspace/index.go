@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
@@ -59,7 +57,7 @@ type saved struct {
 	// Empty: the lineage began with a worker that knew of no files.
 	Empty   bool              `json:"empty"`
 	Bounded int64             `json:"bounded,omitempty"` // the number of the report that not everything is watched
-	Entries map[string]*entry `json:"entries"`
+	Entries map[string]*entry `json:"entries,omitempty"`
 }
 
 // entry is one file, or one that is gone.
@@ -87,8 +85,8 @@ type entry struct {
 // there, or cannot be read, is empty.
 func Open(root, dir string) *Index {
 	i := &Index{root: root, dir: dir, limit: workspacefile.MaxWatched}
-	data, err := regular.Read(i.file(), maxSaved)
-	if err != nil || json.Unmarshal(data, &i.s) != nil || i.s.Entries == nil {
+	var err error
+	if i.s, err = readSaved(dir); err != nil || i.s.Entries == nil {
 		i.s = saved{Entries: map[string]*entry{}}
 	}
 	for _, e := range i.s.Entries {
@@ -96,8 +94,6 @@ func Open(root, dir string) *Index {
 	}
 	return i
 }
-
-func (i *Index) file() string { return filepath.Join(i.dir, "workspace.json") }
 
 func (i *Index) firstFile(sum string) string { return filepath.Join(i.dir, "first", sum) }
 
@@ -496,18 +492,7 @@ func (i *Index) Save() error {
 	if !i.unsaved {
 		return nil
 	}
-	data, err := json.Marshal(i.s)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(i.dir, 0o700); err != nil {
-		return err
-	}
-	temp := i.file() + ".new"
-	if err := os.WriteFile(temp, data, 0o600); err != nil {
-		return fmt.Errorf("keep the index of the workspace: %w", err)
-	}
-	if err := os.Rename(temp, i.file()); err != nil {
+	if err := writeSaved(i.dir, i.s); err != nil {
 		return fmt.Errorf("keep the index of the workspace: %w", err)
 	}
 	i.unsaved = false

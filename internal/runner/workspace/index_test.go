@@ -212,14 +212,14 @@ func TestARestoredDiskContinuesWhereItWas(t *testing.T) {
 	require.Equal(t, []string{"created b"}, b.sync())
 	require.Equal(t, lineage, b.p.Lineage)
 	require.NoError(t, b.index.Save())
-	older, err := os.ReadFile(b.index.file())
+	older, err := os.ReadFile(savedFile(b.dir))
 	require.NoError(t, err)
 
 	// A disk that is older than what is stored: the worker says what it knows.
 	b.write("b", "2")
 	b.write("c", "2")
 	b.sync()
-	require.NoError(t, os.WriteFile(b.index.file(), older, 0o600))
+	require.NoError(t, os.WriteFile(savedFile(b.dir), older, 0o600))
 	b.write("b", "1")
 	b.remove("c")
 	b.index = Open(b.root, b.dir)

@@ -92,7 +92,10 @@ func (w *walker) read(fd int, rel string, above ignores, inRepository bool, dept
 		if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 			continue
 		}
-		p := path.Join(rel, name)
+		p := name
+		if rel != "" {
+			p = rel + "/" + name
+		}
 		if len(p) > workspacefile.MaxPath {
 			continue
 		}
