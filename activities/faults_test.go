@@ -254,6 +254,7 @@ const (
 	stepRevertTo   = "revert to"
 	stepRevertDue  = "revert due"
 	stepFiles      = "files"
+	stepKnown      = "known files"
 	stepAppend     = "append"
 	stepEnd        = "end"
 	stepClaim      = "claim"
@@ -272,6 +273,14 @@ func (s *steps) RunAttach(ctx context.Context, runID, token string, by session.D
 
 func (s *steps) TranscriptAppend(ctx context.Context, segments []transcript.Segment) error {
 	return s.take(stepTranscript, nil, func() error { return s.Store.TranscriptAppend(ctx, segments) })
+}
+
+func (s *steps) FilesKnown(ctx context.Context, sessionID string) (known []workspacefile.Known, err error) {
+	err = s.take(stepKnown, nil, func() error {
+		known, err = s.Store.FilesKnown(ctx, sessionID)
+		return err
+	})
+	return known, err
 }
 
 func (s *steps) SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []transcript.File) error {

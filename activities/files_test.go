@@ -2,6 +2,7 @@ package activities_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,6 +38,16 @@ func (b *bundle) fileText(t *testing.T, path string) string {
 	return string(f.Data)
 }
 
+// withoutDisk loses a sandbox with its disk, and creates the next one.
+func (b *bundle) withoutDisk(t *testing.T, ready activities.SandboxReady) activities.SandboxReady {
+	t.Helper()
+	require.NoError(t, b.provider.Open(ready.SandboxID).Terminate(b.ctx))
+	b.terminate(t, ready)
+	fresh, err := do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 2})
+	require.NoError(t, err)
+	return fresh
+}
+
 func TestATurnStoresWhatItsAgentWrites(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -60,8 +71,15 @@ func TestATurnStoresWhatItsAgentWrites(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"deleted there"}, b.fileEvents(t)[told:])
 	b.shell(t, ready.SandboxID, "echo late > /workspace/late")
+	b.steps.set(func(step string, _ *eventlog.Append) error {
+		if step == stepKnown {
+			return errors.New("the files that are stored are listed, though the runner knows them")
+		}
+		return nil
+	}, nil)
 	_, err = b.save(ready)
 	require.NoError(t, err)
+	b.steps.set(nil, nil)
 	require.Equal(t, []string{"deleted there", "created late"}, b.fileEvents(t)[told:])
 	require.Equal(t, "late\n", b.fileText(t, "late"))
 	diff, err = b.db.DiffGet(b.ctx, b.id)
@@ -103,15 +121,28 @@ func TestAFreshSandboxIsComparedWithWhatIsStored(t *testing.T) {
 	_, err := b.turn(b.claim(t, ready, "write a.txt: one\nwrite b.txt: two"))
 	require.NoError(t, err)
 	told := len(b.fileEvents(t))
-	// The sandbox is lost with its disk.
-	require.NoError(t, b.provider.Open(ready.SandboxID).Terminate(b.ctx))
-	b.terminate(t, ready)
-	fresh, err := do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 2})
-	require.NoError(t, err)
+	fresh := b.withoutDisk(t, ready)
 	_, err = b.turn(b.claim(t, fresh, "write b.txt: two"))
 	require.NoError(t, err)
 	require.Subset(t, b.fileEvents(t)[told:], []string{"deleted a.txt"})
 	require.Equal(t, "two", b.fileText(t, "b.txt"))
 	_, err = b.db.FileGet(b.ctx, b.id, "a.txt")
 	require.Equal(t, failure.NoFile, failure.CodeOf(err))
+}
+
+// TestASealOfAFreshSandboxIsComparedWithWhatIsStored seals a sandbox whose runner was never given the files that are stored.
+func TestASealOfAFreshSandboxIsComparedWithWhatIsStored(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	_, err := b.turn(b.claim(t, ready, "write a.txt: one\nwrite b.txt: two"))
+	require.NoError(t, err)
+	told := len(b.fileEvents(t))
+	fresh := b.withoutDisk(t, ready)
+	b.shell(t, fresh.SandboxID, "echo -n two > /workspace/b.txt; echo new > /workspace/c.txt")
+	_, err = b.save(fresh)
+	require.NoError(t, err)
+	require.Subset(t, b.fileEvents(t)[told:], []string{"deleted a.txt", "created c.txt"})
+	require.NotContains(t, b.fileEvents(t)[told:], "created b.txt")
+	require.Equal(t, "two", b.fileText(t, "b.txt"))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
@@ -159,28 +160,60 @@ func (g *runners) seal(ctx context.Context, sessionID string, generation int64, 
 	if err != nil {
 		return manifest.Manifest{}, stored(err)
 	}
-	files, err := g.store.FilesKnown(ctx, sessionID)
-	if err != nil {
-		return manifest.Manifest{}, stored(err)
-	}
-	e := runner.DefaultPaths().Seal(runner.SealRequest{
-		Token: token, Known: known, Grace: grace, Files: &position, KnownFiles: files,
-	})
-	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: e.Argv, Timeout: sealTimeout})
-	if err != nil {
-		return manifest.Manifest{}, fmt.Errorf("seal: %w", err)
-	}
-	defer process.Close() // only cuts the link
-	if _, err := process.Stdin.Write(e.Stdin); err != nil {
-		return manifest.Manifest{}, fmt.Errorf("seal: %w", err)
-	}
-	if err := process.Stdin.Close(); err != nil {
-		return manifest.Manifest{}, fmt.Errorf("seal: %w", err)
-	}
 	masker, err := g.Masks.Masker(ctx)
 	if err != nil {
 		return manifest.Manifest{}, fmt.Errorf("read the secrets to mask: %w", err)
 	}
+	request := runner.SealRequest{Token: token, Known: known, Grace: grace, FilesFrom: &position}
+	store := g.sealStore(ctx, sessionID, position, generation, masker)
+	sealed, err := g.sealOnce(ctx, sb, request, store)
+	if err == nil && !sealed.Files { // the list of a large workspace takes longer than all the rest, and is seldom needed
+		request.FilesFrom, request.Files = nil, &position
+		if request.KnownFiles, err = g.store.FilesKnown(ctx, sessionID); err != nil {
+			return manifest.Manifest{}, stored(err)
+		}
+		sealed, err = g.sealOnce(ctx, sb, request, store)
+	}
+	if err != nil {
+		return manifest.Manifest{}, fmt.Errorf("seal: %w", err)
+	}
+	return sealed.Manifest.Bounded(), nil
+}
+
+// sealOnce runs the seal command in a sandbox, and hands what it prints to store, with nil at the end.
+func (g *runners) sealOnce(ctx context.Context, sb *sandbox.Sandbox, request runner.SealRequest, store func(runner.Message) error) (runner.Seal, error) {
+	e := runner.DefaultPaths().Seal(request)
+	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: e.Argv, Timeout: sealTimeout})
+	if err != nil {
+		return runner.Seal{}, err
+	}
+	defer process.Close() // only cuts the link
+	if _, err := process.Stdin.Write(e.Stdin); err != nil {
+		return runner.Seal{}, err
+	}
+	if err := process.Stdin.Close(); err != nil {
+		return runner.Seal{}, err
+	}
+	sealed, err := runner.ReadSeal(process.Stdout, store)
+	if err == nil {
+		err = store(nil)
+	}
+	if err != nil {
+		return runner.Seal{}, err
+	}
+	code, err := process.Wait(ctx)
+	if err != nil {
+		return runner.Seal{}, err
+	}
+	if code != runner.ExitOK {
+		return runner.Seal{}, fmt.Errorf("the runner's command ended with %d", code)
+	}
+	return sealed, nil
+}
+
+// sealStore stores what a seal hands over: segments of transcripts at once, changes of files in batches, and at the end, when it is
+// called with nil.
+func (g *runners) sealStore(ctx context.Context, sessionID string, position workspacefile.Position, generation int64, masker *secret.Masker) func(runner.Message) error {
 	gatherer := runner.NewFileGatherer(position, generation)
 	// A seal may report as much as a turn.
 	budget := &workspacefile.Budget{Bytes: conversation.MaxTurnBytes, Events: conversation.MaxTurnEvents}
@@ -199,7 +232,10 @@ func (g *runners) seal(ctx context.Context, sessionID string, generation int64, 
 		}
 		return nil
 	}
-	sealed, err := runner.ReadSeal(process.Stdout, func(m runner.Message) error {
+	return func(m runner.Message) error {
+		if m == nil {
+			return storeFiles()
+		}
 		if s, ok := m.(*runner.Segment); ok {
 			err := g.store.TranscriptAppend(ctx, []transcript.Segment{{
 				SessionID: sessionID, Path: s.Path, Version: s.Version, Offset: s.Offset, Data: s.Data,
@@ -210,21 +246,7 @@ func (g *runners) seal(ctx context.Context, sessionID string, generation int64, 
 			return storeFiles()
 		}
 		return nil
-	})
-	if err == nil {
-		err = storeFiles()
 	}
-	if err != nil {
-		return manifest.Manifest{}, fmt.Errorf("seal: %w", err)
-	}
-	code, err := process.Wait(ctx)
-	if err != nil {
-		return manifest.Manifest{}, fmt.Errorf("seal: %w", err)
-	}
-	if code != runner.ExitOK {
-		return manifest.Manifest{}, fmt.Errorf("seal: the runner's command ended with %d", code)
-	}
-	return sealed.Manifest.Bounded(), nil
 }
 
 // sealedGap is the error of storing a segment of a seal. Where seals leave gaps again and again, the segments that do are left

@@ -186,11 +186,15 @@ func TestSealHandsOverTheWorkspace(t *testing.T) {
 	require.NoError(t, w.Close())
 	s.take()
 	b.work("late", "2")
+	sealed := func(b *sandbox, r runner.SealRequest) runner.Seal {
+		r.Token = b.token
+		got, err := runner.ReadSeal(bytes.NewReader(b.ok(b.paths.Seal(r))), func(m runner.Message) error { s.add(t, m); return nil })
+		require.NoError(t, err)
+		return got
+	}
 	seal := func() {
 		position := s.position
-		out := b.ok(b.paths.Seal(runner.SealRequest{Token: b.token, Files: &position, KnownFiles: s.known()}))
-		_, err := runner.ReadSeal(bytes.NewReader(out), func(m runner.Message) error { s.add(t, m); return nil })
-		require.NoError(t, err)
+		require.True(t, sealed(b, runner.SealRequest{FilesFrom: &position}).Files)
 	}
 	before := s.position
 	seal()
@@ -216,6 +220,16 @@ func TestSealHandsOverTheWorkspace(t *testing.T) {
 	// In a fresh sandbox the worker says what it knows.
 	fresh := setup(t)
 	fresh.work("a", "1")
+	position := s.position
+	require.False(t, sealed(fresh, runner.SealRequest{FilesFrom: &position}).Files, "the list is needed")
+	require.Empty(t, s.take())
+	listed := *s
+	require.True(t, sealed(fresh, runner.SealRequest{Files: &position, KnownFiles: s.known()}).Files)
+	require.Equal(t, []string{"deleted late"}, s.take())
+	*s = listed // the answer was lost, with the sandbox
+	fresh = setup(t)
+	fresh.work("a", "1")
+	s.files["late"] = workspacefile.Content{Info: workspacefile.Info{Path: "late"}}
 	w = fresh.watching("run_3", s)
 	require.True(t, w.Welcome().ListFiles)
 	w.shelve(s, 1)

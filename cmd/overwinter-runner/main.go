@@ -81,6 +81,9 @@ type pingCmd struct{ state }
 
 type toolsCmd struct{ state }
 
+// lookers is how many processors commands use that look through the whole workspace, which a session waits for.
+const lookers = 2
+
 var tokenHash = lazyregexp.New(`^[0-9a-f]{64}$`)
 
 func (c *serveCmd) Run(ctx context.Context, p *program) error {
@@ -108,10 +111,12 @@ func (c *abortCmd) Run(ctx context.Context, p *program) error {
 }
 
 func (c *sealCmd) Run(ctx context.Context, p *program) error {
+	runtime.GOMAXPROCS(lookers)
 	return command.Seal(ctx, c.Dir, p.stdin, p.stdout)
 }
 
 func (c *verifyCmd) Run(ctx context.Context, p *program) error {
+	runtime.GOMAXPROCS(lookers)
 	return command.Verify(ctx, p.stdin, p.stdout)
 }
 

@@ -88,8 +88,11 @@ type SealRequest struct {
 	Grace time.Duration `json:"grace,omitempty"` // nanoseconds
 	// Workspace is where a repository is looked for. Paths.Seal fills it in.
 	Workspace string `json:"workspace,omitempty"`
-	// Files says how much is stored of what happened in the workspace, and
-	// KnownFiles what is stored; nil where nothing is to be handed over.
+	// FilesFrom says how much is stored of what happened in the workspace. If the runner needs the list of what is
+	// stored, it seals nothing, and is asked again with Files and KnownFiles. Runners of earlier releases do not know
+	// it: they seal without the workspace.
+	FilesFrom *workspacefile.Position `json:"filesFrom,omitempty"`
+	// Files is FilesFrom together with what is stored. Both are nil where nothing is to be handed over.
 	Files      *workspacefile.Position `json:"files,omitempty"`
 	KnownFiles []workspacefile.Known   `json:"knownFiles,omitempty"`
 }
@@ -100,6 +103,9 @@ type Seal struct {
 	Manifest  manifest.Manifest `json:"manifest"`
 	Run       string            `json:"run,omitempty"` // the newest run
 	LastFrame int64             `json:"lastFrame"`     // of that run; -1 when it has none
+	// Files: what has happened in the workspace was handed over. If it is false and the request had FilesFrom, the seal
+	// is not complete.
+	Files bool `json:"files,omitempty"`
 }
 
 // Sealed is what the runner answers to the seal command, which adds the manifest and the diff.
@@ -108,6 +114,8 @@ type Sealed struct {
 	Run       string   `json:"run"`
 	LastFrame int64    `json:"lastFrame"`
 	DiffKey   string   `json:"diffKey,omitempty"` // of the diff that is to be taken
+	// ListFiles: nothing was sealed, because the runner needs the list of the files that are stored.
+	ListFiles bool `json:"listFiles,omitempty"`
 }
 
 // Seal stops the agent and everything it started, hands over what the worker

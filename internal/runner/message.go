@@ -207,6 +207,10 @@ type Direct struct{}
 // NoDiff answers a Survey of which attach could take no diff.
 type NoDiff struct{}
 
+// Quiet goes from serve to the seal command alone, if that asks for it: the agent and everything that it started have
+// ended, and the workspace does not change any more.
+type Quiet struct{}
+
 // Command opens a connection that is not a link.
 type Command struct {
 	Version int           `json:"version"`
@@ -214,6 +218,8 @@ type Command struct {
 	Ping    bool          `json:"ping,omitempty"`
 	Abort   *AbortRequest `json:"abort,omitempty"`
 	Seal    *SealRequest  `json:"seal,omitempty"`
+	// Quiet asks for the message of that name while the sandbox is sealed.
+	Quiet bool `json:"quiet,omitempty"`
 }
 
 // Result answers a command, after its segments if it has any.
@@ -237,6 +243,7 @@ type End struct {
 
 func (*Direct) messageType() messageType          { return typeDirect }
 func (*NoDiff) messageType() messageType          { return typeNoDiff }
+func (*Quiet) messageType() messageType           { return typeQuiet }
 func (*FilesKnown) messageType() messageType      { return typeKnown }
 func (*FilesBegun) messageType() messageType      { return typeBegun }
 func (*FileChanged) messageType() messageType     { return typeChanged }

@@ -110,6 +110,7 @@ const (
 	typeDiff      messageType = 78
 	typeDetached  messageType = 79
 	typeDirect    messageType = 80
+	typeQuiet     messageType = 81
 
 	typeFile messageType = 96
 	typeData messageType = 97

@@ -200,6 +200,8 @@ func decode(t messageType, p []byte) (Message, error) {
 		m = &Detached{}
 	case typeDirect:
 		m = &Direct{}
+	case typeQuiet:
+		m = &Quiet{}
 	case typeNoDiff:
 		m = &NoDiff{}
 	case typeCommand:

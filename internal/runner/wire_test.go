@@ -47,6 +47,7 @@ func everyMessage() []Message {
 		&Interrupt{Stdin: []byte("x"), Signal: "INT", Grace: time.Second},
 		&Steer{ID: "prm_1", Data: []byte("also this\n")},
 		&Settle{},
+		&Quiet{},
 		&Flush{ID: 5},
 		&Command{Version: 1, Token: "t", Ping: true, Abort: &AbortRequest{Run: "run_1"}, Seal: &SealRequest{Workspace: "/w"}},
 		&Welcome{Version: 1, Delivery: Delivered, LastFrame: 7, Open: true, Agent: true, ListFiles: true, Steers: true},

@@ -31,13 +31,13 @@ const maxDirty = 1 << 30
 // maxManifestNames bounds the bytes of the paths of a manifest as JSON: 4096 usual ones have a tenth of it.
 const maxManifestNames = 8 << 20
 
-// takeManifest describes the agent's files and the repository in the workspace.
-func takeManifest(ctx context.Context, files []string, dir string) (manifest.Manifest, error) {
-	m := manifest.Manifest{AgentFiles: []manifest.File{}}
+// agentFiles describes the agent's files.
+func agentFiles(files []string) ([]manifest.File, error) {
+	described := []manifest.File{}
 	names := 0
 	for _, path := range files {
 		// A worker stores no more files than these, and its receipts say so.
-		if names += 6 * len(path); len(m.AgentFiles) == transcript.MaxFiles || names > maxManifestNames {
+		if names += 6 * len(path); len(described) == transcript.MaxFiles || names > maxManifestNames {
 			break
 		}
 		if len(path) > transcript.MaxPath || !utf8.ValidString(path) {
@@ -45,17 +45,11 @@ func takeManifest(ctx context.Context, files []string, dir string) (manifest.Man
 		}
 		f, err := describe(path)
 		if err != nil {
-			return m, err
+			return nil, err
 		}
-		m.AgentFiles = append(m.AgentFiles, f)
+		described = append(described, f)
 	}
-	git, err := describeGit(ctx, dir)
-	if err != nil { // a repository that is broken, or slow, must not keep the session awake; the tree covers its files
-		fmt.Fprintln(os.Stderr, "overwinter-runner: the repository is not described:", err)
-		return m, ctx.Err()
-	}
-	m.Git = git
-	return m, nil
+	return described, nil
 }
 
 func describe(path string) (manifest.File, error) {

@@ -16,14 +16,21 @@ import (
 
 // Seal seals the sandbox and prints what the worker does not have, and
 // the manifest.
-func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) error {
+func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) (err error) {
 	var r runner.SealRequest
 	if err := request(stdin, &r); err != nil {
 		return err
 	}
 	out := bufio.NewWriterSize(stdout, 64<<10)
+	defer func() { err = errors.Join(err, out.Flush()) }()
 	lines := json.NewEncoder(out)
-	data, err := call(ctx, dir, dialBudget, &runner.Command{Token: r.Token, Seal: &r}, func(m runner.Message) error {
+	view := newView(r.Workspace)
+	defer view.stop()
+	data, err := call(ctx, dir, dialBudget, &runner.Command{Token: r.Token, Seal: &r, Quiet: true}, func(m runner.Message) error {
+		if _, ok := m.(*runner.Quiet); ok {
+			view.begin(ctx) // while the runner hands over what the worker does not have
+			return nil
+		}
 		line, err := sealLine(m)
 		if err != nil {
 			return err
@@ -31,18 +38,29 @@ func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) er
 		return lines.Encode(line)
 	})
 	if err != nil {
-		return errors.Join(err, out.Flush())
+		return err
 	}
 	var s runner.Sealed
 	if err := json.Unmarshal(data, &s); err != nil {
 		return fmt.Errorf("read answer: %w", err)
 	}
-	m, err := takeManifest(ctx, s.Files, r.Workspace)
-	if err != nil {
-		return errors.Join(fmt.Errorf("take manifest: %w", err), out.Flush())
+	if s.ListFiles {
+		return lines.Encode(runner.SealLine{Seal: &runner.Seal{LastFrame: -1}})
+	}
+	var m manifest.Manifest
+	if m.AgentFiles, err = agentFiles(s.Files); err != nil {
+		return fmt.Errorf("take manifest: %w", err)
 	}
 	if m.Runner, err = runner.Build("/proc/self/exe"); err != nil {
 		fmt.Fprintln(os.Stderr, "overwinter-runner:", err) // then it is replaced at the next wake
+	}
+	view.begin(ctx) // a runner of an earlier release has not sent that message
+	m.Git, err = view.git()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil { // a repository that is broken, or slow, must not keep the session awake; the tree covers its files
+		fmt.Fprintln(os.Stderr, "overwinter-runner: the repository is not described:", err)
 	}
 	if s.DiffKey != "" {
 		diff, err := workspace.TakeDiff(ctx, r.Workspace, runner.IndexDir(dir), s.DiffKey)
@@ -53,19 +71,21 @@ func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) er
 			err = nil // the one before stays: no snapshot fails for it
 		}
 		if err != nil {
-			return errors.Join(err, out.Flush())
+			return err
 		}
 	}
-	if r.Workspace != "" { // last: nothing that writes below it may follow
-		tree, err := workspace.TakeTree(ctx, r.Workspace, runner.IndexDir(dir))
+	if r.Workspace != "" {
+		// Nothing that writes below it may follow the listing, and filters of git may.
+		tree, err := view.tree(ctx, s.DiffKey != "").Take(ctx, runner.IndexDir(dir))
 		if err != nil { // a session must be able to sleep without it
 			fmt.Fprintln(os.Stderr, "overwinter-runner: no index of the workspace:", err)
 			tree = manifest.Tree{Unchecked: "no index was written"}
 		}
 		m.Tree = &tree
 	}
-	err = lines.Encode(runner.SealLine{Seal: &runner.Seal{Manifest: m, Run: s.Run, LastFrame: s.LastFrame}})
-	return errors.Join(err, out.Flush())
+	return lines.Encode(runner.SealLine{Seal: &runner.Seal{
+		Manifest: m, Run: s.Run, LastFrame: s.LastFrame, Files: r.Files != nil || r.FilesFrom != nil,
+	}})
 }
 
 func sealLine(m runner.Message) (runner.SealLine, error) {

@@ -24,10 +24,10 @@ func TestVerifyComparesTheAgentsFiles(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte("what was sealed"), 0o600))
 		files = append(files, path)
 	}
-	m, err := takeManifest(t.Context(), files, "")
+	described, err := agentFiles(files)
 	require.NoError(t, err)
-	require.Len(t, m.AgentFiles, 5)
-	require.Nil(t, m.Git)
+	require.Len(t, described, 5)
+	m := manifest.Manifest{AgentFiles: described}
 	for name, text := range map[string]string{"longer": "what was sealed, and more", "other": "what was changed, and more", "shorter": "what"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
@@ -59,11 +59,11 @@ func TestAManifestIsBounded(t *testing.T) {
 	for range transcript.MaxFiles + 1 {
 		files = append(files, path)
 	}
-	m, err := takeManifest(t.Context(), files, dir)
+	described, err := agentFiles(files)
 	require.NoError(t, err)
-	require.Len(t, m.AgentFiles, transcript.MaxFiles)
-	require.Equal(t, path, m.AgentFiles[0].Path, "paths that no worker stores are left out")
+	require.Len(t, described, transcript.MaxFiles)
+	require.Equal(t, path, described[0].Path, "paths that no worker stores are left out")
 
-	_, err = takeManifest(t.Context(), []string{filepath.Join(dir, "gone")}, dir)
+	_, err = agentFiles([]string{filepath.Join(dir, "gone")})
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

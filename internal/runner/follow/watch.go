@@ -76,19 +76,17 @@ func (w *Watch) Run(ctx context.Context, p workspacefile.Position, list <-chan [
 	}
 	k := w.workspace
 	mode := runner.WatchPoll
+	var add func(dir string)
 	watcher, err := workspace.NewWatcher()
 	if err == nil {
-		mode = runner.WatchInotify
+		mode, add = runner.WatchInotify, watcher.Add
 		defer func() { watcher.Close() }()
 	}
 	w.head = workspace.HeadOf(k.root)
 	k.mu.Lock()
 	w.diffKey = p.DiffKey
-	i, err := k.take(p, known, w.send)
+	i, err := k.take(p, known, add, w.send) // what is there now is being watched
 	survey()
-	if err == nil && watcher != nil {
-		_, err = i.Pass(true, watcher.Add) // what is there now is being watched
-	}
 	if err == nil {
 		err = report(i, w.send)
 	}

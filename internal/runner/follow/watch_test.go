@@ -234,15 +234,23 @@ func TestAFlushReportsEverythingAndAsksForTheDiffOnce(t *testing.T) {
 	var sent []runner.Message
 	send := func(m runner.Message) error { sent = append(sent, m); return nil }
 	position := workspacefile.Position{Lineage: w.index.Lineage(), Seq: w.index.Seq(), Base: w.index.Base(), DiffKey: next.Key}
-	key, err := w.Seal(position, nil, send)
+	key, err := w.Seal(position, true, nil, send)
 	require.NoError(t, err)
 	require.Empty(t, key, "the worker has the diff")
 	require.Empty(t, sent)
 	position.DiffKey, position.Seq = "older", 0
-	key, err = w.Seal(position, nil, send)
+	key, err = w.Seal(position, true, nil, send)
 	require.NoError(t, err)
 	require.NotEmpty(t, sent, "changes after the position are sent again, with new numbers")
 	require.Equal(t, w.index.DiffKey(), key)
+
+	sent, position.Lineage = nil, "of another sandbox"
+	_, err = w.Seal(position, false, nil, send)
+	require.ErrorIs(t, err, ErrNotListed)
+	require.Empty(t, sent, "nothing that is stored is taken for lost")
+	_, err = w.Seal(position, true, []workspacefile.Known{{Path: "gone"}}, send)
+	require.NoError(t, err)
+	require.NotEmpty(t, sent)
 }
 
 // TestAWatchThatCannotSend ends, and a later link has the index.

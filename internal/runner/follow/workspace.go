@@ -32,6 +32,13 @@ type Workspace struct {
 // NewWorkspace is for the workspace at root. Its index is kept in dir.
 func NewWorkspace(root, dir string) *Workspace { return &Workspace{root: root, dir: dir} }
 
+// Load reads the index if one is kept, so that the first link need not wait for it.
+func (w *Workspace) Load() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open()
+}
+
 // open needs mu.
 func (w *Workspace) open() *workspace.Index {
 	if w.index == nil {
@@ -44,19 +51,26 @@ func (w *Workspace) open() *workspace.Index {
 func (w *Workspace) WantsList(p workspacefile.Position) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.wantsList(p)
+}
+
+// wantsList needs mu.
+func (w *Workspace) wantsList(p workspacefile.Position) bool {
 	return p.Lineage != "" && !w.open().Continues(p)
 }
 
-// take makes the index continue from a position, and reports if the worker does not know its
-// lineage. It needs mu.
-func (w *Workspace) take(p workspacefile.Position, known []workspacefile.Known, send func(runner.Message) error) (*workspace.Index, error) {
+// take makes the index continue from a position, looks through the workspace, and reports if the worker does not know its
+// lineage. watch is that of Pass. It needs mu.
+func (w *Workspace) take(
+	p workspacefile.Position, known []workspacefile.Known, watch func(dir string), send func(runner.Message) error,
+) (*workspace.Index, error) {
 	i := w.open()
 	if i.Continues(p) {
 		i.Resume(p)
 	} else {
 		i.Begin(p, known)
 	}
-	_, err := i.Pass(true, nil)
+	_, err := i.Pass(true, watch)
 	if err == nil && i.Lineage() != p.Lineage {
 		err = send(&runner.FilesBegun{Lineage: i.Lineage(), Base: i.Base()})
 	}
@@ -71,12 +85,19 @@ func report(i *workspace.Index, send func(runner.Message) error) error {
 	)
 }
 
+// ErrNotListed says that a list of the files that a worker has stored is needed.
+var ErrNotListed = errors.New("the index does not continue from what is stored")
+
 // Seal hands over what a worker does not have, and returns the key of the diff
-// that is to be taken; empty when the worker has it.
-func (w *Workspace) Seal(p workspacefile.Position, known []workspacefile.Known, send func(runner.Message) error) (string, error) {
+// that is to be taken; empty when the worker has it. Without a list of what is stored, it fails
+// with ErrNotListed if the list is needed.
+func (w *Workspace) Seal(p workspacefile.Position, listed bool, known []workspacefile.Known, send func(runner.Message) error) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	i, err := w.take(p, known, send)
+	if !listed && w.wantsList(p) {
+		return "", ErrNotListed
+	}
+	i, err := w.take(p, known, nil, send)
 	if err != nil {
 		return "", err
 	}

@@ -128,7 +128,11 @@ func (s *Server) serveCommand(conn net.Conn, c *runner.Command) {
 		result = runner.Abort{Reached: reached}
 	case c.Seal != nil:
 		w := bufio.NewWriterSize(conn, 64<<10)
-		result, err = s.seal(c.Seal, func(m runner.Message) error { return runner.WriteMessage(w, m) })
+		quiet := func() error { return nil }
+		if c.Quiet {
+			quiet = func() error { return errors.Join(runner.WriteMessage(w, &runner.Quiet{}), w.Flush()) }
+		}
+		result, err = s.seal(c.Seal, quiet, func(m runner.Message) error { return runner.WriteMessage(w, m) })
 		if ferr := w.Flush(); err == nil {
 			err = ferr
 		}

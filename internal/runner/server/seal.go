@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,9 +14,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 )
 
-// seal stops the agent, hands the rest of the transcripts and what has happened
+// seal stops the agent and calls quiet, hands the rest of the transcripts and what has happened
 // in the workspace to send, and puts everything on disk.
-func (s *Server) seal(r *runner.SealRequest, send func(runner.Message) error) (runner.Sealed, error) {
+func (s *Server) seal(r *runner.SealRequest, quiet func() error, send func(runner.Message) error) (runner.Sealed, error) {
 	s.life.Lock()
 	defer s.life.Unlock()
 	s.mu.Lock()
@@ -31,14 +32,21 @@ func (s *Server) seal(r *runner.SealRequest, send func(runner.Message) error) (r
 	if a != nil {
 		a.Stop(runner.StoppedSeal, grace)
 	}
+	if err := quiet(); err != nil {
+		return runner.Sealed{}, err
+	}
 	segment := func(seg *runner.Segment) error { return send(seg) }
 	if err := follow.NewTranscripts(r.Known, s.versions).Poll(patterns, true, segment); err != nil {
 		return runner.Sealed{}, fmt.Errorf("hand over transcripts: %w", err)
 	}
 	answer := runner.Sealed{Files: follow.Expand(patterns), LastFrame: -1}
-	if r.Files != nil {
+	if position := cmp.Or(r.Files, r.FilesFrom); position != nil {
 		var err error
-		if answer.DiffKey, err = s.files.Seal(*r.Files, r.KnownFiles, send); err != nil {
+		answer.DiffKey, err = s.files.Seal(*position, r.Files != nil, r.KnownFiles, send)
+		if errors.Is(err, follow.ErrNotListed) {
+			return runner.Sealed{ListFiles: true}, nil
+		}
+		if err != nil {
 			return runner.Sealed{}, fmt.Errorf("hand over the workspace: %w", err)
 		}
 	}

@@ -90,6 +90,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	s.reaper = process.NewReaper()
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.tasks.Go(func() { s.syncJournals(background) })
+	s.tasks.Go(s.files.Load)
 	s.tasks.Go(func() {
 		<-ctx.Done()
 		_ = errors.Join(listener.Close(), callers.Close())

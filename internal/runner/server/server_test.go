@@ -371,6 +371,20 @@ func TestASealWithoutAnAgent(t *testing.T) {
 }
 
 // TestAWorkerThatDoesNotRead keeps neither the server nor the next link waiting.
+// TestASealSaysWhenTheWorkspaceIsQuiet, before it hands anything over, to a command that asks for it. One of an earlier release does not
+// know the message.
+func TestASealSaysWhenTheWorkspaceIsQuiet(t *testing.T) {
+	t.Parallel()
+	s := newServed(t)
+	s.serve()
+	seal := &runner.SealRequest{FilesFrom: &workspacefile.Position{Session: "ses_1"}}
+	asked := s.dial().send(&runner.Command{Token: s.token, Version: runner.ProtocolVersion, Seal: seal, Quiet: true})
+	require.IsType(t, &runner.Quiet{}, asked.next())
+	require.IsType(t, &runner.FilesBegun{}, asked.next())
+	require.IsType(t, &runner.Result{}, asked.next())
+	require.IsType(t, &runner.FilesBegun{}, s.command(runner.Command{Seal: seal}))
+}
+
 func TestAWorkerThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	s := newServed(t)

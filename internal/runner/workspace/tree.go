@@ -61,99 +61,7 @@ func (e *treeEntry) line(b []byte) []byte {
 
 func (e *treeEntry) regular() bool { return e.mode&unix.S_IFMT == unix.S_IFREG }
 
-// tooMuchError ends a listing that exceeds a bound.
-type tooMuchError string
-
-func (e tooMuchError) Error() string { return string(e) }
-
-// listTree lists everything below root, .git and ignored files included, in a fixed order. It follows no
-// symbolic link. tooMuchError: a bound was exceeded.
-func listTree(ctx context.Context, root string, limit int) ([]treeEntry, error) {
-	ctx, cancel := context.WithTimeout(ctx, treeBudget)
-	defer cancel()
-	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: root, Err: err}
-	}
-	l := &lister{ctx: ctx, limit: limit}
-	err = l.read(fd, "", 0)
-	return l.entries, err
-}
-
-type lister struct {
-	ctx     context.Context //nolint:containedctx // lives as long as one call
-	limit   int
-	entries []treeEntry
-}
-
-// read lists the directory that fd is, and closes it.
-func (l *lister) read(fd int, rel string, depth int) error {
-	f := os.NewFile(uintptr(fd), rel)
-	defer f.Close() // only read
-	if depth > maxTreeDepth {
-		return tooMuchError(fmt.Sprintf("deeper than %d directories", maxTreeDepth))
-	}
-	names, err := f.Readdirnames(-1)
-	if err != nil {
-		return err
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if len(l.entries) >= l.limit {
-			return tooMuchError(fmt.Sprintf("more than %d files and directories", l.limit))
-		}
-		if len(l.entries)%256 == 0 && l.ctx.Err() != nil {
-			return tooMuchError(fmt.Sprintf("could not be listed within %s", treeBudget))
-		}
-		e, err := statEntry(fd, name, rel)
-		if errors.Is(err, unix.ENOENT) {
-			continue // removed meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		l.entries = append(l.entries, e)
-		if e.mode&unix.S_IFMT != unix.S_IFDIR {
-			continue
-		}
-		child, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return &os.PathError{Op: "open", Path: e.path, Err: err}
-		}
-		if err := l.read(child, e.path, depth+1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func statEntry(dir int, name, rel string) (treeEntry, error) {
-	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return treeEntry{}, &os.PathError{Op: "stat", Path: rel + "/" + name, Err: err}
-	}
-	e := treeEntry{path: name, mode: st.Mode, size: st.Size, modified: st.Mtim.Nano()}
-	if rel != "" {
-		e.path = rel + "/" + name
-	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		e.size, e.modified = 0, 0
-	case unix.S_IFLNK:
-		b := make([]byte, unix.PathMax)
-		n, err := unix.Readlinkat(dir, name, b)
-		if err != nil {
-			return e, &os.PathError{Op: "readlink", Path: e.path, Err: err}
-		}
-		e.target = string(b[:n])
-	case unix.S_IFCHR, unix.S_IFBLK:
-		e.target = strconv.FormatUint(st.Rdev, 10)
-	}
-	return e, nil
-}
+func (e *treeEntry) directory() bool { return e.mode&unix.S_IFMT == unix.S_IFDIR }
 
 // treeFile is where the index of the newest tree is kept.
 func treeFile(dir string) string { return filepath.Join(dir, "tree.gz") }
@@ -161,14 +69,31 @@ func treeFile(dir string) string { return filepath.Join(dir, "tree.gz") }
 // TakeTree describes everything in the workspace root and writes the index of it into dir. A workspace
 // that exceeds the bounds gets no digest, and Unchecked says why.
 func TakeTree(ctx context.Context, root, dir string) (manifest.Tree, error) {
-	return takeTree(ctx, root, dir, maxTreeEntries)
+	return List(ctx, root).Take(ctx, dir)
 }
 
-func takeTree(ctx context.Context, root, dir string, limit int) (manifest.Tree, error) {
-	entries, err := listTree(ctx, root, limit)
-	if err != nil {
-		return manifest.Tree{Unchecked: err.Error()}, nil // it is said, and no reason not to hibernate
+// Listing is what was in a workspace at one time.
+type Listing struct {
+	root    string
+	entries []treeEntry
+	err     error
+}
+
+// List lists everything in the workspace root.
+func List(ctx context.Context, root string) *Listing { return list(ctx, root, maxTreeEntries) }
+
+func list(ctx context.Context, root string, limit int) *Listing {
+	l := &Listing{root: root}
+	l.entries, l.err = listTree(ctx, root, limit)
+	return l
+}
+
+// Take is TakeTree for a listing, as long as nothing has changed in the workspace since.
+func (l *Listing) Take(ctx context.Context, dir string) (manifest.Tree, error) {
+	if l.err != nil {
+		return manifest.Tree{Unchecked: l.err.Error()}, nil // it is said, and no reason not to hibernate
 	}
+	root, entries := l.root, l.entries
 	addSums(ctx, root, entries, Open(root, dir).s.Entries)
 	t := manifest.Tree{Entries: int64(len(entries))}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -221,13 +146,18 @@ func addSums(ctx context.Context, root string, entries []treeEntry, known map[st
 		without = append(without, e)
 	}
 	slices.SortFunc(without, func(a, b *treeEntry) int { return cmp.Compare(b.modified, a.modified) })
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return // the contents are not known
+	}
+	defer dir.Close() // only read
 	room := int64(maxSummedBytes)
 	for _, e := range without[:min(len(without), maxSummed)] {
 		if e.size > room || ctx.Err() != nil {
 			continue
 		}
 		room -= e.size
-		if sum, err := sumOf(root, e.path); err == nil { // else its content is not known
+		if sum, err := sumIn(dir, e.path); err == nil { // else its content is not known
 			e.sum = sum
 		}
 	}
@@ -328,6 +258,10 @@ func sumOf(root, path string) (string, error) {
 		return "", err
 	}
 	defer dir.Close() // only read
+	return sumIn(dir, path)
+}
+
+func sumIn(dir *os.Root, path string) (string, error) {
 	f, err := openFile(dir, path)
 	if err != nil {
 		return "", err

@@ -145,10 +145,34 @@ func TestATreeTakesTheSumsOfTheIndexOfChanges(t *testing.T) {
 	require.Zero(t, w.compare(t))
 }
 
+// TestATreeIsListedInOneOrder, in which each directory is followed by what is below it, however many threads list it.
+func TestATreeIsListedInOneOrder(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	want := []string{}
+	for _, name := range []string{"a", "a/b", "a/b/f1", "a/b/f2", "a/c", "a/c/f3", "a/f4", "b", "b/d", "b/d/e", "b/d/e/f5", "b.txt"} {
+		if strings.Contains(filepath.Base(name), "f") || strings.Contains(name, ".") {
+			require.NoError(t, os.WriteFile(filepath.Join(root, name), nil, 0o600))
+		} else {
+			require.NoError(t, os.Mkdir(filepath.Join(root, name), 0o700))
+		}
+		want = append(want, name)
+	}
+	for range 20 {
+		entries, err := listTree(t.Context(), root, len(want))
+		require.NoError(t, err)
+		got := []string{}
+		for _, e := range entries {
+			got = append(got, e.path)
+		}
+		require.Equal(t, want, got)
+	}
+}
+
 func TestATreeBeyondItsBoundsIsUnchecked(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)
-	large, err := takeTree(t.Context(), w.root, w.dir, 5)
+	large, err := list(t.Context(), w.root, 5).Take(t.Context(), w.dir)
 	require.NoError(t, err)
 	require.Equal(t, manifest.Tree{Unchecked: "more than 5 files and directories"}, large)
 	want := []string{"workspace: more than 5 files and directories"}

@@ -1,0 +1,148 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// listers is how many directories are read at the same time.
+const listers = 2
+
+// tooMuchError ends a listing that exceeds a bound.
+type tooMuchError string
+
+func (e tooMuchError) Error() string { return string(e) }
+
+// listTree lists everything below root, .git and ignored files included, in a fixed order. It follows no
+// symbolic link. tooMuchError: a bound was exceeded.
+func listTree(ctx context.Context, root string, limit int) ([]treeEntry, error) {
+	ctx, cancel := context.WithTimeout(ctx, treeBudget)
+	defer cancel()
+	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: root, Err: err}
+	}
+	l := &lister{ctx: ctx, limit: int64(limit)}
+	l.others.SetLimit(listers - 1)
+	var d directory
+	err = l.read(fd, "", 0, &d)
+	if other := l.others.Wait(); err == nil {
+		err = other
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.appendTo(make([]treeEntry, 0, l.count.Load())), nil
+}
+
+type lister struct {
+	ctx    context.Context //nolint:containedctx // lives as long as one call
+	limit  int64
+	count  atomic.Int64   // of entries
+	others errgroup.Group // reads directories alongside the caller
+}
+
+// directory is what is in a directory, and in those below it.
+type directory struct {
+	entries []treeEntry
+	below   []*directory // of the entries that are directories
+}
+
+// appendTo appends the entries of a directory, each followed by what is below it.
+func (d *directory) appendTo(out []treeEntry) []treeEntry {
+	below := d.below
+	for i := range d.entries {
+		out = append(out, d.entries[i])
+		if d.entries[i].directory() {
+			out = below[0].appendTo(out)
+			below = below[1:]
+		}
+	}
+	return out
+}
+
+// read lists the directory that fd is, and closes it.
+func (l *lister) read(fd int, rel string, depth int, into *directory) error {
+	f := os.NewFile(uintptr(fd), rel)
+	defer f.Close() // only read
+	if depth > maxTreeDepth {
+		return tooMuchError(fmt.Sprintf("deeper than %d directories", maxTreeDepth))
+	}
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	into.entries = make([]treeEntry, 0, len(names))
+	for _, name := range names {
+		n := l.count.Add(1)
+		if n > l.limit {
+			return tooMuchError(fmt.Sprintf("more than %d files and directories", l.limit))
+		}
+		if n%256 == 0 && l.ctx.Err() != nil {
+			return tooMuchError(fmt.Sprintf("could not be listed within %s", treeBudget))
+		}
+		e, err := statEntry(fd, name, rel)
+		if errors.Is(err, unix.ENOENT) {
+			l.count.Add(-1)
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		into.entries = append(into.entries, e)
+		if !e.directory() {
+			continue
+		}
+		child, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return &os.PathError{Op: "open", Path: e.path, Err: err}
+		}
+		below := &directory{}
+		into.below = append(into.below, below)
+		read := func() error { return l.read(child, e.path, depth+1, below) }
+		if l.others.TryGo(read) {
+			continue
+		}
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func statEntry(dir int, name, rel string) (treeEntry, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return treeEntry{}, &os.PathError{Op: "stat", Path: rel + "/" + name, Err: err}
+	}
+	e := treeEntry{path: name, mode: st.Mode, size: st.Size, modified: st.Mtim.Nano()}
+	if rel != "" {
+		e.path = rel + "/" + name
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		e.size, e.modified = 0, 0
+	case unix.S_IFLNK:
+		b := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(dir, name, b)
+		if err != nil {
+			return e, &os.PathError{Op: "readlink", Path: e.path, Err: err}
+		}
+		e.target = string(b[:n])
+	case unix.S_IFCHR, unix.S_IFBLK:
+		e.target = strconv.FormatUint(st.Rdev, 10)
+	}
+	return e, nil
+}
