@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -77,6 +78,8 @@ func CheckURL(text string, private bool) string {
 		return fmt.Sprintf("is %d bytes long; at most %d are allowed", len(text), MaxURL)
 	case err != nil || u.Host == "" || u.Opaque != "" || u.Hostname() == "" || strings.ContainsAny(text, " \t\r\n"):
 		return "must be an absolute URL such as https://example.com/hooks/overwinter"
+	case u.Port() != "" && !validPort(u.Port()):
+		return "must have a port from 1 to 65535, or none"
 	case u.User != nil:
 		return "must not contain a user or a password: deliveries are signed"
 	case u.Fragment != "":
@@ -88,6 +91,11 @@ func CheckURL(text string, private bool) string {
 		return "must begin with https://"
 	}
 	return ""
+}
+
+func validPort(text string) bool {
+	port, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && port > 0
 }
 
 // CheckTypes says what is wrong with a list of types of events; empty if nothing is.

@@ -53,7 +53,10 @@ func TestAddressesThatAreNotPublicAreRefusedAtTheConnection(t *testing.T) {
 	defer receiver.Close()
 	port := receiver.URL[strings.LastIndex(receiver.URL, ":"):]
 	public := webhook.NewSender(false, "test")
-	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "10.0.0.1", "192.168.0.1", "169.254.169.254", "[::1]", "[fe80::1]", "[fd00::1]"} {
+	for _, host := range []string{
+		"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "10.0.0.1", "192.168.0.1", "172.16.0.1", "100.64.0.1", "169.254.169.254",
+		"[::1]", "[::]", "[fe80::1]", "[fd00::1]", "[::ffff:a9fe:a9fe]", "[64:ff9b::a9fe:a9fe]", "[2002:7f00:1::]", "[ff02::1]",
+	} {
 		answer := public.Send(t.Context(), "http://"+host+port, id, time.Now(), nil, webhook.NewSecret())
 		require.Zero(t, answer.Code, host)
 		require.NotEmpty(t, answer.Error, host)
@@ -112,7 +115,7 @@ func TestWhatIsWrongWithAnEndpoint(t *testing.T) {
 		require.Empty(t, webhook.CheckURL(good, false), good)
 	}
 	for bad, words := range map[string]string{
-		"http://example.com": "https", "ftp://example.com": "https", "example.com": "absolute", "https:///x": "absolute", "https://u:p@example.com": "password",
+		"http://example.com": "https", "ftp://example.com": "https", "example.com": "absolute", "https:///x": "absolute", "https://example.com:70000": "port", "https://example.com:0/": "port", "https://u:p@example.com": "password",
 		"https://example.com/#x": "fragment", "": "absolute", "https://exa mple.com": "absolute", "https://example.com/" + strings.Repeat("x", webhook.MaxURL): "bytes",
 	} {
 		require.Contains(t, webhook.CheckURL(bad, false), words, bad)
