@@ -66,6 +66,9 @@ func (r Rooms) Close() <-chan struct{} { return r.close() }
 // SocketRequests are the types of all requests that clients of a WebSocket may send.
 func SocketRequests() []string { return socketRequestTypes() }
 
+// WaitFor sets how long a server waits for statements about presence, and for the answer to a ping.
+func WaitFor(c *Config, limit time.Duration) { c.presenceWait, c.pongWait = limit, limit }
+
 // ReadPresence sets how often a server reads who looks at its sessions, and which sessions have changed.
 func ReadPresence(every time.Duration) func(*Config) {
 	return func(c *Config) { c.presenceRead = every }

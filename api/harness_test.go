@@ -67,10 +67,11 @@ func setup(t testing.TB, change ...func(*api.Config)) *bundle {
 		},
 		Logger:  slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: "v1",
-		// None of these is to end what merely has no processor yet.
+		// None of these is to end what merely has no processor yet, or to add heartbeats to what it gets.
 		SignalWait: waitLimit, RingTimeout: waitLimit, StateTimeout: waitLimit, HistoryTimeout: waitLimit, RequestTimeout: waitLimit, WriteTimeout: waitLimit,
-		ShutdownTimeout: waitLimit,
+		ShutdownTimeout: waitLimit, Heartbeat: waitLimit, LongPoll: waitLimit,
 	}
+	api.WaitFor(&cfg, waitLimit)
 	for _, f := range change {
 		f(&cfg)
 	}

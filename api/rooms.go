@@ -41,6 +41,7 @@ type rooms struct {
 	store  presenceStore
 	logger *slog.Logger
 	read   time.Duration // presenceRead; less in tests
+	wait   time.Duration // presenceWait; more in tests
 
 	mu     sync.Mutex
 	rooms  map[string]*room
@@ -67,7 +68,7 @@ type occupant struct {
 
 func newRooms(store presenceStore, logger *slog.Logger) *rooms {
 	return &rooms{
-		store: store, logger: logger, read: presenceRead,
+		store: store, logger: logger, read: presenceRead, wait: presenceWait,
 		rooms: map[string]*room{}, empty: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 }
@@ -78,7 +79,7 @@ func (r *rooms) enter(ctx context.Context, viewer session.Viewer) (*occupant, er
 	if err := r.add(m); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, presenceWait)
+	ctx, cancel := context.WithTimeout(ctx, r.wait)
 	defer cancel()
 	if err := r.store.PresenceRenew(ctx, []session.Viewer{viewer}, presenceLasts); err != nil {
 		r.failed(ctx, err)
@@ -198,7 +199,7 @@ func (r *rooms) run(ctx context.Context) {
 		}
 		r.flush(ctx)
 		viewers, sessionIDs := r.viewers()
-		ctx, cancel := context.WithTimeout(ctx, presenceWait)
+		ctx, cancel := context.WithTimeout(ctx, r.wait)
 		if time.Since(renewed) >= presenceRenew && len(viewers) > 0 {
 			renewed = time.Now()
 			if err := r.store.PresenceRenew(ctx, viewers, presenceLasts); err != nil {
@@ -222,7 +223,7 @@ func (r *rooms) flush(ctx context.Context) {
 	if len(left) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), presenceWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.wait)
 	defer cancel()
 	if err := r.store.PresenceEnd(ctx, left); err != nil {
 		r.failed(ctx, err)

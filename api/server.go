@@ -134,6 +134,8 @@ type Config struct {
 
 	keyDelay     func(context.Context, time.Duration) // waits after a wrong key; replaced in tests
 	presenceRead time.Duration                        // replaced in tests
+	presenceWait time.Duration                        // replaced in tests
+	pongWait     time.Duration                        // how long a client has to answer a ping. Default: two heartbeats
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -195,6 +197,9 @@ func (c Config) withDefaults() (Config, error) {
 			*d.value = d.fallback
 		}
 	}
+	if c.pongWait <= 0 {
+		c.pongWait = 2 * c.Heartbeat
+	}
 	return c, nil
 }
 
@@ -253,6 +258,9 @@ func New(cfg Config) (*Server, error) {
 	s.clients = newConnections(cfg.MaxConnections)
 	s.rooms = newRooms(store, s.logger)
 	s.changes = newChanges(store, s.logger)
+	if cfg.presenceWait > 0 {
+		s.rooms.wait = cfg.presenceWait
+	}
 	if cfg.presenceRead > 0 {
 		s.rooms.read, s.changes.every = cfg.presenceRead, cfg.presenceRead
 	}

@@ -80,8 +80,8 @@ type said struct {
 	Session        json.RawMessage
 }
 
-func (b *bundle) dial(path string, header http.Header) (*websocket.Conn, *http.Response, error) {
-	return websocket.Dial(b.t.Context(), strings.Replace(b.url, "http", "ws", 1)+path, &websocket.DialOptions{HTTPClient: b.client, HTTPHeader: header})
+func (b *bundle) dial(path string, header http.Header, protocols ...string) (*websocket.Conn, *http.Response, error) {
+	return websocket.Dial(b.t.Context(), strings.Replace(b.url, "http", "ws", 1)+path, &websocket.DialOptions{HTTPClient: b.client, HTTPHeader: header, Subprotocols: protocols})
 }
 
 func (b *bundle) socket(path string) *sock {
@@ -538,7 +538,10 @@ func TestASocketNeedsTheKey(t *testing.T) {
 
 func TestASilentClientIsLetGo(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *api.Config) { c.Heartbeat = 10 * time.Millisecond })
+	b := setup(t, func(c *api.Config) {
+		c.Heartbeat = 10 * time.Millisecond
+		api.WaitFor(c, 20*time.Millisecond)
+	})
 	b.socket("/api/sessions/" + b.store.Put(session.Running) + "/ws") // which answers no ping: nothing reads it
 	require.Eventually(t, func() bool {
 		return b.store.OpenReaders() == 0 && strings.Contains(b.logs.String(), "WebSocket closed")
@@ -564,14 +567,16 @@ func TestAClientThatAnswersPingsStays(t *testing.T) {
 
 func TestAClientThatReadsNothingIsDisconnected(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *api.Config) { c.WriteTimeout = 2 * time.Second })
+	b := setup(t, func(c *api.Config) { c.WriteTimeout = 5 * time.Second })
 	id := b.store.Put(session.Running)
 	b.socket("/api/sessions/" + id + "/ws")
 	other := b.socket("/api/sessions/" + id + "/ws")
 	require.Equal(t, []string{"init", "caught_up"}, other.brief(2))
-	for range 40 {
-		b.store.Text(id, strings.Repeat("x", 1<<20))
-	}
+	go func() {
+		for range 40 {
+			b.store.Text(id, strings.Repeat("x", 1<<20))
+		}
+	}()
 	for i := range 40 {
 		require.EqualValues(t, i+1, other.next().Seq, "others are not affected")
 	}
@@ -583,7 +588,7 @@ func TestAClientThatReadsNothingIsDisconnected(t *testing.T) {
 
 func TestASlowClientLearnsThatItIs(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *api.Config) { c.WriteTimeout = 3 * time.Second })
+	b := setup(t, func(c *api.Config) { c.WriteTimeout = 10 * time.Second })
 	id := b.store.Put(session.Running)
 	s := b.socket("/api/sessions/" + id + "/ws")
 	for range 40 {
@@ -679,6 +684,60 @@ func TestTheDocumentHasAllRequests(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, documented, api.SocketRequests())
+}
+
+// The document has the answers to requests with each sub-protocol.
+func TestTheDocumentHasAllAnswers(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("asyncapi.yaml")
+	require.NoError(t, err)
+	type reference struct {
+		Ref string `yaml:"$ref"`
+	}
+	var doc struct {
+		Channels   map[string]struct{ Messages map[string]reference }
+		Operations map[string]struct {
+			Action   string
+			Messages []reference
+		}
+		Components struct {
+			Messages map[string]struct{ Name string }
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(data, &doc))
+	b := setup(t)
+	path := "/api/sessions/" + b.store.Put(session.Running) + "/ws?after=latest"
+	for channel, protocols := range map[string][]string{"session": nil, "sessionBlocks": {"overwinter.blocks.v1"}, "sessionEvents": {"overwinter.events.v1"}} {
+		sent := map[string]bool{} // by a server
+		for _, operation := range doc.Operations {
+			for _, m := range operation.Messages {
+				in, key, _ := strings.Cut(strings.TrimPrefix(m.Ref, "#/channels/"), "/messages/")
+				if in != channel || operation.Action != "send" {
+					continue
+				}
+				of := strings.TrimPrefix(doc.Channels[channel].Messages[key].Ref, "#/components/messages/")
+				name := doc.Components.Messages[of].Name
+				if name == "" {
+					name = of
+				}
+				sent[name] = true
+			}
+		}
+		conn, _, err := b.dial(path, nil, protocols...) //nolint:bodyclose // the connection has it
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.CloseNow() })
+		for _, request := range api.SocketRequests() {
+			require.NoError(t, conn.Write(t.Context(), websocket.MessageText, fmt.Appendf(nil, `{"type":%q}`, request)))
+			var answer said
+			for answer.For != request { // over events
+				_, data, err := conn.Read(t.Context())
+				require.NoError(t, err)
+				answer = said{}
+				require.NoError(t, json.Unmarshal(data, &answer))
+			}
+			require.True(t, sent[answer.Type], "%s is answered by %s in %s", request, answer.Type, channel)
+		}
+	}
 }
 
 // Every type that a session's events can have becomes a message that the document has.
@@ -850,8 +909,15 @@ func TestASocketTakesAStreamToken(t *testing.T) {
 	require.Equal(t, "unauthorized", code)
 	require.Empty(t, b.store.Row(id).Prompts)
 	require.Equal(t, "pong", s.ask(`{"type":"ping"}`).Type)
-	short := b.socket(path + api.SignToken(newKeyring(t, 'a'), id, time.Now().Add(time.Second)))
-	require.Equal(t, websocket.StatusCode(4401), short.closed())
+	b.expiring(id, func(token string) bool {
+		conn, _, err := b.dial(path+token, nil) //nolint:bodyclose // the connection has it
+		if err != nil {
+			return false
+		}
+		t.Cleanup(func() { _ = conn.CloseNow() })
+		require.Equal(t, websocket.StatusCode(4401), (&sock{t, conn}).closed())
+		return true
+	})
 	b.refused(path+b.streamToken(b.store.Put(session.Running)), http.StatusUnauthorized, "unauthorized", nil)
 	b.refused("/api/ws?token="+b.streamToken(id), http.StatusUnauthorized, "unauthorized", nil)
 }

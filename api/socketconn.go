@@ -30,8 +30,6 @@ const (
 	socketBurst = 100
 	// maxSocketRefusals is how many messages in a row may be refused for that before the connection is closed.
 	maxSocketRefusals = 100
-	// pongBeats is how many heartbeats a client has to answer a ping.
-	pongBeats = 2
 )
 
 // closure is why a connection ends.
@@ -288,7 +286,7 @@ func (k *socketConn) pingOnce(ctx context.Context, tasks *sync.WaitGroup) {
 
 // ping asks whether the client is there; the connection ends if it does not answer.
 func (k *socketConn) ping(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pongBeats*k.server.cfg.Heartbeat)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.server.cfg.pongWait)
 	defer cancel()
 	if err := k.conn.Ping(ctx); err != nil {
 		_ = k.conn.CloseNow()

@@ -175,10 +175,11 @@ func TestPostgresUsersAreKnownAtAllServers(t *testing.T) {
 	require.Equal(t, "user.joined", joined.Type)
 	require.Contains(t, string(joined.Data), "bob")
 	lost := session.Viewer{Client: "lost", SessionID: id, User: session.User{ID: "eve", Name: "Eve"}}
-	require.NoError(t, db.PresenceRenew(t.Context(), []session.Viewer{lost}, time.Second))
+	require.NoError(t, db.PresenceRenew(t.Context(), []session.Viewer{lost}, time.Hour))
 	joined = ada.next()
 	require.Equal(t, "user.joined", joined.Type)
 	require.Contains(t, string(joined.Data), "Eve")
+	require.NoError(t, db.PresenceRenew(t.Context(), []session.Viewer{lost}, time.Microsecond))
 	left := ada.next()
 	require.Equal(t, "user.left", left.Type)
 	require.Contains(t, string(left.Data), "Eve")

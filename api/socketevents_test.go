@@ -3,7 +3,6 @@ package api_test
 import (
 	"context"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,9 +19,7 @@ import (
 // eventSocket opens a WebSocket of the sub-protocol with events.
 func (b *bundle) eventSocket(path string) *websocket.Conn {
 	b.t.Helper()
-	conn, _, err := websocket.Dial(b.t.Context(), strings.Replace(b.url, "http", "ws", 1)+path, &websocket.DialOptions{ //nolint:bodyclose // the connection has it
-		HTTPClient: b.client, Subprotocols: []string{"another", "overwinter.events.v1"},
-	})
+	conn, _, err := b.dial(path, nil, "another", "overwinter.events.v1") //nolint:bodyclose // the connection has it
 	require.NoError(b.t, err)
 	require.Equal(b.t, "overwinter.events.v1", conn.Subprotocol())
 	b.t.Cleanup(func() { _ = conn.CloseNow() })
@@ -111,10 +108,16 @@ func TestASocketOfEventsTakesAStreamToken(t *testing.T) {
 	path := "/api/sessions/" + id + "/ws?token="
 	require.Contains(t, lines(t, b.eventSocket(path+b.streamToken(id)), 1)[0], `{"seq":1,`)
 	b.refused(path+b.streamToken(b.store.Put(session.Running)), http.StatusUnauthorized, "unauthorized", nil)
-	short := b.eventSocket(path + api.SignToken(newKeyring(t, 'a'), id, time.Now().Add(2*time.Second)))
-	var err error
-	for err == nil {
-		_, _, err = short.Read(t.Context())
-	}
-	require.Equal(t, websocket.StatusCode(4401), websocket.CloseStatus(err))
+	b.expiring(id, func(token string) bool {
+		short, _, err := b.dial(path+token, nil, "overwinter.events.v1") //nolint:bodyclose // the connection has it
+		if err != nil {
+			return false
+		}
+		t.Cleanup(func() { _ = short.CloseNow() })
+		for err == nil {
+			_, _, err = short.Read(t.Context())
+		}
+		require.Equal(t, websocket.StatusCode(4401), websocket.CloseStatus(err))
+		return true
+	})
 }
