@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -43,6 +44,9 @@ var protocols = []protocol{
 	{"WebSocket, overwinter.blocks.v1", func(ctx context.Context, c *client, l storedLog) error {
 		return readSocket(ctx, c, l, "overwinter.blocks.v1")
 	}},
+	{"WebSocket, overwinter.events.v1", func(ctx context.Context, c *client, l storedLog) error {
+		return readSocket(ctx, c, l, "overwinter.events.v1")
+	}},
 	{"AI SDK, one turn", readChat},
 }
 
@@ -58,7 +62,8 @@ func measureProtocols(ctx context.Context, b *bench, s *section) (err error) {
 	}
 	defer p.close(context.WithoutCancel(ctx))
 	// Blocks that alternate in kind: no event of theirs can be one with its neighbor.
-	if err := p.say(ctx, strings.Repeat("think: word\nword\n", 5*b.options.Burst), &prompts{}); err != nil {
+	script := strings.Repeat("think: word\nword\n", 5*b.options.Burst)
+	if err := p.say(ctx, script, &prompts{}); err != nil {
 		return err
 	}
 	log := storedLog{path: "/api/sessions/" + p.session}
@@ -73,7 +78,8 @@ func measureProtocols(ctx context.Context, b *bench, s *section) (err error) {
 	}
 	log.newest = end.After
 	s.note("%d readers at once read a log of %d events from its start to its end; the floor is a program that only writes that many server-sent events to as many readers, "+
-		"with net/http, a channel and a flush per event and reader. All readers share the bench's process.", protocolReaders, log.newest)
+		"with net/http, a channel and a flush per event and reader. All readers share the bench's process. AG-UI has what is over as one snapshot, so its readers "+
+		"follow a turn in progress, from its first word on.", protocolReaders, log.newest)
 
 	loop, err := startEventLoop(ctx)
 	if err != nil {
@@ -97,8 +103,56 @@ func measureProtocols(ctx context.Context, b *bench, s *section) (err error) {
 		}
 		s.compare("deliveries: "+by.name, rate, "bare loop", looped.rate(), atLeast(number(50_000, perSecond)))
 	}
+	if err := looped.hear(ctx, func() error { return loop.say(ctx, int(log.newest), 0) }); err != nil {
+		return fmt.Errorf("bare loop: %w", err)
+	}
+	rate, err := readLive(ctx, sys.client, log, script)
+	if err != nil {
+		return fmt.Errorf("AG-UI: %w", err)
+	}
+	s.compare("deliveries: AG-UI, a turn in progress", rate, "bare loop", looped.rate(), atLeast(number(50_000, perSecond)))
 	return nil
 }
+
+// readLive is how many events readers of AG-UI have together per second of a turn in progress, from its first word on: what is over is
+// one snapshot there.
+func readLive(ctx context.Context, c *client, l storedLog, script string) (value, error) {
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
+	defer cancel()
+	const prompt = "live"
+	if _, err := c.call(ctx, http.MethodPost, l.path+"/prompts", object{"id": prompt, "content": "sleep 3s\n" + script}); err != nil {
+		return value{}, err
+	}
+	var first firstTime
+	group, reading := errgroup.WithContext(ctx)
+	for range protocolReaders {
+		group.Go(func() error {
+			return readLines(reading, c, l.path+"/ag-ui?message="+prompt, func(line []byte) bool {
+				if bytes.Contains(line, []byte(`"delta":"word`)) {
+					first.note()
+				}
+				return bytes.Contains(line, []byte(`"type":"RUN_FINISHED"`))
+			})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return value{}, err
+	}
+	took := first.since()
+	end, err := page(ctx, c, l.path+"/events?after=latest")
+	return number(float64(protocolReaders*(end.After-l.newest))/took.Seconds(), perSecond), err
+}
+
+// firstTime is when something was noted first.
+type firstTime struct {
+	once sync.Once
+	at   time.Time
+}
+
+func (f *firstTime) note() { f.once.Do(func() { f.at = time.Now() }) }
+
+// since is the time since then. Nothing is noted any more.
+func (f *firstTime) since() time.Duration { return time.Since(f.at) }
 
 // readAll is how many events of the log the readers of a protocol have together per second.
 func readAll(ctx context.Context, c *client, by protocol, log storedLog) (value, error) {
@@ -134,6 +188,11 @@ func get(ctx context.Context, c *client, path, accept string) (*http.Response, e
 
 // readUntil reads the lines of an answer until one has a text.
 func readUntil(ctx context.Context, c *client, path, text string) error {
+	return readLines(ctx, c, path, func(line []byte) bool { return bytes.Contains(line, []byte(text)) })
+}
+
+// readLines reads the lines of an answer until last reports that one is the last.
+func readLines(ctx context.Context, c *client, path string, last func(line []byte) bool) error {
 	response, err := get(ctx, c, path, "text/event-stream")
 	if err != nil {
 		return err
@@ -142,7 +201,7 @@ func readUntil(ctx context.Context, c *client, path, text string) error {
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(make([]byte, 64<<10), 16<<20)
 	for lines.Scan() {
-		if bytes.Contains(lines.Bytes(), []byte(text)) {
+		if last(lines.Bytes()) {
 			return nil
 		}
 	}
