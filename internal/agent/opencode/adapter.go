@@ -29,6 +29,7 @@ type Adapter struct{}
 var (
 	_ agent.Adapter  = Adapter{}
 	_ agent.Answerer = Adapter{}
+	_ agent.Steerer  = Adapter{}
 )
 
 // New returns the adapter.
@@ -51,7 +52,7 @@ func (Adapter) Describe() agent.Description {
 			"google/gemini-3.1-pro-preview", "google/gemini-3.8-flash", "google/gemini-2.5-pro",
 		},
 		Capabilities: []string{
-			agent.CapabilityImages, "abort", "resume", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "cost", "model", "title", "commands", "profiles", "revert",
+			agent.CapabilityImages, agent.CapabilitySteer, "abort", "resume", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "cost", "model", "title", "commands", "profiles", "revert",
 		},
 		// None is required: it has models that need no key, and a repository may configure providers of its machine.
 		Secrets: agent.Optional(opencodeformat.Secrets()...),
@@ -105,6 +106,9 @@ func transcriptDir(home, sessionID string) string {
 // Prompt is the line that gives the bridge a prompt. Its ids are made from the run's, so that a
 // prompt that is delivered again is known again.
 func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) { return bridged.Prompt("OpenCode", in) }
+
+// Steer is the line of a prompt for the running turn. The bridge says if the agent does not take it.
+func (Adapter) Steer(in agent.PromptInput) ([]byte, error) { return bridged.Steer("OpenCode", in) }
 
 // Interrupt writes a line that names the run, so that one that comes late hits no other turn.
 func (Adapter) Interrupt(runID string) agent.Interrupt { return bridged.Interrupt(runID) }

@@ -72,6 +72,16 @@
 // included; input tokens include those read from and written to the cache, output tokens those of
 // reasoning.
 //
+// # Prompts in a running turn
+//
+// A prompt that the turn is given is posted as a message at once. OpenCode takes it with the next request to the model, after the call that is at
+// work or the text that is being written, and answers the newest of those that wait. An answer to a prompt, or to a later one, is the
+// proof that it was taken. Until then the bridge holds back the events about its message, so that it is shown before that answer, as in the
+// transcript. When the turn is idle, and three seconds later if it was not interrupted, the bridge deletes what was not taken from the
+// session, and notes that it is declined. OpenCode refuses a deletion while it works, so that it cannot begin with the prompt
+// afterwards. The ids of such messages have a mark: those that a killed process has left are deleted before the next prompt, and Parse
+// leaves them out. Commands such as /compact take no prompts.
+//
 // # Captures
 //
 // The server's events, raw or after "data:", fold to the blocks of its sessions, as exports, as
@@ -123,6 +133,8 @@
 //	the bridge is killed                  the kernel kills the server; open blocks aborted; agent_crashed
 //	the runner had to kill it             open blocks aborted; the turn cancelled, reason aborted
 //	an event is missed                    the session is found idle by asking; the turn ends
+//	the turn ends without a prompt that   the prompt is deleted and declined; it is queued again
+//	it was given, or is aborted
 //	a prompt is not acknowledged          the agent is asked whether it works; where nothing comes of it
 //	                                      for a minute, the server is ended; agent_crashed
 //	the server answers no more            after two minutes it is ended; agent_crashed

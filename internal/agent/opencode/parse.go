@@ -243,7 +243,33 @@ func (t *savedSession) first() string {
 	return ""
 }
 
+// placeSteers moves each prompt that a running turn was given to before the answer that takes it. One that no answer takes has
+// returned to the queue, and is left out.
+func (t *savedSession) placeSteers() {
+	var steers []opencodeformat.Exported
+	messages := make([]opencodeformat.Exported, 0, len(t.messages))
+	for _, m := range t.messages {
+		if opencodeformat.IsSteered(m.Info.ID) {
+			steers = append(steers, m)
+		}
+	}
+	if len(steers) == 0 {
+		return
+	}
+	for _, m := range t.messages {
+		if opencodeformat.IsSteered(m.Info.ID) {
+			continue
+		}
+		for len(steers) > 0 && m.Info.Takes(steers[0].Info.ID) {
+			messages, steers = append(messages, steers[0]), steers[1:]
+		}
+		messages = append(messages, m)
+	}
+	t.messages = messages
+}
+
 func (t *savedSession) blocks(failed map[string]string) []conversation.Block {
+	t.placeSteers()
 	var out []conversation.Block
 	for i := range t.messages {
 		m := &t.messages[i]

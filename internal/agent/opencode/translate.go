@@ -36,6 +36,8 @@ type state struct {
 	Title    string   `json:"title,omitempty"`
 	// Waiting are the questions that are open.
 	Waiting []string `json:"waiting,omitempty"`
+	// Expected are the prompts that the running turn is given, by the ends of their messages' ids.
+	Expected translate.Expected `json:"expected,omitempty"`
 	// Retry is the id of the block that reports a retry; Retries counts them.
 	Retry   string `json:"retry,omitempty"`
 	Retries int    `json:"retries,omitempty"`
@@ -57,6 +59,13 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 
 // State returns what a later translator needs.
 func (t *translator) State() ([]byte, error) { return agent.EncodeState(stateVersion, &t.state) }
+
+var _ agent.Expecter = (*translator)(nil)
+
+// Expect notes a prompt for the running turn.
+func (t *translator) Expect(s agent.Steered) (waits bool) {
+	return t.state.Expected.Add(opencodeformat.SteerMark(t.Run.RunID, s.PromptID), s)
+}
 
 // Translate reads one frame.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
@@ -329,10 +338,14 @@ func (t *translator) part(m *openMessage, p *opencodeformat.Part, at time.Time) 
 	}
 }
 
-// signed says whose message a block is, if it is the prompt of this run.
+// signed says whose message a block is, if it is the prompt of this run or one that the run was given. The bridge prints the message of
+// such a prompt when the agent takes it.
 func (t *translator) signed(b conversation.Block, m *openMessage) conversation.Block {
 	if opencodeformat.IsMessageOf(m.ID, t.Run.RunID) {
 		b.PromptID, b.Author = t.Run.PromptID, t.Run.Author
+	} else if p := t.state.Expected.Find(opencodeformat.MarkOf(m.ID)); p != nil {
+		b.PromptID, b.Author = p.PromptID, p.Author
+		t.Settle(&t.state.Expected, p.ID, true)
 	}
 	return b
 }

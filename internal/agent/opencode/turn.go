@@ -26,6 +26,8 @@ type turn struct {
 	Errored *opencodeformat.EndNote `json:"errored,omitempty"`
 	Verdict *opencodeformat.EndNote `json:"verdict,omitempty"`
 	Ended   bool                    `json:"ended,omitempty"`
+	// Over is how the turn ends as soon as the prompts are declined that it was given and did not take.
+	Over *opencodeformat.EndNote `json:"over,omitempty"`
 }
 
 // note reads a line of the bridge. Notes about other runs mean nothing.
@@ -54,7 +56,18 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 		if json.Unmarshal(n.Data, &data) != nil {
 			return
 		}
-		t.end(t.verdict(data), at)
+		t.state.Over = new(t.verdict(data))
+		t.settle(at)
+	case stdio.NoteDeclined:
+		t.Settle(&t.state.Expected, opencodeformat.SteerMark(t.Run.RunID, n.ID), false)
+		t.settle(at)
+	}
+}
+
+// settle ends the turn when it is over and no prompt is on its way to it any more.
+func (t *translator) settle(at time.Time) {
+	if t.state.Over != nil && !t.state.Expected.Wait() {
+		t.end(*t.state.Over, at)
 	}
 }
 

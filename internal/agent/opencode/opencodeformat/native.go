@@ -42,6 +42,10 @@ type Message struct {
 // FromUser reports whether the message is a prompt.
 func (m *Message) FromUser() bool { return m.Role == "user" }
 
+// Takes reports whether a message is an answer with which the agent has taken a prompt that its turn was given. It answers the newest
+// of those that wait, and has the others before it.
+func (m *Message) Takes(messageID string) bool { return !m.FromUser() && m.ParentID >= messageID }
+
 // Aborted is the name of the error of an aborted message.
 const Aborted = "MessageAbortedError"
 

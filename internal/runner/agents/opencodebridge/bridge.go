@@ -127,11 +127,15 @@ func (b *driver) serve(ctx context.Context, stdin io.Reader) int {
 				b.server.stop() // without its events it is of no use
 				return b.died()
 			}
-			b.out.Raw(data)
+			if !b.hold(ctx, data) {
+				b.out.Raw(data)
+			}
 			b.event(ctx, data)
 		case <-b.server.child.Done():
 			for data := range b.server.events { // what it said last
-				b.out.Raw(data)
+				if !b.hold(ctx, data) {
+					b.out.Raw(data)
+				}
 			}
 			return b.died()
 		case <-ticker.C:
@@ -221,6 +225,8 @@ func (b *driver) command(ctx context.Context, c stdio.Command) {
 		b.answer(ctx, c)
 	case stdio.Interrupt:
 		b.interrupt(ctx, c.RunID)
+	case stdio.Steer:
+		b.steer(ctx, c)
 	default:
 		fmt.Fprintf(b.stderr, "opencode bridge: %q is not a command\n", c.Type)
 	}

@@ -58,6 +58,11 @@ type running struct {
 	failed chan error
 	// cancel breaks that request off.
 	cancel context.CancelFunc
+	// given are the prompts that the turn was given, by their ids, and steers those that the agent has not taken, in order.
+	given  map[string]bool
+	steers []*steer
+	// checked is when it was compared last what the agent has done with them.
+	checked time.Time
 }
 
 // begun reports whether something has come of the prompt.
@@ -84,7 +89,7 @@ func (b *driver) begin(ctx context.Context, c stdio.Command) {
 		data = nil // strings always encode
 	}
 	b.out.Note(stdio.Note{Type: stdio.NoteRun, RunID: c.RunID, ID: b.root, Data: data})
-	b.turn = &running{runID: c.RunID, looked: time.Now(), last: note.Before}
+	b.turn = &running{runID: c.RunID, looked: time.Now(), last: note.Before, given: map[string]bool{}}
 	if err != nil && b.server.dies() {
 		return // serve reports it
 	}
@@ -92,6 +97,7 @@ func (b *driver) begin(ctx context.Context, c stdio.Command) {
 		b.fail(ctx, err)
 		return
 	}
+	messages = b.cleanUp(ctx, messages)
 	for i := range messages {
 		m := &messages[i]
 		if !m.Info.FromUser() || !opencodeformat.IsMessageOf(m.Info.ID, c.RunID) {
@@ -121,8 +127,11 @@ func (b *driver) begin(ctx context.Context, c stdio.Command) {
 func outcomeOf(messageID string, later []opencodeformat.Exported) (opencodeformat.EndNote, bool) {
 	var newest *opencodeformat.Message
 	for i := range later {
-		if m := &later[i].Info; m.ParentID == messageID && !m.FromUser() {
+		m := &later[i].Info
+		if !m.FromUser() && (m.ParentID == messageID || opencodeformat.IsSteered(m.ParentID)) {
 			newest = m
+		} else if m.FromUser() && !opencodeformat.IsSteered(m.ID) {
+			break // of the next turn
 		}
 	}
 	switch {
@@ -455,7 +464,7 @@ func (b *driver) settle(ctx context.Context) {
 	if t == nil || t.idle.IsZero() {
 		return
 	}
-	if len(b.incomplete) > 0 && time.Since(t.idle) < settleTime {
+	if len(b.incomplete) > 0 && time.Since(t.idle) < settleTime || !b.settleSteers(ctx) {
 		return
 	}
 	if t.failed != nil {
@@ -495,6 +504,9 @@ func (b *driver) end(ctx context.Context, how opencodeformat.EndNote) {
 		data = nil // strings always encode
 	}
 	runID := b.turn.runID
+	for _, s := range b.turn.steers {
+		b.decline(s.command)
+	}
 	if b.turn.cancel != nil {
 		b.turn.cancel()
 	}

@@ -9,9 +9,14 @@ import (
 
 // newID is an id of a run that sorts after all ids up to last, as far as the time allows.
 func newID(kind, runID string, now time.Time, last string) string {
+	return markedID(kind, opencodeformat.RunMark(runID), now, last)
+}
+
+// markedID is newID with the end of the id.
+func markedID(kind, mark string, now time.Time, last string) string {
 	ms := now.UnixMilli()
 	if newest := opencodeformat.IdTime(last, now); last != "" && newest.UnixMilli() >= ms {
 		ms = newest.UnixMilli() + 1
 	}
-	return fmt.Sprintf("%s_%012x%s", kind, (ms<<12)&(1<<48-1), opencodeformat.RunMark(runID))
+	return fmt.Sprintf("%s_%012x%s", kind, (ms<<12)&(1<<48-1), mark)
 }
