@@ -34,3 +34,11 @@ func ago(d time.Duration) string {
 	}
 	return fmt.Sprintf(format, d/day, "d")
 }
+
+// savedAt says which turn ends with a bundle, given the time from which on turns do.
+func (c *apiFlags) savedAt(t client.Time) string {
+	if !c.Absolute && !time.Now().Before(t.Time) {
+		return "when the next turn ends"
+	}
+	return "when a turn ends, " + c.when(t) + " or later"
+}

@@ -52,6 +52,9 @@ func (c *sessionCmd) printSession(w io.Writer, s client.Session) error {
 	if s.ExpiresAt != nil {
 		row("new sandbox", "%s", c.when(*s.ExpiresAt))
 	}
+	if s.NextCheckpointAt != nil {
+		row("next bundle", "%s", c.savedAt(*s.NextCheckpointAt))
+	}
 	unknown := ""
 	if s.Queue.Unknown > 0 {
 		unknown = fmt.Sprintf(", %d whose outcome is unknown (see session retry, resolve and dismiss)", s.Queue.Unknown)

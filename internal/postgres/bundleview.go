@@ -126,6 +126,7 @@ func (db *DB) headsInto(ctx context.Context, tx dbsqlc.DBTX, items []session.Ses
 	for _, row := range rows {
 		s := &items[at[row.SessionID]]
 		s.Head, s.HeadSuccess, s.Fork = row.Head, row.HeadSuccess, session.ForkPoint{BundleID: row.ForkBundle, PromptID: row.ForkPrompt, HandedFrom: row.HandedFrom}
+		s.Saves = session.Saves{Policy: session.Checkpoint(row.Policy), Newest: orZero(row.HeadAt)}
 	}
 	return err
 }

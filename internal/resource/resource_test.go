@@ -21,6 +21,7 @@ func TestASessionHasEveryFieldThatClientsRelyOn(t *testing.T) {
 		ID: "ses_1", Status: session.Running, Agent: "demo", CreatedAt: at, LastActivity: at, IdleTimeout: 15 * time.Minute,
 		Receipt: &session.Receipt{Kind: session.ReceiptFull},
 		Loaded:  true,
+		Saves:   session.Saves{Policy: "10m0s", Newest: at},
 		Pending: []session.Command{{ID: "cmd_1", Kind: session.CommandStop, Status: session.CommandPending, CreatedAt: at}},
 		Sandbox: &session.SandboxView{SandboxID: "sb-1", Status: session.SandboxReady, LastHealthCheck: at, Since: at, Deadline: at.Add(24 * time.Hour)},
 	}))
@@ -33,7 +34,7 @@ func TestASessionHasEveryFieldThatClientsRelyOn(t *testing.T) {
 		"metrics": {"activeSeconds": 0, "messages": 0, "toolCalls": 0, "inputTokens": 0, "outputTokens": 0, "costUsd": null},
 		"queue": {"queued": 0, "processing": 0, "unknown": 0, "held": false}, "questions": {"open": 0},
 		"doing": {"state": "idle", "text": "idle; hibernates after 15m0s"}, "idleTimeoutSeconds": 900,
-		"sleepsAt": "2026-03-04T04:21:07.080Z", "expiresAt": "2026-03-05T03:46:07.080Z", "nextCheckpointAt": null,
+		"sleepsAt": "2026-03-04T04:21:07.080Z", "expiresAt": "2026-03-05T03:46:07.080Z", "nextCheckpointAt": "2026-03-04T04:16:07.080Z",
 		"pendingCommands": [{"id": "cmd_1", "kind": "stop", "status": "pending", "createdAt": "2026-03-04T04:06:07.080Z"}],
 		"runtime": {"isLoaded": true, "sandbox": {"sandboxId": "sb-1", "status": "ready", "restartCount": 0, "lastHealthCheck": "2026-03-04T04:06:07.080Z"}}
 	}`, string(got))

@@ -24,7 +24,7 @@ type SessionJSON struct {
 	// IdleTimeoutSeconds is IdleTimeout as a number.
 	IdleTimeoutSeconds float64 `json:"idleTimeoutSeconds"`
 	// SleepsAt is when it hibernates unless something happens before, ExpiresAt when it leaves its sandbox because of the
-	// provider's limit. NextCheckpointAt is reserved: nothing is saved by time.
+	// provider's limit, and NextCheckpointAt from when on the end of a turn saves a bundle.
 	SleepsAt         *Time           `json:"sleepsAt"`
 	ExpiresAt        *Time           `json:"expiresAt"`
 	NextCheckpointAt *Time           `json:"nextCheckpointAt"`
@@ -116,7 +116,7 @@ func Session(s session.Session) SessionJSON {
 		ID: s.ID, Status: s.Status, StatusReason: s.StatusReason, Agent: s.Agent, Profile: s.Profile,
 		Title: s.Title, Workspace: s.Workspace, ParentID: s.ParentID, ForkedFrom: forkedFrom(s),
 		CreatedAt: Time(s.CreatedAt), LastActivity: Time(s.LastActivity), IdleTimeout: Duration(s.IdleTimeout),
-		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), SleepsAt: OptionalTime(s.SleepsAt()), ExpiresAt: OptionalTime(s.ExpiresAt()), Doing: doing(s.Activity()), Questions: QuestionCounts{Open: s.QuestionsOpen},
+		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), SleepsAt: OptionalTime(s.SleepsAt()), ExpiresAt: OptionalTime(s.ExpiresAt()), NextCheckpointAt: OptionalTime(s.CheckpointAt()), Doing: doing(s.Activity()), Questions: QuestionCounts{Open: s.QuestionsOpen},
 		Metadata: metadata, Options: s.Options, Generation: s.Generation, Receipt: Receipt(s.Receipt), Head: s.Head, HeadSuccess: s.HeadSuccess,
 		Metrics: s.Metrics, Queue: QueueJSON{s.Queue, Hold(s.Queue.Hold)},
 		PendingCommands: Commands(s.Pending), Runtime: RuntimeJSON{IsLoaded: s.Loaded, Sandbox: Sandbox(s.Sandbox)},

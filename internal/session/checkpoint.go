@@ -42,9 +42,31 @@ func ParseCheckpoint(text string) (Checkpoint, error) {
 
 // Due reports whether the end of a turn saves a bundle. newest is when the one before was committed; zero if there is none.
 func (c Checkpoint) Due(newest, now time.Time) bool {
-	if c == CheckpointTurn {
-		return true
-	}
+	d := c.interval()
+	return c == CheckpointTurn || d > 0 && now.Sub(newest) >= d
+}
+
+// interval is the policy as a duration; zero if it is none.
+func (c Checkpoint) interval() time.Duration {
 	d, err := time.ParseDuration(string(c))
-	return err == nil && d > 0 && now.Sub(newest) >= d
+	if err != nil {
+		return 0
+	}
+	return d
+}
+
+// CheckpointAt is the time after which the end of a turn saves a bundle; zero while the session does not run, before its first
+// bundle, or if its policy is no duration.
+func (s Session) CheckpointAt() time.Time {
+	d := s.Saves.Policy.interval()
+	if s.Status != Running || d <= 0 || s.Saves.Newest.IsZero() {
+		return time.Time{}
+	}
+	return s.Saves.Newest.Add(d)
+}
+
+// Saves is when a session saves bundles while it is awake.
+type Saves struct {
+	Policy Checkpoint // of the session, or else of the installation
+	Newest time.Time  // when its newest bundle was committed; zero if there is none, or it is not needed for CheckpointAt
 }

@@ -40,8 +40,9 @@ type Session struct {
 	// Head is the bundle that it wakes from, HeadSuccess the newest one that does not end with a turn that failed. Set by
 	// the store's SessionGet and SessionList alone; empty where there is none.
 	Head, HeadSuccess string
-	// Fork is where a fork began, set where Head is.
+	// Fork is where a fork began, Saves when bundles are saved; set where Head is.
 	Fork    ForkPoint
+	Saves   Saves
 	Pending []Command    // commands that were accepted and have not ended, oldest first
 	Purge   *purge.Purge // set by the store's SessionGet alone: everything of the session is being erased
 	// Notify is set by the store's SessionPatch alone: the workflow is to be signalled.

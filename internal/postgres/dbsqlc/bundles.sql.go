@@ -155,23 +155,30 @@ func (q *Queries) BundleGetHead(ctx context.Context, db DBTX, sessionID string) 
 }
 
 const bundleHeads = `-- name: BundleHeads :many
-SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head, coalesce(f.bundle_id, '')::text AS fork_bundle, coalesce(f.prompt_id, '')::text AS fork_prompt, coalesce(f.handed_from, '')::text AS handed_from,
+SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head, h.created_at AS head_at, p.policy,
+    coalesce(f.bundle_id, '')::text AS fork_bundle, coalesce(f.prompt_id, '')::text AS fork_prompt, coalesce(f.handed_from, '')::text AS handed_from,
     coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = s.id AND v.outcome IN ('', 'completed')
         AND NOT EXISTS (SELECT FROM blocks k WHERE k.session_id = v.session_id AND k.first_seq <= v.last_seq AND k.removed_seq > v.last_seq)
         ORDER BY v.no DESC LIMIT 1), '')::text AS head_success
-FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id WHERE s.id = ANY($1::text[]) AND s.head_bundle_id IS NOT NULL
+FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id
+CROSS JOIN LATERAL (SELECT coalesce(nullif(s.options ->> 'checkpoint', ''), (SELECT i.checkpoint FROM installation i), 'hibernate')::text AS policy) p
+LEFT JOIN bundles h ON h.id = s.head_bundle_id AND s.status = 'running' AND p.policy NOT IN ('hibernate', 'turn')
+WHERE s.id = ANY($1::text[]) AND s.head_bundle_id IS NOT NULL
 `
 
 type BundleHeadsRow struct {
 	SessionID   string
 	Head        string
+	HeadAt      *time.Time
+	Policy      string
 	ForkBundle  string
 	ForkPrompt  string
 	HandedFrom  string
 	HeadSuccess string
 }
 
-// BundleHeads are the newest bundle of each session, the newest one that ends with a turn that succeeded, and what it was forked from.
+// BundleHeads are the newest bundle of each session, the newest one that ends with a turn that succeeded, what it was forked from, and when bundles
+// are saved while it is awake, with the time of the newest one where that says when the next one is saved.
 func (q *Queries) BundleHeads(ctx context.Context, db DBTX, sessionIds []string) ([]BundleHeadsRow, error) {
 	rows, err := db.Query(ctx, bundleHeads, sessionIds)
 	if err != nil {
@@ -184,6 +191,8 @@ func (q *Queries) BundleHeads(ctx context.Context, db DBTX, sessionIds []string)
 		if err := rows.Scan(
 			&i.SessionID,
 			&i.Head,
+			&i.HeadAt,
+			&i.Policy,
 			&i.ForkBundle,
 			&i.ForkPrompt,
 			&i.HandedFrom,

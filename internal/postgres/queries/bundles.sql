@@ -249,12 +249,17 @@ SELECT count(*) FROM bundles WHERE session_id = @session_id AND pinned_at IS NOT
 UPDATE bundles SET receipt = @receipt, restored_at = @at::timestamptz WHERE id = @id;
 
 -- name: BundleHeads :many
--- BundleHeads are the newest bundle of each session, the newest one that ends with a turn that succeeded, and what it was forked from.
-SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head, coalesce(f.bundle_id, '')::text AS fork_bundle, coalesce(f.prompt_id, '')::text AS fork_prompt, coalesce(f.handed_from, '')::text AS handed_from,
+-- BundleHeads are the newest bundle of each session, the newest one that ends with a turn that succeeded, what it was forked from, and when bundles
+-- are saved while it is awake, with the time of the newest one where that says when the next one is saved.
+SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head, h.created_at AS head_at, p.policy,
+    coalesce(f.bundle_id, '')::text AS fork_bundle, coalesce(f.prompt_id, '')::text AS fork_prompt, coalesce(f.handed_from, '')::text AS handed_from,
     coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = s.id AND v.outcome IN ('', 'completed')
         AND NOT EXISTS (SELECT FROM blocks k WHERE k.session_id = v.session_id AND k.first_seq <= v.last_seq AND k.removed_seq > v.last_seq)
         ORDER BY v.no DESC LIMIT 1), '')::text AS head_success
-FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id WHERE s.id = ANY(@session_ids::text[]) AND s.head_bundle_id IS NOT NULL;
+FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id
+CROSS JOIN LATERAL (SELECT coalesce(nullif(s.options ->> 'checkpoint', ''), (SELECT i.checkpoint FROM installation i), 'hibernate')::text AS policy) p
+LEFT JOIN bundles h ON h.id = s.head_bundle_id AND s.status = 'running' AND p.policy NOT IN ('hibernate', 'turn')
+WHERE s.id = ANY(@session_ids::text[]) AND s.head_bundle_id IS NOT NULL;
 
 -- name: BundlesForget :exec
 -- BundlesForget deletes bundles whose snapshot was deleted by policy. The newest bundle that a sandbox was left with says

@@ -2902,7 +2902,9 @@ export interface components {
             expiresAt: string | null;
             /**
              * Format: date-time
-             * @description Always null. A session is saved when it hibernates and by `POST …/sync`, not at intervals.
+             * @description The time after which the end of a turn saves a bundle, where `options.checkpoint`, or the policy of the installation, is a duration: the
+             *     creation of the newest bundle plus that duration. Null with other policies, before the first bundle, which the first turn saves, and while the session has no
+             *     sandbox. Only in answers to `GET /api/sessions` and `GET /api/sessions/{id}`; null elsewhere.
              */
             nextCheckpointAt: string | null;
             metadata: components["schemas"]["Metadata"];
@@ -4606,7 +4608,7 @@ export interface components {
                 command: components["schemas"]["Command"];
             };
         };
-        /** @description A stage of a start began or ended. `image` is reported only if it takes more than a second. Another attempt may begin it again. */
+        /** @description A stage of a start began or ended. `image` is reported only if it takes more than a second. Further attempts at a stage that has not ended are not reported. */
         EventSetup: {
             /**
              * Format: int64
