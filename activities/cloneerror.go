@@ -31,7 +31,9 @@ var (
 	noRepository   = regexp.MustCompile(`(?m)^fatal: repository '.*' not found$`)
 	httpStatus     = regexp.MustCompile(`The requested URL returned error: ([0-9]{3})`)
 	unresolvedHost = regexp.MustCompile(`Could not resolve host: ([^\s;]+)`)
-	neverClones    = []string{
+	// afterTime differs from one attempt to the next, of which explanations show only one then.
+	afterTime   = regexp.MustCompile(` after [0-9]+ ms`)
+	neverClones = []string{
 		"not valid: is this a git repository?",
 		"server certificate verification failed", "SSL certificate problem", "SSL: no alternative certificate subject name",
 		"not supported or disabled in libcurl", "unable to update url base from redirection", "redirects followed",

@@ -132,6 +132,9 @@ func (g *sandboxes) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.W
 	if err == nil {
 		return nil
 	}
+	if failed, ok := errors.AsType[*stageError](err); ok {
+		failed.output = afterTime.ReplaceAllString(failed.output, "")
+	}
 	return g.judgeClone(ctx, sb, u, password != "" || user != "", fmt.Errorf("clone the repository: %w", err))
 }
 

@@ -83,6 +83,20 @@ func TestAQuestionNeedsNoIDWhereOnlyOneIsOpen(t *testing.T) {
 	require.Equal(t, third+"  answered: reject\n", do("answer", id, strings.TrimPrefix(third, "que_")[:31], "reject").stdout)
 	require.Equal(t, second+"  answered: always\n", do("answer", id, "always").stdout)
 	require.Equal(t, exitUsage, do("answer", id).code)
+	require.Equal(t, exitUsage, do("answer", id, second).code, "an ID is no answer")
+
+	// One item is answered in words, or by the number of an option.
+	colour := question.Asked{Kind: question.Inquiry, Title: "Which colour?", Inquiries: []question.Item{
+		{Question: "Which colour?", Options: []question.Option{{Label: "Red"}, {Label: "Blue"}}},
+	}}
+	fourth := store.Ask(id, colour, time.Hour)
+	require.Contains(t, do("answer", id, "3").stderr, `invalid answer "3": there is no option 3`)
+	require.Equal(t, fourth+"  answered: once; Which colour?: Blue\n", do("answer", id, "2").stdout)
+	fifth := store.Ask(id, colour, time.Hour)
+	require.Equal(t, fifth+"  answered: once; Which colour?: light green\n", do("answer", id, fifth, "light green").stdout)
+	store.Ask(id, permission, time.Hour)
+	require.Contains(t, do("answer", id, "perhaps").stderr, `invalid answer "perhaps": say once, session, always, or reject and why`)
+	require.Equal(t, exitUsage, do("answer", id, "que_1", "perhaps", "--answer", "a=b").code)
 }
 
 func TestShowHasWhatASessionWasGiven(t *testing.T) {

@@ -11,8 +11,15 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
+
+// remedies are the commands that help with an error of the API, whose detail names requests.
+var remedies = map[client.Code]string{
+	client.CodeSecretMissing: "overwinter secret set NAME stores one",
+	client.CodeInError:       "overwinter session recover ID tries again, after session update if need be",
+}
 
 // Exit codes of the program.
 const (
@@ -149,6 +156,9 @@ func (p program) fail(code int, err error) int {
 			message.WriteString("; ")
 		}
 		message.WriteString(strings.TrimSpace(line))
+	}
+	if problem, ok := errors.AsType[*client.Error](err); ok && remedies[problem.Code] != "" {
+		message.WriteString("; " + remedies[problem.Code])
 	}
 	_, _ = fmt.Fprintf(p.stderr, "overwinter: %s\n", &message) // the code says it as well
 	return code

@@ -12,6 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/cli"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
@@ -100,6 +101,35 @@ func TestAClientThatWaitsLearnsOfQuestions(t *testing.T) {
 		require.Equal(t, "the agent waits for an answer: May I?\nto answer: overwinter session answer "+id+" que_1 once|session|always|reject\n",
 			firstLines(r.stderr, 2))
 	}
+}
+
+func TestAClientThatWaitsLearnsOfDelays(t *testing.T) {
+	t.Parallel()
+	store, temporal, url := sessionServer(t, "")
+	problem := func(id, code, message string) {
+		store.With(id, func(r *apitest.Row) {
+			store.Append(r, string(conversation.EventError), conversation.Problem{Code: code, Message: message})
+		})
+	}
+	temporal.Set(func(o *apitest.Signaler) {
+		o.OnPrompt = func(id, _ string) {
+			problem(id, "agent_crashed", "the agent's own")
+			problem(id, session.ProblemProvisioningDelayed, "create the sandbox: "+strings.Repeat("x", 160)+" no route")
+		}
+	})
+	id := store.Put(session.Initializing)
+	r := run(t.Context(), "session", "prompt", id, "x", "--wait", "--timeout=2s", "--api-url", url)
+	require.Equal(t, exitTimeout, r.code, r.stderr)
+	require.Regexp(t, "^create the sandbox: x+ no route\nit is tried again until it succeeds; overwinter session stop "+id+" ends it\n.*stopped waiting", r.stderr)
+	temporal.Set(func(o *apitest.Signaler) {
+		o.OnPrompt = func(id, promptID string) {
+			store.Status(id, session.Running)
+			store.Prompt(id, promptID, session.PromptCompleted)
+		}
+	})
+	r = run(t.Context(), "session", "prompt", id, "y", "--wait", "--api-url", url)
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.NotContains(t, r.stderr, "no route", "it is over")
 }
 
 func TestFollowTakesAnswersFromAFile(t *testing.T) {

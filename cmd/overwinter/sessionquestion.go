@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -73,22 +74,31 @@ func describeQuestion(q client.Question) string {
 type sessionAnswerCmd struct {
 	sessionArg
 	Question string            `arg:"" optional:"" help:"ID of the question, or the unique beginning of one. Default: the open question, if there is only one."`
-	Decision string            `arg:"" optional:"" enum:"once,session,always,reject," default:"" help:"Decision: once, session, always or reject. Default with --answer: once."`
+	Said     string            `arg:"" optional:"" name:"answer" help:"once, session, always or reject; or, if the agent asks one thing in words, the answer: a text, or the numbers of options."`
 	Answer   map[string]string `mapsep:"none" placeholder:"QUESTION=TEXT" help:"Answer to one item of the question; can be repeated."`
 	Message  string            `placeholder:"TEXT" help:"Message for the agent, sent with a rejection."`
 	By       string            `placeholder:"USER" help:"Name of the person who answers, shown to others. Default: none."`
 }
 
+// questionIDLike is what Validate takes for the ID of a question, not for an answer: what a table shows, and more.
+var questionIDLike = regexp.MustCompile(`^(que_.*|01[0-9a-f]{9,30})$`)
+
 // Validate checks what kong cannot.
 func (c *sessionAnswerCmd) Validate() error {
-	if c.Decision == "" && slices.Contains(client.Decisions(), client.Decision(c.Question)) {
-		c.Question, c.Decision = "", c.Question // the ID was left out
+	if c.Said == "" && (decides(c.Question) || len(c.Answer) == 0 && !questionIDLike.MatchString(c.Question)) {
+		c.Question, c.Said = "", c.Question // the ID was left out
 	}
-	if c.Decision == "" && len(c.Answer) == 0 {
-		return usageError{"say once, session, always or reject, or give --answer"}
+	switch {
+	case c.Said == "" && len(c.Answer) == 0:
+		return usageError{"session answer: say once, session, always or reject, give the answer in words, or use --answer"}
+	case len(c.Answer) > 0 && c.Said != "" && !decides(c.Said):
+		return usageError{"session answer: with --answer only once, session, always or reject may follow"}
 	}
 	return nil
 }
+
+// decides reports whether a word is a decision.
+func decides(word string) bool { return slices.Contains(client.Decisions(), client.Decision(word)) }
 
 // Run answers and prints the updated question.
 func (c *sessionAnswerCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
@@ -97,14 +107,40 @@ func (c *sessionAnswerCmd) Run(ctx context.Context, s streams, parent *sessionCm
 		if err != nil {
 			return err
 		}
-		q, err := api.QuestionAnswer(ctx, id, which, client.Reply{
-			Answer: client.Decision(c.Decision), Answers: client.SayEach(c.Answer), Message: c.Message, AnsweredBy: c.By,
-		})
+		reply := client.Reply{Answer: client.Decision(c.Said), Answers: client.SayEach(c.Answer)}
+		if c.Said != "" && !decides(c.Said) {
+			if reply, err = inWords(ctx, api, id, which, c.Said); err != nil {
+				return err
+			}
+		}
+		reply.Message, reply.AnsweredBy = c.Message, c.By
+		q, err := api.QuestionAnswer(ctx, id, which, reply)
 		if err != nil {
 			return err
 		}
 		return parent.printQuestion(s.stdout, q)
 	})
+}
+
+// inWords makes an answer of a text, as session attach does of a line.
+func inWords(ctx context.Context, api *client.Client, sessionID, questionID, said string) (client.Reply, error) {
+	page, err := api.QuestionList(ctx, sessionID, "")
+	if err != nil {
+		return client.Reply{}, err
+	}
+	at := slices.IndexFunc(page.Items, func(q client.Question) bool { return q.ID == questionID })
+	if at < 0 {
+		return client.Reply{}, fmt.Errorf("session %s has no question %s", sessionID, questionID)
+	}
+	q := page.Items[at]
+	if len(q.Questions) > 1 {
+		return client.Reply{}, fmt.Errorf("question %s has %d items; answer each with --answer 'QUESTION=TEXT'", q.ID, len(q.Questions))
+	}
+	dialog := terminal.NewDialog(q)
+	if done, hint := dialog.Line(said); !done {
+		return client.Reply{}, fmt.Errorf("invalid answer %q: %s", said, hint)
+	}
+	return dialog.Answer(), nil
 }
 
 func (c *sessionCmd) printQuestion(w io.Writer, q client.Question) error {

@@ -33,6 +33,7 @@ func Await(
 		a.out, a.printable = io.MultiWriter(out, &text), true
 	}
 	final, trouble, held := prompt, trouble{sessionID: prompt.SessionID}, heldNote{notes: notes, sessionID: prompt.SessionID}
+	delay := delayNote{notes: notes, sessionID: prompt.SessionID}
 	for e, err := range api.Follow(ctx, prompt.SessionID, after) {
 		if err != nil {
 			return PromptAnswer{}, fmt.Errorf("wait for prompt %s: %w", prompt.ID, err)
@@ -45,6 +46,9 @@ func Await(
 			return PromptAnswer{}, err
 		}
 		if err := held.take(e, a.runID == "" && ended == nil); err != nil {
+			return PromptAnswer{}, err
+		}
+		if err := delay.take(e); err != nil {
 			return PromptAnswer{}, err
 		}
 		if ended == nil || runsAgain(ended) {
@@ -86,7 +90,7 @@ func (a PromptAnswer) Outcome() error {
 }
 
 // maxReason bounds the characters of a reason in an error.
-const maxReason = 200
+const maxReason = terminal.ProblemRunes
 
 func outcome(p client.Prompt) error {
 	if p.Status == client.PromptCompleted {
@@ -118,10 +122,25 @@ func noteQuestion(notes io.Writer, e client.Event, runID string) error {
 		return nil
 	}
 	how := "once|session|always|reject"
-	if len(q.Questions) > 0 {
+	switch {
+	case len(q.Questions) == 1:
+		how = "TEXT" + optionsOf(q.Questions[0])
+	case len(q.Questions) > 1:
 		how = "--answer 'QUESTION=TEXT'"
 	}
 	_, err = fmt.Fprintf(notes, "the agent waits for an answer: %s\nto answer: overwinter session answer %s %s %s\n",
 		terminal.OneLine(q.Title, terminal.LineRunes), q.SessionID, q.ID, how)
 	return err
+}
+
+// optionsOf names the options of an item, which may be answered by number.
+func optionsOf(item client.QuestionItem) string {
+	if len(item.Options) == 0 {
+		return ""
+	}
+	labels := make([]string, len(item.Options))
+	for i, o := range item.Options {
+		labels[i] = fmt.Sprintf("%d %s", i+1, o.Label)
+	}
+	return ", or a number: " + terminal.OneLine(strings.Join(labels, ", "), terminal.LineRunes)
 }

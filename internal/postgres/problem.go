@@ -17,13 +17,15 @@ func (db *DB) ProblemReport(ctx context.Context, sessionID, code, message string
 	})
 }
 
-// SetupRecord adds a setup event to a session's log. Called twice it adds two: another attempt may start a
-// stage again. Until the stage ends it is the step of the session's start.
+// SetupRecord adds a setup event to a session's log. Until the stage ends it is the step of the session's start, and
+// further attempts that start it add nothing.
 func (db *DB) SetupRecord(ctx context.Context, sessionID, stage, status string) error {
 	return db.inSession(ctx, "record the progress of a setup", sessionID, func(s *sessionTx) error {
 		step := ""
 		if status == event.SetupStarted {
-			step = stage
+			if step = stage; s.row.Step == step {
+				return nil
+			}
 		}
 		if err := s.q.SessionSetStep(ctx, &s.later, &dbsqlc.SessionSetStepParams{ID: sessionID, Step: step}); err != nil {
 			return err

@@ -70,5 +70,10 @@ func TestTheProgressOfASetupIsInTheLog(t *testing.T) {
 	last := events[len(events)-1]
 	require.Equal(t, "setup", last.Type)
 	require.JSONEq(t, `{"stage":"clone","status":"started"}`, string(last.Data))
+	require.NoError(t, b.SetupRecord(t.Context(), b.id, "clone", "started"))
+	require.Len(t, b.events(t), len(events), "another attempt")
+	require.NoError(t, b.SetupRecord(t.Context(), b.id, "clone", "failed"))
+	require.NoError(t, b.SetupRecord(t.Context(), b.id, "clone", "started"))
+	require.Len(t, b.events(t), len(events)+2, "after a correction")
 	requireCode(t, failure.NoSession, b.SetupRecord(t.Context(), "ses_none", "clone", "started"))
 }

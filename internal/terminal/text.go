@@ -24,8 +24,9 @@ func Printable(text string) string {
 
 // How many characters of a text are shown where it is one of several things on a line.
 const (
-	LineRunes  = 160 // a reason, an input or a question
-	TitleRunes = 40  // a title in a list
+	LineRunes    = 160 // a reason, an input or a question
+	TitleRunes   = 40  // a title in a list
+	ProblemRunes = 400 // what has failed, of which the cause comes last
 )
 
 // OneLine makes a printable line of a text, cut to most runes where most is not 0.

@@ -307,7 +307,7 @@ func (v *View) event(e event.JSON) error {
 		})
 	case string(conversation.EventError):
 		return with(e.Data, func(d conversation.Problem) {
-			v.line(nil, span{red, fmt.Sprintf("error %s: %s", OneLine(d.Code, lineRunes), v.shorten(d.Message))})
+			v.line(nil, span{red, fmt.Sprintf("error %s: %s", OneLine(d.Code, lineRunes), v.shortenTo(ProblemRunes, d.Message))})
 		})
 	}
 	v.line(nil, span{dim, OneLine(e.Type+" "+string(e.Data), lineRunes)}) // of a server that is newer
@@ -341,11 +341,13 @@ func with[T any](data json.RawMessage, use func(T)) error {
 }
 
 // shorten makes one line of a text.
-func (v *View) shorten(text string) string {
+func (v *View) shorten(text string) string { return v.shortenTo(lineRunes, text) }
+
+func (v *View) shortenTo(runes int, text string) string {
 	if v.options.Full {
 		return OneLine(text, 0)
 	}
-	return OneLine(text, lineRunes)
+	return OneLine(text, runes)
 }
 
 func (v *View) status(d event.StatusData) {

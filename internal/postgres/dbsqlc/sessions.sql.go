@@ -348,7 +348,7 @@ func (q *Queries) SessionLeave(ctx context.Context, db DBTX, id string) error {
 
 const sessionLock = `-- name: SessionLock :one
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given
+    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE
 `
 
@@ -374,6 +374,7 @@ type SessionLockRow struct {
 	HeldAt         *time.Time
 	HeldReason     string
 	TitleGiven     bool
+	Step           string
 }
 
 // SessionLock is how every write to a session begins. NO KEY, because the key
@@ -403,6 +404,7 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionL
 		&i.HeldAt,
 		&i.HeldReason,
 		&i.TitleGiven,
+		&i.Step,
 	)
 	return i, err
 }
@@ -646,7 +648,7 @@ func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTrans
 
 const sessionTryLock = `-- name: SessionTryLock :one
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given
+    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
 `
 
@@ -672,6 +674,7 @@ type SessionTryLockRow struct {
 	HeldAt         *time.Time
 	HeldReason     string
 	TitleGiven     bool
+	Step           string
 }
 
 // SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
@@ -700,6 +703,7 @@ func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (Sessi
 		&i.HeldAt,
 		&i.HeldReason,
 		&i.TitleGiven,
+		&i.Step,
 	)
 	return i, err
 }

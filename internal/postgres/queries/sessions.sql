@@ -25,7 +25,7 @@ SELECT * FROM session_views WHERE id = ANY(@ids::text[]);
 -- SessionLock is how every write to a session begins. NO KEY, because the key
 -- never changes and foreign keys to it must not wait.
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given
+    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
 FROM sessions WHERE id = @id FOR NO KEY UPDATE;
 
 -- name: SessionsLock :many
@@ -151,7 +151,7 @@ UPDATE sessions SET title = @title WHERE id = @id AND NOT title_given;
 -- name: SessionTryLock :one
 -- SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given
+    idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
 FROM sessions WHERE id = @id FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: SessionsTryLock :many

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/overwinter-dev/overwinter/client"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/terminal"
+)
+
+// delayNote notes that a session's start or restore keeps failing for reasons that may pass. The session tries again by
+// itself, so that nothing is printed otherwise for as long as it takes.
+type delayNote struct {
+	notes     io.Writer
+	sessionID string
+	caughtUp  bool
+	delay     string // that is not over, of an event that was stored before
+}
+
+// take reads an event.
+func (d *delayNote) take(e client.Event) error {
+	switch e.Type {
+	case client.MarkerCaughtUp:
+		d.caughtUp = true
+	case client.EventStatus: // it has succeeded, or is given up
+		d.delay = ""
+	case client.EventError:
+		problem, err := decode[client.ErrorData](e)
+		if err != nil {
+			return err
+		}
+		switch problem.Code {
+		case session.ProblemProvisioningDelayed, session.ProblemRestoringDelayed:
+			d.delay = problem.Message
+		}
+	}
+	if !d.caughtUp || d.delay == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(d.notes, "%s\nit is tried again until it succeeds; overwinter session stop %s ends it\n",
+		terminal.OneLine(d.delay, terminal.ProblemRunes), d.sessionID)
+	d.delay = ""
+	return err
+}
