@@ -180,6 +180,19 @@ func TestHealthAndReadiness(t *testing.T) {
 	require.Contains(t, string(a.body), `"temporal":"does not answer"`)
 }
 
+// A check that uses up the time of the others would report faults where there is one.
+func TestReadinessIsAskedSideBySide(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) {
+		c.Sandbox = func(ctx context.Context) api.SandboxInfo {
+			<-ctx.Done()
+			return api.SandboxInfo{Driver: "unknown", Isolation: "unknown", Breakers: []api.OpenBreaker{}}
+		}
+	})
+	a := b.do("GET", "/readyz", "")
+	require.Equal(t, http.StatusOK, a.status, "%s", a.body)
+}
+
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

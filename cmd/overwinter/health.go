@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -96,23 +97,28 @@ func loopbackHost(host string) bool {
 func ready(w http.ResponseWriter, r *http.Request, checks map[string]func(context.Context) error, logger *slog.Logger) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
-	status, states := "ready", map[string]string{}
+	var mu sync.Mutex
+	var all sync.WaitGroup // side by side: one that does not answer must not use up the time of the others
+	states := map[string]string{}
+	code, status := http.StatusOK, "ready"
 	for name, check := range checks {
-		states[name] = "ok"
-		err := check(ctx)
-		if err == nil {
-			continue
-		}
-		logger.WarnContext(ctx, "check failed", slog.String("check", name), slog.Any("error", err))
-		status, states[name] = "unavailable", "does not answer"
-		if f, ok := errors.AsType[*failure.Error](err); ok {
-			states[name] = f.Message
-		}
+		all.Go(func() {
+			err := check(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			if states[name] = "ok"; err == nil {
+				return
+			}
+			if !errors.Is(ctx.Err(), context.Canceled) { // else the caller has gone, which is no fault of what was asked
+				logger.WarnContext(ctx, "check failed", slog.String("check", name), slog.Any("error", err))
+			}
+			code, status, states[name] = http.StatusServiceUnavailable, "unavailable", "does not answer"
+			if f, ok := errors.AsType[*failure.Error](err); ok {
+				states[name] = f.Message
+			}
+		})
 	}
-	code := http.StatusOK
-	if status != "ready" {
-		code = http.StatusServiceUnavailable
-	}
+	all.Wait()
 	writeJSON(w, code, map[string]any{"status": status, "checks": states})
 }
 

@@ -65,6 +65,28 @@ func TestHealthKeepsCausesInTheLog(t *testing.T) {
 	require.Contains(t, log.String(), "hunter2")
 }
 
+// A check that uses up the time of another one would report a second fault where there is one.
+func TestHealthChecksDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{})
+	url := healthServer(t, map[string]func(context.Context) error{
+		"postgres": func(ctx context.Context) error {
+			close(asked)
+			<-ctx.Done()
+			return ctx.Err()
+		},
+		"temporal": func(ctx context.Context) error {
+			select {
+			case <-asked:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		},
+	}, slog.New(slog.DiscardHandler))
+	_, _, body := askHealth(t, http.MethodGet, url+"/readyz", "")
+	require.JSONEq(t, `{"status":"unavailable","checks":{"temporal":"ok","postgres":"does not answer"}}`, body)
+}
+
 func TestHealthOnLoopbackRefusesForeignHostNames(t *testing.T) {
 	t.Parallel()
 	url := healthServer(t, nil, slog.New(slog.DiscardHandler))
