@@ -13,7 +13,16 @@ func (s *Server) traced() http.Handler {
 	if !s.cfg.Traced {
 		return s
 	}
-	return otelhttp.NewHandler(s, "request")
+	return otelhttp.NewHandler(s, "request", otelhttp.WithFilter(isCall))
+}
+
+// isCall leaves the probes and scrapes of monitoring out of traces: they come every few seconds and belong to no prompt.
+func isCall(r *http.Request) bool {
+	switch r.URL.Path {
+	case "/healthz", "/readyz", "/metrics":
+		return false
+	}
+	return true
 }
 
 // traceOf is the trace that a request belongs to, as a W3C traceparent; empty if it is not traced.

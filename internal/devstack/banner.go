@@ -11,6 +11,7 @@ import (
 // addresses is what a user wants to know of a running stack. What is empty is not run by it.
 type addresses struct {
 	api        string // URL
+	worker     string // URL of its health and metrics
 	temporalUI string // URL
 	temporal   string // host:port
 	postgres   string // host:port
@@ -38,6 +39,7 @@ func (a addresses) banner() string {
 	row("Postgres", a.postgres)
 	row("Local Modal", a.localModal)
 	row("Sandboxes", a.sandboxes())
+	row("Metrics", a.api+"/metrics, "+a.worker+"/metrics")
 	row("Data", a.dataDir)
 	row("Logs", a.logDir)
 	fmt.Fprintf(&b, "\nCreate a session with a first prompt:\n\n"+

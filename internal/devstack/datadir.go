@@ -159,6 +159,7 @@ func (d *dataDir) write(name, content string) error {
 type rememberedPorts struct {
 	Postgres   int `json:"postgres,omitempty"`
 	LocalModal int `json:"localModal,omitempty"`
+	Worker     int `json:"worker,omitempty"` // of its health and metrics
 }
 
 func (d *dataDir) readPorts() rememberedPorts {

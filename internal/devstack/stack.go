@@ -95,9 +95,13 @@ func (s *Stack) Run(ctx context.Context) (err error) {
 	}
 	s.mu.Unlock()
 
-	err = s.start(ctx, dir, supervisor)
+	var parts sync.WaitGroup
+	err = s.start(ctx, dir, supervisor, func(w watched) {
+		parts.Go(func() { w.watch(ctx, s.config.Logger) })
+	})
 	if err == nil {
 		<-ctx.Done()
+		parts.Wait()
 		_, _ = fmt.Fprintf(s.config.Output, "\nStopping. Running turns have %s to end, then sessions are put to sleep. Ctrl-C stops at once.\n", s.config.DrainTimeout)
 	}
 	for _, name := range stopOrder {
@@ -116,8 +120,9 @@ func (s *Stack) Run(ctx context.Context) (err error) {
 	}
 }
 
-// start brings all children up: first what others need, side by side, then the rest.
-func (s *Stack) start(ctx context.Context, dir *dataDir, supervisor *child.Supervisor) error {
+// start brings all children up: first what others need, side by side, then the rest. Once they are, watch gets those that a
+// person would not see to have failed.
+func (s *Stack) start(ctx context.Context, dir *dataDir, supervisor *child.Supervisor, watch func(watched)) error {
 	began := time.Now()
 	l, err := s.layOut(ctx, dir)
 	if err != nil {
@@ -139,9 +144,10 @@ func (s *Stack) start(ctx context.Context, dir *dataDir, supervisor *child.Super
 	}
 
 	env := programEnvironment(s.config, l.settings())
+	worker, api := workerSpec(s.config, env, l.workerPort), apiSpec(s.config, env, l.apiAddress)
 	group, groupCtx = errgroup.WithContext(ctx)
-	group.Go(func() error { return supervisor.Start(groupCtx, workerSpec(s.config, env, l.workerPort)) })
-	group.Go(func() error { return supervisor.Start(groupCtx, apiSpec(s.config, env, l.apiAddress)) })
+	group.Go(func() error { return supervisor.Start(groupCtx, worker) })
+	group.Go(func() error { return supervisor.Start(groupCtx, api) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -153,6 +159,12 @@ func (s *Stack) start(ctx context.Context, dir *dataDir, supervisor *child.Super
 	// There is no one to report to when the terminal is gone.
 	_, _ = io.WriteString(s.config.Output, a.banner())
 	close(s.ready)
+	for _, spec := range []child.Spec{worker, api} {
+		watch(watched{spec.Name, spec.Ready})
+	}
+	if l.temporalBinary != "" {
+		watch(watched{"temporal", temporalReady(l.temporalAddress)})
+	}
 	return nil
 }
 
@@ -255,9 +267,10 @@ func (l *layout) choosePorts(ctx context.Context, dir *dataDir) error {
 		}
 		remembered.Postgres = l.postgresPort
 	}
-	if l.workerPort, err = ports.free(ctx, loopback, 0); err != nil {
+	if l.workerPort, err = ports.free(ctx, loopback, remembered.Worker); err != nil {
 		return err
 	}
+	remembered.Worker = l.workerPort
 	return dir.writePorts(remembered)
 }
 
@@ -310,6 +323,7 @@ func (l *layout) settings() map[string]string {
 func (l *layout) addresses(dir *dataDir) addresses {
 	a := addresses{
 		api:      baseURL(l.apiAddress),
+		worker:   "http://" + loopbackAddress(l.workerPort),
 		temporal: l.temporalAddress,
 		dataDir:  dir.path,
 		logDir:   dir.join("logs"),

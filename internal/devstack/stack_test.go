@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,6 +28,7 @@ func TestStartsKeepsItsStateAndStopsGracefully(t *testing.T) {
 	require.Contains(t, banner, "modal, isolation: namespaces, on this machine")
 	require.NotContains(t, banner, "sharing its network")
 	require.Contains(t, banner, "curl -s "+r.APIURL()+"/api/sessions")
+	require.Regexp(t, `Metrics +`+regexp.QuoteMeta(r.APIURL())+`/metrics, http://127\.0\.0\.1:\d+/metrics\n`, banner)
 	require.GreaterOrEqual(t, len(b.processes()), 5)
 	_, err := query[int](t.Context(), b.url(), "INSERT INTO kept VALUES (42) RETURNING n")
 	require.NoError(t, err)
