@@ -3,6 +3,7 @@
 # make test    installs what is missing and runs everything that CI runs
 # make check   the fast part of it: formatting, vet, lint, determinism, generated code, language
 # make build   the three programs in bin/
+# make release writes archives of the three programs and their checksums to dist/, for machines without Go; PLATFORMS="linux/amd64" says for which
 # make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--list" lists its parts, ARGS="--only turn"
 #              runs one and prints its figures
 # make bench-sleepers  measures lists through the API and five idle minutes with a million stored sessions; storing them takes minutes
@@ -42,10 +43,11 @@ LINT     = golangci-lint
 CPUS    := $(shell getconf _NPROCESSORS_ONLN)
 TESTARGS ?= -timeout 40m -ldflags=-w -p $(shell expr $(CPUS) + 1) -parallel $(shell expr $(CPUS) + 2)
 
-.PHONY: web generate-web dev build test conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos followers upgrade overload forks check setup programs fmt generate clean \
+.PHONY: web generate-web dev build release test conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos followers upgrade overload forks check setup programs fmt generate clean \
 	picture check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
 
 # Temporal's server is by far the largest part of the first build, and not needed if an address is given.
+dev: WITHOUT_CGO = 1
 dev: setup own $(if $(TEMPORAL_ADDRESS),,bin/overwinter-temporal)
 	@echo '== starting; what happens next is in the terminal and in the logs that it names'
 	@exec bin/overwinter dev $(ARGS)
@@ -68,6 +70,23 @@ bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserve
 	@mkdir -p bin
 	@test -e $@ || echo "== building Temporal's server: about 3 minutes the first time on 2 processors; set TEMPORAL_ADDRESS to use one that runs"
 	cd devserver && go build -ldflags '-s -w' -o ../$@ .
+
+# Archives of the same commit are the same, with the same release of Go: their files have the commit's time. The programs are static.
+PLATFORMS ?= linux/amd64 linux/arm64
+VERSION = $(shell sed -n 's/^const release = "\(.*\)"/\1/p' cmd/overwinter/version.go)
+release: setup-go
+	@rm -rf dist
+	@for platform in $(PLATFORMS); do \
+		os=$${platform%/*} arch=$${platform#*/}; name=overwinter_$(VERSION)_$${os}_$$arch; \
+		echo "== $$name: Temporal's server takes minutes"; \
+		mkdir -p dist/$$name && cp LICENSE README.md CHANGELOG.md dist/$$name/ && export CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch && \
+		go build -trimpath -ldflags '-s -w -X main.commit=$(COMMIT)' -o dist/$$name/overwinter ./cmd/overwinter && \
+		go build -trimpath -ldflags '-s -w' -o dist/$$name/overwinter-runner ./cmd/overwinter-runner && \
+		(cd devserver && go build -trimpath -ldflags '-s -w' -o ../dist/$$name/overwinter-temporal .) && \
+		tar -C dist --sort=name --owner=0 --group=0 --numeric-owner --mtime="$$(git log -1 --format=%cI)" -cf - $$name | gzip -n > dist/$$name.tar.gz && \
+		rm -rf dist/$$name || exit 1; \
+	done
+	@cd dist && sha256sum *.tar.gz > SHA256SUMS && cat SHA256SUMS
 
 # The last line is the summary of all modules' tests. They fetch agents with npm, serve a
 # repository with git, and count prompts with curl. The package test comes first: it takes longest and mostly waits, so
@@ -203,7 +222,7 @@ web/node_modules: web/package.json web/package-lock.json
 	@touch $@
 
 clean:
-	rm -rf bin coverage.out web/node_modules web/packages/*/dist web/packages/*/*.tsbuildinfo web/test/out
+	rm -rf bin dist coverage.out web/node_modules web/packages/*/dist web/packages/*/*.tsbuildinfo web/test/out
 
 # What the build needs.
 .PHONY: setup-go
@@ -213,10 +232,11 @@ setup-go:
 # Whether this is a container, where packages of the machine are not at stake.
 CONTAINER = { test -e /.dockerenv || test -e /run/.containerenv || test -e /run/systemd/container; }
 
-# What the system needs in addition: a C compiler for cgo, and the programs of a Postgres server.
+# What the system needs in addition: the programs of a Postgres server, and for tests a C compiler, without which Go builds programs that
+# look users up in /etc/passwd alone.
 setup: setup-go
 	@packages=""; \
-	command -v gcc >/dev/null || packages="gcc libc6-dev"; \
+	$(if $(WITHOUT_CGO),,command -v gcc >/dev/null || packages="gcc libc6-dev";) \
 	postgres="$$(command -v postgres || ls -d /usr/lib/postgresql/*/bin/postgres 2>/dev/null || { dir="$$(pg_config --bindir 2>/dev/null)" && ls "$$dir/postgres" 2>/dev/null; })"; \
 	test -n "$$postgres" || packages="$$packages postgresql"; \
 	for program in $(NEEDS); do command -v $$program >/dev/null || packages="$$packages $$program"; done; \
