@@ -94,3 +94,46 @@ func TestAlertsAndTheDashboardNameMetricsThatExist(t *testing.T) {
 		require.True(t, used[name], "no alert and no panel shows %s", name)
 	}
 }
+
+// TestTheDashboardFollowsTheRulesOfGrafanasLinter checks what its dashboard-linter does.
+func TestTheDashboardFollowsTheRulesOfGrafanasLinter(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/operations/dashboard.json")
+	require.NoError(t, err)
+	type source struct{ Type, UID string }
+	var dashboard struct {
+		Editable   bool
+		Templating struct {
+			List []struct{ Name, Type, Query any }
+		}
+		Panels []struct {
+			Type, Title, Description string
+			Datasource               source
+			Targets                  []struct{ Expr string }
+			FieldConfig              struct{ Defaults struct{ Unit string } }
+		}
+	}
+	require.NoError(t, json.Unmarshal(text, &dashboard))
+	require.False(t, dashboard.Editable)
+	variables := dashboard.Templating.List
+	require.Equal(t, []any{"datasource", "job", "instance"}, []any{variables[0].Name, variables[1].Name, variables[2].Name})
+	rates := regexp.MustCompile(`\b(?:rate|irate|increase)\([^()]*\[([^\]]*)\]\)`)
+	for _, p := range dashboard.Panels {
+		if p.Type == "row" {
+			continue
+		}
+		require.NotEmpty(t, p.Title)
+		require.NotEmpty(t, p.Description, p.Title)
+		require.NotEmpty(t, p.FieldConfig.Defaults.Unit, p.Title)
+		require.Equal(t, source{"prometheus", "$datasource"}, p.Datasource, p.Title)
+		for _, target := range p.Targets {
+			require.Contains(t, target.Expr, `job=~"$job",instance=~"$instance"`, p.Title)
+			for _, window := range rates.FindAllStringSubmatch(target.Expr, -1) {
+				require.Equal(t, "$__rate_interval", window[1], target.Expr)
+			}
+			if regexp.MustCompile(`_(total|bucket|count|sum)\{`).MatchString(target.Expr) {
+				require.Regexp(t, rates, target.Expr, "a counter without its rate")
+			}
+		}
+	}
+}
