@@ -3,7 +3,7 @@
 # make test    installs what is missing and runs everything that CI runs
 # make check   the fast part of it: formatting, vet, lint, determinism, generated code, language
 # make build   the three programs in bin/
-# make release writes archives of the three programs and their checksums to dist/, for machines without Go; PLATFORMS="linux/amd64" says for which
+# make release writes archives of the three programs and their checksums to dist/, for machines without Go; PLATFORMS="linux/amd64 linux/arm64" says for which
 # make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--list" lists its parts, ARGS="--only turn"
 #              runs one and prints its figures
 # make bench-sleepers  measures lists through the API and five idle minutes with a million stored sessions; storing them takes minutes
@@ -72,7 +72,7 @@ bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserve
 	cd devserver && go build -ldflags '-s -w' -o ../$@ .
 
 # Archives of the same commit are the same, with the same release of Go: their files have the commit's time. The programs are static.
-PLATFORMS ?= linux/amd64 linux/arm64
+PLATFORMS ?= linux/amd64
 VERSION = $(shell sed -n 's/^const release = "\(.*\)"/\1/p' cmd/overwinter/version.go)
 release: setup-go
 	@rm -rf dist
@@ -83,7 +83,7 @@ release: setup-go
 		go build -trimpath -ldflags '-s -w -X main.commit=$(COMMIT)' -o dist/$$name/overwinter ./cmd/overwinter && \
 		go build -trimpath -ldflags '-s -w' -o dist/$$name/overwinter-runner ./cmd/overwinter-runner && \
 		(cd devserver && go build -trimpath -ldflags '-s -w' -o ../dist/$$name/overwinter-temporal .) && \
-		tar -C dist --sort=name --owner=0 --group=0 --numeric-owner --mtime="$$(git log -1 --format=%cI)" -cf - $$name | gzip -n > dist/$$name.tar.gz && \
+		tar -C dist --sort=name --mode='u=rwX,go=rX' --owner=0 --group=0 --numeric-owner --mtime="$$(git log -1 --format=%cI)" -cf - $$name | gzip -n > dist/$$name.tar.gz && \
 		rm -rf dist/$$name || exit 1; \
 	done
 	@cd dist && sha256sum *.tar.gz > SHA256SUMS && cat SHA256SUMS
