@@ -54,6 +54,22 @@ func TestAgentsListTheirSecrets(t *testing.T) {
 	require.JSONEq(t, list("true"), string(b.do("GET", "/api/agents", "").body))
 }
 
+func TestACreationWarnsOfAModelThatTheAgentDoesNotList(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made := func(body string) resource.SessionJSON {
+		a := b.do("POST", "/api/sessions", body)
+		require.Equal(t, http.StatusCreated, a.status, "%s", a.body)
+		return a.session()
+	}
+	require.Equal(t, []resource.WarningJSON{{
+		Code: "model_unlisted", Field: "options.model",
+		Detail: `the agent other lists no model "m2", which is passed to it as it is; GET /api/agents has its list`,
+	}}, made(`{"agent":"other","options":{"model":"m2"}}`).Warnings)
+	require.Empty(t, made(`{"agent":"other","options":{"model":"m1"}}`).Warnings)
+	require.Empty(t, made(`{"agent":"demo","options":{"model":"m2"}}`).Warnings, "an agent without a list")
+}
+
 func TestAPromptIsRefusedWhileItsAgentLacksASecret(t *testing.T) {
 	t.Parallel()
 	b := setupNeedy(t)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
@@ -225,8 +226,20 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 		s.signalPrompt(ctx, stored.ID, "", 0)
 	}
 	out := resource.Session(stored)
-	out.Warnings = warnings(missing, sess.Agent)
+	out.Warnings = append(warnings(missing, sess.Agent), s.modelWarnings(sess.Agent, sess.Options.Model)...)
 	return c.JSON(status, out)
+}
+
+// modelWarnings are about a model that the agent's list does not have: it may be newer than the list, or mistyped.
+func (s *Server) modelWarnings(agentName, model string) []resource.WarningJSON {
+	d, ok := s.described(agentName)
+	if !ok || model == "" || len(d.Models) == 0 || slices.Contains(d.Models, model) {
+		return nil
+	}
+	return []resource.WarningJSON{{
+		Code: "model_unlisted", Field: "options.model",
+		Detail: fmt.Sprintf("the agent %s lists no model %q, which is passed to it as it is; GET /api/agents has its list", agentName, model),
+	}}
 }
 
 // warnings are about secrets that the first prompt of a session needs.

@@ -2980,10 +2980,13 @@ export interface components {
             };
             /** @description Commands that were accepted and have not ended, oldest first. */
             pendingCommands: components["schemas"]["Command"][];
-            /** @description In the response to the creation alone; what will keep the session from working. */
+            /**
+             * @description In the response to the creation alone; what will or may keep the session from working. `model_unlisted`: the agent's list of models
+             *     (`GET /api/agents`) does not have `options.model`, which may be newer than the list.
+             */
             warnings?: {
                 /** @enum {string} */
-                code: "secret_missing";
+                code: "secret_missing" | "model_unlisted";
                 /** @description The field of the request that it is about, such as `agent`. */
                 field: string;
                 /** @description What to do about it. */
