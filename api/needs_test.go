@@ -64,7 +64,7 @@ func TestACreationWarnsOfAModelThatTheAgentDoesNotList(t *testing.T) {
 	}
 	require.Equal(t, []resource.WarningJSON{{
 		Code: "model_unlisted", Field: "options.model",
-		Detail: `the agent other lists no model "m2", which is passed to it as it is; GET /api/agents has its list`,
+		Detail: `the agent other lists no model "m2", which it gets unchanged; GET /api/agents has its list`,
 	}}, made(`{"agent":"other","options":{"model":"m2"}}`).Warnings)
 	require.Empty(t, made(`{"agent":"other","options":{"model":"m1"}}`).Warnings)
 	require.Empty(t, made(`{"agent":"demo","options":{"model":"m2"}}`).Warnings, "an agent without a list")

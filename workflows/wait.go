@@ -114,7 +114,7 @@ func (t *pendingTimer) until(ctx workflow.Context, at time.Time, why string) wor
 	wait := max(at.Sub(workflow.Now(ctx)), time.Millisecond)
 	t.at, t.why, t.cancel = at, why, cancel
 	t.future = workflow.NewTimerWithOptions(ctx, wait, workflow.TimerOptions{
-		Summary: why + " (" + at.UTC().Format(time.RFC3339) + ")", // Temporal's UI cuts off the end
+		Summary: why + " (" + at.UTC().Format(time.RFC3339) + ")", // Temporal's UI truncates the end
 	})
 	return t.future
 }
