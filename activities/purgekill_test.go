@@ -46,7 +46,9 @@ type mortal struct {
 	at     int // the step of the fault, from 1; 0 for none
 	fault  stepFault
 	killed bool
-	kill   func()        // ends the connections of the process
+	away   part          // what refuses the process at present
+	kill   func()        // ends the process
+	cut    func()        // ends its connections to Postgres
 	frozen chan struct{} // closed when the process is frozen
 	thawed chan struct{} // closed to let a frozen process continue
 }
@@ -55,9 +57,20 @@ type mortal struct {
 type stepFault int
 
 const (
-	kills   stepFault = iota
-	loses             // the answer to the step, and the process continues
-	freezes           // the process, until it is thawed
+	kills          stepFault = iota
+	loses                    // the answer to the step, and the process continues
+	freezes                  // the process, until it is thawed
+	missesPostgres           // it refuses the process until the test ends that
+	missesProvider           // likewise
+)
+
+// part is a part of the system that may refuse a process.
+type part int
+
+const (
+	noPart part = iota
+	ofPostgres
+	ofProvider
 )
 
 // taken counts a step that was done, and reports whether its answer is lost.
@@ -79,6 +92,12 @@ func (m *mortal) taken(step string) (lost bool) {
 		close(m.frozen)
 		<-m.thawed
 		return false
+	case missesPostgres:
+		m.away = ofPostgres
+		m.cut()
+	case missesProvider:
+		m.away = ofProvider
+	case loses:
 	}
 	return true
 }
@@ -87,6 +106,29 @@ func (m *mortal) dead() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.killed
+}
+
+// missing is the part that refuses the process.
+func (m *mortal) missing() part {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.away
+}
+
+// back has no part refuse the process any more.
+func (m *mortal) back() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.away = noPart
+}
+
+// request is a call of the provider.
+func request[T any](m *mortal, step string, do func() (T, error)) (T, error) {
+	if m.missing() == ofProvider {
+		var none T
+		return none, driver.Errorf(driver.Unavailable, step, "", "connection refused")
+	}
+	return call(m, step, do)
 }
 
 // call is a step that is no statement.
@@ -109,25 +151,25 @@ type mortalDriver struct {
 }
 
 func (d mortalDriver) Terminate(ctx context.Context, id string) error {
-	_, err := call(d.process, "terminate", func() (struct{}, error) { return struct{}{}, d.faulty.Terminate(ctx, id) })
+	_, err := request(d.process, "terminate", func() (struct{}, error) { return struct{}{}, d.faulty.Terminate(ctx, id) })
 	return err
 }
 
 func (d mortalDriver) DeleteImage(ctx context.Context, id string) error {
-	_, err := call(d.process, "delete image", func() (struct{}, error) { return struct{}{}, d.faulty.DeleteImage(ctx, id) })
+	_, err := request(d.process, "delete image", func() (struct{}, error) { return struct{}{}, d.faulty.DeleteImage(ctx, id) })
 	return err
 }
 
 func (d mortalDriver) Poll(ctx context.Context, id string) (driver.Status, error) {
-	return call(d.process, "poll", func() (driver.Status, error) { return d.faulty.Poll(ctx, id) })
+	return request(d.process, "poll", func() (driver.Status, error) { return d.faulty.Poll(ctx, id) })
 }
 
 func (d mortalDriver) ListImages(ctx context.Context, tags map[string]string) ([]driver.ImageListing, error) {
-	return call(d.process, "list images", func() ([]driver.ImageListing, error) { return d.faulty.ListImages(ctx, tags) })
+	return request(d.process, "list images", func() ([]driver.ImageListing, error) { return d.faulty.ListImages(ctx, tags) })
 }
 
 func (d mortalDriver) ExitSnapshot(ctx context.Context, id string, budget time.Duration) (string, error) {
-	return call(d.process, "exit snapshot", func() (string, error) { return d.faulty.ExitSnapshot(ctx, id, budget) })
+	return request(d.process, "exit snapshot", func() (string, error) { return d.faulty.ExitSnapshot(ctx, id, budget) })
 }
 
 // engine has the workflows of sessions. The signal to stop terminates the session, as a workflow on another worker does.
@@ -197,14 +239,14 @@ func newRelay(t *testing.T, of string, process *mortal) *pgRelay {
 	require.NoError(t, err)
 	w := &pgRelay{process: process, server: filepath.Join(config.Host, fmt.Sprintf(".s.PGSQL.%d", config.Port)), conns: map[net.Conn]bool{}}
 	w.url = fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", url.UserPassword(config.User, config.Password), l.Addr(), config.Database)
-	process.kill = w.cut
+	process.kill, process.cut = w.cut, w.cut
 	w.all.Go(func() {
 		for {
 			client, err := l.Accept()
 			if err != nil {
 				return
 			}
-			if process.dead() {
+			if process.dead() || process.missing() == ofPostgres {
 				client.Close()
 				continue
 			}
@@ -528,6 +570,20 @@ func TestAPurgeIsCompletedWhereverItsWorkerIsFrozen(t *testing.T) {
 	testPurgeSteps(t, freezes)
 }
 
+// TestAPurgeIsCompletedAfterAnOutageOfPostgres refuses the worker of a purge at Postgres from steps of it on, one in each purge, for many
+// passes. The same worker completes the purge when Postgres is back.
+func TestAPurgeIsCompletedAfterAnOutageOfPostgres(t *testing.T) {
+	t.Parallel()
+	testPurgeSteps(t, missesPostgres)
+}
+
+// TestAPurgeIsCompletedAfterAnOutageOfTheProvider refuses the worker of a purge at the provider from steps of it on, one in each purge,
+// for many passes. Meanwhile the session is not called erased if the provider has anything of it.
+func TestAPurgeIsCompletedAfterAnOutageOfTheProvider(t *testing.T) {
+	t.Parallel()
+	testPurgeSteps(t, missesProvider)
+}
+
 func testPurgeSteps(t *testing.T, fault stepFault) {
 	b := setupMemory(t)
 	b.memory.Handle("sh", func(context.Context, *memsandbox.Proc) int { return 0 }) // clones the repository
@@ -542,6 +598,8 @@ func testPurgeSteps(t *testing.T, fault stepFault) {
 		p := b.purging(t, e, at, fault)
 		if fault == freezes {
 			b.purgeFrozen(t, e, p)
+		} else if fault == missesPostgres || fault == missesProvider {
+			b.purgeOutage(t, p)
 		} else if erased := b.purge(t, p); !erased {
 			successor := b.purging(t, e, 0, fault)
 			require.True(t, b.purge(t, successor), "killed at step %d: %s", at, p.steps[at-1])
@@ -555,6 +613,45 @@ func testPurgeSteps(t *testing.T, fault stepFault) {
 			return
 		}
 	}
+}
+
+// outagePasses is how many passes an outage lasts. A worker makes one a second; a purge that fails is due again after a pause that grows
+// to a minute, which the test skips.
+const outagePasses = 12
+
+// purgeOutage lets a process erase the session of the bundle, during the outage that begins at one of its steps and after it.
+func (b *bundle) purgeOutage(t *testing.T, p *purging) {
+	t.Helper()
+	for range 50 { // until the outage
+		b.due(t)
+		err := p.purger.Pass(p.ctx)
+		if p.missing() != noPart {
+			break
+		}
+		require.NoError(t, err)
+		if b.purgeState(t) == purge.Erased {
+			return
+		}
+	}
+	missing := p.missing()
+	require.NotEqual(t, noPart, missing, "the purge makes no progress; steps: %v", p.steps)
+	reached := b.purgeState(t)
+	for range outagePasses {
+		b.due(t)
+		err := p.purger.Pass(p.ctx)
+		state := b.purgeState(t)
+		b.visible(t, state)
+		if missing == ofPostgres {
+			require.Error(t, err)
+			require.Equal(t, reached, state)
+		}
+		if left, err := driver.Collect(b.provider.List(b.ctx)); err != nil || len(left)+len(b.images(t)) > 0 {
+			require.NoError(t, err)
+			require.Contains(t, []purge.State{purge.Stopping, purge.Erasing}, state, "the provider has something of the session")
+		}
+	}
+	p.back()
+	require.True(t, b.purge(t, p), "away from step %d on", p.at)
 }
 
 // purgeFrozen lets a process that is frozen at a step, and a second one meanwhile, erase the session of the bundle, and the first one
