@@ -16,11 +16,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/image"
+	"github.com/overwinter-dev/overwinter/internal/lifecycle"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/webhook"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 const planted = "Xylophone7Quartz"
@@ -76,20 +79,52 @@ func (b *bundle) plant(t *testing.T) {
 	require.NoError(t, b.AttachmentsAppend(b.ctx, attachment.Batch{
 		SessionID: b.id, RunID: run, Generation: 1, Token: "t1", Attachments: []attachment.Attachment{picture(planted)},
 	}))
+	require.NoError(t, b.FilesAppend(b.ctx, workspacefile.Batch{
+		SessionID: b.id, Generation: 1, RunID: run, Token: "t1", Lineage: planted, Changes: []workspacefile.Change{written(1, planted, planted)},
+		Diff: &workspacefile.Diff{Patch: []byte(planted)},
+	}))
 	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeFailed, Reason: planted})
 	require.NoError(t, err)
-	require.NoError(t, b.SnapshotRecord(b.ctx, b.id, 1, "im-"+b.id))
+	viewer := session.Viewer{Client: planted + id, SessionID: b.id, User: session.User{ID: planted, Name: planted}}
+	require.NoError(t, b.PresenceRenew(b.ctx, []session.Viewer{viewer}, time.Hour))
+	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandSync, RequestID: planted})
+	require.NoError(t, err)
+	v := b.snapshotted(t, "im-"+b.id)
+	_, err = b.ArchiveRequest(b.ctx, v.ID)
+	require.NoError(t, err)
+	made := b.taken(t)
+	require.NoError(t, b.ArchiveWrite(b.ctx, made.ID, made.Attempt, strings.NewReader(planted)))
+	b.dispatch(t)
+	due, err := b.WebhookDeliveriesDue(b.ctx, 100)
+	require.NoError(t, err)
+	require.NoError(t, b.WebhookDeliveriesStarted(b.ctx, due)) // none where the test has no endpoint
+	for _, delivery := range due {
+		_, err := b.WebhookAttempted(b.ctx, delivery, &webhook.Attempt{At: time.Now(), Code: 500, Error: planted}, webhook.Verdict{Status: webhook.Failed})
+		require.NoError(t, err)
+	}
 }
 
 // TestAPurgedSessionIsNowhere plants words in a session and in another one that stays.
 func TestAPurgedSessionIsNowhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.webhook(t, lifecycle.Filter{})
 	b.plant(t)
 	where := find(t, b.url, planted)
-	for _, table := range []string{"sessions", "prompts", "event_log", "event_conversations", "blocks", "runs", "questions", "transcripts", "idempotency_keys", "attachments", "session_reports", "screenshots"} {
+	for _, table := range []string{
+		"sessions", "prompts", "event_log", "event_conversations", "blocks", "runs", "questions", "transcripts", "idempotency_keys", "attachments", "session_reports", "screenshots",
+		"workspace_files", "workspaces", "presences", "session_commands", "webhook_attempts",
+	} {
 		require.Contains(t, where, table)
 	}
+	for _, table := range postgres.PurgeTables() {
+		switch table {
+		case "session_forks", "session_imports": // they have separate tests
+		default:
+			require.NotZero(t, b.count(t, table), "something of %s is planted", table)
+		}
+	}
+	require.NotZero(t, b.count(t, "archive_parts"))
 	kept := b.id
 	b.plant(t)
 	purged := b.id
@@ -132,6 +167,9 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 		require.NoError(t, b.PurgeSession(b.ctx, purged))
 	}
 	require.Equal(t, []string{"purges"}, find(t, b.url, purged))
+	for _, table := range []string{"archives", "archive_parts"} {
+		require.Equal(t, 1, b.count(t, table), "%s of the other session", table)
+	}
 	_, err = b.SessionGet(b.ctx, purged)
 	requireCode(t, failure.NoSession, err)
 	_, err = b.PurgeRequest(b.ctx, purged, session.ForksDetach)
