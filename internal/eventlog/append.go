@@ -33,8 +33,8 @@ var ErrStopped = errors.New("eventlog: the appender is stopped")
 // AppenderOptions are the choices of an appender.
 type AppenderOptions struct {
 	// Interval and MaxInterval bound the pause after a commit that several appends shared. It lasts as long as that
-	// commit took: what costs less per append when more share it is done half of the time at most. After an append
-	// on its own there is none. Default 3ms and 10ms.
+	// commit took, and at least a millisecond for each of its appends: what costs less per append when more share it is done half of
+	// the time at most. After an append on its own there is none. Default 3ms and 12ms.
 	Interval    time.Duration
 	MaxInterval time.Duration
 	// MaxBatch bounds the appends of one commit. Default 256.
@@ -85,7 +85,7 @@ func (o AppenderOptions) withDefaults() AppenderOptions {
 		o.Interval = 3 * time.Millisecond
 	}
 	if o.MaxInterval == 0 {
-		o.MaxInterval = max(o.Interval, 10*time.Millisecond)
+		o.MaxInterval = max(o.Interval, 12*time.Millisecond)
 	}
 	if o.CommitTimeout == 0 {
 		o.CommitTimeout = 15 * time.Second

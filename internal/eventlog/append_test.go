@@ -108,7 +108,7 @@ func TestAppendsGatherWhileACommitIsUnderWay(t *testing.T) {
 func TestCommitsGrowWhileTheServerIsBusy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const sessions, words, commit = 50, 40, 8 * time.Millisecond
+		const sessions, words, commit, pause = 50, 40, 8 * time.Millisecond, 12 * time.Millisecond
 		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
 			time.Sleep(commit)
 			return make([]error, len(b)), nil
@@ -123,7 +123,7 @@ func TestCommitsGrowWhileTheServerIsBusy(t *testing.T) {
 				for range words {
 					began := time.Now()
 					require.NoError(t, a.Append(t.Context(), add("ses_"+strconv.Itoa(i))))
-					require.LessOrEqual(t, time.Since(began), 3*commit, "a commit under way, a pause, and its own")
+					require.LessOrEqual(t, time.Since(began), 2*commit+pause, "a commit under way, a pause, and its own")
 					<-next.C
 				}
 			})
@@ -137,6 +137,45 @@ func TestCommitsGrowWhileTheServerIsBusy(t *testing.T) {
 		require.Equal(t, commit, time.Since(began), "an append on its own does not wait")
 		a.Stop(t.Context())
 	})
+}
+
+// TestManySlowSessionsShareCommits has sessions append a word every 100 ms, one after the other, to a server that takes 2 ms for a commit.
+// A hundred of them share a commit every 14 ms; a few wait for 3 ms between commits.
+func TestManySlowSessionsShareCommits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		sessions, atLeast int // appends of a commit
+		longest           time.Duration
+	}{
+		{100, 12, 2*2*time.Millisecond + 12*time.Millisecond},
+		{20, 1, 2*2*time.Millisecond + 3*time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			const words, commit = 40, 2 * time.Millisecond
+			s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
+				time.Sleep(commit)
+				return make([]error, len(b)), nil
+			}}
+			a := startAppender(t, s, eventlog.AppenderOptions{})
+			var all sync.WaitGroup
+			for i := range c.sessions {
+				all.Go(func() {
+					time.Sleep(time.Duration(i) * 100 * time.Millisecond / time.Duration(c.sessions))
+					next := time.NewTicker(100 * time.Millisecond)
+					defer next.Stop()
+					for range words {
+						began := time.Now()
+						require.NoError(t, a.Append(t.Context(), add("ses_"+strconv.Itoa(i))))
+						require.LessOrEqual(t, time.Since(began), c.longest)
+						<-next.C
+					}
+				})
+			}
+			all.Wait()
+			require.GreaterOrEqual(t, c.sessions*words/len(s.sizes()), c.atLeast, "appends of a commit")
+			a.Stop(t.Context())
+		})
+	}
 }
 
 // TestLargeCommitsFollowOneAnother has 40 sessions append 16 events after the other, to a server that takes 8 ms for a commit.

@@ -17,6 +17,7 @@ type schedule struct {
 	ready   []*queue // to be committed, in turn
 	busy    []*queue // left out of a commit, or stuck in one
 	waiting int      // appends in ready
+	events  int      // of those
 
 	running   []*batch // without those that wait for a lock
 	lockWaits int
@@ -69,6 +70,10 @@ type batch struct {
 // largeCommit is from how many events on a commit is large.
 const largeCommit = 256
 
+// pausePerAppend is what each of the appends of a commit adds to the pause after it. So pauses grow to the longest if more than about one
+// append comes in a millisecond, and stay short if fewer come.
+const pausePerAppend = time.Millisecond
+
 // never is when nothing is due.
 const never = time.Hour
 
@@ -93,6 +98,7 @@ func (s *schedule) add(p *pending) (room <-chan struct{}) {
 		s.toReady(q)
 	case queueReady:
 		s.waiting++
+		s.events += len(p.append.Events)
 	case queueBusy, queueCommitting:
 	}
 	return nil
@@ -108,6 +114,9 @@ func (s *schedule) toReady(q *queue) {
 	}
 	q.state = queueReady
 	s.waiting += len(q.pending)
+	for _, p := range q.pending {
+		s.events += len(p.append.Events)
+	}
 	s.ready = append(s.ready, q)
 }
 
@@ -144,7 +153,7 @@ func (s *schedule) drain() []*pending {
 		all = append(all, q.pending...)
 		q.pending = nil
 	}
-	s.ready, s.busy, s.waiting = nil, nil, 0
+	s.ready, s.busy, s.waiting, s.events = nil, nil, 0, 0
 	return all
 }
 
@@ -153,10 +162,10 @@ func (s *schedule) next(now time.Time, stopping bool) (*batch, time.Duration) {
 	if pause := s.pausedUntil.Sub(now); pause > 0 {
 		return nil, pause
 	}
-	wait := s.retryBusy(now)
-	if b := s.lockWait(now); b != nil {
+	if b := s.lockWait(now); b != nil { // first: a session that may be stuck is not to share a commit
 		return b, 0
 	}
+	wait := s.retryBusy(now)
 	for len(s.ready) > 0 {
 		if pause := s.mayBegin(now, stopping); pause > 0 {
 			return nil, min(wait, pause)
@@ -211,8 +220,9 @@ func (s *schedule) lockWait(now time.Time) *batch {
 }
 
 // mayBegin returns how long the next commit has to wait. Commits follow one another, for the longer one takes the more
-// appends share the next; only a slow one is not waited for. After one that several appends shared there is a pause. After a
-// large one it is short: what a commit costs besides its events is a small part of it, and only the callers that have had
+// appends share the next; only a slow one is not waited for. After one that several appends shared there is a pause, which is longer the
+// more they were: when words come one after the other from many sessions, most of what they cost is the commits. After a
+// large one, and before one, it is short: what a commit costs besides its events is a small part of it, and only the callers that have had
 // their answers need time to append again.
 func (s *schedule) mayBegin(now time.Time, stopping bool) time.Duration {
 	if len(s.running) >= s.options.MaxCommits {
@@ -224,8 +234,8 @@ func (s *schedule) mayBegin(now time.Time, stopping bool) time.Duration {
 		}
 	}
 	if s.company > 1 && s.waiting < s.options.MaxBatch && !stopping {
-		pause := min(max(s.took, s.options.Interval), s.options.MaxInterval)
-		if s.large {
+		pause := min(max(s.took, s.options.Interval, time.Duration(s.company)*pausePerAppend), s.options.MaxInterval)
+		if s.large || s.events >= largeCommit {
 			pause = s.options.Interval / 4
 		}
 		return s.ended.Add(pause).Sub(now)
@@ -238,7 +248,7 @@ func (s *schedule) mayBegin(now time.Time, stopping bool) time.Duration {
 func (s *schedule) gather(now time.Time) *batch {
 	b := &batch{begun: now}
 	all := s.ready
-	s.ready, s.waiting = nil, 0
+	s.ready, s.waiting, s.events = nil, 0, 0
 	for _, q := range all {
 		switch {
 		case !s.dropLeft(q):
