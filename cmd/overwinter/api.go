@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 
@@ -79,6 +80,7 @@ func (c *apiCmd) Validate() error {
 
 // Run serves until ctx ends.
 func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
+	defer runtime.KeepAlive(reserveHeap())
 	var keyring *secret.Keyring
 	var err error
 	if !c.SecretKey.Empty() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -136,6 +137,7 @@ func (c *workerCmd) drain(db *postgres.DB, signaler *sessionclient.Client, shutd
 
 // Run works until ctx ends.
 func (c *workerCmd) Run(ctx context.Context, logger *slog.Logger) error {
+	defer runtime.KeepAlive(reserveHeap())
 	keyring, err := c.keyring()
 	if err != nil {
 		return err
