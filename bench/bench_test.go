@@ -26,7 +26,7 @@ func little(t *testing.T) options {
 	require.FileExists(t, filepath.Join(bin, "overwinter"), "the programs are not built: run make build")
 	return options{
 		Bin: bin, Limit: time.Minute, Rounds: 4, Sleeps: 1, Starts: 1, Sessions: 4, Pause: 20 * time.Millisecond,
-		Burst: 50, Window: time.Second, Readers: 5, Sleepers: 1000, Idle: time.Second, Files: []int{100}, Transfer: 4, LogRows: 6400,
+		Burst: 50, Window: time.Second, Readers: 5, Sleepers: 1000, Idle: time.Second, Files: []int{100}, Transfer: 4, LogRows: 6400, Open: 20, Streams: 4,
 	}
 }
 
@@ -35,7 +35,7 @@ func little(t *testing.T) options {
 func TestAShortRunFindsEveryFigure(t *testing.T) {
 	t.Parallel()
 	o := little(t)
-	o.Only = []string{"start", "turn", "words", "burst", "readers", "protocols", "overload", "workspaces", "log", "network", "sleepers"}
+	o.Only = []string{"start", "turn", "words", "burst", "readers", "protocols", "overload", "workspaces", "log", "network", "worker", "sleepers"}
 	chosen, err := o.parts()
 	require.NoError(t, err)
 	require.Len(t, chosen, len(o.Only))

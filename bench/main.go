@@ -37,6 +37,8 @@ type options struct {
 	Files    []int         `default:"100,10000,100000" help:"Files in the workspaces of the part workspaces. Default ${default}."`
 	Transfer int           `default:"512" help:"Size of a transfer of the part network, in MiB. Default ${default}."`
 	LogRows  int           `default:"200000" help:"Events that the part log writes. Default ${default}."`
+	Open     int           `default:"1000" help:"Sessions of the part worker that sleep with an open workflow. Default ${default}."`
+	Streams  int           `default:"100" help:"Sessions of the part worker that stream. Default ${default}."`
 	Readers  int           `default:"500" help:"Readers of one session. Default ${default}."`
 }
 
@@ -114,6 +116,7 @@ var parts = []part{
 	{"texts", "first text of OpenCode and Gemini CLI", measureTexts},
 	{"log", "writing and reading the event log", measureLog},
 	{"network", "network and start of a sandbox", measureNetwork},
+	{"worker", "memory of one worker with many open sessions", measureWorker},
 	{"sleepers", "lists and idle load with very many sessions", measureSleepers},
 }
 

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// The goal for one worker: so many sessions that stream and so many that sleep with an open workflow, in so much memory.
+const (
+	goalStreams = 1000
+	goalOpen    = 20_000
+	goalMemory  = 2 << 30
+)
+
+// slower is how much longer the pause is between two words of a session than under load. What is measured is what a session needs, not
+// what its words do.
+const slower = 100
+
+// measureWorker measures what sessions cost a worker that sleep with an open workflow, and sessions whose agents are in a turn.
+func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
+	if err := b.release(ctx); err != nil {
+		return err
+	}
+	sys, err := b.newSystem(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sys.close(context.WithoutCancel(ctx))) }()
+	o := b.options
+	streamPause := slower * o.Pause
+	s.note("One worker has %d sessions that sleep and whose workflows are open, and then, alongside them, %d and %d sessions that stream, a word every %s each. Memory is the resident set of the worker's "+
+		"process %s after the last session has come, connections are its open files. *Each* is the growth from one row to the next, divided by the sessions that came. The "+
+		"last row adds up %d sessions that stream and %d that sleep.", o.Open, o.Streams/2, o.Streams, streamPause, o.Window, goalStreams, goalOpen)
+
+	p, err := newProbe(ctx, sys.client, 1) // the worker has done everything once
+	if err != nil {
+		return err
+	}
+	defer p.close(context.WithoutCancel(ctx))
+	none, err := sys.workerNeeds(ctx, o.Window)
+	if err != nil {
+		return err
+	}
+	b.say("worker: opening %d sessions", o.Open)
+	if err := sys.openSleepers(ctx, o.Open); err != nil {
+		return err
+	}
+	open, err := sys.workerNeeds(ctx, o.Window)
+	if err != nil {
+		return err
+	}
+	some := map[int]needs{}
+	for _, n := range []int{o.Streams / 2, o.Streams} {
+		b.say("worker: %d sessions stream", n)
+		crowd, err := startCrowd(ctx, sys.client, n-len(some)*(o.Streams/2), streamPause)
+		if err != nil {
+			return err
+		}
+		defer crowd.stop(context.WithoutCancel(ctx))
+		if some[n], err = sys.workerNeeds(ctx, o.Window); err != nil {
+			return errors.Join(err, crowd.err())
+		}
+	}
+	half, full := some[o.Streams/2], some[o.Streams]
+	none.addTo(s, "no session")
+	open.addTo(s, fmt.Sprintf("%d open", o.Open))
+	half.addTo(s, fmt.Sprintf("%d open, %d streaming", o.Open, o.Streams/2))
+	full.addTo(s, fmt.Sprintf("%d open, %d streaming", o.Open, o.Streams))
+	sleeper, first, stream := open.since(none, o.Open), half.since(open, o.Streams/2), full.since(half, o.Streams-o.Streams/2)
+	sleeper.addTo(s, "each open session")
+	first.addTo(s, "each streaming session of the first half")
+	stream.addTo(s, "each streaming session of the second half")
+	s.add(fmt.Sprintf("memory for %d open and %d streaming sessions, by these figures", goalOpen, goalStreams),
+		number(none.memory+goalOpen*sleeper.memory+goalStreams*max(first.memory, stream.memory), byteSize), atMost(number(goalMemory, byteSize)))
+	return nil
+}
+
+// needs are what a worker uses.
+type needs struct{ memory, goroutines, files float64 }
+
+func (n needs) addTo(s *section, of string) {
+	s.add("memory: "+of, number(n.memory, byteSize), noGoal)
+	s.add("goroutines: "+of, number(n.goroutines, count), noGoal)
+	s.add("connections: "+of, number(n.files, count), noGoal)
+}
+
+// since is the growth for each of so many sessions.
+func (n needs) since(before needs, sessions int) needs {
+	by := float64(max(1, sessions))
+	return needs{(n.memory - before.memory) / by, (n.goroutines - before.goroutines) / by, (n.files - before.files) / by}
+}
+
+// workerNeeds reads what the worker says of itself, once it has settled.
+func (s *system) workerNeeds(ctx context.Context, settle time.Duration) (n needs, err error) {
+	if err := pause(ctx, settle); err != nil {
+		return n, err
+	}
+	processes := readProcesses()
+	argv := processes[processes.child(workerCPU, s.pid())].argv
+	at := slices.Index(argv, "--health-address")
+	if at < 0 || at+1 == len(argv) {
+		return n, errors.New("the worker has no address for its metrics")
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+argv[at+1]+"/metrics", nil)
+	if err != nil {
+		return n, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return n, err
+	}
+	defer response.Body.Close()
+	found := map[string]*float64{"process_resident_memory_bytes": &n.memory, "go_goroutines": &n.goroutines, "process_open_fds": &n.files}
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		name, text, _ := strings.Cut(lines.Text(), " ")
+		if into := found[name]; into != nil {
+			if *into, err = strconv.ParseFloat(text, 64); err != nil {
+				return n, err
+			}
+			delete(found, name)
+		}
+	}
+	if len(found) > 0 {
+		return n, errors.Join(lines.Err(), fmt.Errorf("the worker does not report %v", found))
+	}
+	return n, lines.Err()
+}
+
+// openSleepers creates sessions that have no sandbox, and returns when all of their workflows are open.
+func (s *system) openSleepers(ctx context.Context, sessions int) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for range sessions {
+		group.Go(func() error {
+			_, err := s.client.create(groupCtx, "demo")
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(10 * waitLimit); ; {
+		var open int
+		if err := s.bare.postgres.QueryRow(ctx, "SELECT count(*) FROM sessions WHERE loaded").Scan(&open); err != nil {
+			return err
+		}
+		if open >= sessions {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d of %d sessions were opened", open, sessions)
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
