@@ -2,6 +2,7 @@ package test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -22,8 +23,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestAPurgedSessionIsNowhere plants words wherever a session has text, purges it while every part is killed in turn, and
-// looks for them in every table, log, snapshot and history.
+// TestAPurgedSessionIsNowhere plants words wherever a session has text, in a fork of it and in its portable archive, purges both sessions while
+// every part is killed in turn, and looks for them in every table, log, snapshot and history.
 func TestAPurgedSessionIsNowhere(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.URL(t)
@@ -44,7 +45,16 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	require.Contains(t, s.text(t, id), planted)
 	s.insist(t, "POST", "/api/sessions/"+id+"/hibernate", nil)
 	s.waitStatus(t, id, "hibernated", 2*time.Minute)
-	s.prompt(t, id, "second", "recall\n$ cat "+planted+".txt")
+	require.NotEmpty(t, s.export(t, id), "its bundle is stored as an archive, too")
+	fork := s.must(t, http.StatusCreated, "POST", "/api/sessions/"+id+"/fork", object{
+		"promptId": "first", "prompt": object{"id": "forked", "content": "recall " + planted + "\n$ cat " + planted + ".txt"},
+	})["id"].(string)
+	require.Equal(t, "completed", s.waitPrompt(t, fork, "forked", 2*time.Minute)["status"])
+	require.Contains(t, s.text(t, fork), planted)
+	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/prompts", object{
+		"id": "second", "content": "recall\n$ cat " + planted + ".txt",
+		"attachments": []object{{"name": planted + "-attached.txt", "data": []byte("attached " + planted)}}, // base64, as JSON has bytes
+	})
 	require.Equal(t, "completed", s.waitPrompt(t, id, "second", 2*time.Minute)["status"])
 	s.prompt(t, id, "third", "sleep 10m") // it is erased in the middle of a turn
 	s.waitStatus(t, id, "running", 2*time.Minute)
@@ -57,7 +67,9 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	code, got, err := s.call("DELETE", path+"?purge=maybe", nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusBadRequest, code, "%v", got)
-	first := s.must(t, http.StatusAccepted, "DELETE", path+"?purge=true", nil)
+	refused := s.must(t, http.StatusConflict, "DELETE", path+"?purge=true", nil)
+	require.Equal(t, "has_forks", refused["code"])
+	first := s.must(t, http.StatusAccepted, "DELETE", path+"?purge=true&forks=purge", nil)
 	require.NotEmpty(t, first["purge"])
 	second := s.must(t, http.StatusAccepted, "DELETE", path+"?purge=true", nil)
 	require.Equal(t, first["purge"].(object)["requestedAt"], second["purge"].(object)["requestedAt"])
@@ -68,7 +80,8 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 		if err == nil && code == http.StatusOK {
 			states[fmt.Sprint(got["purge"].(object)["state"])] = true
 		}
-		return err == nil && code == http.StatusNotFound
+		forked, _, forkErr := s.call("GET", "/api/sessions/"+fork, nil)
+		return errors.Join(err, forkErr) == nil && code == http.StatusNotFound && forked == http.StatusNotFound
 	}
 	// Each part is lost while the purge is under way. The supervisor starts it again.
 	for _, part := range [][]string{{"overwinter worker"}, {"local-modal"}, {"overwinter worker"}, {"overwinter-temporal"}, {"overwinter worker"}} {
@@ -114,6 +127,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 		return nil
 	})
 	s.historyIsGone(t, id)
+	s.historyIsGone(t, fork)
 	require.Equal(t, "completed", s.waitPrompt(t, kept, "p", time.Minute)["status"], "another session is as it was")
 	s.prompt(t, kept, "more", "$ cat kept.txt")
 	require.Equal(t, "completed", s.waitPrompt(t, kept, "more", 2*time.Minute)["status"])
