@@ -59,12 +59,13 @@ func TestTheReactLibrary(t *testing.T) {
 	require.Contains(t, out, "React 18.")
 	t.Log(out)
 
-	if reason := tree.NoBrowser(t); reason != "" {
-		t.Skip("everything but the browser: ", reason)
+	browser, none := tree.Browser(t)
+	if none != "" {
+		t.Skip("everything but the browser: ", none)
 	}
 	tree.Run(t, nil, "esbuild", "test/out/live/page.js", "--bundle", "--format=esm", "--log-level=warning", "--outfile=test/out/page.js")
 	for _, transport := range transports {
-		env := append(over(transport), "OVERWINTER_PAGE=test/out/page.js", fmt.Sprintf("OVERWINTER_API_PID=%d", s.child(t, "overwinter api")))
+		env := append(append(over(transport), browser...), "OVERWINTER_PAGE=test/out/page.js", fmt.Sprintf("OVERWINTER_API_PID=%d", s.child(t, "overwinter api")))
 		t.Log(tree.Node(t, append(env, at...), "test/out/live/browser.js"))
 	}
 }

@@ -7,9 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -123,17 +121,23 @@ func (tree Tree) Node(t *testing.T, env []string, args ...string) string {
 	return npmtest.Run(t, tree.Dir, env, "node", args...)
 }
 
-// NoBrowser says why the Chromium of the npm package cannot run here, or nothing.
-func (tree Tree) NoBrowser(t *testing.T) string {
+// Browser is the environment with which test/out/live/browser.js has a browser: the Chromium of an npm package, or one that is installed
+// if that cannot run here, because of the processor or for lack of libraries. Without either it says why there is none.
+func (tree Tree) Browser(t *testing.T) (env []string, none string) {
 	t.Helper()
-	if runtime.GOARCH != "amd64" {
-		return "@sparticuz/chromium has a browser for amd64 alone"
-	}
+	// The package unpacks it there, and takes what it finds for whole. Its own libraries are left packed: the browser crashes with them.
+	env = []string{"TMPDIR=" + t.TempDir()}
 	probe := exec.CommandContext(t.Context(), "node", "--input-type=module", "-e",
 		`import c from "@sparticuz/chromium"; import { execFileSync } from "node:child_process"; execFileSync(await c.executablePath(), ["--version"])`)
-	probe.Dir = tree.Dir
-	if out, err := probe.CombinedOutput(); err != nil && strings.Contains(string(out), "error while loading shared libraries") {
-		return "this machine lacks libraries of Chromium:\n" + string(out)
+	probe.Dir, probe.Env = tree.Dir, append(os.Environ(), env...)
+	out, err := probe.CombinedOutput()
+	if err == nil {
+		return env, ""
 	}
-	return ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return []string{"OVERWINTER_CHROMIUM=" + path}, ""
+		}
+	}
+	return nil, "the Chromium of npm does not run on this machine, and none is installed:\n" + string(out)
 }

@@ -88,7 +88,7 @@ function texts(): (string | null)[] {
 /** Waits until done. */
 async function until(what: string, done: () => unknown): Promise<void> {
   for (const begin = performance.now(); !done(); ) {
-    if (performance.now() - begin > 60_000) assert.fail(`${what}: ${root?.innerHTML}`);
+    if (performance.now() - begin > 120_000) assert.fail(`${what}: ${root?.innerHTML}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

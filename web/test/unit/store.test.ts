@@ -15,7 +15,7 @@ function answer(prompts: unknown[], frames: string[]): Answer {
   };
 }
 
-test("a queue is in the order in which its prompts run", { timeout: 20_000 }, async () => {
+test("a queue is in the order in which its prompts run", { timeout: 120_000 }, async () => {
   const prompt = (n: number, rank?: number) => ({ id: `p${n}`, ordinal: n, ...(rank !== undefined && { rank }), status: "queued", content: "x" });
   const promoted = {
     seq: 2, type: "queue", sessionId: id, at: "2026-01-01T00:00:00.000Z",
@@ -41,7 +41,7 @@ test("a queue is in the order in which its prompts run", { timeout: 20_000 }, as
   assert.equal(seen.at(-1), "p2 p3 p1");
 });
 
-test("what could not be read is read again with the next connection", { timeout: 20_000 }, async () => {
+test("what could not be read is read again with the next connection", { timeout: 120_000 }, async () => {
   let broken = true;
   let streams = 0;
   const { client } = clientOf([(request, signal) => {
@@ -70,7 +70,7 @@ test("what could not be read is read again with the next connection", { timeout:
   store.close();
 });
 
-test("a list of files that was asked for before another load is dropped", { timeout: 20_000 }, async () => {
+test("a list of files that was asked for before another load is dropped", { timeout: 120_000 }, async () => {
   let lists = 0;
   let first: ((response: Response) => void) | undefined;
   const list = (path: string) => json({ items: [{ path, size: 1, modifiedAt: "2026-01-01T00:00:00.000Z" }], nextCursor: null });
