@@ -10,7 +10,7 @@ globalThis.document = dom.window.document;
 if (!globalThis.navigator) globalThis.navigator = dom.window.navigator; // Node has one from version 21 on
 
 /** Waits until check returns something true, which it returns. */
-export async function until(what, check, within = 60_000) {
+export async function until(what, check, within = 120_000) {
   const deadline = Date.now() + within;
   for (;;) {
     const found = await check();

@@ -36,7 +36,7 @@ func startSystem(t *testing.T) string {
 	t.Cleanup(func() {
 		require.NoError(t, cmd.Process.Signal(os.Interrupt))
 		require.NoError(t, cmd.Wait(), "overwinter dev did not end cleanly:\n%s", &out)
-		require.Eventually(t, func() bool { return os.RemoveAll(dir) == nil }, time.Minute, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return os.RemoveAll(dir) == nil }, 2*time.Minute, 50*time.Millisecond)
 	})
 	require.Eventually(t, func() bool {
 		response, err := http.Get("http://" + api + "/readyz")
@@ -45,7 +45,7 @@ func startSystem(t *testing.T) string {
 		}
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK
-	}, time.Minute, 50*time.Millisecond, "the system is not ready")
+	}, 2*time.Minute, 50*time.Millisecond, "the system is not ready")
 	return "http://" + api
 }
 
