@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -364,4 +366,26 @@ func TestARelaySignalsForAPromptThatItsAttendantForgets(t *testing.T) {
 	unclaimed, err = b.Unclaimed(b.ctx, "", -time.Minute, 10)
 	require.NoError(t, err)
 	require.Empty(t, unclaimed, "it waits for a turn")
+}
+
+// TestAClaimIsActivityUnlessThePromptHasJustBeen: a turn changes the index of activity twice, not three times.
+func TestAClaimIsActivityUnlessThePromptHasJustBeen(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer conn.Close(b.ctx)
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	var seq int64
+	require.NoError(t, conn.QueryRow(b.ctx, "UPDATE sessions SET last_activity_at = $2 WHERE id = $1 RETURNING last_seq", b.id, at).Scan(&seq))
+	for _, step := range []struct{ after, want time.Duration }{
+		{time.Second, 0},
+		{time.Second + time.Microsecond, time.Second + time.Microsecond},
+		{-time.Hour, time.Second + time.Microsecond},
+	} {
+		require.NoError(t, dbsqlc.New().SessionClaimed(b.ctx, conn, &dbsqlc.SessionClaimedParams{ID: b.id, LastSeq: seq, At: at.Add(step.after)}))
+		s, err := b.SessionGet(b.ctx, b.id)
+		require.NoError(t, err)
+		require.Equal(t, at.Add(step.want), s.LastActivity.UTC(), "a claim %s after the last activity", step.after)
+	}
 }

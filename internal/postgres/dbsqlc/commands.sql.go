@@ -392,7 +392,8 @@ func (q *Queries) CommandsPendingOf(ctx context.Context, db DBTX, sessionIds []s
 
 const sessionClaimed = `-- name: SessionClaimed :exec
 UPDATE sessions SET
-    last_seq = $1, signalled_at = NULL, loaded = true, attendant = $2, last_activity_at = greatest(last_activity_at, $3::timestamptz)
+    last_seq = $1, signalled_at = NULL, loaded = true, attendant = $2,
+    last_activity_at = CASE WHEN last_activity_at + interval '1 second' < $3::timestamptz THEN $3::timestamptz ELSE last_activity_at END
 WHERE id = $4
 `
 
@@ -403,7 +404,8 @@ type SessionClaimedParams struct {
 	ID        string
 }
 
-// SessionClaimed is SessionHeard with the activity that a claim is. A claim by the workflow ends an attendance.
+// SessionClaimed is SessionHeard with the activity that a claim is. A claim by the workflow ends an attendance. Within a second
+// of other activity, such as the prompt that is claimed, it is none: the index of activity would change once more in every turn.
 func (q *Queries) SessionClaimed(ctx context.Context, db DBTX, arg *SessionClaimedParams) error {
 	_, err := db.Exec(ctx, sessionClaimed,
 		arg.LastSeq,

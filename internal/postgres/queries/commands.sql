@@ -75,9 +75,11 @@ UPDATE sessions SET signalled_at = @at::timestamptz WHERE id = @id;
 UPDATE sessions SET signalled_at = NULL, loaded = true WHERE id = @id AND (signalled_at IS NOT NULL OR NOT loaded);
 
 -- name: SessionClaimed :exec
--- SessionClaimed is SessionHeard with the activity that a claim is. A claim by the workflow ends an attendance.
+-- SessionClaimed is SessionHeard with the activity that a claim is. A claim by the workflow ends an attendance. Within a second
+-- of other activity, such as the prompt that is claimed, it is none: the index of activity would change once more in every turn.
 UPDATE sessions SET
-    last_seq = @last_seq, signalled_at = NULL, loaded = true, attendant = @attendant, last_activity_at = greatest(last_activity_at, @at::timestamptz)
+    last_seq = @last_seq, signalled_at = NULL, loaded = true, attendant = @attendant,
+    last_activity_at = CASE WHEN last_activity_at + interval '1 second' < @at::timestamptz THEN @at::timestamptz ELSE last_activity_at END
 WHERE id = @id;
 
 -- name: CheckpointPolicy :one
