@@ -23,7 +23,9 @@ import (
 // Numbers are varints.
 const savedMagic = "overwinter workspace index 1\n"
 
-// savedFile is where the index is kept, and legacyFile where releases before this format kept it, as JSON.
+// savedFile is where the index is kept, and legacyFile where releases before this format kept it, as JSON. That file stays: a runner
+// of such a release may be started from the snapshot, asks for the list of what is stored if the file is too old, and
+// knows from it what the session began with.
 func savedFile(dir string) string  { return filepath.Join(dir, "workspace.index") }
 func legacyFile(dir string) string { return filepath.Join(dir, "workspace.json") }
 
@@ -68,13 +70,7 @@ func writeSaved(dir string, s saved) error {
 	if err := os.WriteFile(temp, data, 0o600); err != nil {
 		return err
 	}
-	if err := os.Rename(temp, savedFile(dir)); err != nil {
-		return err
-	}
-	if err := os.Remove(legacyFile(dir)); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+	return os.Rename(temp, savedFile(dir))
 }
 
 func encodeSaved(s saved) ([]byte, error) {

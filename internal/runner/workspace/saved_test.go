@@ -45,8 +45,14 @@ func TestAnIndexOfAnEarlierReleaseIsRead(t *testing.T) {
 	got, err := readSaved(dir)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+	want.Seq++
 	require.NoError(t, writeSaved(dir, want))
-	require.NoFileExists(t, legacyFile(dir), "an earlier release would take it for the newest")
+	got, err = readSaved(dir)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	kept, err := os.ReadFile(legacyFile(dir))
+	require.NoError(t, err)
+	require.Equal(t, data, kept, "an earlier release may need it again")
 }
 
 func TestAnIndexThatIsNotWholeIsRefused(t *testing.T) {
@@ -69,7 +75,7 @@ func TestAnIndexThatIsNotWholeIsRefused(t *testing.T) {
 }
 
 // TestALargeIndexCostsFewAllocations counts, because the index is read before the first prompt after a restore is delivered.
-func TestALargeIndexCostsFewAllocations(t *testing.T) {
+func TestALargeIndexCostsFewAllocations(t *testing.T) { //nolint:paralleltest // allocations are counted for the whole process
 	s := saved{Entries: map[string]*entry{}}
 	for n := range 10_000 {
 		s.Entries[fmt.Sprintf("d%d/f%d", n%100, n)] = &entry{SHA256: fmt.Sprintf("%064d", n), Known: true}
