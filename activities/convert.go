@@ -29,7 +29,7 @@ type inbound struct {
 }
 
 func (i *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
-	result, err := i.Next.ExecuteActivity(byWorkflow(ctx), in)
+	result, err := i.Next.ExecuteActivity(withAwaited(byWorkflow(ctx)), in)
 	return result, converted(err)
 }
 

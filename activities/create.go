@@ -147,10 +147,12 @@ func (g *sandboxes) startNow(ctx context.Context, in SandboxRequest, from origin
 		return SandboxReady{}, nil, err
 	}
 	began := time.Now()
+	created := await(ctx, "the provider to create the sandbox")
 	sb, adopted, err := g.Sandbox.Create(ctx, sandbox.Spec{
 		Session: in.SessionID, Generation: in.Generation, Image: from.image, Timeout: g.SandboxTimeout,
 		Command: command, Env: env,
 	})
+	created()
 	g.Metrics.SandboxCreated(time.Since(began), err)
 	if errors.Is(err, sandbox.ErrNameForeign) {
 		return SandboxReady{}, nil, final(GenerationSpent, err)
@@ -190,7 +192,9 @@ func (g *sandboxes) settleIn(ctx context.Context, in SandboxRequest, sb *sandbox
 		}
 		other <- err
 	}()
+	awake := await(ctx, "the runner in the sandbox to answer")
 	err := g.awake(ctx, sb, in.SessionID, in.Generation, 30*time.Second)
+	awake()
 	meanwhileErr := <-other
 	switch {
 	case err != nil && (ctx.Err() != nil || unreached(err)):

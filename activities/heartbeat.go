@@ -155,7 +155,7 @@ func (p *pulse) send(ctx context.Context) (taken bool, err error) {
 	defer cancel()
 	info := activity.GetInfo(ctx)
 	answer, err := activity.GetClient(ctx).WorkflowService().RecordActivityTaskHeartbeat(ctx, &workflowservice.RecordActivityTaskHeartbeatRequest{
-		Namespace: info.Namespace, TaskToken: info.TaskToken,
+		Namespace: info.Namespace, TaskToken: info.TaskToken, Details: awaitedDetails(ctx),
 	})
 	if gone, ok := errors.AsType[*serviceerror.NotFound](err); ok {
 		return true, gone

@@ -85,7 +85,9 @@ func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
 		return saved, err
 	}
 	sb := g.Sandbox.Open(in.SandboxID)
+	sealed := await(ctx, "the runner in the sandbox to stop the agent")
 	manifest, err := g.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second)
+	sealed()
 	if err != nil {
 		return Saved{}, lostOr(ctx, sb, err)
 	}

@@ -20,6 +20,7 @@ func (g *bundles) snapshot(ctx context.Context, sessionID string, generation int
 		return "", stored(err)
 	}
 	began := time.Now()
+	defer await(ctx, "the provider to make the snapshot")()
 	image, err := sb.Snapshot(ctx, sandbox.SnapshotSpec{Timeout: g.SnapshotTimeout, Lifetime: snapshotLifetime})
 	g.Metrics.SnapshotMade(time.Since(began), err)
 	if err != nil {

@@ -174,3 +174,9 @@ type StateView struct {
 	IdleTimeout  string        `json:"idleTimeout"` // a Go duration
 	Continued    int64         `json:"continued"`   // continue-as-new count
 }
+
+// Awaited is what an attempt at an activity waits for, and since when: the details of its heartbeats.
+type Awaited struct {
+	What  string    `json:"what"`
+	Since time.Time `json:"since"`
+}

@@ -245,6 +245,11 @@ func pendingOf(p *workflow.PendingActivityInfo) why.Pending {
 	if at := p.GetLastStartedTime(); at != nil {
 		out.StartedAt = at.AsTime()
 	}
+	// Until an attempt sends its first heartbeat, the details are those of the attempt before.
+	var now contract.Awaited
+	if d := p.GetHeartbeatDetails(); d != nil && converter.GetDefaultDataConverter().FromPayloads(d, &now) == nil && !now.Since.Before(out.StartedAt) {
+		out.Awaits, out.AwaitsSince = now.What[:min(len(now.What), maxMessage)], now.Since
+	}
 	if f := p.GetLastFailure(); f != nil {
 		failed := failureOf(f)
 		out.Failure = &failed

@@ -292,3 +292,15 @@ func TestEveryCodeIsListedAndDescribed(t *testing.T) {
 	}
 	require.Len(t, slices.Compact(slices.Sorted(slices.Values(why.Codes))), len(why.Codes))
 }
+
+func TestASlowStepSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	h := why.History{Open: true, Pending: []why.Pending{{
+		Activity: "CreateSandbox", Started: true, StartedAt: at(40), HeartbeatAt: at(99), Awaits: "the provider to create the sandbox", AwaitsSince: at(41),
+	}}}
+	f := starting()
+	f.Session.StartWait = nil
+	e := why.Explain(why.Session, "", f, h)
+	require.Equal(t, why.StepSlow, e.Code)
+	require.Contains(t, e.Summary, "and waits for the provider to create the sandbox since 2026-01-02T03:04:46Z")
+}

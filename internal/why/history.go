@@ -98,5 +98,8 @@ type Pending struct {
 	ScheduledAt time.Time
 	StartedAt   time.Time // of the attempt that a worker has
 	HeartbeatAt time.Time // of the last heartbeat; zero if there was none
-	Failure     *Failure  // of the attempt before; it is among the events too
+	// Awaits is what the attempt waits for, by its last heartbeat, and since when; empty if it did not say.
+	Awaits      string
+	AwaitsSince time.Time
+	Failure     *Failure // of the attempt before; it is among the events too
 }

@@ -41,7 +41,11 @@ func (c *chain) slow(from, to time.Time) {
 			continue
 		}
 		if took := c.Now.Sub(p.StartedAt); isSlow(p.Activity, took) {
-			c.add(StepSlow, p.StartedAt, nil, Temporal, "%s takes long: a worker has been executing it since %s", nameOf(p.Activity), clock(p.StartedAt))
+			waits := ""
+			if p.Awaits != "" {
+				waits = fmt.Sprintf(" and waits for %s since %s", p.Awaits, clock(p.AwaitsSince))
+			}
+			c.add(StepSlow, p.StartedAt, nil, Temporal, "%s takes long: a worker has been executing it since %s%s", nameOf(p.Activity), clock(p.StartedAt), waits)
 		}
 	}
 	for _, e := range slices.Backward(c.history.Events) {

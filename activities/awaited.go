@@ -1,0 +1,53 @@
+package activities
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/overwinter-dev/overwinter/internal/contract"
+)
+
+// awaited is what an attempt at an activity waits for. Its heartbeats report it, so that an explanation names a provider that does
+// not answer while the call hangs.
+type awaited struct {
+	now atomic.Pointer[contract.Awaited]
+}
+
+type awaitedKey struct{}
+
+// withAwaited returns the context of an attempt that may say what it waits for.
+func withAwaited(ctx context.Context) context.Context {
+	return context.WithValue(ctx, awaitedKey{}, new(awaited))
+}
+
+// await says what the attempt waits for until done is called. It is for one thing at a time: the last one counts.
+func await(ctx context.Context, what string) (done func()) {
+	a, ok := ctx.Value(awaitedKey{}).(*awaited)
+	if !ok {
+		return func() {}
+	}
+	mine := &contract.Awaited{What: what, Since: time.Now().UTC()}
+	a.now.Store(mine)
+	return func() { a.now.CompareAndSwap(mine, nil) }
+}
+
+// awaitedDetails are the details of a heartbeat; nil while the attempt waits for nothing.
+func awaitedDetails(ctx context.Context) *common.Payloads {
+	a, ok := ctx.Value(awaitedKey{}).(*awaited)
+	if !ok {
+		return nil
+	}
+	now := a.now.Load()
+	if now == nil {
+		return nil
+	}
+	details, err := converter.GetDefaultDataConverter().ToPayloads(*now)
+	if err != nil { // an explanation lacks it
+		return nil
+	}
+	return details
+}
