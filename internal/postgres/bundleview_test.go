@@ -245,3 +245,23 @@ func TestASessionHasABoundedNumberOfPins(t *testing.T) {
 	_, err := b.BundlePin(b.ctx, head.ID, true)
 	requireCode(t, failure.LimitReached, err)
 }
+
+func TestACheckpointIsDeletedWithItsSnapshot(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.keep(t, 1)
+	b.running(t)
+	left := b.snapshotted(t, "im-1")
+	other := b.snapshotted(t, "im-2")
+	last := b.snapshotted(t, "im-3")
+	require.NoError(t, b.BundleProve(b.ctx, last.ID))
+	require.Equal(t, []string{"im-1", "im-2"}, b.condemned(t))
+	b.sql(t, "UPDATE snapshots SET deleted_at = now() WHERE id = 'im-1'") // as the release before, which left the row
+	b.show(t, left.ID)
+	require.NoError(t, b.SnapshotsForget(b.ctx, []string{"im-2"}))
+	for _, v := range []session.BundleView{left, other} {
+		_, err := b.BundleShow(b.ctx, v.ID)
+		requireCode(t, failure.NoBundle, err)
+	}
+	b.show(t, last.ID)
+}

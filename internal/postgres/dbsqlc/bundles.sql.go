@@ -412,13 +412,14 @@ func (q *Queries) BundleViews(ctx context.Context, db DBTX, arg *BundleViewsPara
 
 const bundlesForget = `-- name: BundlesForget :exec
 DELETE FROM bundles b
-WHERE b.snapshot_id = ANY($1::text[]) AND b.pinned_at IS NULL AND NOT b.base
+WHERE b.session_id IN (SELECT x.session_id FROM bundles x WHERE x.snapshot_id = ANY($1::text[]))
+  AND EXISTS (SELECT FROM snapshots d WHERE d.id = b.snapshot_id AND d.deleted_at IS NOT NULL) AND b.pinned_at IS NULL AND NOT b.base
   AND NOT EXISTS (SELECT FROM sessions s WHERE s.head_bundle_id = b.id)
-  AND EXISTS (SELECT FROM bundles n WHERE n.session_id = b.session_id AND n.no > b.no AND NOT n.checkpoint AND n.generation >= b.generation)
+  AND (b.checkpoint OR EXISTS (SELECT FROM bundles n WHERE n.session_id = b.session_id AND n.no > b.no AND NOT n.checkpoint AND n.generation >= b.generation))
 `
 
-// BundlesForget deletes bundles whose snapshot was deleted by policy. The newest bundle that a sandbox was left with says
-// which generations are saved.
+// BundlesForget deletes the bundles of sessions whose snapshots were deleted by policy, some of them now. The newest bundle that a sandbox
+// was left with says which generations are saved, which a checkpoint does not.
 func (q *Queries) BundlesForget(ctx context.Context, db DBTX, ids []string) error {
 	_, err := db.Exec(ctx, bundlesForget, ids)
 	return err

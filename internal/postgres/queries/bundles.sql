@@ -262,12 +262,13 @@ LEFT JOIN bundles h ON h.id = s.head_bundle_id AND s.status = 'running' AND p.po
 WHERE s.id = ANY(@session_ids::text[]) AND s.head_bundle_id IS NOT NULL;
 
 -- name: BundlesForget :exec
--- BundlesForget deletes bundles whose snapshot was deleted by policy. The newest bundle that a sandbox was left with says
--- which generations are saved.
+-- BundlesForget deletes the bundles of sessions whose snapshots were deleted by policy, some of them now. The newest bundle that a sandbox
+-- was left with says which generations are saved, which a checkpoint does not.
 DELETE FROM bundles b
-WHERE b.snapshot_id = ANY(@ids::text[]) AND b.pinned_at IS NULL AND NOT b.base
+WHERE b.session_id IN (SELECT x.session_id FROM bundles x WHERE x.snapshot_id = ANY(@ids::text[]))
+  AND EXISTS (SELECT FROM snapshots d WHERE d.id = b.snapshot_id AND d.deleted_at IS NOT NULL) AND b.pinned_at IS NULL AND NOT b.base
   AND NOT EXISTS (SELECT FROM sessions s WHERE s.head_bundle_id = b.id)
-  AND EXISTS (SELECT FROM bundles n WHERE n.session_id = b.session_id AND n.no > b.no AND NOT n.checkpoint AND n.generation >= b.generation);
+  AND (b.checkpoint OR EXISTS (SELECT FROM bundles n WHERE n.session_id = b.session_id AND n.no > b.no AND NOT n.checkpoint AND n.generation >= b.generation));
 
 -- name: BundleGet :one
 SELECT * FROM bundles WHERE id = @id;
