@@ -40,6 +40,9 @@ const (
 	MaxPathBytes    = 1024
 	MaxMissing      = 200 // items of Manifest.Missing
 	maxManifest     = 16 << 20
+	// MaxWorkspaceEntries leaves room for the agent's own files, which follow those of the workspace: without them a session
+	// remembers nothing.
+	MaxWorkspaceEntries = MaxEntries - 4100
 )
 
 // Manifest describes an archive. Fields are added and never renamed.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,6 +50,18 @@ func TestAnArchiveIsReadAsItWasWritten(t *testing.T) {
 	require.Equal(t, "/root/.agent/log.jsonl", m.Entries[3].Path)
 	require.EqualValues(t, 0o755, m.Entries[1].Mode)
 	require.Equal(t, []string{"gone"}, m.Deleted)
+}
+
+func TestAWorkspaceOfManyFilesLeavesRoomForTheAgents(t *testing.T) {
+	t.Parallel()
+	w := portable.NewWriter(io.Discard)
+	for n := range portable.MaxWorkspaceEntries {
+		require.NoError(t, w.File(strconv.Itoa(n), 0o644, 0, strings.NewReader("")))
+	}
+	require.ErrorIs(t, w.File("more", 0o644, 0, strings.NewReader("")), portable.ErrFull)
+	require.ErrorIs(t, w.Link("link", "0"), portable.ErrFull)
+	require.NoError(t, w.AgentFile("/root/.agent/log.jsonl", 2, strings.NewReader("{}")))
+	require.NoError(t, w.Close(portable.Manifest{}))
 }
 
 func TestNoPartOfAnArchiveIsAnArchive(t *testing.T) {

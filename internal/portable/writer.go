@@ -42,6 +42,9 @@ func (w *Writer) File(path string, mode fs.FileMode, size int64, content io.Read
 	if err := checkPath(path); err != nil {
 		return err
 	}
+	if len(w.entries) >= MaxWorkspaceEntries {
+		return ErrFull
+	}
 	return w.add(Entry{Name: workspaceDir + path, Mode: mode.Perm(), Size: size}, content)
 }
 
@@ -53,7 +56,7 @@ func (w *Writer) Link(path, target string) error {
 	if !LinkStaysWithin(path, target) {
 		return fmt.Errorf("the link %q leads out of the workspace", path)
 	}
-	if len(w.entries) >= MaxEntries {
+	if len(w.entries) >= MaxWorkspaceEntries {
 		return ErrFull
 	}
 	sum := sha256.Sum256([]byte(target))

@@ -287,14 +287,10 @@ func read(name string) ([]byte, error) {
 	return data, err
 }
 
-// PackAgentFiles adds the agent's own files under the paths that place gives them; nil: as they are.
-func PackAgentFiles(w *portable.Writer, m *portable.Manifest, files []string, place func(path string) string) error {
+// PackAgentFiles adds the agent's own files.
+func PackAgentFiles(w *portable.Writer, m *portable.Manifest, files []string) error {
 	for _, name := range files {
-		to := path.Clean(filepath.ToSlash(name))
-		if place != nil {
-			to = place(to)
-		}
-		err := packAgentFile(w, name, to)
+		err := packAgentFile(w, name, path.Clean(filepath.ToSlash(name)))
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, regular.ErrNotRegular), errors.Is(err, portable.ErrFull):
 			m.AddMissing(fmt.Sprintf("%s (%s)", name, firstLine(err.Error())))

@@ -217,7 +217,7 @@ func TestTheAgentsFilesGoWhereTheyBelong(t *testing.T) {
 	var out bytes.Buffer
 	w := portable.NewWriter(&out)
 	m := portable.Manifest{}
-	require.NoError(t, worktree.PackAgentFiles(w, &m, []string{filepath.Join(dir, "log"), filepath.Join(dir, "gone")}, nil))
+	require.NoError(t, worktree.PackAgentFiles(w, &m, []string{filepath.Join(dir, "log"), filepath.Join(dir, "gone")}))
 	require.NoError(t, w.Close(m))
 	require.Len(t, m.Missing, 1)
 	s, err := worktree.Stage(&out, t.TempDir())

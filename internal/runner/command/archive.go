@@ -35,7 +35,7 @@ func Pack(ctx context.Context, dir, workspace string, stdin io.Reader, stdout io
 	if err := worktree.Pack(ctx, w, &r.Manifest, workspace, scratch); err != nil {
 		return fmt.Errorf("pack the workspace: %w", err)
 	}
-	if err := worktree.PackAgentFiles(w, &r.Manifest, r.AgentFiles, nil); err != nil {
+	if err := worktree.PackAgentFiles(w, &r.Manifest, r.AgentFiles); err != nil {
 		return fmt.Errorf("pack the agent's files: %w", err)
 	}
 	if err := w.Close(r.Manifest); err != nil {
