@@ -12,9 +12,9 @@ import (
 
 	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/portable"
 	"github.com/overwinter-dev/overwinter/internal/portable/worktree"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // sessionPullCmd brings a session to the user's machine.
@@ -31,7 +31,7 @@ func (c *sessionPullCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 		if err != nil {
 			return err
 		}
-		movable, _, err := movableAgent(got.Agent)
+		from, err := localAgentOf(got.Agent)
 		if err != nil {
 			return err
 		}
@@ -48,20 +48,20 @@ func (c *sessionPullCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 		if dir == "" {
 			dir = shortIDs("", []string{id})(id)
 		}
-		return c.pull(ctx, s, api, movable, bundle, dir)
+		return c.pull(ctx, s, api, from, bundle, dir)
 	})
 }
 
 // pull brings a bundle into a directory. Nothing is written before the whole archive was checked.
-func (c *sessionPullCmd) pull(ctx context.Context, s streams, api *client.Client, movable agent.Movable, bundle, dir string) (err error) {
+func (c *sessionPullCmd) pull(ctx context.Context, s streams, api *client.Client, from localAgent, bundle, dir string) (err error) {
 	dir, made, err := emptyDir(dir)
 	if err != nil {
 		return err
 	}
 	pulled := false
 	defer func() {
-		if !pulled && made {
-			err = errors.Join(err, os.RemoveAll(dir))
+		if !pulled {
+			err = errors.Join(err, emptyAgain(dir, made))
 		}
 	}()
 	scratch, err := os.MkdirTemp("", "overwinter-pull-")
@@ -84,40 +84,63 @@ func (c *sessionPullCmd) pull(ctx context.Context, s streams, api *client.Client
 	if err != nil {
 		return fmt.Errorf("the archive of bundle %s: %w", bundle, err)
 	}
-	local, err := localAt(movable, dir)
+	moved, err := movedFrom(staged)
 	if err != nil {
 		return err
-	}
-	id, err := local.LocalID(staged.MemoryID)
-	if err != nil {
-		return err
-	}
-	inside := movable.Local(agent.Place{Home: portable.Home, Workspace: portable.Workspace})
-	place := func(path string) string {
-		below, ok := strings.CutPrefix(path, inside.Root+"/")
-		if !ok {
-			return ""
-		}
-		return filepath.Join(local.Root, below)
-	}
-	for _, e := range staged.Entries {
-		if to := place(e.Path); e.AgentFile() && to != "" {
-			if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
-				return errors.Join(fmt.Errorf("%s exists already; move it away, or pull into another directory", to), err)
-			}
-		}
 	}
 	if err := staged.Files(ctx, dir); err != nil {
 		return err
 	}
-	if err := staged.AgentFiles(place); err != nil {
-		return err
+	id, err := from.local.Unpack(ctx, dir, moved)
+	if err != nil && !errors.Is(err, agent.ErrNoMemory) {
+		return fmt.Errorf("the session of %s: %w", from.title, err)
 	}
 	pulled = true
 	for _, item := range staged.Missing {
 		fmt.Fprintf(s.stderr, "missing: %s\n", terminal.OneLine(item, 0))
 	}
-	_, err = fmt.Fprintf(s.stdout, "cd %s && %s\n", shellWord(dir), strings.Join(local.Resume(id), " "))
+	if id == "" {
+		fmt.Fprintf(s.stderr, "overwinter: %s remembers nothing of this session; only its files were pulled\n", from.title)
+		_, err = fmt.Fprintf(s.stdout, "cd %s\n", shellWord(dir))
+		return err
+	}
+	_, err = fmt.Fprintf(s.stdout, "cd %s && %s\n", shellWord(dir), strings.Join(from.local.Resume(id), " "))
+	return err
+}
+
+// movedFrom is what an archive has of the agent's memory.
+func movedFrom(staged *worktree.Staged) (agent.Moved, error) {
+	m := agent.Moved{MemoryID: staged.MemoryID}
+	left := int64(transcript.MaxRevertBytes)
+	for _, e := range staged.Entries {
+		if !e.AgentFile() {
+			continue
+		}
+		if left -= e.Size; left < 0 {
+			return m, fmt.Errorf("the agent's files have more than %d bytes, which is too much to be pulled", transcript.MaxRevertBytes)
+		}
+		f, err := staged.Content(e)
+		if err != nil {
+			return m, err
+		}
+		data, err := io.ReadAll(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return m, err
+		}
+		m.Files = append(m.Files, transcript.File{Path: e.Path, Data: data})
+	}
+	return m, nil
+}
+
+// emptyAgain deletes what was written into a directory that was empty, and the directory if it was made for that.
+func emptyAgain(dir string, made bool) error {
+	if made {
+		return os.RemoveAll(dir)
+	}
+	list, err := os.ReadDir(dir)
+	for _, e := range list {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
 	return err
 }
 

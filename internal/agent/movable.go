@@ -1,28 +1,119 @@
 package agent
 
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/runner/regular"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
+)
+
+// Movable is an adapter whose agent's program keeps sessions on a person's machine that can be moved to a sandbox and back, where
+// the program's own resume continues them.
+type Movable interface {
+	// Local returns the sessions on a machine.
+	Local(Machine) Local
+}
+
+// Machine is the machine of a person who has the agent's program.
+type Machine struct {
+	Home   string                   // home directory
+	Getenv func(name string) string // variables of its environment
+	// Run runs a program in a directory and returns what it prints.
+	Run func(ctx context.Context, dir, program string, args ...string) ([]byte, error)
+	// Sandbox is where the agent works in a sandbox.
+	Sandbox Place
+}
+
 // Place is where an agent works: its home and its working directory.
 type Place struct{ Home, Workspace string }
 
-// Movable is an adapter whose agent's program keeps its sessions on a person's machine in the same files as in a sandbox, so that a
-// session can be moved between the two and continued with the program's own resume.
-type Movable interface {
-	// Local says where the program keeps the sessions of a working directory.
-	Local(Place) Local
+// Local are the sessions of an agent on a person's machine. Directories are absolute and without links.
+type Local interface {
+	// Where says in words for people where the sessions of a directory are looked for.
+	Where(dir string) string
+	// List returns the sessions of a directory, the newest first.
+	List(ctx context.Context, dir string) ([]LocalSession, error)
+	// Pack returns a session of a directory as the agent would have it in a sandbox.
+	Pack(ctx context.Context, dir, id string) (Moved, error)
+	// Unpack makes a session of the directory from what a sandbox had, and returns its id. It replaces no other session: where
+	// the id is taken, the session gets another one. If it fails, it leaves nothing.
+	Unpack(ctx context.Context, dir string, m Moved) (id string, err error)
+	// Resume is the command that continues a session in its directory.
+	Resume(id string) []string
 }
 
-// Local are the sessions of a working directory on a person's machine.
-type Local struct {
-	// Sessions is the glob pattern of a file that each session has. Its name without the extension is the id of the session.
-	Sessions string
-	// Files returns glob patterns of all files of a session.
-	Files func(id string) []string
-	// Root is the directory that the files of all sessions of the working directory are below. Files of one place are moved to
-	// another by their paths below the roots.
-	Root string
-	// MemoryID is the session under whose name the adapter finds such a session; an error where it cannot.
-	MemoryID func(id string) (string, error)
-	// LocalID is the reverse.
-	LocalID func(memoryID string) (string, error)
-	// Resume is the command that continues a session in the working directory.
-	Resume func(id string) []string
+// LocalSession is a session on a person's machine.
+type LocalSession struct {
+	ID string
+	At time.Time // when it was last written
+}
+
+// Moved is a session on its way, as it is in a sandbox.
+type Moved struct {
+	// MemoryID is the session under whose name the adapter finds the files.
+	MemoryID string
+	// Files are the transcripts, with their paths in the sandbox.
+	Files []transcript.File
+}
+
+// ErrNoMemory says that a session has nothing that the agent's program could resume.
+var ErrNoMemory = errors.New("the agent remembers nothing")
+
+// ReadLocal reads the files of a session on a person's machine, without a last line that is still being written. Together they
+// must be small enough to be moved.
+func ReadLocal(names []string) ([]transcript.File, error) {
+	var files []transcript.File
+	left := int64(transcript.MaxRevertBytes)
+	for _, name := range names {
+		data, err := regular.Read(name, left)
+		if errors.Is(err, regular.ErrTooLarge) {
+			return nil, fmt.Errorf("the files of the session have more than %d bytes, which is too much to be moved: %s", transcript.MaxRevertBytes, name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		left -= int64(len(data))
+		files = append(files, transcript.File{Path: name, Data: data})
+	}
+	return files, nil
+}
+
+// WholeLines is a file without a last line that is incomplete.
+func WholeLines(data []byte) []byte { return data[:bytes.LastIndexByte(data, '\n')+1] }
+
+// WriteLocal writes new files, all or none: it replaces none.
+func WriteLocal(files []transcript.File) (err error) {
+	var written []string
+	defer func() {
+		if err != nil {
+			for _, name := range written {
+				err = errors.Join(err, os.Remove(name))
+			}
+		}
+	}()
+	for _, f := range files {
+		if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
+			return err
+		}
+		out, err := os.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("%s exists already; move it away, or pull into another directory", f.Path)
+		}
+		if err != nil {
+			return err
+		}
+		written = append(written, f.Path)
+		_, err = out.Write(f.Data)
+		if err = errors.Join(err, out.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -25,3 +25,8 @@ func (r *Regexp) FindStringSubmatch(s string) []string { return r.compiled().Fin
 func (r *Regexp) ReplaceAllString(s, replacement string) string {
 	return r.compiled().ReplaceAllString(s, replacement)
 }
+
+// FindAllStringSubmatch is [regexp.Regexp.FindAllStringSubmatch].
+func (r *Regexp) FindAllStringSubmatch(s string, n int) [][]string {
+	return r.compiled().FindAllStringSubmatch(s, n)
+}

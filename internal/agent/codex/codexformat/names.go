@@ -10,6 +10,9 @@ const Command = "codex-bridge"
 // Version is the pinned version of Codex.
 const Version = "0.169.0"
 
+// Provider is the model provider of every thread in a sandbox: the built-in one requires a login instead of a key.
+const Provider = "overwinter"
+
 // Directory is where a sandbox image has what the agent is installed from.
 const Directory = "/overwinter/agents/codex"
 

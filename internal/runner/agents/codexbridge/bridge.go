@@ -290,10 +290,9 @@ func (p *program) settings() map[string]any {
 	if url == "" {
 		url, name = "https://api.openai.com/v1", "OpenAI"
 	}
-	// A custom provider: the built-in one requires a login instead of a key.
 	config := map[string]any{
-		"model_provider": "overwinter",
-		"model_providers": map[string]any{"overwinter": map[string]any{
+		"model_provider": codexformat.Provider,
+		"model_providers": map[string]any{codexformat.Provider: map[string]any{
 			"name": name, "base_url": url, "env_key": codexformat.SecretKey, "wire_api": "responses", "supports_websockets": false,
 			"stream_max_retries": p.retries,
 		}},

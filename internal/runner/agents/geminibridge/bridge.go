@@ -88,7 +88,7 @@ func (b *talk) main(id string, argv []string, stdin io.Reader) (int, error) {
 // start starts the program with nothing but the memory of the notebook.
 func (b *talk) start(argv []string) error {
 	dir := filepath.Join(b.home, ".gemini")
-	restored, err := b.notebook.memory.restore(dir, b.workspace, b.notebook.Session)
+	restored, err := restore(&b.notebook.memory, dir, b.workspace, b.notebook.Session)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (b *talk) start(argv []string) error {
 	}
 	b.order = order{news: newNews(), finished: map[string]struct{}{}, open: map[string]bool{}}
 	if restored != "" {
-		b.past = b.notebook.memory.frames()
+		b.past = b.notebook.memory.Frames()
 		b.news.remembers(b.notebook.memory)
 		if info, err := os.Stat(restored); err == nil {
 			b.chats = &tail{name: restored, offset: info.Size()}

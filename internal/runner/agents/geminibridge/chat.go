@@ -189,11 +189,11 @@ func (s *news) replaced(conv string, messages []json.RawMessage) []item {
 }
 
 // remembers says what the program knows already.
-func (s *news) remembers(m memory) {
-	for _, have := range m.messages {
-		s.first(have.id)
-		s.kept = append(s.kept, have.id)
-		for _, raw := range have.calls {
+func (s *news) remembers(m geminiformat.Memory) {
+	for _, have := range m.Messages {
+		s.first(have.ID)
+		s.kept = append(s.kept, have.ID)
+		for _, raw := range have.Calls {
 			var c geminiformat.ToolCall
 			if geminiformat.Decode(raw, &c) {
 				s.calls[c.ID] = struct{}{}
@@ -246,7 +246,7 @@ func written(text string) string {
 
 // chatOf finds the chat file of a session that the program has begun.
 func chatOf(dir, id string) string {
-	names, err := filepath.Glob(filepath.Join(dir, "tmp", slug, "chats", "session-*-"+short(id)+".jsonl"))
+	names, err := filepath.Glob(filepath.Join(dir, "tmp", slug, "chats", "session-*-"+geminiformat.Short(id)+".jsonl"))
 	if err != nil || len(names) == 0 {
 		return ""
 	}

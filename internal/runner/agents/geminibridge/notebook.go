@@ -10,7 +10,7 @@ import (
 // notebook is the transcript of a session, with what earlier bridges have recorded.
 type notebook struct {
 	*acpclient.Notebook
-	memory memory // the earlier conversation of the agent's session
+	memory geminiformat.Memory // the earlier conversation of the agent's session
 	runs   map[string]*pastRun
 }
 
@@ -41,7 +41,7 @@ func (nb *notebook) read(past []byte) {
 		switch n.Type {
 		case acpclient.NoteSession:
 			if n.ID != nb.Session {
-				nb.Session, nb.memory = n.ID, memory{}
+				nb.Session, nb.memory = n.ID, geminiformat.Memory{}
 			}
 		case geminiformat.NotePrompt:
 			run = &pastRun{}
@@ -56,7 +56,7 @@ func (nb *notebook) read(past []byte) {
 				past.ended, past.outcome, past.reason, past.status = true, d.Outcome, d.Reason, d.Status
 			}
 		}
-		nb.memory.note(n)
+		nb.memory.Note(n)
 	}
 }
 

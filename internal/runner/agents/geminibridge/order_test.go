@@ -144,10 +144,10 @@ func TestRepeatedRecordsAreNoNews(t *testing.T) {
 func TestMemoryPutsCallsAfterTheirAnswers(t *testing.T) {
 	t.Parallel()
 	n := newNews()
-	var m memory
+	var m geminiformat.Memory
 	take := func(line string) {
 		for _, i := range n.read("", []byte(line)) {
-			m.note(i.note)
+			m.Note(i.note)
 		}
 	}
 	take(`{"id":"0","type":"user","content":[{"text":"go"}]}`)
@@ -155,13 +155,13 @@ func TestMemoryPutsCallsAfterTheirAnswers(t *testing.T) {
 		take(line)
 	}
 	var ids []string
-	for _, have := range m.messages {
-		ids = append(ids, fmt.Sprintf("%s %d", have.id, len(have.calls)))
+	for _, have := range m.Messages {
+		ids = append(ids, fmt.Sprintf("%s %d", have.ID, len(have.Calls)))
 	}
 	require.Equal(t, []string{"0 0", "1 1", "4 0"}, ids)
-	require.Equal(t, 5, m.frames(), "a prompt, a thought, two answers, a call")
+	require.Equal(t, 5, m.Frames(), "a prompt, a thought, two answers, a call")
 	take(`{"$set":{"messages":[` + answerAB + `,{"id":"9","type":"user","content":"A summary."}]}}`)
-	require.Len(t, m.messages, 2, "the agent has put a summary in the place of the rest")
+	require.Len(t, m.Messages, 2, "the agent has put a summary in the place of the rest")
 }
 
 func TestCommandsAreRead(t *testing.T) {

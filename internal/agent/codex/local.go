@@ -1,0 +1,308 @@
+package codex
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
+	"github.com/overwinter-dev/overwinter/internal/runner/regular"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
+)
+
+var _ agent.Movable = Adapter{}
+
+// Local are the sessions of Codex: rollouts by the day on which they were begun, whose first line has the directory. In a sandbox they
+// have the same names, another directory, and the model provider that the bridge configures.
+func (Adapter) Local(m agent.Machine) agent.Local {
+	return local{m, cmp.Or(m.Getenv("CODEX_HOME"), filepath.Join(m.Home, codexHome))}
+}
+
+type local struct {
+	agent.Machine
+	home string
+}
+
+const (
+	rollouts = "sessions/*/*/*/rollout-*.jsonl"
+	archived = "archived_sessions/rollout-*" // sessions that the program does not list
+)
+
+// rolloutName matches a rollout below the directory of the agent.
+var rolloutName = lazyregexp.New(`^sessions/\d{4}/\d\d/\d\d/rollout-[0-9T-]+-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.jsonl$`)
+
+// Where implements agent.Local.
+func (l local) Where(dir string) string {
+	return filepath.Join(l.home, rollouts) + " with the working directory " + dir
+}
+
+// rollout is a file of a thread.
+type rollout struct {
+	codexformat.Payload
+	name string
+	info fs.FileInfo
+}
+
+// all are the rollouts of the machine.
+func (l local) all() ([]rollout, error) {
+	names, err := filepath.Glob(filepath.Join(l.home, rollouts))
+	if err != nil {
+		return nil, err
+	}
+	var list []rollout
+	for _, name := range names {
+		r := rollout{name: name}
+		line, err := firstLine(name)
+		if err == nil {
+			r.info, err = os.Stat(name)
+		}
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, regular.ErrNotRegular) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r.Payload = codexformat.Owner(line); r.ID != "" {
+			list = append(list, r)
+		}
+	}
+	return list, nil
+}
+
+// maxHead bounds the first line of a rollout, which has the agent's instructions.
+const maxHead = 4 << 20
+
+func firstLine(name string) ([]byte, error) {
+	f, err := regular.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // only read
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, maxHead)
+	lines.Scan()
+	return lines.Bytes(), nil // a longer one is no rollout
+}
+
+// List implements agent.Local.
+func (l local) List(_ context.Context, dir string) ([]agent.LocalSession, error) {
+	all, err := l.all()
+	if err != nil {
+		return nil, err
+	}
+	var list []agent.LocalSession
+	for _, r := range all {
+		if r.Parent == "" && isSame(r.Cwd, dir) {
+			list = append(list, agent.LocalSession{ID: r.ID, At: r.info.ModTime()})
+		}
+	}
+	slices.SortFunc(list, func(a, b agent.LocalSession) int { return b.At.Compare(a.At) })
+	return list, nil
+}
+
+// isSame reports whether a path leads to a directory.
+func isSame(name, dir string) bool {
+	if name == dir {
+		return true
+	}
+	resolved, err := filepath.EvalSymlinks(name)
+	return err == nil && resolved == dir
+}
+
+// Pack implements agent.Local.
+func (l local) Pack(_ context.Context, dir, id string) (agent.Moved, error) {
+	parsed, err := uuid.Parse(id)
+	if err != nil || parsed.String() != id {
+		return agent.Moved{}, fmt.Errorf("%q is not the id of a session of Codex", id)
+	}
+	all, err := l.all()
+	if err != nil {
+		return agent.Moved{}, err
+	}
+	var names []string
+	family := family(all, id)
+	for _, r := range all {
+		if family[r.ID] {
+			names = append(names, r.name)
+		}
+	}
+	files, err := agent.ReadLocal(names)
+	if err != nil {
+		return agent.Moved{}, err
+	}
+	home := path.Join(l.Sandbox.Home, codexHome)
+	var moved []transcript.File
+	for _, f := range files {
+		below, err := filepath.Rel(l.home, f.Path)
+		if below = filepath.ToSlash(below); err != nil || !rolloutName.MatchString(below) {
+			continue
+		}
+		data := elsewhere(agent.WholeLines(f.Data), dir, l.Sandbox.Workspace, codexformat.Provider)
+		moved = append(moved, transcript.File{Path: path.Join(home, below), Data: data})
+	}
+	return agent.Moved{MemoryID: session.SessionPrefix + strings.ReplaceAll(id, "-", ""), Files: moved}, nil
+}
+
+// family are the ids of a thread and of the subagents that it has started, directly or not.
+func family(all []rollout, id string) map[string]bool {
+	ids := map[string]bool{id: true}
+	for more := true; more; {
+		more = false
+		for _, r := range all {
+			if ids[r.Parent] && !ids[r.ID] {
+				ids[r.ID], more = true, true
+			}
+		}
+	}
+	return ids
+}
+
+// Unpack implements agent.Local. Ids are those of all sessions of the machine, wherever they work, so a session that was pushed from
+// this machine, and is still there, is pulled with other ids.
+func (l local) Unpack(_ context.Context, dir string, m agent.Moved) (string, error) {
+	home := path.Join(l.Sandbox.Home, codexHome)
+	var all []rollout
+	files := map[string]transcript.File{}
+	var notebook []byte
+	for _, f := range m.Files {
+		below := strings.TrimPrefix(f.Path, home+"/")
+		if f.Path == codexformat.NotebookPath(home, m.MemoryID) {
+			notebook = f.Data
+		} else if named := rolloutName.FindStringSubmatch(below); named != nil {
+			if r := (rollout{Payload: codexformat.Owner(f.Data), name: below}); r.ID == named[1] {
+				all = append(all, r)
+				files[below] = f
+			}
+		}
+	}
+	id := mainThread(all, notebook)
+	if id == "" {
+		return "", agent.ErrNoMemory
+	}
+	family := family(all, id)
+	renamed, err := l.renamed(family)
+	if err != nil {
+		return "", err
+	}
+	provider := l.provider()
+	ids := strings.NewReplacer(renamed...)
+	var out []transcript.File
+	for _, r := range all {
+		if family[r.ID] {
+			data := elsewhere([]byte(ids.Replace(string(files[r.name].Data))), l.Sandbox.Workspace, dir, provider)
+			out = append(out, transcript.File{Path: filepath.Join(l.home, filepath.FromSlash(ids.Replace(r.name))), Data: data})
+		}
+	}
+	return ids.Replace(id), agent.WriteLocal(out)
+}
+
+// mainThread is the thread that the notebook names last, or else the newest that belongs to no subagent, as the bridge finds it.
+func mainThread(all []rollout, notebook []byte) string {
+	named := ""
+	for line := range bytes.Lines(notebook) {
+		if n, ok := stdio.ParseNote(bytes.TrimSpace(line)); ok && n.Type == stdio.NoteRun && n.ID != "" {
+			named = n.ID
+		}
+	}
+	var newest rollout
+	for _, r := range all {
+		if r.ID == named {
+			return named
+		}
+		if r.Parent == "" && path.Base(r.name) > path.Base(newest.name) {
+			newest = r
+		}
+	}
+	return newest.ID
+}
+
+// renamed are pairs of ids, the present one and another one, if the machine has a session with one of them.
+func (l local) renamed(ids map[string]bool) ([]string, error) {
+	var have []string
+	for _, pattern := range []string{rollouts + "*", archived} { // some are compressed
+		names, err := filepath.Glob(filepath.Join(l.home, pattern))
+		if err != nil {
+			return nil, err
+		}
+		have = append(have, names...)
+	}
+	taken := false
+	var pairs []string
+	for id := range ids {
+		taken = taken || slices.ContainsFunc(have, func(name string) bool { return strings.Contains(filepath.Base(name), id) })
+		other, err := uuid.NewV7()
+		if err != nil {
+			return nil, err
+		}
+		pairs = append(pairs, id, other.String())
+	}
+	if !taken {
+		return nil, nil
+	}
+	return pairs, nil
+}
+
+// chosenProvider matches the model provider in the first part of the user's configuration, before its first table.
+var chosenProvider = lazyregexp.New(`(?m)^\s*model_provider\s*=\s*["']([^"'\n]*)["']`)
+
+// provider is the model provider that sessions of the machine use. The program resumes no session of one that is not configured.
+func (l local) provider() string {
+	const most = 1 << 20
+	data, err := regular.Read(filepath.Join(l.home, "config.toml"), most)
+	if err == nil {
+		data, _, _ = bytes.Cut(append([]byte("\n"), data...), []byte("\n["))
+		if m := chosenProvider.FindStringSubmatch(string(data)); m != nil {
+			return m[1]
+		}
+	}
+	return "openai"
+}
+
+// Resume implements agent.Local.
+func (local) Resume(id string) []string { return []string{"codex", "resume", id} }
+
+// settled are the lines of a rollout that have the directory and the provider of its thread. What was said stays as it was.
+var settled = []string{`"type":"session_meta"`, `"type":"turn_context"`, `"type":"thread_settings_applied"`}
+
+// elsewhere is a rollout of a thread that works in another directory, with another model provider.
+func elsewhere(data []byte, from, to, provider string) []byte {
+	replace := strings.NewReplacer(opening(from)+`"`, opening(to)+`"`, opening(from)+"/", opening(to)+"/")
+	var out bytes.Buffer
+	out.Grow(len(data))
+	for line := range bytes.Lines(data) {
+		head := line[:min(len(line), 200)]
+		if slices.ContainsFunc(settled, func(s string) bool { return bytes.Contains(head, []byte(s)) }) {
+			line = []byte(namedProvider.ReplaceAllString(replace.Replace(string(line)), "${1}"+strings.ReplaceAll(opening(provider), "$", "$$")+`"`))
+		}
+		out.Write(line)
+	}
+	return out.Bytes()
+}
+
+// namedProvider matches the model provider of a thread.
+var namedProvider = lazyregexp.New(`("model_provider(?:_id)?":)"[^"\\]*"`)
+
+// opening is a string of JSON without its last quote.
+func opening(s string) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) //nolint:errchkjson // a string always encodes
+	return strings.TrimSuffix(b.String(), "\"\n")
+}
