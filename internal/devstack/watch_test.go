@@ -32,7 +32,7 @@ func TestAPartThatDoesNotAnswerIsLoggedOnce(t *testing.T) {
 			worker.watch(ctx, slog.New(slog.NewTextHandler(&out, nil)))
 		}()
 		after := func(d time.Duration) string {
-			time.Sleep(d)
+			<-time.After(d)
 			synctest.Wait()
 			return out.String()
 		}
