@@ -4,14 +4,17 @@ import (
 	"context"
 	"slices"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // checkpointDue stores a sync as pending where the session is to save a bundle after the turn that has just ended, and adds it to
 // what waits. It is one transaction with the end of the turn, so no prompt starts before the bundle is saved, whatever is
 // lost meanwhile; and turn_end does not wait for it. Nothing is added if the session saves itself anyway. What a run has
-// completed that was submitted with a base is always saved.
+// completed that was submitted with a base is always saved. A save that a session shows as its nextCheckpointAt is announced by an event,
+// as its other deadlines are.
 func (s *sessionTx) checkpointDue(ctx context.Context, closed *closedRun, ending session.RunEnding) error {
 	policy, look := closed.saves, &closed.look
 	result := closed.prompt.BaseSessionID != "" && ending.Token != "" && ending.Outcome == session.OutcomeCompleted
@@ -24,6 +27,11 @@ func (s *sessionTx) checkpointDue(ctx context.Context, closed *closedRun, ending
 	}
 	if slices.ContainsFunc(rows, func(c dbsqlc.SessionCommand) bool { return session.CommandKind(c.Kind).BeforePrompts() }) {
 		return nil
+	}
+	if session.Checkpoint(policy.Policy).Timed() {
+		if err := s.add(event.TypeDeadline, "", event.DeadlineData{Kind: session.DeadlineCheckpoint, At: resource.Time(s.now)}); err != nil {
+			return err
+		}
 	}
 	row, err := s.commandRow(ctx, session.Command{Kind: session.CommandSync, Status: session.CommandPending, Reason: session.ReasonCheckpoint})
 	if err == nil {

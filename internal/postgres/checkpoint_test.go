@@ -1,10 +1,12 @@
 package postgres_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -21,6 +23,23 @@ func (b *bundle) policy(t *testing.T, c session.Checkpoint) {
 	t.Helper()
 	_, err := b.SessionPatch(b.ctx, b.id, session.Patch{Options: &session.Options{Checkpoint: c}})
 	require.NoError(t, err)
+}
+
+// deadlines are the kinds that the session's log announces. What announces a save comes right before its command.
+func (b *bundle) deadlines(t *testing.T) []string {
+	t.Helper()
+	var kinds []string
+	log := b.events(t)
+	for i, e := range log {
+		if e.Type != event.TypeDeadline {
+			continue
+		}
+		var d event.DeadlineData
+		require.NoError(t, json.Unmarshal(e.Data, &d))
+		kinds = append(kinds, string(d.Kind))
+		require.Equal(t, event.TypeCommand, log[i+1].Type)
+	}
+	return kinds
 }
 
 func TestTheEndOfATurnAsksForACheckpoint(t *testing.T) {
@@ -73,10 +92,12 @@ func TestACheckpointFollowsThePolicyOfTheInstallation(t *testing.T) {
 	require.NoError(t, b.BundlesConfigure(b.ctx, 10, "1h0m0s"))
 	commands, _ := b.ended(t, session.OutcomeCompleted)
 	require.Len(t, commands, 1, "there is no bundle")
+	require.Equal(t, []string{"checkpoint"}, b.deadlines(t))
 	require.NoError(t, b.CommandEnd(b.ctx, b.id, commands[0].ID, session.CommandApplied, ""))
 	b.commit(t, "im-1")
 	commands, _ = b.ended(t, session.OutcomeCompleted)
 	require.Empty(t, commands, "the last one is young")
+	require.Len(t, b.deadlines(t), 1, "what is not saved is not announced")
 	b.sql(t, "UPDATE bundles SET created_at = now() - interval '61 minutes'")
 	commands, _ = b.ended(t, session.OutcomeCompleted)
 	require.Len(t, commands, 1)
@@ -84,4 +105,5 @@ func TestACheckpointFollowsThePolicyOfTheInstallation(t *testing.T) {
 	b.policy(t, session.CheckpointHibernate)
 	commands, _ = b.ended(t, session.OutcomeCompleted)
 	require.Empty(t, commands, "the session's own policy counts")
+	require.Equal(t, []string{"checkpoint", "checkpoint"}, b.deadlines(t))
 }

@@ -46,6 +46,9 @@ func (c Checkpoint) Due(newest, now time.Time) bool {
 	return c == CheckpointTurn || d > 0 && now.Sub(newest) >= d
 }
 
+// Timed reports whether the policy is a duration.
+func (c Checkpoint) Timed() bool { return c.interval() > 0 }
+
 // interval is the policy as a duration; zero if it is none.
 func (c Checkpoint) interval() time.Duration {
 	d, err := time.ParseDuration(string(c))

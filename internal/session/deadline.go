@@ -9,6 +9,8 @@ type DeadlineKind string
 const (
 	DeadlineSleep  DeadlineKind = "sleep"  // it hibernates, because it has been idle
 	DeadlineExpiry DeadlineKind = "expiry" // it moves to a new sandbox, because the provider ends this one soon
+	// DeadlineCheckpoint: it saves a bundle now, before its next turn, because the newest one has the age of its policy.
+	DeadlineCheckpoint DeadlineKind = "checkpoint"
 )
 
 // The longest notice that is given of a deadline. Of a short idle timeout, or the short life of a sandbox, it is a quarter.

@@ -358,13 +358,16 @@ func (v *View) status(d event.StatusData) {
 	v.line(nil, span{st, fmt.Sprintf("session %s%s%s", OneLine(string(d.Status), lineRunes), inBrackets(v.shorten(d.Reason)), receipt(d.Receipt))})
 }
 
-// deadline says what happens to the session soon, by itself.
 // report shows what the agent has reported with a tool of overwinter.
 func (v *View) report(what, text string) {
 	v.line(nil, span{dim, what + ": "}, span{bold, OneLine(text, lineRunes)})
 }
 
+// deadline says what happens to the session soon, by itself. A checkpoint is done within a moment, and its command is shown.
 func (v *View) deadline(d event.DeadlineData, now time.Time) {
+	if d.Kind == session.DeadlineCheckpoint {
+		return
+	}
 	what := map[session.DeadlineKind]string{
 		session.DeadlineSleep: "hibernates", session.DeadlineExpiry: "moves to a new sandbox",
 	}[d.Kind]

@@ -4673,10 +4673,11 @@ export interface components {
             };
         };
         /**
-         * @description Something will happen to the session by itself, at `sleepsAt` or `expiresAt` of the session, unless something happens before.
-         *     It comes a minute before a hibernation and 5 minutes before a move, or later if that is a short time or the system is late, but
-         *     always before what it announces. A deadline that has moved
-         *     since is announced again when it is near. Turns that follow each other have none.
+         * @description Announces what happens to the session by itself at its `sleepsAt`, `expiresAt` or `nextCheckpointAt`, unless something happens
+         *     before. The event comes a minute before a hibernation and 5 minutes before a move, or later if that is a short time or the
+         *     system is late, and in any case before what it announces. A deadline that has moved since is announced again when it is
+         *     near. A turn that follows another has none for the time between them. A checkpoint is announced at the end of the turn
+         *     that it follows, before the session saves the bundle.
          */
         EventDeadline: {
             /**
@@ -4696,10 +4697,10 @@ export interface components {
             type: "deadline";
             data: {
                 /**
-                 * @description `sleep`: the session hibernates. `expiry`: it moves to a new sandbox.
+                 * @description `sleep`: the session hibernates. `expiry`: it moves to a new sandbox. `checkpoint`: it saves a bundle, as its policy is a duration.
                  * @enum {string}
                  */
-                kind: "sleep" | "expiry";
+                kind: "sleep" | "expiry" | "checkpoint";
                 at: components["schemas"]["Time"];
             };
         };
