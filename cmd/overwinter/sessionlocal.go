@@ -21,7 +21,7 @@ import (
 // localAgent is an agent whose sessions on this machine can be moved.
 type localAgent struct {
 	name, title string
-	short       string // as it is named on the command line
+	short       string // its name on the command line
 	local       agent.Local
 }
 

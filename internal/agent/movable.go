@@ -55,7 +55,7 @@ type LocalSession struct {
 	At time.Time // when it was last written
 }
 
-// Moved is a session on its way, as it is in a sandbox.
+// Moved is a session that is being moved, in the form that a sandbox has.
 type Moved struct {
 	// MemoryID is the session under whose name the adapter finds the files.
 	MemoryID string

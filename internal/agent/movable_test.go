@@ -40,7 +40,7 @@ func TestASessionThatIsTooLargeIsNotRead(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestALineThatIsBeingWrittenStaysBehind(t *testing.T) {
+func TestALineThatIsBeingWrittenIsNotMoved(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "{}\n", string(agent.WholeLines([]byte("{}\n{\"a"))))
 	require.Empty(t, agent.WholeLines([]byte("{\"a")))

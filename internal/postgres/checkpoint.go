@@ -12,9 +12,9 @@ import (
 
 // checkpointDue stores a sync as pending where the session is to save a bundle after the turn that has just ended, and adds it to
 // what waits. It is one transaction with the end of the turn, so no prompt starts before the bundle is saved, whatever is
-// lost meanwhile; and turn_end does not wait for it. Nothing is added if the session saves itself anyway. What a run has
-// completed that was submitted with a base is always saved. A save that a session shows as its nextCheckpointAt is announced by an event,
-// as its other deadlines are.
+// lost meanwhile; and turn_end does not wait for it. Nothing is added if the session saves itself anyway. The result
+// of a completed run that was submitted with a base is always saved. An event announces the time that a session shows as its
+// nextCheckpointAt, like its other deadlines.
 func (s *sessionTx) checkpointDue(ctx context.Context, closed *closedRun, ending session.RunEnding) error {
 	policy, look := closed.saves, &closed.look
 	result := closed.prompt.BaseSessionID != "" && ending.Token != "" && ending.Outcome == session.OutcomeCompleted
