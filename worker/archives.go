@@ -26,16 +26,9 @@ func (a Archives) run(ctx context.Context, logger *slog.Logger) error {
 	if a.Every == 0 {
 		a.Every = 2 * time.Second
 	}
-	ticker := time.NewTicker(a.Every)
-	defer ticker.Stop()
-	for {
+	return repeat(ctx, a.Every, func() {
 		if err := a.Archiver.Pass(ctx); err != nil && ctx.Err() == nil {
-			logger.WarnContext(ctx, "could not make every archive; it is tried again", slog.Any("error", err))
+			logger.WarnContext(ctx, "could not make every archive; retrying", slog.Any("error", err))
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	})
 }

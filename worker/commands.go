@@ -58,19 +58,12 @@ func (r CommandRelay) run(ctx context.Context, logger *slog.Logger) error {
 	if r.Metrics == nil {
 		r.Metrics = metrics.NewWorker(nil)
 	}
-	ticker := time.NewTicker(r.Every)
-	defer ticker.Stop()
 	waits := map[session.OverdueCommands]pauseUntil{}
-	for {
+	return repeat(ctx, r.Every, func() {
 		if err := r.look(ctx, logger, waits); err != nil && ctx.Err() == nil {
 			logger.WarnContext(ctx, "could not signal for pending commands", slog.Any("error", err))
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	})
 }
 
 // pauseUntil is when a session is looked at again, and the pause after that.

@@ -148,7 +148,7 @@ func (d *drain) ask(ctx context.Context, sessionID string, force, first bool) er
 		err = d.Signaler.SignalCommands(ctx, sessionID) // also if Postgres believes it signalled: its relay is not running any more
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
-		d.logger.WarnContext(ctx, "a session could not be asked to hibernate; it is tried again", slog.String("session_id", sessionID), slog.Any("error", err))
+		d.logger.WarnContext(ctx, "a session could not be asked to hibernate; retrying", slog.String("session_id", sessionID), slog.Any("error", err))
 		return nil
 	}
 	d.mu.Lock()

@@ -34,11 +34,9 @@ func (l Lifecycle) run(ctx context.Context, logger *slog.Logger) error {
 	if l.Every == 0 {
 		l.Every = 500 * time.Millisecond
 	}
-	ticker := time.NewTicker(l.Every)
-	defer ticker.Stop()
 	var deleted time.Time
 	failing := false
-	for {
+	return repeat(ctx, l.Every, func() {
 		err := l.number(ctx)
 		if err == nil && time.Since(deleted) > deleteLifecycleEvery {
 			if err = l.delete(ctx); err == nil {
@@ -46,15 +44,10 @@ func (l Lifecycle) run(ctx context.Context, logger *slog.Logger) error {
 			}
 		}
 		if err != nil && ctx.Err() == nil && !failing {
-			logger.WarnContext(ctx, "could not order lifecycle events; it is tried again", slog.Any("error", err))
+			logger.WarnContext(ctx, "could not order lifecycle events; retrying", slog.Any("error", err))
 		}
 		failing = err != nil
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	})
 }
 
 func (l Lifecycle) number(ctx context.Context) error {

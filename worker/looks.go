@@ -40,7 +40,7 @@ func (w *Worker) forgetLooks(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && ctx.Err() == nil {
-			w.config.Logger.DebugContext(ctx, "completed reconciliations could not be deleted; it is tried again", slog.Any("error", err))
+			w.config.Logger.DebugContext(ctx, "completed reconciliations could not be deleted; retrying", slog.Any("error", err))
 		}
 	}
 }

@@ -26,16 +26,9 @@ func (p Purges) run(ctx context.Context, logger *slog.Logger) error {
 	if p.Every == 0 {
 		p.Every = 2 * time.Second
 	}
-	ticker := time.NewTicker(p.Every)
-	defer ticker.Stop()
-	for {
+	return repeat(ctx, p.Every, func() {
 		if err := p.Purger.Pass(ctx); err != nil && ctx.Err() == nil {
-			logger.WarnContext(ctx, "could not complete every purge; it is tried again", slog.Any("error", err))
+			logger.WarnContext(ctx, "could not complete every purge; retrying", slog.Any("error", err))
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	})
 }

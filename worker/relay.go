@@ -59,21 +59,14 @@ func (r Relay) run(ctx context.Context, logger *slog.Logger) error {
 	if r.Metrics == nil {
 		r.Metrics = metrics.NewWorker(nil)
 	}
-	ticker := time.NewTicker(r.Every)
-	defer ticker.Stop()
 	pauses := newPacer(r.Age)
 	after := ""
-	for {
+	return repeat(ctx, r.Every, func() {
 		var err error
 		if after, err = r.look(ctx, logger, after, pauses); err != nil && ctx.Err() == nil {
 			logger.WarnContext(ctx, "relay could not signal every workflow", slog.Any("error", err))
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	})
 }
 
 // look signals once for a page of unclaimed work and returns where the next page begins. A signal

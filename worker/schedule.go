@@ -23,7 +23,7 @@ func (w *Worker) schedule(ctx context.Context) error {
 	return backoff.Retry(ctx, backoff.New(time.Second, 30*time.Second), func(ctx context.Context) error {
 		err := w.ensureSchedule(ctx)
 		if err != nil {
-			w.config.Logger.WarnContext(ctx, "the reconciler's schedule could not be set; it will be tried again", slog.Any("error", err))
+			w.config.Logger.WarnContext(ctx, "the reconciler's schedule could not be set; retrying", slog.Any("error", err))
 		}
 		return retry.RetryableError(err)
 	})

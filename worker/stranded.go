@@ -32,7 +32,7 @@ func (w *Worker) moveStranded(ctx context.Context) error {
 			w.config.Logger.WarnContext(ctx, "workflows were pinned to a build without workers; they start again on the current one", slog.Int("workflows", moved))
 		}
 		if err != nil && ctx.Err() == nil {
-			w.config.Logger.WarnContext(ctx, "could not look for workflows whose build has no workers; it will be tried again", slog.Any("error", err))
+			w.config.Logger.WarnContext(ctx, "could not look for workflows whose build has no workers; retrying", slog.Any("error", err))
 		}
 	}
 }

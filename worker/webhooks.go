@@ -47,11 +47,9 @@ func (w *Worker) webhooks(ctx context.Context) error {
 	if h.Every == 0 {
 		h.Every = 500 * time.Millisecond
 	}
-	ticker := time.NewTicker(h.Every)
-	defer ticker.Stop()
 	var deleted time.Time
 	failing := false
-	for {
+	return repeat(ctx, h.Every, func() {
 		err := w.deliverWebhooks(ctx, h.Store)
 		if err == nil && time.Since(deleted) > deleteLifecycleEvery {
 			before, more := time.Now().Add(-lifecycle.Retention), true
@@ -63,15 +61,10 @@ func (w *Worker) webhooks(ctx context.Context) error {
 			}
 		}
 		if err != nil && ctx.Err() == nil && !failing {
-			w.config.Logger.WarnContext(ctx, "could not start deliveries to webhooks; it is tried again", slog.Any("error", err))
+			w.config.Logger.WarnContext(ctx, "could not start deliveries to webhooks; retrying", slog.Any("error", err))
 		}
 		failing = err != nil
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	})
 }
 
 // deliverWebhooks makes deliveries, and starts those that are due.
