@@ -30,31 +30,42 @@ func (e withHead) GET(path string, handler echo.HandlerFunc) {
 }
 
 func (s *Server) routes(store Store) {
-	commands, prompts, questions := &commands{s, store}, &prompts{s, store}, &questions{s, store}
-	sessions, holds := &sessions{commands, store}, &holds{s, store}
-	queues := &queues{s, store}
-	files, filesOfBundles := &files{s, sessionID, store}, &files{s, bundleID, bundleFiles{store}}
-	profiles, secrets := &profiles{s, store}, &secrets{s, store}
-	conversations, transcripts, streams := &conversations{s, store}, &transcripts{s, store}, &streams{s, store}
-	sockets, webhooks := &sockets{s, store}, &webhooks{s, s.cfg.Webhooks}
-	attachments, bundles, reports := &attachments{s, store}, &bundles{s, store}, &reports{s, store}
-	turns := &aiTurns{prompts, store, store}
-	agui := &aguiRuns{prompts: prompts, questions: questions, turns: store, conversations: store, building: make(chan struct{}, maxBuilding)}
-	explanations := &explanations{s, store}
-	readiness, agents := &readinessCheck{s, store}, &agents{s, store}
-
-	lifecycles := &lifecycleStreams{s, store, &lifecycleTail{store: store, every: s.cfg.LifecyclePoll, logger: s.logger}}
+	prompts, questions := &prompts{s, store}, &questions{s, store}
+	sessions := &sessions{&commands{s, store}, store}
 
 	s.echo.Use(s.identify, s.secureHeaders, s.observe, s.recoverPanics, s.shareWithOrigins, s.refuseForeignHosts, s.refuseForeignUsers, s.refuseForeignOrigins, s.authorize, s.strictQuery, s.bound)
 
 	e := withHead{s.echo}
+	s.routeSystem(e, store)
+	s.routeInstallation(e, store)
+	s.routeWebhooks(e)
+	s.routeSessions(e, store, sessions)
+	s.routePrompts(e, store, prompts, questions)
+	s.routeContent(e, store, prompts)
+	s.routeBundles(e, store, sessions)
+	s.routeStreams(e, store)
+	s.routeChats(e, store, prompts, questions)
+
+	s.known = map[string]bool{}
+	for _, r := range e.Routes() {
+		s.known[r.Method+" "+r.Path] = true
+	}
+}
+
+func (s *Server) routeSystem(e withHead, store Store) {
+	readiness := &readinessCheck{s, store}
 	e.GET("/healthz", s.health)
 	e.GET("/readyz", readiness.ready)
 	e.GET(metricsRoute, s.metrics.handler())
 	e.GET("/openapi.json", s.openapiJSON)
 	e.GET("/openapi.yaml", s.openapiYAML)
 	e.GET("/asyncapi.yaml", s.asyncapiYAML)
+}
 
+// routeInstallation adds what belongs to no single session.
+func (s *Server) routeInstallation(e withHead, store Store) {
+	agents, profiles, secrets := &agents{s, store}, &profiles{s, store}, &secrets{s, store}
+	lifecycles := &lifecycleStreams{s, store, &lifecycleTail{store: store, every: s.cfg.LifecyclePoll, logger: s.logger}}
 	e.GET(lifecycleRoute, lifecycles.events)
 	e.GET("/api/agents", agents.agentList)
 	e.GET("/api/profiles", profiles.profileList)
@@ -66,18 +77,26 @@ func (s *Server) routes(store Store) {
 	e.GET("/api/secrets", secrets.secretList)
 	e.PUT("/api/secrets/:name", secrets.secretPut)
 	e.DELETE("/api/secrets/:name", secrets.secretDelete)
-	const webhookRoute = "/api/webhooks"
-	e.GET(webhookRoute, webhooks.kept(webhooks.list))
-	e.POST(webhookRoute, webhooks.kept(webhooks.create))
-	e.GET(webhookRoute+"/:webhookId", webhooks.kept(webhooks.get))
-	e.PATCH(webhookRoute+"/:webhookId", webhooks.kept(webhooks.patch))
-	e.DELETE(webhookRoute+"/:webhookId", webhooks.kept(webhooks.delete))
-	e.POST(webhookRoute+"/:webhookId/rotate", webhooks.kept(webhooks.rotate))
-	e.POST(webhookRoute+"/:webhookId/test", webhooks.kept(webhooks.test))
-	e.POST(webhookRoute+"/:webhookId/replay", webhooks.kept(webhooks.replay))
-	e.GET(webhookRoute+"/:webhookId/deliveries", webhooks.kept(webhooks.deliveries))
-	e.GET(webhookRoute+"/:webhookId/deliveries/:deliveryId", webhooks.kept(webhooks.delivery))
-	e.POST(webhookRoute+"/:webhookId/deliveries/:deliveryId/redeliver", webhooks.kept(webhooks.redeliver))
+}
+
+func (s *Server) routeWebhooks(e withHead) {
+	webhooks := &webhooks{s, s.cfg.Webhooks}
+	const route = "/api/webhooks"
+	e.GET(route, webhooks.kept(webhooks.list))
+	e.POST(route, webhooks.kept(webhooks.create))
+	e.GET(route+"/:webhookId", webhooks.kept(webhooks.get))
+	e.PATCH(route+"/:webhookId", webhooks.kept(webhooks.patch))
+	e.DELETE(route+"/:webhookId", webhooks.kept(webhooks.delete))
+	e.POST(route+"/:webhookId/rotate", webhooks.kept(webhooks.rotate))
+	e.POST(route+"/:webhookId/test", webhooks.kept(webhooks.test))
+	e.POST(route+"/:webhookId/replay", webhooks.kept(webhooks.replay))
+	e.GET(route+"/:webhookId/deliveries", webhooks.kept(webhooks.deliveries))
+	e.GET(route+"/:webhookId/deliveries/:deliveryId", webhooks.kept(webhooks.delivery))
+	e.POST(route+"/:webhookId/deliveries/:deliveryId/redeliver", webhooks.kept(webhooks.redeliver))
+}
+
+func (s *Server) routeSessions(e withHead, store Store, sessions *sessions) {
+	explanations := &explanations{s, store}
 	e.POST("/api/sessions", sessions.sessionCreate)
 	e.GET("/api/sessions", sessions.sessionList)
 	e.GET("/api/sessions/:id", sessions.sessionGet)
@@ -87,15 +106,19 @@ func (s *Server) routes(store Store) {
 		if kind == session.CommandRevertFiles {
 			continue // of the route of every revert
 		}
-		handler := commands.command(kind)
+		handler := sessions.command(kind)
 		if kind == session.CommandRevert {
-			handler = commands.revert
+			handler = sessions.revert
 		}
 		e.POST("/api/sessions/:id/"+string(kind), handler)
 	}
-	e.POST("/api/sessions/:id/hold", holds.hold)
-	e.POST("/api/sessions/:id/release", holds.release)
-	e.POST("/api/sessions/:id/queue/clear", queues.clear)
+	e.GET("/api/sessions/:id/state", s.state)
+	e.GET("/api/sessions/:id/why", explanations.why)
+	e.GET("/api/sessions/:id/history", explanations.history)
+}
+
+func (s *Server) routePrompts(e withHead, store Store, prompts *prompts, questions *questions) {
+	holds, queues := &holds{s, store}, &queues{s, store}
 	for _, name := range []string{"prompts", "messages"} {
 		route := "/api/sessions/:id/" + name
 		e.POST(route, prompts.promptSubmit)
@@ -108,32 +131,36 @@ func (s *Server) routes(store Store) {
 			e.POST(route+"/:promptId/"+string(action), prompts.resolve(action))
 		}
 	}
+	e.POST("/api/sessions/:id/queue/clear", queues.clear)
+	e.POST("/api/sessions/:id/hold", holds.hold)
+	e.POST("/api/sessions/:id/release", holds.release)
 	e.GET("/api/questions", questions.questionInbox)
 	e.GET("/api/sessions/:id/questions", questions.questionList)
 	e.GET("/api/sessions/:id/questions/:questionId", questions.questionGet)
 	e.POST("/api/sessions/:id/questions/:questionId/answer", questions.questionAnswer)
+}
+
+// routeContent adds the conversation and the workspace.
+func (s *Server) routeContent(e withHead, store Store, prompts *prompts) {
+	files, attachments, reports := &files{s, sessionID, store}, &attachments{s, store}, &reports{s, store}
+	conversations, transcripts, reviews := &conversations{s, store}, &transcripts{s, store}, &reviews{prompts, files}
 	e.GET("/api/sessions/:id/files", files.fileList)
 	e.GET("/api/sessions/:id/files/*", files.fileGet)
 	e.GET("/api/sessions/:id/diff", files.diff)
 	e.GET("/api/sessions/:id/attachments/:attachmentId", attachments.attachmentGet)
-	reviews := &reviews{prompts, files}
 	e.POST("/api/sessions/:id/review", reviews.submit)
 	e.GET("/api/sessions/:id/git", reports.git)
 	e.GET("/api/sessions/:id/screenshots", reports.screenshots)
 	e.GET("/api/sessions/:id/blocks", conversations.blocks)
-	e.GET("/api/sessions/:id/bundles", bundles.list)
-	forks := &forks{sessions, store}
-	e.POST("/api/sessions/:id/fork", forks.fork)
-	e.GET("/api/sessions/:id/forks", forks.list)
+	e.GET(transcriptRoute, transcripts.transcript)
+}
+
+// routeBundles adds bundles, and what begins at them: forks, archives and runs.
+func (s *Server) routeBundles(e withHead, store Store, sessions *sessions) {
+	bundles, filesOfBundles := &bundles{s, store}, &files{s, bundleID, bundleFiles{store}}
+	forks, runs := &forks{sessions, store}, &runs{sessions, store, store, store}
 	archives := &archives{sessions: sessions, bundles: store, transcripts: store, archived: store, importing: make(chan struct{}, maxImporting)}
-	e.POST(importRoute, archives.take)
-	e.POST(exportRoute, archives.request)
-	e.GET(exportRoute, archives.export)
-	runs := &runs{sessions, store, store, store}
-	e.POST(runsRoute, runs.start)
-	e.GET(runsRoute, runs.list)
-	e.GET(runRoute, runs.get)
-	e.POST(runRoute+"/cancel", runs.cancel)
+	e.GET("/api/sessions/:id/bundles", bundles.list)
 	e.GET("/api/bundles/:bundleId", bundles.get)
 	e.GET("/api/bundles/:bundleId/blocks", bundles.blocks)
 	e.GET("/api/bundles/:bundleId/files", filesOfBundles.fileList)
@@ -141,23 +168,33 @@ func (s *Server) routes(store Store) {
 	e.GET("/api/bundles/:bundleId/diff", filesOfBundles.diff)
 	e.POST("/api/bundles/:bundleId/pin", bundles.pin(true))
 	e.POST("/api/bundles/:bundleId/unpin", bundles.pin(false))
-	e.GET(transcriptRoute, transcripts.transcript)
+	e.POST("/api/sessions/:id/fork", forks.fork)
+	e.GET("/api/sessions/:id/forks", forks.list)
+	e.POST(importRoute, archives.take)
+	e.POST(exportRoute, archives.request)
+	e.GET(exportRoute, archives.export)
+	e.POST(runsRoute, runs.start)
+	e.GET(runsRoute, runs.list)
+	e.GET(runRoute, runs.get)
+	e.POST(runRoute+"/cancel", runs.cancel)
+}
+
+func (s *Server) routeStreams(e withHead, store Store) {
+	streams, sockets := &streams{s, store}, &sockets{s, store}
 	e.GET(eventsRoute, streams.events)
 	e.GET(streamRoute, streams.durable)
 	e.GET(socketRoute, sockets.session)
 	e.GET(changesRoute, sockets.all)
 	e.POST("/api/sessions/:id/stream-tokens", streams.streamTokenCreate)
+}
+
+// routeChats adds the protocols of chat interfaces.
+func (s *Server) routeChats(e withHead, store Store, prompts *prompts, questions *questions) {
+	turns := &aiTurns{prompts, store, store}
+	agui := &aguiRuns{prompts: prompts, questions: questions, turns: store, conversations: store, building: make(chan struct{}, maxBuilding)}
 	e.POST(aiRoute, turns.submit)
 	e.GET(aiStreamRoute, turns.resume)
 	e.GET(aiMessagesRoute, turns.messages)
 	e.POST(aguiRoute, agui.run)
 	e.GET(aguiRoute, agui.attach)
-	e.GET("/api/sessions/:id/state", s.state)
-	e.GET("/api/sessions/:id/why", explanations.why)
-	e.GET("/api/sessions/:id/history", explanations.history)
-
-	s.known = map[string]bool{}
-	for _, r := range e.Routes() {
-		s.known[r.Method+" "+r.Path] = true
-	}
 }

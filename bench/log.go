@@ -89,6 +89,11 @@ func measureLog(ctx context.Context, b *bench, s *section) (err error) {
 	}
 	s.compare(fmt.Sprintf("append, %d rows per commit", perCommit), number(float64(rows)/took.Seconds(), perSecond), "COPY of the same rows", number(copied, perSecond), reaches(0.5))
 
+	return measureCatchUps(ctx, db, appender, sys, s, rows)
+}
+
+// measureCatchUps measures readers of a log of short events, and of one of long events.
+func measureCatchUps(ctx context.Context, db *postgres.DB, appender *eventlog.Appender, sys *system, s *section, rows int) error {
 	for _, c := range []struct {
 		name    string
 		events  int

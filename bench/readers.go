@@ -59,22 +59,9 @@ func measureReaders(ctx context.Context, b *bench, s *section) (err error) {
 		return fmt.Errorf("readers of the bare loop: %w", err)
 	}
 
-	steady := fmt.Sprintf("slow %s: %s", b.options.Pause, strings.Repeat("word ", wordsPerRound))
-	for round := range 3 {
-		for _, a := range []*audience{session, looped} {
-			a.latency.Store(nil)
-			if round > 0 { // the first round warms up
-				a.latency.Store(&a.delays)
-			}
-		}
-		if err := looped.hear(ctx, func() error { return loop.say(ctx, wordsPerRound, b.options.Pause) }); err != nil {
-			return fmt.Errorf("bare loop: %w", err)
-		}
-		if err := session.hear(ctx, func() error { return p.say(ctx, steady, &prompts{}) }); err != nil {
-			return fmt.Errorf("session: %w", err)
-		}
+	if err := steadyRounds(ctx, p, loop, session, looped, b.options.Pause); err != nil {
+		return err
 	}
-	session.latency.Store(nil)
 	apiAfter, loopAfter := residentBytes(apiPID), residentBytes(loop.pid())
 	many, err := transactionsPerWord(ctx, sys, p, b.options.Pause)
 	if err != nil {
@@ -100,6 +87,27 @@ func measureReaders(ctx context.Context, b *bench, s *section) (err error) {
 	}
 	s.compare(fmt.Sprintf("deliveries in a burst of %d events", events), session.rate(), "bare loop", looped.rate(), atLeast(number(50_000, perSecond)))
 	return session.failure()
+}
+
+// steadyRounds has both say the same words at a steady pace, in turns, and measures their latency.
+func steadyRounds(ctx context.Context, p *probe, loop *eventLoop, session, looped *audience, pause time.Duration) error {
+	steady := fmt.Sprintf("slow %s: %s", pause, strings.Repeat("word ", wordsPerRound))
+	for round := range 3 {
+		for _, a := range []*audience{session, looped} {
+			a.latency.Store(nil)
+			if round > 0 { // the first round warms up
+				a.latency.Store(&a.delays)
+			}
+		}
+		if err := looped.hear(ctx, func() error { return loop.say(ctx, wordsPerRound, pause) }); err != nil {
+			return fmt.Errorf("bare loop: %w", err)
+		}
+		if err := session.hear(ctx, func() error { return p.say(ctx, steady, &prompts{}) }); err != nil {
+			return fmt.Errorf("session: %w", err)
+		}
+	}
+	session.latency.Store(nil)
+	return nil
 }
 
 // wordsPerRound is how many words are said to readers at a steady pace, at a time.
@@ -309,73 +317,10 @@ func serveEvents([]string) error {
 	if err != nil {
 		return err
 	}
-	var mu sync.Mutex
-	listeners := map[chan []byte]struct{}{}
+	var loop listeners
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /events", func(w http.ResponseWriter, r *http.Request) {
-		mine := make(chan []byte, 256) // one slow flush delays no other
-		mu.Lock()
-		listeners[mine] = struct{}{}
-		mu.Unlock()
-		defer func() {
-			mu.Lock()
-			defer mu.Unlock()
-			delete(listeners, mine)
-		}()
-		w.Header().Set("Content-Type", "text/event-stream")
-		control := http.NewResponseController(w)
-		message := []byte("data: {}\n\n")
-		for {
-			if _, err := w.Write(message); err != nil {
-				return
-			}
-			if err := control.Flush(); err != nil {
-				return
-			}
-			select {
-			case message = <-mine:
-			case <-r.Context().Done():
-				return
-			}
-		}
-	})
-	mux.HandleFunc("POST /say", func(w http.ResponseWriter, r *http.Request) {
-		words, err := strconv.Atoi(r.FormValue("words"))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		pause, err := time.ParseDuration(r.FormValue("pause"))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		for i := range words {
-			if pause > 0 {
-				select {
-				case <-time.After(pause):
-				case <-r.Context().Done():
-					return
-				}
-			}
-			kind := "text_delta"
-			if i == words-1 {
-				kind = "turn_end"
-			}
-			// As long as an event of a session, with the same fields.
-			message := fmt.Appendf(nil, "id: %d\nevent: text_delta\ndata: "+
-				`{"seq":%d,"type":"%s","sessionId":"ses_01a204a2562275f0940ed8cfaae6f6ca","conversationId":"main","runId":"run_01a204a2562275f0940ed8cfaae6f6ca","at":"%s","data":{"blockId":"0193a5f0-7c7e-7b3e-8f0a-1b2c3d4e5f60","delta":"word "}}`+
-				"\n\n", i, i, kind, time.Now().UTC().Format("2006-01-02T15:04:05.000Z"))
-			mu.Lock()
-			for l := range listeners {
-				select {
-				case l <- message:
-				case <-r.Context().Done():
-				}
-			}
-			mu.Unlock()
-		}
-	})
+	mux.HandleFunc("GET /events", loop.events)
+	mux.HandleFunc("POST /say", loop.say)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() {
 		var rest [1]byte
@@ -389,4 +334,81 @@ func serveEvents([]string) error {
 		return err
 	}
 	return nil
+}
+
+// listeners are the readers of the bare loop.
+type listeners struct {
+	mu       sync.Mutex
+	channels map[chan []byte]struct{}
+}
+
+// events writes every message to the caller, until it leaves.
+func (l *listeners) events(w http.ResponseWriter, r *http.Request) {
+	mine := make(chan []byte, 256) // one slow flush delays no other
+	l.mu.Lock()
+	if l.channels == nil {
+		l.channels = map[chan []byte]struct{}{}
+	}
+	l.channels[mine] = struct{}{}
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.channels, mine)
+	}()
+	w.Header().Set("Content-Type", "text/event-stream")
+	control := http.NewResponseController(w)
+	message := []byte("data: {}\n\n")
+	for {
+		if _, err := w.Write(message); err != nil {
+			return
+		}
+		if err := control.Flush(); err != nil {
+			return
+		}
+		select {
+		case message = <-mine:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// say sends events to all listeners, at the pace that the request asks for.
+func (l *listeners) say(w http.ResponseWriter, r *http.Request) {
+	words, err := strconv.Atoi(r.FormValue("words"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	pause, err := time.ParseDuration(r.FormValue("pause"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	for i := range words {
+		if pause > 0 {
+			select {
+			case <-time.After(pause):
+			case <-r.Context().Done():
+				return
+			}
+		}
+		kind := "text_delta"
+		if i == words-1 {
+			kind = "turn_end"
+		}
+		// As long as an event of a session, with the same fields.
+		message := fmt.Appendf(nil, "id: %d\nevent: text_delta\ndata: "+
+			`{"seq":%d,"type":"%s","sessionId":"ses_01a204a2562275f0940ed8cfaae6f6ca","conversationId":"main","runId":"run_01a204a2562275f0940ed8cfaae6f6ca","at":"%s","data":{"blockId":"0193a5f0-7c7e-7b3e-8f0a-1b2c3d4e5f60","delta":"word "}}`+
+			"\n\n", i, i, kind, time.Now().UTC().Format("2006-01-02T15:04:05.000Z"))
+		l.mu.Lock()
+		for channel := range l.channels {
+			select {
+			case channel <- message:
+			case <-r.Context().Done():
+			}
+		}
+		l.mu.Unlock()
+	}
 }

@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -55,24 +57,8 @@ func (db *DB) SessionFork(ctx context.Context, f session.Fork, first *session.Pr
 				return err
 			}
 		}
-		given := f.Title != ""
-		if !given {
-			f.Title = parent.Title
-		}
-		if f.Profile == "" {
-			f.Profile = parent.Profile
-		}
-		if f.Agent == "" {
-			f.Agent = parent.Agent
-		}
-		inserted, err := db.q.ForkSessionInsert(ctx, tx, &dbsqlc.ForkSessionInsertParams{
-			ID: f.ID, ParentID: f.SessionID, Agent: f.Agent, Profile: f.Profile, Title: f.Title, TitleGiven: given || f.Title != "", At: at,
-		})
-		if err != nil {
+		if f, err = db.forkInsert(ctx, tx, f, parent, at); err != nil {
 			return err
-		}
-		if inserted == 0 {
-			return illegal("session %s is being erased", f.SessionID)
 		}
 		if err := db.forkInto(ctx, tx, f, bundle); err != nil {
 			return err
@@ -95,6 +81,21 @@ func (db *DB) SessionFork(ctx context.Context, f session.Fork, first *session.Pr
 		return session.Session{}, false, err
 	}
 	return stored, created, nil
+}
+
+// forkInsert stores the row of a fork, and returns the fork with what it takes from its parent.
+func (db *DB) forkInsert(ctx context.Context, tx pgx.Tx, f session.Fork, parent session.Session, at time.Time) (session.Fork, error) {
+	f.Title, f.Profile, f.Agent = cmp.Or(f.Title, parent.Title), cmp.Or(f.Profile, parent.Profile), cmp.Or(f.Agent, parent.Agent)
+	inserted, err := db.q.ForkSessionInsert(ctx, tx, &dbsqlc.ForkSessionInsertParams{
+		ID: f.ID, ParentID: f.SessionID, Agent: f.Agent, Profile: f.Profile, Title: f.Title, TitleGiven: f.Title != "", At: at,
+	})
+	if err != nil {
+		return f, err
+	}
+	if inserted == 0 {
+		return f, illegal("session %s is being erased", f.SessionID)
+	}
+	return f, nil
 }
 
 // forkPoint finds the bundle to fork, or to revert to.

@@ -172,43 +172,11 @@ var fileTypes = map[string]Type{"created": TypeFileCreated, "modified": TypeFile
 
 // blocksOf returns no data for an event that the protocol has no name for.
 func blocksOf(e eventlog.Event) (kind Type, data any, announced *Message) {
-	of := sessionOnly{e.SessionID}
-	in := inConversation{of, e.ConversationID}
-	if in.ConversationID == "" {
-		in.ConversationID = conversation.Main
+	if kind, data, announced = blockOf(e); data != nil {
+		return kind, data, announced
 	}
+	of := sessionOnly{e.SessionID}
 	switch e.Type {
-	case string(conversation.EventBlockStart):
-		kind, data = said(TypeBlockStart, e, func(d conversation.BlockStart) any {
-			announced = announce(TypeSubagentDiscovered, e, d.Block)
-			return block{in, "", d.Block}
-		})
-	case string(conversation.EventBlockComplete):
-		kind, data = said(TypeBlockComplete, e, func(d conversation.BlockComplete) any {
-			announced = announce(TypeSubagentCompleted, e, d.Block)
-			return block{in, d.Block.ID, d.Block}
-		})
-	case string(conversation.EventBlockUpdate):
-		kind, data = said(TypeBlockUpdate, e, func(d conversation.BlockUpdate) any {
-			return struct {
-				inConversation
-				conversation.BlockUpdate
-			}{in, d}
-		})
-	case string(conversation.EventTextDelta):
-		kind, data = said(TypeBlockDelta, e, func(d conversation.TextDelta) any {
-			return struct {
-				inConversation
-				conversation.TextDelta
-			}{in, d}
-		})
-	case string(conversation.EventBlockRemoved):
-		kind, data = said(TypeBlockRemoved, e, func(d conversation.BlockRemoved) any {
-			return struct {
-				inConversation
-				conversation.BlockRemoved
-			}{in, d}
-		})
 	case event.TypeStatus:
 		kind, data = said(TypeSessionStatus, e, func(d event.StatusData) any {
 			return with(e.Data, struct {
@@ -257,6 +225,48 @@ func blocksOf(e eventlog.Event) (kind Type, data any, announced *Message) {
 				sessionOnly
 				conversation.Problem
 			}{of, d}
+		})
+	}
+	return kind, data, nil
+}
+
+// blockOf is blocksOf for the events of blocks. An event of a subagent's block announces the subagent, too.
+func blockOf(e eventlog.Event) (kind Type, data any, announced *Message) {
+	in := inConversation{sessionOnly{e.SessionID}, e.ConversationID}
+	if in.ConversationID == "" {
+		in.ConversationID = conversation.Main
+	}
+	switch e.Type {
+	case string(conversation.EventBlockStart):
+		kind, data = said(TypeBlockStart, e, func(d conversation.BlockStart) any {
+			announced = announce(TypeSubagentDiscovered, e, d.Block)
+			return block{in, "", d.Block}
+		})
+	case string(conversation.EventBlockComplete):
+		kind, data = said(TypeBlockComplete, e, func(d conversation.BlockComplete) any {
+			announced = announce(TypeSubagentCompleted, e, d.Block)
+			return block{in, d.Block.ID, d.Block}
+		})
+	case string(conversation.EventBlockUpdate):
+		kind, data = said(TypeBlockUpdate, e, func(d conversation.BlockUpdate) any {
+			return struct {
+				inConversation
+				conversation.BlockUpdate
+			}{in, d}
+		})
+	case string(conversation.EventTextDelta):
+		kind, data = said(TypeBlockDelta, e, func(d conversation.TextDelta) any {
+			return struct {
+				inConversation
+				conversation.TextDelta
+			}{in, d}
+		})
+	case string(conversation.EventBlockRemoved):
+		kind, data = said(TypeBlockRemoved, e, func(d conversation.BlockRemoved) any {
+			return struct {
+				inConversation
+				conversation.BlockRemoved
+			}{in, d}
 		})
 	}
 	return kind, data, announced

@@ -271,6 +271,13 @@ func (v *View) event(e event.JSON) error {
 		return with(e.Data, func(d event.CommandData) { v.command(d.Command) })
 	case event.TypeSettings:
 		return with(e.Data, v.settings)
+	}
+	return v.conversationEvent(e)
+}
+
+// conversationEvent shows what the agent says, does and reports.
+func (v *View) conversationEvent(e event.JSON) error {
+	switch e.Type {
 	case string(conversation.EventBlockStart):
 		return with(e.Data, func(d conversation.BlockStart) { v.blockStart(v.thread(e.ConversationID), d.Block) })
 	case string(conversation.EventTextDelta):

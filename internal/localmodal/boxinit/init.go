@@ -122,13 +122,8 @@ func (p *initProcess) setup() error {
 		return err
 	}
 	if spec.Network { // while the machine's devices are in sight
-		if p.device, err = netdevice.Open(); err != nil {
+		if err := p.openNetwork(spec.HostPorts); err != nil {
 			return err
-		}
-		if len(spec.HostPorts) > 0 {
-			if p.sockets, err = netdevice.OpenHostSockets(spec.HostPorts); err != nil {
-				p.lack = err.Error()
-			}
 		}
 	}
 	if spec.Level == wire.LevelDirectory {
@@ -157,6 +152,25 @@ func (p *initProcess) setup() error {
 	if spec.Level != wire.LevelNamespaces {
 		return adoptOrphans()
 	}
+	return p.isolate(spec)
+}
+
+func (p *initProcess) openNetwork(hostPorts []uint16) error {
+	var err error
+	if p.device, err = netdevice.Open(); err != nil {
+		return err
+	}
+	if len(hostPorts) > 0 {
+		if p.sockets, err = netdevice.OpenHostSockets(hostPorts); err != nil {
+			p.lack = err.Error()
+		}
+	}
+	return nil
+}
+
+// isolate finishes the set-up of namespaces: limits, and the inner user namespace in which everything else runs.
+func (p *initProcess) isolate(spec wire.RootSpec) error {
+	var err error
 	if err := syscall.Sethostname([]byte(spec.Hostname)); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
