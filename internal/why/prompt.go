@@ -60,7 +60,7 @@ func (c *chain) prompt() {
 
 func (c *chain) queued(p session.Prompt) {
 	s := c.Session
-	c.row(PromptQueued, p.CreatedAt, about("prompt", p.ID), "the prompt waits since %s", clock(p.CreatedAt))
+	c.row(PromptQueued, p.CreatedAt, about("prompt", p.ID), "the prompt has been waiting since %s", clock(p.CreatedAt))
 	if s.Status == session.Error {
 		c.row(SessionInError, time.Time{}, about("session", s.ID), "the session is in error: %s", quoted(s.StatusReason))
 	}
@@ -74,7 +74,7 @@ func (c *chain) queued(p session.Prompt) {
 		c.row(Collecting, p.CollectUntil, about("prompt", p.ID), "other prompts of the mode collect may join it until %s", clock(p.CollectUntil))
 	}
 	if c.Processing != "" {
-		c.row(TurnRunning, time.Time{}, about("prompt", c.Processing), "the prompt %s is processed", c.Processing)
+		c.row(TurnRunning, time.Time{}, about("prompt", c.Processing), "the prompt %s is running", c.Processing)
 	}
 	if c.Ahead > 0 {
 		c.row(BehindPrompts, time.Time{}, nil, "%d prompts come before it", c.Ahead)
@@ -99,7 +99,7 @@ func (c *chain) earlier(p session.Prompt) {
 }
 
 func (c *chain) processing(p session.Prompt) {
-	c.row(PromptProcessing, p.StartedAt, about("prompt", p.ID), "the agent works at the prompt since %s", clock(p.StartedAt))
+	c.row(PromptProcessing, p.StartedAt, about("prompt", p.ID), "the agent has been working on the prompt since %s", clock(p.StartedAt))
 	if p.JoinedTo != "" {
 		c.row(JoinedTo, time.Time{}, about("prompt", p.JoinedTo), "the agent has got it with the prompt %s", p.JoinedTo)
 	}
@@ -113,7 +113,7 @@ func (c *chain) processing(p session.Prompt) {
 			continue
 		}
 		if r.Outcome == "" && !r.ParkedAt.IsZero() {
-			c.row(TurnParked, r.ParkedAt, about("run", r.ID), "the turn is parked until the question is answered, and the session may sleep meanwhile")
+			c.row(TurnParked, r.ParkedAt, about("run", r.ID), "the turn is parked until the question is answered, and the session may sleep in the meantime")
 		}
 		c.run(r)
 	}
@@ -174,7 +174,7 @@ func (c *chain) run(r Run) {
 		c.because(r.Reason, r.EndedAt, ref)
 	}
 	if r.Attempt > 1 {
-		c.row(AttemptRepeated, r.StartedAt, ref, "%d attempts of workers were made at the run %s, each from where the last one was", r.Attempt, r.ID)
+		c.row(AttemptRepeated, r.StartedAt, ref, "workers made %d attempts at the run %s, each resuming where the last one stopped", r.Attempt, r.ID)
 	}
 	c.outages(r.StartedAt, to)
 	c.problems(r.StartedAt.Add(-time.Second), to.Add(time.Second))

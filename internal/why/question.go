@@ -20,11 +20,11 @@ func (c *chain) question() {
 	ref := about("question", q.ID)
 	switch question.Status(q.Status) {
 	case question.Open:
-		c.row(QuestionOpen, q.CreatedAt, ref, "the question is open since %s, and until %s", clock(q.CreatedAt), clock(q.ExpiresAt))
+		c.row(QuestionOpen, q.CreatedAt, ref, "the question has been open since %s and expires at %s", clock(q.CreatedAt), clock(q.ExpiresAt))
 	case question.Answered:
 		c.row(QuestionAnswered, q.ResolvedAt, ref, "the question was answered at %s", clock(q.ResolvedAt))
 	case question.Expired:
-		c.row(QuestionExpired, q.ResolvedAt, ref, "no answer came until %s, so the agent got a rejection", clock(q.ExpiresAt))
+		c.row(QuestionExpired, q.ResolvedAt, ref, "no answer arrived before %s, so the agent got a rejection", clock(q.ExpiresAt))
 	case question.Cancelled:
 		c.row(QuestionCancelled, q.ResolvedAt, ref, "the question was cancelled at %s%s", clock(q.ResolvedAt), because(q.Reason))
 	}
@@ -32,7 +32,7 @@ func (c *chain) question() {
 	case question.ReasonPolicy:
 		c.row(PolicyDecided, q.ResolvedAt, ref, "the permissions of the session decided it, and no person was asked")
 	case question.ReasonTurnEnded:
-		c.row(TurnEnded, q.ResolvedAt, ref, "its turn ended, and with it the question")
+		c.row(TurnEnded, q.ResolvedAt, ref, "its turn ended, and the question with it")
 	case session.ReasonWithdrawn:
 		c.row(Withdrawn, q.ResolvedAt, ref, "the agent withdrew it in the middle of its turn")
 	}
@@ -41,7 +41,7 @@ func (c *chain) question() {
 			continue
 		}
 		if !r.ParkedAt.IsZero() {
-			c.row(TurnParked, r.ParkedAt, about("run", r.ID), "the turn is parked until the answer, and the session may sleep meanwhile")
+			c.row(TurnParked, r.ParkedAt, about("run", r.ID), "the turn is parked until the answer, and the session may sleep in the meantime")
 		}
 		if r.Outcome != "" && q.Reason == question.ReasonTurnEnded {
 			c.because(r.Reason, r.EndedAt, about("run", r.ID))

@@ -18,7 +18,7 @@ func (c *chain) receipt() {
 		continue
 	}
 	if at < 0 {
-		c.row(NeverRestored, time.Time{}, about("session", c.Session.ID), "the session has no receipt: it was not restored, or long ago")
+		c.row(NeverRestored, time.Time{}, about("session", c.Session.ID), "the session has no receipt: it was not restored, or only long ago")
 		c.created()
 		return
 	}
@@ -27,7 +27,7 @@ func (c *chain) receipt() {
 	r := t.Receipt
 	c.row(receiptCodes[r.Kind], t.At, about("transition", c.out.ID), "the restore at %s was %s%s", clock(t.At), r.Kind, c.lacks(*r))
 	if r.HandedFrom != "" {
-		c.row(HandedOver, t.At, nil, "the session was forked with another agent, which does not have the memory of %s and is given the conversation as a note", r.HandedFrom)
+		c.row(HandedOver, t.At, nil, "the session was forked with another agent, which does not have the memory of %s and received the conversation as a note", r.HandedFrom)
 		if len(r.Missing) > 1 {
 			c.source(t)
 		}

@@ -15,6 +15,14 @@ var stateCodes = map[session.State]Code{
 	session.Restoring: SessionRestoring, session.Error: SessionInError, session.Terminated: SessionTerminated,
 }
 
+// inState is a status as a sentence has it.
+func inState(s session.State) string {
+	if s == session.Error {
+		return "in error"
+	}
+	return string(s)
+}
+
 // session explains the present state.
 func (c *chain) session() {
 	s := c.Session
@@ -24,10 +32,10 @@ func (c *chain) session() {
 	case len(c.Transitions) == 0 && s.Status == session.Initializing && s.Lazy && s.Generation == 0:
 		c.row(SessionLazy, s.CreatedAt, about("session", s.ID), "the session is lazy and has no sandbox: it gets one with its first prompt or wake")
 	case len(c.Transitions) == 0:
-		c.row(stateCodes[s.Status], s.CreatedAt, about("session", s.ID), "the session is %s since it was created at %s%s", s.Status, clock(s.CreatedAt), c.step())
+		c.row(stateCodes[s.Status], s.CreatedAt, about("session", s.ID), "the session has been %s since it was created at %s%s", inState(s.Status), clock(s.CreatedAt), c.step())
 	default:
 		since := c.Transitions[len(c.Transitions)-1].At
-		c.row(stateCodes[s.Status], since, about("session", s.ID), "the session is %s since %s%s", s.Status, clock(since), c.step())
+		c.row(stateCodes[s.Status], since, about("session", s.ID), "the session has been %s since %s%s", inState(s.Status), clock(since), c.step())
 	}
 	c.present()
 	if len(c.Transitions) > 0 {
@@ -72,7 +80,7 @@ func (c *chain) waits() {
 		}
 	}
 	if w := s.StartWait; w != nil {
-		c.row(BreakerOpen, w.Since, nil, "starts of sandboxes of agent %s have failed %d times in a row and are tried one at a time since %s, the next one at %s: %s",
+		c.row(BreakerOpen, w.Since, nil, "starts of sandboxes of agent %s have failed %d times in a row and have been tried one at a time since %s, the next one at %s: %s",
 			s.Agent, w.Failures, clock(w.Since), clock(w.Until), quoted(w.Reason))
 	}
 	c.pending()
@@ -84,7 +92,7 @@ func (c *chain) waits() {
 
 func (c *chain) held() {
 	h := c.Session.Queue.Hold
-	c.row(QueueHeld, h.Since, about("session", c.Session.ID), "the queue is held since %s%s: no prompt starts until it is released", clock(h.Since), because(h.Reason))
+	c.row(QueueHeld, h.Since, about("session", c.Session.ID), "the queue has been held since %s%s: no prompt starts until it is released", clock(h.Since), because(h.Reason))
 }
 
 // transition explains the newest transition of the facts.
@@ -151,7 +159,7 @@ func (c *chain) reason(t Step) (root bool) {
 		return c.waking(t)
 	case session.EventFail:
 		if t.Cause == session.CauseRefused || t.No == c.Session.TransitionNo {
-			c.row(Refused, t.At, nil, "it will not succeed again by itself: %s", quoted(t.Reason))
+			c.row(Refused, t.At, nil, "it cannot succeed without a correction: %s", quoted(t.Reason))
 		}
 		return false
 	case session.EventRecover:
@@ -188,7 +196,7 @@ func (c *chain) hibernation(t Step) bool {
 		c.row(Lifetime, t.At, c.sandboxRef(t.Generation), "%s, so the session moves to another one", text)
 		return true
 	case session.ReasonQuestion:
-		c.row(TurnParked, t.At, nil, "the turn waits for nothing but an answer, so the session sleeps meanwhile")
+		c.row(TurnParked, t.At, nil, "the turn waits only for an answer, so the session sleeps in the meantime")
 		c.asked(t.At)
 		return true
 	case session.ReasonShutdown:
