@@ -250,7 +250,7 @@ func TestABacklogOfDeletionsIsDrained(t *testing.T) {
 	found, err := b.reconcile()
 	require.NoError(t, err)
 	require.Equal(t, 2994, found.Deleted)
-	b.driver.mend()
+	b.driver.repair()
 	require.Equal(t, 6, b.look(t).Deleted)
 }
 
@@ -287,15 +287,15 @@ func TestOnePartOfALookDoesNotKeepItFromTheOthers(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, counts.Unneeded, "what is unneeded is deleted although sandboxes could not be listed")
 
-	b.driver.mend()
+	b.driver.repair()
 	b.memory.Kill(dead.SandboxID, 1)
 	orphan, _, err := b.provider.Create(b.ctx, sandbox.Spec{Session: session.NewID(session.SessionPrefix), Generation: 1, Image: "debian:12"})
 	require.NoError(t, err)
-	b.tell.set(func(string) error { return errors.New("temporal is away") })
+	b.signals.set(func(string) error { return errors.New("temporal is away") })
 	_, err = b.reconcile()
 	require.ErrorContains(t, err, "temporal is away")
 	require.False(t, b.running(t, orphan.ID()))
-	b.tell.set(nil)
+	b.signals.set(nil)
 	b.look(t)
 	listed, err := b.provider.ListImages(b.ctx)
 	require.NoError(t, err)

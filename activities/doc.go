@@ -16,7 +16,7 @@
 // # Invariants
 //
 //   - What a run said is in the log before the run is over. An end that was not
-//     committed is no end.
+//     committed is not an end.
 //   - A prompt is handed over at most once: the runner's journal knows of the run.
 //   - An attempt writes only while its token is the newest. A caller that settles a run takes the
 //     token first. Attempts are ordered by the dispatch that the workflow was allotted and

@@ -45,7 +45,7 @@ func (f *faulty) set(change func(f *faulty)) {
 	change(f)
 }
 
-func (f *faulty) mend() {
+func (f *faulty) repair() {
 	f.set(func(f *faulty) {
 		f.deaf = ""
 		f.exec, f.snapshot, f.imageExists, f.list, f.deleteImage, f.terminate, f.unlisted = nil, nil, nil, nil, nil, nil, false
@@ -350,8 +350,8 @@ func (l logSteps) Position(ctx context.Context, sessionID string) (int64, error)
 	return l.log.Position(ctx, sessionID)
 }
 
-// told remembers what workflows were notified of.
-type told struct {
+// signalLog remembers what workflows were notified of.
+type signalLog struct {
 	mu        sync.Mutex
 	signals   []contract.SandboxSignal
 	closed    map[string]bool // sessions whose workflow is not open
@@ -360,15 +360,15 @@ type told struct {
 }
 
 // set makes calls about sessions fail.
-func (t *told) set(fail func(sessionID string) error) {
+func (t *signalLog) set(fail func(sessionID string) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fail = fail
 }
 
-func (t *told) SignalPrompt(context.Context, string, string, int64) error { return nil }
+func (t *signalLog) SignalPrompt(context.Context, string, string, int64) error { return nil }
 
-func (t *told) SignalSandbox(_ context.Context, sessionID string, s contract.SandboxSignal) error {
+func (t *signalLog) SignalSandbox(_ context.Context, sessionID string, s contract.SandboxSignal) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fail != nil {
@@ -381,7 +381,7 @@ func (t *told) SignalSandbox(_ context.Context, sessionID string, s contract.San
 }
 
 // Revive opens a workflow that was closed, and reminds one of a run that it does not know of.
-func (t *told) Revive(_ context.Context, s session.Attended) (bool, error) {
+func (t *signalLog) Revive(_ context.Context, s session.Attended) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fail != nil {
@@ -395,7 +395,7 @@ func (t *told) Revive(_ context.Context, s session.Attended) (bool, error) {
 	return closed, nil
 }
 
-func (t *told) all() []contract.SandboxSignal {
+func (t *signalLog) all() []contract.SandboxSignal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return append([]contract.SandboxSignal(nil), t.signals...)

@@ -60,7 +60,7 @@ func TestATurnWhoseDeliveryIsStuckIsHandedOver(t *testing.T) {
 	requirePassing(t, err)
 	require.Empty(t, b.run(t, in.RunID).Outcome)
 
-	b.driver.mend()
+	b.driver.repair()
 	b.config.TurnStall = time.Minute
 	b.build()
 	result, err := b.turn(in)

@@ -32,7 +32,7 @@ func TestAnImageThatTakesLongIsAStepOfTheStart(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.create(t)
-	require.Empty(t, b.stages(t), "an image that exists is no step")
+	require.Empty(t, b.stages(t), "an image that exists is not a step")
 
 	b = setup(t)
 	b.config.Image = slowImage{runnerImage(b.provider), func() bool {

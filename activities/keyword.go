@@ -24,7 +24,7 @@ func keyword(address string) string {
 	return cutKeyword(address)
 }
 
-// ownerOf is who a session belongs to, by the member "owner" of its metadata; empty if it is no text.
+// ownerOf is who a session belongs to, by the member "owner" of its metadata; empty if it is not text.
 func ownerOf(metadata json.RawMessage) string {
 	var m struct {
 		Owner json.RawMessage `json:"owner"`

@@ -87,7 +87,7 @@ func TestTheReconcilerReportsWhichLimitASandboxExceeded(t *testing.T) {
 	}, waitLimit, 10*time.Millisecond)
 	_, err := b.reconcile()
 	require.NoError(t, err)
-	signals := b.tell.signals
+	signals := b.signals.signals
 	require.Len(t, signals, 1)
 	require.Equal(t, "disk", signals[0].Limit)
 	require.Contains(t, signals[0].Reason, "limit of 128.0 MiB of disk")

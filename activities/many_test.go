@@ -161,7 +161,7 @@ func TestAPageOfTheListFails(t *testing.T) {
 			m.onPage = fault.onPage
 			found, err := b.reconcile()
 			require.Equal(t, orphans+moved, m.hasEnded())
-			require.Empty(t, b.tell.all(), "all others run")
+			require.Empty(t, b.signals.all(), "all others run")
 			if fault.complete {
 				require.NoError(t, err)
 				require.GreaterOrEqual(t, found.Listed, sandboxes-moved)

@@ -49,7 +49,7 @@ func TestReconcileLeavesAloneWhatIsAsItShouldBe(t *testing.T) {
 	for _, id := range []string{ready.SandboxID, theirs.ID(), builder} {
 		require.True(t, b.running(t, id), id)
 	}
-	require.Empty(t, b.tell.all())
+	require.Empty(t, b.signals.all())
 }
 
 func TestReconcileReportsTheDeadOnceALook(t *testing.T) {
@@ -63,8 +63,8 @@ func TestReconcileReportsTheDeadOnceALook(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, found.Reported)
 		require.Zero(t, found.Terminated)
-		require.Len(t, b.tell.all(), looks)
-		require.EqualValues(t, 1, b.tell.all()[0].Generation)
+		require.Len(t, b.signals.all(), looks)
+		require.EqualValues(t, 1, b.signals.all()[0].Generation)
 	}
 	s, err := b.db.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestReconcileRevivesAWorkflowThatIsGone(t *testing.T) {
 		}
 		_, err := b.db.SessionOpen(b.ctx, b.id, "w1")
 		require.NoError(t, err)
-		b.tell.closed = map[string]bool{b.id: true}
+		b.signals.closed = map[string]bool{b.id: true}
 		want := 1
 		if event == session.EventSaved {
 			want = 0 // it sleeps; a wake starts its workflow
@@ -101,7 +101,7 @@ func TestReconcileRemindsAWorkflowOfARunThatItHasForgotten(t *testing.T) {
 	in := b.claim(t, b.create(t), "forgotten")
 	_, err := b.db.SessionOpen(b.ctx, b.id, "w1")
 	require.NoError(t, err)
-	b.tell.forgotten = map[string]bool{in.RunID: true}
+	b.signals.forgotten = map[string]bool{in.RunID: true}
 	found, err := b.reconcile()
 	require.NoError(t, err)
 	require.Zero(t, found.Revived, "it was seen just now")
@@ -126,7 +126,7 @@ func TestReconcileAsksBeforeItCallsASandboxDead(t *testing.T) {
 		b.driver.set(func(f *faulty) { f.unlisted = true })
 		_, err := b.reconcile()
 		requirePassing(t, err)
-		require.Empty(t, b.tell.all())
+		require.Empty(t, b.signals.all())
 	}
 	found, err := b.reconcile()
 	require.NoError(t, err)
@@ -201,7 +201,7 @@ func TestReconcileTerminatesNothingWhileTheProviderIsAway(t *testing.T) {
 	requirePassing(t, err)
 	require.Equal(t, before, b.memory.Calls(memsandbox.OpTerminate))
 	require.True(t, b.running(t, ready.SandboxID))
-	require.Empty(t, b.tell.all())
+	require.Empty(t, b.signals.all())
 }
 
 func TestReconcileShowsNoSandboxAsReadyThatIsNot(t *testing.T) {

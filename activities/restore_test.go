@@ -30,7 +30,7 @@ func asleep(t *testing.T, atSnapshot func(b *bundle, sandboxID string) error) *b
 	saved, err := b.save(ready)
 	require.NoError(t, err)
 	require.True(t, saved.Verified)
-	b.driver.mend()
+	b.driver.repair()
 	b.terminate(t, ready)
 	require.False(t, b.running(t, ready.SandboxID))
 	return b
@@ -123,7 +123,7 @@ func TestASandboxThatLivesAfterAFailedSaveIsTakenUpAgain(t *testing.T) {
 	})
 	_, err := b.save(first)
 	requireType(t, activities.Refused, err)
-	b.driver.mend()
+	b.driver.repair()
 	again, err := b.restore(2)
 	require.NoError(t, err)
 	require.Equal(t, first.SandboxID, again.SandboxID)
@@ -178,7 +178,7 @@ func TestARunningSandboxSurvivesOneFailedCall(t *testing.T) {
 		requirePassing(t, err)
 		require.True(t, b.running(t, second.SandboxID))
 	}
-	b.driver.mend()
+	b.driver.repair()
 	ready, err := b.restore(3)
 	require.NoError(t, err)
 	require.Equal(t, second.SandboxID, ready.SandboxID)
@@ -212,7 +212,7 @@ func TestASandboxWhoseRunnerIsFrozenIsSavedBeforeItIsEnded(t *testing.T) {
 }
 
 // TestOnlyWhatIsUnsavedIsSavedInError: of the sandboxes that a session in error has, the one that it has worked in,
-// and only once. One that a restore has left half-made is no state of the session.
+// and only once. One that a restore has left half-made is not a state of the session.
 func TestOnlyWhatIsUnsavedIsSavedInError(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -505,7 +505,7 @@ func TestAProviderThatKnowsNoImageAtAllIsTheWrongOne(t *testing.T) {
 	requireType(t, activities.Refused, err)
 	require.ErrorContains(t, err, "check the provider's account and environment")
 	require.Equal(t, head, b.head(t))
-	b.driver.mend()
+	b.driver.repair()
 	ready, err := b.restore(2)
 	require.NoError(t, err)
 	require.Equal(t, session.ReceiptFull, ready.Receipt.Kind)

@@ -192,7 +192,7 @@ func TestAnOutageDuringARevertIsNoRefusal(t *testing.T) {
 	})
 	_, err := b.restore(3)
 	require.Error(t, err)
-	b.driver.mend()
+	b.driver.repair()
 	ready, err := b.restore(3)
 	require.NoError(t, err)
 	b.reverted(t, ready)

@@ -68,7 +68,7 @@ func TestASandboxIsReleasedByTheActivityThatSavesIt(t *testing.T) {
 	require.True(t, b.running(t, ready.SandboxID))
 	require.Len(t, open(), 1)
 
-	b.driver.mend()
+	b.driver.repair()
 	saved, err = release()
 	require.NoError(t, err)
 	require.Equal(t, activities.Saved{BundleID: "bdl_released", Verified: true, Released: true}, saved)
@@ -118,7 +118,7 @@ func TestASnapshotThatDoesNotResolveIsNoBundle(t *testing.T) {
 		_, err = b.db.BundleHead(b.ctx, b.id)
 		require.Equal(t, failure.NoBundle, failure.CodeOf(err))
 	}
-	b.driver.mend()
+	b.driver.repair()
 	saved, err := b.save(ready)
 	require.NoError(t, err)
 	require.True(t, saved.Verified)

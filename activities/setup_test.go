@@ -55,7 +55,7 @@ type bundle struct {
 	memory   *memsandbox.Driver // nil where sandboxes are real
 	provider *sandbox.Provider
 	image    activities.Image
-	tell     *told
+	signals  *signalLog
 	config   activities.Config
 	links    *turn.Links
 	control  *activities.Control
@@ -111,7 +111,7 @@ func idleRunner(ctx context.Context, p *memsandbox.Proc) int {
 
 func newBundle(t *testing.T, drv driver.Driver) *bundle {
 	t.Helper()
-	b := &bundle{ctx: t.Context(), url: postgrestest.URL(t), driver: &faulty{Driver: drv}, tell: &told{}}
+	b := &bundle{ctx: t.Context(), url: postgrestest.URL(t), driver: &faulty{Driver: drv}, signals: &signalLog{}}
 	b.db = postgrestest.Open(t, b.url)
 	appender := eventlog.NewAppender(b.db, eventlog.AppenderOptions{})
 	appender.Start()
@@ -131,7 +131,7 @@ func newBundle(t *testing.T, drv driver.Driver) *bundle {
 	b.config = activities.Config{
 		Runner: program,
 		Links:  b.links, Store: b.steps, Log: logSteps{b.steps}, Agents: agent.NewRegistry(demo.New()), Sandbox: b.provider,
-		Image: b.image, Signaler: b.tell, Keys: keys, SandboxTimeout: time.Hour,
+		Image: b.image, Signaler: b.signals, Keys: keys, SandboxTimeout: time.Hour,
 		SnapshotTimeout: time.Minute, ConfirmPause: 10 * time.Millisecond, ImageSoon: time.Hour, Logger: slog.New(slog.DiscardHandler),
 	}
 	b.build()
@@ -145,7 +145,7 @@ func (b *bundle) build() { b.control, b.turns = activities.New(b.config) }
 func (b *bundle) endSandboxes(t *testing.T) {
 	t.Helper()
 	ctx := context.Background()
-	b.driver.mend()
+	b.driver.repair()
 	if b.memory != nil {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // TestASandboxThatIsLostInARestoreSpendsItsGeneration: nothing of the session is
-// lost with it, so it is no failure of the session's. The next generation is
+// lost with it, so it is not a failure of the session's. The next generation is
 // restored from the same bundle.
 func TestASandboxThatIsLostInARestoreSpendsItsGeneration(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestASandboxThatIsLostInARestoreSpendsItsGeneration(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, open)
 
-	b.driver.mend()
+	b.driver.repair()
 	ready, err := b.restore(3)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, ready.Generation)

@@ -203,7 +203,7 @@ func TestAnAttemptThatIsCancelledInTheDialHasNotHandedThePromptOver(t *testing.T
 	})
 	_, err := do(b, attempt{ctx: ctx}, b.turns.RunTurn, in)
 	requireType(t, activities.NotHandedOver, err)
-	b.driver.mend()
+	b.driver.repair()
 	result, err := b.turn(in)
 	require.NoError(t, err, "without a request for it, the next attempt continues")
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
@@ -376,7 +376,7 @@ func TestAnAttemptMayBeInterruptedAnywhere(t *testing.T) {
 		prompts++
 		_, first := do(b, attempt{ctx: ctx}, b.turns.RunTurn, in)
 		b.steps.set(nil, nil)
-		b.driver.mend()
+		b.driver.repair()
 		result, err := b.turn(in)
 		require.NoError(t, err, "cut at %d (after: %v) with %v", n, late, first)
 		require.Equal(t, session.OutcomeCompleted, result.Outcome)

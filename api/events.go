@@ -188,7 +188,7 @@ func (st *stream) send(item feed.Item) error {
 	return st.write(frames)
 }
 
-// marker appends a message that is no event: its name and its data on one line each.
+// marker appends a message that is not an event: its name and its data on one line each.
 func marker(dst []byte, name string, data any) []byte {
 	encoded, err := json.Marshal(data)
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 	lifecyclePage = 100
 )
 
-// Starts of a stream of lifecycle events that are no positions.
+// Starts of a stream of lifecycle events that are not positions.
 const (
 	fromLatest = "latest"
 	fromOldest = "oldest"

@@ -151,7 +151,7 @@ func (s *sockets) accept(c echo.Context, protocol string) (*socketConn, error) {
 	}, nil
 }
 
-// upgradable refuses what is no handshake, and pages of other origins: a browser sends its user's requests for a WebSocket
+// upgradable refuses what is not a handshake, and pages of other origins: a browser sends its user's requests for a WebSocket
 // wherever a page asks it to.
 func (s *sockets) upgradable(r *http.Request) error {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.Method != http.MethodGet || r.Header.Get("Sec-WebSocket-Version") != "13" {

@@ -106,7 +106,7 @@ func TestTranscriptsHavePages(t *testing.T) {
 			}
 			require.GreaterOrEqual(t, pages, 4)
 		}
-		// One file alone, and what is no page.
+		// One file alone, and what is not a page.
 		var one []byte
 		b.pagesOf(t, path+"?limit=100&path=/b/large.jsonl", func(parts []part) {
 			require.Len(t, parts, 1)

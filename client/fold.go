@@ -11,7 +11,7 @@ import (
 type BlockChange struct {
 	ConversationID string
 	Block          Block
-	// Removed: the block is no part of the conversation any more.
+	// Removed: the block is not part of the conversation any more.
 	Removed bool
 	// Seq is the position of the change in the session's log.
 	Seq int64

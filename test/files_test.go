@@ -96,7 +96,7 @@ func TestWorkspaceFiles(t *testing.T) {
 	require.Equal(t, "processing", prompt["status"], "the turn was over before its file was read")
 
 	require.Equal(t, "completed", s.waitPrompt(t, id, "first", 60*time.Second)["status"])
-	require.Equal(t, []string{"notes.txt", "shot.png", "src/main.go"}, s.paths(t, id), "a link is no file")
+	require.Equal(t, []string{"notes.txt", "shot.png", "src/main.go"}, s.paths(t, id), "a link is not a file")
 	require.ElementsMatch(t, []string{"created notes.txt", "created src/main.go", "modified notes.txt", "created shot.png"},
 		changes(t, stream.all(t)))
 	ended := false
@@ -121,7 +121,7 @@ func TestWorkspaceFiles(t *testing.T) {
 	require.NotContains(t, diff["patch"], "notes.txt", "it was not there at the beginning, and is not now")
 	require.Nil(t, diff["git"])
 
-	// A repository that the agent makes is no beginning, but has a state.
+	// A repository that the agent makes is not a beginning, but has a state.
 	s.prompt(t, id, "third", strings.Join([]string{
 		"$ git init -q -b trunk . && printf 'ignored/\\n' > .gitignore && mkdir ignored && echo x > ignored/x",
 		"$ git add src && git -c user.name=a -c user.email=a@example.com commit -q -m first",
@@ -173,7 +173,7 @@ func TestWorkspaceDiffOfARepository(t *testing.T) {
 	require.Equal(t, "completed", s.waitPrompt(t, id, "first", 60*time.Second)["status"])
 	stream.wait(t, within, "the stream has the turn", func(e event) bool { return e.Type == "turn_end" })
 	require.Equal(t, []string{"README", "new.txt"}, s.paths(t, id), "what was cloned is listed")
-	require.ElementsMatch(t, []string{"modified README", "created new.txt"}, changes(t, stream.all(t)), "what was cloned is no change")
+	require.ElementsMatch(t, []string{"modified README", "created new.txt"}, changes(t, stream.all(t)), "what was cloned is not a change")
 	diff := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/diff", nil)
 	require.EqualValues(t, 2, diff["filesChanged"], "%v", diff)
 	require.EqualValues(t, 2, diff["additions"])

@@ -201,15 +201,15 @@ func (c *cast) oldSignal(kind session.CommandKind, force bool, promptID string) 
 	case session.CommandRecover:
 		s.signal(contract.SignalRecover, nil, true)
 	case session.CommandHibernate, session.CommandDrop:
-		c.tell(contract.SignalHibernate, contract.HibernateSignal{Force: force, Drop: kind == session.CommandDrop})
+		c.signal(contract.SignalHibernate, contract.HibernateSignal{Force: force, Drop: kind == session.CommandDrop})
 	case session.CommandRestart:
-		c.tell(contract.SignalRestart, contract.RestartSignal{Force: force})
+		c.signal(contract.SignalRestart, contract.RestartSignal{Force: force})
 	case session.CommandSync:
-		c.tell(contract.SignalSync, nil)
+		c.signal(contract.SignalSync, nil)
 	case session.CommandRevert:
 		s.signal(contract.SignalRevert, contract.RevertSignal{PromptID: promptID, Force: force}, true)
 	case session.CommandAbort:
-		c.tell(contract.SignalAbort, contract.AbortSignal{})
+		c.signal(contract.SignalAbort, contract.AbortSignal{})
 	}
 }
 

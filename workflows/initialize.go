@@ -56,7 +56,7 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 				return reportErr
 			}
 		}
-		return l.transit(ctx, session.EventFail, spentReason+activities.ReasonOf(err), nil)
+		return l.transit(ctx, session.EventFail, unusableReason+activities.ReasonOf(err), nil)
 	}
 }
 

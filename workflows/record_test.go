@@ -154,7 +154,7 @@ var paths = map[string]func(*recorder){
 		r.stop()
 	},
 	"error_of_an_earlier_version": func(r *recorder) {
-		r.world.state, r.world.reason = session.Error, spentReason
+		r.world.state, r.world.reason = session.Error, unusableReason
 		r.start()
 		r.reach(session.Running)
 		r.prompt("p1", 50*time.Millisecond, session.Hold)
@@ -329,8 +329,8 @@ var paths = map[string]func(*recorder){
 	},
 }
 
-// spentReason is how an earlier version recorded that every generation was spent.
-const spentReason = "no sandbox came to use: the name is taken"
+// unusableReason is how an earlier version recorded that every generation was spent.
+const unusableReason = "no sandbox came to use: the name is taken"
 
 // settings of the engine for a path.
 var settings = map[string][]string{

@@ -287,7 +287,7 @@ func (c *cast) do(words []string) error {
 		s.signal(contract.SignalCommands, nil, false)
 	case "report":
 		n, err := strconv.ParseInt(first, 10, 64)
-		c.tell(contract.SignalSandbox, contract.SandboxSignal{Generation: n, SandboxID: a.get("sandbox"), Reason: "not listed"})
+		c.signal(contract.SignalSandbox, contract.SandboxSignal{Generation: n, SandboxID: a.get("sandbox"), Reason: "not listed"})
 		return err
 	case "doomed":
 		n, err := strconv.Atoi(first)
@@ -346,7 +346,7 @@ func (c *cast) do(words []string) error {
 	return nil
 }
 
-func (c *cast) tell(name string, arg any) {
+func (c *cast) signal(name string, arg any) {
 	if !c.stage.signal(name, arg, false) {
 		c.stage.world.say("no workflow is open")
 	}

@@ -319,7 +319,7 @@ func (l *life) continueAsNew(ctx workflow.Context) error {
 	if l.taskQueue != "" {
 		ctx = workflow.WithWorkflowTaskQueue(ctx, l.taskQueue)
 	}
-	input := contract.WorkflowInput{SessionID: l.id, Carry: l.carry()}
+	input := contract.WorkflowInput{SessionID: l.id, Carry: l.carryOver()}
 	if !l.closesAsleep {
 		return workflow.NewContinueAsNewError(ctx, contract.WorkflowName, input)
 	}
@@ -328,9 +328,9 @@ func (l *life) continueAsNew(ctx workflow.Context) error {
 	return workflow.NewContinueAsNewErrorWithOptions(ctx, current, contract.WorkflowName, input)
 }
 
-// carry is what the next run continues with. Deadlines are carried too: an idle session hibernates, and the sandbox of
+// carryOver is what the next run continues with. Deadlines are carried too: an idle session hibernates, and the sandbox of
 // one in error is saved, as if the run had not ended.
-func (l *life) carry() *contract.Carry {
+func (l *life) carryOver() *contract.Carry {
 	c := &contract.Carry{
 		Wants: l.wants, Seen: l.queue.Seen(), Runs: l.continued + 1, Retries: l.trouble.tries,
 		LastActivity: l.lastActivity, ErrorSince: l.trouble.since,

@@ -87,7 +87,7 @@ func (l *life) waitForHelp(ctx workflow.Context) error {
 		return err
 	}
 	if l.errorVersion(ctx) != workflow.DefaultVersion {
-		return l.lookAfter(ctx)
+		return l.stepInError(ctx)
 	}
 	l.wait(ctx, "wait for recover or stop", time.Time{})
 	return nil

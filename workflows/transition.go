@@ -35,7 +35,7 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 	}
 	if to == session.Error {
 		t.Cause = session.CauseRefused
-		if strings.HasPrefix(reason, spentReason) {
+		if strings.HasPrefix(reason, unusableReason) {
 			t.Cause = ""
 		}
 	}

@@ -28,8 +28,8 @@ const (
 	// doubles up to maxRetry.
 	firstRetry = 30 * time.Second
 	maxRetry   = 10 * time.Minute
-	// spentReason begins the reason of a session whose generations were all spent.
-	spentReason = "no sandbox came to use: "
+	// unusableReason begins the reason of a session whose generations were all spent.
+	unusableReason = "no sandbox came to use: "
 	// reasonInError is why such a sandbox is terminated.
 	reasonInError = "in error"
 )
@@ -37,7 +37,7 @@ const (
 // passingReasons are parts of the reasons that earlier versions recorded for errors that may pass: those of the database,
 // of the provider and of timeouts.
 var passingReasons = []string{
-	spentReason, "the database is not available", ": unavailable", ": throttled", ": timeout", ": conflict",
+	unusableReason, "the database is not available", ": unavailable", ": throttled", ": timeout", ": conflict",
 	"timeout (type:", "connection refused", "connection reset", "context deadline exceeded",
 }
 
@@ -45,7 +45,7 @@ var passingReasons = []string{
 // is repeated before it leads to error, and errors have their cause; those of earlier versions have their reason only.
 func (l *life) mayPass(ctx workflow.Context) bool {
 	if l.errorVersion(ctx) < patientVersion {
-		return strings.HasPrefix(l.reason, spentReason)
+		return strings.HasPrefix(l.reason, unusableReason)
 	}
 	return l.errorCause == "" && slices.ContainsFunc(passingReasons, func(part string) bool { return strings.Contains(l.reason, part) })
 }
@@ -74,9 +74,9 @@ func (t trouble) lost(s contract.SandboxSignal) bool {
 	return t.sandboxID != "" && s.Generation == t.generation && (s.SandboxID == "" || s.SandboxID == t.sandboxID)
 }
 
-// lookAfter does one thing of a session in error that was not recovered: save and release a sandbox
+// stepInError does one thing of a session in error that was not recovered: save and release a sandbox
 // that died or was kept long enough, try again if the reason may pass, or wait.
-func (l *life) lookAfter(ctx workflow.Context) error {
+func (l *life) stepInError(ctx workflow.Context) error {
 	now := workflow.Now(ctx)
 	if l.trouble.since.IsZero() {
 		l.trouble.since = now

@@ -88,7 +88,7 @@ func (l *life) giveBack(ctx workflow.Context, run session.Processing, reason str
 
 // settleUnknown gives a run whose outcome was lost the outcome unknown, and its
 // prompt what its policy says: hold leaves it to a person, fail ends it as
-// failed, retry puts it back in its place. A run that no attempt ever had is no loss: its prompt is
+// failed, retry puts it back in its place. A run that no attempt ever had is not a loss: its prompt is
 // queued again whatever the policy.
 func (l *life) settleUnknown(ctx workflow.Context, run session.Processing, reason string) error {
 	outcome := session.OutcomeUnknown

@@ -199,7 +199,7 @@ func (b *sandbox) tryAttach(h runner.Hello) (*worker, error) {
 	return w, err
 }
 
-// next returns the next message that is no heartbeat; nil when the link has ended, and then end has
+// next returns the next message that is not a heartbeat; nil when the link has ended, and then end has
 // the reason.
 func (w *worker) next() runner.Message {
 	w.t.Helper()

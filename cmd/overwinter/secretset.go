@@ -38,7 +38,7 @@ func (c *secretListCmd) Run(ctx context.Context, s streams) error {
 	})
 }
 
-// secretSetCmd stores a secret. The value is no argument, since other users can read those.
+// secretSetCmd stores a secret. The value is not an argument, since other users can read those.
 type secretSetCmd struct {
 	apiFlags
 	Name string   `arg:"" help:"Name of the secret, such as ANTHROPIC_API_KEY; git:HOST for the credentials of a git host, as USER:PASSWORD."`

@@ -57,7 +57,7 @@ func TestTranscriptsAndStreamsGiveTheSameBlocks(t *testing.T) {
 		require.Equal(t, ids(t, blocks.stdout), ids(t, folded.stdout), name)
 
 		all := run(t.Context(), "transcript", "blocks", "--agent=claude-sdk", dir)
-		require.Equal(t, blocks.stdout, all.stdout, "a stream is no transcript")
+		require.Equal(t, blocks.stdout, all.stdout, "a stream is not a transcript")
 		main, err := filepath.Glob(filepath.Join(dir, "transcript", "*.jsonl"))
 		require.NoError(t, err)
 		one := run(t.Context(), "transcript", "blocks", "--agent=claude-sdk", main[0])

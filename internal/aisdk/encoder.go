@@ -18,8 +18,8 @@ import (
 // ReplyID is the id of the message that answers a prompt.
 func ReplyID(promptID string) string { return "reply-" + promptID }
 
-// maxLastWords bounds the text of a subagent in its part; GET …/blocks has its conversation.
-const maxLastWords = 2 << 10
+// maxLastText bounds the text of a subagent in its part; GET …/blocks has its conversation.
+const maxLastText = 2 << 10
 
 // Encoder makes the chunks of one prompt's turn. Give it the events of the session's log, in order, from the prompt's submission or
 // from its first turn_start on. It is not safe for concurrent use.
@@ -50,7 +50,7 @@ type subagent struct {
 	Status     conversation.BlockStatus `json:"status"`
 	Output     json.RawMessage          `json:"output,omitempty"`
 	ToolCalls  int                      `json:"toolCalls"`      // that it has completed
-	Text       string                   `json:"text,omitempty"` // what it said last, at most maxLastWords
+	Text       string                   `json:"text,omitempty"` // what it said last, at most maxLastText
 
 	blockID string
 }
@@ -75,7 +75,7 @@ func (e *Encoder) Start() []Chunk {
 func (e *Encoder) Over() bool { return e.ended }
 
 // Gap returns the chunk that stands for events that are not kept any more. If they were compacted, later events have all that the
-// message needs, and the chunk is no part of it.
+// message needs, and the chunk is not part of it.
 func (e *Encoder) Gap(from, to int64, compacted bool) []Chunk {
 	return []Chunk{{Type: "data-gap", Data: encode(map[string]int64{"from": from, "to": to}), Transient: compacted}}
 }
@@ -110,7 +110,7 @@ func (e *Encoder) Finish(p resource.PromptJSON, seq int64) []Chunk {
 
 func (e *Encoder) emit(chunks ...Chunk) { e.out = append(e.out, chunks...) }
 
-// transient passes an event on that is of interest as it happens and is no part of the message.
+// transient passes an event on that is of interest as it happens and is not part of the message.
 func (e *Encoder) transient(ev eventlog.Event) {
 	e.emit(Chunk{Type: "data-" + ev.Type, Data: ev.Data, Transient: true})
 }
@@ -586,7 +586,7 @@ func (e *Encoder) subagentBlock(conversationID string, b conversation.Block) {
 	}
 	switch b.Type {
 	case conversation.AssistantText:
-		s.Text = strings.ToValidUTF8(b.Content[:min(len(b.Content), maxLastWords)], "")
+		s.Text = strings.ToValidUTF8(b.Content[:min(len(b.Content), maxLastText)], "")
 	case conversation.ToolUse:
 		s.ToolCalls++
 	default:

@@ -295,7 +295,7 @@ func boundedJSON(raw json.RawMessage) (json.RawMessage, int64) {
 	}
 	text := string(raw)
 	if raw[0] == '"' {
-		_ = json.Unmarshal(raw, &text) // what is no string stays as it is written
+		_ = json.Unmarshal(raw, &text) // what is not a string stays as it is written
 	}
 	kept := head(text, MaxBlockBytes)
 	short, err := Encode(kept)

@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// Offsets that are no positions.
+// Offsets that are not positions.
 const (
 	fromStart = "-1"
 	fromNow   = "now"

@@ -142,5 +142,5 @@ func TestSecretsAndVolumes(t *testing.T) {
 	})
 	require.Equal(t, "x\n", b.sh(reader, "cat /elsewhere/f"))
 	require.NotZero(t, b.exec(reader, nil, "", "touch", "/elsewhere/g").code)
-	require.Empty(t, b.sh(b.createFrom(b.snapshot(sb), nil), "ls -A /data"), "a volume is no part of a snapshot")
+	require.Empty(t, b.sh(b.createFrom(b.snapshot(sb), nil), "ls -A /data"), "a volume is not part of a snapshot")
 }

@@ -186,7 +186,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	_, err = localmodal.New(localmodal.Options{Address: taken.Addr().String(), DataDir: t.TempDir()})
 	require.ErrorContains(t, err, "address already in use")
 
-	// A program that is no init stands for a machine on which none can run.
+	// A program that is not an init stands for a machine on which none can run.
 	_, err = localmodal.New(localmodal.Options{DataDir: t.TempDir(), InitPath: "/bin/false"})
 	require.ErrorContains(t, err, "does not let sandboxes have namespaces")
 }

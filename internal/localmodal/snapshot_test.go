@@ -152,7 +152,7 @@ func TestDirectorySnapshotCanBeMounted(t *testing.T) {
 	require.NoError(t, other.UnmountImage(b.ctx, "/mnt/data", nil))
 	require.Empty(t, b.sh(other, "ls -A /mnt/data"))
 	_, err = b.client.Sandboxes.Create(b.ctx, b.app, im, nil)
-	require.Error(t, err, "a directory is no root")
+	require.Error(t, err, "a directory is not a root")
 
 	// The image of a whole root can be mounted, too.
 	require.NoError(t, other.MountImage(b.ctx, "/mnt/root", b.snapshot(sb), nil))

@@ -58,7 +58,7 @@ type Manifest struct {
 	// Workspace and Home are the directories that the agent worked in, absolute.
 	Workspace string `json:"workspace"`
 	Home      string `json:"home"`
-	Git       *Git   `json:"git,omitempty"` // nil where the workspace is no repository
+	Git       *Git   `json:"git,omitempty"` // nil where the workspace is not a repository
 	// Deleted are paths that the repository has at its head and the workspace has not.
 	Deleted []string `json:"deleted,omitempty"`
 	Entries []Entry  `json:"entries"`

@@ -107,7 +107,7 @@ func (a *archive) read(take func(Entry, io.Reader) error) (Manifest, error) {
 			return Manifest{}, invalid("the archive has no %s: it is truncated or not an archive", ManifestEntry)
 		}
 		if err != nil {
-			return Manifest{}, archiveError(err, "the archive is no tar file")
+			return Manifest{}, archiveError(err, "the archive is not a tar file")
 		}
 		if h.Name == ManifestEntry {
 			return a.manifest(h)

@@ -28,8 +28,8 @@ func (b *bundle) command(t *testing.T, kind session.CommandKind, change ...func(
 
 func forced(c *session.Command) { c.Force = true }
 
-// told are the command events after a position, as "kind status reason".
-func (b *bundle) told(t *testing.T, after int64) (out []string) {
+// commandEvents are the command events after a position, as "kind status reason".
+func (b *bundle) commandEvents(t *testing.T, after int64) (out []string) {
 	t.Helper()
 	for _, e := range b.events(t) {
 		if e.Seq > after && e.Type == event.TypeCommand {
@@ -70,12 +70,12 @@ func TestACommandIsKeptUntilATransitionEndsIt(t *testing.T) {
 
 	again := b.command(t, session.CommandHibernate)
 	require.Equal(t, first.Command.ID, again.Command.ID)
-	require.Equal(t, []string{"hibernate pending "}, b.told(t, before), "a repeat changes nothing")
+	require.Equal(t, []string{"hibernate pending "}, b.commandEvents(t, before), "a repeat changes nothing")
 	forcedOne := b.command(t, session.CommandHibernate, forced)
 	require.Equal(t, first.Command.ID, forcedOne.Command.ID)
 	require.True(t, forcedOne.Command.Force)
 	require.True(t, b.command(t, session.CommandHibernate).Command.Force, "force stays")
-	require.Len(t, b.told(t, before), 2)
+	require.Len(t, b.commandEvents(t, before), 2)
 
 	list, _, err := b.SessionList(b.ctx, session.ListFilter{Limit: 10})
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestACommandIsKeptUntilATransitionEndsIt(t *testing.T) {
 	request, err = b.CommandRequest(b.ctx, "cmd_unknown")
 	require.NoError(t, err)
 	require.Empty(t, request)
-	require.Equal(t, []string{"hibernate pending ", "hibernate pending ", "hibernate applied "}, b.told(t, before))
+	require.Equal(t, []string{"hibernate pending ", "hibernate pending ", "hibernate applied "}, b.commandEvents(t, before))
 	require.Empty(t, b.pending(t))
 }
 
@@ -106,7 +106,7 @@ func TestASupersededCommandIsNotCarriedOut(t *testing.T) {
 	wake := b.command(t, session.CommandWake)
 	require.Equal(t, session.CommandApplied, wake.Command.Status)
 	require.True(t, wake.Notify, "the workflow has read the other one")
-	require.Equal(t, []string{"hibernate superseded wake", "wake applied "}, b.told(t, before))
+	require.Equal(t, []string{"hibernate superseded wake", "wake applied "}, b.commandEvents(t, before))
 	step := b.next(t, session.EventHibernate, session.ReasonRequested)
 	step.Command = hibernate.Command.ID
 	requireCode(t, failure.IllegalState, b.TransitionRecord(b.ctx, step))
@@ -124,12 +124,12 @@ func TestStopEndsEveryOtherCommand(t *testing.T) {
 	stop := b.command(t, session.CommandStop)
 	require.True(t, stop.Notify, "although another signal is unanswered")
 	require.False(t, b.command(t, session.CommandStop).Notify, "the relay sends it again")
-	require.Equal(t, []string{"sync superseded stop", "hibernate superseded stop", "stop pending "}, b.told(t, before))
+	require.Equal(t, []string{"sync superseded stop", "hibernate superseded stop", "stop pending "}, b.commandEvents(t, before))
 	_, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate})
 	requireCode(t, failure.IllegalState, err)
 
 	b.transit(t, session.EventStop, session.ReasonRequested)
-	require.Contains(t, b.told(t, before), "stop applied ")
+	require.Contains(t, b.commandEvents(t, before), "stop applied ")
 	types := b.types(t, before)
 	require.Equal(t, event.TypeStatus, types[len(types)-1], "nothing follows the last status")
 	require.Nil(t, b.command(t, session.CommandStop).Command)
@@ -186,7 +186,7 @@ func TestAnAbortNeverHitsTheNextPrompt(t *testing.T) {
 	require.True(t, abort.Notify)
 	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run1, Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
-	require.Equal(t, []string{"abort pending ", "abort superseded run_ended"}, b.told(t, before))
+	require.Equal(t, []string{"abort pending ", "abort superseded run_ended"}, b.commandEvents(t, before))
 
 	run2 := b.begin(t, b.submit(t, "2"))
 	require.Empty(t, b.look(t).Commands)
@@ -198,7 +198,7 @@ func TestAnAbortNeverHitsTheNextPrompt(t *testing.T) {
 	require.Equal(t, run2, b.command(t, session.CommandAbort, func(c *session.Command) { c.RunID = run2 }).Command.RunID)
 	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run2, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted})
 	require.NoError(t, err)
-	require.Equal(t, []string{"abort pending ", "abort applied "}, b.told(t, before))
+	require.Equal(t, []string{"abort pending ", "abort applied "}, b.commandEvents(t, before))
 }
 
 // The run went back to the queue before its agent had the prompt: the abort is for the prompt all the same.
@@ -217,7 +217,7 @@ func TestAnAbortedPromptIsNotRunAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.PromptCancelled, p.Status)
 	require.Equal(t, session.ReasonAborted, p.Reason)
-	require.Equal(t, []string{"abort pending ", "abort applied "}, b.told(t, before))
+	require.Equal(t, []string{"abort pending ", "abort applied "}, b.commandEvents(t, before))
 }
 
 func TestTheNewestRevertCounts(t *testing.T) {
@@ -235,7 +235,7 @@ func TestTheNewestRevertCounts(t *testing.T) {
 	b.command(t, session.CommandRevert, revert(prompts[1]))
 	newest := b.command(t, session.CommandRevert, revert(prompts[0]))
 	require.Equal(t, prompts[0], newest.Command.PromptID)
-	require.Equal(t, []string{"revert pending ", "revert superseded revert", "revert pending "}, b.told(t, before))
+	require.Equal(t, []string{"revert pending ", "revert superseded revert", "revert pending "}, b.commandEvents(t, before))
 	_, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandRevert, PromptID: "nothing"})
 	requireCode(t, failure.NoPrompt, err)
 	queued := b.submit(t, "queued")
@@ -258,7 +258,7 @@ func TestARestartIsKeptAsAWake(t *testing.T) {
 	b.transit(t, session.EventWake, session.ReasonRestart)
 	b.reserve(t, 2)
 	b.transit(t, session.EventReady, "")
-	require.Equal(t, []string{"wake applied restart"}, b.told(t, before))
+	require.Equal(t, []string{"wake applied restart"}, b.commandEvents(t, before))
 	b.transit(t, session.EventHibernate, session.ReasonLifetime)
 	require.Equal(t, []session.CommandKind{session.CommandWake}, b.pending(t))
 	require.Equal(t, session.CommandApplied, b.command(t, session.CommandHibernate).Command.Status)
@@ -391,7 +391,7 @@ func (b *bundle) number(t *testing.T, query string) (n int64) {
 	return n
 }
 
-// The change of a setting is no command: its signal may be lost, and nothing else would send it again.
+// The change of a setting is not a command: its signal may be lost, and nothing else would send it again.
 func TestASignalThatIsNotAnsweredIsFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -433,5 +433,5 @@ func TestASessionInErrorContinuesWithoutItsFiles(t *testing.T) {
 	require.NoError(t, b.TransitionRecord(b.ctx, step))
 	require.Equal(t, []string{
 		"recover pending ", "recover superseded environment/terminate", "environment/terminate pending ", "environment/terminate applied ",
-	}, b.told(t, before))
+	}, b.commandEvents(t, before))
 }

@@ -49,7 +49,7 @@ type deliveryCursor struct {
 	ID string `json:"i"`
 }
 
-// cursorEncode makes a cursor opaque: its content is no part of the API.
+// cursorEncode makes a cursor opaque: its content is not part of the API.
 func cursorEncode(position any) string {
 	data, err := json.Marshal(position)
 	if err != nil {

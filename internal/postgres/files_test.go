@@ -81,7 +81,7 @@ func TestFilesAreStoredAndReportedOnce(t *testing.T) {
 	require.NoError(t, b.FilesAppend(b.ctx, batch), "as after a lost answer")
 	require.Equal(t, position, b.position(t))
 	want := []string{"created a 3", "created dir/large 5242880", "created empty 0"}
-	require.Equal(t, want, b.fileEvents(t), "what was there first is no event")
+	require.Equal(t, want, b.fileEvents(t), "what was there first is not an event")
 	require.Equal(t, []string{"a", "dir/large", "empty", "initial"}, b.paths(t, ""))
 	require.Equal(t, []string{"dir/large"}, b.paths(t, "dir/"))
 
@@ -307,7 +307,7 @@ func TestFilesAreListedInPages(t *testing.T) {
 		require.Len(t, items, 2)
 	}
 	require.Equal(t, []string{"B", "a/%", "a/x", "a_", "b", "ä"}, all, "by their bytes")
-	require.Equal(t, []string{"a/%"}, b.paths(t, "a/%"), "a prefix is no pattern")
+	require.Equal(t, []string{"a/%"}, b.paths(t, "a/%"), "a prefix is not a pattern")
 	_, _, err := b.FileList(b.ctx, b.id, "", 2, "nonsense!")
 	require.Equal(t, failure.Invalid, failure.CodeOf(err))
 	_, _, err = b.FileList(b.ctx, session.NewID(session.SessionPrefix), "", 2, "")

@@ -161,7 +161,7 @@ func TestABaseImageIsDeletedOnlyWhenNothingUsesIt(t *testing.T) {
 	old("im-old")
 	require.Empty(t, condemned(), "it is the current one of its recipe")
 	require.True(t, use("codex:1", "im-codex"))
-	require.Empty(t, condemned(), "another recipe's is no successor")
+	require.Empty(t, condemned(), "another recipe's is not a successor")
 	require.True(t, use("base:2", "im-new"))
 
 	// A sandbox runs on it, then sleeps with a snapshot of it.

@@ -162,13 +162,13 @@ func blocked(p session.Prompt, status, reason string) session.Prompt {
 	return p
 }
 
-// maxBlockedTold bounds the prompts that are reported when a session enters or leaves error. The others show
+// maxBlockedReported bounds the prompts that are reported when a session enters or leaves error. The others show
 // in the API alone.
-const maxBlockedTold = 100
+const maxBlockedReported = 100
 
 // reportBlocked appends an event for each of the first queued prompts: that they are blocked, or not any more.
 func (s *sessionTx) reportBlocked(ctx context.Context, status session.State, reason string) error {
-	rows, err := s.q.PromptsBlocked(ctx, s, &dbsqlc.PromptsBlockedParams{SessionID: s.row.ID, MaxItems: maxBlockedTold})
+	rows, err := s.q.PromptsBlocked(ctx, s, &dbsqlc.PromptsBlockedParams{SessionID: s.row.ID, MaxItems: maxBlockedReported})
 	if err != nil {
 		return err
 	}

@@ -296,7 +296,7 @@ func TestALostRunThatIsToBeAbortedIsNotQueuedAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, session.PromptCancelled, got.Status)
 		require.Equal(t, session.ReasonAborted, got.Reason)
-		require.Equal(t, []string{"abort pending ", "abort applied "}, b.told(t, before))
+		require.Equal(t, []string{"abort pending ", "abort applied "}, b.commandEvents(t, before))
 	}
 }
 

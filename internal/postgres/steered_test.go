@@ -59,7 +59,7 @@ func TestAPromptIsGivenToTheRunningTurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	told := b.listen(t)
+	topics := b.listen(t)
 	first, next := b.submit(t, "first"), b.submit(t, "next")
 	run := b.takesSteers(t, first)
 	b.opened(t)
@@ -70,7 +70,7 @@ func TestAPromptIsGivenToTheRunningTurn(t *testing.T) {
 	require.EqualValues(t, 1, position)
 	require.Equal(t, []string{"prompt", "queue"}, b.types(t, at))
 	require.Empty(t, b.look(t).Commands)
-	require.Eventually(t, func() bool { return slices.Contains(told(), session.SteerTopic(b.id)) }, waitLimit, time.Millisecond)
+	require.Eventually(t, func() bool { return slices.Contains(topics(), session.SteerTopic(b.id)) }, waitLimit, time.Millisecond)
 	b.steer(t, "s2")
 	b.steer(t, "s3")
 

@@ -248,15 +248,15 @@ func TestTranscriptsAreBounded(t *testing.T) {
 	reached, err := db.TranscriptLimitsReached(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Equal(t, []transcript.Limit{transcript.LimitFile, transcript.LimitSession, transcript.LimitFiles, transcript.LimitPath}, reached)
-	var told []string
+	var reported []string
 	for _, e := range b.events(t) {
 		if e.Type == string(conversation.EventError) {
 			require.Contains(t, string(e.Data), transcript.CodeIncomplete)
-			told = append(told, string(e.Data))
+			reported = append(reported, string(e.Data))
 		}
 	}
-	require.Len(t, told, 4, "each limit once")
-	require.Contains(t, told[0], "/a: only the first 100 bytes")
+	require.Len(t, reported, 4, "each limit once")
+	require.Contains(t, reported[0], "/a: only the first 100 bytes")
 }
 
 // TestATurnReplacesABoundedAmountOfTranscripts stores new versions of a file as a program in the place of a runner can, which

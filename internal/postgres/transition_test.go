@@ -56,7 +56,7 @@ func TestATransitionIsProjectedAndReported(t *testing.T) {
 	require.Equal(t, session.ReasonIdle, s.StatusReason)
 	require.InDelta(t, 90, s.Metrics.ActiveSeconds, 0.001)
 	require.Nil(t, s.Sandbox)
-	require.WithinDuration(t, up.At, s.LastActivity, time.Second, "going to sleep is no activity")
+	require.WithinDuration(t, up.At, s.LastActivity, time.Second, "going to sleep is not an activity")
 	require.Nil(t, b.lastStatus(t).Sandbox)
 
 	b.transit(t, session.EventWake, session.ReasonPrompt)

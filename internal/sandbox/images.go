@@ -152,7 +152,7 @@ func NewImages(p *Provider, o ImagesOptions) *Images {
 	return i
 }
 
-var errNobodyWaits = errors.New("no caller waits for the image any more")
+var errNoWaiter = errors.New("no caller waits for the image any more")
 
 // Prepare returns the image of a recipe and makes it if it does not exist. Calls for the same
 // recipe share one preparation, which continues while any caller waits for it. The last caller to
@@ -170,7 +170,7 @@ func (i *Images) Prepare(ctx context.Context, r Recipe) (imageID string, err err
 	case <-ctx.Done():
 	}
 	if i.leave(name, f) {
-		f.cancel(errNobodyWaits)
+		f.cancel(errNoWaiter)
 		<-f.done
 	}
 	return "", fault(ctx, "prepare image", name, ctx.Err())

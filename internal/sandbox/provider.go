@@ -241,7 +241,7 @@ func (p *Provider) listImages(ctx context.Context, tags map[string]string) ([]Im
 	}
 	list := make([]ImageListing, 0, len(found))
 	for _, f := range found {
-		generation, _ := strconv.ParseInt(f.Tags[TagGeneration], 10, 64) // an invalid one is no generation: 0
+		generation, _ := strconv.ParseInt(f.Tags[TagGeneration], 10, 64) // an invalid one is not a generation: 0
 		list = append(list, ImageListing{
 			ID: f.ID, Created: f.Created, Session: f.Tags[TagSession], Generation: generation, Role: f.Tags[TagRole], Exit: f.Exit,
 		})

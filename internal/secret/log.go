@@ -53,7 +53,7 @@ func (h logHandler) WithGroup(name string) slog.Handler {
 	return logHandler{h.next.WithGroup(name), h.mask}
 }
 
-// attr masks an attribute. A value that is no text is replaced by its text only if that has a secret.
+// attr masks an attribute. A value that is not text is replaced by its text only if that has a secret.
 func (m *Masker) attr(a slog.Attr) slog.Attr {
 	v := a.Value.Resolve()
 	switch v.Kind() {

@@ -66,7 +66,7 @@ func TestAHalfOpenBreakerTriesOneStartAtATime(t *testing.T) {
 func TestTrialsThatFailPauseLonger(t *testing.T) {
 	t.Parallel()
 	b := opened(t)
-	require.False(t, b.Fail("late", "began before", noon.Add(4*time.Second)), "it is no trial")
+	require.False(t, b.Fail("late", "began before", noon.Add(4*time.Second)), "it is not a trial")
 	require.Equal(t, noon.Add(session.BreakerPause), b.RetryAt)
 	var pauses []time.Duration
 	for n := range 5 {

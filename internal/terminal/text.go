@@ -54,7 +54,7 @@ func textColumns(text string) int {
 	return n
 }
 
-// fit cuts a line to most columns; 0 is no bound.
+// fit cuts a line to most columns; 0 is not a bound.
 func fit(line string, most int) string {
 	if most <= 0 || textColumns(line) <= most {
 		return line
@@ -68,8 +68,8 @@ func fit(line string, most int) string {
 	return line
 }
 
-// telling are the fields of a tool's input that say what it is about, the best first.
-var telling = []string{
+// salient are the fields of a tool's input that say what it is about, the best first.
+var salient = []string{
 	"command", "cmd", "file_path", "filePath", "path", "file", "pattern", "query", "url", "question", "description", "prompt",
 }
 
@@ -79,7 +79,7 @@ func summary(input json.RawMessage) string {
 	if json.Unmarshal(input, &fields) != nil {
 		return OneLine(plainText(input), 0)
 	}
-	for _, name := range telling {
+	for _, name := range salient {
 		if text := words(fields[name]); text != "" {
 			return OneLine(text, 0)
 		}

@@ -64,7 +64,7 @@ func stored(err error) error {
 	return final(Refused, err)
 }
 
-// kept sorts the errors of storing changes of the workspace. Illegal state is no sign of a newer attempt, which
+// kept sorts the errors of storing changes of the workspace. Illegal state is not a sign of a newer attempt, which
 // eventlog.ErrFenced reports.
 func kept(err error) error {
 	if failure.CodeOf(err) == failure.IllegalState {

@@ -52,7 +52,7 @@ const (
 	ReasonExhausted     = "attempts_exhausted"
 	ReasonDisabled      = "endpoint_disabled"
 	ReasonEventNotKept  = "event_not_kept"
-	ReasonSecretUnknown = "secret_unreadable" //nolint:gosec // it is no credential
+	ReasonSecretUnknown = "secret_unreadable" //nolint:gosec // it is not a credential
 )
 
 // Schedule is the pause before each attempt after the first, as Standard Webhooks recommends it: the last is three days later.

@@ -16,7 +16,7 @@ const (
 	MaxPatchBytes = 1 << 20
 )
 
-// AttachmentDir is where the files that prompts come with are in a workspace. They are no part of its files and of its diff.
+// AttachmentDir is where the files that prompts come with are in a workspace. They are not part of its files and of its diff.
 const AttachmentDir = ".overwinter/attachments"
 
 // ChangeKind is what happened to a file of the workspace.
@@ -50,7 +50,7 @@ type Position struct {
 	Lineage string `json:"lineage,omitempty"` // empty: nothing has been stored
 	Seq     int64  `json:"seq,omitempty"`
 	// Base is the commit that diffs are taken against; empty when the workspace
-	// was no repository, or had no commit, at the session's beginning.
+	// was not a repository, or had no commit, at the session's beginning.
 	Base string `json:"base,omitempty"`
 	// DiffKey names the newest diff that is stored.
 	DiffKey string `json:"diffKey,omitempty"`
@@ -92,7 +92,7 @@ type Change struct {
 	// Kind as the runner sees it. A file whose creation was reported and not stored is reported
 	// again as modified: the store, which knows better, says that it is created.
 	Kind ChangeKind `json:"Change"` // the key that runners of every release write
-	// Initial: the file was there before the session's agent was, which is no event.
+	// Initial: the file was there before the session's agent was, which is not an event.
 	Initial bool
 }
 
@@ -147,7 +147,7 @@ type Diff struct {
 	Deletions int64   `json:"deletions"`
 	// FilesChanged counts all files, also those beyond the bound of Files.
 	FilesChanged int       `json:"filesChanged"`
-	Git          *GitState `json:"git,omitempty"` // nil where the workspace is no repository
+	Git          *GitState `json:"git,omitempty"` // nil where the workspace is not a repository
 	Patch        []byte    `json:"patch,omitempty"`
 	// Truncated: the patch, or the list of files, is truncated at its bound.
 	Truncated bool      `json:"truncated,omitempty"`

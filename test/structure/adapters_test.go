@@ -65,7 +65,7 @@ func tableOfFiles(document string) []string {
 	return names
 }
 
-// programFiles lists the Go files of a folder that are no tests.
+// programFiles lists the Go files of a folder that are not tests.
 func programFiles(t *testing.T, module fs.FS, dir string) []string {
 	t.Helper()
 	files, err := fs.Glob(module, path.Join(dir, "*.go"))

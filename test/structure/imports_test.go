@@ -256,7 +256,7 @@ var importRules = []importRule{
 // echoHome is the one package that may know echo.
 const echoHome = "api"
 
-// What below internal/agent is no agent: any package may import it.
+// What below internal/agent is not an agent: any package may import it.
 var notAgents = []string{"agenttest", "bridged", "catalog", "jsonscan", "ledger", "npm", "stdio", "translate"}
 
 // runnerAgents are the programs of agents inside a sandbox.
@@ -427,7 +427,7 @@ func readImports(root fs.FS) (imports, error) {
 	return files, err
 }
 
-// skipDir returns fs.SkipDir for a directory that is no part of the module.
+// skipDir returns fs.SkipDir for a directory that is not part of the module.
 func skipDir(root fs.FS, name string) error {
 	if name == "." {
 		return nil

@@ -77,7 +77,7 @@ func pin(ctx context.Context, root string, digest func(context.Context, string) 
 			return fmt.Errorf("%s: %w", tag, err)
 		}
 		if changed[r.image] = tag + "@" + d; !pinned.MatchString(changed[r.image]) {
-			return fmt.Errorf("%s: %q is no digest", tag, d)
+			return fmt.Errorf("%s: %q is not a digest", tag, d)
 		}
 	}
 	for file, pattern := range sources {

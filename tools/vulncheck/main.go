@@ -1,5 +1,5 @@
 // Vulncheck runs govulncheck on modules of this repository, and says so if the database of vulnerabilities
-// cannot be reached: that nothing was found is no answer then.
+// cannot be reached: that nothing was found is not an answer then.
 package main
 
 import (

@@ -21,7 +21,7 @@ func Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	case agent.DecisionSession, agent.DecisionAlways:
 		kinds = []string{"allow_always", "allow_once"}
 	default:
-		return nil, fmt.Errorf("answer question %s: %q is no decision", q.ID, a.Decision)
+		return nil, fmt.Errorf("answer question %s: %q is not a decision", q.ID, a.Decision)
 	}
 	var options []acpformat.Option
 	if len(q.Suggestions) > 0 {

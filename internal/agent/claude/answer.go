@@ -17,7 +17,7 @@ const askTool = "AskUserQuestion"
 // rejected is the message of a rejection that has none.
 const rejected = "The user does not allow this."
 
-// asked reads a request of the agent. Those that are no questions are none of ours.
+// asked reads a request of the agent. Those that are not questions are none of ours.
 func (t *translator) asked(l record) {
 	q := agent.Question{ID: jsonscan.Text(jsonscan.Field(l.raw, "request_id")), Kind: agent.Permission}
 	asks := false
@@ -160,7 +160,7 @@ func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 			r.UpdatedPermissions = updates
 		}
 	default:
-		return nil, fmt.Errorf("answer question %s: %q is no decision", q.ID, a.Decision)
+		return nil, fmt.Errorf("answer question %s: %q is not a decision", q.ID, a.Decision)
 	}
 	b, err := json.Marshal(controlResponse{
 		Type: "control_response", Response: controlSuccess{Subtype: "success", RequestID: q.ID, Response: r},

@@ -94,7 +94,7 @@ func (r *reader) show(where string, b conversation.Block, at time.Time) []conver
 	return append(r.summarized(where, at), ledger.Whole(where, b, at)...)
 }
 
-// add shows a block that is no part of a message, after the results that wait.
+// add shows a block that is not part of a message, after the results that wait.
 func (r *reader) add(where string, b conversation.Block, at time.Time) []conversation.Event {
 	return append(r.release(where, at), r.show(where, b, at)...)
 }
@@ -317,7 +317,7 @@ func (r *reader) user(l record, at time.Time) []conversation.Event {
 	return append(events, r.words(where, id, words(m.content), l, at)...)
 }
 
-// words reads a user line that is no result. Some of them no person wrote.
+// words reads a user line that is not a result. Some of them no person wrote.
 func (r *reader) words(where, id, s string, l record, at time.Time) []conversation.Event {
 	if l.notice || opens(s, noticeTag) {
 		return r.notice(where, parseNotice(s), l, at)

@@ -188,7 +188,7 @@ func words(content []byte) string {
 	return strings.Join(out, "\n")
 }
 
-// describe names a part that is no text.
+// describe names a part that is not text.
 func describe(raw []byte) string {
 	kind, size := "attachment", 0
 	jsonscan.Fields(raw, func(key, value []byte) {

@@ -359,8 +359,8 @@ func TestAProcessThatEndsEndsItsTurn(t *testing.T) {
 		require.Equal(t, want.Reason, p.end.Reason)
 		blocks := p.blocks()
 		require.Equal(t, conversation.Aborted, blocks[len(blocks)-1].Status)
-		problem, told := p.events[len(p.events)-1].Data.(conversation.Problem)
-		require.Equal(t, want.Outcome == session.OutcomeFailed, told)
+		problem, reported := p.events[len(p.events)-1].Data.(conversation.Problem)
+		require.Equal(t, want.Outcome == session.OutcomeFailed, reported)
 		if strings.Contains(report, "no key") {
 			require.Contains(t, problem.Message, "no key")
 		}

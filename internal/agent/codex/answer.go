@@ -25,7 +25,7 @@ type waiting struct {
 	Thread string `json:"thread,omitempty"`
 }
 
-// asked reads a request of the agent. Those that are no questions are handled by the bridge.
+// asked reads a request of the agent. Those that are not questions are handled by the bridge.
 func (t *translator) asked(l codexformat.Frame, at time.Time) {
 	r := l.Params
 	q, ok := codexformat.Question(l)

@@ -156,7 +156,7 @@ func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 		return nil, errors.New("answer demo agent: the question has no id")
 	}
 	if !slices.Contains(question.Decisions(), a.Decision) {
-		return nil, fmt.Errorf("answer question %s: %q is no decision", q.ID, a.Decision)
+		return nil, fmt.Errorf("answer question %s: %q is not a decision", q.ID, a.Decision)
 	}
 	if faults := q.Check(a); len(faults) > 0 {
 		return nil, fmt.Errorf("answer question %s: %s %s", q.ID, faults[0].Field, faults[0].Message)

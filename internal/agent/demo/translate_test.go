@@ -78,8 +78,8 @@ func TestEndsATurnWhoseProcessEnded(t *testing.T) {
 		require.Equal(t, &want, end, report)
 		blocks := fold(events).Threads[0].Blocks
 		require.Equal(t, conversation.Aborted, blocks[len(blocks)-1].Status, report)
-		_, told := events[len(events)-1].Data.(conversation.Problem)
-		require.Equal(t, want.Outcome == session.OutcomeFailed, told, "%s: a crash is reported, an abort is not", report)
+		_, reported := events[len(events)-1].Data.(conversation.Problem)
+		require.Equal(t, want.Outcome == session.OutcomeFailed, reported, "%s: a crash is reported, an abort is not", report)
 	}
 }
 

@@ -21,7 +21,7 @@
 // complete when the turn ends. A record is held back until everything that it refers to has been
 // printed: the program's stdout may be read later than its files.
 //
-// Its own chat file is no reliable transcript: session/load creates a second file for the same
+// Its own chat file is not a reliable transcript: session/load creates a second file for the same
 // session, the next start deletes the first, and the session is gone. So at each start the bridge
 // removes all chats and writes one file from the notebook, under a name that is older than any,
 // which the program then loads and appends to. In that file every call is present once, after the

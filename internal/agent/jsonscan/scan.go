@@ -13,7 +13,7 @@ const maxDepth = 512
 
 // Fields calls f with the key and the raw value of each member of a JSON object, in order. It
 // reports whether raw is one valid object and nothing else. Keys are handed over as they are
-// written: a key that has escapes is no word of an agent.
+// written: a key that has escapes is not a word of an agent.
 func Fields(raw []byte, f func(key, value []byte)) bool {
 	i := space(raw, 0)
 	if i >= len(raw) || raw[i] != '{' {

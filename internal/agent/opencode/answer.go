@@ -167,7 +167,7 @@ func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	case a.Decision == agent.DecisionSession, a.Decision == agent.DecisionAlways:
 		body = permissionReply{Reply: "always"}
 	default:
-		return nil, fmt.Errorf("answer question %s: %q is no decision", q.ID, a.Decision)
+		return nil, fmt.Errorf("answer question %s: %q is not a decision", q.ID, a.Decision)
 	}
 	var err error
 	if r.Body, err = json.Marshal(body); err != nil {

@@ -42,7 +42,7 @@ func TestAMessageMayBeReportedOnlyWhenItIsComplete(t *testing.T) {
 		}
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
-			told := capture.Frames(t, filepath.Join(dir, "events.sse"))
+			reported := capture.Frames(t, filepath.Join(dir, "events.sse"))
 			last := map[string][]byte{}
 			id := func(f agent.Frame) string {
 				var e struct {
@@ -55,18 +55,18 @@ func TestAMessageMayBeReportedOnlyWhenItIsComplete(t *testing.T) {
 				}
 				return e.Properties.Info.ID
 			}
-			for _, f := range told {
+			for _, f := range reported {
 				last[id(f)] = f.Data
 			}
 			late := 0
-			for i, f := range told {
+			for i, f := range reported {
 				if message := id(f); message != "" {
-					told[i].Data = last[message]
+					reported[i].Data = last[message]
 					late++
 				}
 			}
 			require.Positive(t, late)
-			streamed, _ := capture.Fold(t, opencode.New(), told)
+			streamed, _ := capture.Fold(t, opencode.New(), reported)
 			require.Empty(t, cmp.Diff(capture.Lines(parse(t, filepath.Join(dir, "http.jsonl"))), capture.Lines(streamed)), "- parsed, + streamed")
 		})
 	}

@@ -123,10 +123,10 @@ func TestHowATurnEnds(t *testing.T) {
 	child := event("session.updated", `"info":{"id":"ses_2","parentID":"ses_1"}`)
 	deadline := note("deadline", `,"id":"msg_2","message":"the model does not answer"`)
 	for name, c := range map[string]struct {
-		lines  []string
-		told   string
-		result session.Outcome
-		reason string
+		lines    []string
+		reported string
+		result   session.Outcome
+		reason   string
 	}{
 		"all is well":                   {nil, over, session.OutcomeCompleted, ""},
 		"the model refuses":             {[]string{failed("ses_1", apiError)}, over, session.OutcomeFailed, "no quota"},
@@ -142,7 +142,7 @@ func TestHowATurnEnds(t *testing.T) {
 			t.Parallel()
 			lines := append([]string{answer("msg_2", "")}, c.lines...)
 			require.Nil(t, ran(t, lines...).end, "only the bridge ends the turn")
-			got := ran(t, append(lines, note("end", `,"data":`+c.told))...)
+			got := ran(t, append(lines, note("end", `,"data":`+c.reported))...)
 			require.NotNil(t, got.end)
 			require.Equal(t, c.result, got.end.Outcome)
 			require.Equal(t, c.reason, got.end.Reason)
@@ -155,7 +155,7 @@ func TestAFailureOfAnAnswerIsShownOnce(t *testing.T) {
 	failed := event("session.error", `"sessionID":"ses_1"`+apiError)
 	got := ran(t, answer("msg_2", ""), failed, answer("msg_2", apiError), failed)
 	require.Equal(t, []string{"system complete no quota"}, got.contents())
-	require.Equal(t, []string{}, append([]string{}, ran(t, answer("msg_2", aborted)).contents()...), "an aborted answer is no failure")
+	require.Equal(t, []string{}, append([]string{}, ran(t, answer("msg_2", aborted)).contents()...), "an aborted answer is not a failure")
 
 	early := ran(t, failed)
 	require.Empty(t, early.blocks)

@@ -3,7 +3,7 @@ package stdio
 import "encoding/json"
 
 // EnvTools is the variable with the command line of the server of overwinter's tools, for the programs of agents that start it
-// themselves. It is no flag: a program of an earlier release, in a sandbox that is awake during a deploy, ignores it.
+// themselves. It is not a flag: a program of an earlier release, in a sandbox that is awake during a deploy, ignores it.
 const EnvTools = "OVERWINTER_TOOLS"
 
 // EncodeTools is the value of EnvTools.

@@ -181,7 +181,7 @@ func fillSparse(out, in *os.File, size int64) (int64, error) {
 }
 
 // attributes makes dst what src is, beyond its content. src leads to the file itself:
-// it is no symbolic link. The times come last: everything before changes them.
+// it is not a symbolic link. The times come last: everything before changes them.
 func (c *copier) attributes(src, dst string, st *unix.Stat_t) error {
 	if c.root {
 		if err := unix.Lchown(dst, int(c.owner(st.Uid)), int(c.owner(st.Gid))); err != nil {

@@ -326,7 +326,7 @@ func memoryFilesOf(pids []int) (memoryFiles, error) {
 	m := &memoryMeter{
 		memoryFiles: memoryFiles{devices: map[uint64]bool{}, inodes: map[inode]bool{}}, kinds: map[uint64]fileKind{}, namespaces: map[string]bool{},
 	}
-	// The machine's own file systems, which a box may see, are no box's.
+	// The machine's own file systems, which a box may see, belong to no box.
 	own, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return m.memoryFiles, err

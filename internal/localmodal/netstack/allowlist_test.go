@@ -34,8 +34,8 @@ func TestAnAllowlistOfCIDRsIsAllThatCanBeReached(t *testing.T) {
 		for _, line := range lines[1:] { // the last one because the list does not widen the policy
 			require.Regexp(t, "atOnce=true .*connection refused$", line)
 		}
-		told, _ := s.network.Refusals(0)
-		require.Len(t, told, 3)
+		refusals, _ := s.network.Refusals(0)
+		require.Len(t, refusals, 3)
 		require.Regexp(t, "connection refused$", inside(t, kind, config, "udp", "203.0.113.7:80", "10"))
 		require.Equal(t, "[10.1.2.3]", inside(t, kind, config, "resolve", "udp", "ip4", "web.example"), "names lead to what is on the list")
 		require.Regexp(t, "server misbehaving|no such host", inside(t, kind, config, "resolve", "udp", "ip4", hostports.Name))

@@ -105,13 +105,13 @@ func TestRefusedConnectionsFailAtOnce(t *testing.T) {
 		for _, line := range lines {
 			require.Regexp(t, `atOnce=true .*connection refused$`, line)
 		}
-		told, last := s.network.Refusals(0)
-		require.Len(t, told, len(refused))
+		refusals, last := s.network.Refusals(0)
+		require.Len(t, refusals, len(refused))
 		require.EqualValues(t, len(refused), last)
-		require.Equal(t, refused[0], netip.AddrPortFrom(told[0].IP, told[0].Port).String())
+		require.Equal(t, refused[0], netip.AddrPortFrom(refusals[0].IP, refusals[0].Port).String())
 		require.Equal(t, netstack.Refusal{
-			No: 1, Time: told[0].Time, IP: told[0].IP, Port: told[0].Port, Protocol: netstack.TCP, Verdict: netstack.Refused, Count: 1,
-		}, told[0])
+			No: 1, Time: refusals[0].Time, IP: refusals[0].IP, Port: refusals[0].Port, Protocol: netstack.TCP, Verdict: netstack.Refused, Count: 1,
+		}, refusals[0])
 		// The namespace's own loopback is not ours.
 		require.Regexp(t, "connection refused$", inside(t, kind, netstack.Config{}, "dial", "127.0.0.1:"+port))
 		require.Regexp(t, "connection refused$", inside(t, kind, netstack.Config{}, "udp", "10.0.0.1:53", "10"))
@@ -295,9 +295,9 @@ func TestConnectionsAreLimited(t *testing.T) {
 	server := serve(t, "127.0.0.1:0")
 	s := start(t, netdevice.Veth, redirect(internet, server), "many", internet, strconv.Itoa(netstack.MaxConnections+20))
 	require.Equal(t, strconv.Itoa(netstack.MaxConnections), s.wait(t))
-	told, _ := s.network.Refusals(0)
-	require.Len(t, told, 1)
-	require.Equal(t, netstack.Limited, told[0].Verdict)
+	refusals, _ := s.network.Refusals(0)
+	require.Len(t, refusals, 1)
+	require.Equal(t, netstack.Limited, refusals[0].Verdict)
 	// The client has ended, and its connections with it.
 	require.Eventually(t, func() bool { return s.network.Open() == 0 }, waitLimit, 10*time.Millisecond)
 }
@@ -359,20 +359,20 @@ func TestRefusalsOfADestinationAreCountedByTheMinute(t *testing.T) {
 		log.Add(a, 80)
 	}
 	log.Add(b, 80)
-	told, last := log.After(0)
-	require.Len(t, told, 2, "the first of each at once")
-	require.Equal(t, []int{1, 1}, []int{told[0].Count, told[1].Count})
+	refusals, last := log.After(0)
+	require.Len(t, refusals, 2, "the first of each at once")
+	require.Equal(t, []int{1, 1}, []int{refusals[0].Count, refusals[1].Count})
 	now = now.Add(59 * time.Second)
 	log.Add(a, 80)
-	told, _ = log.After(last)
-	require.Empty(t, told)
+	refusals, _ = log.After(last)
+	require.Empty(t, refusals)
 	now = now.Add(time.Second)
-	told, last = log.After(last)
-	require.Len(t, told, 1, "the rest when the minute has passed")
-	require.Equal(t, 5, told[0].Count)
+	refusals, last = log.After(last)
+	require.Len(t, refusals, 1, "the rest when the minute has passed")
+	require.Equal(t, 5, refusals[0].Count)
 	now = now.Add(2 * time.Minute)
-	told, _ = log.After(last)
-	require.Empty(t, told)
+	refusals, _ = log.After(last)
+	require.Empty(t, refusals)
 }
 
 func TestDestinationsOfRefusalsAreLimited(t *testing.T) {
@@ -383,6 +383,6 @@ func TestDestinationsOfRefusalsAreLimited(t *testing.T) {
 	}
 	_, last := log.After(0)
 	require.EqualValues(t, netstack.MaxRefusals+1, last, "all that are too many are one")
-	told, _ := log.After(last - 1)
-	require.False(t, told[0].IP.IsValid())
+	refusals, _ := log.After(last - 1)
+	require.False(t, refusals[0].IP.IsValid())
 }

@@ -51,7 +51,7 @@ func hashbang(file string) (string, bool) {
 		return "", false
 	}
 	head := make([]byte, 256)
-	n, _ := f.Read(head) // an unreadable one is no script
+	n, _ := f.Read(head) // an unreadable one is not a script
 	_ = f.Close()        // read only
 	text, ok := strings.CutPrefix(string(head[:n]), "#!")
 	if !ok {

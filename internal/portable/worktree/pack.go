@@ -316,7 +316,7 @@ func packAgentFile(w *portable.Writer, name, to string) error {
 
 var scpRemote = regexp.MustCompile(`^[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:[^\s:][^\s]*$`)
 
-// plainRemote is the address of a repository without credentials; empty where it is no address on a network.
+// plainRemote is the address of a repository without credentials; empty where it is not an address on a network.
 func plainRemote(remote string) string {
 	if scpRemote.MatchString(remote) {
 		return remote

@@ -13,7 +13,7 @@ const EnvModelTimeout = "OVERWINTER_PATIENCE"
 
 // ModelTimeout declares the flag --model-timeout, which sets how long a turn continues while the model
 // gives no answer: every request fails, or the agent is silent. Its default is EnvModelTimeout, or
-// otherwise if that is no positive duration.
+// otherwise if that is not a positive duration.
 func ModelTimeout(flags *flag.FlagSet, otherwise time.Duration) *time.Duration {
 	timeout, err := positive(os.Getenv(EnvModelTimeout))
 	if err != nil {

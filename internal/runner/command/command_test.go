@@ -147,7 +147,7 @@ func TestACommandWaitsForARunnerThatStarts(t *testing.T) {
 	defer listener.Close()
 	require.NoError(t, <-dialed)
 
-	// What is no socket never becomes one.
+	// What is not a socket never becomes one.
 	file := t.TempDir()
 	require.NoError(t, os.MkdirAll(runner.SocketPath(file), 0o700))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -66,7 +66,7 @@ func describe(path string) (manifest.File, error) {
 	return manifest.File{Path: path, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
-// describeGit returns nil where the workspace is no repository or there is no git.
+// describeGit returns nil where the workspace is not a repository or there is no git.
 func describeGit(ctx context.Context, dir string) (*manifest.Git, error) {
 	if dir == "" {
 		return nil, nil

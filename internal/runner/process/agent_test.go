@@ -181,7 +181,7 @@ func TestAnAgentThatDoesNotReadIsStuck(t *testing.T) {
 	require.LessOrEqual(t, s.Count, stdinQueue+1, "one is being written")
 }
 
-// TestAPipeThatIsHeldOpen: a program that is no descendant of the agent can have its stdout. The exit frame does not wait
+// TestAPipeThatIsHeldOpen: a program that is not a descendant of the agent can have its stdout. The exit frame does not wait
 // for it.
 func TestAPipeThatIsHeldOpen(t *testing.T) {
 	t.Parallel()

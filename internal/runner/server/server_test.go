@@ -113,7 +113,7 @@ func (p *peer) send(m runner.Message) *peer {
 	return p
 }
 
-// next returns the next message that is no sign of life; nil at the end.
+// next returns the next message that is not a sign of life; nil at the end.
 func (p *peer) next() runner.Message {
 	p.t.Helper()
 	for {
@@ -308,7 +308,7 @@ func TestWhatAnEarlierServerLeft(t *testing.T) {
 			require.NoError(t, os.MkdirAll(s.dir, 0o700))
 			open(t, s, "run_1")
 		}, runner.NotStarted, 0},
-		"with a name that is no run's": {func(t *testing.T, s *served) {
+		"with a name that is not a run's": {func(t *testing.T, s *served) {
 			require.NoError(t, os.MkdirAll(s.dir, 0o700))
 			open(t, s, "../../run_1")
 		}, runner.NotStarted, 0},

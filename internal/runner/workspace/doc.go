@@ -8,7 +8,7 @@
 // # What is seen
 //
 // Regular files below the directory, by their path relative to it. Not seen are symbolic links,
-// which nothing here follows, and whatever else is no file; names that are not UTF-8 or longer than
+// which nothing here follows, and whatever else is not a file; names that are not UTF-8 or longer than
 // workspacefile.MaxPath; everything called .git or in a directory called node_modules; the attachments of
 // prompts (workspacefile.AttachmentDir); and, inside a
 // repository, what its ignore files name. Of those, .gitignore files and .git/info/exclude count

@@ -22,7 +22,7 @@ type bundle struct {
 	root  string
 	dir   string
 	index *Index
-	told  []workspacefile.Change // by the last look
+	seen  []workspacefile.Change // by the last look
 	p     workspacefile.Position
 	files map[string]workspacefile.Content
 	fail  error // of every send
@@ -57,20 +57,20 @@ func (b *bundle) send(c workspacefile.Change) error {
 	if b.fail != nil {
 		return b.fail
 	}
-	b.told = append(b.told, c)
+	b.seen = append(b.seen, c)
 	return nil
 }
 
 // look makes a pass, and returns the reports as "CHANGE PATH".
 func (b *bundle) look() []string {
 	b.t.Helper()
-	b.told = nil
+	b.seen = nil
 	_, err := b.index.Pass(true, nil)
 	require.NoError(b.t, err)
 	err = b.index.Report(b.send, func(int64) error { b.notes++; return b.fail })
 	require.ErrorIs(b.t, err, b.fail)
 	var out []string
-	for _, c := range b.told {
+	for _, c := range b.seen {
 		word := string(c.Kind)
 		if c.Initial {
 			word = "initial"
@@ -84,7 +84,7 @@ func (b *bundle) look() []string {
 // store makes the worker store the reports.
 func (b *bundle) store() {
 	b.p.Lineage, b.p.Base = b.index.Lineage(), b.index.Base()
-	for _, c := range b.told {
+	for _, c := range b.seen {
 		b.p.Seq = c.Seq
 		if c.Kind == workspacefile.Deleted {
 			delete(b.files, c.Path)
@@ -144,7 +144,7 @@ func TestReportsWhatChangedSinceTheBeginning(t *testing.T) {
 	require.Equal(t, []string{"created moved/new", "deleted dir/new"}, b.sync())
 	b.remove("there")
 	require.NoError(t, os.Mkdir(filepath.Join(b.root, "there"), 0o755))
-	require.Equal(t, []string{"deleted there"}, b.sync(), "a directory is no file")
+	require.Equal(t, []string{"deleted there"}, b.sync(), "a directory is not a file")
 }
 
 func TestAWriteWithinTheClocksTickIsFound(t *testing.T) {
@@ -318,9 +318,9 @@ func TestLinksAndOtherThingsAreNoFiles(t *testing.T) {
 	b.remove("dir")
 	require.NoError(t, os.Symlink(outside, in("dir")))
 	require.NoError(t, os.WriteFile(filepath.Join(outside, "a"), []byte("not yours"), 0o600))
-	b.told = nil
+	b.seen = nil
 	require.NoError(t, b.index.Report(b.send, nil))
-	require.Empty(t, b.told)
+	require.Empty(t, b.seen)
 }
 
 func TestIgnoreFilesCountInRepositoriesAlone(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// Words are what a content says to people; what is no text in it is named.
+// Words are what a content says to people; what is not text in it is named.
 func Words(content json.RawMessage) string {
 	words, _ := wordsOf(content)
 	return words

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Recorded is the conversation in notebooks. Lines that are no note are skipped.
+// Recorded is the conversation in notebooks. Lines that are not notes are skipped.
 func Recorded(files []transcript.File) conversation.Conversation {
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b transcript.File) int { return cmp.Compare(a.Path, b.Path) })

@@ -426,7 +426,7 @@ func (it Item) Outcome() conversation.BlockStatus {
 	return conversation.Success
 }
 
-// Texts are the words in a list of parts, a line for each; what is no text is described.
+// Texts are the words in a list of parts, a line for each; what is not text is described.
 func Texts(raw []byte) string {
 	var out []string
 	jsonscan.Elements(raw, func(part []byte) {

@@ -88,7 +88,7 @@ type Part struct {
 	Data     *Blob           `json:"inlineData"`
 }
 
-// Blob is a part that is no text.
+// Blob is a part that is not text.
 type Blob struct {
 	MimeType string `json:"mimeType"`
 	Data     string `json:"data"`
@@ -204,7 +204,7 @@ func (r Response) Output() (json.RawMessage, bool) {
 	return r.Response, false
 }
 
-// Output is what a call gave. What is no text in it is named.
+// Output is what a call gave. What is not text in it is named.
 func (c ToolCall) Output() (json.RawMessage, bool) {
 	out, isError := json.RawMessage(nil), false
 	var others []string

@@ -61,9 +61,9 @@ func (nb *notebook) read(past []byte) {
 	}
 }
 
-// maxRetold bounds how much of the earlier conversation is sent to an agent again; the newest part
+// maxReplayed bounds how much of the earlier conversation is sent to an agent again; the newest part
 // is kept.
-const maxRetold = 200 << 10
+const maxReplayed = 200 << 10
 
 // summary is what was said before, for an agent that has forgotten it; empty where nothing was.
 func (nb *notebook) summary() string {
@@ -83,7 +83,7 @@ func (nb *notebook) summary() string {
 		default:
 			continue
 		}
-		if size += len(line); size > maxRetold {
+		if size += len(line); size > maxReplayed {
 			break
 		}
 		lines = append(lines, line)

@@ -60,7 +60,7 @@ func (nb *notebook) read(past []byte) {
 	}
 }
 
-// isPrompt reports whether a note is the agent's record of a prompt, which is no answer to it.
+// isPrompt reports whether a note is the agent's record of a prompt, which is not an answer to it.
 func isPrompt(n stdio.Note) bool {
 	var r geminiformat.Record
 	return geminiformat.Decode(n.Data, &r) && r.Type == geminiformat.UserRecord

@@ -26,7 +26,7 @@ import (
 
 const (
 	startTimeout   = 60 * time.Second // for the server to listen
-	requestTimeout = 60 * time.Second // for an answer of the server that is no turn
+	requestTimeout = 60 * time.Second // for an answer of the server that is not a turn
 	stopGrace      = 3 * time.Second  // for the server to end gracefully
 )
 
@@ -40,7 +40,7 @@ type server struct {
 	base     string
 	password string
 	client   *http.Client
-	timeout  time.Duration // for an answer that is no turn
+	timeout  time.Duration // for an answer that is not a turn
 	events   chan []byte   // the data of its events; closed when their stream has ended
 }
 
@@ -221,7 +221,7 @@ func (s *server) request(ctx context.Context, method, path string, body any) (*h
 	return r, nil
 }
 
-// statusError is an answer of the server that is no success.
+// statusError is an answer of the server that is not a success.
 type statusError struct {
 	request string
 	code    int

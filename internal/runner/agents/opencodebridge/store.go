@@ -166,7 +166,7 @@ type kept struct {
 	file     string
 }
 
-// main is the newest saved session that is no subagent's; false where there is none that can be read.
+// main is the newest saved session that is not a subagent's; false where there is none that can be read.
 func (s *store) main() (kept, bool) {
 	names, err := filepath.Glob(filepath.Join(s.dir, "*"+opencodeformat.TranscriptSuffix))
 	if err != nil {
