@@ -6,7 +6,7 @@ import (
 )
 
 // release is the version of this program: the only place that states it. CHANGELOG.md describes it.
-const release = "0.2.0"
+const release = "0.3.0"
 
 // commit is set by the build: -ldflags "-X main.commit=0123456789ab".
 var commit string
