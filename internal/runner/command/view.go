@@ -25,14 +25,15 @@ func newView(dir string) *view { return &view{dir: dir, done: make(chan struct{}
 // begin looks, once.
 func (v *view) begin(ctx context.Context) {
 	v.look.Do(func() {
-		ctx, v.halt = context.WithCancel(ctx)
+		looking, halt := context.WithCancel(ctx)
+		v.halt = halt
 		go func() {
 			defer close(v.done)
 			if v.dir == "" {
 				return
 			}
-			v.repo, v.err = describeGit(ctx, v.dir)
-			v.files = workspace.List(ctx, v.dir)
+			v.repo, v.err = describeGit(looking, v.dir)
+			v.files = workspace.List(looking, v.dir)
 		}()
 	})
 }
