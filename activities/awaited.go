@@ -19,6 +19,9 @@ type awaited struct {
 
 type awaitedKey struct{}
 
+// awaitedImage is what a restore waits for first: whether the snapshot is still there.
+const awaitedImage = "the provider to look for the snapshot"
+
 // withAwaited returns the context of an attempt that may say what it waits for.
 func withAwaited(ctx context.Context) context.Context {
 	return context.WithValue(ctx, awaitedKey{}, new(awaited))

@@ -308,6 +308,7 @@ func (g *restores) saveUnsaved(ctx context.Context, in SandboxRequest, row sessi
 // resolves reports whether the provider has an image. A single answer that it does not exist may be
 // wrong: it is asked again after a pause.
 func (g *sandboxes) resolves(ctx context.Context, image string) (bool, error) {
+	defer await(ctx, awaitedImage)()
 	for asked := 1; ; asked++ {
 		exists, err := g.Sandbox.ImageExists(ctx, image)
 		if err != nil {
@@ -387,6 +388,7 @@ func (g *restores) checkEnvironment(ctx context.Context, except string) error {
 	if err != nil {
 		return stored(err)
 	}
+	defer await(ctx, awaitedImage)()
 	for _, image := range images {
 		exists, err := g.Sandbox.ImageExists(ctx, image)
 		if err != nil {
