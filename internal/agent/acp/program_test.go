@@ -129,9 +129,10 @@ func TestARealAgent(t *testing.T) {
 	adapter.profile.Instructions = "Mind the instruction-marker."
 	k := begin(t, adapter, agent.LaunchInput{Permissions: permission.Rules{Default: permission.Ask}})
 	k.useKey(t)
-	k.images = []agent.Image{program.Picture(t, k.input.Workspace)}
+	images := program.Pictures(t, k.input.Workspace)
+	k.images = images
 	got := k.turn(t, "{{hello}} to the zebra")
-	require.Contains(t, server.Sent(), program.Pixel)
+	program.RequireSent(t, server.Sent(), images)
 	k.images = nil
 	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)
 	require.Equal(t, "Hello to you.", got.Only(t, conversation.AssistantText).Content)

@@ -239,18 +239,18 @@ func TestStartsFreshWhereNothingIsLeftToResume(t *testing.T) {
 	}
 }
 
-func TestAnImageOfAPromptReachesTheModel(t *testing.T) {
+func TestImagesOfAPromptReachTheModel(t *testing.T) {
 	t.Parallel()
 	p := start(t, permission.Rules{}, map[string][]modelserver.Step{"see": {{Text: "A dot."}}})
-	image := program.Picture(t, p.workspace)
-	unsent := image
+	images := program.Pictures(t, p.workspace)
+	unsent := images[0]
 	unsent.Data = nil
-	in := agent.PromptInput{RunID: session.NewID(session.RunPrefix), Content: "{{see}} it", Images: []agent.Image{image, unsent}}
+	in := agent.PromptInput{RunID: session.NewID(session.RunPrefix), Content: "{{see}} it", Images: append(images, unsent)}
 	got := p.Prompt(t, claude.New(), in, func(e conversation.Event) bool {
 		p.folder.Add(e)
 		return false
 	})
 	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)
-	require.Contains(t, p.server.Sent(), program.Pixel)
+	program.RequireSent(t, p.server.Sent(), images)
 	p.agree(t)
 }

@@ -402,13 +402,14 @@ func TestContinuesWhatWasInterrupted(t *testing.T) {
 	p.Close(t)
 }
 
-func TestAnImageOfAPromptReachesTheModel(t *testing.T) {
+func TestImagesOfAPromptReachTheModel(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"see": {{Text: "A dot."}}, "more": {{Text: "The same."}}})
-	p.images = []agent.Image{program.Picture(t, p.in.Workspace)}
+	images := program.Pictures(t, p.in.Workspace)
+	p.images = images
 	got := p.turn(t, "{{see}} it", nil)
 	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)
-	require.Contains(t, p.server.Sent(), program.Pixel)
+	program.RequireSent(t, p.server.Sent(), images)
 	p.images = nil
 	p.turn(t, "{{more}} of it", nil)
 	p.agree(t)

@@ -245,16 +245,15 @@ func TestADeniedToolIsNotOffered(t *testing.T) {
 	p.requireSame(t)
 }
 
-func TestAnImageOfAPromptReachesTheModel(t *testing.T) {
+func TestImagesOfAPromptReachTheModel(t *testing.T) {
 	t.Parallel()
 	p := start(t, map[string][]modelserver.Step{"see": {{Text: "A dot."}}}, agent.LaunchInput{})
-	in := agent.PromptInput{
-		RunID: session.NewID(session.RunPrefix), PromptID: "prm_1", Content: "{{see}} it", Images: []agent.Image{program.Picture(t, p.input.Workspace)},
-	}
+	images := program.Pictures(t, p.input.Workspace)
+	in := agent.PromptInput{RunID: session.NewID(session.RunPrefix), PromptID: "prm_1", Content: "{{see}} it", Images: images}
 	got := p.Prompt(t, gemini.New(), in, p.saw)
 	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)
 	require.Equal(t, "{{see}} it", got.Only(t, conversation.UserMessage).Content)
-	require.Contains(t, p.server.Sent(), program.Pixel)
+	program.RequireSent(t, p.server.Sent(), images)
 	p.Close(t)
 	p.requireSame(t)
 }

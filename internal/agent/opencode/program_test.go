@@ -224,19 +224,20 @@ func TestStartsFreshWhereNothingCanBeRead(t *testing.T) {
 	p.Close(t)
 }
 
-func TestAnImageOfAPromptReachesTheModel(t *testing.T) {
+func TestImagesOfAPromptReachTheModel(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, map[string][]modelserver.Step{"see": {{Text: "A dot."}}})
 	p.allModels = true // what is not known is not sent images
 	p.begin(t, agent.LaunchInput{Model: "anthropic/claude-haiku-4-5"})
 	run := session.NewID(session.RunPrefix)
-	got := p.Prompt(t, opencode.New(), agent.PromptInput{RunID: run, Content: "{{see}} it", Images: []agent.Image{program.Picture(t, p.workspace)}}, nil)
+	images := program.Pictures(t, p.workspace)
+	got := p.Prompt(t, opencode.New(), agent.PromptInput{RunID: run, Content: "{{see}} it", Images: images}, nil)
 	for _, e := range got.Events {
 		p.folder.Add(e)
 	}
 	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)
 	require.Equal(t, "{{see}} it", got.Only(t, conversation.UserMessage).Content)
-	require.Contains(t, p.server.Sent(), program.Pixel)
+	program.RequireSent(t, p.server.Sent(), images)
 	require.Zero(t, p.Close(t))
 	p.agree(t)
 }

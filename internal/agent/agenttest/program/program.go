@@ -4,7 +4,12 @@ package program
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/base64"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
 	"io"
 	"iter"
 	"os"
@@ -227,15 +232,26 @@ func Files(t *testing.T, launch agent.Launch) []transcript.File {
 	return files
 }
 
-// Pixel is a PNG image of one pixel in base64.
-const Pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-
-// Picture writes Pixel to a file in a directory and returns it as a prompt has it.
-func Picture(t *testing.T, dir string) agent.Image {
+// Pictures writes three PNG images of one pixel, each of another color, to files in a directory and returns them as a prompt has them.
+func Pictures(t *testing.T, dir string) []agent.Image {
 	t.Helper()
-	data, err := base64.StdEncoding.DecodeString(Pixel)
-	require.NoError(t, err)
-	name := filepath.Join(dir, "pixel.png")
-	require.NoError(t, os.WriteFile(name, data, 0o600))
-	return agent.Image{Path: name, MediaType: "image/png", Data: data}
+	var images []agent.Image
+	for i, pixel := range []color.Gray{{0}, {128}, {255}} {
+		dot := image.NewGray(image.Rect(0, 0, 1, 1))
+		dot.SetGray(0, 0, pixel)
+		var data bytes.Buffer
+		require.NoError(t, png.Encode(&data, dot))
+		name := filepath.Join(dir, fmt.Sprintf("pixel%d.png", i+1))
+		require.NoError(t, os.WriteFile(name, data.Bytes(), 0o600))
+		images = append(images, agent.Image{Path: name, MediaType: "image/png", Data: data.Bytes()})
+	}
+	return images
+}
+
+// RequireSent requires that what was sent to the model has each of the images.
+func RequireSent(t *testing.T, sent string, images []agent.Image) {
+	t.Helper()
+	for _, i := range images {
+		require.Contains(t, sent, base64.StdEncoding.EncodeToString(i.Data), "%s is missing", i.Path)
+	}
 }
