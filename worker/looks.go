@@ -17,7 +17,7 @@ import (
 
 const (
 	// looksKept is how long the workflow of a completed reconciliation is kept.
-	looksKept = 5 * time.Minute
+	looksKept = time.Minute
 	// looksAtOnce bounds how many are deleted at a time.
 	looksAtOnce = 200
 )

@@ -36,13 +36,16 @@ func (s *outageStore) OutageRecord(_ context.Context, part string, began, ended 
 func TestOutagesAreRecordedWhenTheyAreOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var database, temporal, frozen atomic.Bool
+		var database, temporal, refused, frozen atomic.Bool
 		// look hangs until its deadline while a part is away, and longer while this process is frozen.
 		look := func(away *atomic.Bool) func(context.Context) error {
 			return func(ctx context.Context) error {
 				if frozen.Load() {
 					<-time.After(time.Minute)
 					return ctx.Err()
+				}
+				if refused.Load() {
+					return errors.New("refused")
 				}
 				if away.Load() {
 					<-ctx.Done()
@@ -69,7 +72,7 @@ func TestOutagesAreRecordedWhenTheyAreOver(t *testing.T) {
 		during(&temporal, 15*time.Second)
 		require.Len(t, store.outages, 2)
 		require.Equal(t, partTemporal, store.outages[1].part)
-		during(&temporal, time.Second)
+		during(&refused, time.Second)
 		require.Len(t, store.outages, 2, "what is too short is not recorded")
 		during(&frozen, 50*time.Second)
 		during(&database, 0)

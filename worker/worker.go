@@ -48,7 +48,7 @@ type Config struct {
 	Drain Drain
 	// ReconcileEvery is the interval of the reconciler's schedule. Default 30s.
 	ReconcileEvery time.Duration
-	// ForgetEvery is how often the workflows of completed reconciliations are deleted. Default 10m.
+	// ForgetEvery is how often the workflows of completed reconciliations are deleted. Default 1m.
 	ForgetEvery time.Duration
 	// Namespace is that of Temporal. Default "default".
 	Namespace string
@@ -79,7 +79,7 @@ func New(c Config) *Worker {
 		c.ReconcileEvery = 30 * time.Second
 	}
 	if c.ForgetEvery == 0 {
-		c.ForgetEvery = 10 * time.Minute
+		c.ForgetEvery = time.Minute
 	}
 	if c.Namespace == "" {
 		c.Namespace = "default"
