@@ -146,7 +146,7 @@ bench-million: setup-go
 
 # First a fault in every step of a purge, then the matrix, then that of forks, then one round of the storm after the other until the minutes are over, or
 # until one fails. The matrix and the storm print their seed.
-CHAOS ?= ^(TestEveryFaultInEveryState|TestForksCheckpointsAndRevertsAreCompleted|TestStorm)$$
+CHAOS ?= ^(TestEveryFaultInEveryState|TestForksCheckpointsRevertsAndImportsAreCompleted|TestStorm)$$
 chaos: NEEDS = curl
 chaos: ARGS ?= -minutes 10
 chaos: setup programs

@@ -2,7 +2,9 @@ package test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -80,23 +82,40 @@ $ echo 2 > committed; echo new > untracked; echo x > ignored; ln -s committed li
 
 func (s *stack) importArchive(t *testing.T, archive []byte) object {
 	t.Helper()
-	status, answer := s.bytes(t, "POST", "/api/bundles/import", archive)
-	require.Equal(t, http.StatusCreated, status, "%s", answer)
 	var got object
-	require.NoError(t, json.Unmarshal(answer, &got))
+	eventually(t, 60*time.Second, "the archive is imported", func() error {
+		status, answer, err := s.tryBytes(t.Context(), "POST", "/api/bundles/import", archive)
+		if err != nil {
+			return err
+		}
+		if status >= 500 {
+			return fmt.Errorf("%d %s", status, answer)
+		}
+		require.Equal(t, http.StatusCreated, status, "%s", answer)
+		return json.Unmarshal(answer, &got)
+	})
 	return got
 }
 
 // bytes sends an archive and returns what is answered.
 func (s *stack) bytes(t *testing.T, method, path string, body []byte) (status int, answer []byte) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.api+path, bytes.NewReader(body))
+	status, answer, err := s.tryBytes(t.Context(), method, path, body)
 	require.NoError(t, err)
+	return status, answer
+}
+
+func (s *stack) tryBytes(ctx context.Context, method, path string, body []byte) (status int, answer []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+s.api+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
 	req.Header.Set("Content-Type", "application/gzip")
 	resp, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
+	if err != nil {
+		return 0, nil, err
+	}
 	defer resp.Body.Close()
 	answer, err = io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	return resp.StatusCode, answer
+	return resp.StatusCode, answer, err
 }

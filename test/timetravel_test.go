@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// travelFault is a fault that befalls forks, checkpoints and reverts.
+// travelFault is a fault that befalls forks, checkpoints, reverts and imports.
 type travelFault struct {
 	name   string
 	strike func(t *testing.T, r *rig)
@@ -31,13 +31,13 @@ var travelFaults = []travelFault{
 	{"Postgres refused for 10s", func(t *testing.T, r *rig) { r.database.refuse(t, 10*time.Second) }},
 }
 
-// travelMoments are how long before a fault something begins: each step of a fork, a checkpoint and a revert is hit by one of them.
+// travelMoments are how long before a fault something begins: each step of a fork, a checkpoint, a revert and an import is hit by one of them.
 var travelMoments = []time.Duration{0, 150 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond, 1500 * time.Millisecond}
 
-// TestForksCheckpointsAndRevertsAreCompleted injects one fault at a time while sessions are forked, save checkpoints and are reverted with
-// their files, each begun at several moments before the fault. Afterwards each has the files, the memory and the conversation of its
+// TestForksCheckpointsRevertsAndImportsAreCompleted injects one fault at a time while sessions are forked, save checkpoints, are reverted with
+// their files and are imported, each begun at several moments before the fault. Afterwards each has the files, the memory and the conversation of its
 // point, whole. A run of all tests injects two of the faults, one with -all-faults all of them.
-func TestForksCheckpointsAndRevertsAreCompleted(t *testing.T) { //nolint:tparallel // one fault after the other, all of one system
+func TestForksCheckpointsRevertsAndImportsAreCompleted(t *testing.T) { //nolint:tparallel // one fault after the other, all of one system
 	t.Parallel()
 	r := startRig(t, 1)
 	faults := slices.Clone(travelFaults)
@@ -55,7 +55,7 @@ func TestForksCheckpointsAndRevertsAreCompleted(t *testing.T) { //nolint:tparall
 		t.Run(f.name, func(t *testing.T) {
 			var travels []*travel
 			for _, lead := range moments {
-				for _, kind := range []string{"fork", "checkpoint", "revert"} {
+				for _, kind := range []string{"fork", "checkpoint", "revert", "import"} {
 					travels = append(travels, &travel{rig: r, kind: kind, lead: lead})
 				}
 			}
@@ -87,13 +87,14 @@ func TestForksCheckpointsAndRevertsAreCompleted(t *testing.T) { //nolint:tparall
 	}
 }
 
-// travel is a session that is forked, saved or reverted.
+// travel is a session that is forked, saved, reverted or imported.
 type travel struct {
 	*rig
-	kind string
-	lead time.Duration
-	id   string
-	fork string
+	kind    string
+	lead    time.Duration
+	id      string
+	fork    string // the fork, or the session that was imported
+	archive []byte // to be imported
 }
 
 // line is a prompt that adds a line to a file.
@@ -109,6 +110,9 @@ func (v *travel) prepare(t *testing.T) {
 		v.completed(t, v.id, fmt.Sprint("p", n))
 	}
 	v.saved(t, "p2")
+	if v.kind == "import" {
+		v.archive = v.export(t, v.id)
+	}
 }
 
 // begin asks for what the fault is to hit.
@@ -122,6 +126,9 @@ func (v *travel) begin(t *testing.T) {
 		v.insist(t, "POST", path+"/sync", nil)
 	case "revert":
 		v.insist(t, "POST", path+"/revert", object{"promptId": "p2", "files": true})
+	case "import":
+		v.fork = v.importArchive(t, v.archive)["id"].(string)
+		v.insist(t, "POST", "/api/sessions/"+v.fork+"/wake", nil)
 	}
 }
 
@@ -142,6 +149,9 @@ func (v *travel) check(t *testing.T) {
 		require.Equal(t, "reverted", v.waitPrompt(t, v.id, "p2", time.Second)["reason"], name)
 		fork := v.insist(t, "POST", "/api/sessions/"+v.id+"/fork", object{"promptId": "p2"})["id"].(string)
 		v.has(t, name+", fork of what was undone", fork, 2)
+	case "import":
+		v.has(t, name, v.fork, 2)
+		v.has(t, name+", original", v.id, 2)
 	}
 }
 
