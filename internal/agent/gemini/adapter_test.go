@@ -98,7 +98,7 @@ func TestAnswersAreOptionsOfTheAgent(t *testing.T) {
 		require.Equal(t, decision != agent.DecisionReject, c.Data.Allowed)
 	}
 	_, err := gemini.New().Answer(q, agent.Answer{Decision: "perhaps"})
-	require.ErrorContains(t, err, "no decision")
+	require.ErrorContains(t, err, "is not a decision")
 	q.Suggestions = json.RawMessage(`[]`)
 	_, err = gemini.New().Answer(q, agent.Answer{Decision: agent.DecisionOnce})
 	require.ErrorContains(t, err, "does not offer")
