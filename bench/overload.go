@@ -65,7 +65,6 @@ func measureOverload(ctx context.Context, b *bench, s *section) error {
 	s.compare("prompt → agent has it, in the overload", distribution(&during.heard), "before", distribution(&calm.heard), noGoal)
 	s.add("attempts at turns beyond the first", number(float64(lost-losses), count), atMost(number(0, count)))
 	slices.Sort(spoken)
-	s.add("words of the session in the middle", number(float64(spoken[len(spoken)/2]), count), noGoal)
 	s.compare("words of the session with the fewest", number(float64(spoken[0]), count), "of the session with the most", number(float64(spoken[len(spoken)-1]), count), reaches(0.5))
 	return nil
 }

@@ -96,6 +96,7 @@ func (b *bundle) plant(t *testing.T) {
 	require.NoError(t, b.ArchiveWrite(b.ctx, made.ID, made.Attempt, strings.NewReader(planted)))
 	b.sql(t, fmt.Sprintf(`INSERT INTO earlier_files (session_id, size, sha256, mode, modified_at, unsaved, path, from_epoch, until_epoch)
 		VALUES ('%s', 0, '', 0, now(), 'too_large', '%s', 0, 9)`, b.id, planted))
+	b.sql(t, fmt.Sprintf(`INSERT INTO earlier_diffs (session_id, from_epoch, until_epoch, diff) VALUES ('%s', 0, 9, '{"%s": 1}')`, b.id, planted))
 	b.dispatch(t)
 	due, err := b.WebhookDeliveriesDue(b.ctx, 100)
 	require.NoError(t, err)

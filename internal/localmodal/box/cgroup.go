@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +21,6 @@ import (
 type cgroups struct {
 	version int
 	groups  map[string]string // by controller, the directory of the group for all; in version 2 under ""
-	sharing sync.Mutex        // held while limits of CPU time are written, of all boxes or of one
 }
 
 // controllers are those that are used.
@@ -398,7 +396,7 @@ func (c *cgroups) admit(box string, pid int, l Limits) error {
 		}
 	}
 	weight, _ := c.ordinaryWeight()
-	if err := c.setBox(groups, l, weight); err != nil {
+	if err := c.set(groups, l, weight); err != nil {
 		return err
 	}
 	for _, group := range groups {
@@ -407,19 +405,6 @@ func (c *cgroups) admit(box string, pid int, l Limits) error {
 		}
 	}
 	return nil
-}
-
-// setBox writes the limits of a box. Version 1 of the interface refuses it more CPUs than all boxes have at the time, so that these
-// have all again.
-func (c *cgroups) setBox(groups map[string]string, l Limits, weight int) error {
-	c.sharing.Lock()
-	defer c.sharing.Unlock()
-	if c.version == 1 && l.CPUs > 0 {
-		if err := c.writeShare(1); err != nil {
-			return fmt.Errorf("limit sandbox: %w", err)
-		}
-	}
-	return c.set(groups, l, weight)
 }
 
 // processes are those in the group of a box and in all below it.

@@ -93,8 +93,7 @@ type watchdog struct {
 	relieving string    // the box that was ended last
 	since     time.Time // when
 
-	cpuAt time.Time    // when it looked at CPU time last
-	share shareAccount // with control groups
+	cpuAt time.Time // when it looked at CPU time last
 
 	readMemory   func() (machineMemory, error) // replaced in tests
 	memoryNear   bool                          // less than twice the reserve of memory is left
@@ -199,8 +198,6 @@ func (w *watchdog) run() {
 func (w *watchdog) look(all []*watched, now time.Time) {
 	if w.rt.cgroups == nil {
 		w.lookAtProcesses(all, now)
-	} else {
-		w.lookAtShare(now)
 	}
 	space, err := statFS(w.rt.dir)
 	if err != nil {
