@@ -41,7 +41,7 @@ LINT     = golangci-lint
 # Most tests wait, for a timeout or a process: on two processors, with as many packages and as many tests in each, half of their time was idle.
 # Without debugging information the tests' programs are linked in two thirds of the time.
 CPUS    := $(shell getconf _NPROCESSORS_ONLN)
-TESTARGS ?= -timeout 40m -ldflags=-w -p $(shell expr $(CPUS) + 1) -parallel $(shell expr $(CPUS) + 2)
+TESTARGS ?= -timeout 75m -ldflags=-w -p $(shell expr $(CPUS) + 1) -parallel $(shell expr $(CPUS) + 2)
 
 .PHONY: web generate-web dev build release test conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos followers upgrade overload forks check setup programs fmt generate clean \
 	picture check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
