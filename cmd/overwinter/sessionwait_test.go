@@ -109,7 +109,7 @@ func TestAWaitingCommandSaysThatAQuestionDelaysIt(t *testing.T) {
 	store, temporal, url := sessionServer(t, "")
 	id := store.Put(session.Running)
 	asked := store.Ask(id, question.Asked{Kind: question.Permission, Title: "Bash: ls\x1b", ToolName: "Bash"}, time.Hour)
-	r := run(t.Context(), "session", "hibernate", id, "--wait", "--timeout=200ms", "--api-url", url)
+	r := run(t.Context(), "session", "hibernate", id, "--wait", "--timeout=10s", "--api-url", url)
 	require.Equal(t, exitTimeout, r.code)
 	require.Contains(t, r.stderr, "hibernate waits for the turn, in which the agent asks: Bash: ls\nanswer with overwinter session answer "+id+" "+asked+", or use --force; the question expires at 2")
 
