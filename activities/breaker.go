@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/overwinter-dev/overwinter/internal/breaker"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -19,10 +20,10 @@ import (
 // It may pass.
 const BreakerOpen = "BreakerOpen"
 
-// breakerStore keeps the circuit breakers of starts. See session.Breaker.
+// breakerStore keeps the circuit breakers of starts. See breaker.Breaker.
 type breakerStore interface {
 	// BreakerTry returns how long a start of the session's sandbox is to wait; 0 for not at all.
-	BreakerTry(ctx context.Context, provider, sessionID string) (b session.Breaker, wait time.Duration, err error)
+	BreakerTry(ctx context.Context, provider, sessionID string) (b breaker.Breaker, wait time.Duration, err error)
 	// BreakerFail counts a start that has failed, and reports whether that has opened the breaker.
 	BreakerFail(ctx context.Context, provider, sessionID, reason string) (opened bool, err error)
 	// BreakerRelease ends the trial of a start that says nothing of the provider.

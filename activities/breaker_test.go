@@ -10,6 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/breaker"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -45,8 +46,8 @@ func TestStartsThatKeepFailingOpenABreaker(t *testing.T) {
 			_, err := b.image.Prepare(b.ctx, demo.Name)
 			require.NoError(t, err)
 			before := b.memory.Calls(memsandbox.OpCreate)
-			b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpCreate, Code: code, N: session.BreakerThreshold + 1})
-			for range session.BreakerThreshold {
+			b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpCreate, Code: code, N: breaker.Threshold + 1})
+			for range breaker.Threshold {
 				requirePassing(t, b.starts(t, b.session(t)))
 			}
 			b.build() // another worker
@@ -59,7 +60,7 @@ func TestStartsThatKeepFailingOpenABreaker(t *testing.T) {
 			app, ok := errors.AsType[*temporal.ApplicationError](err)
 			require.True(t, ok)
 			require.Equal(t, temporal.ApplicationErrorCategoryBenign, app.Category(), "no line at ERROR for each wait")
-			require.Equal(t, before+session.BreakerThreshold, b.memory.Calls(memsandbox.OpCreate), "the provider is left alone")
+			require.Equal(t, before+breaker.Threshold, b.memory.Calls(memsandbox.OpCreate), "the provider is left alone")
 
 			s, err := b.db.SessionGet(b.ctx, waiting)
 			require.NoError(t, err)
@@ -97,8 +98,8 @@ func TestWhatOneSessionIsRefusedOpensNoBreaker(t *testing.T) {
 	b := setupMemory(t)
 	_, err := b.image.Prepare(b.ctx, demo.Name)
 	require.NoError(t, err)
-	b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpCreate, Code: driver.Invalid, N: 2 * session.BreakerThreshold})
-	for range 2 * session.BreakerThreshold {
+	b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpCreate, Code: driver.Invalid, N: 2 * breaker.Threshold})
+	for range 2 * breaker.Threshold {
 		requireType(t, activities.Refused, b.starts(t, b.session(t)))
 	}
 	require.NoError(t, b.starts(t, b.session(t)))

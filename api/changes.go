@@ -13,7 +13,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/lifecycle"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/presence"
 	"github.com/overwinter-dev/overwinter/internal/socket"
 )
 
@@ -181,7 +181,7 @@ func (s *sockets) all(c echo.Context) error {
 		return err
 	}
 	defer s.clients.endStream()
-	member := &occupant{viewer: session.Viewer{Client: uuid.NewString()}, rooms: s.rooms, changed: make(chan struct{}, 1)}
+	member := &occupant{viewer: presence.Viewer{Client: uuid.NewString()}, rooms: s.rooms, changed: make(chan struct{}, 1)}
 	if err := s.rooms.add(member); err != nil {
 		return err
 	}

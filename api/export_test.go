@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/presence"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -53,7 +54,7 @@ func NewRooms(store Store) Rooms { return Rooms{newRooms(store, slog.New(slog.Di
 
 // Enter is enter.
 func (r Rooms) Enter(ctx context.Context, sessionID string) (leave func(), err error) {
-	m, err := r.enter(ctx, session.Viewer{Client: session.NewID("cli_"), SessionID: sessionID})
+	m, err := r.enter(ctx, presence.Viewer{Client: session.NewID("cli_"), SessionID: sessionID})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/presence"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -161,7 +162,7 @@ func (o *object) answer() question.Answer {
 	a.Message, _ = o.short("message", question.MaxAnswerRunes)
 	if by, ok := o.text("answeredBy"); ok {
 		if a.By = by; !userID.MatchString(by) {
-			o.wrong("answeredBy", "must be 1 to %d visible ASCII characters", session.MaxUserIDBytes)
+			o.wrong("answeredBy", "must be 1 to %d visible ASCII characters", presence.MaxUserIDBytes)
 		}
 	}
 	return a

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/presence"
 )
 
 const (
@@ -28,10 +28,10 @@ const (
 // presenceStore keeps who looks at sessions, for all apis.
 type presenceStore interface {
 	// PresenceRenew stores clients as present for a while from now.
-	PresenceRenew(ctx context.Context, viewers []session.Viewer, lasts time.Duration) error
+	PresenceRenew(ctx context.Context, viewers []presence.Viewer, lasts time.Duration) error
 	PresenceEnd(ctx context.Context, clients []string) error
 	// PresenceRead returns who looks at sessions. Those that no client looks at may be left out.
-	PresenceRead(ctx context.Context, sessionIDs []string) (map[string]session.Presence, error)
+	PresenceRead(ctx context.Context, sessionIDs []string) (map[string]presence.Presence, error)
 	PresenceSweep(ctx context.Context) error
 }
 
@@ -55,12 +55,12 @@ type rooms struct {
 // room is a session with members. That of the empty session ID is of clients that look at the changes of all sessions.
 type room struct {
 	members map[*occupant]struct{}
-	present session.Presence // as it was read last
+	present presence.Presence // as it was read last
 }
 
 // occupant is one WebSocket in a room.
 type occupant struct {
-	viewer session.Viewer
+	viewer presence.Viewer
 	rooms  *rooms
 	// changed has room for one: the member looks at the present state when it wakes.
 	changed chan struct{}
@@ -74,14 +74,14 @@ func newRooms(store presenceStore, logger *slog.Logger) *rooms {
 }
 
 // enter takes a place in the room of a session, which leave gives back.
-func (r *rooms) enter(ctx context.Context, viewer session.Viewer) (*occupant, error) {
+func (r *rooms) enter(ctx context.Context, viewer presence.Viewer) (*occupant, error) {
 	m := &occupant{viewer: viewer, rooms: r, changed: make(chan struct{}, 1)}
 	if err := r.add(m); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.wait)
 	defer cancel()
-	if err := r.store.PresenceRenew(ctx, []session.Viewer{viewer}, presenceLasts); err != nil {
+	if err := r.store.PresenceRenew(ctx, []presence.Viewer{viewer}, presenceLasts); err != nil {
 		r.failed(ctx, err)
 	}
 	r.look(ctx, []string{viewer.SessionID})
@@ -126,12 +126,12 @@ func (m *occupant) leave() {
 }
 
 // present is who looks at the session, this client included: it may not have been read yet.
-func (m *occupant) present() session.Presence {
+func (m *occupant) present() presence.Presence {
 	m.rooms.mu.Lock()
 	defer m.rooms.mu.Unlock()
 	there := m.rooms.rooms[m.viewer.SessionID]
-	p := session.Presence{Clients: max(there.present.Clients, len(there.members)), Users: slices.Clone(there.present.Users)}
-	byID := func(u session.User, id string) int { return strings.Compare(u.ID, id) }
+	p := presence.Presence{Clients: max(there.present.Clients, len(there.members)), Users: slices.Clone(there.present.Users)}
+	byID := func(u presence.User, id string) int { return strings.Compare(u.ID, id) }
 	if at, found := slices.BinarySearchFunc(p.Users, m.viewer.User.ID, byID); m.viewer.User.ID != "" && !found {
 		p.Users = slices.Insert(p.Users, at, m.viewer.User)
 	}
@@ -170,7 +170,7 @@ func (r *rooms) failed(ctx context.Context, err error) {
 }
 
 // viewers are all members.
-func (r *rooms) viewers() (viewers []session.Viewer, sessionIDs []string) {
+func (r *rooms) viewers() (viewers []presence.Viewer, sessionIDs []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(r.rooms)) {

@@ -21,6 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/feed"
+	"github.com/overwinter-dev/overwinter/internal/presence"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -33,7 +34,7 @@ const socketRoute = "/api/sessions/:id/ws"
 // maxSessionSockets bounds the WebSockets of one session at one api.
 const maxSessionSockets = 1000
 
-var userID = regexp.MustCompile(fmt.Sprintf(`^[\x21-\x7e]{1,%d}$`, session.MaxUserIDBytes))
+var userID = regexp.MustCompile(fmt.Sprintf(`^[\x21-\x7e]{1,%d}$`, presence.MaxUserIDBytes))
 
 // Close codes that RFC 6455 leaves to applications.
 const (
@@ -108,7 +109,7 @@ func (s *sockets) session(c echo.Context) error {
 	if opening.feed != nil {
 		defer opening.feed.Close()
 	}
-	member, err := s.rooms.enter(ctx, session.Viewer{Client: uuid.NewString(), SessionID: id, User: user})
+	member, err := s.rooms.enter(ctx, presence.Viewer{Client: uuid.NewString(), SessionID: id, User: user})
 	if err != nil {
 		return err
 	}
@@ -219,15 +220,15 @@ func (s *sockets) openQuestions(ctx context.Context, id string) ([]json.RawMessa
 }
 
 // viewingUser is who looks at a session, in the words of the client: nothing checks them.
-func viewingUser(c echo.Context) (session.User, error) {
-	u := session.User{ID: c.QueryParam("userId"), Name: c.QueryParam("name")}
+func viewingUser(c echo.Context) (presence.User, error) {
+	u := presence.User{ID: c.QueryParam("userId"), Name: c.QueryParam("name")}
 	switch {
 	case u.ID != "" && !userID.MatchString(u.ID):
-		return u, invalid("userId", "must be 1 to %d visible ASCII characters", session.MaxUserIDBytes)
+		return u, invalid("userId", "must be 1 to %d visible ASCII characters", presence.MaxUserIDBytes)
 	case !utf8.ValidString(u.Name) || strings.ContainsFunc(u.Name, unicode.IsControl):
 		return u, invalid("name", "must be UTF-8 without control characters")
-	case utf8.RuneCountInString(u.Name) > session.MaxUserNameRunes:
-		return u, invalid("name", "is %d characters long; at most %d are allowed", utf8.RuneCountInString(u.Name), session.MaxUserNameRunes)
+	case utf8.RuneCountInString(u.Name) > presence.MaxUserNameRunes:
+		return u, invalid("name", "is %d characters long; at most %d are allowed", utf8.RuneCountInString(u.Name), presence.MaxUserNameRunes)
 	case u.ID == "" && u.Name != "":
 		return u, invalid("userId", "is required with name")
 	case u.Name == "":
@@ -237,7 +238,7 @@ func viewingUser(c echo.Context) (session.User, error) {
 }
 
 // initial is what the first message is made of.
-func (s *sockets) initial(o *socketOpening, present session.Presence) socket.Opening {
+func (s *sockets) initial(o *socketOpening, present presence.Presence) socket.Opening {
 	view := resource.Session(o.session)
 	m := socket.Opening{Seq: o.feed.Position(), Session: view, History: o.history, More: o.cursor != ""}
 	m.Data = socket.InitData{

@@ -19,7 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/feed"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/presence"
 	"github.com/overwinter-dev/overwinter/internal/socket"
 )
 
@@ -142,7 +142,7 @@ func (k *socketConn) follow(ctx context.Context, o *socketOpening, tasks *sync.W
 }
 
 // open sends what precedes the events.
-func (k *socketConn) open(ctx context.Context, o *socketOpening, present session.Presence) error {
+func (k *socketConn) open(ctx context.Context, o *socketOpening, present presence.Presence) error {
 	if first := k.protocol.Init(k.server.initial(o, present)); first != nil {
 		if err := k.send(ctx, first); err != nil {
 			return err
@@ -169,7 +169,7 @@ func (k *socketConn) open(ctx context.Context, o *socketOpening, present session
 
 // watch sends who has come and gone since the first message. A client that reads slowly gets the difference to the last
 // state that it was sent, not each change.
-func (k *socketConn) watch(ctx context.Context, before session.Presence) {
+func (k *socketConn) watch(ctx context.Context, before presence.Presence) {
 	for {
 		select {
 		case <-k.member.changed:

@@ -19,7 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/presence"
 )
 
 // cutter is a proxy that cuts each connection after some bytes.
@@ -174,12 +174,12 @@ func TestPostgresUsersAreKnownAtAllServers(t *testing.T) {
 	joined := ada.next()
 	require.Equal(t, "user.joined", joined.Type)
 	require.Contains(t, string(joined.Data), "bob")
-	lost := session.Viewer{Client: "lost", SessionID: id, User: session.User{ID: "eve", Name: "Eve"}}
-	require.NoError(t, db.PresenceRenew(t.Context(), []session.Viewer{lost}, time.Hour))
+	lost := presence.Viewer{Client: "lost", SessionID: id, User: presence.User{ID: "eve", Name: "Eve"}}
+	require.NoError(t, db.PresenceRenew(t.Context(), []presence.Viewer{lost}, time.Hour))
 	joined = ada.next()
 	require.Equal(t, "user.joined", joined.Type)
 	require.Contains(t, string(joined.Data), "Eve")
-	require.NoError(t, db.PresenceRenew(t.Context(), []session.Viewer{lost}, time.Microsecond))
+	require.NoError(t, db.PresenceRenew(t.Context(), []presence.Viewer{lost}, time.Microsecond))
 	left := ada.next()
 	require.Equal(t, "user.left", left.Type)
 	require.Contains(t, string(left.Data), "Eve")

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/presence"
 )
 
 // PresenceRenew implements api.Store.
-func (m *Store) PresenceRenew(_ context.Context, viewers []session.Viewer, _ time.Duration) error {
+func (m *Store) PresenceRenew(_ context.Context, viewers []presence.Viewer, _ time.Duration) error {
 	leave, err := m.enter("PresenceRenew")
 	if err != nil {
 		return err
@@ -36,22 +36,22 @@ func (m *Store) PresenceEnd(_ context.Context, clients []string) error {
 }
 
 // PresenceRead implements api.Store.
-func (m *Store) PresenceRead(_ context.Context, sessionIDs []string) (map[string]session.Presence, error) {
+func (m *Store) PresenceRead(_ context.Context, sessionIDs []string) (map[string]presence.Presence, error) {
 	leave, err := m.enter("PresenceRead")
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	out := map[string]session.Presence{}
+	out := map[string]presence.Presence{}
 	for _, v := range m.present {
 		if !slices.Contains(sessionIDs, v.SessionID) {
 			continue
 		}
 		p := out[v.SessionID]
 		p.Clients++
-		if v.User.ID != "" && !slices.ContainsFunc(p.Users, func(u session.User) bool { return u.ID == v.User.ID }) {
+		if v.User.ID != "" && !slices.ContainsFunc(p.Users, func(u presence.User) bool { return u.ID == v.User.ID }) {
 			p.Users = append(p.Users, v.User)
-			slices.SortFunc(p.Users, func(a, b session.User) int { return strings.Compare(a.ID, b.ID) })
+			slices.SortFunc(p.Users, func(a, b presence.User) int { return strings.Compare(a.ID, b.ID) })
 		}
 		out[v.SessionID] = p
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/lifecycle"
+	"github.com/overwinter-dev/overwinter/internal/presence"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -39,8 +40,8 @@ type Store struct {
 	profiles []*profileRow
 	blocked  chan struct{} // what Block returned to be closed
 
-	present    map[string]session.Viewer // by client
-	attendants map[string]bool           // sessions that have one, and whether it claims
+	present    map[string]presence.Viewer // by client
+	attendants map[string]bool            // sessions that have one, and whether it claims
 
 	archives map[string]session.Archive // by bundle
 	contents map[string][]byte          // of archives; and of imported ones by session
@@ -70,7 +71,7 @@ type Row struct {
 
 // NewStore returns an empty store.
 func NewStore() *Store {
-	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}, calls: map[string]int{}, secrets: map[string]secretRow{}, present: map[string]session.Viewer{}, attendants: map[string]bool{}, archives: map[string]session.Archive{}, contents: map[string][]byte{}}
+	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}, calls: map[string]int{}, secrets: map[string]secretRow{}, present: map[string]presence.Viewer{}, attendants: map[string]bool{}, archives: map[string]session.Archive{}, contents: map[string][]byte{}}
 }
 
 // Fail makes every call of a method return err, until it is nil.

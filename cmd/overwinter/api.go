@@ -14,6 +14,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
+	"github.com/overwinter-dev/overwinter/internal/breaker"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
@@ -212,7 +213,7 @@ func sandboxInfo(db *postgres.DB, logger *slog.Logger) func(context.Context) api
 			return last
 		}
 		driver, isolation, err := db.SandboxesDescription(ctx)
-		var open []session.Breaker
+		var open []breaker.Breaker
 		if err == nil {
 			open, err = db.BreakersOpen(ctx)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/breaker"
 	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -25,7 +26,7 @@ type counter interface {
 	ImageCounts(ctx context.Context, age time.Duration) (image.Counts, error)
 	SessionCounts(ctx context.Context) ([]session.Count, error)
 	Unfinished(ctx context.Context) (session.Unfinished, error)
-	BreakersOpen(ctx context.Context) ([]session.Breaker, error)
+	BreakersOpen(ctx context.Context) ([]breaker.Breaker, error)
 }
 
 // pool has connections to Postgres. *postgres.DB is one.

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/breaker"
 	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -35,8 +36,8 @@ func (c *counted) SessionCounts(context.Context) ([]session.Count, error) {
 
 func (c *counted) Unfinished(context.Context) (session.Unfinished, error) { return c.unfinished, c.err }
 
-func (c *counted) BreakersOpen(context.Context) ([]session.Breaker, error) {
-	return []session.Breaker{{Provider: "modal", Agent: "codex"}}, c.err
+func (c *counted) BreakersOpen(context.Context) ([]breaker.Breaker, error) {
+	return []breaker.Breaker{{Provider: "modal", Agent: "codex"}}, c.err
 }
 
 func (c *counted) Connections() postgres.Connections {

@@ -7,13 +7,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/overwinter-dev/overwinter/internal/breaker"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // BreakerTry asks whether the sandbox of a session may be started at a provider now. If not, it returns the breaker, and how long
 // to wait before asking again. Unless it is open nothing is locked.
-func (db *DB) BreakerTry(ctx context.Context, provider, sessionID string) (b session.Breaker, wait time.Duration, err error) {
+func (db *DB) BreakerTry(ctx context.Context, provider, sessionID string) (b breaker.Breaker, wait time.Duration, err error) {
 	open, err := db.q.BreakerIsOpen(ctx, db.pool, &dbsqlc.BreakerIsOpenParams{SessionID: sessionID, Provider: provider})
 	if err != nil || !open {
 		return b, 0, fault("read the breaker of a start", err)
@@ -76,14 +77,14 @@ func (db *DB) BreakerClose(ctx context.Context, provider, sessionID string) (ope
 }
 
 // BreakersOpen lists the breakers that are open.
-func (db *DB) BreakersOpen(ctx context.Context) ([]session.Breaker, error) {
+func (db *DB) BreakersOpen(ctx context.Context) ([]breaker.Breaker, error) {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
 	rows, err := db.q.BreakersOpen(ctx, db.pool)
 	if err != nil {
 		return nil, fault("list open breakers", err)
 	}
-	breakers := make([]session.Breaker, len(rows))
+	breakers := make([]breaker.Breaker, len(rows))
 	for i, row := range rows {
 		breakers[i] = breakerOf(row)
 	}
@@ -122,7 +123,7 @@ func starting(sessions []session.Session) (starting []*session.Session) {
 
 // breakerTx is a transaction that has locked the breaker of a start, if it exists.
 type breakerTx struct {
-	session.Breaker
+	breaker.Breaker
 	tx     pgx.Tx
 	q      *dbsqlc.Queries
 	exists bool
@@ -139,7 +140,7 @@ func (db *DB) withBreaker(ctx context.Context, doing, provider, sessionID string
 		if err != nil {
 			return err
 		}
-		b := breakerTx{Breaker: session.Breaker{Provider: provider, Agent: key.Agent}, tx: tx, q: db.q, start: key.Start, now: key.At}
+		b := breakerTx{Breaker: breaker.Breaker{Provider: provider, Agent: key.Agent}, tx: tx, q: db.q, start: key.Start, now: key.At}
 		if err := b.lock(ctx); err != nil {
 			return err
 		}
@@ -156,7 +157,7 @@ func (t *breakerTx) lock(ctx context.Context) error {
 	return nil
 }
 
-func (t *breakerTx) store(ctx context.Context, b session.Breaker) error {
+func (t *breakerTx) store(ctx context.Context, b breaker.Breaker) error {
 	return t.q.BreakerStore(ctx, t.tx, &dbsqlc.BreakerStoreParams{
 		Provider: b.Provider, Agent: b.Agent, Failures: int32(b.Failures), Trials: int32(b.Trials), //nolint:gosec // they are few
 		FailedAt: b.FailedAt, FailedBy: b.FailedBy, Reason: b.Reason,
@@ -164,8 +165,8 @@ func (t *breakerTx) store(ctx context.Context, b session.Breaker) error {
 	})
 }
 
-func breakerOf(row dbsqlc.Breaker) session.Breaker {
-	return session.Breaker{
+func breakerOf(row dbsqlc.Breaker) breaker.Breaker {
+	return breaker.Breaker{
 		Provider: row.Provider, Agent: row.Agent, Failures: int(row.Failures), Trials: int(row.Trials),
 		FailedAt: row.FailedAt, FailedBy: row.FailedBy, Reason: row.Reason,
 		OpenedAt: orZero(row.OpenedAt), RetryAt: orZero(row.RetryAt), TrialBy: row.TrialBy, TrialUntil: orZero(row.TrialUntil),

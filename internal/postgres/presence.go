@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/presence"
 )
 
 // PresenceRenew stores clients as present for a while from now, in one statement. It sends no notification.
-func (db *DB) PresenceRenew(ctx context.Context, viewers []session.Viewer, lasts time.Duration) error {
+func (db *DB) PresenceRenew(ctx context.Context, viewers []presence.Viewer, lasts time.Duration) error {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
 	n := len(viewers)
@@ -38,24 +38,24 @@ func (db *DB) PresenceEnd(ctx context.Context, clients []string) error {
 }
 
 // PresenceRead returns who looks at sessions now. Sessions that no client looks at are left out.
-func (db *DB) PresenceRead(ctx context.Context, sessionIDs []string) (map[string]session.Presence, error) {
+func (db *DB) PresenceRead(ctx context.Context, sessionIDs []string) (map[string]presence.Presence, error) {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
 	rows, err := db.q.PresenceRead(ctx, db.pool, sessionIDs)
 	if err != nil {
 		return nil, fault("read presences", err)
 	}
-	out := map[string]session.Presence{}
+	out := map[string]presence.Presence{}
 	for _, row := range rows {
 		p := out[row.SessionID]
 		p.Clients += int(row.Clients)
-		if row.UserID != "" && len(p.Users) < session.MaxPresentUsers {
-			p.Users = append(p.Users, session.User{ID: row.UserID, Name: row.Name})
+		if row.UserID != "" && len(p.Users) < presence.MaxUsers {
+			p.Users = append(p.Users, presence.User{ID: row.UserID, Name: row.Name})
 		}
 		out[row.SessionID] = p
 	}
 	for _, p := range out { // the order of the database depends on its collation
-		slices.SortFunc(p.Users, func(a, b session.User) int { return strings.Compare(a.ID, b.ID) })
+		slices.SortFunc(p.Users, func(a, b presence.User) int { return strings.Compare(a.ID, b.ID) })
 	}
 	return out, nil
 }

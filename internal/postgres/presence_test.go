@@ -8,22 +8,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/presence"
 )
 
 func TestPresencesAreRenewedEndAndExpire(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
 	ctx := t.Context()
-	viewer := func(client, sessionID, user string) session.Viewer {
-		return session.Viewer{Client: client, SessionID: sessionID, User: session.User{ID: user, Name: user}}
+	viewer := func(client, sessionID, user string) presence.Viewer {
+		return presence.Viewer{Client: client, SessionID: sessionID, User: presence.User{ID: user, Name: user}}
 	}
-	viewers := []session.Viewer{viewer("c", "a", "bob"), viewer("b", "a", "bob"), viewer("a", "a", "ada"), viewer("d", "a", ""), viewer("e", "b", "eve")}
+	viewers := []presence.Viewer{viewer("c", "a", "bob"), viewer("b", "a", "bob"), viewer("a", "a", "ada"), viewer("d", "a", ""), viewer("e", "b", "eve")}
 	require.NoError(t, db.PresenceRenew(ctx, viewers, time.Hour))
 	require.NoError(t, db.PresenceRenew(ctx, viewers[:1], time.Hour))
-	want := map[string]session.Presence{
-		"a": {Clients: 4, Users: []session.User{{ID: "ada", Name: "ada"}, {ID: "bob", Name: "bob"}}},
-		"b": {Clients: 1, Users: []session.User{{ID: "eve", Name: "eve"}}},
+	want := map[string]presence.Presence{
+		"a": {Clients: 4, Users: []presence.User{{ID: "ada", Name: "ada"}, {ID: "bob", Name: "bob"}}},
+		"b": {Clients: 1, Users: []presence.User{{ID: "eve", Name: "eve"}}},
 	}
 	got, err := db.PresenceRead(ctx, []string{"a", "b", "c"})
 	require.NoError(t, err)
@@ -32,12 +32,12 @@ func TestPresencesAreRenewedEndAndExpire(t *testing.T) {
 	require.NoError(t, db.PresenceRenew(ctx, viewers[4:], -2*time.Minute))
 	got, err = db.PresenceRead(ctx, []string{"a", "b"})
 	require.NoError(t, err)
-	require.Equal(t, map[string]session.Presence{"a": {Clients: 3, Users: []session.User{{ID: "bob", Name: "bob"}}}}, got)
+	require.Equal(t, map[string]presence.Presence{"a": {Clients: 3, Users: []presence.User{{ID: "bob", Name: "bob"}}}}, got)
 	require.NoError(t, db.PresenceSweep(ctx))
 	require.NoError(t, db.PresenceRenew(ctx, viewers[:3], -30*time.Second))
 	require.NoError(t, db.PresenceSweep(ctx), "what has just expired may be renewed by its api")
 
-	var many []session.Viewer
+	var many []presence.Viewer
 	for i := range 150 {
 		many = append(many, viewer(fmt.Sprint(i), "many", fmt.Sprintf("u%03d", i)))
 	}
@@ -45,5 +45,5 @@ func TestPresencesAreRenewedEndAndExpire(t *testing.T) {
 	got, err = db.PresenceRead(ctx, []string{"many"})
 	require.NoError(t, err)
 	require.Equal(t, 150, got["many"].Clients)
-	require.Len(t, got["many"].Users, session.MaxPresentUsers)
+	require.Len(t, got["many"].Users, presence.MaxUsers)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/lifecycle"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/presence"
 	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -85,8 +86,8 @@ func (b *bundle) plant(t *testing.T) {
 	}))
 	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeFailed, Reason: planted})
 	require.NoError(t, err)
-	viewer := session.Viewer{Client: planted + id, SessionID: b.id, User: session.User{ID: planted, Name: planted}}
-	require.NoError(t, b.PresenceRenew(b.ctx, []session.Viewer{viewer}, time.Hour))
+	viewer := presence.Viewer{Client: planted + id, SessionID: b.id, User: presence.User{ID: planted, Name: planted}}
+	require.NoError(t, b.PresenceRenew(b.ctx, []presence.Viewer{viewer}, time.Hour))
 	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandSync, RequestID: planted})
 	require.NoError(t, err)
 	v := b.snapshotted(t, "im-"+b.id)

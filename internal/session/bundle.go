@@ -46,9 +46,3 @@ type RevertDue struct {
 	Bundle     Bundle // to restore
 	Impossible string // why it cannot be carried out; empty: it may be
 }
-
-// BundleRef names a bundle and where its files are.
-type BundleRef struct {
-	ID         string
-	SnapshotID string
-}

@@ -42,30 +42,20 @@ func ParseCheckpoint(text string) (Checkpoint, error) {
 
 // Due reports whether the end of a turn saves a bundle. newest is when the one before was committed; zero if there is none.
 func (c Checkpoint) Due(newest, now time.Time) bool {
-	d := c.interval()
+	d := c.Interval()
 	return c == CheckpointTurn || d > 0 && now.Sub(newest) >= d
 }
 
 // Timed reports whether the policy is a duration.
-func (c Checkpoint) Timed() bool { return c.interval() > 0 }
+func (c Checkpoint) Timed() bool { return c.Interval() > 0 }
 
-// interval is the policy as a duration; zero if it is none.
-func (c Checkpoint) interval() time.Duration {
+// Interval is the policy as a duration; zero if it is none.
+func (c Checkpoint) Interval() time.Duration {
 	d, err := time.ParseDuration(string(c))
 	if err != nil {
 		return 0
 	}
 	return d
-}
-
-// CheckpointAt is the time after which the end of a turn saves a bundle; zero while the session does not run, before its first
-// bundle, or if its policy is no duration.
-func (s Session) CheckpointAt() time.Time {
-	d := s.Saves.Policy.interval()
-	if s.Status != Running || d <= 0 || s.Saves.Newest.IsZero() {
-		return time.Time{}
-	}
-	return s.Saves.Newest.Add(d)
 }
 
 // Saves is when a session saves bundles while it is awake.

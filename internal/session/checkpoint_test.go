@@ -32,16 +32,3 @@ func TestCheckpointsAreDue(t *testing.T) {
 		require.Error(t, err, wrong)
 	}
 }
-
-func TestTheNextCheckpointIsAnnouncedWhileASessionRuns(t *testing.T) {
-	t.Parallel()
-	at := time.Now()
-	s := session.Session{Status: session.Running, CreatedAt: at, Saves: session.Saves{Policy: "10m0s", Newest: at.Add(time.Hour)}}
-	require.Equal(t, at.Add(70*time.Minute), s.CheckpointAt())
-	for _, policy := range []session.Checkpoint{"", session.CheckpointHibernate, session.CheckpointTurn} {
-		s.Saves.Policy = policy
-		require.Zero(t, s.CheckpointAt(), policy)
-	}
-	require.Zero(t, session.Session{Status: session.Running, Saves: session.Saves{Policy: "10m0s"}}.CheckpointAt(), "the first turn saves one")
-	require.Zero(t, session.Session{Status: session.Hibernated, Saves: session.Saves{Policy: "10m0s", Newest: at}}.CheckpointAt(), "it sleeps")
-}

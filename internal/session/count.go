@@ -18,11 +18,3 @@ type Unfinished struct {
 	// error, and whose queue is not held; 0 if there is none.
 	Oldest time.Duration
 }
-
-// Ended is what is logged and measured of a run that has ended.
-type Ended struct {
-	Agent string
-	// QueueWait is the time from the acceptance of the prompt to its claim; negative if the prompt is queued again.
-	QueueWait time.Duration
-	RequestID string // of the request that accepted the prompt; empty if it is not known
-}

@@ -34,24 +34,6 @@ func MoveMargin(since, deadline time.Time) time.Duration {
 	return min(MaxMoveMargin, max(0, deadline.Sub(since)/2))
 }
 
-// SleepsAt is when the session hibernates unless something happens before; zero while something does, or while it has no
-// sandbox to leave.
-func (s Session) SleepsAt() time.Time {
-	if s.Status != Running || s.Queue.Queued > 0 && !s.Queue.Hold.Held() || s.Queue.Processing > 0 {
-		return time.Time{}
-	}
-	return s.LastActivity.Add(s.IdleTimeout)
-}
-
-// ExpiresAt is when the session leaves its sandbox because of the provider's limit; zero while it has none, or one without
-// an end.
-func (s Session) ExpiresAt() time.Time {
-	if s.Status != Running || s.Sandbox == nil || s.Sandbox.Deadline.IsZero() {
-		return time.Time{}
-	}
-	return s.Sandbox.Deadline.Add(-MoveMargin(s.Sandbox.Since, s.Sandbox.Deadline))
-}
-
 // Announced is what became of the announcement of a deadline.
 type Announced struct {
 	At          time.Time // of the deadline; zero if there is none now

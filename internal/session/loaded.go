@@ -54,3 +54,9 @@ type Attended struct {
 	// WorkflowRun is the run of the workflow that opened the session last; empty if one of an earlier version did.
 	WorkflowRun string
 }
+
+// BundleRef names a bundle and where its files are.
+type BundleRef struct {
+	ID         string
+	SnapshotID string
+}

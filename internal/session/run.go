@@ -1,72 +1,12 @@
 package session
 
 import (
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
-
-// Outcome is how a run ended.
-type Outcome string
-
-// The outcomes of a run; they are the final statuses of its prompt.
-const (
-	OutcomeCompleted Outcome = "completed"
-	OutcomeFailed    Outcome = "failed"
-	OutcomeCancelled Outcome = "cancelled"
-	OutcomeUnknown   Outcome = "unknown"
-)
-
-// PromptStatus is the status that a prompt takes from the outcome of its run.
-func (o Outcome) PromptStatus() PromptStatus { return PromptStatus(o) }
-
-// Usage is what a turn consumed.
-type Usage struct {
-	InputTokens  int64   `json:"inputTokens"`
-	OutputTokens int64   `json:"outputTokens"`
-	CostUSD      float64 `json:"costUsd"`
-	// CostUnknown: the agent has not reported what the turn has cost; CostUSD is 0.
-	CostUnknown bool  `json:"costUnknown,omitempty"`
-	ToolCalls   int64 `json:"toolCalls"`
-}
-
-// The bounds of what is believed of a turn's usage: an agent may print any number. The totals of a session stop growing
-// at MaxTotalCount and MaxTotalCostUSD.
-const (
-	MaxTurnCount    = 1_000_000_000_000 // of tokens or tool calls
-	MaxTurnCostUSD  = 1_000_000_000.0
-	MaxTotalCount   = 1<<53 - 1 // what every JSON parser reads exactly
-	MaxTotalCostUSD = 1_000_000_000_000.0
-)
-
-// Bounded returns u with each number between 0 and its bound.
-func (u Usage) Bounded() Usage {
-	return Usage{
-		InputTokens: boundedCount(u.InputTokens), OutputTokens: boundedCount(u.OutputTokens),
-		CostUSD: boundedCost(u.CostUSD), CostUnknown: u.CostUnknown, ToolCalls: boundedCount(u.ToolCalls),
-	}
-}
-
-// Cost is the cost in dollars, nil if it is not known.
-func (u Usage) Cost() *float64 {
-	if u.CostUnknown {
-		return nil
-	}
-	return &u.CostUSD
-}
-
-func boundedCount(n int64) int64 { return min(max(n, 0), MaxTurnCount) }
-
-func boundedCost(usd float64) float64 {
-	if !(usd > 0) { // also what is not a number
-		return 0
-	}
-	return min(usd, MaxTurnCostUSD)
-}
 
 // Dispatch orders the attempts at a run. A workflow is allotted a new number each time it gives the
 // run to a worker; Attempt counts the engine's attempts under that number.
@@ -81,28 +21,6 @@ func (d Dispatch) After(other Dispatch) bool {
 		return d.No > other.No
 	}
 	return d.Attempt > other.Attempt
-}
-
-// claimSeparator comes between a run and the number of a later claim of it. Parts of a run have another one, see AgentRun.
-const claimSeparator = "_"
-
-// RunIDLength is how long the ids are that runs are allotted.
-const RunIDLength = len(RunPrefix) + 32
-
-// ClaimID is the id of the n-th claim of the prompt that has a run. The first has the id of the run.
-func ClaimID(runID string, n int) string {
-	if n <= 1 {
-		return runID
-	}
-	return runID + claimSeparator + strconv.Itoa(n)
-}
-
-// RunOf is the run that a claim is of. It is what clients see: a prompt that was queued again is claimed once more, and has the same run.
-func RunOf(claimID string) string {
-	if len(claimID) > RunIDLength && strings.HasPrefix(claimID[RunIDLength:], claimSeparator) {
-		return claimID[:RunIDLength]
-	}
-	return claimID
 }
 
 // Run is one claim of a prompt, by an agent in one sandbox. It belongs to the generation of the sandbox it was
@@ -209,4 +127,12 @@ type RunEnding struct {
 	// Attend is the token of the attempt that asks to attend the session: to claim the next prompt by itself. It is
 	// granted to an attempt that looks, and only if nothing but a prompt may come next. Empty for none.
 	Attend string
+}
+
+// Ended is what is logged and measured of a run that has ended.
+type Ended struct {
+	Agent string
+	// QueueWait is the time from the acceptance of the prompt to its claim; negative if the prompt is queued again.
+	QueueWait time.Duration
+	RequestID string // of the request that accepted the prompt; empty if it is not known
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/breaker"
 	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/purge"
 )
@@ -33,9 +34,9 @@ type Session struct {
 	Queue        QueueCounts
 	// QuestionsOpen counts the questions that wait for a person.
 	QuestionsOpen int64
-	Step          string     // of a start that has been reported; empty if none is
-	StartWait     *StartWait // what its start waits for, because others keep failing; nil for nothing
-	Loaded        bool       // the workflow is open
+	Step          string        // of a start that has been reported; empty if none is
+	StartWait     *breaker.Wait // what its start waits for, because others keep failing; nil for nothing
+	Loaded        bool          // the workflow is open
 	Sandbox       *SandboxView
 	// Head is the bundle that it wakes from, HeadSuccess the newest one that does not end with a turn that failed. Set by
 	// the store's SessionGet and SessionList alone; empty where there is none.

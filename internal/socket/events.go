@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/presence"
 )
 
 // EventsName is the sub-protocol of [Events].
@@ -27,7 +27,7 @@ func (Events) Page(string, conversation.Conversation, bool) any { return nil }
 func (Events) Question(string, json.RawMessage) any { return nil }
 
 // Presence implements Protocol.
-func (Events) Presence(_, _ session.Presence) []any { return nil }
+func (Events) Presence(_, _ presence.Presence) []any { return nil }
 
 // Beat implements Protocol.
 func (Events) Beat() any { return Message{Type: TypeHeartbeat, Data: struct{}{}} }

@@ -1,6 +1,6 @@
 package socket
 
-import "github.com/overwinter-dev/overwinter/internal/session"
+import "github.com/overwinter-dev/overwinter/internal/presence"
 
 // The messages of Chat about who looks at a session.
 const (
@@ -16,7 +16,7 @@ type presenceData struct {
 }
 
 // Users converts users.
-func Users(users []session.User) []User {
+func Users(users []presence.User) []User {
 	out := make([]User, len(users))
 	for i, u := range users {
 		out[i] = User{UserID: u.ID, Name: u.Name}
@@ -26,9 +26,9 @@ func Users(users []session.User) []User {
 
 // Presence implements Protocol: a message for each user who has come or gone. There is none if only the number of clients is
 // another one.
-func (Chat) Presence(before, now session.Presence) []any {
+func (Chat) Presence(before, now presence.Presence) []any {
 	var out []any
-	said := func(kind Type, u session.User) {
+	said := func(kind Type, u presence.User) {
 		out = append(out, Message{Type: kind, Data: presenceData{User{UserID: u.ID, Name: u.Name}, now.Clients, Users(now.Users)}})
 	}
 	was, is := byID(before.Users), byID(now.Users)
@@ -46,9 +46,9 @@ func (Chat) Presence(before, now session.Presence) []any {
 }
 
 // Presence implements Protocol: Blocks has no messages about users.
-func (Blocks) Presence(_, _ session.Presence) []any { return nil }
+func (Blocks) Presence(_, _ presence.Presence) []any { return nil }
 
-func byID(users []session.User) map[string]struct{} {
+func byID(users []presence.User) map[string]struct{} {
 	out := make(map[string]struct{}, len(users))
 	for _, u := range users {
 		out[u.ID] = struct{}{}

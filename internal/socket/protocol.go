@@ -7,8 +7,8 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/presence"
 	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Protocol is how a session is described over a WebSocket. Each has its own messages of the session; those about the connection
@@ -21,7 +21,7 @@ type Protocol interface {
 	// Question returns the message of a question that was open when the connection was opened, given as JSON.
 	Question(sessionID string, q json.RawMessage) any
 	// Presence returns the messages about users who have come or gone.
-	Presence(before, now session.Presence) []any
+	Presence(before, now presence.Presence) []any
 	// Beat returns the message after a time without events, in addition to a ping frame; nil is none.
 	Beat() any
 	// Messages returns the messages of an event, given as the JSON of server-sent events: the last one has its seq, and others have

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/breaker"
 	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/why"
@@ -49,7 +50,7 @@ func starting() why.Facts {
 	return why.Facts{
 		Session: session.Session{
 			ID: "ses_1", Agent: "demo", Status: session.Initializing, CreatedAt: start,
-			StartWait: &session.StartWait{Since: at(20), Until: at(105), Failures: 5, Reason: "no capacity"},
+			StartWait: &breaker.Wait{Since: at(20), Until: at(105), Failures: 5, Reason: "no capacity"},
 		},
 		Now: at(100),
 	}

@@ -1,4 +1,4 @@
-package session_test
+package breaker_test
 
 import (
 	"fmt"
@@ -7,19 +7,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/breaker"
 )
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 // opened is a breaker that the starts f0 to f4 have opened at noon.
-func opened(t *testing.T) *session.Breaker {
+func opened(t *testing.T) *breaker.Breaker {
 	t.Helper()
-	b := &session.Breaker{}
-	for n := range session.BreakerThreshold {
+	b := &breaker.Breaker{}
+	for n := range breaker.Threshold {
 		ok, _ := b.Try(fmt.Sprint("f", n), noon)
 		require.True(t, ok, "it is closed")
-		require.Equal(t, n == session.BreakerThreshold-1, b.Fail(fmt.Sprint("f", n), "no capacity", noon))
+		require.Equal(t, n == breaker.Threshold-1, b.Fail(fmt.Sprint("f", n), "no capacity", noon))
 	}
 	require.True(t, b.Open())
 	return b
@@ -28,14 +28,14 @@ func opened(t *testing.T) *session.Breaker {
 func TestABreakerOpensAfterFailuresInARow(t *testing.T) {
 	t.Parallel()
 	b := opened(t)
-	require.Equal(t, &session.StartWait{Since: noon, Until: noon.Add(session.BreakerPause), Failures: session.BreakerThreshold, Reason: "no capacity"}, b.Waits())
+	require.Equal(t, &breaker.Wait{Since: noon, Until: noon.Add(breaker.Pause), Failures: breaker.Threshold, Reason: "no capacity"}, b.Waits())
 	ok, until := b.Try("other", noon.Add(time.Second))
 	require.False(t, ok)
-	require.Equal(t, noon.Add(session.BreakerPause), until)
+	require.Equal(t, noon.Add(breaker.Pause), until)
 
-	rare := &session.Breaker{}
-	for n := range 3 * session.BreakerThreshold {
-		require.False(t, rare.Fail("f", "", noon.Add(time.Duration(n)*(session.BreakerWindow+time.Second))), "not in a row")
+	rare := &breaker.Breaker{}
+	for n := range 3 * breaker.Threshold {
+		require.False(t, rare.Fail("f", "", noon.Add(time.Duration(n)*(breaker.Window+time.Second))), "not in a row")
 	}
 	require.Nil(t, rare.Waits())
 }
@@ -43,23 +43,23 @@ func TestABreakerOpensAfterFailuresInARow(t *testing.T) {
 func TestAHalfOpenBreakerTriesOneStartAtATime(t *testing.T) {
 	t.Parallel()
 	b := opened(t)
-	due := noon.Add(session.BreakerPause)
+	due := noon.Add(breaker.Pause)
 	ok, until := b.Try("f4", due)
 	require.False(t, ok, "the one that failed last comes after others")
-	require.Equal(t, due.Add(session.BreakerGrace), until)
+	require.Equal(t, due.Add(breaker.Grace), until)
 	ok, _ = b.Try("a", due)
 	require.True(t, ok)
 	ok, _ = b.Try("a", due.Add(time.Second))
 	require.True(t, ok, "its next attempt")
 	ok, until = b.Try("b", due.Add(time.Second))
 	require.False(t, ok)
-	require.Equal(t, due.Add(time.Second+session.BreakerLook), until)
+	require.Equal(t, due.Add(time.Second+breaker.Look), until)
 
-	ok, _ = b.Try("b", due.Add(time.Second+session.BreakerTrial))
+	ok, _ = b.Try("b", due.Add(time.Second+breaker.Trial))
 	require.True(t, ok, "the trial's worker is lost")
 	require.False(t, b.Release("a"))
 	require.True(t, b.Release("b"))
-	ok, _ = b.Try("c", due.Add(time.Second+session.BreakerTrial))
+	ok, _ = b.Try("c", due.Add(time.Second+breaker.Trial))
 	require.True(t, ok)
 }
 
@@ -67,7 +67,7 @@ func TestTrialsThatFailPauseLonger(t *testing.T) {
 	t.Parallel()
 	b := opened(t)
 	require.False(t, b.Fail("late", "began before", noon.Add(4*time.Second)), "it is not a trial")
-	require.Equal(t, noon.Add(session.BreakerPause), b.RetryAt)
+	require.Equal(t, noon.Add(breaker.Pause), b.RetryAt)
 	var pauses []time.Duration
 	for n := range 5 {
 		at := b.RetryAt

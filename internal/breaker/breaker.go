@@ -1,26 +1,29 @@
-package session
+// Package breaker is the circuit breaker of the starts of sandboxes: when starts keep failing at a provider, the next
+// ones wait, and one at a time tries whether they work again. It holds no lock and no clock; its state is stored, and
+// shared by all workers.
+package breaker
 
 import "time"
 
 // The circuit breakers of starts.
 const (
-	// BreakerThreshold is how many starts in a row must fail for a breaker to open, each within BreakerWindow of the one before.
-	BreakerThreshold = 5
-	BreakerWindow    = 10 * time.Minute
-	// A breaker that opens stays so for BreakerPause, and twice as long after each trial that fails, up to BreakerMaxPause.
-	BreakerPause    = 5 * time.Second
-	BreakerMaxPause = 30 * time.Second
-	// BreakerTrial is how long a trial may take before another one begins: its worker may be lost.
-	BreakerTrial = time.Minute
-	// BreakerGrace is for how long other sessions come before the one that failed last: its own snapshot may be the reason.
-	BreakerGrace = 5 * time.Second
-	// BreakerLook is when those that wait for a trial ask again.
-	BreakerLook = 5 * time.Second
+	// Threshold is how many starts in a row must fail for a breaker to open, each within Window of the one before.
+	Threshold = 5
+	Window    = 10 * time.Minute
+	// A breaker that opens stays so for Pause, and twice as long after each trial that fails, up to MaxPause.
+	Pause    = 5 * time.Second
+	MaxPause = 30 * time.Second
+	// Trial is how long a trial may take before another one begins: its worker may be lost.
+	Trial = time.Minute
+	// Grace is for how long other sessions come before the one that failed last: its own snapshot may be the reason.
+	Grace = 5 * time.Second
+	// Look is when those that wait for a trial ask again.
+	Look = 5 * time.Second
 )
 
 // Breaker is the circuit breaker of the starts of sandboxes of one agent at one provider.
 //
-//	closed ── BreakerThreshold failures in a row ──▶ open ── its pause is over: one start is the trial ──▶ half-open
+//	closed ── Threshold failures in a row ──▶ open ── its pause is over: one start is the trial ──▶ half-open
 //	  ▲                                                ▲                                                      │
 //	  └──────────── a start succeeds ──────────────────┼────────────── the trial fails: a longer pause ───────┤
 //	                                                   └──────────────────────────────────────────────────────┘
@@ -49,15 +52,15 @@ func (b *Breaker) Try(start string, now time.Time) (ok bool, until time.Time) {
 	}
 	due := b.RetryAt
 	if b.FailedBy == start {
-		due = due.Add(BreakerGrace)
+		due = due.Add(Grace)
 	}
 	switch {
 	case now.Before(due):
 		return false, due
 	case b.TrialBy != "" && b.TrialBy != start && now.Before(b.TrialUntil):
-		return false, earlier(now.Add(BreakerLook), b.TrialUntil)
+		return false, earlier(now.Add(Look), b.TrialUntil)
 	}
-	b.TrialBy, b.TrialUntil = start, now.Add(BreakerTrial)
+	b.TrialBy, b.TrialUntil = start, now.Add(Trial)
 	return true, time.Time{}
 }
 
@@ -72,19 +75,19 @@ func (b *Breaker) Fail(start, reason string, now time.Time) (opened bool) {
 		b.TrialBy, b.TrialUntil = "", time.Time{}
 	case b.Open():
 		return false
-	case now.Sub(b.FailedAt) > BreakerWindow:
+	case now.Sub(b.FailedAt) > Window:
 		b.Failures = 1
 	default:
 		b.Failures++
 	}
 	b.FailedAt, b.FailedBy, b.Reason = now, start, reason
-	if !trial && b.Failures < BreakerThreshold {
+	if !trial && b.Failures < Threshold {
 		return false
 	}
 	if !trial {
 		b.OpenedAt, opened = now, true
 	}
-	b.RetryAt = now.Add(min(BreakerMaxPause, BreakerPause<<min(b.Trials, 10)))
+	b.RetryAt = now.Add(min(MaxPause, Pause<<min(b.Trials, 10)))
 	return opened
 }
 
@@ -97,19 +100,19 @@ func (b *Breaker) Release(start string) bool {
 	return true
 }
 
-// StartWait is what the start of a session's sandbox waits for.
-type StartWait struct {
+// Wait is what the start of a session's sandbox waits for.
+type Wait struct {
 	Since, Until time.Time // of the breaker, and when the next trial may begin
 	Failures     int
 	Reason       string
 }
 
 // Waits is what starts wait for while the breaker is open; nil while it is closed.
-func (b *Breaker) Waits() *StartWait {
+func (b *Breaker) Waits() *Wait {
 	if !b.Open() {
 		return nil
 	}
-	return &StartWait{Since: b.OpenedAt, Until: b.RetryAt, Failures: b.Failures, Reason: b.Reason}
+	return &Wait{Since: b.OpenedAt, Until: b.RetryAt, Failures: b.Failures, Reason: b.Reason}
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -1,4 +1,5 @@
-package session
+// Package presence says which clients look at a session, and who their users are.
+package presence
 
 // Viewer is a client that looks at a session.
 type Viewer struct {
@@ -16,13 +17,13 @@ type User struct {
 // Presence is who looks at a session.
 type Presence struct {
 	Clients int
-	Users   []User // by ID, each once, those of whom nothing is known left out; at most MaxPresentUsers
+	Users   []User // by ID, each once, those of whom nothing is known left out; at most MaxUsers
 }
 
 // Bounds of users.
 const (
 	MaxUserIDBytes   = 128
 	MaxUserNameRunes = 200
-	// MaxPresentUsers bounds the users of a Presence.
-	MaxPresentUsers = 100
+	// MaxUsers bounds the users of a Presence.
+	MaxUsers = 100
 )
