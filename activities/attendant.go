@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
@@ -21,7 +22,7 @@ type attendantStore interface {
 	// or none.
 	AttendantLeave(ctx context.Context, sessionID, attendant, workflowRunID string) (*session.Look, error)
 	// RunClaim claims the next prompt for an attendant, with the attempt that runs it.
-	RunClaim(ctx context.Context, c session.Claim) (session.Claimed, error)
+	RunClaim(ctx context.Context, c run.Claim) (run.Claimed, error)
 }
 
 // claimPause is the time between two tries of a claim that Postgres has not answered.
@@ -96,13 +97,13 @@ func (a *attendant) report(result TurnResult) TurnResult {
 
 // next waits for the next prompt and claims it. Nil without an error if the attendance has ended; result then has what
 // waits for the workflow.
-func (a *attendant) next(ctx context.Context, result *TurnResult) (*session.RunStart, error) {
+func (a *attendant) next(ctx context.Context, result *TurnResult) (*run.Start, error) {
 	a.pulse.Waiting()
 	a.place.rest()
 	defer a.place.rise()
 	timer := time.NewTimer(a.waitLimit(result.Waiting))
 	defer timer.Stop()
-	claim := session.Claim{
+	claim := run.Claim{
 		SessionID: a.in.SessionID, Attendant: a.token, Generation: a.in.Generation,
 		RunID: session.NewID(session.RunPrefix), Token: turn.NewToken(), Attempt: int64(activity.GetInfo(ctx).Attempt),
 	}
@@ -160,7 +161,7 @@ func (a *attendant) waitLimit(waiting *Waiting) time.Duration {
 }
 
 // claim claims until Postgres has answered: a claim whose answer was lost may have succeeded.
-func (a *attendant) claim(ctx context.Context, c session.Claim) (session.Claimed, error) {
+func (a *attendant) claim(ctx context.Context, c run.Claim) (run.Claimed, error) {
 	byWorkflow := session.WithWorkflowRun(ctx, activity.GetInfo(ctx).WorkflowExecution.RunID)
 	for {
 		claimed, err := a.claimOnce(byWorkflow, c)
@@ -170,7 +171,7 @@ func (a *attendant) claim(ctx context.Context, c session.Claim) (session.Claimed
 		select {
 		case <-time.After(claimPause):
 		case <-ctx.Done():
-			return session.Claimed{}, err
+			return run.Claimed{}, err
 		}
 	}
 }
@@ -184,7 +185,7 @@ func (a *attendant) due(ctx context.Context) bool {
 	return due || err != nil
 }
 
-func (a *attendant) claimOnce(ctx context.Context, c session.Claim) (session.Claimed, error) {
+func (a *attendant) claimOnce(ctx context.Context, c run.Claim) (run.Claimed, error) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	return a.t.store.RunClaim(ctx, c)

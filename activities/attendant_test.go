@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -327,13 +328,13 @@ type losingClaims struct {
 
 func (l *losingClaims) left() int { l.mu.Lock(); defer l.mu.Unlock(); return 2 - l.lost }
 
-func (l *losingClaims) RunClaim(ctx context.Context, c session.Claim) (session.Claimed, error) {
+func (l *losingClaims) RunClaim(ctx context.Context, c run.Claim) (run.Claimed, error) {
 	claimed, err := l.Store.RunClaim(ctx, c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil && claimed.Start != nil && l.lost < 2 {
 		l.lost++
-		return session.Claimed{}, &failure.Error{Code: failure.Unavailable, Message: "the database is not available"}
+		return run.Claimed{}, &failure.Error{Code: failure.Unavailable, Message: "the database is not available"}
 	}
 	return claimed, err
 }
@@ -394,13 +395,13 @@ type watchedClaims struct {
 	ended, looked chan struct{}
 }
 
-func (w *watchedClaims) RunEnd(ctx context.Context, ending session.RunEnding) (session.Run, error) {
+func (w *watchedClaims) RunEnd(ctx context.Context, ending run.Ending) (run.Run, error) {
 	run, err := w.Store.RunEnd(ctx, ending)
 	w.ended <- struct{}{}
 	return run, err
 }
 
-func (w *watchedClaims) RunClaim(ctx context.Context, c session.Claim) (session.Claimed, error) {
+func (w *watchedClaims) RunClaim(ctx context.Context, c run.Claim) (run.Claimed, error) {
 	w.claims.Add(1)
 	return w.Store.RunClaim(ctx, c)
 }

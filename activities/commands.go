@@ -5,6 +5,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -14,7 +15,7 @@ type commandStore interface {
 	SessionLook(ctx context.Context, sessionID, workflowRunID string) (session.Look, error)
 	// SessionTakeBack is SessionLook for a session that may have an attendant, whose attendance ends unless a run is in
 	// progress.
-	SessionTakeBack(ctx context.Context, sessionID, workflowRunID string) (session.TakenBack, error)
+	SessionTakeBack(ctx context.Context, sessionID, workflowRunID string) (run.TakenBack, error)
 	// CommandSubmit stores a command as pending; one that no client sent, with its reason.
 	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
 	// CommandEnd ends a command that was carried out, or could not be, without a transition.

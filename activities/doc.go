@@ -30,7 +30,7 @@
 //     no bundle but checkpoints.
 //   - The answer to an agent's question is stored in a row before it is sent.
 //   - An attempt that ends says so in the row of its run. One that does not is lost, and counts: a run whose
-//     frames end workers is quarantined (session.Losses).
+//     frames end workers is quarantined (run.Losses).
 //   - Inputs and results hold ids and small state: no text of a prompt, no secret.
 //
 // # What makes an activity safe to run twice

@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/image"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -263,7 +264,7 @@ const (
 	stepSandboxes  = "sandboxes"
 )
 
-func (s *steps) RunAttach(ctx context.Context, runID, token string, by session.Dispatch) (start session.RunStart, err error) {
+func (s *steps) RunAttach(ctx context.Context, runID, token string, by run.Dispatch) (start run.Start, err error) {
 	err = s.take(stepAttach, nil, func() error {
 		start, err = s.Store.RunAttach(ctx, runID, token, by)
 		return err
@@ -303,7 +304,7 @@ func (s *steps) FilesAppend(ctx context.Context, b workspacefile.Batch) error {
 	return s.take(stepFiles, nil, func() error { return s.Store.FilesAppend(ctx, b) })
 }
 
-func (s *steps) RunEnd(ctx context.Context, ending session.RunEnding) (run session.Run, err error) {
+func (s *steps) RunEnd(ctx context.Context, ending run.Ending) (run run.Run, err error) {
 	err = s.take(stepEnd, nil, func() error {
 		run, err = s.Store.RunEnd(ctx, ending)
 		return err
@@ -311,7 +312,7 @@ func (s *steps) RunEnd(ctx context.Context, ending session.RunEnding) (run sessi
 	return run, err
 }
 
-func (s *steps) RunClaim(ctx context.Context, c session.Claim) (claimed session.Claimed, err error) {
+func (s *steps) RunClaim(ctx context.Context, c run.Claim) (claimed run.Claimed, err error) {
 	err = s.take(stepClaim, nil, func() error {
 		claimed, err = s.Store.RunClaim(ctx, c)
 		return err

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	if order := os.Getenv(workerVariable); order != "" {
 		os.Exit(workerMain(order))
 	}
-	code, err := run(m)
+	code, err := execute(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func run(m *testing.M) (code int, err error) {
+func execute(m *testing.M) (code int, err error) {
 	dir, err := os.MkdirTemp("", "activities")
 	if err != nil {
 		return 1, err

@@ -29,6 +29,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
@@ -473,7 +474,7 @@ func (b *bundle) plant(t *testing.T, words string) {
 	require.NoError(t, err)
 	b.transit(t, session.EventReady)
 	in := b.claim(t, second, words)
-	_, err = b.db.RunAttach(b.ctx, in.RunID, "t", session.Dispatch{No: 1, Attempt: 1})
+	_, err = b.db.RunAttach(b.ctx, in.RunID, "t", run.Dispatch{No: 1, Attempt: 1})
 	require.NoError(t, err)
 	block := `{"block":{"id":"b","type":"assistant_text","status":"streaming","createdAt":"2026-01-01T00:00:00Z","content":"` + words + `"}}`
 	verdicts, err := b.db.EventsAppend(b.ctx, []eventlog.Append{{

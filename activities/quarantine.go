@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // quarantine ends a run whose frames have ended workers. Its agent is interrupted, its frames are not read any more,
 // and the session continues with its next prompt.
-func (t *Turns) quarantine(ctx context.Context, in TurnRequest, start session.RunStart) (TurnResult, error) {
+func (t *Turns) quarantine(ctx context.Context, in TurnRequest, start run.Start) (TurnResult, error) {
 	logger := t.Logger.With(slog.String("session_id", in.SessionID), slog.String("run_id", in.RunID))
 	logger.ErrorContext(ctx, "quarantined run: workers were lost while they handled its output",
 		slog.Int64("frame", start.Run.LastFrame), slog.Int64("attempt", start.Run.Attempt))
@@ -25,7 +26,7 @@ func (t *Turns) quarantine(ctx context.Context, in TurnRequest, start session.Ru
 	if err := t.store.ProblemReport(ctx, in.SessionID, session.ReasonQuarantined, message); err != nil {
 		return TurnResult{}, stored(err)
 	}
-	ending := session.RunEnding{RunID: in.RunID, Outcome: session.OutcomeFailed, Reason: session.ReasonQuarantined}
+	ending := run.Ending{RunID: in.RunID, Outcome: session.OutcomeFailed, Reason: session.ReasonQuarantined}
 	if err := t.settleDamaged(ctx, ending, logger); err != nil {
 		return TurnResult{}, err
 	}
@@ -34,7 +35,7 @@ func (t *Turns) quarantine(ctx context.Context, in TurnRequest, start session.Ru
 
 // settleDamaged is settle for a run whose stored state may make its adapter panic: then blocks stay open rather than
 // the session stuck.
-func (t *Turns) settleDamaged(ctx context.Context, ending session.RunEnding, logger *slog.Logger) (err error) {
+func (t *Turns) settleDamaged(ctx context.Context, ending run.Ending, logger *slog.Logger) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			logger.ErrorContext(ctx, "the state of a quarantined run cannot be read", slog.Any("panic", p))

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
@@ -31,17 +32,17 @@ type recordStore interface {
 	DeadlineAnnounce(ctx context.Context, sessionID string, kind session.DeadlineKind) (session.Announced, error)
 	// RunBegin claims a prompt for a run: queued to processing in one statement,
 	// with the events turn_start, prompt and queue.
-	RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (session.RunVerdict, error)
+	RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (run.Verdict, error)
 	// RunBeginAllotted is RunBegin for a run with the id that was allotted to the prompt, which the verdict says.
-	RunBeginAllotted(ctx context.Context, sessionID, promptID, claimID string, generation int64) (session.RunVerdict, error)
+	RunBeginAllotted(ctx context.Context, sessionID, promptID, claimID string, generation int64) (run.Verdict, error)
 	// RunReturn puts the prompt of a run that never reached the agent back in its place in the
 	// queue; with untouched only if no attempt has ever attached. It reports whether the prompt is
 	// queued.
 	RunReturn(ctx context.Context, runID, reason string, untouched bool) (bool, error)
 	// RunContinue gives a parked run to the session's sandbox of a generation, once its questions are not open any more.
-	RunContinue(ctx context.Context, runID string, generation int64) (session.Continuation, error)
+	RunContinue(ctx context.Context, runID string, generation int64) (run.Continuation, error)
 	// RunGet returns a run as it stands.
-	RunGet(ctx context.Context, runID string) (session.Run, error)
+	RunGet(ctx context.Context, runID string) (run.Run, error)
 	// RunOpen returns the id of the session's run that is not over; "" when there is none.
 	RunOpen(ctx context.Context, sessionID string) (string, error)
 	// PromptRequeue puts a prompt whose outcome is unknown back in the queue, as its policy asks.
@@ -113,10 +114,10 @@ func (g *records) AnnounceDeadline(ctx context.Context, in DeadlineRequest) (Ann
 }
 
 // BeginRun claims a prompt for a run.
-func (g *records) BeginRun(ctx context.Context, in ClaimRequest) (session.RunVerdict, error) {
+func (g *records) BeginRun(ctx context.Context, in ClaimRequest) (run.Verdict, error) {
 	if g.Shutdown.isSet() {
 		if err := g.hibernateFirst(ctx, in.SessionID); err != nil {
-			return session.RunVerdict{}, stored(err)
+			return run.Verdict{}, stored(err)
 		}
 	}
 	begin := g.store.RunBegin
@@ -142,7 +143,7 @@ func (g *records) SettleRun(ctx context.Context, in SettleRequest) (Settled, err
 			return Settled{Returned: returned}, stored(err)
 		}
 	}
-	ending := session.RunEnding{RunID: in.RunID, Outcome: in.Outcome, Reason: in.Reason, Requeue: in.Requeue}
+	ending := run.Ending{RunID: in.RunID, Outcome: in.Outcome, Reason: in.Reason, Requeue: in.Requeue}
 	if err := g.runs.Settle(ctx, ending); err != nil {
 		return Settled{}, err
 	}
@@ -174,7 +175,7 @@ func (g *records) CancelPrompts(ctx context.Context, in PromptsRequest) error {
 		return stored(err)
 	}
 	if runID != "" {
-		ending := session.RunEnding{RunID: runID, Outcome: session.OutcomeCancelled, Reason: in.Reason}
+		ending := run.Ending{RunID: runID, Outcome: session.OutcomeCancelled, Reason: in.Reason}
 		if err := g.runs.Settle(ctx, ending); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
@@ -284,9 +285,9 @@ func (g *runners) interrupt(ctx context.Context, in AbortRequest) error {
 	if err != nil {
 		return err
 	}
-	interrupt := adapter.Interrupt(session.AgentRun(in.RunID, in.Part))
+	interrupt := adapter.Interrupt(run.AgentID(in.RunID, in.Part))
 	e := runner.DefaultPaths().Abort(runner.AbortRequest{
-		Token: token, Run: session.AgentRun(in.RunID, in.Part),
+		Token: token, Run: run.AgentID(in.RunID, in.Part),
 		Interrupt: runner.Interrupt{Stdin: interrupt.Stdin, Signal: interrupt.Signal, Grace: interrupt.Grace},
 	})
 	sb := g.Sandbox.Open(in.SandboxID)

@@ -28,6 +28,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
@@ -398,7 +399,7 @@ func (b *bundle) await(t *testing.T, runID, kind string) {
 	require.Eventually(t, func() bool { return len(b.of(t, runID, kind)) > 0 }, waitLimit, 5*time.Millisecond, "no %s", kind)
 }
 
-func (b *bundle) run(t *testing.T, runID string) session.Run {
+func (b *bundle) run(t *testing.T, runID string) run.Run {
 	t.Helper()
 	r, err := b.db.RunGet(b.ctx, runID)
 	require.NoError(t, err)

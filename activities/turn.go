@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
@@ -31,12 +32,12 @@ type turnStore interface {
 	// RunAttach makes token the attempt whose appends count and returns what the
 	// worker needs. illegal_state when the run is over, or another attempt that is
 	// not older than by has it.
-	RunAttach(ctx context.Context, runID, token string, by session.Dispatch) (session.RunStart, error)
-	RunGet(ctx context.Context, runID string) (session.Run, error)
+	RunAttach(ctx context.Context, runID, token string, by run.Dispatch) (run.Start, error)
+	RunGet(ctx context.Context, runID string) (run.Run, error)
 	// RunEnd gives run and prompt their outcome with the events turn_end, prompt
 	// and queue, and counts metrics. A run that is over keeps its outcome, which
 	// is returned either way.
-	RunEnd(ctx context.Context, ending session.RunEnding) (session.Run, error)
+	RunEnd(ctx context.Context, ending run.Ending) (run.Run, error)
 	ProblemReport(ctx context.Context, sessionID, code, message string) error
 }
 
@@ -54,8 +55,8 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	place := t.places.take()
 	defer place.release()
 	token := turn.NewToken()
-	by := session.Dispatch{No: in.Dispatch, Attempt: int64(activity.GetInfo(ctx).Attempt)}
-	start, err := recorded(ctx, func(ctx context.Context) (session.RunStart, error) {
+	by := run.Dispatch{No: in.Dispatch, Attempt: int64(activity.GetInfo(ctx).Attempt)}
+	start, err := recorded(ctx, func(ctx context.Context) (run.Start, error) {
 		return t.store.RunAttach(ctx, in.RunID, token, by)
 	})
 	if failure.CodeOf(err) == failure.IllegalState {
@@ -92,7 +93,7 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 }
 
 // measuredTurn is runTurn with what is measured of an attempt.
-func (t *Turns) measuredTurn(ctx context.Context, in TurnRequest, start session.RunStart, token string, a *attendant) (TurnResult, bool, error) {
+func (t *Turns) measuredTurn(ctx context.Context, in TurnRequest, start run.Start, token string, a *attendant) (TurnResult, bool, error) {
 	end := t.Metrics.AttemptBegun()
 	ctx, span := tracer.Start(tracedBy(ctx, start.Prompt.TraceParent), "turn", trace.WithAttributes(
 		attribute.String("overwinter.session_id", in.SessionID), attribute.String("overwinter.prompt_id", start.Prompt.ID),
@@ -117,7 +118,7 @@ func (t *Turns) measuredTurn(ctx context.Context, in TurnRequest, start session.
 }
 
 // runTurn executes one run to its end. It reports whether the attempt attends the session afterwards.
-func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start session.RunStart, token string, a *attendant) (result TurnResult, attending bool, err error) {
+func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, token string, a *attendant) (result TurnResult, attending bool, err error) {
 	at, err := t.runs.Run(ctx, turn.Request{
 		SessionID: in.SessionID, RunID: in.RunID, Generation: in.Generation, SandboxID: in.SandboxID, Token: token, Start: start, ParkAfter: in.ParkAfter,
 	}, a.pulse)
@@ -143,7 +144,7 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start session.RunSt
 			slog.String("run_id", in.RunID), slog.Int64("attempt", start.Run.Attempt), slog.Any("error", err))
 	}
 	end := at.End
-	ending := session.RunEnding{
+	ending := run.Ending{
 		RunID: in.RunID, Token: token, Outcome: end.Outcome, Reason: end.Reason, Usage: end.Usage, Model: end.Model,
 	}
 	if in.Look {
@@ -152,7 +153,7 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start session.RunSt
 	if err == nil {
 		ending.Attend = a.ready()
 	}
-	run, err := recorded(ctx, func(ctx context.Context) (session.Run, error) { return t.store.RunEnd(ctx, ending) })
+	run, err := recorded(ctx, func(ctx context.Context) (run.Run, error) { return t.store.RunEnd(ctx, ending) })
 	if failure.CodeOf(err) == failure.IllegalState {
 		result, err = t.superseded(ctx, in, err)
 		return result, false, err
@@ -171,7 +172,7 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start session.RunSt
 }
 
 // parkedOf is a parked run as its workflow knows it. What it waits for is in the row.
-func parkedOf(start session.RunStart) *session.Processing {
+func parkedOf(start run.Start) *session.Processing {
 	return &session.Processing{
 		PromptID: start.Prompt.ID, Ordinal: start.Prompt.Ordinal, RunID: start.Run.ID, Generation: start.Run.Generation,
 		OnUnknown: start.Prompt.OnUnknown, Part: start.Run.Part, Parked: true,
@@ -198,7 +199,7 @@ func recorded[T any](ctx context.Context, do func(context.Context) (T, error)) (
 	return do(ctx)
 }
 
-func resultOf(r session.Run) TurnResult {
+func resultOf(r run.Run) TurnResult {
 	out := TurnResult{Outcome: r.Outcome, Reason: r.Reason, Usage: r.Usage, LastFrame: r.LastFrame}
 	if r.Look != nil {
 		waiting := waitingOf(*r.Look)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/metrics"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -32,7 +33,7 @@ type watchedLog struct {
 }
 
 // RunEnd implements Store.
-func (s watchedStore) RunEnd(ctx context.Context, ending session.RunEnding) (session.Run, error) {
+func (s watchedStore) RunEnd(ctx context.Context, ending run.Ending) (run.Run, error) {
 	run, err := s.Store.RunEnd(ctx, ending)
 	if err == nil && run.Ended != nil {
 		s.turnEnded(ctx, run)
@@ -40,7 +41,7 @@ func (s watchedStore) RunEnd(ctx context.Context, ending session.RunEnding) (ses
 	return run, err
 }
 
-func (w watching) turnEnded(ctx context.Context, run session.Run) {
+func (w watching) turnEnded(ctx context.Context, run run.Run) {
 	took, wait := max(0, run.EndedAt.Sub(run.StartedAt)), run.Ended.QueueWait
 	w.metrics.TurnEnded(metrics.Turn{
 		Agent: run.Ended.Agent, Outcome: string(run.Outcome), Took: took, QueueWait: wait,

@@ -14,16 +14,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/metrics"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // endingStore ends one run and records transitions.
 type endingStore struct {
 	Store
-	run session.Run
+	run run.Run
 }
 
-func (s endingStore) RunEnd(context.Context, session.RunEnding) (session.Run, error) {
+func (s endingStore) RunEnd(context.Context, run.Ending) (run.Run, error) {
 	return s.run, nil
 }
 
@@ -43,10 +44,10 @@ func TestOneLineForEachTurnTransitionAndQuestion(t *testing.T) {
 	var out bytes.Buffer
 	watched := watching{metrics: metrics.NewWorker(nil), logger: slog.New(slog.NewJSONHandler(&out, nil))}
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	run := session.Run{
+	claim := run.Run{
 		ID: "run_1", SessionID: "ses_1", PromptID: "prm_1", Attempt: 2, Generation: 3, Outcome: session.OutcomeFailed,
 		Reason: "the model server refuses\nsecond line", Usage: session.Usage{InputTokens: 4, OutputTokens: 5, ToolCalls: 6},
-		StartedAt: began, EndedAt: began.Add(time.Second), Ended: &session.Ended{Agent: "demo", QueueWait: 7 * time.Millisecond, RequestID: "mine-42"},
+		StartedAt: began, EndedAt: began.Add(time.Second), Ended: &run.Ended{Agent: "demo", QueueWait: 7 * time.Millisecond, RequestID: "mine-42"},
 	}
 	line := func() (fields map[string]any) {
 		t.Helper()
@@ -56,15 +57,15 @@ func TestOneLineForEachTurnTransitionAndQuestion(t *testing.T) {
 		out.Reset()
 		return fields
 	}
-	_, err := watchedStore{endingStore{run: run}, watched}.RunEnd(t.Context(), session.RunEnding{})
+	_, err := watchedStore{endingStore{run: claim}, watched}.RunEnd(t.Context(), run.Ending{})
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{
 		"level": "WARN", "msg": "turn ended", "session_id": "ses_1", "prompt_id": "prm_1", "run_id": "run_1", "agent": "demo", "outcome": "failed",
 		"reason": "the model server refuses", "duration": 1e9, "queue_wait": 7e6, "input_tokens": 4.0, "output_tokens": 5.0, "tool_calls": 6.0,
 		"attempt": 2.0, "generation": 3.0, "request_id": "mine-42",
 	}, line())
-	run.Ended = nil
-	_, err = watchedStore{endingStore{run: run}, watched}.RunEnd(t.Context(), session.RunEnding{})
+	claim.Ended = nil
+	_, err = watchedStore{endingStore{run: claim}, watched}.RunEnd(t.Context(), run.Ending{})
 	require.NoError(t, err)
 	require.Empty(t, out.String(), "another call has ended it")
 

@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -33,15 +34,15 @@ func speak(t *testing.T, b *bundle, db *postgres.DB) spoken {
 	require.NoError(t, db.TransitionRecord(ctx, session.Transition{
 		SessionID: s.id, No: 1, From: session.Initializing, To: session.Running, Event: session.EventReady, Generation: 1, At: time.Now(),
 	}))
-	run := session.NewID(session.RunPrefix)
-	v, err := db.RunBegin(ctx, s.id, "m1", run, 1)
+	runID := session.NewID(session.RunPrefix)
+	v, err := db.RunBegin(ctx, s.id, "m1", runID, 1)
 	require.NoError(t, err)
 	require.True(t, v.Granted)
-	_, err = db.RunAttach(ctx, run, "t1", session.Dispatch{No: 1, Attempt: 1})
+	_, err = db.RunAttach(ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
 	require.NoError(t, err)
 	at, err := db.EventsPosition(ctx, s.id)
 	require.NoError(t, err)
-	a := eventlog.Append{SessionID: s.id, RunID: run, Generation: 1, Token: "t1", LastFrame: 1}
+	a := eventlog.Append{SessionID: s.id, RunID: runID, Generation: 1, Token: "t1", LastFrame: 1}
 	add := func(kind, data string) {
 		a.Events = append(a.Events, eventlog.Draft{Type: kind, ConversationID: "main", At: time.Now(), Data: json.RawMessage(data), Frame: 1, N: len(a.Events)})
 		at++
@@ -60,7 +61,7 @@ func speak(t *testing.T, b *bundle, db *postgres.DB) spoken {
 	verdicts, err := db.EventsAppend(ctx, []eventlog.Append{a})
 	require.NoError(t, err)
 	require.NoError(t, verdicts[0])
-	_, err = db.RunEnd(ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+	_, err = db.RunEnd(ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	s.newest, err = db.EventsPosition(ctx, s.id)
 	require.NoError(t, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -31,11 +32,11 @@ type runStore interface {
 	// RunSubmit stores the prompt of a run at its base, in its session or in one that is forked from it. The same key and request again
 	// returns the earlier run, with created false. session_not_found, bundle_not_found, run_unfinished, no_bundle_there, not_supported, and
 	// the errors of PromptSubmit.
-	RunSubmit(ctx context.Context, r session.RunRequest, idem Idempotency) (run session.RunView, prompt session.Prompt, created bool, err error)
+	RunSubmit(ctx context.Context, r run.Request, idem Idempotency) (run run.View, prompt session.Prompt, created bool, err error)
 	// RunShow returns a run; run_not_found.
-	RunShow(ctx context.Context, runID string) (session.RunView, error)
+	RunShow(ctx context.Context, runID string) (run.View, error)
 	// RunList returns a page of runs, newest first. One that is not the last may be short.
-	RunList(ctx context.Context, f session.RunFilter) (items []session.RunView, nextCursor string, err error)
+	RunList(ctx context.Context, f run.Filter) (items []run.View, nextCursor string, err error)
 }
 
 // runs are the routes of runs.
@@ -82,7 +83,7 @@ func (s *runs) start(c echo.Context) error {
 }
 
 // request reads the request for a run.
-func (s *runs) request(ctx context.Context, c echo.Context) (r session.RunRequest, idem session.Idempotency, wait time.Duration, err error) {
+func (s *runs) request(ctx context.Context, c echo.Context) (r run.Request, idem session.Idempotency, wait time.Duration, err error) {
 	key := c.Request().Header.Get(idempotencyHeader)
 	if _, given := c.Request().Header[idempotencyHeader]; given && !idempotencyKey.MatchString(key) {
 		return r, idem, 0, invalid(idempotencyHeader, "must be 1 to 255 visible ASCII characters")
@@ -91,7 +92,7 @@ func (s *runs) request(ctx context.Context, c echo.Context) (r session.RunReques
 	if err != nil {
 		return r, idem, 0, err
 	}
-	r = session.RunRequest{SessionID: session.NewID(session.SessionPrefix), Fork: body.boolean("fork")}
+	r = run.Request{SessionID: session.NewID(session.SessionPrefix), Fork: body.boolean("fork")}
 	r.BaseSession, r.BaseBundle = body.base()
 	r.Prompt = session.Prompt{
 		ID: session.NewID(session.PromptPrefix), Status: session.PromptQueued, Content: body.content("input"), Mode: session.Followup,
@@ -131,7 +132,7 @@ func (o *object) base() (sessionID, bundleID string) {
 }
 
 // agreeOn finds the profile of a request, or that of its base, and checks that its agent has what it needs.
-func (s *runs) agreeOn(ctx context.Context, r *session.RunRequest, idem *session.Idempotency, named string) error {
+func (s *runs) agreeOn(ctx context.Context, r *run.Request, idem *session.Idempotency, named string) error {
 	base := r.BaseSession
 	if r.BaseBundle != "" {
 		bundle, err := s.bundles.BundleShow(ctx, r.BaseBundle)
@@ -169,8 +170,8 @@ func (s *runs) agreeOn(ctx context.Context, r *session.RunRequest, idem *session
 // runWait reads how long a request waits for the end of a run.
 func runWait(text string) (time.Duration, error) {
 	wait, err := time.ParseDuration(text)
-	if err != nil || wait < 0 || wait > session.MaxRunWait {
-		return 0, fmt.Errorf(`must be a duration from 0s to %s, such as "1m"`, session.MaxRunWait)
+	if err != nil || wait < 0 || wait > run.MaxWait {
+		return 0, fmt.Errorf(`must be a duration from 0s to %s, such as "1m"`, run.MaxWait)
 	}
 	return wait, nil
 }
@@ -201,7 +202,7 @@ func (s *runs) get(c echo.Context) error {
 }
 
 // await returns a run when it is over, or in its present state when the time is up or the server stops.
-func (s *runs) await(c echo.Context, run session.RunView, wait time.Duration) (session.RunView, error) {
+func (s *runs) await(c echo.Context, run run.View, wait time.Duration) (run.View, error) {
 	if wait == 0 || run.Status.Final() {
 		return run, nil
 	}
@@ -228,7 +229,7 @@ func (s *runs) await(c echo.Context, run session.RunView, wait time.Duration) (s
 }
 
 // follow returns a run when it is over. With an error it returns the run as it was last.
-func (s *runs) follow(ctx context.Context, run session.RunView) (session.RunView, error) {
+func (s *runs) follow(ctx context.Context, run run.View) (run.View, error) {
 	f, err := feed.Open(ctx, feed.Options{Log: s.cfg.Events, Sessions: s.store, Beat: s.cfg.Heartbeat}, run.SessionID, feed.Latest)
 	if err != nil {
 		return run, err
@@ -260,7 +261,7 @@ func (s *runs) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	f := session.RunFilter{Limit: limit, Cursor: cursor}
+	f := run.Filter{Limit: limit, Cursor: cursor}
 	if id := c.QueryParam("sessionId"); id != "" {
 		if !session.ValidID(session.SessionPrefix, id) {
 			return invalid("sessionId", "must be %s and 32 lower-case hexadecimal digits", session.SessionPrefix)
@@ -334,7 +335,7 @@ func overtaken(err error) bool {
 }
 
 // cancelOnce asks for what ends a run in the state that it was read in. StatusAccepted says that its turn is being interrupted.
-func (s *runs) cancelOnce(ctx context.Context, run session.RunView, requestID string) (status int, err error) {
+func (s *runs) cancelOnce(ctx context.Context, run run.View, requestID string) (status int, err error) {
 	switch {
 	case run.Status == session.PromptUnknown:
 		return 0, failure.Errorf(failure.IllegalState, "the outcome of run %s is unknown; resolve or dismiss prompt %s", run.ID, run.PromptID)

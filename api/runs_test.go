@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-type run struct {
+type runBody struct {
 	RunID, SessionID, PromptID, Status, Outcome, BaseSessionID, BaseBundleID, Reason string
 	Forked                                                                           bool
 }
@@ -25,13 +25,13 @@ func TestARunIsStartedShownAndListed(t *testing.T) {
 	b.store.With(id, func(r *apitest.Row) {
 		r.Bundles = []session.BundleView{{Bundle: session.Bundle{ID: bundle, SessionID: id}, PromptID: "p2"}}
 	})
-	var first, again, forked run
+	var first, again, forked runBody
 	body := `{"baseSessionId":"` + id + `","input":"work"}`
 	a := b.do("POST", "/api/runs", body, "Idempotency-Key", "k")
 	require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
 	a.into(&first)
 	require.Equal(t, "/api/runs/"+first.RunID, a.header.Get("Location"))
-	require.Equal(t, run{RunID: first.RunID, SessionID: id, PromptID: first.PromptID, Status: "queued", BaseSessionID: id, BaseBundleID: bundle}, first)
+	require.Equal(t, runBody{RunID: first.RunID, SessionID: id, PromptID: first.PromptID, Status: "queued", BaseSessionID: id, BaseBundleID: bundle}, first)
 	require.NotEmpty(t, b.temp.Heard(), "the workflow is notified")
 	a = b.do("POST", "/api/runs", body, "Idempotency-Key", "k")
 	require.Equal(t, http.StatusOK, a.status)
@@ -45,11 +45,11 @@ func TestARunIsStartedShownAndListed(t *testing.T) {
 	require.True(t, forked.Forked)
 	require.NotEqual(t, id, forked.SessionID)
 
-	var page struct{ Items []run }
+	var page struct{ Items []runBody }
 	b.do("GET", "/api/runs?sessionId="+id+"&status=queued", "").into(&page)
-	require.Equal(t, []run{first}, page.Items)
+	require.Equal(t, []runBody{first}, page.Items)
 	b.do("GET", "/api/runs?limit=1", "").into(&page)
-	require.Equal(t, []run{forked}, page.Items)
+	require.Equal(t, []runBody{forked}, page.Items)
 
 	session404, bundle404 := session.NewID(session.SessionPrefix), session.NewID(session.BundlePrefix)
 	b.do("POST", "/api/runs", `{"baseSessionId":"`+session404+`","input":"x"}`).problem(http.StatusNotFound, string(failure.NoSession))
@@ -79,9 +79,9 @@ func TestARunIsWaitedFor(t *testing.T) {
 	id := b.store.Put(session.Running)
 	answers := make(chan answer, 2)
 	go func() { answers <- b.do("POST", "/api/runs", `{"baseSessionId":"`+id+`","input":"work","wait":"10m"}`) }()
-	var started run
+	var started runBody
 	require.Eventually(t, func() bool {
-		var page struct{ Items []run }
+		var page struct{ Items []runBody }
 		b.do("GET", "/api/runs?sessionId="+id, "").into(&page)
 		if len(page.Items) == 1 {
 			started = page.Items[0]
@@ -90,7 +90,7 @@ func TestARunIsWaitedFor(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	go func() { answers <- b.do("GET", "/api/runs/"+started.RunID+"?wait=10m", "") }()
 
-	var got run
+	var got runBody
 	b.do("GET", "/api/runs/"+started.RunID+"?wait=1ms", "").into(&got)
 	require.Equal(t, "queued", got.Status, "it is not over when the time is up")
 	b.store.Turn(id, started.PromptID, session.PromptCompleted, "", "done")
@@ -111,15 +111,15 @@ func TestARunIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
-	var got run
-	begin := func() run {
+	var got runBody
+	begin := func() runBody {
 		t.Helper()
 		a := b.do("POST", "/api/runs", `{"baseSessionId":"`+id+`","input":"work"}`)
 		require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
 		a.into(&got)
 		return got
 	}
-	cancel := func(r run) answer { return b.do("POST", "/api/runs/"+r.RunID+"/cancel", "") }
+	cancel := func(r runBody) answer { return b.do("POST", "/api/runs/"+r.RunID+"/cancel", "") }
 	waits := begin()
 	a := cancel(waits)
 	require.Equal(t, http.StatusOK, a.status)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -148,7 +149,7 @@ func newLogWriter(ctx context.Context, db *postgres.DB, appender *eventlog.Appen
 	if _, err := db.RunBegin(ctx, w.session, prompt.ID, w.runID, 1); err != nil {
 		return nil, err
 	}
-	_, err = db.RunAttach(ctx, w.runID, logToken, session.Dispatch{No: 1, Attempt: 1})
+	_, err = db.RunAttach(ctx, w.runID, logToken, run.Dispatch{No: 1, Attempt: 1})
 	return w, err
 }
 

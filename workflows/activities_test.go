@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -423,13 +424,13 @@ func (f *fakes) FlushSandbox(ctx context.Context, in activities.SandboxRef) erro
 	return err
 }
 
-func (f *fakes) BeginRun(ctx context.Context, in activities.ClaimRequest) (session.RunVerdict, error) {
-	return take(ctx, f, "BeginRun", func(w *world) (session.RunVerdict, error) {
+func (f *fakes) BeginRun(ctx context.Context, in activities.ClaimRequest) (run.Verdict, error) {
+	return take(ctx, f, "BeginRun", func(w *world) (run.Verdict, error) {
 		if in.Generation != w.generation {
-			return session.RunVerdict{}, final(activities.Fenced, "generation %d is not the newest, which is %d", in.Generation, w.generation)
+			return run.Verdict{}, final(activities.Fenced, "generation %d is not the newest, which is %d", in.Generation, w.generation)
 		}
 		p := w.prompt(in.PromptID)
-		v := session.RunVerdict{Status: p.status, OnUnknown: p.policy}
+		v := run.Verdict{Status: p.status, OnUnknown: p.policy}
 		holder := w.runs[p.runID]
 		if p.status == session.PromptQueued {
 			holder = w.openRun()

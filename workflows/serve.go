@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -85,14 +86,14 @@ func (l *life) leave(ctx workflow.Context, reason string) error {
 // withdrawn or is over is passed by.
 func (l *life) next(ctx workflow.Context) error {
 	p, _ := l.queue.Pop()
-	run := session.Processing{PromptID: p.ID, Ordinal: p.Ordinal, Generation: l.generation}
+	current := session.Processing{PromptID: p.ID, Ordinal: p.Ordinal, Generation: l.generation}
 	encoded := workflow.SideEffect(ctx, func(workflow.Context) any { return session.NewID(session.RunPrefix) })
-	if err := encoded.Get(&run.RunID); err != nil {
+	if err := encoded.Get(&current.RunID); err != nil {
 		return err
 	}
-	claim := activities.ClaimRequest{SessionID: l.id, PromptID: p.ID, RunID: run.RunID, Generation: l.generation, Allotted: true}
-	var verdict session.RunVerdict
-	l.turn = &run // an abort that comes during the claim is meant for it
+	claim := activities.ClaimRequest{SessionID: l.id, PromptID: p.ID, RunID: current.RunID, Generation: l.generation, Allotted: true}
+	var verdict run.Verdict
+	l.turn = &current // an abort that comes during the claim is meant for it
 	err := l.record(ctx, "claim the prompt", control.BeginRun, claim, &verdict)
 	l.turn = nil
 	if err != nil {
@@ -101,12 +102,12 @@ func (l *life) next(ctx workflow.Context) error {
 	switch {
 	case verdict.Granted:
 		l.rung = false // the claim has answered it
-		run.OnUnknown, run.Dispatch = verdict.OnUnknown, verdict.Dispatch
+		current.OnUnknown, current.Dispatch = verdict.OnUnknown, verdict.Dispatch
 		if verdict.RunID != "" {
-			run.RunID = verdict.RunID
-			l.abort = l.abort || l.pendingAbort(run.RunID)
+			current.RunID = verdict.RunID
+			l.abort = l.abort || l.pendingAbort(current.RunID)
 		}
-		return l.runTurn(ctx, run)
+		return l.runTurn(ctx, current)
 	case verdict.Held:
 		l.queue.Requeue(p)
 		l.forgetPrompts()

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // RunSubmit implements api.Store. Where a bundle is not the newest of its session, or Fork is set, the run gets its own session.
-func (m *Store) RunSubmit(ctx context.Context, r session.RunRequest, idem session.Idempotency) (v session.RunView, p session.Prompt, created bool, err error) {
+func (m *Store) RunSubmit(ctx context.Context, r run.Request, idem session.Idempotency) (v run.View, p session.Prompt, created bool, err error) {
 	leave, err := m.enter("RunSubmit")
 	if err != nil {
 		return v, p, false, err
@@ -72,10 +73,10 @@ func (m *Store) RunSubmit(ctx context.Context, r session.RunRequest, idem sessio
 }
 
 // RunShow implements api.Store.
-func (m *Store) RunShow(_ context.Context, id string) (session.RunView, error) {
+func (m *Store) RunShow(_ context.Context, id string) (run.View, error) {
 	leave, err := m.enter("RunShow")
 	if err != nil {
-		return session.RunView{}, err
+		return run.View{}, err
 	}
 	defer leave()
 	for _, v := range m.runs() {
@@ -83,11 +84,11 @@ func (m *Store) RunShow(_ context.Context, id string) (session.RunView, error) {
 			return v, nil
 		}
 	}
-	return session.RunView{}, failure.Errorf(failure.NoRun, "there is no run %s", id)
+	return run.View{}, failure.Errorf(failure.NoRun, "there is no run %s", id)
 }
 
 // RunList implements api.Store.
-func (m *Store) RunList(_ context.Context, f session.RunFilter) (items []session.RunView, next string, err error) {
+func (m *Store) RunList(_ context.Context, f run.Filter) (items []run.View, next string, err error) {
 	leave, err := m.enter("RunList")
 	if err != nil {
 		return nil, "", err
@@ -106,10 +107,10 @@ func (m *Store) RunList(_ context.Context, f session.RunFilter) (items []session
 }
 
 // runs are all runs, newest first.
-func (m *Store) runs() (all []session.RunView) {
+func (m *Store) runs() (all []run.View) {
 	for _, r := range m.rows {
 		for _, p := range r.Prompts {
-			v := session.RunView{
+			v := run.View{
 				ID: p.Run(), SessionID: r.Session.ID, PromptID: p.ID, Agent: r.Session.Agent, BaseSession: p.BaseSession, BaseBundle: p.BaseBundle,
 				JoinedTo: p.JoinedTo, Status: p.Status, Reason: p.Reason, Usage: p.Usage, CreatedAt: p.CreatedAt,
 			}
@@ -125,6 +126,6 @@ func (m *Store) runs() (all []session.RunView) {
 			all = append(all, v)
 		}
 	}
-	slices.SortFunc(all, func(a, b session.RunView) int { return strings.Compare(b.ID, a.ID) })
+	slices.SortFunc(all, func(a, b run.View) int { return strings.Compare(b.ID, a.ID) })
 	return all
 }

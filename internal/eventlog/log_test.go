@@ -17,6 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -72,7 +73,7 @@ func (b *logBundle) run(t testingT, sessionID string) string {
 	v, err := b.db.RunBegin(ctx, sessionID, p.ID, runID, 1)
 	require.NoError(t, err)
 	require.True(t, v.Granted)
-	_, err = b.db.RunAttach(ctx, runID, "t1", session.Dispatch{No: 1, Attempt: 1})
+	_, err = b.db.RunAttach(ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
 	require.NoError(t, err)
 	return runID
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -126,13 +127,13 @@ func TestActivityIsWrittenAtBothEndsOfATurn(t *testing.T) {
 		require.NoError(t, err)
 		return time.Since(s.LastActivity) < 30*time.Minute
 	}
-	var prompt, run string
+	var prompt, runID string
 	require.True(t, active(func() { prompt = b.submit(t, "1") }))
-	require.True(t, active(func() { run = b.begin(t, prompt) }))
-	a := eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1", Events: []eventlog.Draft{draft("error", 0, 0, `{}`)}}
+	require.True(t, active(func() { runID = b.begin(t, prompt) }))
+	a := eventlog.Append{SessionID: b.id, RunID: runID, Generation: 1, Token: "t1", Events: []eventlog.Draft{draft("error", 0, 0, `{}`)}}
 	require.False(t, active(func() { require.NoError(t, b.appendOne(t, a)) }))
 	require.True(t, active(func() {
-		_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+		_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 		require.NoError(t, err)
 	}))
 }
@@ -211,9 +212,9 @@ func TestBlocksAreTheFoldOfTheStream(t *testing.T) {
 		b.id = b.session(t)
 		b.running(t)
 		var folder conversation.Folder
-		frame, run := int64(0), b.begin(t, b.submit(t, "x"))
+		frame, runID := int64(0), b.begin(t, b.submit(t, "x"))
 		for range rapid.IntRange(1, 8).Draw(rt, "batches") {
-			a := eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1"}
+			a := eventlog.Append{SessionID: b.id, RunID: runID, Generation: 1, Token: "t1"}
 			for range rapid.IntRange(1, 6).Draw(rt, "events") {
 				d := drawEvent(rt)
 				d.Frame = frame
@@ -224,9 +225,9 @@ func TestBlocksAreTheFoldOfTheStream(t *testing.T) {
 			}
 			require.NoError(rt, b.appendOne(t, a))
 			if rapid.IntRange(0, 4).Draw(rt, "run ends") == 0 {
-				_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+				_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 				require.NoError(rt, err)
-				frame, run = 0, b.begin(t, b.submit(t, "x"))
+				frame, runID = 0, b.begin(t, b.submit(t, "x"))
 			}
 			got, err := b.Conversation(b.ctx, b.id)
 			require.NoError(rt, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -85,7 +86,7 @@ func TestAnImportedSessionWakesFromItsArchive(t *testing.T) {
 		one.transit(t, session.EventWake, "")
 		one.reserve(t, 1)
 		one.transit(t, session.EventReady, "")
-		start, err := one.RunAttach(one.ctx, one.begin(t, one.submit(t, "next")), "t1", session.Dispatch{No: 1, Attempt: 1})
+		start, err := one.RunAttach(one.ctx, one.begin(t, one.submit(t, "next")), "t1", run.Dispatch{No: 1, Attempt: 1})
 		require.NoError(t, err)
 		require.Equal(t, in.MemoryID, start.MemoryID)
 		require.True(t, start.Resume)

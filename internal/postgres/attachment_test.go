@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -129,8 +130,8 @@ func TestAttachmentsAreStoredWithTheirPrompt(t *testing.T) {
 	requireCode(t, failure.PromptExists, err)
 
 	b.running(t)
-	run := b.begin(t, prompt.ID)
-	start, err := b.RunAttach(b.ctx, run, "t2", session.Dispatch{No: 2, Attempt: 1})
+	runID := b.begin(t, prompt.ID)
+	start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 2, Attempt: 1})
 	require.NoError(t, err)
 	require.Equal(t, resource.Attachments(prompt.Attachments), resource.Attachments(start.Prompt.Attachments))
 	for _, e := range b.events(t) {

@@ -5,12 +5,13 @@ import (
 	"context"
 
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // attendable reports whether the attempt that ends a run may claim the next prompt: the turn ended well in the session's
 // newest sandbox, for the workflow run that has the session, and no command waits.
-func (s *sessionTx) attendable(run dbsqlc.Run, ending session.RunEnding, found session.Look) bool {
+func (s *sessionTx) attendable(run dbsqlc.Run, ending run.Ending, found session.Look) bool {
 	return ending.Attend != "" && ending.Outcome == session.OutcomeCompleted && len(found.Commands) == 0 &&
 		s.row.Status == string(session.Running) && run.Generation == s.row.Generation && s.row.WorkflowRun == ending.LookFor
 }
@@ -19,7 +20,7 @@ func (s *sessionTx) attendable(run dbsqlc.Run, ending session.RunEnding, found s
 // count, as RunBegin and RunAttach do together. The same token again returns the same run. Nothing is claimed for an
 // attendant that the session does not have any more, in a session that is not running or has a newer generation, during
 // another run, while a command waits, or while the queue is held. The context names the workflow run that the attendant works for.
-func (db *DB) RunClaim(ctx context.Context, c session.Claim) (claimed session.Claimed, err error) {
+func (db *DB) RunClaim(ctx context.Context, c run.Claim) (claimed run.Claimed, err error) {
 	var (
 		open     dbsqlc.Run
 		next     dbsqlc.Prompt
@@ -39,7 +40,7 @@ func (db *DB) RunClaim(ctx context.Context, c session.Claim) (claimed session.Cl
 		return cmp.Or(openErr, nextErr, commandsErr, headErr)
 	}
 	err = db.inSessionWith(ctx, "claim the next prompt", c.SessionID, read, func(s *sessionTx) error {
-		claimed = session.Claimed{}
+		claimed = run.Claimed{}
 		if c.Attendant == "" || s.row.Attendant != c.Attendant || s.row.Generation != c.Generation || s.row.Status != string(session.Running) {
 			return nil
 		}
@@ -55,7 +56,7 @@ func (db *DB) RunClaim(ctx context.Context, c session.Claim) (claimed session.Cl
 		}
 		run := dbsqlc.Run{
 			ID: claimOf(next, c.RunID), ClaimID: c.RunID, SessionID: c.SessionID, PromptID: next.ID, Generation: c.Generation, StartedAt: s.now, LastFrame: -1,
-			Token: c.Token, Attempt: 1, Dispatch: 1, HeldDispatch: 1, HeldAttempt: c.Attempt, Doing: string(session.DoingAttached),
+			Token: c.Token, Attempt: 1, Dispatch: 1, HeldDispatch: 1, HeldAttempt: c.Attempt, Doing: string(run.DoingAttached),
 		}
 		if err := s.claimed(ctx, run, &claimed); err != nil {
 			return err
@@ -65,7 +66,7 @@ func (db *DB) RunClaim(ctx context.Context, c session.Claim) (claimed session.Cl
 		return s.claim(ctx, next, head, run, c.Attendant)
 	})
 	if err != nil {
-		return session.Claimed{}, err
+		return run.Claimed{}, err
 	}
 	if claimed.Start != nil {
 		db.runs.remember(claimed.Start.Run.ID, c.SessionID)
@@ -74,7 +75,7 @@ func (db *DB) RunClaim(ctx context.Context, c session.Claim) (claimed session.Cl
 	return claimed, err
 }
 
-func (s *sessionTx) claimed(ctx context.Context, run dbsqlc.Run, claimed *session.Claimed) error {
+func (s *sessionTx) claimed(ctx context.Context, run dbsqlc.Run, claimed *run.Claimed) error {
 	start, err := s.runStart(ctx, run)
 	claimed.Attended, claimed.Start = true, &start
 	return err
@@ -111,7 +112,7 @@ func (db *DB) AttendantLeave(ctx context.Context, sessionID, attendant, workflow
 
 // SessionTakeBack is SessionLook for the workflow of a session that may have an attendant. Unless a run is in progress,
 // the attendance ends: no prompt is claimed any more but by the workflow.
-func (db *DB) SessionTakeBack(ctx context.Context, sessionID, workflowRunID string) (taken session.TakenBack, err error) {
+func (db *DB) SessionTakeBack(ctx context.Context, sessionID, workflowRunID string) (taken run.TakenBack, err error) {
 	var waits looking
 	var open dbsqlc.Run
 	read := func(in *lookups) (err error) {
@@ -121,7 +122,7 @@ func (db *DB) SessionTakeBack(ctx context.Context, sessionID, workflowRunID stri
 		return cmp.Or(err, waits.read(ctx, db.q, in, sessionID))
 	}
 	err = db.inSessionWith(ctx, "take a session back", sessionID, read, func(s *sessionTx) error {
-		taken = session.TakenBack{Look: waits.found(s), LastActivity: s.row.LastActivityAt.UTC()}
+		taken = run.TakenBack{Look: waits.found(s), LastActivity: s.row.LastActivityAt.UTC()}
 		if err := s.heard(ctx, workflowRunID); err != nil {
 			return err
 		}
@@ -136,7 +137,7 @@ func (db *DB) SessionTakeBack(ctx context.Context, sessionID, workflowRunID stri
 		return err
 	})
 	if err != nil {
-		return session.TakenBack{}, err
+		return run.TakenBack{}, err
 	}
 	return taken, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -29,18 +30,18 @@ func (b *bundle) attend(t *testing.T, attendant string) {
 	require.True(t, b.end(t, b.begin(t, b.submit(t, "first")), "t1", attendant).Attended)
 }
 
-func (b *bundle) end(t *testing.T, run, token, attendant string) session.Run {
+func (b *bundle) end(t *testing.T, runID, token, attendant string) run.Run {
 	t.Helper()
-	ended, err := b.RunEnd(b.ctx, session.RunEnding{
-		RunID: run, Token: token, Outcome: session.OutcomeCompleted, LookFor: "w1", Attend: attendant,
+	ended, err := b.RunEnd(b.ctx, run.Ending{
+		RunID: runID, Token: token, Outcome: session.OutcomeCompleted, LookFor: "w1", Attend: attendant,
 	})
 	require.NoError(t, err)
 	return ended
 }
 
-func (b *bundle) claimFor(t *testing.T, attendant string) session.Claimed {
+func (b *bundle) claimFor(t *testing.T, attendant string) run.Claimed {
 	t.Helper()
-	claimed, err := b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), session.Claim{
+	claimed, err := b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), run.Claim{
 		SessionID: b.id, Attendant: attendant, Generation: b.generation(t), RunID: session.NewID(session.RunPrefix), Token: "c1", Attempt: 1,
 	})
 	require.NoError(t, err)
@@ -53,11 +54,11 @@ func TestAnAttendantClaimsPromptsInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.attended(t)
-	require.Equal(t, session.Claimed{Attended: true}, b.claimFor(t, "a1"), "nothing waits")
+	require.Equal(t, run.Claimed{Attended: true}, b.claimFor(t, "a1"), "nothing waits")
 
 	second, third := b.submit(t, "second"), b.submit(t, "third")
 	before := b.position(t)
-	claim := session.Claim{SessionID: b.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "c1", Attempt: 2}
+	claim := run.Claim{SessionID: b.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "c1", Attempt: 2}
 	claimed, err := b.RunClaim(b.ctx, claim)
 	require.NoError(t, err)
 	require.Equal(t, second, claimed.Start.Prompt.ID)
@@ -71,23 +72,23 @@ func TestAnAttendantClaimsPromptsInOrder(t *testing.T) {
 	// The run is what an attempt that has attached to it has.
 	id := claimed.Start.Run.ID
 	require.Equal(t, claimed.Start.Prompt.AllottedRun, id)
-	run, err := b.RunGet(b.ctx, id)
+	current, err := b.RunGet(b.ctx, id)
 	require.NoError(t, err)
-	require.EqualValues(t, 1, run.Attempt)
-	require.Equal(t, session.Dispatch{No: 1, Attempt: 2}, run.Held)
-	require.Equal(t, run, claimed.Start.Run)
-	_, err = b.RunAttach(b.ctx, id, "late", session.Dispatch{No: 1, Attempt: 2})
+	require.EqualValues(t, 1, current.Attempt)
+	require.Equal(t, run.Dispatch{No: 1, Attempt: 2}, current.Held)
+	require.Equal(t, current, claimed.Start.Run)
+	_, err = b.RunAttach(b.ctx, id, "late", run.Dispatch{No: 1, Attempt: 2})
 	requireCode(t, failure.IllegalState, err)
 	loaded, err := b.SessionOpen(b.ctx, b.id, "w1")
 	require.NoError(t, err)
 	require.Equal(t, id, loaded.Processing.RunID)
-	_, err = b.RunAttach(b.ctx, id, "next", session.Dispatch{No: loaded.Processing.Dispatch, Attempt: 1})
+	_, err = b.RunAttach(b.ctx, id, "next", run.Dispatch{No: loaded.Processing.Dispatch, Attempt: 1})
 	require.NoError(t, err, "the workflow gives it to another worker")
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: id, Token: "c1", Outcome: session.OutcomeCompleted})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: id, Token: "c1", Outcome: session.OutcomeCompleted})
 	requireCode(t, failure.IllegalState, err)
 
 	require.True(t, b.end(t, id, "next", "a2").Attended)
-	require.Equal(t, session.Claimed{}, b.claimFor(t, "a1"), "that was the one before")
+	require.Equal(t, run.Claimed{}, b.claimFor(t, "a1"), "that was the one before")
 	require.Equal(t, third, b.claimFor(t, "a2").Start.Prompt.ID)
 }
 
@@ -145,7 +146,7 @@ func TestAnAttendantThatIsOutOfDateClaimsNothing(t *testing.T) {
 		},
 		"the workflow has claimed": func(t *testing.T, b *bundle) { b.begin(t, b.submit(t, "second")) },
 		"the workflow has run a prompt": func(t *testing.T, b *bundle) {
-			_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: b.begin(t, b.submit(t, "second")), Outcome: session.OutcomeCompleted})
+			_, err := b.RunEnd(b.ctx, run.Ending{RunID: b.begin(t, b.submit(t, "second")), Outcome: session.OutcomeCompleted})
 			require.NoError(t, err)
 		},
 		"another attends": func(t *testing.T, b *bundle) { b.attend(t, "a2") },
@@ -181,11 +182,11 @@ func TestAnAttendantThatIsOutOfDateClaimsNothing(t *testing.T) {
 			change(t, b)
 			prompt := b.submit(t, "unattended")
 			before := b.position(t)
-			claimed, err := b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), session.Claim{
+			claimed, err := b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), run.Claim{
 				SessionID: b.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "c1", Attempt: 1,
 			})
 			require.NoError(t, err)
-			require.Equal(t, session.Claimed{}, claimed)
+			require.Equal(t, run.Claimed{}, claimed)
 			require.Equal(t, before, b.position(t))
 			p, err := b.PromptGet(b.ctx, b.id, prompt)
 			require.NoError(t, err)
@@ -204,7 +205,7 @@ func TestAnAttendantOfAWorkflowThatWasReplacedIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
 	b.submit(t, "second")
-	_, err = b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), session.Claim{
+	_, err = b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), run.Claim{
 		SessionID: b.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "c1",
 	})
 	requireCode(t, failure.StaleWorkflow, err)
@@ -215,15 +216,15 @@ func TestAnAttendantOfAWorkflowThatWasReplacedIsRefused(t *testing.T) {
 // TestAnAttendanceIsGrantedAfterATurnThatEndedWell: and only if nothing but a prompt may come next.
 func TestAnAttendanceIsGrantedAfterATurnThatEndedWell(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(t *testing.T, b *bundle, ending *session.RunEnding){
-		"the turn failed":      func(_ *testing.T, _ *bundle, e *session.RunEnding) { e.Outcome = session.OutcomeFailed },
-		"not requested":        func(_ *testing.T, _ *bundle, e *session.RunEnding) { e.Attend = "" },
-		"it does not look":     func(_ *testing.T, _ *bundle, e *session.RunEnding) { e.LookFor = "" },
-		"for another workflow": func(_ *testing.T, _ *bundle, e *session.RunEnding) { e.LookFor = "w0" },
-		"a command waits": func(t *testing.T, b *bundle, _ *session.RunEnding) {
+	for name, end := range map[string]func(t *testing.T, b *bundle, ending *run.Ending){
+		"the turn failed":      func(_ *testing.T, _ *bundle, e *run.Ending) { e.Outcome = session.OutcomeFailed },
+		"not requested":        func(_ *testing.T, _ *bundle, e *run.Ending) { e.Attend = "" },
+		"it does not look":     func(_ *testing.T, _ *bundle, e *run.Ending) { e.LookFor = "" },
+		"for another workflow": func(_ *testing.T, _ *bundle, e *run.Ending) { e.LookFor = "w0" },
+		"a command waits": func(t *testing.T, b *bundle, _ *run.Ending) {
 			b.command(t, session.CommandHibernate)
 		},
-		"the turn was to be aborted": func(t *testing.T, b *bundle, _ *session.RunEnding) {
+		"the turn was to be aborted": func(t *testing.T, b *bundle, _ *run.Ending) {
 			b.command(t, session.CommandAbort)
 		},
 	} {
@@ -231,14 +232,14 @@ func TestAnAttendanceIsGrantedAfterATurnThatEndedWell(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.attended(t)
-			run := b.begin(t, b.submit(t, "second"))
-			ending := session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "w1", Attend: "a2"}
+			runID := b.begin(t, b.submit(t, "second"))
+			ending := run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "w1", Attend: "a2"}
 			end(t, b, &ending)
 			ended, err := b.RunEnd(b.ctx, ending)
 			require.NoError(t, err)
 			require.False(t, ended.Attended)
 			b.submit(t, "third")
-			require.Equal(t, session.Claimed{}, b.claimFor(t, "a2"))
+			require.Equal(t, run.Claimed{}, b.claimFor(t, "a2"))
 		})
 	}
 }
@@ -259,7 +260,7 @@ func TestAWorkflowTakesASessionBackBetweenTurns(t *testing.T) {
 	}, taken.Run)
 	require.Equal(t, claimed.Start.Run.ID, taken.Commands[0].RunID)
 	require.Equal(t, third, taken.Waiting[0].ID)
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: claimed.Start.Run.ID, Token: "c1", Outcome: session.OutcomeCompleted, LookFor: "w1"})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: claimed.Start.Run.ID, Token: "c1", Outcome: session.OutcomeCompleted, LookFor: "w1"})
 	require.NoError(t, err)
 
 	taken, err = b.SessionTakeBack(b.ctx, b.id, "w1")
@@ -279,12 +280,12 @@ func TestAPromptIsClaimedOnceByItsAttendantOrItsWorkflow(t *testing.T) {
 	for round := range 30 {
 		prompt := b.submit(t, fmt.Sprint(round))
 		var both sync.WaitGroup
-		var claimed session.Claimed
-		var verdict session.RunVerdict
+		var claimed run.Claimed
+		var verdict run.Verdict
 		var claimErr, beginErr error
 		mine, theirs := session.NewID(session.RunPrefix), session.NewID(session.RunPrefix)
 		claim := func() {
-			claimed, claimErr = b.RunClaim(b.ctx, session.Claim{
+			claimed, claimErr = b.RunClaim(b.ctx, run.Claim{
 				SessionID: b.id, Attendant: "a1", Generation: 1, RunID: mine, Token: "c1", Attempt: 1,
 			})
 		}

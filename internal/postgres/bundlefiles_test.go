@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
@@ -104,7 +105,7 @@ func TestTheFilesOfAForkStay(t *testing.T) {
 	b, batch := filing(t)
 	batch.Changes, batch.Diff = []workspacefile.Change{written(1, "a", "1"), written(2, "b", "1")}, diffed("one")
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: batch.RunID, Token: "t1", Outcome: session.OutcomeCompleted})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: batch.RunID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	one := b.snapshotted(t, "im-1")
 	f := b.fork(t, session.Fork{BundleID: one.ID})

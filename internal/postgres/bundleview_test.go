@@ -10,6 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -19,7 +20,7 @@ func (b *bundle) turn(t *testing.T, text string, outcome session.Outcome) (promp
 	promptID = b.submit(t, text)
 	runID = b.begin(t, promptID)
 	b.say(t, runID, text)
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: runID, Token: "t1", Outcome: outcome})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: outcome})
 	require.NoError(t, err)
 	return promptID, runID
 }

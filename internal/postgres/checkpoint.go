@@ -7,6 +7,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -15,7 +16,7 @@ import (
 // lost meanwhile; and turn_end does not wait for it. Nothing is added if the session saves itself anyway. The result
 // of a completed run that was submitted with a base is always saved. An event announces the time that a session shows as its
 // nextCheckpointAt, like its other deadlines.
-func (s *sessionTx) checkpointDue(ctx context.Context, closed *closedRun, ending session.RunEnding) error {
+func (s *sessionTx) checkpointDue(ctx context.Context, closed *closedRun, ending run.Ending) error {
 	policy, look := closed.saves, &closed.look
 	result := closed.prompt.BaseSessionID != "" && ending.Token != "" && ending.Outcome == session.OutcomeCompleted
 	if s.row.Status != string(session.Running) || !result && !session.Checkpoint(policy.Policy).Due(orZero(policy.Newest), s.now) {

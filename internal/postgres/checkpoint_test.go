@@ -7,14 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // ended ends a run with a request to attend the session, and returns the commands that wait then.
 func (b *bundle) ended(t *testing.T, outcome session.Outcome) (commands []session.Command, attended bool) {
 	t.Helper()
-	run := b.begin(t, b.submit(t, "x"))
-	got, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: outcome, LookFor: "w1", Attend: "t1"})
+	runID := b.begin(t, b.submit(t, "x"))
+	got, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: outcome, LookFor: "w1", Attend: "t1"})
 	require.NoError(t, err)
 	return got.Look.Commands, got.Attended
 }
@@ -61,12 +62,12 @@ func TestTheEndOfATurnAsksForACheckpoint(t *testing.T) {
 	_, err = b.RunBegin(b.ctx, b.id, next, session.NewID(session.RunPrefix), 1)
 	require.ErrorContains(t, err, "a pending sync comes first")
 	require.NoError(t, b.CommandEnd(b.ctx, b.id, commands[0].ID, session.CommandApplied, ""))
-	run := b.begin(t, next)
+	runID := b.begin(t, next)
 
 	// A session that is about to hibernate is saved anyway.
 	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate})
 	require.NoError(t, err)
-	got, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "w1"})
+	got, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "w1"})
 	require.NoError(t, err)
 	require.Len(t, got.Look.Commands, 1)
 	require.Equal(t, session.CommandHibernate, got.Look.Commands[0].Kind)
@@ -77,8 +78,8 @@ func TestARunWithoutASandboxAsksForNoCheckpoint(t *testing.T) {
 	b := setup(t)
 	b.running(t)
 	b.policy(t, session.CheckpointTurn)
-	run := b.begin(t, b.submit(t, "x"))
-	got, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown, LookFor: "w1"})
+	runID := b.begin(t, b.submit(t, "x"))
+	got, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeUnknown, LookFor: "w1"})
 	require.NoError(t, err)
 	require.Empty(t, got.Look.Commands)
 }

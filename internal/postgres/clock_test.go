@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -18,10 +19,10 @@ func TestRunsAreRevertedInTheOrderOfTheLog(t *testing.T) {
 	var prompts, runs []string
 	for range 3 {
 		p := b.submit(t, "hello")
-		run := b.begin(t, p)
-		_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+		runID := b.begin(t, p)
+		_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 		require.NoError(t, err)
-		prompts, runs = append(prompts, p), append(runs, run)
+		prompts, runs = append(prompts, p), append(runs, runID)
 	}
 	// The clock of the worker that began the second run was an hour slow.
 	b.sql(t, "UPDATE runs SET started_at = started_at - interval '1 hour' WHERE id = $1", runs[1])

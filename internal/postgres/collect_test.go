@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -85,8 +86,8 @@ func TestCollectedPromptsRunAsOne(t *testing.T) {
 	require.Equal(t, []session.QueuedPrompt{{ID: first.ID, Ordinal: 1}}, b.look(t).Waiting)
 	require.Equal(t, first.ID, b.claim(t, second.ID).Earlier.ID)
 
-	run := b.begin(t, first.ID)
-	start, err := b.RunAttach(b.ctx, run, "t2", session.Dispatch{No: 1, Attempt: 2})
+	runID := b.begin(t, first.ID)
+	start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2})
 	require.NoError(t, err)
 	require.Equal(t, "one\n\ntwo\n\nthree", start.Prompt.Content)
 	var files []string
@@ -97,7 +98,7 @@ func TestCollectedPromptsRunAsOne(t *testing.T) {
 	for _, p := range []session.Prompt{first, second, third} {
 		got := b.prompt(t, p.ID)
 		require.Equal(t, session.PromptProcessing, got.Status)
-		require.Equal(t, run, got.RunID)
+		require.Equal(t, runID, got.RunID)
 		require.Zero(t, got.CollectUntil)
 	}
 	_, err = b.PromptWithdraw(b.ctx, b.id, second.ID)
@@ -106,7 +107,7 @@ func TestCollectedPromptsRunAsOne(t *testing.T) {
 	fourth := b.collect(t, "four")
 	require.Empty(t, fourth.JoinedTo, "the first has begun")
 
-	b.end(t, run, "t2", "")
+	b.end(t, runID, "t2", "")
 	require.Equal(t, session.PromptCompleted, b.prompt(t, first.ID).Status)
 	require.Empty(t, b.prompt(t, first.ID).Reason)
 	for _, p := range []session.Prompt{second, third} {
@@ -204,8 +205,8 @@ func TestCollectedPromptsAreWithdrawnAndReplacedOneByOne(t *testing.T) {
 	require.Zero(t, promoted.CollectUntil, "nothing joins them any more")
 	require.EqualValues(t, -1, b.prompt(t, second.ID).Rank)
 	require.Equal(t, second.ID, b.claim(t, before).Earlier.ID)
-	run := b.begin(t, second.ID)
-	start, err := b.RunAttach(b.ctx, run, "t2", session.Dispatch{No: 1, Attempt: 2})
+	runID := b.begin(t, second.ID)
+	start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2})
 	require.NoError(t, err)
 	require.Equal(t, "two\n\n3", start.Prompt.Content)
 }
@@ -233,7 +234,7 @@ func TestAnAttendantClaimsWhatWasCollected(t *testing.T) {
 	due, err := b.AttendantDue(b.ctx, b.id, "a1")
 	require.NoError(t, err)
 	require.False(t, due)
-	require.Equal(t, session.Claimed{Attended: true}, b.claimFor(t, "a1"))
+	require.Equal(t, run.Claimed{Attended: true}, b.claimFor(t, "a1"))
 	at := b.position(t)
 	b.lapse(t)
 	next := b.collected(t)
@@ -321,14 +322,14 @@ func TestOutcomesOfJoinedPrompts(t *testing.T) {
 	b.running(t)
 	first, second := b.collect(t, "one"), b.collect(t, "two")
 	b.lapse(t)
-	run := b.begin(t, first.ID)
-	queued, err := b.RunReturn(b.ctx, run, session.ReasonSandboxLost, false)
+	runID := b.begin(t, first.ID)
+	queued, err := b.RunReturn(b.ctx, runID, session.ReasonSandboxLost, false)
 	require.NoError(t, err)
 	require.True(t, queued)
 	require.Equal(t, session.PromptQueued, b.prompt(t, second.ID).Status)
 
-	run = b.begin(t, first.ID)
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown})
+	runID = b.begin(t, first.ID)
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeUnknown})
 	require.NoError(t, err)
 	require.Equal(t, session.PromptUnknown, b.prompt(t, second.ID).Status)
 	resolve := session.Resolve{SessionID: b.id, PromptID: second.ID, Action: session.ResolutionRetry}
@@ -339,14 +340,14 @@ func TestOutcomesOfJoinedPrompts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.PromptQueued, b.prompt(t, second.ID).Status)
 
-	run = b.begin(t, first.ID)
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown})
+	runID = b.begin(t, first.ID)
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeUnknown})
 	require.NoError(t, err)
 	_, _, err = b.PromptResolve(b.ctx, session.Resolve{SessionID: b.id, PromptID: first.ID, Action: session.ResolutionResolve, Outcome: session.PromptFailed})
 	require.NoError(t, err)
 	require.Equal(t, session.PromptFailed, b.prompt(t, second.ID).Status)
 	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandRevert, PromptID: second.ID})
 	require.ErrorContains(t, err, first.ID)
-	require.NoError(t, b.SessionRevert(b.ctx, b.id, 1, []string{run}, nil))
+	require.NoError(t, b.SessionRevert(b.ctx, b.id, 1, []string{runID}, nil))
 	require.Equal(t, session.ReasonReverted, b.prompt(t, second.ID).Reason)
 }

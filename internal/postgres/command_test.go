@@ -11,6 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -169,7 +170,7 @@ func TestASessionDoesNotHibernateInATurn(t *testing.T) {
 	runID := b.begin(t, b.submit(t, "1"))
 	step := b.next(t, session.EventHibernate, session.ReasonRequested)
 	requireCode(t, failure.IllegalState, b.TransitionRecord(b.ctx, step))
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: runID, Outcome: session.OutcomeCompleted})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	require.NoError(t, b.TransitionRecord(b.ctx, step))
 }
@@ -184,7 +185,7 @@ func TestAnAbortNeverHitsTheNextPrompt(t *testing.T) {
 	abort := b.command(t, session.CommandAbort)
 	require.Equal(t, run1, abort.Command.RunID, "the run at the time of the request")
 	require.True(t, abort.Notify)
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run1, Outcome: session.OutcomeCompleted})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: run1, Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	require.Equal(t, []string{"abort pending ", "abort superseded run_ended"}, b.commandEvents(t, before))
 
@@ -196,7 +197,7 @@ func TestAnAbortNeverHitsTheNextPrompt(t *testing.T) {
 	requireCode(t, failure.NoRun, err)
 	before = b.position(t)
 	require.Equal(t, run2, b.command(t, session.CommandAbort, func(c *session.Command) { c.RunID = run2 }).Command.RunID)
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run2, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: run2, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted})
 	require.NoError(t, err)
 	require.Equal(t, []string{"abort pending ", "abort applied "}, b.commandEvents(t, before))
 }
@@ -227,7 +228,7 @@ func TestTheNewestRevertCounts(t *testing.T) {
 	var prompts []string
 	for i := range 2 {
 		prompts = append(prompts, b.submit(t, fmt.Sprint(i)))
-		_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: b.begin(t, prompts[i]), Outcome: session.OutcomeCompleted})
+		_, err := b.RunEnd(b.ctx, run.Ending{RunID: b.begin(t, prompts[i]), Outcome: session.OutcomeCompleted})
 		require.NoError(t, err)
 	}
 	revert := func(id string) func(*session.Command) { return func(c *session.Command) { c.PromptID = id } }

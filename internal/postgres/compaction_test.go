@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -57,9 +58,9 @@ func TestDeltasOfCompleteBlocksAreDropped(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	run := b.begin(t, b.submit(t, "hello"))
+	runID := b.begin(t, b.submit(t, "hello"))
 	begin := b.position(t)
-	b.utter(t, run, 1,
+	b.utter(t, runID, 1,
 		"a(", "a+", "a+", ".", "a+", "a=", // 1 to 6
 		"a+",       // 7: later words of a complete block
 		"b(", "b+", // 8, 9: never completed
@@ -76,7 +77,7 @@ func TestDeltasOfCompleteBlocksAreDropped(t *testing.T) {
 	require.EqualValues(t, 0, query[int64](b.ctx, t, b.url, "SELECT compact_seq FROM sessions WHERE id = $1", b.id))
 
 	// The end of the run stores the text of what is open: no event has it as a whole.
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	b.age(t)
 	newest := b.position(t)
@@ -142,10 +143,10 @@ func TestRetentionAndPurgeOfACompactedLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	run := b.begin(t, b.submit(t, "hello"))
+	runID := b.begin(t, b.submit(t, "hello"))
 	begin := b.position(t)
-	b.utter(t, run, 1, "a(", "a+", "a+", "a+", "a=", "b(", "b+", "b=")
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+	b.utter(t, runID, 1, "a(", "a+", "a+", "a+", "a=", "b(", "b+", "b=")
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	b.age(t)
 	_, n, err := b.EventsCompact(b.ctx, time.Hour, 0, 10, 1000)

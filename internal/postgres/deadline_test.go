@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -54,11 +55,11 @@ func TestADeadlineIsAnnouncedWhenItIsNear(t *testing.T) {
 	require.True(t, a.Done)
 	require.Equal(t, s.ExpiresAt(), a.At)
 
-	run := b.begin(t, b.submit(t, "x"))
+	runID := b.begin(t, b.submit(t, "x"))
 	require.Zero(t, get().SleepsAt())
 	require.Zero(t, announce(session.DeadlineSleep))
 	require.True(t, announce(session.DeadlineExpiry).Done, "in a turn too")
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now().Add(session.DefaultIdleTimeout), get().SleepsAt(), 30*time.Second, "the turn has moved it")
 }

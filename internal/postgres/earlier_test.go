@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -60,9 +61,9 @@ func TestADatabaseOfAnEarlierReleaseIsMigratedAndUsed(t *testing.T) {
 	b.id = ids[session.Running]
 	opened, err := b.SessionOpen(b.ctx, b.id, "w1")
 	require.NoError(t, err)
-	run := fmt.Sprintf("run_%030x02", 2)
-	require.Equal(t, run, opened.Processing.RunID)
-	start, err := b.RunAttach(b.ctx, run, "t2", session.Dispatch{No: opened.Processing.Dispatch, Attempt: 1})
+	runID := fmt.Sprintf("run_%030x02", 2)
+	require.Equal(t, runID, opened.Processing.RunID)
+	start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: opened.Processing.Dispatch, Attempt: 1})
 	require.NoError(t, err)
 	require.Equal(t, "second", start.Prompt.Content)
 	require.JSONEq(t, `{"v":1}`, string(start.Run.Translator))
@@ -71,7 +72,7 @@ func TestADatabaseOfAnEarlierReleaseIsMigratedAndUsed(t *testing.T) {
 	require.Len(t, questions, 1)
 	_, err = b.QuestionAnswer(b.ctx, b.id, questions[0].ID, question.Answer{Decision: question.Reject})
 	require.NoError(t, err)
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t2", Outcome: session.OutcomeCompleted})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t2", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	b.transit(t, session.EventStop, session.ReasonRequested)
 

@@ -18,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -133,18 +134,18 @@ func TestEventsKeepTheirRunAndConversation(t *testing.T) {
 	other := b.session(t)
 	var want []string
 	for turn := range 3 {
-		run := b.begin(t, b.submit(t, "x"))
-		a := eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1"}
+		runID := b.begin(t, b.submit(t, "x"))
+		a := eventlog.Append{SessionID: b.id, RunID: runID, Generation: 1, Token: "t1"}
 		for n, conversation := range []string{"main", "toolu_1", "", fmt.Sprintf("toolu_%d", turn+2), "toolu_1"} {
 			d := draft("error", 0, n, `{}`)
 			d.ConversationID = conversation
 			a.Events = append(a.Events, d)
-			want = append(want, run+" "+conversation)
+			want = append(want, runID+" "+conversation)
 		}
 		verdicts, err := b.EventsAppend(b.ctx, []eventlog.Append{a, {SessionID: other, Events: []eventlog.Draft{{Type: "error", ConversationID: "toolu_2", Data: []byte(`{}`)}}}})
 		require.NoError(t, err)
 		require.Equal(t, []error{nil, nil}, verdicts)
-		_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+		_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 		require.NoError(t, err)
 	}
 	var got []string

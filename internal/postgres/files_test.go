@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
@@ -125,7 +126,7 @@ func TestFilesAreStoredAndReportedOnce(t *testing.T) {
 	batch.Changes = []workspacefile.Change{removed(1, "new")}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	require.Equal(t, []string{"a", "dir/large", "empty"}, b.paths(t, ""))
-	start, err := b.RunAttach(b.ctx, batch.RunID, "t2", session.Dispatch{No: 1, Attempt: 2})
+	start, err := b.RunAttach(b.ctx, batch.RunID, "t2", run.Dispatch{No: 1, Attempt: 2})
 	require.NoError(t, err)
 	require.Equal(t, workspacefile.Position{Session: b.id, Lineage: "l2", Seq: 1, Base: "c0ffee"}, start.Files)
 }
@@ -190,7 +191,7 @@ func TestFilesOfAnOlderAttemptAreNotStored(t *testing.T) {
 	require.Equal(t, failure.NoRun, failure.CodeOf(b.FilesAppend(b.ctx, other)))
 
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: batch.RunID, Token: "t1", Outcome: session.OutcomeCompleted})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: batch.RunID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	batch.Changes = []workspacefile.Change{written(2, "a", "2")}
 	refused("the run is over", batch)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -78,13 +79,13 @@ func TestAForkBeginsWhereItsSessionWas(t *testing.T) {
 		f.reserve(t, 1)
 		f.transit(t, session.EventReady, "")
 		prompt := f.submit(t, "more")
-		run := f.begin(t, prompt)
-		start, err := f.RunAttach(f.ctx, run, "t1", session.Dispatch{No: 1, Attempt: 1})
+		runID := f.begin(t, prompt)
+		start, err := f.RunAttach(f.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
 		require.NoError(t, err)
 		require.True(t, start.Resume)
 		require.Equal(t, b.id, start.MemoryID)
-		f.say(t, run, "more")
-		_, err = f.RunEnd(f.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+		f.say(t, runID, "more")
+		_, err = f.RunEnd(f.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 		require.NoError(t, err)
 		require.Equal(t, append(tt.want, "more"), f.spoken(t))
 	}
@@ -120,7 +121,7 @@ func TestAForkOfAForkKeepsTheNameOfItsMemory(t *testing.T) {
 	g.transit(t, session.EventWake, "")
 	g.reserve(t, 1)
 	g.transit(t, session.EventReady, "")
-	start, err := g.RunAttach(g.ctx, g.begin(t, g.submit(t, "x")), "t1", session.Dispatch{No: 1, Attempt: 1})
+	start, err := g.RunAttach(g.ctx, g.begin(t, g.submit(t, "x")), "t1", run.Dispatch{No: 1, Attempt: 1})
 	require.NoError(t, err)
 	require.Equal(t, b.id, start.MemoryID)
 	items, _, err := b.SessionForks(b.ctx, b.id, 1, "")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -66,17 +67,17 @@ func TestWhatIsUnfinishedIsCounted(t *testing.T) {
 	require.EqualValues(t, 1, got.Queued)
 	require.Greater(t, got.Oldest, 59*time.Second)
 
-	run := b.begin(t, first)
+	runID := b.begin(t, first)
 	b.submit(t, "2")
 	got, err = b.Unfinished(b.ctx)
 	require.NoError(t, err)
 	require.Equal(t, session.Unfinished{Queued: 1, Processing: 1}, got, "a prompt rightly waits for the one before it")
 
-	ended, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+	ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	require.Equal(t, "demo", ended.Ended.Agent)
 	require.Greater(t, ended.Ended.QueueWait, 59*time.Second)
-	ended, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+	ended, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	require.Nil(t, ended.Ended, "another call has ended the run")
 }
@@ -93,11 +94,11 @@ func TestARequestIsKnownInWhatItHasStored(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, created, "another request with the same prompt is a repeat")
 	require.Equal(t, "first", stored.RequestID)
-	run := b.begin(t, "p1")
-	start, err := b.RunFence(b.ctx, run, "token")
+	runID := b.begin(t, "p1")
+	start, err := b.RunFence(b.ctx, runID, "token")
 	require.NoError(t, err)
 	require.Equal(t, "first", start.Prompt.RequestID)
-	ended, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+	ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	require.Equal(t, "first", ended.Ended.RequestID)
 	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate, RequestID: "third"})

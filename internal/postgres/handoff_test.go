@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -19,14 +20,14 @@ func (b *bundle) wakes(t *testing.T) {
 }
 
 // started is what the agent is started with for a prompt whose run is ended with an outcome.
-func (b *bundle) started(t *testing.T, text string, outcome session.Outcome) (promptID string, start session.RunStart) {
+func (b *bundle) started(t *testing.T, text string, outcome session.Outcome) (promptID string, start run.Start) {
 	t.Helper()
 	promptID = b.submit(t, text)
-	run := b.begin(t, promptID)
-	start, err := b.RunAttach(b.ctx, run, "t1", session.Dispatch{No: 1, Attempt: 1})
+	runID := b.begin(t, promptID)
+	start, err := b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
 	require.NoError(t, err)
-	b.say(t, run, text)
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: outcome})
+	b.say(t, runID, text)
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: outcome})
 	require.NoError(t, err)
 	return promptID, start
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -40,7 +41,7 @@ func (b *bundle) release(t *testing.T) *session.Prompt {
 }
 
 // claim tries to start a prompt as the workflow does.
-func (b *bundle) claim(t *testing.T, promptID string) session.RunVerdict {
+func (b *bundle) claim(t *testing.T, promptID string) run.Verdict {
 	t.Helper()
 	verdict, err := b.RunBegin(b.ctx, b.id, promptID, session.NewID(session.RunPrefix), b.generation(t))
 	require.NoError(t, err)
@@ -96,7 +97,7 @@ func TestAnAttendantClaimsNothingWhileTheQueueIsHeld(t *testing.T) {
 	second, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: "second", SessionID: b.id, Content: "second"})
 	require.NoError(t, err)
 	require.False(t, second.Attended, "the api does not look whether it is claimed")
-	require.Equal(t, session.Claimed{Attended: true}, b.claimFor(t, "a1"))
+	require.Equal(t, run.Claimed{Attended: true}, b.claimFor(t, "a1"))
 	due, err := b.AttendantDue(b.ctx, b.id, "a1")
 	require.NoError(t, err)
 	require.False(t, due)
@@ -217,7 +218,7 @@ func TestClaimsThatRaceWithAHold(t *testing.T) {
 					v, err := b.RunBegin(b.ctx, b.id, ids[0], session.NewID(session.RunPrefix), 1)
 					begun = err == nil && v.Granted
 				} else {
-					c, err := b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), session.Claim{
+					c, err := b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), run.Claim{
 						SessionID: b.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "c", Attempt: 1,
 					})
 					begun = err == nil && c.Start != nil

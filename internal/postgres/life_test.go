@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -14,9 +15,9 @@ func TestAPromptIsServedFromSubmitToEnd(t *testing.T) {
 	b := setup(t)
 	b.running(t)
 	p := b.submit(t, "hello")
-	run := b.begin(t, p)
+	runID := b.begin(t, p)
 	require.NoError(t, b.appendOne(t, eventlog.Append{
-		SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: 3, State: []byte("state"),
+		SessionID: b.id, RunID: runID, Generation: 1, Token: "t1", LastFrame: 3, State: []byte("state"),
 		Events: []eventlog.Draft{
 			draft("block_start", 0, 0, `{"block":{"id":"a","type":"assistant_text","status":"streaming","createdAt":"2026-01-01T00:00:00Z","content":""}}`),
 			draft("text_delta", 1, 0, `{"blockId":"a","delta":"hel"}`),
@@ -27,8 +28,8 @@ func TestAPromptIsServedFromSubmitToEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "hello", c.Threads[0].Blocks[0].Content)
 
-	ended, err := b.RunEnd(b.ctx, session.RunEnding{
-		RunID: run, Token: "t1", Outcome: session.OutcomeCompleted,
+	ended, err := b.RunEnd(b.ctx, run.Ending{
+		RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted,
 		Usage: session.Usage{InputTokens: 5, OutputTokens: 7, CostUSD: 0.5, ToolCalls: 2},
 	})
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/lifecycle"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -40,15 +41,15 @@ func TestTheLifeOfASessionIsInLifecycleEvents(t *testing.T) {
 	b := setup(t)
 	b.running(t)
 	first, second := b.submit(t, "one"), b.submit(t, "two")
-	run := b.begin(t, first)
+	runID := b.begin(t, first)
 	require.NoError(t, b.appendOne(t, eventlog.Append{
-		SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: 1,
+		SessionID: b.id, RunID: runID, Generation: 1, Token: "t1", LastFrame: 1,
 		Questions: []eventlog.Question{{Frame: 1, Asked: question.Asked{ID: "q", Kind: question.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"ls"}`)}}},
 	}))
 	require.NoError(t, b.appendOne(t, eventlog.Append{
-		SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: 2, Resolved: []eventlog.Resolution{{Frame: 2, AgentID: "q"}},
+		SessionID: b.id, RunID: runID, Generation: 1, Token: "t1", LastFrame: 2, Resolved: []eventlog.Resolution{{Frame: 2, AgentID: "q"}},
 	}))
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	page := b.lifecycle(t, 0, lifecycle.Filter{})
 	require.Equal(t, []lifecycle.Type{
@@ -87,8 +88,8 @@ func TestASessionThatHasNothingToDoIsIdleOnce(t *testing.T) {
 	b := setup(t)
 	b.running(t)
 	for range 3 {
-		run := b.begin(t, b.submit(t, "word"))
-		_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeFailed})
+		runID := b.begin(t, b.submit(t, "word"))
+		_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeFailed})
 		require.NoError(t, err)
 	}
 	require.Equal(t, []lifecycle.Type{

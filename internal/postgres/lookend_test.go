@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -15,13 +16,13 @@ func TestTheEndOfARunSaysWhatWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	run := b.begin(t, b.submit(t, "first"))
+	runID := b.begin(t, b.submit(t, "first"))
 	second := b.submit(t, "second")
 	for _, kind := range []session.CommandKind{session.CommandHibernate, session.CommandAbort} {
 		_, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: kind})
 		require.NoError(t, err)
 	}
-	ending := session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "workflow-1"}
+	ending := run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "workflow-1"}
 	ended, err := b.RunEnd(b.ctx, ending)
 	require.NoError(t, err)
 	require.NotNil(t, ended.Look)

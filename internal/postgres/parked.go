@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -16,7 +17,7 @@ import (
 // then, and its session may sleep with it open. It does not if a question of the run has an answer that the agent has not
 // received, a command interrupts it, or the session is not running in the run's sandbox; nor, unless AtWork is set, if a call of a tool or a
 // subagent is at work that waits for none of the questions. The same again reports the same. A token that is not the newest attempt's is illegal_state.
-func (db *DB) RunPark(ctx context.Context, p session.Parking) (parked bool, err error) {
+func (db *DB) RunPark(ctx context.Context, p run.Parking) (parked bool, err error) {
 	err = db.inRun(ctx, "park a run", p.RunID, func(s *sessionTx, run dbsqlc.Run) error {
 		parked = run.ParkedAt != nil
 		switch {
@@ -179,24 +180,24 @@ func (s *sessionTx) parkedUntil(ctx context.Context, runID string, part int64) (
 // RunContinue gives a parked run to the session's sandbox of a generation, once its questions are answered or have
 // expired. Those whose time is over expire with it. The same again is granted again. illegal_state if the session does not run
 // in that generation.
-func (db *DB) RunContinue(ctx context.Context, runID string, generation int64) (c session.Continuation, err error) {
-	err = db.inRun(ctx, "continue a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
-		c = session.Continuation{}
+func (db *DB) RunContinue(ctx context.Context, runID string, generation int64) (c run.Continuation, err error) {
+	err = db.inRun(ctx, "continue a run", runID, func(s *sessionTx, claim dbsqlc.Run) error {
+		c = run.Continuation{}
 		switch {
-		case run.EndedAt != nil:
+		case claim.EndedAt != nil:
 			c.Over = true
 			return nil
 		case s.row.Status != string(session.Running) || generation != s.row.Generation:
 			return illegal("the session is %s in generation %d", s.row.Status, s.row.Generation)
-		case run.ParkedAt != nil && run.Generation == generation:
+		case claim.ParkedAt != nil && claim.Generation == generation:
 			return illegal("run %s was parked in generation %d, in which its agent still waits", runID, generation)
-		case run.ParkedAt == nil && run.Generation != generation:
+		case claim.ParkedAt == nil && claim.Generation != generation:
 			return illegal("run %s is not parked", runID)
-		case run.ParkedAt == nil:
-			c = session.Continuation{Granted: true, Dispatch: run.Dispatch, Part: run.Part}
+		case claim.ParkedAt == nil:
+			c = run.Continuation{Granted: true, Dispatch: claim.Dispatch, Part: claim.Part}
 			return nil
 		}
-		rows, err := s.q.QuestionsParked(ctx, s, &dbsqlc.QuestionsParkedParams{RunID: runID, Part: run.Part + 1})
+		rows, err := s.q.QuestionsParked(ctx, s, &dbsqlc.QuestionsParkedParams{RunID: runID, Part: claim.Part + 1})
 		if err != nil {
 			return err
 		}
@@ -208,13 +209,13 @@ func (db *DB) RunContinue(ctx context.Context, runID string, generation int64) (
 				return err
 			}
 		}
-		until, open, err := s.parkedUntil(ctx, runID, run.Part+1)
+		until, open, err := s.parkedUntil(ctx, runID, claim.Part+1)
 		if err != nil || open {
 			c.Until = until
 			return err
 		}
 		continued, err := s.q.RunContinue(ctx, s, &dbsqlc.RunContinueParams{ID: runID, Generation: generation, PartSeq: s.row.LastSeq})
-		c = session.Continuation{Granted: true, Dispatch: continued.Dispatch, Part: continued.Part}
+		c = run.Continuation{Granted: true, Dispatch: continued.Dispatch, Part: continued.Part}
 		return err
 	})
 	return c, err

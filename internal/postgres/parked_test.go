@@ -10,12 +10,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func (b *bundle) park(t *testing.T, run string) bool {
+func (b *bundle) park(t *testing.T, runID string) bool {
 	t.Helper()
-	parked, err := b.RunPark(b.ctx, session.Parking{RunID: run, Token: "token"})
+	parked, err := b.RunPark(b.ctx, run.Parking{RunID: runID, Token: "token"})
 	require.NoError(t, err)
 	return parked
 }
@@ -51,7 +52,7 @@ func (b *bundle) opened(t *testing.T) session.Loaded {
 // signalled, and the run continues in the next sandbox as its next part, whose frames are numbered on.
 func TestAQuestionOutlivesItsSandbox(t *testing.T) {
 	t.Parallel()
-	b, run := asleepAsking(t, time.Hour, permission)
+	b, runID := asleepAsking(t, time.Hour, permission)
 	s, err := b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Equal(t, session.WaitingForAnswer, s.Activity().State)
@@ -60,7 +61,7 @@ func TestAQuestionOutlivesItsSandbox(t *testing.T) {
 	require.True(t, p.Parked)
 	require.False(t, p.Due)
 	require.WithinDuration(t, time.Now().Add(time.Hour), p.Until, time.Minute)
-	_, err = b.RunAttach(b.ctx, run, "late", session.Dispatch{No: 9, Attempt: 1})
+	_, err = b.RunAttach(b.ctx, runID, "late", run.Dispatch{No: 9, Attempt: 1})
 	requireCode(t, failure.IllegalState, err)
 
 	q, err := b.QuestionAnswer(b.ctx, b.id, b.questions(t)[0].ID, question.Answer{Decision: question.Once})
@@ -70,35 +71,35 @@ func TestAQuestionOutlivesItsSandbox(t *testing.T) {
 	requireCode(t, failure.Answered, err)
 	require.True(t, b.opened(t).Processing.Due)
 
-	_, err = b.RunContinue(b.ctx, run, 1)
+	_, err = b.RunContinue(b.ctx, runID, 1)
 	requireCode(t, failure.IllegalState, err)
 	b.awake(t, session.ReasonAnswer)
-	c, err := b.RunContinue(b.ctx, run, 2)
+	c, err := b.RunContinue(b.ctx, runID, 2)
 	require.NoError(t, err)
 	require.True(t, c.Granted)
 	require.EqualValues(t, 1, c.Part)
-	again, err := b.RunContinue(b.ctx, run, 2)
+	again, err := b.RunContinue(b.ctx, runID, 2)
 	require.NoError(t, err)
 	require.Equal(t, c, again)
 
-	start, err := b.RunAttach(b.ctx, run, "next", session.Dispatch{No: c.Dispatch, Attempt: 1})
+	start, err := b.RunAttach(b.ctx, runID, "next", run.Dispatch{No: c.Dispatch, Attempt: 1})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, start.Run.Part)
 	require.EqualValues(t, 5, start.Run.FrameBase, "frame 4 closes what the part before has left open")
-	parked, err := b.QuestionsParked(b.ctx, run, 1)
+	parked, err := b.QuestionsParked(b.ctx, runID, 1)
 	require.NoError(t, err)
 	require.Len(t, parked, 1)
 	require.False(t, parked[0].Delivered)
-	pending, err := b.QuestionsPending(b.ctx, run, true)
+	pending, err := b.QuestionsPending(b.ctx, runID, true)
 	require.NoError(t, err)
 	require.Empty(t, pending, "no agent waits for it any more")
 	require.NoError(t, b.QuestionsDelivered(b.ctx, "next", []string{q.ID}))
 	require.True(t, b.questions(t)[0].Delivered)
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "next", Outcome: session.OutcomeCompleted})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "next", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
-	over, err := b.RunContinue(b.ctx, run, 2)
+	over, err := b.RunContinue(b.ctx, runID, 2)
 	require.NoError(t, err)
-	require.Equal(t, session.Continuation{Over: true}, over)
+	require.Equal(t, run.Continuation{Over: true}, over)
 }
 
 // TestAnUnansweredQuestionExpiresInItsSleep: with the continuation of its run, not before its time.
@@ -138,8 +139,8 @@ func TestARunIsParkedWhileNothingElseHappens(t *testing.T) {
 		"its time": func(t *testing.T, b *bundle, _ string) {
 			b.sql(t, `UPDATE questions SET expires_at = now() - interval '1 second' WHERE session_id = $1`, b.id)
 		},
-		"the end": func(t *testing.T, b *bundle, run string) {
-			_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCancelled})
+		"the end": func(t *testing.T, b *bundle, runID string) {
+			_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCancelled})
 			require.NoError(t, err)
 		},
 	} {
@@ -150,16 +151,16 @@ func TestARunIsParkedWhileNothingElseHappens(t *testing.T) {
 			require.False(t, b.park(t, run))
 		})
 	}
-	b, run, add := asking(t, time.Hour, permission)
-	_, err := b.RunPark(b.ctx, session.Parking{RunID: run, Token: "another"})
+	b, runID, add := asking(t, time.Hour, permission)
+	_, err := b.RunPark(b.ctx, run.Parking{RunID: runID, Token: "another"})
 	requireCode(t, failure.IllegalState, err)
 	requireCode(t, failure.IllegalState, b.TransitionRecord(b.ctx, b.next(t, session.EventHibernate, session.ReasonQuestion)))
 	add.LastFrame++
 	add.Events, add.Questions = nil, nil
 	add.Events = append(add.Events, draft("block_start", add.LastFrame, 0, `{"block":{"id":"b1","type":"tool_use","status":"running","createdAt":"2026-01-01T00:00:00Z","name":"Read","toolUseId":"t1"}}`))
 	require.NoError(t, b.appendOne(t, add))
-	require.False(t, b.park(t, run), "another call is at work")
-	parked, err := b.RunPark(b.ctx, session.Parking{RunID: run, Token: "token", AtWork: true})
+	require.False(t, b.park(t, runID), "another call is at work")
+	parked, err := b.RunPark(b.ctx, run.Parking{RunID: runID, Token: "token", AtWork: true})
 	require.NoError(t, err)
 	require.True(t, parked, "it has been silent for long")
 }
@@ -218,18 +219,18 @@ func TestTheUsageOfAParkedRunIsThatOfAllParts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, run, add := asking(t, time.Hour, permission)
+			b, runID, add := asking(t, time.Hour, permission)
 			add.Questions, add.LastFrame = nil, 4
 			b.reportUsage(t, add, c.reports[0], "t1", "t2")
-			require.True(t, b.park(t, run))
+			require.True(t, b.park(t, runID))
 			b.sleepAsking(t, 1)
 			q := b.questions(t)[0]
 			_, err := b.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{Decision: question.Once})
 			require.NoError(t, err)
 			b.awake(t, session.ReasonAnswer)
-			next, err := b.RunContinue(b.ctx, run, 2)
+			next, err := b.RunContinue(b.ctx, runID, 2)
 			require.NoError(t, err)
-			start, err := b.RunAttach(b.ctx, run, "token", session.Dispatch{No: next.Dispatch, Attempt: 1})
+			start, err := b.RunAttach(b.ctx, runID, "token", run.Dispatch{No: next.Dispatch, Attempt: 1})
 			require.NoError(t, err)
 
 			second := permission
@@ -237,17 +238,17 @@ func TestTheUsageOfAParkedRunIsThatOfAllParts(t *testing.T) {
 			add.Generation, add.LastFrame = 2, start.Run.FrameBase+1
 			add.Questions = []eventlog.Question{{Frame: add.LastFrame, Asked: second, At: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}}
 			b.reportUsage(t, add, c.reports[1], "t3")
-			require.True(t, b.park(t, run))
+			require.True(t, b.park(t, runID))
 			b.sleepAsking(t, 2)
 			_, err = b.QuestionAnswer(b.ctx, b.id, b.questions(t)[0].ID, question.Answer{Decision: question.Once})
 			require.NoError(t, err)
 			b.awake(t, session.ReasonAnswer)
-			next, err = b.RunContinue(b.ctx, run, 3)
+			next, err = b.RunContinue(b.ctx, runID, 3)
 			require.NoError(t, err)
-			_, err = b.RunAttach(b.ctx, run, "last", session.Dispatch{No: next.Dispatch, Attempt: 1})
+			_, err = b.RunAttach(b.ctx, runID, "last", run.Dispatch{No: next.Dispatch, Attempt: 1})
 			require.NoError(t, err)
-			ended, err := b.RunEnd(b.ctx, session.RunEnding{
-				RunID: run, Token: "last", Outcome: session.OutcomeCompleted, Usage: session.Usage{InputTokens: 1000, OutputTokens: 1, CostUSD: 2, ToolCalls: 5},
+			ended, err := b.RunEnd(b.ctx, run.Ending{
+				RunID: runID, Token: "last", Outcome: session.OutcomeCompleted, Usage: session.Usage{InputTokens: 1000, OutputTokens: 1, CostUSD: 2, ToolCalls: 5},
 			})
 			require.NoError(t, err)
 			require.Equal(t, c.input, ended.Usage.InputTokens)

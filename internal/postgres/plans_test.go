@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -56,13 +57,13 @@ func TestTurnsArePlannedOnce(t *testing.T) {
 	for i := range turns {
 		_, _, _, err := db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "hello"})
 		require.NoError(t, err)
-		claimed, err := db.RunClaim(b.ctx, session.Claim{
+		claimed, err := db.RunClaim(b.ctx, run.Claim{
 			SessionID: b.id, Attendant: attendant, Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "c1", Attempt: 1,
 		})
 		require.NoError(t, err)
 		require.NotNil(t, claimed.Start)
 		attendant = fmt.Sprint("a", i+2)
-		ended, err := db.RunEnd(b.ctx, session.RunEnding{
+		ended, err := db.RunEnd(b.ctx, run.Ending{
 			RunID: claimed.Start.Run.ID, Token: "c1", Outcome: session.OutcomeCompleted, LookFor: "w1", Attend: attendant,
 		})
 		require.NoError(t, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
@@ -268,10 +269,10 @@ func everyCall(ctx context.Context, db *postgres.DB, id string) map[string]error
 		},
 		"append": func() error { _, err := db.EventsTryAppend(ctx, []eventlog.Append{{SessionID: id}}); return err },
 		"attach": func() error {
-			_, err := db.RunAttach(ctx, "run_none", "t", session.Dispatch{No: 1, Attempt: 1})
+			_, err := db.RunAttach(ctx, "run_none", "t", run.Dispatch{No: 1, Attempt: 1})
 			return err
 		},
-		"end": func() error { _, err := db.RunEnd(ctx, session.RunEnding{RunID: "run_none"}); return err },
+		"end": func() error { _, err := db.RunEnd(ctx, run.Ending{RunID: "run_none"}); return err },
 		"transcript": func() error {
 			return db.TranscriptAppend(ctx, []transcript.Segment{{SessionID: id, Path: "p", Version: 1, Data: []byte("x")}})
 		},

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -50,12 +51,12 @@ func TestARunHasAtMostAHundredNetworkEventsWhateverItsAttempts(t *testing.T) {
 		return n
 	}
 	b.running(t)
-	run := b.begin(t, b.submit(t, "x"))
+	runID := b.begin(t, b.submit(t, "x"))
 	for range 3 { // each attempt begins to count again
-		require.NoError(t, b.NetworkRecord(t.Context(), b.id, run, make([]session.Refusal, 60)))
+		require.NoError(t, b.NetworkRecord(t.Context(), b.id, runID, make([]session.Refusal, 60)))
 	}
-	require.Equal(t, 100, count(run))
-	_, err := b.RunEnd(t.Context(), session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+	require.Equal(t, 100, count(runID))
+	_, err := b.RunEnd(t.Context(), run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	next := b.begin(t, b.submit(t, "y"))
 	require.NoError(t, b.NetworkRecord(t.Context(), b.id, next, make([]session.Refusal, 1)))

@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/profile"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -205,7 +206,7 @@ func profileOf(row dbsqlc.ProfileGetRow) (profile.Profile, error) {
 }
 
 // profileInto reads the profile that a session has.
-func (s *sessionTx) profileInto(ctx context.Context, ref string, start *session.RunStart) error {
+func (s *sessionTx) profileInto(ctx context.Context, ref string, start *run.Start) error {
 	if ref == "" {
 		return nil
 	}

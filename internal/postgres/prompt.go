@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -401,11 +402,11 @@ func (db *DB) PromptsCancel(ctx context.Context, sessionID, reason string) (canc
 // cancelSome ends the run under way and up to cancelChunk prompts, and reports whether
 // there may be more.
 func (s *sessionTx) cancelSome(ctx context.Context, reason string) (cancelled int64, more bool, err error) {
-	run, err := s.q.RunGetOpen(ctx, s, s.row.ID)
+	claim, err := s.q.RunGetOpen(ctx, s, s.row.ID)
 	switch {
 	case err == nil:
-		ending := session.RunEnding{RunID: run.ID, Outcome: session.OutcomeCancelled, Reason: reason}
-		if _, err := s.runEnd(ctx, run, ending); err != nil {
+		ending := run.Ending{RunID: claim.ID, Outcome: session.OutcomeCancelled, Reason: reason}
+		if _, err := s.runEnd(ctx, claim, ending); err != nil {
 			return 0, false, err
 		}
 		cancelled++

@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -62,11 +63,11 @@ func TestTheTurnOfAPromptIsFound(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, b.position(t), after, "no run has had it: its turn begins after everything")
 	before := b.position(t)
-	run := b.begin(t, first)
+	runID := b.begin(t, first)
 	pending, err := b.PromptsPending(b.ctx, b.id, 10)
 	require.NoError(t, err)
 	require.Equal(t, []string{first, second}, pending)
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	after, err = b.PromptAfter(b.ctx, b.id, first)
 	require.NoError(t, err)
@@ -236,9 +237,9 @@ func TestOnlyALostPromptIsRequeued(t *testing.T) {
 	p := b.submit(t, "1")
 	b.submit(t, "2")
 	require.NoError(t, b.PromptRequeue(b.ctx, b.id, p), "it waits already")
-	run := b.begin(t, p)
+	runID := b.begin(t, p)
 	require.NoError(t, b.PromptRequeue(b.ctx, b.id, p), "it is being processed")
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost})
 	require.NoError(t, err)
 	require.NoError(t, b.PromptRequeue(b.ctx, b.id, p))
 	got, err := b.PromptGet(b.ctx, b.id, p)
@@ -248,8 +249,8 @@ func TestOnlyALostPromptIsRequeued(t *testing.T) {
 	require.Empty(t, got.RunID)
 	require.True(t, got.StartedAt.IsZero())
 	require.True(t, got.EndedAt.IsZero())
-	run = b.begin(t, p)
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+	runID = b.begin(t, p)
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	requireCode(t, failure.IllegalState, b.PromptRequeue(b.ctx, b.id, p))
 	requireCode(t, failure.NoPrompt, b.PromptRequeue(b.ctx, b.id, "nothing"))
@@ -394,7 +395,7 @@ func TestAPromptHasTheUsageOfItsLastRun(t *testing.T) {
 	b.running(t)
 	used := session.PromptUsage{Usage: session.Usage{InputTokens: 10, OutputTokens: 2, ToolCalls: 1, CostUSD: 0.5}, Model: "m1"}
 	first, second := b.submit(t, "first"), b.submit(t, "second")
-	run := b.begin(t, first)
+	runID := b.begin(t, first)
 	read := func(id string) *session.PromptUsage {
 		t.Helper()
 		p, err := b.PromptGet(b.ctx, b.id, id)
@@ -405,11 +406,11 @@ func TestAPromptHasTheUsageOfItsLastRun(t *testing.T) {
 		return p.Usage
 	}
 	require.Nil(t, read(first), "its run is in progress")
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted, Usage: used.Usage, Model: "m1"})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCompleted, Usage: used.Usage, Model: "m1"})
 	require.NoError(t, err)
 	require.Equal(t, &used, read(first))
 	require.Nil(t, read(second))
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: b.begin(t, second), Outcome: session.OutcomeCompleted, Usage: session.Usage{CostUnknown: true}})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: b.begin(t, second), Outcome: session.OutcomeCompleted, Usage: session.Usage{CostUnknown: true}})
 	require.NoError(t, err)
 	require.Equal(t, &session.PromptUsage{Usage: session.Usage{CostUnknown: true}}, read(second), "unknown is not zero")
 }
@@ -419,7 +420,7 @@ func TestTheReleaseBeforeReadsSessionsOfUnknownCost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: b.begin(t, b.submit(t, "1")), Outcome: session.OutcomeCompleted, Usage: session.Usage{CostUnknown: true}})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: b.begin(t, b.submit(t, "1")), Outcome: session.OutcomeCompleted, Usage: session.Usage{CostUnknown: true}})
 	require.NoError(t, err)
 	s, err := b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)

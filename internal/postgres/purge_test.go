@@ -21,6 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/presence"
 	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 	"github.com/overwinter-dev/overwinter/internal/webhook"
@@ -64,9 +65,9 @@ func (b *bundle) plant(t *testing.T) {
 	require.NoError(t, err)
 	b.id = id
 	b.running(t)
-	run := b.begin(t, b.submit(t, planted))
+	runID := b.begin(t, b.submit(t, planted))
 	require.NoError(t, b.appendOne(t, eventlog.Append{
-		SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: 3, State: []byte(planted),
+		SessionID: b.id, RunID: runID, Generation: 1, Token: "t1", LastFrame: 3, State: []byte(planted),
 		Events: []eventlog.Draft{
 			draft("block_start", 0, 0, `{"block":{"id":"b1","type":"assistant_text","status":"streaming","createdAt":"2026-01-01T00:00:00Z","content":"`+planted+`"}}`),
 			draft("text_delta", 1, 0, `{"blockId":"b1","delta":"`+planted+`"}`),
@@ -76,15 +77,15 @@ func (b *bundle) plant(t *testing.T) {
 		},
 		Questions: []eventlog.Question{{Frame: 3, Asked: question.Asked{ID: planted, Kind: question.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + planted + `"}`)}}},
 	}))
-	require.NoError(t, b.TranscriptAppend(b.ctx, []transcript.Segment{{SessionID: b.id, Path: "/" + planted, Version: 1, RunID: run, Data: []byte(planted)}}))
+	require.NoError(t, b.TranscriptAppend(b.ctx, []transcript.Segment{{SessionID: b.id, Path: "/" + planted, Version: 1, RunID: runID, Data: []byte(planted)}}))
 	require.NoError(t, b.AttachmentsAppend(b.ctx, attachment.Batch{
-		SessionID: b.id, RunID: run, Generation: 1, Token: "t1", Attachments: []attachment.Attachment{picture(planted)},
+		SessionID: b.id, RunID: runID, Generation: 1, Token: "t1", Attachments: []attachment.Attachment{picture(planted)},
 	}))
 	require.NoError(t, b.FilesAppend(b.ctx, workspacefile.Batch{
-		SessionID: b.id, Generation: 1, RunID: run, Token: "t1", Lineage: planted, Changes: []workspacefile.Change{written(1, planted, planted)},
+		SessionID: b.id, Generation: 1, RunID: runID, Token: "t1", Lineage: planted, Changes: []workspacefile.Change{written(1, planted, planted)},
 		Diff: &workspacefile.Diff{Patch: []byte(planted)},
 	}))
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeFailed, Reason: planted})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeFailed, Reason: planted})
 	require.NoError(t, err)
 	viewer := presence.Viewer{Client: planted + id, SessionID: b.id, User: presence.User{ID: planted, Name: planted}}
 	require.NoError(t, b.PresenceRenew(b.ctx, []presence.Viewer{viewer}, time.Hour))

@@ -13,24 +13,25 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // asking is a session with a run whose agent has asked something.
-func asking(t *testing.T, expires time.Duration, asked ...question.Asked) (b *bundle, run string, add eventlog.Append) {
+func asking(t *testing.T, expires time.Duration, asked ...question.Asked) (b *bundle, runID string, add eventlog.Append) {
 	t.Helper()
 	b = setup(t)
 	b.running(t)
-	run = b.begin(t, b.submit(t, "1"))
-	start, err := b.RunAttach(b.ctx, run, "token", session.Dispatch{No: 1, Attempt: 2})
+	runID = b.begin(t, b.submit(t, "1"))
+	start, err := b.RunAttach(b.ctx, runID, "token", run.Dispatch{No: 1, Attempt: 2})
 	require.NoError(t, err)
-	add = eventlog.Append{SessionID: b.id, RunID: run, Generation: start.Run.Generation, Token: "token", State: []byte(`{}`), LastFrame: 3}
+	add = eventlog.Append{SessionID: b.id, RunID: runID, Generation: start.Run.Generation, Token: "token", State: []byte(`{}`), LastFrame: 3}
 	add.Events = []eventlog.Draft{draft("title", 2, 0, `{"title":"before"}`), draft("title", 3, 0, `{"title":"after"}`)}
 	for _, a := range asked {
 		add.Questions = append(add.Questions, eventlog.Question{Frame: 2, Asked: a, At: time.Now(), ExpiresAt: time.Now().Add(expires)})
 	}
 	require.NoError(t, b.appendOne(t, add))
-	return b, run, add
+	return b, runID, add
 }
 
 var (
@@ -175,9 +176,9 @@ func TestTheAgentGivesAQuestionUp(t *testing.T) {
 
 func TestAQuestionEndsWithItsTurn(t *testing.T) {
 	t.Parallel()
-	b, run, _ := asking(t, time.Hour, permission)
+	b, runID, _ := asking(t, time.Hour, permission)
 	position := b.position(t)
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted})
 	require.NoError(t, err)
 	require.Equal(t, event.TypeQuestionResolved, b.types(t, position)[0], "before the end of the turn")
 	q := b.questions(t)[0]
@@ -191,21 +192,21 @@ func TestAQuestionEndsWithItsTurn(t *testing.T) {
 // next attempt finds the answer to be sent, and may find one that was sent before.
 func TestAnAttemptThatIsOvertakenReportsNothing(t *testing.T) {
 	t.Parallel()
-	b, run, _ := asking(t, time.Hour, permission)
+	b, runID, _ := asking(t, time.Hour, permission)
 	q := b.questions(t)[0]
-	_, err := b.RunAttach(b.ctx, run, "newer", session.Dispatch{No: 1, Attempt: 3})
+	_, err := b.RunAttach(b.ctx, runID, "newer", run.Dispatch{No: 1, Attempt: 3})
 	require.NoError(t, err)
 	_, err = b.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{Decision: question.Once})
 	require.NoError(t, err)
 	require.NoError(t, b.QuestionsDelivered(b.ctx, "token", []string{q.ID}))
-	pending, err := b.QuestionsPending(b.ctx, run, false)
+	pending, err := b.QuestionsPending(b.ctx, runID, false)
 	require.NoError(t, err)
 	require.Len(t, pending, 1)
 	require.NoError(t, b.QuestionsDelivered(b.ctx, "newer", []string{q.ID}))
-	pending, err = b.QuestionsPending(b.ctx, run, false)
+	pending, err = b.QuestionsPending(b.ctx, runID, false)
 	require.NoError(t, err)
 	require.Empty(t, pending)
-	pending, err = b.QuestionsPending(b.ctx, run, true)
+	pending, err = b.QuestionsPending(b.ctx, runID, true)
 	require.NoError(t, err)
 	require.Len(t, pending, 1)
 }

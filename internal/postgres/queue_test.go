@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -49,10 +50,10 @@ func TestAQueuedPromptIsReplaced(t *testing.T) {
 	_, _, _, err = b.PromptSubmit(b.ctx, session.Prompt{ID: first, SessionID: b.id, Content: "deploy to staging"})
 	requireCode(t, failure.PromptExists, err)
 
-	run := b.begin(t, first)
+	runID := b.begin(t, first)
 	_, err = b.PromptReplace(b.ctx, b.id, first, "too late")
 	requireCode(t, failure.NotQueued, err)
-	start, err := b.RunAttach(b.ctx, run, "t1", session.Dispatch{No: 1, Attempt: 1})
+	start, err := b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
 	require.NoError(t, err)
 	require.Equal(t, "deploy to staging", start.Prompt.Content)
 	_, err = b.PromptReplace(b.ctx, b.id, "none", "x")
@@ -138,12 +139,12 @@ func TestClaimsThatRaceWithChangesOfTheQueue(t *testing.T) {
 		b.id = b.session(t)
 		b.attended(t)
 		id := b.submit(t, "old")
-		var claimed session.Claimed
+		var claimed run.Claimed
 		var claimErr, replaceErr, clearErr error
 		var cleared []string
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			claimed, claimErr = b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), session.Claim{
+			claimed, claimErr = b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), run.Claim{
 				SessionID: b.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "c", Attempt: 1,
 			})
 		})

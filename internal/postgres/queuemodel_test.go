@@ -12,6 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -200,10 +201,10 @@ func (m *queueModel) takeSteers(*rapid.T) {
 	if m.run == "" || m.attempt {
 		return
 	}
-	run, err := m.RunGet(m.ctx, m.run)
+	claim, err := m.RunGet(m.ctx, m.run)
 	require.NoError(m.t, err)
-	if run.Token == "" {
-		_, err = m.RunAttach(m.ctx, m.run, "t", session.Dispatch{No: 1, Attempt: 1})
+	if claim.Token == "" {
+		_, err = m.RunAttach(m.ctx, m.run, "t", run.Dispatch{No: 1, Attempt: 1})
 		require.NoError(m.t, err)
 	}
 	m.steers(m.t, m.run, "t", m.frames)
@@ -226,7 +227,7 @@ func (m *queueModel) takeSteer(rt *rapid.T) {
 			break
 		}
 	}
-	prompts, err := m.SteersTake(m.ctx, session.SteerTake{RunID: m.run, Token: "t", More: true})
+	prompts, err := m.SteersTake(m.ctx, run.SteerTake{RunID: m.run, Token: "t", More: true})
 	require.NoError(rt, err)
 	for _, p := range prompts {
 		got = append(got, p.ID)
@@ -241,7 +242,7 @@ func (m *queueModel) verdict(rt *rapid.T) {
 		return
 	}
 	token := rapid.SampledFrom([]string{"t", "t", "another"}).Draw(rt, "token")
-	require.NoError(rt, m.SteersSettle(m.ctx, session.SteerTaken{RunID: m.run, Token: token, PromptIDs: []string{p.id}}))
+	require.NoError(rt, m.SteersSettle(m.ctx, run.SteerTaken{RunID: m.run, Token: token, PromptIDs: []string{p.id}}))
 	if m.attempt && token == "t" && p.steers == m.run && p.status == session.PromptProcessing {
 		p.taken = true
 	}
@@ -376,7 +377,7 @@ func (m *queueModel) begin(rt *rapid.T) {
 
 // claim claims the next prompt as an attendant does.
 func (m *queueModel) claim(rt *rapid.T) {
-	claimed, err := m.RunClaim(session.WithWorkflowRun(m.ctx, "w1"), session.Claim{
+	claimed, err := m.RunClaim(session.WithWorkflowRun(m.ctx, "w1"), run.Claim{
 		SessionID: m.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "t", Attempt: 1,
 	})
 	require.NoError(rt, err)
@@ -430,7 +431,7 @@ func (m *queueModel) finish(rt *rapid.T) {
 	}
 	requeue := outcome == session.OutcomeUnknown && rapid.Bool().Draw(rt, "requeue")
 	read := outcome != session.OutcomeUnknown && rapid.Bool().Draw(rt, "read")
-	ended, err := m.RunEnd(m.ctx, session.RunEnding{RunID: m.run, Outcome: outcome, Reason: reason, Requeue: requeue, Read: read, LookFor: "w1", Attend: "a1"})
+	ended, err := m.RunEnd(m.ctx, run.Ending{RunID: m.run, Outcome: outcome, Reason: reason, Requeue: requeue, Read: read, LookFor: "w1", Attend: "a1"})
 	require.NoError(rt, err)
 	m.read = read
 	attended := outcome == session.OutcomeCompleted && m.aborted == ""

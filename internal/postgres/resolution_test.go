@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -17,7 +18,7 @@ func (b *bundle) unknown(t *testing.T) (promptID, runID string) {
 	t.Helper()
 	promptID = b.submit(t, "x")
 	runID = b.begin(t, promptID)
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: runID, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost})
 	require.NoError(t, err)
 	return promptID, runID
 }
@@ -32,13 +33,13 @@ func TestAPromptOfUnknownOutcomeBlocksNoOtherAndIsResolved(t *testing.T) {
 		require.NoError(t, err)
 		return s.Queue
 	}
-	lost, run := b.unknown(t)
+	lost, runID := b.unknown(t)
 	next := b.submit(t, "the next one")
 	require.Equal(t, session.QueueCounts{Queued: 1, Unknown: 1}, counts())
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: b.begin(t, next), Outcome: session.OutcomeCompleted})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: b.begin(t, next), Outcome: session.OutcomeCompleted})
 	require.NoError(t, err, "hold blocks no prompt after it")
 
-	retry := session.Resolve{SessionID: b.id, PromptID: lost, Action: session.ResolutionRetry, RunID: run}
+	retry := session.Resolve{SessionID: b.id, PromptID: lost, Action: session.ResolutionRetry, RunID: runID}
 	p, changed, err := b.PromptResolve(b.ctx, retry)
 	require.NoError(t, err)
 	require.True(t, changed)
@@ -49,7 +50,7 @@ func TestAPromptOfUnknownOutcomeBlocksNoOtherAndIsResolved(t *testing.T) {
 	require.Equal(t, []string{"prompt", "queue"}, b.types(t, b.position(t)-2))
 
 	again := b.begin(t, lost)
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: again, Outcome: session.OutcomeUnknown})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: again, Outcome: session.OutcomeUnknown})
 	require.NoError(t, err)
 	p, changed, err = b.PromptResolve(b.ctx, retry)
 	require.NoError(t, err)
@@ -109,7 +110,7 @@ func TestPromptsFollowTheirModel(t *testing.T) {
 		id := b.submit(t, "x")
 		model := session.PromptQueued
 		last := session.Resolution("")
-		run, outcome := "", session.PromptStatus("")
+		runID, outcome := "", session.PromptStatus("")
 		resolve := func(action session.Resolution, as session.PromptStatus) {
 			r := session.Resolve{SessionID: b.id, PromptID: id, Action: action, Outcome: as}
 			_, changed, err := b.PromptResolve(b.ctx, r)
@@ -128,7 +129,7 @@ func TestPromptsFollowTheirModel(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"run": func(*rapid.T) {
 				if model == session.PromptQueued {
-					run, model = b.begin(t, id), session.PromptProcessing
+					runID, model = b.begin(t, id), session.PromptProcessing
 				}
 			},
 			"end": func(rt *rapid.T) {
@@ -138,7 +139,7 @@ func TestPromptsFollowTheirModel(t *testing.T) {
 				ended := rapid.SampledFrom([]session.Outcome{
 					session.OutcomeUnknown, session.OutcomeUnknown, session.OutcomeUnknown, session.OutcomeCompleted, session.OutcomeFailed,
 				}).Draw(rt, "outcome")
-				_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: ended})
+				_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: ended})
 				require.NoError(rt, err)
 				model = ended.PromptStatus()
 			},

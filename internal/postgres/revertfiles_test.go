@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -93,9 +94,9 @@ func TestASessionIsRevertedToABundle(t *testing.T) {
 	// It works on from there, and what was undone can be forked, not reverted to.
 	b.transit(t, session.EventReady, "")
 	more := waits
-	run := b.begin(t, waits)
-	b.say(t, run, "more")
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+	runID := b.begin(t, waits)
+	b.say(t, runID, "more")
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	require.Equal(t, []string{"one", "more"}, b.spoken(t))
 	require.Equal(t, []string{"one", "two", "three"}, b.fork(t, session.Fork{BundleID: three.ID}).spoken(t))

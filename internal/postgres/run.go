@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -21,21 +22,21 @@ import (
 // processed, an earlier one waits, or the queue is held; the verdict says which. A generation that is not the
 // session's newest is illegal_state, as is a session that is not running, or that has a pending
 // command to carry out first: the workflow reads the session again.
-func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (session.RunVerdict, error) {
+func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (run.Verdict, error) {
 	return db.runBegin(ctx, sessionID, promptID, runID, generation, false)
 }
 
 // RunBeginAllotted is RunBegin for a run with the id that was allotted to the prompt, or with that of a later claim of it; the verdict says
 // which. The same claim again is granted again.
-func (db *DB) RunBeginAllotted(ctx context.Context, sessionID, promptID, claimID string, generation int64) (session.RunVerdict, error) {
+func (db *DB) RunBeginAllotted(ctx context.Context, sessionID, promptID, claimID string, generation int64) (run.Verdict, error) {
 	return db.runBegin(ctx, sessionID, promptID, claimID, generation, true)
 }
 
-func (db *DB) runBegin(ctx context.Context, sessionID, promptID, claimID string, generation int64, allotted bool) (verdict session.RunVerdict, err error) {
+func (db *DB) runBegin(ctx context.Context, sessionID, promptID, claimID string, generation int64, allotted bool) (verdict run.Verdict, err error) {
 	var c claimable
 	read := func(in *lookups) error { return c.read(ctx, db.q, in, sessionID, promptID) }
 	err = db.inSessionWith(ctx, "begin a run", sessionID, read, func(s *sessionTx) (err error) {
-		verdict = session.RunVerdict{}
+		verdict = run.Verdict{}
 		if generation != s.row.Generation {
 			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
 		}
@@ -78,7 +79,7 @@ func (db *DB) runBegin(ctx context.Context, sessionID, promptID, claimID string,
 		return s.claim(ctx, p, c.head, run, "")
 	})
 	if err != nil {
-		return session.RunVerdict{}, err
+		return run.Verdict{}, err
 	}
 	if verdict.Granted {
 		db.runs.remember(verdict.RunID, sessionID)
@@ -191,8 +192,8 @@ func (c *claimable) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, se
 
 // verdict says who has the prompt. One that waits is held up by the run that
 // another prompt of the session has, if there is one: one turn at a time.
-func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, open dbsqlc.Run, claimID string) (session.RunVerdict, error) {
-	v := session.RunVerdict{Status: session.PromptStatus(p.Status), OnUnknown: session.OnUnknown(p.OnUnknown)}
+func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, open dbsqlc.Run, claimID string) (run.Verdict, error) {
+	v := run.Verdict{Status: session.PromptStatus(p.Status), OnUnknown: session.OnUnknown(p.OnUnknown)}
 	holder := open
 	if v.Status != session.PromptQueued {
 		var err error
@@ -217,41 +218,41 @@ func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, open dbsqlc.Ru
 // continues elsewhere. illegal_state when the run is over, belongs to an older generation, or
 // another attempt that is not older than by has it: one that was paused before it attached comes
 // too late. An attempt before it that did not say that it ended is lost, and counts: see
-// session.Losses.
-func (db *DB) RunAttach(ctx context.Context, runID, token string, by session.Dispatch) (start session.RunStart, err error) {
-	err = db.inRun(ctx, "attach to a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
-		if run.Generation < s.row.Generation && run.EndedAt == nil {
-			return illegal("run %s belongs to generation %d, the newest is %d", runID, run.Generation, s.row.Generation)
+// run.Losses.
+func (db *DB) RunAttach(ctx context.Context, runID, token string, by run.Dispatch) (start run.Start, err error) {
+	err = db.inRun(ctx, "attach to a run", runID, func(s *sessionTx, claim dbsqlc.Run) error {
+		if claim.Generation < s.row.Generation && claim.EndedAt == nil {
+			return illegal("run %s belongs to generation %d, the newest is %d", runID, claim.Generation, s.row.Generation)
 		}
-		if run.ParkedAt != nil {
+		if claim.ParkedAt != nil {
 			return illegal("run %s is parked", runID)
 		}
-		held := heldBy(run)
-		if run.Token != token && !by.After(held) {
+		held := heldBy(claim)
+		if claim.Token != token && !by.After(held) {
 			return illegal("run %s is held by attempt %d of dispatch %d", runID, held.Attempt, held.No)
 		}
-		if run.EndedAt == nil && run.Token != token && run.Attempt > 0 {
-			err := s.add(event.TypeTurnStart, runID, event.TurnStartData{RunID: session.RunOf(runID), PromptID: run.PromptID, Attempt: run.Attempt + 1})
+		if claim.EndedAt == nil && claim.Token != token && claim.Attempt > 0 {
+			err := s.add(event.TypeTurnStart, runID, event.TurnStartData{RunID: session.RunOf(runID), PromptID: claim.PromptID, Attempt: claim.Attempt + 1})
 			if err != nil {
 				return err
 			}
 		}
-		losses := session.Losses{Frame: run.LossesFrame, Points: int(run.Losses)}
-		if run.Token != token {
-			if run.Attempt > 0 {
-				losses = losses.After(session.Doing(run.Doing), run.LastFrame)
+		losses := run.Losses{Frame: claim.LossesFrame, Points: int(claim.Losses)}
+		if claim.Token != token {
+			if claim.Attempt > 0 {
+				losses = losses.After(run.Doing(claim.Doing), claim.LastFrame)
 			}
-			if run.Doing != string(session.DoingRefused) {
-				run.Doing = string(session.DoingAttached)
+			if claim.Doing != string(run.DoingRefused) {
+				claim.Doing = string(run.DoingAttached)
 			}
 			if losses.Quarantine() {
-				run.Doing = string(session.DoingRefused)
+				claim.Doing = string(run.DoingRefused)
 			}
-			run.Losses, run.LossesFrame = int32(losses.Points), losses.Frame
+			claim.Losses, claim.LossesFrame = int32(losses.Points), losses.Frame
 		}
-		start, err = s.runTake(ctx, run, token, run.Attempt+1, by)
-		start.Suspect = losses.Points > 0 && losses.Frame == run.LastFrame
-		start.Quarantine = run.Doing == string(session.DoingRefused)
+		start, err = s.runTake(ctx, claim, token, claim.Attempt+1, by)
+		start.Suspect = losses.Points > 0 && losses.Frame == claim.LastFrame
+		start.Quarantine = claim.Doing == string(run.DoingRefused)
 		return err
 	})
 	if err == nil {
@@ -262,19 +263,19 @@ func (db *DB) RunAttach(ctx context.Context, runID, token string, by session.Dis
 
 // RunDoing records what the attempt with the token does with the run's frames. It changes nothing if another one
 // has the run.
-func (db *DB) RunDoing(ctx context.Context, runID, token string, doing session.Doing) error {
+func (db *DB) RunDoing(ctx context.Context, runID, token string, doing run.Doing) error {
 	err := db.q.RunDoing(ctx, db.pool, &dbsqlc.RunDoingParams{ID: runID, Token: token, Doing: string(doing)})
 	return fault("record what an attempt does", err)
 }
 
-func heldBy(run dbsqlc.Run) session.Dispatch {
-	return session.Dispatch{No: run.HeldDispatch, Attempt: run.HeldAttempt}
+func heldBy(claim dbsqlc.Run) run.Dispatch {
+	return run.Dispatch{No: claim.HeldDispatch, Attempt: claim.HeldAttempt}
 }
 
 // RunFence makes token the only one that counts, so that no worker can add to the
 // run any more, and returns it like RunAttach, of whatever generation it is and
 // without counting an attempt.
-func (db *DB) RunFence(ctx context.Context, runID, token string) (start session.RunStart, err error) {
+func (db *DB) RunFence(ctx context.Context, runID, token string) (start run.Start, err error) {
 	err = db.inRun(ctx, "fence a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
 		start, err = s.runTake(ctx, run, token, run.Attempt, heldBy(run))
 		return err
@@ -285,46 +286,46 @@ func (db *DB) RunFence(ctx context.Context, runID, token string) (start session.
 	return start, err
 }
 
-func (s *sessionTx) runTake(ctx context.Context, run dbsqlc.Run, token string, attempt int64, by session.Dispatch) (session.RunStart, error) {
-	if run.EndedAt != nil {
-		return session.RunStart{}, illegal("run %s is over", run.ID)
+func (s *sessionTx) runTake(ctx context.Context, claim dbsqlc.Run, token string, attempt int64, by run.Dispatch) (run.Start, error) {
+	if claim.EndedAt != nil {
+		return run.Start{}, illegal("run %s is over", claim.ID)
 	}
 	if token == "" {
-		return session.RunStart{}, failure.Errorf(failure.Invalid, "an attempt requires a token")
+		return run.Start{}, failure.Errorf(failure.Invalid, "an attempt requires a token")
 	}
-	if run.Token != token {
+	if claim.Token != token {
 		err := s.q.RunAttach(ctx, &s.later, &dbsqlc.RunAttachParams{
-			ID: run.ID, Token: token, Attempt: attempt, HeldDispatch: by.No, HeldAttempt: by.Attempt,
-			Doing: run.Doing, Losses: run.Losses, LossesFrame: run.LossesFrame,
+			ID: claim.ID, Token: token, Attempt: attempt, HeldDispatch: by.No, HeldAttempt: by.Attempt,
+			Doing: claim.Doing, Losses: claim.Losses, LossesFrame: claim.LossesFrame,
 		})
 		if err != nil {
-			return session.RunStart{}, err
+			return run.Start{}, err
 		}
-		run.Token, run.Attempt, run.HeldDispatch, run.HeldAttempt = token, attempt, by.No, by.Attempt
+		claim.Token, claim.Attempt, claim.HeldDispatch, claim.HeldAttempt = token, attempt, by.No, by.Attempt
 	}
-	return s.runStart(ctx, run)
+	return s.runStart(ctx, claim)
 }
 
 // runStart reads what a worker needs, in one round trip: a prompt waits for it.
-func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunStart, error) {
-	start := session.RunStart{Run: runOf(run), Generation: s.row.Generation}
+func (s *sessionTx) runStart(ctx context.Context, claim dbsqlc.Run) (run.Start, error) {
+	start := run.Start{Run: runOf(claim), Generation: s.row.Generation}
 	var launch dbsqlc.SessionLaunchRow
 	var prompt dbsqlc.Prompt
 	var in lookups
 	err := in.also(ctx, s.Conn, func(in *lookups) error {
-		p, promptErr := s.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: run.PromptID})
+		p, promptErr := s.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: claim.PromptID})
 		if isNoRows(promptErr) {
-			promptErr = noPrompt(run.PromptID)
+			promptErr = noPrompt(claim.PromptID)
 		}
 		var launchErr, transcriptsErr, filesErr error
 		launch, launchErr = s.q.SessionLaunch(ctx, in, s.row.ID)
-		sb, sbErr := s.q.SandboxGet(ctx, in, &dbsqlc.SandboxGetParams{SessionID: s.row.ID, Generation: run.Generation})
+		sb, sbErr := s.q.SandboxGet(ctx, in, &dbsqlc.SandboxGetParams{SessionID: s.row.ID, Generation: claim.Generation})
 		if isNoRows(sbErr) {
 			sbErr = nil
 		}
 		start.Prompt, start.SandboxID = promptOf(p), sb.SandboxID
 		prompt = p
-		agent, resumeErr := s.q.RunReachedAgent(ctx, in, &dbsqlc.RunReachedAgentParams{SessionID: s.row.ID, ID: run.ID, Generation: run.Generation})
+		agent, resumeErr := s.q.RunReachedAgent(ctx, in, &dbsqlc.RunReachedAgentParams{SessionID: s.row.ID, ID: claim.ID, Generation: claim.Generation})
 		start.Resume = agent.Reached
 		if resumeErr == nil {
 			start.Receipt, resumeErr = receiptOf(agent.Receipt)
@@ -342,7 +343,7 @@ func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunSt
 	}
 	joinInto(&start.Prompt, joined)
 	if launch.HandedFrom != "" {
-		if start.HandOff, err = s.handOff(ctx, run.BeganSeq); err != nil {
+		if start.HandOff, err = s.handOff(ctx, claim.BeganSeq); err != nil {
 			return start, err
 		}
 	}
@@ -363,15 +364,15 @@ func (db *DB) RunOpen(ctx context.Context, sessionID string) (string, error) {
 }
 
 // RunGet returns a run as it stands.
-func (db *DB) RunGet(ctx context.Context, runID string) (session.Run, error) {
-	run, err := db.q.RunGet(ctx, db.pool, runID)
+func (db *DB) RunGet(ctx context.Context, runID string) (run.Run, error) {
+	claim, err := db.q.RunGet(ctx, db.pool, runID)
 	if isNoRows(err) {
-		return session.Run{}, noRun(runID)
+		return run.Run{}, noRun(runID)
 	}
 	if err != nil {
-		return session.Run{}, fault("read a run", err)
+		return run.Run{}, fault("read a run", err)
 	}
-	out := runOf(run)
+	out := runOf(claim)
 	return out, db.openState(&out)
 }
 
@@ -379,7 +380,7 @@ func (db *DB) RunGet(ctx context.Context, runID string) (session.Run, error) {
 // metrics. A run that is over keeps its outcome, which is returned. A token that is not the newest
 // attempt's is illegal_state; an empty one settles the run by force, and fences off the attempt
 // that holds its token.
-func (db *DB) RunEnd(ctx context.Context, ending session.RunEnding) (ended session.Run, err error) {
+func (db *DB) RunEnd(ctx context.Context, ending run.Ending) (ended run.Run, err error) {
 	err = db.inRun(ctx, "end a run", ending.RunID, func(s *sessionTx, run dbsqlc.Run) error {
 		if run.EndedAt != nil {
 			ended = runOf(run)
@@ -394,52 +395,52 @@ func (db *DB) RunEnd(ctx context.Context, ending session.RunEnding) (ended sessi
 	return ended, err
 }
 
-func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.RunEnding) (session.Run, error) {
-	if err := cmp.Or(s.abortLost(ctx, run.ID, &ending), s.shutDown(ctx, run, &ending), s.steered(ctx, run.ID, &ending)); err != nil {
-		return session.Run{}, err
+func (s *sessionTx) runEnd(ctx context.Context, claim dbsqlc.Run, ending run.Ending) (run.Run, error) {
+	if err := cmp.Or(s.abortLost(ctx, claim.ID, &ending), s.shutDown(ctx, claim, &ending), s.steered(ctx, claim.ID, &ending)); err != nil {
+		return run.Run{}, err
 	}
-	ending.Usage = withParked(run, ending.Usage.Bounded())
+	ending.Usage = withParked(claim, ending.Usage.Bounded())
 	requeue := ending.Requeue && !session.State(s.row.Status).Final()
-	steers, err := s.steersEnd(ctx, run, ending, requeue)
+	steers, err := s.steersEnd(ctx, claim, ending, requeue)
 	if err != nil {
-		return session.Run{}, err
+		return run.Run{}, err
 	}
-	closed, err := s.runClose(ctx, run, ending, requeue)
+	closed, err := s.runClose(ctx, claim, ending, requeue)
 	if err != nil {
-		return session.Run{}, err
+		return run.Run{}, err
 	}
 	if err := s.settleBlocks(ctx, closed.live); err != nil {
-		return session.Run{}, err
+		return run.Run{}, err
 	}
-	if err := s.addQuestionsClosed(run.ID, closed.questions); err != nil {
-		return session.Run{}, err
+	if err := s.addQuestionsClosed(claim.ID, closed.questions); err != nil {
+		return run.Run{}, err
 	}
 	if requeue {
 		if err := s.reportTurnEnd(closed.run); err != nil {
-			return session.Run{}, err
+			return run.Run{}, err
 		}
-		if err := s.promptQueue(ctx, run.PromptID, ""); err != nil {
-			return session.Run{}, err
+		if err := s.promptQueue(ctx, claim.PromptID, ""); err != nil {
+			return run.Run{}, err
 		}
 		ended := runOf(closed.run)
-		ended.Ended = &session.Ended{Agent: s.row.Agent, QueueWait: -1}
+		ended.Ended = &run.Ended{Agent: s.row.Agent, QueueWait: -1}
 		return ended, s.count(ctx, ending.Usage, "")
 	}
 	closed.steers = steers
 	if err := s.reportEnd(ctx, closed, ending); err != nil {
-		return session.Run{}, err
+		return run.Run{}, err
 	}
 	if err := s.checkpointDue(ctx, &closed, ending); err != nil {
-		return session.Run{}, err
+		return run.Run{}, err
 	}
 	ended := runOf(closed.run)
-	ended.Ended = &session.Ended{Agent: s.row.Agent, QueueWait: max(0, ended.StartedAt.Sub(closed.prompt.CreatedAt)), RequestID: closed.prompt.RequestID}
+	ended.Ended = &run.Ended{Agent: s.row.Agent, QueueWait: max(0, ended.StartedAt.Sub(closed.prompt.CreatedAt)), RequestID: closed.prompt.RequestID}
 	attendant := ""
 	if ending.LookFor != "" {
 		found := closed.look.found(s)
 		ended.Look = &found
 		if err := s.heard(ctx, ending.LookFor); err != nil {
-			return session.Run{}, err
+			return run.Run{}, err
 		}
 		if ended.Attended = s.attendable(closed.run, ending, found) && len(closed.aborts) == 0; ended.Attended {
 			attendant = ending.Attend
@@ -463,7 +464,7 @@ type closedRun struct {
 }
 
 // runClose writes that a run has ended, in one round trip.
-func (s *sessionTx) runClose(ctx context.Context, run dbsqlc.Run, ending session.RunEnding, requeue bool) (closed closedRun, err error) {
+func (s *sessionTx) runClose(ctx context.Context, run dbsqlc.Run, ending run.Ending, requeue bool) (closed closedRun, err error) {
 	reason := text(ending.Reason)
 	var in lookups
 	err = in.also(ctx, s.Conn, func(in *lookups) error {
@@ -496,7 +497,7 @@ func (s *sessionTx) runClose(ctx context.Context, run dbsqlc.Run, ending session
 }
 
 // reportEnd adds the events of a run that has ended and is not queued again.
-func (s *sessionTx) reportEnd(ctx context.Context, closed closedRun, ending session.RunEnding) error {
+func (s *sessionTx) reportEnd(ctx context.Context, closed closedRun, ending run.Ending) error {
 	p := closed.prompt
 	if ending.Outcome == session.OutcomeCompleted {
 		if err := s.titleFrom(ctx, p.Content); err != nil {
@@ -541,7 +542,7 @@ func (s *sessionTx) count(ctx context.Context, u session.Usage, attendant string
 
 // abortLost ends a run as aborted whose outcome is lost and that a pending abort names: it is over,
 // and the abort means that it must not run again.
-func (s *sessionTx) abortLost(ctx context.Context, runID string, ending *session.RunEnding) error {
+func (s *sessionTx) abortLost(ctx context.Context, runID string, ending *run.Ending) error {
 	if ending.Outcome != session.OutcomeUnknown {
 		return nil
 	}
@@ -559,7 +560,7 @@ func (s *sessionTx) abortLost(ctx context.Context, runID string, ending *session
 
 // shutDown gives a run that was interrupted because the installation stops that reason, unless a client aborted it. Its
 // prompt runs again if that is its policy for a lost outcome: the agent may have done a part of the work.
-func (s *sessionTx) shutDown(ctx context.Context, run dbsqlc.Run, ending *session.RunEnding) error {
+func (s *sessionTx) shutDown(ctx context.Context, run dbsqlc.Run, ending *run.Ending) error {
 	if ending.Outcome != session.OutcomeCancelled || ending.Reason != session.ReasonAborted {
 		return nil
 	}
@@ -676,8 +677,8 @@ func usageOf(row dbsqlc.Run) session.Usage {
 	return u
 }
 
-func runOf(row dbsqlc.Run) session.Run {
-	r := session.Run{
+func runOf(row dbsqlc.Run) run.Run {
+	r := run.Run{
 		ID: row.ID, SessionID: row.SessionID, PromptID: row.PromptID, Generation: row.Generation,
 		Attempt: row.Attempt, Part: row.Part, FrameBase: row.FrameBase, Parked: row.ParkedAt != nil, Held: heldBy(row), Token: row.Token, LastFrame: row.LastFrame, Translator: row.Translator,
 		Outcome: session.Outcome(row.Outcome), Reason: row.Reason,

@@ -10,6 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -20,7 +21,7 @@ func TestOneRunGetsAPrompt(t *testing.T) {
 	p := b.submit(t, "1")
 	var all sync.WaitGroup
 	granted := make(chan string, 8)
-	held := make(chan session.RunVerdict, 8)
+	held := make(chan run.Verdict, 8)
 	for range 8 {
 		all.Go(func() {
 			id := session.NewID(session.RunPrefix)
@@ -39,7 +40,7 @@ func TestOneRunGetsAPrompt(t *testing.T) {
 	winner := <-granted
 	require.Len(t, held, 7)
 	for v := range held {
-		require.Equal(t, session.RunVerdict{Status: session.PromptProcessing, HeldBy: winner, Generation: 1, OnUnknown: session.Hold}, v)
+		require.Equal(t, run.Verdict{Status: session.PromptProcessing, HeldBy: winner, Generation: 1, OnUnknown: session.Hold}, v)
 	}
 	before := b.position(t)
 	v, err := b.RunBegin(b.ctx, b.id, p, winner, 1)
@@ -50,9 +51,9 @@ func TestOneRunGetsAPrompt(t *testing.T) {
 	other := b.submit(t, "2")
 	v, err = b.RunBegin(b.ctx, b.id, other, session.NewID(session.RunPrefix), 1)
 	require.NoError(t, err)
-	require.Equal(t, session.RunVerdict{Status: session.PromptQueued, HeldBy: winner, Generation: 1, OnUnknown: session.Hold}, v, "one turn at a time")
+	require.Equal(t, run.Verdict{Status: session.PromptQueued, HeldBy: winner, Generation: 1, OnUnknown: session.Hold}, v, "one turn at a time")
 
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: winner, Outcome: session.OutcomeFailed})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: winner, Outcome: session.OutcomeFailed})
 	require.NoError(t, err)
 	v, err = b.RunBegin(b.ctx, b.id, p, winner, 1)
 	require.NoError(t, err)
@@ -69,18 +70,18 @@ func TestAnOldGenerationBeginsAndAttachesNothing(t *testing.T) {
 	b := setup(t)
 	b.running(t)
 	p := b.submit(t, "1")
-	run := b.begin(t, p)
+	runID := b.begin(t, p)
 	b.reserve(t, 2)
 	_, err := b.RunBegin(b.ctx, b.id, b.submit(t, "2"), session.NewID(session.RunPrefix), 1)
 	requireCode(t, failure.IllegalState, err)
-	_, err = b.RunAttach(b.ctx, run, "t2", session.Dispatch{No: 1, Attempt: 2})
+	_, err = b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2})
 	requireCode(t, failure.IllegalState, err)
-	start, err := b.RunFence(b.ctx, run, "fence")
+	start, err := b.RunFence(b.ctx, runID, "fence")
 	require.NoError(t, err)
 	require.EqualValues(t, 2, start.Generation)
 	require.EqualValues(t, 1, start.Run.Generation)
 	require.EqualValues(t, 1, start.Run.Attempt)
-	a := eventlog.Append{SessionID: b.id, RunID: run, Generation: 2, Token: "fence", LastFrame: 0, Events: []eventlog.Draft{draft("error", 0, 0, `{}`)}}
+	a := eventlog.Append{SessionID: b.id, RunID: runID, Generation: 2, Token: "fence", LastFrame: 0, Events: []eventlog.Draft{draft("error", 0, 0, `{}`)}}
 	require.NoError(t, b.appendOne(t, a), "who fenced it may close it")
 	a.Token = "t1"
 	a.LastFrame = 1
@@ -91,9 +92,9 @@ func TestAnOlderAttemptNeverTakesTheRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	run := b.begin(t, b.submit(t, "hello")) // attaches as attempt 1 of dispatch 1
+	runID := b.begin(t, b.submit(t, "hello")) // attaches as attempt 1 of dispatch 1
 	attach := func(token string, no, attempt int64) error {
-		_, err := b.RunAttach(b.ctx, run, token, session.Dispatch{No: no, Attempt: attempt})
+		_, err := b.RunAttach(b.ctx, runID, token, run.Dispatch{No: no, Attempt: attempt})
 		return err
 	}
 	require.NoError(t, attach("second", 1, 2))
@@ -108,11 +109,11 @@ func TestAnOlderAttemptNeverTakesTheRun(t *testing.T) {
 	require.EqualValues(t, 2, loaded.Processing.Dispatch)
 	require.NoError(t, attach("dispatched again", 2, 1))
 	requireCode(t, failure.IllegalState, attach("of the dispatch before", 1, 9))
-	start, err := b.RunFence(b.ctx, run, "fence")
+	start, err := b.RunFence(b.ctx, runID, "fence")
 	require.NoError(t, err)
-	require.Equal(t, session.Dispatch{No: 2, Attempt: 1}, start.Run.Held)
+	require.Equal(t, run.Dispatch{No: 2, Attempt: 1}, start.Run.Held)
 	requireCode(t, failure.IllegalState, attach("of the dispatch before", 1, 10))
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCancelled})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCancelled})
 	require.NoError(t, err)
 	requireCode(t, failure.IllegalState, attach("newest", 3, 1))
 }
@@ -121,9 +122,9 @@ func TestAnAttemptTakesTheRunOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	run := b.begin(t, b.submit(t, "hello"))
+	runID := b.begin(t, b.submit(t, "hello"))
 	before := b.position(t)
-	start, err := b.RunAttach(b.ctx, run, "t1", session.Dispatch{No: 1, Attempt: 1})
+	start, err := b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, start.Run.Attempt, "the same attempt again")
 	require.Equal(t, before, b.position(t))
@@ -133,24 +134,24 @@ func TestAnAttemptTakesTheRunOver(t *testing.T) {
 	require.Equal(t, "hello", start.Prompt.Content)
 	require.EqualValues(t, -1, start.Run.LastFrame)
 
-	start, err = b.RunAttach(b.ctx, run, "t2", session.Dispatch{No: 1, Attempt: 2})
+	start, err = b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2})
 	require.NoError(t, err)
 	require.EqualValues(t, 2, start.Run.Attempt)
 	events := b.events(t)
-	require.JSONEq(t, `{"runId":"`+run+`","promptId":"`+start.Prompt.ID+`","attempt":2}`, string(events[len(events)-1].Data))
+	require.JSONEq(t, `{"runId":"`+runID+`","promptId":"`+start.Prompt.ID+`","attempt":2}`, string(events[len(events)-1].Data))
 
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 	requireCode(t, failure.IllegalState, err)
-	r, err := b.RunGet(b.ctx, run)
+	r, err := b.RunGet(b.ctx, runID)
 	require.NoError(t, err)
 	require.Empty(t, r.Outcome)
 	open, err := b.RunOpen(b.ctx, b.id)
 	require.NoError(t, err)
-	require.Equal(t, run, open)
+	require.Equal(t, runID, open)
 
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t2", Outcome: session.OutcomeCompleted})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t2", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
-	_, err = b.RunAttach(b.ctx, run, "t3", session.Dispatch{No: 1, Attempt: 3})
+	_, err = b.RunAttach(b.ctx, runID, "t3", run.Dispatch{No: 1, Attempt: 3})
 	requireCode(t, failure.IllegalState, err)
 	open, err = b.RunOpen(b.ctx, b.id)
 	require.NoError(t, err)
@@ -158,13 +159,13 @@ func TestAnAttemptTakesTheRunOver(t *testing.T) {
 	next := session.NewID(session.RunPrefix)
 	_, err = b.RunBegin(b.ctx, b.id, b.submit(t, "again"), next, 1)
 	require.NoError(t, err)
-	start, err = b.RunAttach(b.ctx, next, "t1", session.Dispatch{No: 1, Attempt: 1})
+	start, err = b.RunAttach(b.ctx, next, "t1", run.Dispatch{No: 1, Attempt: 1})
 	require.NoError(t, err)
 	require.True(t, start.Resume)
 
-	_, err = b.RunAttach(b.ctx, next, "", session.Dispatch{No: 1, Attempt: 2})
+	_, err = b.RunAttach(b.ctx, next, "", run.Dispatch{No: 1, Attempt: 2})
 	requireCode(t, failure.Invalid, err)
-	_, err = b.RunAttach(b.ctx, "run_nobody", "t", session.Dispatch{No: 1, Attempt: 2})
+	_, err = b.RunAttach(b.ctx, "run_nobody", "t", run.Dispatch{No: 1, Attempt: 2})
 	requireCode(t, failure.NoRun, err)
 	_, err = b.RunGet(b.ctx, "run_nobody")
 	requireCode(t, failure.NoRun, err)
@@ -174,12 +175,12 @@ func TestARunKeepsItsFirstOutcome(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	run := b.begin(t, b.submit(t, "1"))
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost})
+	runID := b.begin(t, b.submit(t, "1"))
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost})
 	require.NoError(t, err)
 	before := b.position(t)
 	for _, token := range []string{"", "t1", "other"} {
-		r, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: token, Outcome: session.OutcomeCompleted, Usage: session.Usage{ToolCalls: 3}})
+		r, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: token, Outcome: session.OutcomeCompleted, Usage: session.Usage{ToolCalls: 3}})
 		require.NoError(t, err)
 		require.Equal(t, session.OutcomeUnknown, r.Outcome)
 		require.Equal(t, session.ReasonSandboxLost, r.Reason)
@@ -194,8 +195,8 @@ func TestARunKeepsItsFirstOutcome(t *testing.T) {
 	require.Equal(t, event.TypeTurnEnd, events[len(events)-3].Type)
 	require.NoError(t, json.Unmarshal(events[len(events)-3].Data, &end))
 	require.Equal(t, session.OutcomeUnknown, end.Outcome)
-	require.ErrorIs(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1"}), eventlog.ErrFenced)
-	require.ErrorIs(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1}), eventlog.ErrFenced)
+	require.ErrorIs(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: runID, Generation: 1, Token: "t1"}), eventlog.ErrFenced)
+	require.ErrorIs(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: runID, Generation: 1}), eventlog.ErrFenced)
 }
 
 func TestARunThatNeverReachedTheAgentGivesItsPromptBack(t *testing.T) {
@@ -236,16 +237,16 @@ func TestARunWithoutAnAttachReturnsItsPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	p, run := b.submit(t, "1"), session.NewID(session.RunPrefix)
-	verdict, err := b.RunBegin(b.ctx, b.id, p, run, 1)
+	p, runID := b.submit(t, "1"), session.NewID(session.RunPrefix)
+	verdict, err := b.RunBegin(b.ctx, b.id, p, runID, 1)
 	require.NoError(t, err)
 	require.True(t, verdict.Granted)
 	for range 2 {
-		queued, err := b.RunReturn(b.ctx, run, "the sandbox was gone", true)
+		queued, err := b.RunReturn(b.ctx, runID, "the sandbox was gone", true)
 		require.NoError(t, err)
 		require.True(t, queued, "the same answer again")
 	}
-	_, err = b.RunAttach(b.ctx, run, "late", session.Dispatch{No: 1, Attempt: 1})
+	_, err = b.RunAttach(b.ctx, runID, "late", run.Dispatch{No: 1, Attempt: 1})
 	requireCode(t, failure.IllegalState, err)
 }
 
@@ -256,14 +257,14 @@ func TestALostRunEndsAndItsPromptIsQueuedAgain(t *testing.T) {
 	b := setup(t)
 	b.running(t)
 	p := b.submit(t, "1")
-	run := b.begin(t, p)
+	runID := b.begin(t, p)
 	before := b.position(t)
-	lost := session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost, Requeue: true}
+	lost := run.Ending{RunID: runID, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost, Requeue: true}
 	for range 2 {
 		ended, err := b.RunEnd(b.ctx, lost)
 		require.NoError(t, err)
 		require.Equal(t, session.OutcomeUnknown, ended.Outcome)
-		queued, err := b.RunReturn(b.ctx, run, "", true)
+		queued, err := b.RunReturn(b.ctx, runID, "", true)
 		require.NoError(t, err)
 		require.True(t, queued)
 	}
@@ -286,10 +287,10 @@ func TestALostRunThatIsToBeAbortedIsNotQueuedAgain(t *testing.T) {
 		b := setup(t)
 		b.running(t)
 		p := b.submit(t, "1")
-		run := b.begin(t, p)
+		runID := b.begin(t, p)
 		before := b.position(t)
 		b.command(t, session.CommandAbort)
-		ended, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost, Requeue: requeue})
+		ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost, Requeue: requeue})
 		require.NoError(t, err)
 		require.Equal(t, session.OutcomeCancelled, ended.Outcome)
 		got, err := b.PromptGet(b.ctx, b.id, p)
@@ -319,10 +320,10 @@ func TestAnAgentIsGivenAReceiptOnce(t *testing.T) {
 	}
 	attached := func(outcome session.Outcome) *session.Receipt {
 		t.Helper()
-		run := b.begin(t, b.submit(t, "p"))
-		start, err := b.RunAttach(b.ctx, run, "t2", session.Dispatch{No: 1, Attempt: 2})
+		runID := b.begin(t, b.submit(t, "p"))
+		start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2})
 		require.NoError(t, err)
-		_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: outcome})
+		_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: outcome})
 		require.NoError(t, err)
 		return start.Receipt
 	}

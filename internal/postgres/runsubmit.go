@@ -7,6 +7,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -14,7 +15,7 @@ import (
 // is not over: run_unfinished. With Fork, and where the session has worked since the base, or is over, the run gets a session that is forked
 // from the base. The prompt is returned for the one who is to signal that it waits, with created false if the key has been used for the same
 // request: the run is the earlier one. Others: session_not_found, bundle_not_found, and the errors of PromptSubmit and of SessionFork.
-func (db *DB) RunSubmit(ctx context.Context, r session.RunRequest, idem session.Idempotency) (v session.RunView, p session.Prompt, created bool, err error) {
+func (db *DB) RunSubmit(ctx context.Context, r run.Request, idem session.Idempotency) (v run.View, p session.Prompt, created bool, err error) {
 	const doing = "submit a run"
 	for range 3 {
 		var found bool
@@ -29,13 +30,13 @@ func (db *DB) RunSubmit(ctx context.Context, r session.RunRequest, idem session.
 		}
 	}
 	if err != nil {
-		return session.RunView{}, session.Prompt{}, false, err
+		return run.View{}, session.Prompt{}, false, err
 	}
 	v, err = db.runView(ctx, db.pool, p.SessionID, p.ID)
 	return v, p, true, fault(doing, err)
 }
 
-func (db *DB) runSubmit(ctx context.Context, r session.RunRequest, idem session.Idempotency) (p session.Prompt, created bool, err error) {
+func (db *DB) runSubmit(ctx context.Context, r run.Request, idem session.Idempotency) (p session.Prompt, created bool, err error) {
 	if r.BaseBundle != "" {
 		bundle, err := db.BundleShow(ctx, r.BaseBundle)
 		if err != nil {
@@ -53,7 +54,7 @@ func (db *DB) runSubmit(ctx context.Context, r session.RunRequest, idem session.
 }
 
 // runContinue queues the prompt of a run in the session of its base, unless that has moved on from the bundle.
-func (db *DB) runContinue(ctx context.Context, r session.RunRequest, idem session.Idempotency) (p session.Prompt, moved bool, err error) {
+func (db *DB) runContinue(ctx context.Context, r run.Request, idem session.Idempotency) (p session.Prompt, moved bool, err error) {
 	var open dbsqlc.Run
 	var head []dbsqlc.PromptHeadRow
 	var base dbsqlc.RunBaseRow
@@ -112,7 +113,7 @@ func (db *DB) runContinue(ctx context.Context, r session.RunRequest, idem sessio
 }
 
 // runFork makes a session of a base with the prompt of a run.
-func (db *DB) runFork(ctx context.Context, r session.RunRequest, idem session.Idempotency) (p session.Prompt, created bool, err error) {
+func (db *DB) runFork(ctx context.Context, r run.Request, idem session.Idempotency) (p session.Prompt, created bool, err error) {
 	if r.BaseBundle == "" {
 		base, err := db.q.RunBase(ctx, db.pool, r.BaseSession)
 		switch {

@@ -10,18 +10,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func (b *bundle) request() session.RunRequest {
-	return session.RunRequest{
+func (b *bundle) request() run.Request {
+	return run.Request{
 		Prompt:      session.Prompt{ID: session.NewID(session.PromptPrefix), Content: "work"},
 		BaseSession: b.id, SessionID: session.NewID(session.SessionPrefix),
 	}
 }
 
 // start submits a run and returns it, with the prompt that it was made of.
-func (b *bundle) start(t *testing.T, r session.RunRequest) session.RunView {
+func (b *bundle) start(t *testing.T, r run.Request) run.View {
 	t.Helper()
 	v, p, created, err := b.RunSubmit(b.ctx, r, session.Idempotency{})
 	require.NoError(t, err)
@@ -37,18 +38,18 @@ func (b *bundle) claimed(t *testing.T, promptID string) string {
 	v, err := b.RunBeginAllotted(b.ctx, b.id, promptID, session.NewID(session.RunPrefix), b.generation(t))
 	require.NoError(t, err)
 	require.True(t, v.Granted, "verdict: %+v", v)
-	_, err = b.RunAttach(b.ctx, v.RunID, "t1", session.Dispatch{No: 1, Attempt: 1})
+	_, err = b.RunAttach(b.ctx, v.RunID, "t1", run.Dispatch{No: 1, Attempt: 1})
 	require.NoError(t, err)
 	return v.RunID
 }
 
-func (b *bundle) finish(t *testing.T, run string, outcome session.Outcome) {
+func (b *bundle) finish(t *testing.T, runID string, outcome session.Outcome) {
 	t.Helper()
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: outcome, Usage: session.Usage{InputTokens: 7}, Model: "m"})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: outcome, Usage: session.Usage{InputTokens: 7}, Model: "m"})
 	require.NoError(t, err)
 }
 
-func (b *bundle) runShow(t *testing.T, id string) session.RunView {
+func (b *bundle) runShow(t *testing.T, id string) run.View {
 	t.Helper()
 	v, err := b.RunShow(b.ctx, id)
 	require.NoError(t, err)
@@ -129,7 +130,7 @@ func TestOneOfManyRunsOnAHeadIsAccepted(t *testing.T) {
 	s, err := b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, s.Queue.Queued)
-	runs, _, err := b.RunList(b.ctx, session.RunFilter{SessionID: b.id, Status: session.PromptQueued})
+	runs, _, err := b.RunList(b.ctx, run.Filter{SessionID: b.id, Status: session.PromptQueued})
 	require.NoError(t, err)
 	b.claimed(t, runs[0].PromptID)
 	late := b.request()
@@ -216,7 +217,7 @@ func TestARunIsStartedOnceByKey(t *testing.T) {
 				require.Equal(t, ids[0], id)
 			}
 			require.NotEmpty(t, ids[0])
-			found, _, err := b.RunList(b.ctx, session.RunFilter{})
+			found, _, err := b.RunList(b.ctx, run.Filter{})
 			require.NoError(t, err)
 			require.Len(t, found, 2, "the run, and the prompt before it")
 			_, _, _, err = b.RunSubmit(b.ctx, b.request(), session.Idempotency{Key: "k", Digest: "other"})
@@ -239,49 +240,49 @@ func TestARunKeepsItsIDThroughRequeueAndRetry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	run := b.start(t, b.request())
+	view := b.start(t, b.request())
 	proposed := session.NewID(session.RunPrefix)
-	v, err := b.RunBeginAllotted(b.ctx, b.id, run.PromptID, proposed, 1)
+	v, err := b.RunBeginAllotted(b.ctx, b.id, view.PromptID, proposed, 1)
 	require.NoError(t, err)
-	require.Equal(t, run.ID, v.RunID)
-	again, err := b.RunBeginAllotted(b.ctx, b.id, run.PromptID, proposed, 1)
+	require.Equal(t, view.ID, v.RunID)
+	again, err := b.RunBeginAllotted(b.ctx, b.id, view.PromptID, proposed, 1)
 	require.NoError(t, err)
 	require.Equal(t, v, again, "the answer to the claim was lost")
-	other, err := b.RunBeginAllotted(b.ctx, b.id, run.PromptID, session.NewID(session.RunPrefix), 1)
+	other, err := b.RunBeginAllotted(b.ctx, b.id, view.PromptID, session.NewID(session.RunPrefix), 1)
 	require.NoError(t, err)
 	require.False(t, other.Granted)
-	require.Equal(t, run.ID, other.HeldBy)
+	require.Equal(t, view.ID, other.HeldBy)
 
-	returned, err := b.RunReturn(b.ctx, run.ID, session.ReasonSandboxLost, false)
+	returned, err := b.RunReturn(b.ctx, view.ID, session.ReasonSandboxLost, false)
 	require.NoError(t, err)
 	require.True(t, returned)
-	require.Equal(t, session.PromptQueued, b.runShow(t, run.ID).Status)
-	_, err = b.RunBeginAllotted(b.ctx, b.id, run.PromptID, proposed, 1)
+	require.Equal(t, session.PromptQueued, b.runShow(t, view.ID).Status)
+	_, err = b.RunBeginAllotted(b.ctx, b.id, view.PromptID, proposed, 1)
 	requireCode(t, failure.IllegalState, err) // a claim that was granted before, and comes late
 
-	claim := b.claimed(t, run.PromptID)
-	require.Equal(t, session.ClaimID(run.ID, 2), claim)
+	claim := b.claimed(t, view.PromptID)
+	require.Equal(t, session.ClaimID(view.ID, 2), claim)
 	require.NoError(t, b.appendOne(t, eventlog.Append{
 		SessionID: b.id, RunID: claim, Generation: 1, Token: "t1", LastFrame: 0, Events: []eventlog.Draft{draft("metadata_update", 0, 0, `{}`)},
 	}))
-	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandAbort, RunID: run.ID})
+	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandAbort, RunID: view.ID})
 	require.NoError(t, err)
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: claim, Outcome: session.OutcomeUnknown, Reason: "x"})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: claim, Outcome: session.OutcomeUnknown, Reason: "x"})
 	require.NoError(t, err)
-	got := b.runShow(t, run.ID)
+	got := b.runShow(t, view.ID)
 	require.Equal(t, session.PromptCancelled, got.Status, "the abort that names the run is for its newest claim")
 	require.Equal(t, 2, got.Attempts)
-	p, err := b.PromptGet(b.ctx, b.id, run.PromptID)
+	p, err := b.PromptGet(b.ctx, b.id, view.PromptID)
 	require.NoError(t, err)
-	require.Equal(t, run.ID, p.Run())
+	require.Equal(t, view.ID, p.Run())
 	turns := 0
 	for _, e := range b.events(t) {
 		if e.RunID != "" {
-			require.Equal(t, run.ID, e.RunID, "%s", e.Type)
+			require.Equal(t, view.ID, e.RunID, "%s", e.Type)
 		}
 		if e.Type == "turn_start" {
 			turns++
-			require.Contains(t, string(e.Data), `"`+run.ID+`"`)
+			require.Contains(t, string(e.Data), `"`+view.ID+`"`)
 		}
 		require.NotContains(t, string(e.Data), claim)
 	}
@@ -313,7 +314,7 @@ func TestARunKeepsItsIDThroughRequeueAndRetry(t *testing.T) {
 
 func (b *bundle) loses(t *testing.T, promptID string) {
 	t.Helper()
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: b.claimed(t, promptID), Outcome: session.OutcomeUnknown})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: b.claimed(t, promptID), Outcome: session.OutcomeUnknown})
 	require.NoError(t, err)
 }
 
@@ -321,18 +322,18 @@ func TestAWorkerOfTheReleaseBeforeClaimsARun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	run := b.start(t, b.request())
-	theirs := b.begin(t, run.PromptID)
+	view := b.start(t, b.request())
+	theirs := b.begin(t, view.PromptID)
 	b.finish(t, theirs, session.OutcomeCompleted)
-	got := b.runShow(t, run.ID)
+	got := b.runShow(t, view.ID)
 	require.Equal(t, session.PromptCompleted, got.Status)
-	require.Equal(t, run.ID, got.ID)
-	require.Equal(t, run.ID, b.runShow(t, theirs).ID, "it is found by its claim too")
+	require.Equal(t, view.ID, got.ID)
+	require.Equal(t, view.ID, b.runShow(t, theirs).ID, "it is found by its claim too")
 
 	// A prompt that an api of that release has stored has a run, and is listed.
 	b.sql(t, `INSERT INTO prompts (session_id, id, ordinal, status, content, mode, on_unknown, author, created_at)
 		VALUES ($1, 'old', 2, 'queued', 'x', 'followup', 'hold', '', now())`, b.id)
-	items, _, err := b.RunList(b.ctx, session.RunFilter{SessionID: b.id})
+	items, _, err := b.RunList(b.ctx, run.Filter{SessionID: b.id})
 	require.NoError(t, err)
 	require.Len(t, items, 2)
 	require.Equal(t, "old", items[0].PromptID, "ids are ordered by time")
@@ -353,7 +354,7 @@ func TestRunsOfAnEarlierReleaseAreFound(t *testing.T) {
 		_, _, _, err := b.RunSubmit(b.ctx, b.request(), session.Idempotency{})
 		return err
 	}())
-	_, err := b.RunAttach(b.ctx, old, "t1", session.Dispatch{No: 9, Attempt: 1})
+	_, err := b.RunAttach(b.ctx, old, "t1", run.Dispatch{No: 9, Attempt: 1})
 	require.NoError(t, err)
 	b.finish(t, old, session.OutcomeCompleted)
 	require.Equal(t, session.PromptCompleted, b.runShow(t, old).Status)
@@ -372,7 +373,7 @@ func TestRunsAreListedInPages(t *testing.T) {
 	one := b.id
 	b.id = b.session(t)
 	waits := b.start(t, b.request())
-	read := func(f session.RunFilter) (got []string) {
+	read := func(f run.Filter) (got []string) {
 		t.Helper()
 		for range 20 {
 			items, next, err := b.RunList(b.ctx, f)
@@ -388,14 +389,14 @@ func TestRunsAreListedInPages(t *testing.T) {
 		require.Fail(t, "the list does not end")
 		return nil
 	}
-	require.Equal(t, append([]string{waits.ID}, want...), read(session.RunFilter{Limit: 2}))
-	require.Equal(t, want, read(session.RunFilter{Limit: 2, SessionID: one}))
-	require.Equal(t, []string{waits.ID}, read(session.RunFilter{Status: session.PromptQueued}))
-	require.Empty(t, read(session.RunFilter{Agent: "codex"}))
-	require.Len(t, read(session.RunFilter{Agent: "demo", Status: session.PromptFailed, Limit: 1}), 5)
-	_, _, err := b.RunList(b.ctx, session.RunFilter{SessionID: session.NewID(session.SessionPrefix)})
+	require.Equal(t, append([]string{waits.ID}, want...), read(run.Filter{Limit: 2}))
+	require.Equal(t, want, read(run.Filter{Limit: 2, SessionID: one}))
+	require.Equal(t, []string{waits.ID}, read(run.Filter{Status: session.PromptQueued}))
+	require.Empty(t, read(run.Filter{Agent: "codex"}))
+	require.Len(t, read(run.Filter{Agent: "demo", Status: session.PromptFailed, Limit: 1}), 5)
+	_, _, err := b.RunList(b.ctx, run.Filter{SessionID: session.NewID(session.SessionPrefix)})
 	requireCode(t, failure.NoSession, err)
-	_, _, err = b.RunList(b.ctx, session.RunFilter{Cursor: "?"})
+	_, _, err = b.RunList(b.ctx, run.Filter{Cursor: "?"})
 	requireCode(t, failure.Invalid, err)
 	_, err = b.RunShow(b.ctx, session.NewID(session.RunPrefix))
 	requireCode(t, failure.NoRun, err)

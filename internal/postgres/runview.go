@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -20,14 +21,14 @@ type runCursor struct {
 }
 
 // RunShow returns a run by its id, or by that of a claim of it; run_not_found.
-func (db *DB) RunShow(ctx context.Context, runID string) (session.RunView, error) {
+func (db *DB) RunShow(ctx context.Context, runID string) (run.View, error) {
 	const doing = "read a run"
 	at, err := db.q.RunPrompt(ctx, db.pool, runID)
 	if isNoRows(err) {
-		return session.RunView{}, noRun(runID)
+		return run.View{}, noRun(runID)
 	}
 	if err != nil {
-		return session.RunView{}, fault(doing, err)
+		return run.View{}, fault(doing, err)
 	}
 	v, err := db.runView(ctx, db.pool, at.SessionID, at.ID)
 	if isNoRows(err) { // purged meanwhile
@@ -37,16 +38,16 @@ func (db *DB) RunShow(ctx context.Context, runID string) (session.RunView, error
 	return v, fault(doing, err)
 }
 
-func (db *DB) runView(ctx context.Context, tx dbsqlc.DBTX, sessionID, promptID string) (session.RunView, error) {
+func (db *DB) runView(ctx context.Context, tx dbsqlc.DBTX, sessionID, promptID string) (run.View, error) {
 	row, err := db.q.RunViewGet(ctx, tx, &dbsqlc.RunViewGetParams{SessionID: sessionID, PromptID: promptID})
 	if err != nil {
-		return session.RunView{}, err
+		return run.View{}, err
 	}
 	return runViewOf(row), nil
 }
 
 // RunList returns a page of the runs, newest first. Prompts of earlier releases that have not been claimed since are not among them.
-func (db *DB) RunList(ctx context.Context, f session.RunFilter) (items []session.RunView, next string, err error) {
+func (db *DB) RunList(ctx context.Context, f run.Filter) (items []run.View, next string, err error) {
 	before := runCursor{ID: "s"} // after every id
 	if f.Cursor != "" {
 		if err := cursorDecode(f.Cursor, &before); err != nil {
@@ -74,7 +75,7 @@ func (db *DB) RunList(ctx context.Context, f session.RunFilter) (items []session
 	return items, next, err
 }
 
-func (db *DB) runsWindow(ctx context.Context, tx pgx.Tx, f session.RunFilter, before string) (dbsqlc.RunsWindowRow, error) {
+func (db *DB) runsWindow(ctx context.Context, tx pgx.Tx, f run.Filter, before string) (dbsqlc.RunsWindowRow, error) {
 	if f.SessionID == "" {
 		return db.q.RunsWindow(ctx, tx, &dbsqlc.RunsWindowParams{Status: string(f.Status), Agent: f.Agent, Before: before, MaxItems: runWindow})
 	}
@@ -91,8 +92,8 @@ func (db *DB) runsWindow(ctx context.Context, tx pgx.Tx, f session.RunFilter, be
 	return dbsqlc.RunsWindowRow(window), err
 }
 
-func runViewOf(row dbsqlc.RunView) session.RunView {
-	v := session.RunView{
+func runViewOf(row dbsqlc.RunView) run.View {
+	v := run.View{
 		ID: cmp.Or(row.RunID, session.RunOf(row.ClaimID)), SessionID: row.SessionID, PromptID: row.PromptID, Agent: row.Agent,
 		BaseSession: row.BaseSessionID, BaseBundle: row.BaseBundleID, JoinedTo: row.JoinedTo,
 		Status: session.PromptStatus(row.Status), Reason: row.Reason, Attempts: int(row.Claims), BundleID: row.BundleID,
@@ -110,7 +111,7 @@ func runViewOf(row dbsqlc.RunView) session.RunView {
 var errKeyTaken = failure.Errorf(failure.Unavailable, "the idempotency key was taken by a request at the same time")
 
 // runByKey returns the run that was submitted with a key; false if there is none.
-func (db *DB) runByKey(ctx context.Context, idem session.Idempotency) (v session.RunView, found bool, err error) {
+func (db *DB) runByKey(ctx context.Context, idem session.Idempotency) (v run.View, found bool, err error) {
 	if idem.Key == "" {
 		return v, false, nil
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/run"
 )
 
 // Sealer seals data before it is stored.
@@ -65,7 +65,7 @@ func (db *DB) sealState(sessionID, runID string, state []byte) []byte {
 }
 
 // openState opens the state of a turn. Earlier releases stored it as JSON.
-func (db *DB) openState(run *session.Run) error {
+func (db *DB) openState(run *run.Run) error {
 	if len(run.Translator) == 0 || run.Translator[0] != sealedByte {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (db *DB) RunsReseal(ctx context.Context) (resealed, failed int, err error) 
 			if db.options.Sealer.Current(row.Translator) {
 				continue
 			}
-			run := session.Run{ID: row.ID, SessionID: row.SessionID, Translator: row.Translator}
+			run := run.Run{ID: row.ID, SessionID: row.SessionID, Translator: row.Translator}
 			if db.openState(&run) != nil {
 				failed++
 				continue

@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -121,18 +122,18 @@ func TestTheStateOfATurnIsSealedAtRestAndGoneAtItsEnd(t *testing.T) {
 		return state
 	}
 	b.running(t)
-	run := b.begin(t, b.submit(t, "1"))
+	runID := b.begin(t, b.submit(t, "1"))
 	commit := func(db *postgres.DB, frame int64, state string) {
 		t.Helper()
 		verdicts, err := db.EventsAppend(t.Context(), []eventlog.Append{
-			{SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: frame, State: []byte(state)},
+			{SessionID: b.id, RunID: runID, Generation: 1, Token: "t1", LastFrame: frame, State: []byte(state)},
 		})
 		require.NoError(t, err)
 		require.Equal(t, []error{nil}, verdicts)
 	}
 	state := func(db *postgres.DB) string {
 		t.Helper()
-		start, err := db.RunFence(t.Context(), run, "t1")
+		start, err := db.RunFence(t.Context(), runID, "t1")
 		require.NoError(t, err)
 		return string(start.Run.Translator)
 	}
@@ -140,10 +141,10 @@ func TestTheStateOfATurnIsSealedAtRestAndGoneAtItsEnd(t *testing.T) {
 	commit(b.DB, 0, `{"held":"hunter2-plain"}`)
 	require.JSONEq(t, `{"held":"hunter2-plain"}`, state(sealing))
 	commit(sealing, 1, `{"held":"hunter2-sealed"}`)
-	require.EqualValues(t, 2, stored(run)[0])
-	require.NotContains(t, string(stored(run)), "hunter2")
+	require.EqualValues(t, 2, stored(runID)[0])
+	require.NotContains(t, string(stored(runID)), "hunter2")
 	require.JSONEq(t, `{"held":"hunter2-sealed"}`, state(sealing))
-	_, err := b.RunFence(t.Context(), run, "t1")
+	_, err := b.RunFence(t.Context(), runID, "t1")
 	requireCode(t, failure.Unavailable, err)
 	require.ErrorContains(t, err, "OVERWINTER_SECRET_KEY")
 
@@ -158,7 +159,7 @@ func TestTheStateOfATurnIsSealedAtRestAndGoneAtItsEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, failed)
 
-	_, err = both.RunEnd(t.Context(), session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+	_, err = both.RunEnd(t.Context(), run.Ending{RunID: runID, Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
-	require.Empty(t, stored(run))
+	require.Empty(t, stored(runID))
 }

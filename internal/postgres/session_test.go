@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -323,14 +324,14 @@ func TestASessionSaysWhatItIsDoing(t *testing.T) {
 	require.Equal(t, session.StepSandbox, doing().Step)
 	require.NoError(t, b.SetupRecord(b.ctx, b.id, session.StepSetup, "started"))
 	b.running(t)
-	run := b.begin(t, prompt)
+	runID := b.begin(t, prompt)
 	require.Equal(t, session.Working, doing().State)
 	b.sql(t, `UPDATE sessions SET running_since = running_since - interval '1 hour' WHERE id = $1`, b.id)
 	s, err := b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
 	require.InDelta(t, 3600, s.Metrics.ActiveSeconds, 60, "the present stay counts")
 	require.Empty(t, s.Step, "a transition ends the step")
-	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	require.Equal(t, session.Idle, doing().State)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -89,7 +90,7 @@ func (b *bundle) begin(t *testing.T, promptID string) string {
 	v, err := b.RunBegin(b.ctx, b.id, promptID, runID, b.generation(t))
 	require.NoError(t, err)
 	require.True(t, v.Granted, "verdict: %+v", v)
-	_, err = b.RunAttach(b.ctx, runID, "t1", session.Dispatch{No: 1, Attempt: 1})
+	_, err = b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
 	require.NoError(t, err)
 	return runID
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -13,11 +14,11 @@ func TestARunThatAShutdownInterrupts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	stop := func(c *session.Command) { c.Force, c.Reason = true, session.ReasonShutdown }
-	aborted := session.RunEnding{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+	aborted := run.Ending{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 	for name, c := range map[string]struct {
 		policy  session.OnUnknown
 		command func(*bundle, string)
-		ending  session.RunEnding
+		ending  run.Ending
 		want    session.Prompt
 	}{
 		"by default": {
@@ -44,7 +45,7 @@ func TestARunThatAShutdownInterrupts(t *testing.T) {
 		},
 		"it completes": {
 			session.Retry, func(b *bundle, _ string) { b.command(t, session.CommandHibernate, stop) },
-			session.RunEnding{Outcome: session.OutcomeCompleted},
+			run.Ending{Outcome: session.OutcomeCompleted},
 			session.Prompt{Status: session.PromptCompleted},
 		},
 		"a client's forced hibernate": {

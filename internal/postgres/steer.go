@@ -7,6 +7,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -114,7 +115,7 @@ func (db *DB) SteersWait(ctx context.Context, runID string) (bool, error) {
 // SteersTake returns the prompts that the attempt gives to the agent in the running turn, in order: those that were taken before, by
 // whichever attempt, and with More the next one that waits for the turn. None is taken while the queue is held, or if a command is
 // pending, which may interrupt the turn. illegal_state if the run is over or another attempt has it.
-func (db *DB) SteersTake(ctx context.Context, t session.SteerTake) (prompts []session.Prompt, err error) {
+func (db *DB) SteersTake(ctx context.Context, t run.SteerTake) (prompts []session.Prompt, err error) {
 	err = db.inRun(ctx, "take a prompt for a turn", t.RunID, func(s *sessionTx, run dbsqlc.Run) error {
 		prompts = nil
 		if run.EndedAt != nil || t.Token == "" || run.Token != t.Token {
@@ -168,13 +169,13 @@ func (s *sessionTx) steerTake(ctx context.Context, run dbsqlc.Run) (*dbsqlc.Prom
 
 // SteersSettle records that an agent has taken prompts in the running turn: they end with it. It changes nothing if another attempt has
 // the run.
-func (db *DB) SteersSettle(ctx context.Context, t session.SteerTaken) error {
+func (db *DB) SteersSettle(ctx context.Context, t run.SteerTaken) error {
 	err := db.q.SteersSettle(ctx, db.pool, &dbsqlc.SteersSettleParams{RunID: t.RunID, Token: t.Token, Part: t.Part, Ids: t.PromptIDs})
 	return fault("record prompts of a turn", err)
 }
 
 // steersEnd ends the prompts that the turn of a run was given, or puts them back, and returns them as they are then.
-func (s *sessionTx) steersEnd(ctx context.Context, run dbsqlc.Run, ending session.RunEnding, requeue bool) ([]dbsqlc.Prompt, error) {
+func (s *sessionTx) steersEnd(ctx context.Context, run dbsqlc.Run, ending run.Ending, requeue bool) ([]dbsqlc.Prompt, error) {
 	if run.Steers == 0 || requeue { // promptQueue puts them back
 		return nil, nil
 	}
@@ -236,7 +237,7 @@ func (s *sessionTx) reportSteers(rows []dbsqlc.Prompt) ([]event.QueueChange, err
 }
 
 // steered gives a run that was interrupted for a prompt of the mode steer that reason.
-func (s *sessionTx) steered(ctx context.Context, runID string, ending *session.RunEnding) error {
+func (s *sessionTx) steered(ctx context.Context, runID string, ending *run.Ending) error {
 	if ending.Outcome != session.OutcomeCancelled || ending.Reason != session.ReasonAborted {
 		return nil
 	}

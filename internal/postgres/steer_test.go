@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -24,7 +25,7 @@ func TestASteerInterruptsTheTurnAndGoesFirst(t *testing.T) {
 	b := setup(t)
 	b.running(t)
 	first, second := b.submit(t, "first"), b.submit(t, "second")
-	run := b.begin(t, first)
+	runID := b.begin(t, first)
 	b.opened(t) // what was signalled before is answered
 	at := b.position(t)
 
@@ -40,9 +41,9 @@ func TestASteerInterruptsTheTurnAndGoesFirst(t *testing.T) {
 	require.Equal(t, []string{"prompt", "queue", "command", "prompt", "queue"}, b.types(t, at))
 	abort := b.look(t).Commands
 	require.Len(t, abort, 1)
-	require.Equal(t, []string{run, session.ReasonSteered}, []string{abort[0].RunID, abort[0].Reason})
+	require.Equal(t, []string{runID, session.ReasonSteered}, []string{abort[0].RunID, abort[0].Reason})
 
-	ended, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted, LookFor: "w1"})
+	ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted, LookFor: "w1"})
 	require.NoError(t, err)
 	require.Equal(t, session.ReasonSteered, ended.Reason)
 	require.Equal(t, []string{"s1", "s2", second}, []string{ended.Look.Waiting[0].ID, ended.Look.Waiting[1].ID, ended.Look.Waiting[2].ID})
@@ -97,9 +98,9 @@ func TestASteerInterruptsNothingWhileTheQueueIsHeld(t *testing.T) {
 func TestASteeredRunWhoseOutcomeIsLostDoesNotRunAgain(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, b *bundle, run string){
-		"lost": func(t *testing.T, b *bundle, run string) {
+		"lost": func(t *testing.T, b *bundle, runID string) {
 			t.Helper()
-			_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown, Requeue: true})
+			_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeUnknown, Requeue: true})
 			require.NoError(t, err)
 		},
 		"returned": func(t *testing.T, b *bundle, run string) {
@@ -127,12 +128,12 @@ func TestASteeredRunWhoseOutcomeIsLostDoesNotRunAgain(t *testing.T) {
 // TestASteerInterruptsARunThatIsParked: its question is not answered any more.
 func TestASteerInterruptsARunThatIsParked(t *testing.T) {
 	t.Parallel()
-	b, run := asleepAsking(t, time.Hour, permission)
+	b, runID := asleepAsking(t, time.Hour, permission)
 	b.opened(t)
 	s1, _ := b.steer(t, "s1")
 	require.True(t, s1.Interrupts)
 	require.Len(t, b.look(t).Commands, 1)
-	ended, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted, LookFor: "w1"})
+	ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted, LookFor: "w1"})
 	require.NoError(t, err)
 	require.Equal(t, session.ReasonSteered, ended.Reason)
 	require.Equal(t, question.Cancelled, b.questions(t)[0].Status)

@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -32,8 +33,8 @@ func (b *bundle) steers(t require.TestingT, run, token string, frame int64) {
 }
 
 // take has the attempt with the token "t1" take the next prompt for the turn of a run, and returns those that it has.
-func (b *bundle) take(t require.TestingT, run string) (ids []string) {
-	prompts, err := b.SteersTake(b.ctx, session.SteerTake{RunID: run, Token: "t1", More: true})
+func (b *bundle) take(t require.TestingT, runID string) (ids []string) {
+	prompts, err := b.SteersTake(b.ctx, run.SteerTake{RunID: runID, Token: "t1", More: true})
 	require.NoError(t, err)
 	for _, p := range prompts {
 		ids = append(ids, p.ID)
@@ -41,8 +42,8 @@ func (b *bundle) take(t require.TestingT, run string) (ids []string) {
 	return ids
 }
 
-func (b *bundle) agentTook(t require.TestingT, run string, ids ...string) {
-	require.NoError(t, b.SteersSettle(b.ctx, session.SteerTaken{RunID: run, Token: "t1", PromptIDs: ids}))
+func (b *bundle) agentTook(t require.TestingT, runID string, ids ...string) {
+	require.NoError(t, b.SteersSettle(b.ctx, run.SteerTaken{RunID: runID, Token: "t1", PromptIDs: ids}))
 }
 
 // standing is where a prompt stands: its status, its reason, the prompt that it is joined to.
@@ -61,7 +62,7 @@ func TestAPromptIsGivenToTheRunningTurn(t *testing.T) {
 	b.running(t)
 	topics := b.listen(t)
 	first, next := b.submit(t, "first"), b.submit(t, "next")
-	run := b.takesSteers(t, first)
+	runID := b.takesSteers(t, first)
 	b.opened(t)
 	at := b.position(t)
 
@@ -70,25 +71,25 @@ func TestAPromptIsGivenToTheRunningTurn(t *testing.T) {
 	require.EqualValues(t, 1, position)
 	require.Equal(t, []string{"prompt", "queue"}, b.types(t, at))
 	require.Empty(t, b.look(t).Commands)
-	require.Eventually(t, func() bool { return slices.Contains(topics(), session.SteerTopic(b.id)) }, waitLimit, time.Millisecond)
+	require.Eventually(t, func() bool { return slices.Contains(topics(), run.SteerTopic(b.id)) }, waitLimit, time.Millisecond)
 	b.steer(t, "s2")
 	b.steer(t, "s3")
 
-	none, err := b.SteersTake(b.ctx, session.SteerTake{RunID: run, Token: "t1"})
+	none, err := b.SteersTake(b.ctx, run.SteerTake{RunID: runID, Token: "t1"})
 	require.NoError(t, err)
 	require.Empty(t, none)
-	require.Equal(t, []string{"s1"}, b.take(t, run))
+	require.Equal(t, []string{"s1"}, b.take(t, runID))
 	require.Equal(t, []string{"processing", "", first}, b.standing(t, "s1"))
-	require.Equal(t, run, b.prompt(t, "s1").RunID)
-	b.agentTook(t, run, "s1")
-	require.Equal(t, []string{"s1", "s2"}, b.take(t, run))
-	require.Equal(t, run, b.claim(t, "s2").HeldBy, "for a signal that comes late")
-	start, err := b.RunAttach(b.ctx, run, "t1", session.Dispatch{No: 1, Attempt: 1})
+	require.Equal(t, runID, b.prompt(t, "s1").RunID)
+	b.agentTook(t, runID, "s1")
+	require.Equal(t, []string{"s1", "s2"}, b.take(t, runID))
+	require.Equal(t, runID, b.claim(t, "s2").HeldBy, "for a signal that comes late")
+	start, err := b.RunAttach(b.ctx, runID, "t1", run.Dispatch{No: 1, Attempt: 1})
 	require.NoError(t, err)
 	require.Equal(t, "first", start.Prompt.Content, "a worker that takes over gives them to the turn too")
 
 	b.opened(t)
-	ended, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "w1"})
+	ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "w1"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"s2", "s3", next}, []string{ended.Look.Waiting[0].ID, ended.Look.Waiting[1].ID, ended.Look.Waiting[2].ID})
 	require.Equal(t, []string{"completed", session.ReasonJoined, first}, b.standing(t, "s1"))
@@ -97,7 +98,7 @@ func TestAPromptIsGivenToTheRunningTurn(t *testing.T) {
 	require.Equal(t, "s2", b.claim(t, next).Earlier.ID)
 	second := b.takesSteers(t, "s2")
 	require.Empty(t, b.take(t, second), "s3 was for the turn before: it has a turn for itself")
-	_, err = b.SteersTake(b.ctx, session.SteerTake{RunID: run, Token: "t1", More: true})
+	_, err = b.SteersTake(b.ctx, run.SteerTake{RunID: runID, Token: "t1", More: true})
 	requireCode(t, failure.IllegalState, err)
 }
 
@@ -108,14 +109,14 @@ func TestWhatHappensToPromptsOfATurnThatIsLost(t *testing.T) {
 	joined := func(status string) []string { return []string{status, session.ReasonJoined, "first"} }
 	queued := []string{"queued", "", ""}
 	for name, c := range map[string]struct {
-		ending         session.RunEnding
+		ending         run.Ending
 		taken, unknown []string
 	}{
-		"failed":                  {session.RunEnding{Token: "t1", Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed}, joined("failed"), queued},
-		"its end was read before": {session.RunEnding{Read: true, Outcome: session.OutcomeCompleted}, joined("completed"), queued},
-		"ended by force":          {session.RunEnding{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, joined("cancelled"), joined("cancelled")},
-		"unknown":                 {session.RunEnding{Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost}, joined("unknown"), joined("unknown")},
-		"to run again":            {session.RunEnding{Outcome: session.OutcomeUnknown, Requeue: true}, queued, queued},
+		"failed":                  {run.Ending{Token: "t1", Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed}, joined("failed"), queued},
+		"its end was read before": {run.Ending{Read: true, Outcome: session.OutcomeCompleted}, joined("completed"), queued},
+		"ended by force":          {run.Ending{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, joined("cancelled"), joined("cancelled")},
+		"unknown":                 {run.Ending{Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost}, joined("unknown"), joined("unknown")},
+		"to run again":            {run.Ending{Outcome: session.OutcomeUnknown, Requeue: true}, queued, queued},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,9 +155,9 @@ func TestWhatHappensToPromptsOfATurnThatIsLost(t *testing.T) {
 func TestASteerInterruptsATurnThatTakesNone(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, b *bundle, run string, p *session.Prompt){
-		"an attempt of an earlier release": func(t *testing.T, b *bundle, run string, _ *session.Prompt) {
+		"an attempt of an earlier release": func(t *testing.T, b *bundle, runID string, _ *session.Prompt) {
 			t.Helper()
-			_, err := b.RunAttach(b.ctx, run, "t2", session.Dispatch{No: 1, Attempt: 2})
+			_, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2})
 			require.NoError(t, err)
 		},
 		"an attempt that cannot": func(t *testing.T, b *bundle, run string, _ *session.Prompt) {
@@ -201,11 +202,11 @@ func TestASteerInterruptsATurnThatTakesNone(t *testing.T) {
 }
 
 // takeOf are the prompts that the attempt that has a run gets for its turn.
-func (b *bundle) takeOf(t *testing.T, run string) (ids []string) {
+func (b *bundle) takeOf(t *testing.T, runID string) (ids []string) {
 	t.Helper()
-	r, err := b.RunGet(b.ctx, run)
+	r, err := b.RunGet(b.ctx, runID)
 	require.NoError(t, err)
-	prompts, err := b.SteersTake(b.ctx, session.SteerTake{RunID: run, Token: r.Token, More: true})
+	prompts, err := b.SteersTake(b.ctx, run.SteerTake{RunID: runID, Token: r.Token, More: true})
 	require.NoError(t, err)
 	for _, p := range prompts {
 		ids = append(ids, p.ID)

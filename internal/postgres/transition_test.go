@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -119,7 +120,7 @@ func TestNothingFollowsTheStatusThatEndsASession(t *testing.T) {
 	b := setup(t)
 	b.running(t)
 	inHand, waiting := b.submit(t, "1"), b.submit(t, "2")
-	run := b.begin(t, inHand)
+	runID := b.begin(t, inHand)
 	b.transit(t, session.EventStop, session.ReasonRequested)
 	last := b.position(t)
 
@@ -129,7 +130,7 @@ func TestNothingFollowsTheStatusThatEndsASession(t *testing.T) {
 		require.Equal(t, session.PromptCancelled, p.Status)
 		require.Equal(t, session.ReasonSessionTerminated, p.Reason)
 	}
-	r, err := b.RunGet(b.ctx, run)
+	r, err := b.RunGet(b.ctx, runID)
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCancelled, r.Outcome)
 
@@ -142,14 +143,14 @@ func TestNothingFollowsTheStatusThatEndsASession(t *testing.T) {
 	verdict, err := b.RunBegin(b.ctx, b.id, waiting, session.NewID(session.RunPrefix), 1)
 	require.NoError(t, err)
 	require.False(t, verdict.Granted)
-	ended, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+	ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCancelled, ended.Outcome)
 	n, err := b.PromptsCancel(b.ctx, b.id, "again")
 	require.NoError(t, err)
 	require.Zero(t, n)
 	require.ErrorIs(t, b.appendOne(t, eventlog.Append{
-		SessionID: b.id, RunID: run, Generation: 1, Token: "t1", Events: []eventlog.Draft{draft("title", 0, 0, `{"title":"x"}`)},
+		SessionID: b.id, RunID: runID, Generation: 1, Token: "t1", Events: []eventlog.Draft{draft("title", 0, 0, `{"title":"x"}`)},
 	}), eventlog.ErrFenced)
 	require.ErrorIs(t, b.appendOne(t, eventlog.Append{
 		SessionID: b.id, Generation: 1, Events: []eventlog.Draft{draft("error", 0, 0, `{}`)},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -51,37 +52,37 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 			prompt, _, _, err = db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "hello"})
 			require.NoError(t, err)
 		})
-		run := session.NewID(session.RunPrefix)
+		runID := session.NewID(session.RunPrefix)
 		costs["RunBegin"] = count(func() {
-			verdict, err := db.RunBegin(b.ctx, b.id, prompt.ID, run, 1)
+			verdict, err := db.RunBegin(b.ctx, b.id, prompt.ID, runID, 1)
 			require.NoError(t, err)
 			require.True(t, verdict.Granted)
 		})
 		costs["RunAttach"] = count(func() {
-			_, err := db.RunAttach(b.ctx, run, "token", session.Dispatch{No: 1, Attempt: 1})
+			_, err := db.RunAttach(b.ctx, runID, "token", run.Dispatch{No: 1, Attempt: 1})
 			require.NoError(t, err)
 		})
 		costs["RunEnd"] = count(func() { // what waits next is read with it
-			_, err := db.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "token", Outcome: session.OutcomeCompleted, LookFor: "workflow-run"})
+			_, err := db.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "token", Outcome: session.OutcomeCompleted, LookFor: "workflow-run"})
 			require.NoError(t, err)
 		})
 		_, _, _, err := db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "hello"})
 		require.NoError(t, err)
 		b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
-		claim := session.Claim{SessionID: b.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "token", Attempt: 1}
+		claim := run.Claim{SessionID: b.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "token", Attempt: 1}
 		costs["RunClaim"] = count(func() { // instead of RunBegin and RunAttach
 			claimed, err := db.RunClaim(b.ctx, claim)
 			require.NoError(t, err)
 			require.NotNil(t, claimed.Start)
-			run = claimed.Start.Run.ID
+			runID = claimed.Start.Run.ID
 		})
-		_, err = db.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+		_, err = db.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCompleted})
 		require.NoError(t, err)
 		costs["RunClaim of nothing"] = count(func() { // an attendant is notified about what it writes
 			b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
 			claimed, err := db.RunClaim(b.ctx, claim)
 			require.NoError(t, err)
-			require.Equal(t, session.Claimed{Attended: true}, claimed)
+			require.Equal(t, run.Claimed{Attended: true}, claimed)
 		})
 		costs["AttendantDue"] = count(func() { // instead, after the end of its turn
 			due, err := db.AttendantDue(b.ctx, b.id, "a1")

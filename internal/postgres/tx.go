@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -219,7 +220,7 @@ func (db *DB) trySession(
 			db.readers.notify(sessionID) //nolint:contextcheck // the notifier outlives the call
 		}
 		if s.steers {
-			db.readers.notify(session.SteerTopic(sessionID)) //nolint:contextcheck // as above
+			db.readers.notify(run.SteerTopic(sessionID)) //nolint:contextcheck // as above
 		}
 	}
 	if err != nil {

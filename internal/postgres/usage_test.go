@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -20,8 +21,8 @@ func TestATurnEndsWhateverUsageItsAgentReports(t *testing.T) {
 		{InputTokens: math.MaxInt64, OutputTokens: math.MaxInt64, CostUSD: math.Inf(1), ToolCalls: math.MaxInt64},
 		{InputTokens: math.MinInt64, OutputTokens: -1, CostUSD: math.NaN(), ToolCalls: -1},
 	} {
-		run := b.begin(t, b.submit(t, "hello"))
-		_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted, Usage: usage})
+		runID := b.begin(t, b.submit(t, "hello"))
+		_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted, Usage: usage})
 		require.NoError(t, err)
 	}
 	s, err := b.SessionGet(b.ctx, b.id)
@@ -34,7 +35,7 @@ func TestATurnEndsWhateverUsageItsAgentReports(t *testing.T) {
 
 	// As an earlier release stored it.
 	b.sql(t, `UPDATE sessions SET tool_calls = $2, input_tokens = $2, output_tokens = $2, cost_usd = $3 WHERE id = $1`, b.id, int64(math.MaxInt64), math.MaxFloat64)
-	_, err = b.RunEnd(b.ctx, session.RunEnding{
+	_, err = b.RunEnd(b.ctx, run.Ending{
 		RunID: b.begin(t, b.submit(t, "hello")), Token: "t1", Outcome: session.OutcomeCompleted,
 		Usage: session.Usage{InputTokens: 1, OutputTokens: 1, CostUSD: 1, ToolCalls: 1},
 	})
@@ -69,7 +70,7 @@ func TestACostThatIsNotKnownIsNotZero(t *testing.T) {
 		{session.Usage{CostUnknown: true}, new(0.5)},
 		{session.Usage{CostUSD: 0.25}, new(0.75)},
 	} {
-		run, err := b.RunEnd(b.ctx, session.RunEnding{
+		run, err := b.RunEnd(b.ctx, run.Ending{
 			RunID: b.begin(t, b.submit(t, "hello")), Token: "t1", Outcome: session.OutcomeCompleted, Usage: turn.used,
 		})
 		require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/lifecycle"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/webhook"
 )
@@ -65,8 +66,8 @@ func TestEachEventIsInOneDelivery(t *testing.T) {
 		})
 	}
 	for range prompts {
-		run := b.begin(t, b.submit(t, "word"))
-		_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeFailed})
+		runID := b.begin(t, b.submit(t, "word"))
+		_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeFailed})
 		require.NoError(t, err)
 	}
 	close(done)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
@@ -52,12 +53,12 @@ func TestASessionIsExplainedFromItsRows(t *testing.T) {
 	require.NotContains(t, e.Summary, "secret plan")
 	b.release(t)
 
-	run := b.begin(t, first)
+	runID := b.begin(t, first)
 	second := b.submit(t, "second")
 	require.Equal(t, why.TurnRunning, b.explain(t, why.Prompt, second).Code)
 	require.Equal(t, why.PromptProcessing, b.explain(t, why.Prompt, "").Causes[0].Code, "the one that is processed")
 	require.NoError(t, b.ProblemReport(b.ctx, b.id, session.ReasonAgentCrashed, "the agent ended with exit code 3"))
-	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed})
 	require.NoError(t, err)
 	e = b.explain(t, why.Prompt, first)
 	require.Equal(t, why.AgentCrashed, e.Code)

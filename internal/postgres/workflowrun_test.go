@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -29,7 +30,7 @@ func TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast(t *testing.T) {
 	b.reserve(t, 2)
 	b.transit(t, session.EventReady, "")
 	prompt := b.submit(t, "hello")
-	run := b.begin(t, prompt)
+	runID := b.begin(t, prompt)
 	command := b.command(t, session.CommandSync).Command
 	before := b.position(t)
 
@@ -43,11 +44,11 @@ func TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast(t *testing.T) {
 			return b.TransitionRecord(second, next)
 		},
 		"RunEnd": func(session.Transition) error {
-			_, err := b.RunEnd(second, session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown})
+			_, err := b.RunEnd(second, run.Ending{RunID: runID, Outcome: session.OutcomeUnknown})
 			return err
 		},
-		"RunFence":  func(session.Transition) error { _, err := b.RunFence(second, run, "t2"); return err },
-		"RunReturn": func(session.Transition) error { _, err := b.RunReturn(second, run, "again", true); return err },
+		"RunFence":  func(session.Transition) error { _, err := b.RunFence(second, runID, "t2"); return err },
+		"RunReturn": func(session.Transition) error { _, err := b.RunReturn(second, runID, "again", true); return err },
 		"CommandEnd": func(session.Transition) error {
 			return b.CommandEnd(second, b.id, command.ID, session.CommandApplied, "")
 		},
@@ -57,7 +58,7 @@ func TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast(t *testing.T) {
 		},
 		"SessionLook": func(session.Transition) error { _, err := b.SessionLook(second, b.id, "w2"); return err },
 		"RunClaim": func(session.Transition) error {
-			_, err := b.RunClaim(second, session.Claim{SessionID: b.id, Attendant: "a1", Generation: 2, RunID: session.NewID(session.RunPrefix), Token: "t3"})
+			_, err := b.RunClaim(second, run.Claim{SessionID: b.id, Attendant: "a1", Generation: 2, RunID: session.NewID(session.RunPrefix), Token: "t3"})
 			return err
 		},
 		"AttendantLeave":    func(session.Transition) error { _, err := b.AttendantLeave(second, b.id, "a1", "w2"); return err },

@@ -1,6 +1,9 @@
 package resource
 
-import "github.com/overwinter-dev/overwinter/internal/session"
+import (
+	"github.com/overwinter-dev/overwinter/internal/run"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
 
 // RunJSON is a run as clients see it.
 type RunJSON struct {
@@ -25,7 +28,7 @@ type RunJSON struct {
 }
 
 // Run converts v.
-func Run(v session.RunView) RunJSON {
+func Run(v run.View) RunJSON {
 	out := RunJSON{
 		RunID: v.ID, SessionID: v.SessionID, PromptID: v.PromptID, Agent: v.Agent, BaseSessionID: v.BaseSession, BaseBundleID: v.BaseBundle,
 		Forked: v.Forked(), JoinedTo: v.JoinedTo, Status: v.Status, Reason: v.Reason, Attempts: v.Attempts, BundleID: v.BundleID,
@@ -39,7 +42,7 @@ func Run(v session.RunView) RunJSON {
 }
 
 // Runs converts a list; the result is never nil, so that it is [] in JSON.
-func Runs(runs []session.RunView) []RunJSON {
+func Runs(runs []run.View) []RunJSON {
 	out := make([]RunJSON, len(runs))
 	for i, v := range runs {
 		out[i] = Run(v)

@@ -23,3 +23,10 @@ const (
 	MinCollectWindow  = 100 * time.Millisecond
 	MaxCollectWindow  = time.Minute
 )
+
+// Bounds of the time without anything but an open question after which a session sleeps.
+const (
+	DefaultParkAfter = 3 * time.Minute
+	MinParkAfter     = time.Second
+	MaxParkAfter     = 24 * time.Hour
+)

@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/loopback"
 	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -20,7 +21,7 @@ import (
 // attemptStore keeps what attempts at runs do.
 type attemptStore interface {
 	// RunDoing records what the attempt with the token does with the run's frames.
-	RunDoing(ctx context.Context, runID, token string, doing session.Doing) error
+	RunDoing(ctx context.Context, runID, token string, doing run.Doing) error
 	// NetworkRecord adds network events of a run to the session's log.
 	NetworkRecord(ctx context.Context, sessionID, runID string, refusals []session.Refusal) error
 	// TranscriptAppend stores segments; what is stored already or beyond a limit is skipped, a gap is illegal_state.
@@ -33,7 +34,7 @@ type attemptStore interface {
 type attempt struct {
 	*Executor
 	in      Request
-	start   session.RunStart
+	start   run.Start
 	token   string
 	adapter agent.Adapter
 	*convert

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/profile"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/secret"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // storedSecrets are the stored secrets of a test, and the hosts that they are bound to.
@@ -87,7 +87,7 @@ func TestAProfileCannotPointAKeyAtAnotherHost(t *testing.T) {
 			named := []string{"ACME_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"}
 			spec := profile.Spec{Environment: c.env, Files: c.files, Secrets: named}
 			a := &attempt{
-				Executor: &Executor{Config: Config{Secrets: storedSecrets{values: values, hosts: c.hosts}}}, start: session.RunStart{Profile: &spec},
+				Executor: &Executor{Config: Config{Secrets: storedSecrets{values: values, hosts: c.hosts}}}, start: run.Start{Profile: &spec},
 			}
 			given, err := a.secrets(t.Context(), nil)
 			require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestTheSecretsOfAPromptAreReadTwice(t *testing.T) {
 	stored := storedSecrets{values: map[string]string{"ANTHROPIC_API_KEY": "sk-1234567890", "OPENAI_API_KEY": "sk-0987654321", "TOKEN": "token-1234"}}
 	spec := profile.Spec{Secrets: []string{"OPENAI_API_KEY", "TOKEN"}}
 	a := &attempt{
-		Executor: &Executor{Config: Config{Secrets: countedSecrets{stored, &reads}}}, start: session.RunStart{Profile: &spec},
+		Executor: &Executor{Config: Config{Secrets: countedSecrets{stored, &reads}}}, start: run.Start{Profile: &spec},
 	}
 	given, err := a.secrets(t.Context(), []string{"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"})
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -79,7 +80,7 @@ func (c *convert) encode(end *agent.TurnEnd) ([]byte, error) {
 }
 
 // resume continues where the run's last commit left off. What it returns masks nothing yet.
-func (x *Executor) resume(start session.RunStart) (*convert, *agent.TurnEnd, error) {
+func (x *Executor) resume(start run.Start) (*convert, *agent.TurnEnd, error) {
 	adapter, err := x.Agents.Get(start.Agent)
 	if err != nil {
 		return nil, nil, final(Refused, err)
@@ -91,7 +92,7 @@ func (x *Executor) resume(start session.RunStart) (*convert, *agent.TurnEnd, err
 		}
 	}
 	t, err := adapter.NewTranslator(agent.RunContext{
-		RunID: session.AgentRun(start.Run.ID, state.Part), PromptID: start.Prompt.ID, Author: start.Prompt.Author,
+		RunID: run.AgentID(start.Run.ID, state.Part), PromptID: start.Prompt.ID, Author: start.Prompt.Author,
 	}, state.Translator)
 	if err != nil {
 		return nil, nil, final(Refused, fmt.Errorf("continue run %s: %w", start.Run.ID, err))

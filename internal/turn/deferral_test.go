@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -92,7 +93,7 @@ func frameOf(no int64, line string) *runner.Frame {
 func newDeferring(resume bool) (*attempt, *recordedLog) {
 	log := &recordedLog{last: -1}
 	a := &attempt{
-		Executor: New(Config{Log: log}), start: session.RunStart{Resume: resume}, frame: -1, suspicion: suspicion{until: -1},
+		Executor: New(Config{Log: log}), start: run.Start{Resume: resume}, frame: -1, suspicion: suspicion{until: -1},
 		progress: noProgress{}, remasked: time.Now(),
 	}
 	a.convert = &convert{translator: &counting{}, limits: &conversation.Limiter{}}

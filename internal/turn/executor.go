@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -115,8 +116,8 @@ type Request struct {
 	RunID      string
 	Generation int64
 	SandboxID  string
-	Token      string           // of the attempt, with which Start was read
-	Start      session.RunStart // what the run needs, and where the attempts before have got to
+	Token      string    // of the attempt, with which Start was read
+	Start      run.Start // what the run needs, and where the attempts before have got to
 	// ParkAfter is how long nothing but open questions may keep the run busy before it is parked; 0 for ever.
 	ParkAfter time.Duration
 }

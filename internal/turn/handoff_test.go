@@ -6,13 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 func TestAnAgentIsGivenTheConversationOfAnotherOne(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, notes(session.RunStart{}))
-	require.Empty(t, notes(session.RunStart{HandOff: &session.HandOff{From: "demo"}}), "nothing was said")
+	require.Empty(t, notes(run.Start{}))
+	require.Empty(t, notes(run.Start{HandOff: &session.HandOff{From: "demo"}}), "nothing was said")
 	handed := &session.HandOff{From: "demo", Said: []session.Said{
 		{Kind: session.SaidByUser, Author: "ada", Text: "Hello"},
 		{Kind: session.SaidByTool, Tool: "Bash", Text: "make"},
@@ -22,7 +23,7 @@ func TestAnAgentIsGivenTheConversationOfAnotherOne(t *testing.T) {
 	receipt := session.Receipt{Kind: session.ReceiptFull}
 	receipt.WithoutMemoryOf("demo")
 	require.Equal(t, session.ReceiptPartial, receipt.Kind)
-	note := notes(session.RunStart{HandOff: handed, Receipt: &receipt})
+	note := notes(run.Start{HandOff: handed, Receipt: &receipt})
 	require.True(t, strings.HasPrefix(note, "Another agent, demo, has worked"), "what the hand-off says, the receipt does not repeat: %s", note)
 	require.Contains(t, note, "\nUser (ada): Hello\n\n[called Bash: make]\n\n[called Read]\n\nAgent: Done.")
 	require.NotContains(t, note, "</system-reminder>", "the conversation does not end the note")
@@ -30,10 +31,10 @@ func TestAnAgentIsGivenTheConversationOfAnotherOne(t *testing.T) {
 	require.Equal(t, "demo", receipt.HandedFrom, "the receipt is as it was")
 
 	handed.More = true
-	require.Contains(t, notes(session.RunStart{HandOff: handed}), "The beginning of the conversation is left out.")
+	require.Contains(t, notes(run.Start{HandOff: handed}), "The beginning of the conversation is left out.")
 	receipt = session.Receipt{Kind: session.ReceiptPartial, Missing: []string{"a file"}}
 	receipt.WithoutMemoryOf("demo")
-	note = notes(session.RunStart{HandOff: handed, Receipt: &receipt})
+	note = notes(run.Start{HandOff: handed, Receipt: &receipt})
 	require.Contains(t, note, "Missing or different:\n- a file\n")
 	require.Contains(t, note, "\n\nAnother agent, demo,")
 }

@@ -17,10 +17,10 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/permission"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
@@ -96,7 +96,7 @@ func (a *attempt) secrets(ctx context.Context, wanted []string) (map[string]stri
 }
 
 // permissionsOf are the session's own word, then its profile's.
-func permissionsOf(start session.RunStart) permission.Rules {
+func permissionsOf(start run.Start) permission.Rules {
 	var p permission.Rules
 	if start.Profile != nil {
 		p = start.Profile.Permissions

@@ -12,11 +12,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/question"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/run"
 )
 
 // agentRun is the name of the run for its agent and the runner.
-func (a *attempt) agentRun() string { return session.AgentRun(a.in.RunID, a.start.Run.Part) }
+func (a *attempt) agentRun() string { return run.AgentID(a.in.RunID, a.start.Run.Part) }
 
 // park parks the run if nothing but open questions has kept it busy for long. What the agent would say from then on is in its
 // transcripts alone.
@@ -31,8 +31,8 @@ func (a *attempt) park(ctx context.Context, link *turnLink) error {
 	if err := a.commit(ctx, link, nil); err != nil { // frames without events
 		return err
 	}
-	parked, err := a.Store.RunPark(ctx, session.Parking{
-		RunID: a.in.RunID, Token: a.token, AtWork: time.Since(a.heard) >= session.ParkAtWork*a.in.ParkAfter,
+	parked, err := a.Store.RunPark(ctx, run.Parking{
+		RunID: a.in.RunID, Token: a.token, AtWork: time.Since(a.heard) >= run.ParkAtWork*a.in.ParkAfter,
 	})
 	if err != nil {
 		return stored(err)

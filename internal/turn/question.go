@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/question"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/run"
 )
 
 // questionStore keeps the questions of agents.
@@ -29,7 +29,7 @@ type questionStore interface {
 	// QuestionsParked are the questions that a part of a run begins with.
 	QuestionsParked(ctx context.Context, runID string, part int64) ([]question.Question, error)
 	// RunPark ends the attempt with the token and parks the run, if nothing happens in it but that people are asked.
-	RunPark(ctx context.Context, p session.Parking) (bool, error)
+	RunPark(ctx context.Context, p run.Parking) (bool, error)
 }
 
 // lookForAnswers is how often the rows of waiting questions are read without a notification of an

@@ -3,6 +3,7 @@ package turn
 import (
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -14,7 +15,7 @@ const (
 )
 
 // notes are what an agent must know before a prompt, in addition to it.
-func notes(start session.RunStart) string {
+func notes(start run.Start) string {
 	receipt := start.Receipt
 	if start.HandOff != nil && receipt != nil {
 		shortened := *receipt

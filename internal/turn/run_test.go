@@ -24,6 +24,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
@@ -167,7 +168,7 @@ func (st *stage) take(t *testing.T) turn.Request {
 	in.Token = turn.NewToken()
 	st.dispatch++
 	var err error
-	in.Start, err = st.db.RunAttach(t.Context(), in.RunID, in.Token, session.Dispatch{No: st.dispatch, Attempt: 1})
+	in.Start, err = st.db.RunAttach(t.Context(), in.RunID, in.Token, run.Dispatch{No: st.dispatch, Attempt: 1})
 	require.NoError(t, err)
 	return in
 }
@@ -370,7 +371,7 @@ func TestASettledRunHasNoOpenBlocks(t *testing.T) {
 	require.Error(t, err)
 	require.Len(t, st.events(t, "block_start"), 1)
 	require.Empty(t, st.events(t, "block_complete"))
-	ending := session.RunEnding{RunID: st.in.RunID, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost}
+	ending := run.Ending{RunID: st.in.RunID, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost}
 	for range 2 {
 		require.NoError(t, st.executor.Settle(t.Context(), ending))
 		require.Len(t, st.events(t, "block_complete"), 1)

@@ -9,15 +9,15 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/run"
 )
 
 // settleStore ends runs that no worker can end any more.
 type settleStore interface {
 	// RunFence makes token the only one that counts, so that no worker can add to
 	// the run any more, and returns it like RunAttach, without counting an attempt.
-	RunFence(ctx context.Context, runID, token string) (session.RunStart, error)
-	RunEnd(ctx context.Context, ending session.RunEnding) (session.Run, error)
+	RunFence(ctx context.Context, runID, token string) (run.Start, error)
+	RunEnd(ctx context.Context, ending run.Ending) (run.Run, error)
 }
 
 // Settle ends a run that no worker can end any more. The run's token is taken
@@ -25,7 +25,7 @@ type settleStore interface {
 // that was left open is closed. Where a frame had ended the turn already, and
 // only its outcome was not written, that end stands; a run that is over keeps its
 // outcome.
-func (x *Executor) Settle(ctx context.Context, ending session.RunEnding) error {
+func (x *Executor) Settle(ctx context.Context, ending run.Ending) error {
 	token := NewToken()
 	start, err := x.Store.RunFence(ctx, ending.RunID, token)
 	if failure.CodeOf(err) == failure.IllegalState {
@@ -58,7 +58,7 @@ func (x *Executor) Settle(ctx context.Context, ending session.RunEnding) error {
 }
 
 // cut closes every block that a run left open: no frame of it will come any more.
-func (x *Executor) cut(ctx context.Context, start session.RunStart, c *convert, token string) error {
+func (x *Executor) cut(ctx context.Context, start run.Start, c *convert, token string) error {
 	frame := start.Run.LastFrame + 1
 	drafts, err := c.drafts(c.translator.Cut(time.Now().UTC()), frame)
 	if err != nil {

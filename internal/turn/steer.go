@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -22,9 +23,9 @@ type steerStore interface {
 	// SteersWait reports whether SteersTake may return another prompt. It locks nothing.
 	SteersWait(ctx context.Context, runID string) (bool, error)
 	// SteersTake returns the prompts that the agent gets in the running turn, those that were taken before and, if asked for, the next.
-	SteersTake(ctx context.Context, t session.SteerTake) ([]session.Prompt, error)
+	SteersTake(ctx context.Context, t run.SteerTake) ([]session.Prompt, error)
 	// SteersSettle records that the agent has taken prompts. It counts only while the token is the run's newest.
-	SteersSettle(ctx context.Context, t session.SteerTaken) error
+	SteersSettle(ctx context.Context, t run.SteerTaken) error
 }
 
 // lookForSteers is how often the rows of prompts for the turn are read without a notification.
@@ -50,7 +51,7 @@ func (a *attempt) beginSteering(ctx context.Context, link *turnLink) error {
 	}
 	a.steering = steering{steerer: steerer, looked: time.Now(), sent: map[string]bool{}}
 	if a.Changes != nil {
-		a.steering.changed, a.steering.stop = a.Changes.Watch(session.SteerTopic(a.in.SessionID))
+		a.steering.changed, a.steering.stop = a.Changes.Watch(run.SteerTopic(a.in.SessionID))
 	}
 	if a.start.Run.Attempt <= 1 && a.start.Run.Part == 0 {
 		return nil
@@ -91,7 +92,7 @@ func (a *attempt) steer(ctx context.Context, link *turnLink) error {
 func (a *attempt) takeSteers(ctx context.Context, link *turnLink, more bool) error {
 	s := &a.steering
 	part := a.start.Run.Part
-	prompts, err := a.Store.SteersTake(ctx, session.SteerTake{RunID: a.in.RunID, Token: a.token, Part: part, More: more})
+	prompts, err := a.Store.SteersTake(ctx, run.SteerTake{RunID: a.in.RunID, Token: a.token, Part: part, More: more})
 	if err != nil {
 		return stored(err)
 	}
@@ -119,7 +120,7 @@ func (a *attempt) takeSteers(ctx context.Context, link *turnLink, more bool) err
 
 // settleSteers records what the agent has done with prompts, before the frame that says it is committed: twice does no harm.
 func (a *attempt) settleSteers(ctx context.Context, verdicts []agent.SteerVerdict) error {
-	taken := session.SteerTaken{RunID: a.in.RunID, Token: a.token, Part: a.start.Run.Part}
+	taken := run.SteerTaken{RunID: a.in.RunID, Token: a.token, Part: a.start.Run.Part}
 	for _, v := range verdicts {
 		if v.Taken {
 			taken.PromptIDs = append(taken.PromptIDs, v.PromptID)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/turn"
@@ -90,7 +91,7 @@ func (st *stage) submitSteer(t *testing.T) session.Prompt {
 		ID: session.NewID(session.PromptPrefix), SessionID: st.in.SessionID, Content: "and this", Mode: session.Steer,
 	})
 	require.NoError(t, err)
-	st.changes.wake(session.SteerTopic(st.in.SessionID))
+	st.changes.wake(run.SteerTopic(st.in.SessionID))
 	return p
 }
 
@@ -100,7 +101,7 @@ func (st *stage) ended(t *testing.T, in turn.Request, result *turn.Result, promp
 	require.NotNil(t, result)
 	require.NotNil(t, result.End)
 	require.Equal(t, session.OutcomeCompleted, result.End.Outcome)
-	_, err := st.db.RunEnd(t.Context(), session.RunEnding{RunID: in.RunID, Token: in.Token, Outcome: result.End.Outcome})
+	_, err := st.db.RunEnd(t.Context(), run.Ending{RunID: in.RunID, Token: in.Token, Outcome: result.End.Outcome})
 	require.NoError(t, err)
 	p, err := st.db.PromptGet(t.Context(), st.in.SessionID, promptID)
 	require.NoError(t, err)
@@ -195,7 +196,7 @@ func TestAPromptThatAWorkerTookAndDidNotSendIsSent(t *testing.T) {
 		SessionID: in.SessionID, RunID: in.RunID, Generation: 1, Token: in.Token, State: []byte(`{}`), Steers: true,
 	}))
 	p := st.submitSteer(t)
-	prompts, err := st.db.SteersTake(t.Context(), session.SteerTake{RunID: in.RunID, Token: in.Token, More: true})
+	prompts, err := st.db.SteersTake(t.Context(), run.SteerTake{RunID: in.RunID, Token: in.Token, More: true})
 	require.NoError(t, err)
 	require.Len(t, prompts, 1)
 	require.Empty(t, st.steers.ids())

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 const (
@@ -34,7 +34,7 @@ func (a *attempt) suspect(ctx context.Context, welcome runner.Welcome) error {
 		return nil
 	}
 	a.suspicion = suspicion{until: min(welcome.LastFrame, a.frame+linkBacklog), expires: time.Now().Add(suspectWait)}
-	return a.note(ctx, session.DoingReading)
+	return a.note(ctx, run.DoingReading)
 }
 
 // together returns the messages to handle now: none while suspect frames are on their way.
@@ -62,7 +62,7 @@ func (a *attempt) handling(ctx context.Context, messages []runner.Message) error
 		return nil
 	}
 	a.suspicion.marked = true
-	return a.note(ctx, session.DoingHandling)
+	return a.note(ctx, run.DoingHandling)
 }
 
 // handled ends the suspicion: the attempt has survived the frames, and stores what they mean.
@@ -71,11 +71,11 @@ func (a *attempt) handled(ctx context.Context) error {
 		return nil
 	}
 	a.suspicion = suspicion{until: -1}
-	return a.note(ctx, session.DoingReading)
+	return a.note(ctx, run.DoingReading)
 }
 
 // note records what the attempt does with the frames of its run.
-func (a *attempt) note(ctx context.Context, doing session.Doing) error {
+func (a *attempt) note(ctx context.Context, doing run.Doing) error {
 	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
 	return stored(a.Store.RunDoing(ctx, a.in.RunID, a.token, doing))
@@ -84,7 +84,7 @@ func (a *attempt) note(ctx context.Context, doing session.Doing) error {
 // leave records that the attempt ended by itself: it was not lost. If it cannot, the next attempt takes it for a loss
 // at a position where none may have been, which has no consequence by itself.
 func (a *attempt) leave(ctx context.Context) {
-	if err := a.note(context.WithoutCancel(ctx), session.DoingNothing); err != nil {
+	if err := a.note(context.WithoutCancel(ctx), run.DoingNothing); err != nil {
 		a.log().WarnContext(ctx, "could not record the end of an attempt", slog.Any("error", err))
 	}
 }
@@ -96,7 +96,7 @@ func (a *attempt) handle(ctx context.Context, link *turnLink, messages []runner.
 		if !panicked {
 			return
 		}
-		if err := a.note(context.WithoutCancel(ctx), session.DoingPanicked); err != nil {
+		if err := a.note(context.WithoutCancel(ctx), run.DoingPanicked); err != nil {
 			a.log().ErrorContext(ctx, "could not record a panic", slog.Any("error", err))
 		}
 	}()

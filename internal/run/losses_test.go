@@ -1,20 +1,20 @@
-package session_test
+package run_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/run"
 )
 
 func TestLossesThatQuarantineARun(t *testing.T) {
 	t.Parallel()
 	type lost struct {
-		doing session.Doing
+		doing run.Doing
 		frame int64
 	}
-	const nothing, attached, reading, handling, panicked = session.DoingNothing, session.DoingAttached, session.DoingReading, session.DoingHandling, session.DoingPanicked
+	const nothing, attached, reading, handling, panicked = run.DoingNothing, run.DoingAttached, run.DoingReading, run.DoingHandling, run.DoingPanicked
 	for name, c := range map[string]struct {
 		lost []lost
 		want bool
@@ -35,7 +35,7 @@ func TestLossesThatQuarantineARun(t *testing.T) {
 			[]lost{{attached, 7}, {reading, 7}, {reading, 7}, {reading, 7}, {reading, 7}}, true,
 		},
 	} {
-		l := session.Losses{Frame: -1}
+		l := run.Losses{Frame: -1}
 		for _, lost := range c.lost {
 			l = l.After(lost.doing, lost.frame)
 		}

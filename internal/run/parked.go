@@ -1,15 +1,8 @@
-package session
+package run
 
 import (
 	"strconv"
 	"time"
-)
-
-// Bounds of the time without anything but an open question after which a session sleeps.
-const (
-	DefaultParkAfter = 3 * time.Minute
-	MinParkAfter     = time.Second
-	MaxParkAfter     = 24 * time.Hour
 )
 
 // ParkAtWork is how many times as long a run must be silent as another before it is parked although calls or subagents are at work that
@@ -33,9 +26,9 @@ type Continuation struct {
 	Part     int64
 }
 
-// AgentRun is the name of a run for its agent and the runner: each part has its own, since the journal of the part before is in
+// AgentID is the name of a run for its agent and the runner: each part has its own, since the journal of the part before is in
 // the files that were restored.
-func AgentRun(runID string, part int64) string {
+func AgentID(runID string, part int64) string {
 	if part == 0 {
 		return runID
 	}

@@ -1,4 +1,4 @@
-package session
+package run
 
 // Doing says what the attempt that holds a run does with its frames. It is stored before the attempt does it,
 // so that the next attempt knows what it was lost in.

@@ -1,6 +1,10 @@
-package session
+package run
 
-import "time"
+import (
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
 
 // Claim asks for the next prompt of a session on behalf of its attendant.
 type Claim struct {
@@ -17,13 +21,13 @@ type Claimed struct {
 	// Attended: the attendance continues. Otherwise the workflow has taken the session back, or is to have it back because
 	// something other than a prompt waits.
 	Attended bool
-	Start    *RunStart // of the prompt that was claimed; nil if none waits
+	Start    *Start // of the prompt that was claimed; nil if none waits
 }
 
 // TakenBack is what a workflow reads that takes its session back from an attendant.
 type TakenBack struct {
-	Look
+	session.Look
 	// Run is in progress, and the attendant keeps the session until it ends. Nil: the session has no attendant any more.
-	Run          *Processing
+	Run          *session.Processing
 	LastActivity time.Time
 }

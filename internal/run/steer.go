@@ -1,4 +1,4 @@
-package session
+package run
 
 // SteerTopic is what is notified of when a prompt waits for the running turn of a session.
 func SteerTopic(sessionID string) string { return sessionID + "/steer" }

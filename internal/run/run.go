@@ -1,9 +1,10 @@
-package session
+package run
 
 import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/profile"
+	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
@@ -40,21 +41,21 @@ type Run struct {
 	FrameBase  int64
 	Parked     bool   // its session sleeps, or is to, until a question of it is answered
 	Translator []byte // the translator's state after LastFrame
-	Outcome    Outcome
+	Outcome    session.Outcome
 	Reason     string
-	Usage      Usage
+	Usage      session.Usage
 	StartedAt  time.Time
 	EndedAt    time.Time
 	// Look is what waits after the run, where its end was asked for that.
-	Look *Look
+	Look *session.Look
 	// Attended: the attempt that has ended the run may claim the session's next prompt.
 	Attended bool
 	// Ended is set by the call that has ended the run, and by no other.
 	Ended *Ended
 }
 
-// RunVerdict answers the claim of a prompt.
-type RunVerdict struct {
+// Verdict answers the claim of a prompt.
+type Verdict struct {
 	// Granted: the run has the prompt, now or since an earlier call with its id.
 	Granted bool
 	// RunID is the id of a run that was granted, which may be another one than the claim proposed.
@@ -62,25 +63,25 @@ type RunVerdict struct {
 	// Dispatch is the number to give a granted run to a worker with.
 	Dispatch int64
 	// Status of the prompt, and who has it where it was not granted.
-	Status PromptStatus
+	Status session.PromptStatus
 	HeldBy string
 	// Earlier is a waiting prompt of the session that comes first; nil if there is none. Signals
 	// may arrive out of order, or not at all, and prompts are promoted: the rows decide.
-	Earlier *QueuedPrompt
+	Earlier *session.QueuedPrompt
 	// Held: no prompt starts, because the queue is held.
 	Held bool `json:",omitzero"`
 	// Generation that the run in HeldBy was dispatched to.
 	Generation int64
 	// OnUnknown is the prompt's policy for a lost outcome.
-	OnUnknown OnUnknown
+	OnUnknown session.OnUnknown
 }
 
-// RunStart is what a worker needs to carry on a run.
-type RunStart struct {
+// Start is what a worker needs to carry on a run.
+type Start struct {
 	Run     Run
-	Prompt  Prompt
+	Prompt  session.Prompt
 	Agent   string
-	Options Options
+	Options session.Options
 	// Profile that the session has, as ID@VERSION, and what is in it; empty and nil for none.
 	ProfileRef string
 	Profile    *profile.Spec
@@ -89,34 +90,34 @@ type RunStart struct {
 	Generation int64
 	// Suspect: the attempt before was lost at the position where the run still is.
 	Suspect bool
-	// Quarantine: so many were lost there that no further attempt reads frames. See Losses.
+	// Quarantine: so many were lost there that no further attempt reads frames. See [Losses].
 	Quarantine bool
 	// Resume: the session has had a turn before this one.
 	Resume bool
 	// Receipt is that of the restore of the run's sandbox, if something did not come back and no agent has had a turn in
 	// it yet; nil otherwise.
-	Receipt *Receipt
+	Receipt *session.Receipt
 	// MemoryID is the session under whose name the agent keeps its memory: of a fork the one that its files come from.
 	MemoryID string
 	// HandOff is the conversation that another agent had before the session was forked with this one, if this one has completed no
 	// turn since; nil otherwise.
-	HandOff *HandOff
+	HandOff *session.HandOff
 	// Transcripts says how much of each native file is stored already.
 	Transcripts []transcript.Position
 	// Files says how much of what happened in the workspace is stored.
 	Files workspacefile.Position
 }
 
-// RunEnding is the end of a run as its worker, or the workflow in its place, saw it.
-type RunEnding struct {
+// Ending is the end of a run as its worker, or the workflow in its place, saw it.
+type Ending struct {
 	RunID string
 	// Token of the attempt; empty when the workflow settles a run that no worker can end.
 	Token string
 	// Read: every frame of the turn was read, so that it is known which prompts the agent has taken in it. It is so with a token.
 	Read    bool
-	Outcome Outcome
+	Outcome session.Outcome
 	Reason  string
-	Usage   Usage
+	Usage   session.Usage
 	Model   string
 	// Requeue: the prompt returns to its place in the queue instead of taking the outcome. A run that a pending abort
 	// names ends cancelled, and its prompt with it.
