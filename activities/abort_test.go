@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func (b *bundle) abort(in activities.TurnRequest) error {
+func (b *harness) abort(in activities.TurnRequest) error {
 	_, err := do(b, attempt{}, plain(b.control.AbortRun), activities.AbortRequest{
 		SessionID: b.id, Agent: demo.Name, RunID: in.RunID, Generation: in.Generation, SandboxID: in.SandboxID,
 	})

@@ -9,12 +9,12 @@ import (
 	"os"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/portable"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 // ArchiveStore keeps archives of bundles. Every method may be repeated.
 type ArchiveStore interface {
 	// ArchivesTake returns archives that are to be made, each to one caller for a minute.
-	ArchivesTake(ctx context.Context, limit int) ([]session.ArchiveWork, error)
+	ArchivesTake(ctx context.Context, limit int) ([]bundle.ArchiveWork, error)
 	// ArchiveRenew keeps an archive with an attempt; illegal_state if it is another one's.
 	ArchiveRenew(ctx context.Context, id string, attempt int64) error
 	// ArchiveWrite stores the content of an archive, and makes it ready once all of it is stored.
@@ -77,7 +77,7 @@ func (a *Archiver) Pass(ctx context.Context) error {
 }
 
 // make is one attempt.
-func (a *Archiver) make(ctx context.Context, work session.ArchiveWork) error {
+func (a *Archiver) make(ctx context.Context, work bundle.ArchiveWork) error {
 	err := a.attempt(ctx, work)
 	if err == nil || ctx.Err() != nil || failure.CodeOf(err) == failure.IllegalState {
 		return nil //nolint:nilerr // another attempt has it, or makes it later
@@ -89,7 +89,7 @@ func (a *Archiver) make(ctx context.Context, work session.ArchiveWork) error {
 	return a.store.ArchiveFail(ctx, work.ID, work.Attempt, reason, last)
 }
 
-func (a *Archiver) attempt(ctx context.Context, work session.ArchiveWork) error {
+func (a *Archiver) attempt(ctx context.Context, work bundle.ArchiveWork) error {
 	b := work.Bundle
 	if b.SnapshotID == "" {
 		return final(Refused, errors.New("the bundle has no files"))
@@ -108,7 +108,7 @@ func (a *Archiver) attempt(ctx context.Context, work session.ArchiveWork) error 
 }
 
 // packer returns the path of a runner that knows the command pack.
-func (a *Archiver) packer(ctx context.Context, sb *sandbox.Sandbox, b session.Bundle) (string, error) {
+func (a *Archiver) packer(ctx context.Context, sb *sandbox.Sandbox, b bundle.Bundle) (string, error) {
 	binary := runner.DefaultPaths().Binary
 	if !a.outdated(b.Manifest.Runner) {
 		return binary, nil
@@ -122,7 +122,7 @@ func (a *Archiver) packer(ctx context.Context, sb *sandbox.Sandbox, b session.Bu
 }
 
 // pack stores what the runner's command prints while it checks it: a program in the sandbox may have forged it.
-func (a *Archiver) pack(ctx context.Context, sb *sandbox.Sandbox, binary string, work session.ArchiveWork) error {
+func (a *Archiver) pack(ctx context.Context, sb *sandbox.Sandbox, binary string, work bundle.ArchiveWork) error {
 	request := runner.PackRequest{Manifest: portable.Manifest{
 		CreatedAt: time.Now().UTC(), Session: portable.Session{Agent: work.Agent}, Workspace: runner.DefaultWorkspace, Home: runner.DefaultHome,
 	}}
@@ -182,7 +182,7 @@ func writeAll(w io.Writer, data []byte) error {
 }
 
 // renew keeps the archive with this attempt until stop is called. It cancels the attempt if another one has taken over.
-func (a *Archiver) renew(ctx context.Context, cancel context.CancelFunc, work session.ArchiveWork) (stop func()) {
+func (a *Archiver) renew(ctx context.Context, cancel context.CancelFunc, work bundle.ArchiveWork) (stop func()) {
 	return repeatedly(ctx, archiveRenew, func(ctx context.Context) {
 		if failure.CodeOf(a.store.ArchiveRenew(ctx, work.ID, work.Attempt)) == failure.IllegalState {
 			cancel()
@@ -192,7 +192,7 @@ func (a *Archiver) renew(ctx context.Context, cancel context.CancelFunc, work se
 
 // unpackArchive writes the archive of a bundle into a new sandbox, unless that is done. What is in the sandbox then is what a clone
 // would have made of it: only the setup is left to do.
-func (g *restores) unpackArchive(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, bundle session.Bundle) error {
+func (g *restores) unpackArchive(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, bundle bundle.Bundle) error {
 	if err := runnerexec.Unpack(ctx, sb, bundle.ArchiveID, g.store.ArchiveContent(ctx, bundle.ArchiveID)); err != nil {
 		return fmt.Errorf("unpack the archive of the session: %w", err)
 	}

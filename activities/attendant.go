@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/overwinter-dev/overwinter/internal/deadline"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -152,7 +153,7 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*run.Start, e
 func (a *attendant) waitLimit(waiting *Waiting) time.Duration {
 	d := min(a.in.Attend.For, a.t.Attend)
 	if waiting != nil && waiting.IdleTimeout > 0 {
-		d = min(d, waiting.IdleTimeout-session.SleepNotice(waiting.IdleTimeout)) // the workflow announces that the session hibernates
+		d = min(d, waiting.IdleTimeout-deadline.SleepNotice(waiting.IdleTimeout)) // the workflow announces that the session hibernates
 	}
 	if until := a.in.Attend.Until; !until.IsZero() {
 		d = min(d, time.Until(until))

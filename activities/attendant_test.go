@@ -17,7 +17,7 @@ import (
 )
 
 // attended has turns attend the session, which a workflow has opened.
-func (b *bundle) attended(t *testing.T, change func(*activities.Config)) {
+func (b *harness) attended(t *testing.T, change func(*activities.Config)) {
 	t.Helper()
 	changes := eventlog.NewFollower(b.db, eventlog.FollowerOptions{})
 	changes.Start()
@@ -31,14 +31,14 @@ func (b *bundle) attended(t *testing.T, change func(*activities.Config)) {
 }
 
 // open opens the session as its workflow does.
-func (b *bundle) open(t *testing.T) activities.OpenedSession {
+func (b *harness) open(t *testing.T) activities.OpenedSession {
 	t.Helper()
 	opened, err := do(b, attempt{}, b.control.OpenSession, activities.SessionRef{SessionID: b.id})
 	require.NoError(t, err)
 	return opened
 }
 
-func (b *bundle) takeBack(t *testing.T) activities.TakenBack {
+func (b *harness) takeBack(t *testing.T) activities.TakenBack {
 	t.Helper()
 	taken, err := do(b, attempt{}, b.control.TakeBack, activities.SessionRef{SessionID: b.id})
 	require.NoError(t, err)
@@ -46,14 +46,14 @@ func (b *bundle) takeBack(t *testing.T) activities.TakenBack {
 }
 
 // attendedClaim is claim for a turn that may attend the session.
-func (b *bundle) attendedClaim(t *testing.T, s activities.SandboxReady, content string) activities.TurnRequest {
+func (b *harness) attendedClaim(t *testing.T, s activities.SandboxReady, content string) activities.TurnRequest {
 	t.Helper()
 	in := b.claim(t, s, content)
 	in.Look, in.Dispatch, in.Attend = true, 1, &activities.Attend{For: time.Minute, MaxPrompts: 10}
 	return in
 }
 
-func (b *bundle) submit(t *testing.T, content string) session.Prompt {
+func (b *harness) submit(t *testing.T, content string) session.Prompt {
 	t.Helper()
 	p, _, _, err := b.db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: content})
 	require.NoError(t, err)
@@ -61,14 +61,14 @@ func (b *bundle) submit(t *testing.T, content string) session.Prompt {
 }
 
 // over waits until a prompt has its outcome.
-func (b *bundle) over(t *testing.T, p session.Prompt) session.Prompt {
+func (b *harness) over(t *testing.T, p session.Prompt) session.Prompt {
 	t.Helper()
 	require.Eventually(t, func() bool { return b.prompt(t, p.ID).Status.Final() }, waitLimit, 10*time.Millisecond, "the prompt does not end")
 	return b.prompt(t, p.ID)
 }
 
 // ranOnce checks that a prompt has completed with what was asked, in one run.
-func (b *bundle) ranOnce(t *testing.T, p session.Prompt, said string) {
+func (b *harness) ranOnce(t *testing.T, p session.Prompt, said string) {
 	t.Helper()
 	p = b.over(t, p)
 	require.Equal(t, session.PromptCompleted, p.Status)
@@ -80,7 +80,7 @@ func (b *bundle) ranOnce(t *testing.T, p session.Prompt, said string) {
 }
 
 // carriedOn opens the session as the next workflow run does and continues the run that it finds.
-func (b *bundle) carriedOn(t *testing.T, s activities.SandboxReady) session.Processing {
+func (b *harness) carriedOn(t *testing.T, s activities.SandboxReady) session.Processing {
 	t.Helper()
 	opened := b.open(t)
 	require.NotNil(t, opened.Processing, "the workflow learns of the run")
@@ -150,7 +150,7 @@ func TestAnAttendantLeaves(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*activities.Config)
 		attend activities.Attend
-		then   func(t *testing.T, b *bundle, s activities.SandboxReady)
+		then   func(t *testing.T, b *harness, s activities.SandboxReady)
 		waits  func(t *testing.T, w activities.Waiting)
 	}{
 		"its time is up":                   {attend: activities.Attend{For: 50 * time.Millisecond, MaxPrompts: 10}},
@@ -160,14 +160,14 @@ func TestAnAttendantLeaves(t *testing.T) {
 		"the worker has room for one":      {change: func(c *activities.Config) { c.MaxTurns = 1 }},
 		"the worker does not attend":       {change: func(c *activities.Config) { c.Attend = 0 }},
 		"the worker gets no notifications": {change: func(c *activities.Config) { c.Changes = nil }},
-		"a command is submitted": {then: func(t *testing.T, b *bundle, _ activities.SandboxReady) {
+		"a command is submitted": {then: func(t *testing.T, b *harness, _ activities.SandboxReady) {
 			_, err := b.db.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate})
 			require.NoError(t, err)
 		}, waits: func(t *testing.T, w activities.Waiting) {
 			require.Len(t, w.Commands, 1)
 			require.Equal(t, session.CommandHibernate, w.Commands[0].Kind)
 		}},
-		"its place is wanted": {change: func(c *activities.Config) { c.MaxTurns = 2 }, then: func(t *testing.T, b *bundle, _ activities.SandboxReady) {
+		"its place is wanted": {change: func(c *activities.Config) { c.MaxTurns = 2 }, then: func(t *testing.T, b *harness, _ activities.SandboxReady) {
 			_, err := b.turn(activities.TurnRequest{SessionID: b.id, RunID: session.NewID(session.RunPrefix)})
 			require.Error(t, err, "there is no such run, but it takes a place all the same")
 		}},
@@ -214,7 +214,7 @@ type freezer struct {
 	frozen        atomic.Bool
 }
 
-func (b *bundle) freezeAt(t *testing.T, step string, after bool) *freezer {
+func (b *harness) freezeAt(t *testing.T, step string, after bool) *freezer {
 	t.Helper()
 	f := &freezer{reached: make(chan struct{}), thaw: make(chan struct{})}
 	stop := func(at string) {

@@ -27,7 +27,7 @@ func (k kept) Secrets(_ context.Context, names []string) (map[string]secret.Stor
 	return out, nil
 }
 
-func (b *bundle) keep(values map[string]string) {
+func (b *harness) keep(values map[string]string) {
 	b.config.Secrets = kept{values: values}
 	b.build()
 }

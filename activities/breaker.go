@@ -12,8 +12,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/internal/breaker"
+	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // BreakerOpen is the type of the error of a start that waits for others: so many have failed in a row that one is tried at a time.
@@ -54,9 +54,9 @@ func (g *sandboxes) pass(ctx context.Context, in SandboxRequest) error {
 		b.Agent, b.Failures, b.OpenedAt.UTC().Format(time.RFC3339), time.Now().Add(wait).UTC().Format(time.RFC3339), b.Reason)
 	g.Metrics.BreakerRefused(b.Agent)
 	if activity.GetInfo(ctx).Attempt == 1 { // the next attempts say nothing new
-		code := session.ProblemProvisioningDelayed
+		code := problem.ProvisioningDelayed
 		if in.Generation > 1 {
-			code = session.ProblemRestoringDelayed
+			code = problem.RestoringDelayed
 		}
 		if err := g.store.ProblemReport(ctx, in.SessionID, code, message); err != nil {
 			return stored(err)

@@ -18,14 +18,14 @@ import (
 )
 
 // starts makes the first sandbox of a new session.
-func (b *bundle) starts(t *testing.T, sessionID string) error {
+func (b *harness) starts(t *testing.T, sessionID string) error {
 	t.Helper()
 	_, err := do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: sessionID, Generation: 1})
 	return err
 }
 
 // pauseOver has the pause of the open breaker end.
-func (b *bundle) pauseOver(t *testing.T) {
+func (b *harness) pauseOver(t *testing.T) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)

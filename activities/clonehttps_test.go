@@ -65,7 +65,7 @@ func (a *authority) issue(t *testing.T, name string) tls.Certificate {
 }
 
 // trust has the sandboxes of a test start from an image whose git trusts the authority.
-func (b *bundle) trust(a *authority) {
+func (b *harness) trust(a *authority) {
 	const file = "/overwinter/test-authority.pem"
 	img := runnerImage(b.provider)
 	img.recipe.Files = append(img.recipe.Files,
@@ -150,7 +150,7 @@ func gitBackend(t *testing.T) http.Handler {
 }
 
 // clones prepares a session whose repository is at the URL; credentials are stored for its host.
-func clones(t *testing.T, a *authority, repoURL string) *bundle {
+func clones(t *testing.T, a *authority, repoURL string) *harness {
 	t.Helper()
 	b := setup(t)
 	b.trust(a)

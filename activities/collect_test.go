@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/checkpoint"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
@@ -20,7 +22,7 @@ import (
 )
 
 // images are the images of the session at the provider.
-func (b *bundle) images(t *testing.T) (ids []string) {
+func (b *harness) images(t *testing.T) (ids []string) {
 	t.Helper()
 	listed, err := b.provider.ListImages(b.ctx)
 	require.NoError(t, err)
@@ -33,7 +35,7 @@ func (b *bundle) images(t *testing.T) (ids []string) {
 }
 
 // look reconciles; nothing waits for its turn, nothing is too young.
-func (b *bundle) look(t *testing.T) activities.Reconciled {
+func (b *harness) look(t *testing.T) activities.Reconciled {
 	t.Helper()
 	b.sql(t, `UPDATE snapshots SET delete_after = now()`)
 	b.sql(t, `UPDATE exit_images SET next_at = now()`)
@@ -52,7 +54,7 @@ func TestNothingIsLeftOfAStoppedSession(t *testing.T) {
 	b := setup(t)
 	b.config.OrphanAge = time.Millisecond
 	b.build()
-	require.NoError(t, b.db.BundlesConfigure(b.ctx, 1, session.CheckpointHibernate))
+	require.NoError(t, b.db.BundlesConfigure(b.ctx, 1, checkpoint.Hibernate))
 	s := b.create(t)
 	const cycles = 3
 	for cycle := range cycles {
@@ -121,11 +123,11 @@ func TestTheExitImageOfASavedSandboxIsDeleted(t *testing.T) {
 // TestAnImageThatACrashHidIsFound: the provider made it, and its id was lost.
 func TestAnImageThatACrashHidIsFound(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]func(b *bundle){
-		"the answer is lost": func(b *bundle) {
+	for name, fault := range map[string]func(b *harness){
+		"the answer is lost": func(b *harness) {
 			b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpSnapshot, Code: driver.Unavailable, After: true})
 		},
-		"the worker dies": func(b *bundle) {
+		"the worker dies": func(b *harness) {
 			b.steps.set(func(step string, _ *eventlog.Append) error {
 				if step == stepSnapshot {
 					return context.Canceled
@@ -223,7 +225,7 @@ func TestASnapshotThatExpiresIsRenewed(t *testing.T) {
 	b.transit(t, session.EventWake)
 	restored, err := b.restore(2)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptFull, restored.Receipt.Kind)
+	require.Equal(t, receipt.Full, restored.Receipt.Kind)
 	require.Equal(t, "kept\n", b.shell(t, restored.SandboxID, "cat "+runner.DefaultPaths().Workspace+"/f"))
 	b.sql(t, `UPDATE snapshots SET kept_until = now()`)
 	b.look(t)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/metrics"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
@@ -144,7 +145,7 @@ type Signaler interface {
 	// it does not execute the session's run, or if another run of it has opened the session, as
 	// before a reset. One of an earlier version whose session is in error is replaced: it would
 	// wait there for a person.
-	Revive(ctx context.Context, s session.Attended) (revived bool, err error)
+	Revive(ctx context.Context, s backlog.Attended) (revived bool, err error)
 	// SignalPrompt notifies the workflow of a session of a prompt, and starts it if it is not open.
 	SignalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) error
 	// SignalSandbox reports what was found out about a sandbox. No open workflow is

@@ -11,6 +11,8 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/backlog"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/image"
@@ -288,7 +290,7 @@ func (s *steps) SessionRevert(ctx context.Context, sessionID string, generation 
 	return s.take(stepRevert, nil, func() error { return s.Store.SessionRevert(ctx, sessionID, generation, runIDs, files) })
 }
 
-func (s *steps) RevertDue(ctx context.Context, sessionID string) (due session.RevertDue, ok bool, err error) {
+func (s *steps) RevertDue(ctx context.Context, sessionID string) (due bundle.RevertDue, ok bool, err error) {
 	err = s.take(stepRevertDue, nil, func() error {
 		due, ok, err = s.Store.RevertDue(ctx, sessionID)
 		return err
@@ -382,7 +384,7 @@ func (t *signalLog) SignalSandbox(_ context.Context, sessionID string, s contrac
 }
 
 // Revive opens a workflow that was closed, and reminds one of a run that it does not know of.
-func (t *signalLog) Revive(_ context.Context, s session.Attended) (bool, error) {
+func (t *signalLog) Revive(_ context.Context, s backlog.Attended) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fail != nil {

@@ -14,7 +14,7 @@ import (
 
 // fileEvents are the changes that were reported, as "CHANGE PATH". A file that is read while it is
 // written is reported twice, in its first and in its final state: that counts as one.
-func (b *bundle) fileEvents(t *testing.T) []string {
+func (b *harness) fileEvents(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	last := ""
@@ -31,7 +31,7 @@ func (b *bundle) fileEvents(t *testing.T) []string {
 	return out
 }
 
-func (b *bundle) fileText(t *testing.T, path string) string {
+func (b *harness) fileText(t *testing.T, path string) string {
 	t.Helper()
 	f, err := b.db.FileGet(b.ctx, b.id, path)
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func (b *bundle) fileText(t *testing.T, path string) string {
 }
 
 // withoutDisk loses a sandbox with its disk, and creates the next one.
-func (b *bundle) withoutDisk(t *testing.T, ready activities.SandboxReady) activities.SandboxReady {
+func (b *harness) withoutDisk(t *testing.T, ready activities.SandboxReady) activities.SandboxReady {
 	t.Helper()
 	require.NoError(t, b.provider.Open(ready.SandboxID).Terminate(b.ctx))
 	b.terminate(t, ready)

@@ -17,6 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -37,7 +38,7 @@ type forged struct {
 }
 
 // forge replaces the runner of sandboxes in memory.
-func (b *bundle) forge(f forged) {
+func (b *harness) forge(f forged) {
 	b.memory.Handle("overwinter-runner", func(ctx context.Context, p *memsandbox.Proc) int {
 		switch {
 		case p.Args[1] == "attach" && (f.attach != nil || f.welcome != nil):
@@ -99,7 +100,7 @@ func frameOf(no int64, format string, args ...any) *runner.Frame {
 }
 
 // logged is the data of all events of a run.
-func (b *bundle) logged(t *testing.T, runID string) string {
+func (b *harness) logged(t *testing.T, runID string) string {
 	t.Helper()
 	var out strings.Builder
 	for _, e := range b.events(t) {
@@ -378,7 +379,7 @@ func TestASealThatIsForgedIsBounded(t *testing.T) {
 	b.terminate(t, ready)
 	restored, err := b.restore(2)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptPartial, restored.Receipt.Kind)
-	require.Len(t, restored.Receipt.Missing, session.MaxReceiptItems+1)
-	require.Equal(t, fmt.Sprintf("%d more", 50_000-session.MaxReceiptItems), restored.Receipt.Missing[session.MaxReceiptItems])
+	require.Equal(t, receipt.Partial, restored.Receipt.Kind)
+	require.Len(t, restored.Receipt.Missing, receipt.MaxItems+1)
+	require.Equal(t, fmt.Sprintf("%d more", 50_000-receipt.MaxItems), restored.Receipt.Missing[receipt.MaxItems])
 }

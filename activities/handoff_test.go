@@ -8,6 +8,8 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/fork"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -26,7 +28,7 @@ func TestAForkWithAnotherAgentHasItInstalled(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)
 	head := b.head(t)
-	fork := session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, BundleID: head.ID, Agent: "installed"}
+	fork := fork.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, BundleID: head.ID, Agent: "installed"}
 	_, _, err := b.db.SessionFork(b.ctx, fork, nil, session.Idempotency{})
 	require.NoError(t, err)
 	b.id = fork.ID
@@ -46,8 +48,8 @@ func TestAForkWithAnotherAgentHasItInstalled(t *testing.T) {
 	ready, err := b.restore(2)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, ready.Generation)
-	require.Equal(t, session.Receipt{
-		Kind: session.ReceiptPartial, Missing: []string{"memory of demo: the agent has the conversation as a note"}, HandedFrom: demo.Name,
+	require.Equal(t, receipt.Receipt{
+		Kind: receipt.Partial, Missing: []string{"memory of demo: the agent has the conversation as a note"}, HandedFrom: demo.Name,
 	}, *ready.Receipt)
 	require.Equal(t, "kept", b.shell(t, ready.SandboxID, "cat /workspace/notes"))
 	require.Equal(t, "once\n", b.shell(t, ready.SandboxID, "cat /overwinter/installations"))

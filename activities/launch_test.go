@@ -12,7 +12,7 @@ import (
 )
 
 // profile gives the session a version of its profile.
-func (b *bundle) profile(t *testing.T, p profile.Profile) profile.Profile {
+func (b *harness) profile(t *testing.T, p profile.Profile) profile.Profile {
 	t.Helper()
 	var err error
 	if p.ID == "" {
@@ -29,7 +29,7 @@ func (b *bundle) profile(t *testing.T, p profile.Profile) profile.Profile {
 }
 
 // printed is what a turn's tools have printed.
-func (b *bundle) printed(t *testing.T, runID string) string {
+func (b *harness) printed(t *testing.T, runID string) string {
 	t.Helper()
 	var out strings.Builder
 	for _, e := range b.of(t, runID, "block_complete") {

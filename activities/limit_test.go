@@ -14,14 +14,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // setupLimited has a local Modal with those limits.
-func setupLimited(t *testing.T, limits box.Limits) (*bundle, string) {
+func setupLimited(t *testing.T, limits box.Limits) (*harness, string) {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o711)) // init of a sandbox passes it
@@ -34,7 +34,7 @@ func setupLimited(t *testing.T, limits box.Limits) (*bundle, string) {
 }
 
 // fill writes 256 MiB in the background.
-func (b *bundle) fill(t *testing.T, ready activities.SandboxReady) {
+func (b *harness) fill(t *testing.T, ready activities.SandboxReady) {
 	t.Helper()
 	_, err := b.provider.Open(ready.SandboxID).Run(b.ctx, sandbox.RunSpec{
 		Argv: []string{"sh", "-c", "head -c 256M /dev/zero >/fill 2>/dev/null &"}, Timeout: time.Minute,
@@ -62,10 +62,10 @@ func TestAPromptWhoseSandboxExceedsItsDiskFails(t *testing.T) {
 	require.Empty(t, b.head(t).SnapshotID)
 	problems := b.of(t, "", string(conversation.EventError))
 	require.Len(t, problems, 1)
-	var problem conversation.Problem
-	require.NoError(t, json.Unmarshal(problems[0].Data, &problem))
-	require.Equal(t, session.ProblemSandboxLimit, problem.Code)
-	require.Contains(t, problem.Message, "disk: the sandbox has written more than its limit of 128.0 MiB")
+	var reported conversation.Problem
+	require.NoError(t, json.Unmarshal(problems[0].Data, &reported))
+	require.Equal(t, problem.SandboxLimit, reported.Code)
+	require.Contains(t, reported.Message, "disk: the sandbox has written more than its limit of 128.0 MiB")
 	require.Eventually(t, func() bool {
 		boxes, err := os.ReadDir(filepath.Join(dir, "boxes"))
 		require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 )
 
 // attaches counts the execs of a link.
-func (b *bundle) attaches() int {
+func (b *harness) attaches() int {
 	n := 0
 	for _, argv := range b.driver.argvs() {
 		if slices.Contains(argv, "attach") {

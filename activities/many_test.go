@@ -18,7 +18,7 @@ import (
 
 // many has the activities work with a provider of very many sandboxes. The last orphans of them have no row, and the
 // sessions of the first moved continue without theirs.
-func (b *bundle) many(t *testing.T, sandboxes, orphans, moved int) *modalPages {
+func (b *harness) many(t *testing.T, sandboxes, orphans, moved int) *modalPages {
 	t.Helper()
 	installation, err := b.db.Installation(b.ctx)
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ type masks struct{ masker *secret.Masker }
 
 func (m masks) Masker(context.Context) (*secret.Masker, error) { return m.masker, nil }
 
-func (b *bundle) mask(name, value string) {
+func (b *harness) mask(name, value string) {
 	b.config.Masks = masks{secret.NewMasker([]secret.Named{{Name: name, Value: secret.NewValue(value)}})}
 	b.build()
 }

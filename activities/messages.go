@@ -3,7 +3,10 @@ package activities
 import (
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/deadline"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // Inputs and results of activities are part of workflow history: ids and small state only, never a
@@ -57,8 +60,8 @@ type OpenedSession struct {
 
 // DeadlineRequest asks for the announcement of a deadline.
 type DeadlineRequest struct {
-	SessionID string               `json:"sessionId"`
-	Kind      session.DeadlineKind `json:"kind"`
+	SessionID string        `json:"sessionId"`
+	Kind      deadline.Kind `json:"kind"`
 }
 
 // Announced is what became of the announcement of a deadline.
@@ -125,7 +128,7 @@ type SandboxReady struct {
 	Deadline   time.Time `json:"deadline,omitzero"` // when the provider ends it
 	// Since is when its life began, of one that was taken up again.
 	Since   time.Time        `json:"since,omitzero"`
-	Receipt *session.Receipt `json:"receipt,omitempty"` // of a restore
+	Receipt *receipt.Receipt `json:"receipt,omitempty"` // of a restore
 }
 
 // SandboxRef names the sandbox of a session.
@@ -216,7 +219,7 @@ type Attend struct {
 type TurnResult struct {
 	Outcome   session.Outcome `json:"outcome"`
 	Reason    string          `json:"reason,omitempty"`
-	Usage     session.Usage   `json:"usage"`
+	Usage     usage.Usage     `json:"usage"`
 	LastFrame int64           `json:"lastFrame"`
 	// Waiting is what waits after the run. Nil where it was not asked for, an earlier attempt has ended the run, or the
 	// worker is of an earlier version.

@@ -175,7 +175,7 @@ func (m *modalPages) hasEnded() int {
 }
 
 // insertMany inserts sessions from 1 to n, each with a sandbox that is ready.
-func (b *bundle) insertMany(t *testing.T, n int) {
+func (b *harness) insertMany(t *testing.T, n int) {
 	t.Helper()
 	b.sql(t, `
 		INSERT INTO sessions (id, status, agent, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options, generation, running_since)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -58,7 +59,7 @@ func TestAPurgeStaysWithItsWorker(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	b.transit(t, session.EventStop)
-	_, err := b.db.PurgeRequest(b.ctx, b.id, session.ForksDetach)
+	_, err := b.db.PurgeRequest(b.ctx, b.id, fork.Detach)
 	require.NoError(t, err)
 	store := &slowPurge{DB: b.db, enough: make(chan struct{})}
 	purger := activities.NewPurger(b.control, store, noWorkflows{}, activities.Retention{})

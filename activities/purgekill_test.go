@@ -25,6 +25,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/purge"
@@ -370,7 +371,7 @@ type purging struct {
 }
 
 // purging starts a process that has a fault at a step.
-func (b *bundle) purging(t *testing.T, e *engine, at int, fault stepFault) *purging {
+func (b *harness) purging(t *testing.T, e *engine, at int, fault stepFault) *purging {
 	t.Helper()
 	process := &mortal{fault: fault, frozen: make(chan struct{}), thawed: make(chan struct{})}
 	relay := newRelay(t, b.url, process)
@@ -394,7 +395,7 @@ func (b *bundle) purging(t *testing.T, e *engine, at int, fault stepFault) *purg
 
 // purge lets a process erase the session of the bundle until it is erased or the process is killed. It makes everything due that is
 // scheduled for later.
-func (b *bundle) purge(t *testing.T, p *purging) (erased bool) {
+func (b *harness) purge(t *testing.T, p *purging) (erased bool) {
 	t.Helper()
 	for range 50 {
 		b.due(t)
@@ -416,7 +417,7 @@ func (b *bundle) purge(t *testing.T, p *purging) (erased bool) {
 }
 
 // due makes everything due that is scheduled for later.
-func (b *bundle) due(t *testing.T) {
+func (b *harness) due(t *testing.T) {
 	t.Helper()
 	b.sql(t, "UPDATE purges SET next_at = now() WHERE state <> 'erased'")
 	b.sql(t, "UPDATE snapshots SET delete_after = now()")
@@ -424,10 +425,10 @@ func (b *bundle) due(t *testing.T) {
 }
 
 // visible checks the answers that a client gets about a session whose purge is in a state.
-func (b *bundle) visible(t *testing.T, state purge.State) {
+func (b *harness) visible(t *testing.T, state purge.State) {
 	t.Helper()
 	s, err := b.db.SessionGet(b.ctx, b.id)
-	again, requestErr := b.db.PurgeRequest(b.ctx, b.id, session.ForksDetach)
+	again, requestErr := b.db.PurgeRequest(b.ctx, b.id, fork.Detach)
 	switch state {
 	case purge.Stopping:
 		require.NoError(t, err)
@@ -453,7 +454,7 @@ func (b *bundle) visible(t *testing.T, state purge.State) {
 
 // plant makes a session with the given words in all of its texts: it was hibernated and restored, and has a running turn, a queued
 // prompt, and an image whose ID was lost.
-func (b *bundle) plant(t *testing.T, words string) {
+func (b *harness) plant(t *testing.T, words string) {
 	t.Helper()
 	s, _, err := b.db.SessionCreate(b.ctx, session.Session{
 		ID: session.NewID(session.SessionPrefix), Agent: demo.Name, Lazy: true, Title: words, Metadata: json.RawMessage(`{"k":"` + words + `"}`),
@@ -492,12 +493,12 @@ func (b *bundle) plant(t *testing.T, words string) {
 	require.NoError(t, b.db.ImageIntend(b.ctx, image.Intent{ID: session.NewID("img_"), SessionID: b.id, Generation: 2, Source: second.SandboxID}))
 	_, err = b.driver.Snapshot(b.ctx, second.SandboxID, time.Minute)
 	require.NoError(t, err)
-	_, err = b.db.PurgeRequest(b.ctx, b.id, session.ForksDetach)
+	_, err = b.db.PurgeRequest(b.ctx, b.id, fork.Detach)
 	require.NoError(t, err)
 }
 
 // tablesWith lists the tables that contain the given words.
-func (b *bundle) tablesWith(t *testing.T, words string) (found []string) {
+func (b *harness) tablesWith(t *testing.T, words string) (found []string) {
 	t.Helper()
 	var tables []string
 	b.query(t, &tables, "SELECT array_agg(table_name::text) FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'")
@@ -513,7 +514,7 @@ func (b *bundle) tablesWith(t *testing.T, words string) (found []string) {
 }
 
 // requireErased checks that nothing is left of the session of the bundle but its ID in purges.
-func (b *bundle) requireErased(t *testing.T, e *engine, words string) {
+func (b *harness) requireErased(t *testing.T, e *engine, words string) {
 	t.Helper()
 	require.Empty(t, b.tablesWith(t, words))
 	require.Equal(t, []string{"purges"}, b.tablesWith(t, b.id))
@@ -525,7 +526,7 @@ func (b *bundle) requireErased(t *testing.T, e *engine, words string) {
 }
 
 // newEngine returns an engine whose workflows terminate their session when they are signalled to stop.
-func (b *bundle) newEngine(t *testing.T) *engine {
+func (b *harness) newEngine(t *testing.T) *engine {
 	t.Helper()
 	return &engine{runs: map[string]int{}, stop: func(id string) {
 		s, err := b.db.SessionOpen(b.ctx, id, session.NewID("run_"))
@@ -539,7 +540,7 @@ func (b *bundle) newEngine(t *testing.T) *engine {
 	}}
 }
 
-func (b *bundle) sandboxes(t *testing.T, id string) []session.SandboxRow {
+func (b *harness) sandboxes(t *testing.T, id string) []session.SandboxRow {
 	t.Helper()
 	rows, err := b.db.SandboxesOpen(b.ctx, id)
 	require.NoError(t, err)
@@ -621,7 +622,7 @@ func testPurgeSteps(t *testing.T, fault stepFault) {
 const outagePasses = 12
 
 // purgeOutage lets a process erase the session of the bundle, during the outage that begins at one of its steps and after it.
-func (b *bundle) purgeOutage(t *testing.T, p *purging) {
+func (b *harness) purgeOutage(t *testing.T, p *purging) {
 	t.Helper()
 	for range 50 { // until the outage
 		b.due(t)
@@ -657,7 +658,7 @@ func (b *bundle) purgeOutage(t *testing.T, p *purging) {
 
 // purgeFrozen lets a process that is frozen at a step, and a second one meanwhile, erase the session of the bundle, and the first one
 // continue after that.
-func (b *bundle) purgeFrozen(t *testing.T, e *engine, p *purging) {
+func (b *harness) purgeFrozen(t *testing.T, e *engine, p *purging) {
 	t.Helper()
 	passed := make(chan error, 1)
 	pass := func() bool { // whether it is frozen
@@ -688,7 +689,7 @@ func (b *bundle) purgeFrozen(t *testing.T, e *engine, p *purging) {
 	successor.close()
 }
 
-func (b *bundle) purgeState(t *testing.T) (state purge.State) {
+func (b *harness) purgeState(t *testing.T) (state purge.State) {
 	t.Helper()
 	b.query(t, &state, "SELECT state FROM purges WHERE session_id = $1", b.id)
 	return state

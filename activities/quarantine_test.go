@@ -102,7 +102,7 @@ func workerMain(text string) int {
 			Masks: masked, Store: db, Log: appender, Agents: agent.NewRegistry(fragile{demo.New()}), Keys: keys, Logger: slog.New(slog.DiscardHandler),
 			Sandbox: sandbox.NewProvider(drv, sandbox.Options{Installation: installation, PollInterval: 200 * time.Millisecond}),
 		})
-		out, err := do(&bundle{}, attempt{}, turns.RunTurn, o.Turn)
+		out, err := do(&harness{}, attempt{}, turns.RunTurn, o.Turn)
 		if err != nil {
 			return err
 		}
@@ -122,13 +122,13 @@ type process struct {
 }
 
 // worker starts one that makes the next attempt at a turn.
-func (b *bundle) worker(t *testing.T, in activities.TurnRequest) *process {
+func (b *harness) worker(t *testing.T, in activities.TurnRequest) *process {
 	t.Helper()
 	return b.maskingWorker(t, in, "")
 }
 
 // maskingWorker starts one that masks a secret named PASSPHRASE.
-func (b *bundle) maskingWorker(t *testing.T, in activities.TurnRequest, mask string) *process {
+func (b *harness) maskingWorker(t *testing.T, in activities.TurnRequest, mask string) *process {
 	t.Helper()
 	in.Dispatch = b.dispatches.Add(1)
 	text, err := json.Marshal(order{URL: b.url, Modal: modal.URL(), TokenID: modal.Token().ID, TokenSecret: modal.Token().Secret, Turn: in, Mask: mask})
@@ -164,7 +164,7 @@ func (p *process) result(t *testing.T) activities.TurnResult {
 }
 
 // requireQuarantined checks the end of a run, and that the session works on.
-func (b *bundle) requireQuarantined(t *testing.T, ready activities.SandboxReady, in activities.TurnRequest, result activities.TurnResult) {
+func (b *harness) requireQuarantined(t *testing.T, ready activities.SandboxReady, in activities.TurnRequest, result activities.TurnResult) {
 	t.Helper()
 	require.Equal(t, session.OutcomeFailed, result.Outcome)
 	require.Equal(t, "quarantined", result.Reason)
@@ -269,13 +269,13 @@ func TestAnInnocentTurnOutlivesItsWorkers(t *testing.T) {
 }
 
 // silent waits until the turn's shell runs and all that came before is committed.
-func (b *bundle) silent(t *testing.T, in activities.TurnRequest) {
+func (b *harness) silent(t *testing.T, in activities.TurnRequest) {
 	t.Helper()
 	require.Eventually(t, func() bool { return b.run(t, in.RunID).Attempt > 0 && len(b.toolsOf(t, in.RunID)) > 0 }, waitLimit, 5*time.Millisecond)
 }
 
 // toolsOf are the calls of tools that a run has begun.
-func (b *bundle) toolsOf(t *testing.T, runID string) []string {
+func (b *harness) toolsOf(t *testing.T, runID string) []string {
 	t.Helper()
 	var out []string
 	for _, e := range b.of(t, runID, "block_start") {

@@ -12,7 +12,7 @@ import (
 )
 
 // asked starts a turn that asks and returns when its question is there.
-func (b *bundle) asked(t *testing.T) (activities.TurnRequest, *pending[activities.TurnResult], question.Question) {
+func (b *harness) asked(t *testing.T) (activities.TurnRequest, *pending[activities.TurnResult], question.Question) {
 	t.Helper()
 	in := b.claim(t, b.create(t), "ask: Which colour? | Red | Blue")
 	turn := b.begin(t, in)
@@ -23,7 +23,7 @@ func (b *bundle) asked(t *testing.T) (activities.TurnRequest, *pending[activitie
 	return in, turn, items[0]
 }
 
-func (b *bundle) answer(t *testing.T, q question.Question) {
+func (b *harness) answer(t *testing.T, q question.Question) {
 	t.Helper()
 	_, err := b.db.QuestionAnswer(b.ctx, b.id, q.ID, question.Answer{
 		Decision: question.Once, Answers: question.SayEach(map[string]string{"Which colour?": "Green"}),

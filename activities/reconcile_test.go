@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
@@ -16,13 +17,13 @@ import (
 )
 
 // reconcile looks once. Everything that was reserved counts as old.
-func (b *bundle) reconcile() (activities.Reconciled, error) {
+func (b *harness) reconcile() (activities.Reconciled, error) {
 	return do(b, attempt{}, func(ctx context.Context, _ struct{}) (activities.Reconciled, error) {
 		return b.control.Reconcile(ctx)
 	}, struct{}{})
 }
 
-func (b *bundle) age(t *testing.T) {
+func (b *harness) age(t *testing.T) {
 	t.Helper()
 	b.sql(t, `UPDATE sandboxes SET reserved_at = reserved_at - interval '1 hour'`)
 }
@@ -241,7 +242,7 @@ func TestReconcileDeletesSnapshotsOnlyWhenNothingNeedsThem(t *testing.T) {
 		}
 		ready, err = b.restore(generation)
 		require.NoError(t, err)
-		require.Equal(t, session.ReceiptFull, ready.Receipt.Kind)
+		require.Equal(t, receipt.Full, ready.Receipt.Kind)
 	}
 	found, err := b.reconcile()
 	require.NoError(t, err)

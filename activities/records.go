@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/overwinter-dev/overwinter/internal/deadline"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -29,7 +30,7 @@ type recordStore interface {
 	// ProblemReport adds an error event to the session's log.
 	ProblemReport(ctx context.Context, sessionID, code, message string) error
 	// DeadlineAnnounce adds a deadline event to the session's log, if the deadline is near.
-	DeadlineAnnounce(ctx context.Context, sessionID string, kind session.DeadlineKind) (session.Announced, error)
+	DeadlineAnnounce(ctx context.Context, sessionID string, kind deadline.Kind) (deadline.Announced, error)
 	// RunBegin claims a prompt for a run: queued to processing in one statement,
 	// with the events turn_start, prompt and queue.
 	RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (run.Verdict, error)

@@ -97,13 +97,13 @@ func TestAnEndThatOnlyTheLogHasIsKept(t *testing.T) {
 }
 
 // ended reports whether the frame that ends a run is committed.
-func (b *bundle) ended(runID string) bool {
+func (b *harness) ended(runID string) bool {
 	r, err := b.db.RunGet(b.ctx, runID)
 	return err == nil && strings.Contains(string(r.Translator), `"end":`)
 }
 
 // token is the token of the runner of a generation.
-func (b *bundle) token(t *testing.T, keys activities.Keys, generation int64) string {
+func (b *harness) token(t *testing.T, keys activities.Keys, generation int64) string {
 	t.Helper()
 	id, err := b.db.SandboxLinkKey(b.ctx, b.id, generation)
 	require.NoError(t, err)

@@ -10,8 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
@@ -28,7 +30,7 @@ type restoreStore interface {
 	// SandboxesFailed counts the sandboxes of a session that were made of an image and ended before
 	// their runner ever answered.
 	SandboxesFailed(ctx context.Context, sessionID, imageID string) (int64, error)
-	BundleHead(ctx context.Context, sessionID string) (session.Bundle, error)
+	BundleHead(ctx context.Context, sessionID string) (bundle.Bundle, error)
 	// HandOff returns the agent that worked in a session before it was forked with another one, empty if it was not, and whether the
 	// present one has none of its memory yet.
 	HandOff(ctx context.Context, sessionID string) (from string, due bool, err error)
@@ -36,7 +38,7 @@ type restoreStore interface {
 	BundleProve(ctx context.Context, bundleID string) error
 	// BundlesRestorable lists older bundles of a session whose snapshot is kept and is not snapshotID,
 	// newest first.
-	BundlesRestorable(ctx context.Context, sessionID, snapshotID string) ([]session.Bundle, error)
+	BundlesRestorable(ctx context.Context, sessionID, snapshotID string) ([]bundle.Bundle, error)
 	// SnapshotKeep puts off the deletion of a snapshot that could not be restored.
 	SnapshotKeep(ctx context.Context, snapshotID string, age time.Duration) error
 	// ImagesKnown lists other images that this installation has made and that should exist at the provider.
@@ -45,7 +47,7 @@ type restoreStore interface {
 	ArchiveContent(ctx context.Context, archiveID string) iter.Seq2[[]byte, error]
 	TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error)
 	// RevertDue returns the revert with files that a session waits for, if there is one, and the bundle that it leads to.
-	RevertDue(ctx context.Context, sessionID string) (due session.RevertDue, ok bool, err error)
+	RevertDue(ctx context.Context, sessionID string) (due bundle.RevertDue, ok bool, err error)
 	// SessionRevertTo carries it out once the sandbox of a generation was restored from that bundle: a copy of it becomes the head, and
 	// what followed it is removed. illegal_state if the command is not pending, a run is open, or the generation is not the newest.
 	SessionRevertTo(ctx context.Context, sessionID string, generation int64, commandID string) error
@@ -98,29 +100,29 @@ func (g *restores) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandb
 		}
 	}
 	for range maxFallbacks {
-		bundle, err := g.store.BundleHead(ctx, in.SessionID)
+		saved, err := g.store.BundleHead(ctx, in.SessionID)
 		if failure.CodeOf(err) == failure.NoBundle {
-			bundle, err = session.Bundle{}, nil
+			saved, err = bundle.Bundle{}, nil
 		}
 		if err != nil {
 			return SandboxReady{}, stored(err)
 		}
-		if in.Fresh && bundle.SnapshotID != "" {
-			if err := g.fallBack(ctx, in, bundle, session.Bundle{}); err != nil {
+		if in.Fresh && saved.SnapshotID != "" {
+			if err := g.fallBack(ctx, in, saved, bundle.Bundle{}); err != nil {
 				return SandboxReady{}, err
 			}
 			continue
 		}
-		ready, err := g.restoreFrom(ctx, in, bundle)
+		ready, err := g.restoreFrom(ctx, in, saved)
 		unusable, ok := errors.AsType[*unusableError](err)
 		if !ok {
 			return ready, err
 		}
-		older, err := g.fallbackFor(ctx, in, bundle, unusable)
+		older, err := g.fallbackFor(ctx, in, saved, unusable)
 		if err != nil {
 			return SandboxReady{}, err
 		}
-		if err := g.fallBack(ctx, in, bundle, older); err != nil {
+		if err := g.fallBack(ctx, in, saved, older); err != nil {
 			return SandboxReady{}, err
 		}
 	}
@@ -128,7 +130,7 @@ func (g *restores) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandb
 }
 
 // restoreFrom makes the sandbox from one bundle. *unusableError: its snapshot cannot be restored.
-func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle session.Bundle) (SandboxReady, error) {
+func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bundle.Bundle) (SandboxReady, error) {
 	from := origin{image: bundle.SnapshotID, snapshot: bundle.SnapshotID != "", outdated: g.outdated(bundle.Manifest.Runner)}
 	var found verification
 	compare := func(ctx context.Context, sb *sandbox.Sandbox) (err error) {
@@ -177,23 +179,23 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle se
 	if archived {
 		found.unchecked = nil // every file was compared with the manifest of the archive
 	}
-	receipt, err := g.repairTranscripts(ctx, in, sb, bundle, found, !from.snapshot && !archived)
+	r, err := g.repairTranscripts(ctx, in, sb, bundle, found, !from.snapshot && !archived)
 	if err != nil {
 		return SandboxReady{}, g.spentOr(ctx, in, sb, err)
 	}
 	if archived {
-		receipt.Moved = bundle.Manifest.From
+		r.Moved = bundle.Manifest.From
 	}
-	if receipt.Kind == session.ReceiptFull {
+	if r.Kind == receipt.Full {
 		if err := g.store.BundleProve(ctx, bundle.ID); err != nil {
 			return SandboxReady{}, stored(err)
 		}
 	}
 	if due {
-		receipt.WithoutMemoryOf(handedFrom)
+		r.WithoutMemoryOf(handedFrom)
 	}
-	receipt = receipt.Bounded()
-	ready.Receipt = &receipt
+	r = r.Bounded()
+	ready.Receipt = &r
 	return ready, nil
 }
 
@@ -276,7 +278,7 @@ func (g *restores) unused(ctx context.Context, in SandboxRequest) (session.Sandb
 // saveUnsaved commits a bundle of a sandbox that is not going to be used again: of its files as they are
 // if it runs, else of what is left.
 func (g *restores) saveUnsaved(ctx context.Context, in SandboxRequest, row session.SandboxRow, running bool) error {
-	bundle := session.Bundle{
+	bundle := bundle.Bundle{
 		ID: session.NewID(session.BundlePrefix), SessionID: in.SessionID, Generation: row.Generation, CreatedAt: time.Now().UTC(),
 	}
 	if !row.Current { // only the newest generation may have a bundle; it gets another one when it is left
@@ -407,15 +409,15 @@ func (g *restores) checkEnvironment(ctx context.Context, except string) error {
 
 // fallbackFor chooses the bundle whose files take the place of those of a bundle that cannot be
 // restored; the zero bundle stands for none. It makes sure that a sandbox of this session can be created at all.
-func (g *restores) fallbackFor(ctx context.Context, in SandboxRequest, bundle session.Bundle, cause *unusableError) (session.Bundle, error) {
-	older, err := g.store.BundlesRestorable(ctx, in.SessionID, bundle.SnapshotID)
+func (g *restores) fallbackFor(ctx context.Context, in SandboxRequest, saved bundle.Bundle, cause *unusableError) (bundle.Bundle, error) {
+	older, err := g.store.BundlesRestorable(ctx, in.SessionID, saved.SnapshotID)
 	if err != nil {
-		return session.Bundle{}, stored(err)
+		return bundle.Bundle{}, stored(err)
 	}
 	for _, b := range older {
 		exists, err := g.resolves(ctx, b.SnapshotID)
 		if err != nil {
-			return session.Bundle{}, err
+			return bundle.Bundle{}, err
 		}
 		if exists {
 			return b, nil
@@ -423,31 +425,31 @@ func (g *restores) fallbackFor(ctx context.Context, in SandboxRequest, bundle se
 	}
 	image, err := g.image(ctx, in.SessionID)
 	if err != nil {
-		return session.Bundle{}, err
+		return bundle.Bundle{}, err
 	}
 	sb, _, err := g.Sandbox.Create(ctx, sandbox.Spec{
 		Session: in.SessionID, Generation: in.Generation, Image: image, Timeout: g.SandboxTimeout,
 		Command: g.serveCommand(), Env: map[string]string{runner.TokenVariable: runner.TokenHash(turn.NewToken())}, // no link to it is opened
 	})
 	if blamesImage(err) {
-		return session.Bundle{}, final(Refused, fmt.Errorf("%w; a sandbox without the snapshot fails as well: %w", cause, err))
+		return bundle.Bundle{}, final(Refused, fmt.Errorf("%w; a sandbox without the snapshot fails as well: %w", cause, err))
 	}
 	if err != nil {
-		return session.Bundle{}, fmt.Errorf("create: %w", err)
+		return bundle.Bundle{}, fmt.Errorf("create: %w", err)
 	}
 	if err := sb.Terminate(ctx); err != nil {
-		return session.Bundle{}, fmt.Errorf("end the trial sandbox: %w", err)
+		return bundle.Bundle{}, fmt.Errorf("end the trial sandbox: %w", err)
 	}
-	return session.Bundle{}, nil
+	return bundle.Bundle{}, nil
 }
 
 // fallBack commits a bundle with the files of an older one, or with none, and the stored transcripts. It
 // says what is lost. The snapshot that could not be restored is kept for a while.
-func (g *restores) fallBack(ctx context.Context, in SandboxRequest, bundle, older session.Bundle) error {
-	if err := g.store.SnapshotKeep(ctx, bundle.SnapshotID, keepUnrestorable); err != nil {
+func (g *restores) fallBack(ctx context.Context, in SandboxRequest, saved, older bundle.Bundle) error {
+	if err := g.store.SnapshotKeep(ctx, saved.SnapshotID, keepUnrestorable); err != nil {
 		return stored(err)
 	}
-	next := session.Bundle{
+	next := bundle.Bundle{
 		ID: session.NewID(session.BundlePrefix), SessionID: in.SessionID, Generation: in.Generation, Checkpoint: true,
 		SnapshotID: older.SnapshotID, CreatedAt: time.Now().UTC(),
 	}
@@ -460,51 +462,51 @@ func (g *restores) fallBack(ctx context.Context, in SandboxRequest, bundle, olde
 		return err
 	}
 	g.Logger.ErrorContext(ctx, "a snapshot is not restored", slog.String("session_id", in.SessionID),
-		slog.String("snapshot_id", bundle.SnapshotID), slog.String("fallback_snapshot_id", older.SnapshotID), slog.Bool("requested", in.Fresh))
+		slog.String("snapshot_id", saved.SnapshotID), slog.String("fallback_snapshot_id", older.SnapshotID), slog.Bool("requested", in.Fresh))
 	_, err := g.commit(ctx, next)
 	return err
 }
 
 // repairTranscripts repairs what the stored transcripts can repair in a restored sandbox, and says honestly what
 // came back.
-func (g *restores) repairTranscripts(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, bundle session.Bundle, found verification, fresh bool) (session.Receipt, error) {
-	receipt := session.Receipt{Kind: session.ReceiptFull, Missing: []string{}}
+func (g *restores) repairTranscripts(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, bundle bundle.Bundle, found verification, fresh bool) (receipt.Receipt, error) {
+	r := receipt.Receipt{Kind: receipt.Full, Missing: []string{}}
 	if bundle.ID == "" {
-		receipt.Kind = session.ReceiptFresh
-		return receipt, nil
+		r.Kind = receipt.Fresh
+		return r, nil
 	}
 	agent, err := g.updateTranscripts(ctx, sb, in, bundle.Manifest, found.differing)
 	if err != nil {
-		return receipt, err
+		return r, err
 	}
 	reached, err := g.store.TranscriptLimitsReached(ctx, in.SessionID)
 	if err != nil {
-		return receipt, stored(err)
+		return r, stored(err)
 	}
-	receipt.Missing = append(receipt.Missing, agent.missing...)
-	receipt.Unchecked = agent.unchecked
+	r.Missing = append(r.Missing, agent.missing...)
+	r.Unchecked = agent.unchecked
 	if fresh {
-		receipt.Missing = append(receipt.Missing, unstoredFiles(reached)...)
+		r.Missing = append(r.Missing, unstoredFiles(reached)...)
 	} else {
-		receipt.Unchecked = append(receipt.Unchecked, unstoredFiles(reached)...)
-		receipt.Missing = append(receipt.Missing, found.workspace...)
-		receipt.Unchecked = append(receipt.Unchecked, found.unchecked...)
+		r.Unchecked = append(r.Unchecked, unstoredFiles(reached)...)
+		r.Missing = append(r.Missing, found.workspace...)
+		r.Unchecked = append(r.Unchecked, found.unchecked...)
 	}
 	switch {
 	case fresh:
-		receipt.Missing = append(receipt.Missing, "workspace")
-		receipt.Kind = session.ReceiptPartial
+		r.Missing = append(r.Missing, "workspace")
+		r.Kind = receipt.Partial
 		if len(bundle.Manifest.AgentFiles) == 0 {
-			receipt.Kind = session.ReceiptFresh
+			r.Kind = receipt.Fresh
 		}
-		return receipt, nil
-	case len(receipt.Missing) > 0 || len(bundle.Manifest.Lost) > 0:
-		receipt.Kind = session.ReceiptPartial
-	case !bundle.Verified, agent.changed, len(receipt.Unchecked) > 0:
-		receipt.Kind = session.ReceiptUnverified
+		return r, nil
+	case len(r.Missing) > 0 || len(bundle.Manifest.Lost) > 0:
+		r.Kind = receipt.Partial
+	case !bundle.Verified, agent.changed, len(r.Unchecked) > 0:
+		r.Kind = receipt.Unverified
 	}
-	receipt.Missing = append(receipt.Missing, bundle.Manifest.Lost...)
-	return receipt, nil
+	r.Missing = append(r.Missing, bundle.Manifest.Lost...)
+	return r, nil
 }
 
 // agentFiles is what became of the agent's files in a restore.

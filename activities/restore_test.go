@@ -11,13 +11,14 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // asleep has a session that has had a turn and was saved; its sandbox is gone.
 // atSnapshot, if it is given, is called when everything is sealed.
-func asleep(t *testing.T, atSnapshot func(b *bundle, sandboxID string) error) *bundle {
+func asleep(t *testing.T, atSnapshot func(b *harness, sandboxID string) error) *harness {
 	t.Helper()
 	b := setup(t)
 	ready := b.create(t)
@@ -41,7 +42,7 @@ func TestARestoreThatMatchesIsFull(t *testing.T) {
 	b := asleep(t, nil)
 	first, err := b.restore(2)
 	require.NoError(t, err)
-	require.Equal(t, session.Receipt{Kind: session.ReceiptFull, Missing: []string{}}, *first.Receipt)
+	require.Equal(t, receipt.Receipt{Kind: receipt.Full, Missing: []string{}}, *first.Receipt)
 	second, err := b.restore(2)
 	require.NoError(t, err)
 	require.Equal(t, first, second)
@@ -58,7 +59,7 @@ func TestASnapshotOfAnotherBuildWakes(t *testing.T) {
 	for name, build := range map[string]string{"older": "older", "unknown": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := asleep(t, func(b *bundle, id string) error {
+			b := asleep(t, func(b *harness, id string) error {
 				script := `rm /overwinter/bin/overwinter-runner; printf '#!/bin/sh\nexit 64\n' > /overwinter/bin/overwinter-runner; chmod 755 /overwinter/bin/overwinter-runner`
 				_, err := b.provider.Open(id).Run(b.ctx, runOf(script))
 				return err
@@ -67,7 +68,7 @@ func TestASnapshotOfAnotherBuildWakes(t *testing.T) {
 			b.sql(t, `UPDATE bundles SET manifest = jsonb_set(manifest::jsonb, '{runner}', to_jsonb($1::text))::json WHERE session_id = $2`, build, b.id)
 			first, err := b.restore(2)
 			require.NoError(t, err)
-			require.Equal(t, session.ReceiptFull, first.Receipt.Kind)
+			require.Equal(t, receipt.Full, first.Receipt.Kind)
 			second, err := b.restore(2)
 			require.NoError(t, err)
 			require.Equal(t, first, second)
@@ -81,7 +82,7 @@ func TestASnapshotOfAnotherBuildWakes(t *testing.T) {
 			execs := len(b.driver.argvs())
 			third, err := b.restore(3)
 			require.NoError(t, err)
-			require.Equal(t, session.ReceiptFull, third.Receipt.Kind)
+			require.Equal(t, receipt.Full, third.Receipt.Kind)
 			for _, argv := range b.driver.argvs()[execs:] {
 				require.NotContains(t, argv, "replace-runner")
 			}
@@ -91,13 +92,13 @@ func TestASnapshotOfAnotherBuildWakes(t *testing.T) {
 
 func TestAnAgentFileThatChangedIsPutBackAndTheRestoreIsNotFull(t *testing.T) {
 	t.Parallel()
-	b := asleep(t, func(b *bundle, id string) error {
+	b := asleep(t, func(b *harness, id string) error {
 		_, err := b.provider.Open(id).Run(b.ctx, runOf(`for f in $(find /root/.overwinter-demo -name '*.jsonl'); do echo '{}' > $f; done`))
 		return err
 	})
 	ready, err := b.restore(2)
 	require.NoError(t, err)
-	require.NotEqual(t, session.ReceiptFull, ready.Receipt.Kind)
+	require.NotEqual(t, receipt.Full, ready.Receipt.Kind)
 	require.Equal(t, "kept", b.shell(t, ready.SandboxID, "cat /workspace/notes"))
 	require.Contains(t, b.say(t, ready, "recall"), "my name is Robin", "the stored transcript took its place")
 }
@@ -108,7 +109,7 @@ func TestASnapshotThatWasDeletedLeavesTheMemory(t *testing.T) {
 	require.NoError(t, b.provider.DeleteImage(b.ctx, b.head(t).SnapshotID))
 	ready, err := b.restore(2)
 	require.NoError(t, err)
-	require.Equal(t, session.Receipt{Kind: session.ReceiptPartial, Missing: []string{"workspace"}}, *ready.Receipt)
+	require.Equal(t, receipt.Receipt{Kind: receipt.Partial, Missing: []string{"workspace"}}, *ready.Receipt)
 	require.Equal(t, "gone\n", b.shell(t, ready.SandboxID, "test -e /workspace/notes || echo gone"))
 	require.Contains(t, b.say(t, ready, "recall"), "my name is Robin")
 }
@@ -151,12 +152,12 @@ func TestASandboxThatWasSavedIsNotTakenUpAgain(t *testing.T) {
 }
 
 // working has a session whose newest bundle is of generation 1, and that has worked in generation 2 since.
-func working(t *testing.T) (*bundle, activities.SandboxReady) {
+func working(t *testing.T) (*harness, activities.SandboxReady) {
 	t.Helper()
 	b := asleep(t, nil)
 	ready, err := b.restore(2)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptFull, ready.Receipt.Kind)
+	require.Equal(t, receipt.Full, ready.Receipt.Kind)
 	b.say(t, ready, "my dog is Rex\nwrite later: unsaved")
 	return b, ready
 }
@@ -203,7 +204,7 @@ func TestASandboxWhoseRunnerIsFrozenIsSavedBeforeItIsEnded(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, second.SandboxID, ready.SandboxID)
 	require.False(t, b.running(t, second.SandboxID))
-	require.Equal(t, session.ReceiptUnverified, ready.Receipt.Kind, "%+v", ready.Receipt)
+	require.Equal(t, receipt.Unverified, ready.Receipt.Kind, "%+v", ready.Receipt)
 	require.Equal(t, "unsaved", b.shell(t, ready.SandboxID, "cat /workspace/later"))
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 	saved, err := b.save(ready)
@@ -243,7 +244,7 @@ func TestASandboxThatIsFencedOffIsSavedBeforeItIsEnded(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 3, ready.Generation)
 	require.False(t, b.running(t, second.SandboxID))
-	require.Equal(t, session.ReceiptUnverified, ready.Receipt.Kind)
+	require.Equal(t, receipt.Unverified, ready.Receipt.Kind)
 	require.Equal(t, "unsaved", b.shell(t, ready.SandboxID, "cat /workspace/later"))
 	saved, err := b.save(ready)
 	require.NoError(t, err)
@@ -258,7 +259,7 @@ func TestUnsavedWorkOfASandboxThatDiedIsRescued(t *testing.T) {
 	require.NoError(t, b.provider.Open(second.SandboxID).Terminate(b.ctx))
 	ready, err := b.restore(3)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptUnverified, ready.Receipt.Kind)
+	require.Equal(t, receipt.Unverified, ready.Receipt.Kind)
 	require.Equal(t, "unsaved", b.shell(t, ready.SandboxID, "cat /workspace/later"))
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }
@@ -276,7 +277,7 @@ func TestUnsavedWorkThatIsLostIsSaidToBe(t *testing.T) {
 	require.NoError(t, b.provider.DeleteImage(b.ctx, exit))
 	ready, err := b.restore(3)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptPartial, ready.Receipt.Kind)
+	require.Equal(t, receipt.Partial, ready.Receipt.Kind)
 	require.Equal(t, []string{"workspace changes since " + before.CreatedAt.Format(time.RFC3339)}, ready.Receipt.Missing)
 	require.Equal(t, "kept", b.shell(t, ready.SandboxID, "cat /workspace/notes"))
 	answer := b.say(t, ready, "recall")
@@ -296,7 +297,7 @@ func TestATranscriptThatIsNewerInTheSnapshotStays(t *testing.T) {
 	require.NoError(t, b.provider.Open(second.SandboxID).Terminate(b.ctx))
 	ready, err := b.restore(3)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptUnverified, ready.Receipt.Kind)
+	require.Equal(t, receipt.Unverified, ready.Receipt.Kind)
 	require.Equal(t, "{}\n", b.shell(t, ready.SandboxID, "tail -n 1 $("+find+")"))
 }
 
@@ -309,7 +310,7 @@ func TestTwoVersionsOfATranscriptAreBothKept(t *testing.T) {
 	require.NoError(t, b.provider.Open(second.SandboxID).Terminate(b.ctx))
 	ready, err := b.restore(3)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptUnverified, ready.Receipt.Kind)
+	require.Equal(t, receipt.Unverified, ready.Receipt.Kind)
 	require.Len(t, ready.Receipt.Unchecked, 2, "the workspace was not sealed either: %v", ready.Receipt.Unchecked)
 	require.Contains(t, ready.Receipt.Unchecked[0], ".before-restore-3")
 	require.Equal(t, "{}\n", b.shell(t, ready.SandboxID, "head -n 1 /root/.overwinter-demo/*.before-restore-3 || head -n 1 $(find /root -name '*.before-restore-3')"))
@@ -356,7 +357,7 @@ func TestFilesOfTheWorkspaceThatChangedInTheSnapshotAreNamed(t *testing.T) {
 			require.NoError(t, c.tamper(filepath.Join(layerOf(t, b.head(t).SnapshotID), "workspace")))
 			ready, err := b.restore(2)
 			require.NoError(t, err)
-			require.Equal(t, session.Receipt{Kind: session.ReceiptPartial, Missing: c.missing}, *ready.Receipt)
+			require.Equal(t, receipt.Receipt{Kind: receipt.Partial, Missing: c.missing}, *ready.Receipt)
 			again, err := b.restore(2)
 			require.NoError(t, err)
 			require.Equal(t, ready, again)
@@ -371,8 +372,8 @@ func TestABundleOfTheVersionBeforeIsUnverified(t *testing.T) {
 	b.sql(t, `UPDATE bundles SET manifest = (manifest::jsonb - 'tree')::json WHERE session_id = $1`, b.id)
 	ready, err := b.restore(2)
 	require.NoError(t, err)
-	require.Equal(t, session.Receipt{
-		Kind: session.ReceiptUnverified, Missing: []string{}, Unchecked: []string{"workspace: the bundle has no index of it"},
+	require.Equal(t, receipt.Receipt{
+		Kind: receipt.Unverified, Missing: []string{}, Unchecked: []string{"workspace: the bundle has no index of it"},
 	}, *ready.Receipt)
 }
 
@@ -389,8 +390,8 @@ func TestAWorkspaceBeyondTheBoundsIsUnverified(t *testing.T) {
 	b.terminate(t, first)
 	ready, err := b.restore(2)
 	require.NoError(t, err)
-	require.Equal(t, session.Receipt{
-		Kind: session.ReceiptUnverified, Missing: []string{}, Unchecked: []string{"workspace: deeper than 400 directories"},
+	require.Equal(t, receipt.Receipt{
+		Kind: receipt.Unverified, Missing: []string{}, Unchecked: []string{"workspace: deeper than 400 directories"},
 	}, *ready.Receipt)
 }
 
@@ -401,7 +402,7 @@ func TestADamagedSnapshotFallsBackToTheStoredTranscripts(t *testing.T) {
 	damage(t, lost)
 	ready, err := b.restore(2)
 	require.NoError(t, err)
-	require.Equal(t, session.Receipt{Kind: session.ReceiptPartial, Missing: []string{"workspace"}}, *ready.Receipt)
+	require.Equal(t, receipt.Receipt{Kind: receipt.Partial, Missing: []string{"workspace"}}, *ready.Receipt)
 	require.Contains(t, b.say(t, ready, "recall"), "my name is Robin")
 
 	// A later bundle that is proved does not have the old snapshot deleted yet.
@@ -410,7 +411,7 @@ func TestADamagedSnapshotFallsBackToTheStoredTranscripts(t *testing.T) {
 	b.terminate(t, ready)
 	third, err := b.restore(3)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptFull, third.Receipt.Kind)
+	require.Equal(t, receipt.Full, third.Receipt.Kind)
 	_, err = b.db.SnapshotsAudit(b.ctx, "", 100)
 	require.NoError(t, err)
 	unneeded, err := b.db.SnapshotsCondemn(b.ctx, 100)
@@ -443,7 +444,7 @@ func TestADamagedSnapshotFallsBackToAnOlderOne(t *testing.T) {
 
 	ready, err := b.restore(2)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptPartial, ready.Receipt.Kind)
+	require.Equal(t, receipt.Partial, ready.Receipt.Kind)
 	require.Equal(t, []string{"workspace changes since " + older.CreatedAt.Format(time.RFC3339)}, ready.Receipt.Missing)
 	require.Equal(t, "kept", b.shell(t, ready.SandboxID, "cat /workspace/notes; cat /workspace/later 2>/dev/null || :"))
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
@@ -453,7 +454,7 @@ func TestADamagedSnapshotFallsBackToAnOlderOne(t *testing.T) {
 // answers in it.
 func TestASnapshotWhoseRunnerDoesNotStartCountsAsDamaged(t *testing.T) {
 	t.Parallel()
-	b := asleep(t, func(b *bundle, id string) error {
+	b := asleep(t, func(b *harness, id string) error {
 		script := `rm /overwinter/bin/overwinter-runner; printf '#!/bin/sh\n[ "$1" = serve ] && exec sleep 1000; exit 3\n' > /overwinter/bin/overwinter-runner; chmod 755 /overwinter/bin/overwinter-runner`
 		_, err := b.provider.Open(id).Run(b.ctx, runOf(script))
 		return err
@@ -464,7 +465,7 @@ func TestASnapshotWhoseRunnerDoesNotStartCountsAsDamaged(t *testing.T) {
 	}
 	ready, err := b.restore(4)
 	require.NoError(t, err)
-	require.Equal(t, session.Receipt{Kind: session.ReceiptPartial, Missing: []string{"workspace"}}, *ready.Receipt)
+	require.Equal(t, receipt.Receipt{Kind: receipt.Partial, Missing: []string{"workspace"}}, *ready.Receipt)
 	require.Contains(t, b.say(t, ready, "recall"), "my name is Robin")
 }
 
@@ -487,7 +488,7 @@ func TestOneAnswerThatASnapshotIsGoneIsNotBelieved(t *testing.T) {
 			})
 			ready, err := b.restore(2)
 			require.NoError(t, err, "a create is asked as well")
-			require.Equal(t, session.ReceiptFull, ready.Receipt.Kind)
+			require.Equal(t, receipt.Full, ready.Receipt.Kind)
 			require.Equal(t, "kept", b.shell(t, ready.SandboxID, "cat /workspace/notes"))
 		})
 	}
@@ -508,7 +509,7 @@ func TestAProviderThatKnowsNoImageAtAllIsTheWrongOne(t *testing.T) {
 	b.driver.repair()
 	ready, err := b.restore(2)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptFull, ready.Receipt.Kind)
+	require.Equal(t, receipt.Full, ready.Receipt.Kind)
 }
 
 // TestARestoreMayBeAskedForAFreshSandbox: as environment/terminate does for a session in error.
@@ -518,7 +519,7 @@ func TestARestoreMayBeAskedForAFreshSandbox(t *testing.T) {
 	ready, err := do(b, attempt{}, b.control.RestoreSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 3, Fresh: true})
 	require.NoError(t, err)
 	require.False(t, b.running(t, second.SandboxID))
-	require.Equal(t, session.Receipt{Kind: session.ReceiptPartial, Missing: []string{"workspace"}}, *ready.Receipt)
+	require.Equal(t, receipt.Receipt{Kind: receipt.Partial, Missing: []string{"workspace"}}, *ready.Receipt)
 	require.Equal(t, "gone\n", b.shell(t, ready.SandboxID, "test -e /workspace/notes || echo gone"))
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }

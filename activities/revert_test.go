@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func (b *bundle) revert(s activities.SandboxReady, promptID string) error {
+func (b *harness) revert(s activities.SandboxReady, promptID string) error {
 	_, err := do(b, attempt{}, plain(b.control.RevertSession), activities.RevertRequest{
 		SessionID: b.id, Generation: s.Generation, SandboxID: s.SandboxID, PromptID: promptID,
 	})

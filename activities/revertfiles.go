@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -61,10 +63,10 @@ func (g *restores) revertTo(ctx context.Context, in SandboxRequest) error {
 const maxDifferingNamed = 5
 
 // refuseRevert ends a revert that cannot be carried out. Nothing of the session changes, and an event says why.
-func (g *restores) refuseRevert(ctx context.Context, in SandboxRequest, due session.RevertDue, cause error) error {
+func (g *restores) refuseRevert(ctx context.Context, in SandboxRequest, due bundle.RevertDue, cause error) error {
 	g.Logger.WarnContext(ctx, "could not revert a session to a bundle", slog.String("session_id", in.SessionID), slog.Any("error", cause))
 	if err := g.store.CommandEnd(ctx, in.SessionID, due.CommandID, session.CommandRefused, cause.Error()); err != nil {
 		return stored(err)
 	}
-	return stored(g.store.ProblemReport(ctx, in.SessionID, session.ProblemRevertFailed, cause.Error()))
+	return stored(g.store.ProblemReport(ctx, in.SessionID, problem.RevertFailed, cause.Error()))
 }

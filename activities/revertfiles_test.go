@@ -10,14 +10,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/problem"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // twice has a session with a bundle after each of two turns. It sleeps with the second one.
-func twice(t *testing.T) (b *bundle, first, second session.Bundle) {
+func twice(t *testing.T) (b *harness, first, second bundle.Bundle) {
 	t.Helper()
 	b = asleep(t, nil)
 	first = b.head(t)
@@ -33,7 +36,7 @@ func twice(t *testing.T) (b *bundle, first, second session.Bundle) {
 }
 
 // revertTo submits a revert with files, and wakes the session for it.
-func (b *bundle) revertTo(t *testing.T, bundleID string) session.Command {
+func (b *harness) revertTo(t *testing.T, bundleID string) session.Command {
 	t.Helper()
 	done, err := b.db.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandRevertFiles, BundleID: bundleID})
 	require.NoError(t, err)
@@ -42,9 +45,9 @@ func (b *bundle) revertTo(t *testing.T, bundleID string) session.Command {
 }
 
 // reverted checks a session that was restored to its first bundle.
-func (b *bundle) reverted(t *testing.T, ready activities.SandboxReady) {
+func (b *harness) reverted(t *testing.T, ready activities.SandboxReady) {
 	t.Helper()
-	require.Equal(t, session.ReceiptFull, ready.Receipt.Kind, "%+v", ready.Receipt)
+	require.Equal(t, receipt.Full, ready.Receipt.Kind, "%+v", ready.Receipt)
 	require.Equal(t, "kept", b.shell(t, ready.SandboxID, "cat /workspace/notes"))
 	require.Equal(t, "gone\n", b.shell(t, ready.SandboxID, "test -e /workspace/more || echo gone"))
 	answer := b.say(t, ready, "recall")
@@ -69,7 +72,7 @@ func texts(c conversation.Conversation) string {
 }
 
 // problems are the codes of the session's error events.
-func (b *bundle) problems(t *testing.T) (codes []string) {
+func (b *harness) problems(t *testing.T) (codes []string) {
 	t.Helper()
 	for _, e := range b.events(t) {
 		if e.Type == string(conversation.EventError) {
@@ -139,20 +142,20 @@ func TestARevertWithFilesIsCompleted(t *testing.T) {
 // TestARevertThatIsRefusedChangesNothing: it leaves files, memory and conversation, and says why.
 func TestARevertThatIsRefusedChangesNothing(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(t *testing.T, b *bundle, first session.Bundle){
-		"the snapshot is gone": func(t *testing.T, b *bundle, first session.Bundle) {
+	for name, spoil := range map[string]func(t *testing.T, b *harness, first bundle.Bundle){
+		"the snapshot is gone": func(t *testing.T, b *harness, first bundle.Bundle) {
 			t.Helper()
 			require.NoError(t, b.provider.DeleteImage(b.ctx, first.SnapshotID))
 		},
-		"its files are not as they were": func(t *testing.T, b *bundle, first session.Bundle) {
+		"its files are not as they were": func(t *testing.T, b *harness, first bundle.Bundle) {
 			t.Helper()
 			b.sql(t, `UPDATE bundles SET manifest = replace(manifest::text, '"sha256":"', '"sha256":"00')::json WHERE id = $1`, first.ID)
 		},
-		"its files are about to be deleted": func(t *testing.T, b *bundle, first session.Bundle) {
+		"its files are about to be deleted": func(t *testing.T, b *harness, first bundle.Bundle) {
 			t.Helper()
 			b.sql(t, `UPDATE snapshots SET unneeded_at = now(), condemned_at = now() WHERE id = $1`, first.SnapshotID)
 		},
-		"its runner does not start": func(t *testing.T, b *bundle, first session.Bundle) {
+		"its runner does not start": func(t *testing.T, b *harness, first bundle.Bundle) {
 			t.Helper()
 			b.sql(t, `UPDATE sandboxes SET image_id = $2, ready_at = NULL WHERE session_id = $1`, b.id, first.SnapshotID)
 		},
@@ -167,14 +170,14 @@ func TestARevertThatIsRefusedChangesNothing(t *testing.T) {
 				ready, err = b.restore(4)
 			}
 			require.NoError(t, err)
-			require.Equal(t, session.ReceiptFull, ready.Receipt.Kind, "%+v", ready.Receipt)
+			require.Equal(t, receipt.Full, ready.Receipt.Kind, "%+v", ready.Receipt)
 			require.Equal(t, second.ID, b.head(t).ID)
 			require.Equal(t, "changed", b.shell(t, ready.SandboxID, "cat /workspace/notes"))
 			require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 			c, _, err := b.db.ConversationPage(b.ctx, b.id, 0, "")
 			require.NoError(t, err)
 			require.Contains(t, texts(c), "the second thing")
-			require.Equal(t, []string{session.ProblemRevertFailed}, b.problems(t))
+			require.Equal(t, []string{problem.RevertFailed}, b.problems(t))
 			s, err := b.db.SessionGet(b.ctx, b.id)
 			require.NoError(t, err)
 			require.False(t, slices.ContainsFunc(s.Pending, func(c session.Command) bool { return c.ID == command.ID }))

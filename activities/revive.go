@@ -9,14 +9,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 )
 
 // attendedStore has the sessions that need an open workflow.
 type attendedStore interface {
 	// Attended lists, a page at a time in order of ids, loaded sessions that have something to do,
 	// with an open run that has been silent for as long as quiet.
-	Attended(ctx context.Context, after string, quiet time.Duration, limit int) ([]session.Attended, error)
+	Attended(ctx context.Context, after string, quiet time.Duration, limit int) ([]backlog.Attended, error)
 }
 
 const (

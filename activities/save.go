@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/image"
+	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -28,9 +30,9 @@ type bundleStore interface {
 	// SnapshotRecord is SnapshotMade for an image that had no intent.
 	SnapshotRecord(ctx context.Context, sessionID string, generation int64, snapshotID string) error
 	// BundleCommit stores a bundle and makes it the session's head.
-	BundleCommit(ctx context.Context, b session.Bundle) error
+	BundleCommit(ctx context.Context, b bundle.Bundle) error
 	// BundleHead returns the bundle to wake from; bundle_not_found when there is none.
-	BundleHead(ctx context.Context, sessionID string) (session.Bundle, error)
+	BundleHead(ctx context.Context, sessionID string) (bundle.Bundle, error)
 	ProblemReport(ctx context.Context, sessionID, code, message string) error
 }
 
@@ -108,7 +110,7 @@ func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
 	if tree := manifest.Tree; tree != nil && tree.Unchecked == "" {
 		g.Metrics.SnapshotSized(tree.Bytes)
 	}
-	return g.commit(ctx, session.Bundle{
+	return g.commit(ctx, bundle.Bundle{
 		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, Checkpoint: in.Checkpoint,
 		SnapshotID: snapshot, Manifest: manifest, Verified: true, CreatedAt: time.Now().UTC(),
 	})
@@ -146,7 +148,7 @@ func (g *bundles) DropSandbox(ctx context.Context, in SaveRequest) (Saved, error
 		g.Logger.WarnContext(ctx, "could not flush transcripts before terminating the sandbox",
 			slog.String("session_id", in.SessionID), slog.Any("error", err))
 	}
-	bundle := session.Bundle{
+	bundle := bundle.Bundle{
 		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, CreatedAt: time.Now().UTC(),
 	}
 	if err := g.storedManifest(ctx, &bundle); err != nil {
@@ -169,7 +171,7 @@ func (g *bundles) RescueBundle(ctx context.Context, in SaveRequest) (Saved, erro
 	if saved, ok, err := g.savedBefore(ctx, in); ok || err != nil {
 		return saved, err
 	}
-	saved, err := g.rescue(ctx, in, session.Bundle{
+	saved, err := g.rescue(ctx, in, bundle.Bundle{
 		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, CreatedAt: time.Now().UTC(),
 	})
 	if sandbox.CodeOf(err) == sandbox.Conflict { // it was reported lost by mistake
@@ -179,7 +181,7 @@ func (g *bundles) RescueBundle(ctx context.Context, in SaveRequest) (Saved, erro
 }
 
 // rescue commits a bundle of a sandbox that has ended.
-func (g *bundles) rescue(ctx context.Context, in SaveRequest, bundle session.Bundle) (Saved, error) {
+func (g *bundles) rescue(ctx context.Context, in SaveRequest, bundle bundle.Bundle) (Saved, error) {
 	var err error
 	if bundle.SnapshotID, err = g.exitSnapshot(ctx, in); err != nil {
 		return Saved{}, err
@@ -208,7 +210,7 @@ func (g *bundles) rescue(ctx context.Context, in SaveRequest, bundle session.Bun
 }
 
 // lostSince is what is lost if a session falls back to the files of a bundle.
-func lostSince(b session.Bundle) []string {
+func lostSince(b bundle.Bundle) []string {
 	if len(b.Manifest.Lost) > 0 {
 		return b.Manifest.Lost // of an even older time
 	}
@@ -228,7 +230,7 @@ func (g *bundles) savedBefore(ctx context.Context, in SaveRequest) (Saved, bool,
 	return Saved{BundleID: head.ID, Verified: head.Verified}, done, nil
 }
 
-func (g *bundles) commit(ctx context.Context, b session.Bundle) (Saved, error) {
+func (g *bundles) commit(ctx context.Context, b bundle.Bundle) (Saved, error) {
 	if err := g.store.BundleCommit(ctx, b); err != nil {
 		return Saved{}, stored(err)
 	}
@@ -308,7 +310,7 @@ func (g *bundles) reportLimit(ctx context.Context, in SaveRequest) error {
 	case status.Limit == "":
 		return nil
 	}
-	return stored(g.store.ProblemReport(ctx, in.SessionID, session.ProblemSandboxLimit, (&limitError{status.Limit, status.Reason}).Error()))
+	return stored(g.store.ProblemReport(ctx, in.SessionID, problem.SandboxLimit, (&limitError{status.Limit, status.Reason}).Error()))
 }
 
 // refusedOr makes err final where the provider would refuse the same again.

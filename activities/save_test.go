@@ -7,6 +7,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -126,13 +127,13 @@ func TestASnapshotThatDoesNotResolveIsNoBundle(t *testing.T) {
 
 func TestASandboxThatDiesBeforeOrWhileItIsSavedIsLost(t *testing.T) {
 	t.Parallel()
-	for name, die := range map[string]func(b *bundle, s activities.SandboxReady){
-		"before":    func(b *bundle, s activities.SandboxReady) { b.memory.Kill(s.SandboxID, 1) },
-		"forgotten": func(b *bundle, s activities.SandboxReady) { b.memory.Forget(s.SandboxID) },
-		"at the seal": func(b *bundle, s activities.SandboxReady) {
+	for name, die := range map[string]func(b *harness, s activities.SandboxReady){
+		"before":    func(b *harness, s activities.SandboxReady) { b.memory.Kill(s.SandboxID, 1) },
+		"forgotten": func(b *harness, s activities.SandboxReady) { b.memory.Forget(s.SandboxID) },
+		"at the seal": func(b *harness, s activities.SandboxReady) {
 			b.driver.exec = func(driver.ExecRequest) error { b.memory.Kill(s.SandboxID, 1); return nil }
 		},
-		"at the snapshot": func(b *bundle, s activities.SandboxReady) {
+		"at the snapshot": func(b *harness, s activities.SandboxReady) {
 			b.driver.snapshot = func(string) error {
 				b.memory.Kill(s.SandboxID, 1)
 				return driver.Errorf(driver.Unavailable, "snapshot", s.SandboxID, "no answer")
@@ -153,7 +154,7 @@ func TestASandboxThatDiesBeforeOrWhileItIsSavedIsLost(t *testing.T) {
 }
 
 // remember stores a transcript as turns do.
-func (b *bundle) remember(t *testing.T, text string) {
+func (b *harness) remember(t *testing.T, text string) {
 	t.Helper()
 	require.NoError(t, b.db.TranscriptAppend(b.ctx, []transcript.Segment{{
 		SessionID: b.id, Path: "/root/memory.jsonl", Version: 1, Data: []byte(text),
@@ -181,7 +182,7 @@ func TestRescueTakesTheFilesOfTheEnd(t *testing.T) {
 
 	restored, err := b.restore(2)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptUnverified, restored.Receipt.Kind, "it matches, but was never checked as a whole")
+	require.Equal(t, receipt.Unverified, restored.Receipt.Kind, "it matches, but was never checked as a whole")
 }
 
 // TestRescueOfASandboxThatRunsSavesIt: it was reported lost by mistake.
@@ -196,7 +197,7 @@ func TestRescueOfASandboxThatRunsSavesIt(t *testing.T) {
 	b.terminate(t, ready)
 	restored, err := b.restore(2)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptFull, restored.Receipt.Kind)
+	require.Equal(t, receipt.Full, restored.Receipt.Kind)
 	require.Equal(t, "kept", b.shell(t, restored.SandboxID, "cat /workspace/notes"))
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
@@ -46,7 +47,7 @@ var masterKey = []byte("a secret of thirty-two bytes ...")
 const waitLimit = 2 * time.Minute
 
 // bundle is a database with one session in it, and the activities of one worker.
-type bundle struct {
+type harness struct {
 	ctx      context.Context
 	id       string // the session
 	url      string // of the database
@@ -66,7 +67,7 @@ type bundle struct {
 }
 
 // setup has real sandboxes, of the local Modal, with the real runner in them.
-func setup(t *testing.T) *bundle {
+func setup(t *testing.T) *harness {
 	t.Helper()
 	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: modal.URL(), TokenID: modal.Token().ID, TokenSecret: secret.NewValue(modal.Token().Secret)})
 	require.NoError(t, err)
@@ -76,7 +77,7 @@ func setup(t *testing.T) *bundle {
 
 // setupMemory has sandboxes in memory whose runner answers every command and
 // does nothing.
-func setupMemory(t *testing.T) *bundle {
+func setupMemory(t *testing.T) *harness {
 	t.Helper()
 	drv := memsandbox.New()
 	t.Cleanup(func() { require.NoError(t, drv.Close()) })
@@ -110,9 +111,9 @@ func idleRunner(ctx context.Context, p *memsandbox.Proc) int {
 	return runner.ExitOK
 }
 
-func newBundle(t *testing.T, drv driver.Driver) *bundle {
+func newBundle(t *testing.T, drv driver.Driver) *harness {
 	t.Helper()
-	b := &bundle{ctx: t.Context(), url: postgrestest.URL(t), driver: &faulty{Driver: drv}, signals: &signalLog{}}
+	b := &harness{ctx: t.Context(), url: postgrestest.URL(t), driver: &faulty{Driver: drv}, signals: &signalLog{}}
 	b.db = postgrestest.Open(t, b.url)
 	appender := eventlog.NewAppender(b.db, eventlog.AppenderOptions{})
 	appender.Start()
@@ -141,9 +142,9 @@ func newBundle(t *testing.T, drv driver.Driver) *bundle {
 }
 
 // build makes the activities again after a change to the configuration.
-func (b *bundle) build() { b.control, b.turns = activities.New(b.config) }
+func (b *harness) build() { b.control, b.turns = activities.New(b.config) }
 
-func (b *bundle) endSandboxes(t *testing.T) {
+func (b *harness) endSandboxes(t *testing.T) {
 	t.Helper()
 	ctx := context.Background()
 	b.driver.repair()
@@ -176,7 +177,7 @@ func runnerImage(p *sandbox.Provider) preparer {
 	}}
 }
 
-func (b *bundle) session(t *testing.T) string {
+func (b *harness) session(t *testing.T) string {
 	t.Helper()
 	s, _, err := b.db.SessionCreate(b.ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: demo.Name, Lazy: true}, nil, session.Idempotency{})
 	require.NoError(t, err)
@@ -192,7 +193,7 @@ type attempt struct {
 
 // do runs an activity as the engine does: input, result and error are encoded on the way. A turn
 // gets a new dispatch each time unless its request has a number.
-func do[I, O any](b *bundle, a attempt, act func(context.Context, I) (O, error), in I) (O, error) {
+func do[I, O any](b *harness, a attempt, act func(context.Context, I) (O, error), in I) (O, error) {
 	if turn, ok := any(&in).(*activities.TurnRequest); ok && turn.Dispatch == 0 {
 		turn.Dispatch = b.dispatches.Add(1)
 	}
@@ -231,33 +232,33 @@ func plain[I any](act func(context.Context, I) error) func(context.Context, I) (
 }
 
 // create makes the sandbox of the first generation.
-func (b *bundle) create(t *testing.T) activities.SandboxReady {
+func (b *harness) create(t *testing.T) activities.SandboxReady {
 	t.Helper()
 	ready, err := do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 1})
 	require.NoError(t, err)
 	return ready
 }
 
-func (b *bundle) restore(generation int64) (activities.SandboxReady, error) {
+func (b *harness) restore(generation int64) (activities.SandboxReady, error) {
 	return do(b, attempt{}, b.control.RestoreSandbox, activities.SandboxRequest{SessionID: b.id, Generation: generation})
 }
 
 // save makes a bundle of a sandbox.
-func (b *bundle) save(s activities.SandboxReady) (activities.Saved, error) {
+func (b *harness) save(s activities.SandboxReady) (activities.Saved, error) {
 	return do(b, attempt{}, b.control.SaveBundle, b.saveRequest(s))
 }
 
-func (b *bundle) rescue(s activities.SandboxReady) (activities.Saved, error) {
+func (b *harness) rescue(s activities.SandboxReady) (activities.Saved, error) {
 	return do(b, attempt{}, b.control.RescueBundle, b.saveRequest(s))
 }
 
-func (b *bundle) saveRequest(s activities.SandboxReady) activities.SaveRequest {
+func (b *harness) saveRequest(s activities.SandboxReady) activities.SaveRequest {
 	return activities.SaveRequest{
 		SessionID: b.id, Generation: s.Generation, SandboxID: s.SandboxID, BundleID: session.NewID(session.BundlePrefix),
 	}
 }
 
-func (b *bundle) terminate(t *testing.T, s activities.SandboxReady) {
+func (b *harness) terminate(t *testing.T, s activities.SandboxReady) {
 	t.Helper()
 	_, err := do(b, attempt{}, plain(b.control.TerminateSandbox), activities.SandboxRef{
 		SessionID: b.id, Generation: s.Generation, SandboxID: s.SandboxID, Reason: "test",
@@ -266,7 +267,7 @@ func (b *bundle) terminate(t *testing.T, s activities.SandboxReady) {
 }
 
 // awake records that the session is up, as its workflow does once a sandbox is.
-func (b *bundle) awake(t *testing.T) {
+func (b *harness) awake(t *testing.T) {
 	t.Helper()
 	for {
 		s, err := b.db.SessionGet(b.ctx, b.id)
@@ -283,7 +284,7 @@ func (b *bundle) awake(t *testing.T) {
 }
 
 // claim queues a prompt and claims it for a run in a sandbox.
-func (b *bundle) claim(t *testing.T, s activities.SandboxReady, content string) activities.TurnRequest {
+func (b *harness) claim(t *testing.T, s activities.SandboxReady, content string) activities.TurnRequest {
 	t.Helper()
 	p, _, _, err := b.db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: content})
 	require.NoError(t, err)
@@ -299,7 +300,7 @@ func (b *bundle) claim(t *testing.T, s activities.SandboxReady, content string) 
 	return in
 }
 
-func (b *bundle) turn(in activities.TurnRequest) (activities.TurnResult, error) {
+func (b *harness) turn(in activities.TurnRequest) (activities.TurnResult, error) {
 	return do(b, attempt{}, b.turns.RunTurn, in)
 }
 
@@ -313,7 +314,7 @@ type pending[O any] struct {
 }
 
 // begin runs a turn concurrently with the test, which ends it if it does not wait for it.
-func (b *bundle) begin(t *testing.T, in activities.TurnRequest) *pending[activities.TurnResult] {
+func (b *harness) begin(t *testing.T, in activities.TurnRequest) *pending[activities.TurnResult] {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &pending[activities.TurnResult]{done: make(chan struct{}), cancel: cancel, stop: make(chan struct{})}
@@ -339,7 +340,7 @@ func (p *pending[O]) wait(t *testing.T) (O, error) {
 }
 
 // say carries a prompt to its completed end and returns what the agent said.
-func (b *bundle) say(t *testing.T, s activities.SandboxReady, content string) string {
+func (b *harness) say(t *testing.T, s activities.SandboxReady, content string) string {
 	t.Helper()
 	in := b.claim(t, s, content)
 	result, err := b.turn(in)
@@ -349,7 +350,7 @@ func (b *bundle) say(t *testing.T, s activities.SandboxReady, content string) st
 }
 
 // events is the log of the session; its positions are contiguous from 1.
-func (b *bundle) events(t *testing.T) []eventlog.Event {
+func (b *harness) events(t *testing.T) []eventlog.Event {
 	t.Helper()
 	var events []eventlog.Event
 	for {
@@ -370,7 +371,7 @@ func (b *bundle) events(t *testing.T) []eventlog.Event {
 }
 
 // of are the events of a run with this type.
-func (b *bundle) of(t *testing.T, runID, kind string) []eventlog.Event {
+func (b *harness) of(t *testing.T, runID, kind string) []eventlog.Event {
 	t.Helper()
 	var out []eventlog.Event
 	for _, e := range b.events(t) {
@@ -382,7 +383,7 @@ func (b *bundle) of(t *testing.T, runID, kind string) []eventlog.Event {
 }
 
 // said is the text of a run, as its deltas give it.
-func (b *bundle) said(t *testing.T, runID string) string {
+func (b *harness) said(t *testing.T, runID string) string {
 	t.Helper()
 	var text strings.Builder
 	for _, e := range b.of(t, runID, "text_delta") {
@@ -394,26 +395,26 @@ func (b *bundle) said(t *testing.T, runID string) string {
 }
 
 // await waits until a run has an event of this type.
-func (b *bundle) await(t *testing.T, runID, kind string) {
+func (b *harness) await(t *testing.T, runID, kind string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(b.of(t, runID, kind)) > 0 }, waitLimit, 5*time.Millisecond, "no %s", kind)
 }
 
-func (b *bundle) run(t *testing.T, runID string) run.Run {
+func (b *harness) run(t *testing.T, runID string) run.Run {
 	t.Helper()
 	r, err := b.db.RunGet(b.ctx, runID)
 	require.NoError(t, err)
 	return r
 }
 
-func (b *bundle) prompt(t *testing.T, promptID string) session.Prompt {
+func (b *harness) prompt(t *testing.T, promptID string) session.Prompt {
 	t.Helper()
 	p, err := b.db.PromptGet(b.ctx, b.id, promptID)
 	require.NoError(t, err)
 	return p
 }
 
-func (b *bundle) head(t *testing.T) session.Bundle {
+func (b *harness) head(t *testing.T) bundle.Bundle {
 	t.Helper()
 	head, err := b.db.BundleHead(b.ctx, b.id)
 	require.NoError(t, err)
@@ -421,7 +422,7 @@ func (b *bundle) head(t *testing.T) session.Bundle {
 }
 
 // transit takes the next step of the session's life.
-func (b *bundle) transit(t *testing.T, event session.Event) {
+func (b *harness) transit(t *testing.T, event session.Event) {
 	t.Helper()
 	s, err := b.db.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
@@ -434,7 +435,7 @@ func (b *bundle) transit(t *testing.T, event session.Event) {
 }
 
 // running reports whether the provider says that a sandbox runs.
-func (b *bundle) running(t *testing.T, id string) bool {
+func (b *harness) running(t *testing.T, id string) bool {
 	t.Helper()
 	status, err := b.provider.Open(id).Poll(b.ctx)
 	if sandbox.IsGone(err) {
@@ -445,7 +446,7 @@ func (b *bundle) running(t *testing.T, id string) bool {
 }
 
 // shell runs a command in a sandbox and returns what it printed.
-func (b *bundle) shell(t *testing.T, id, script string) string {
+func (b *harness) shell(t *testing.T, id, script string) string {
 	t.Helper()
 	result, err := b.provider.Open(id).Run(b.ctx, sandbox.RunSpec{Argv: []string{"sh", "-c", script}, Timeout: waitLimit})
 	require.NoError(t, err)
@@ -454,7 +455,7 @@ func (b *bundle) shell(t *testing.T, id, script string) string {
 }
 
 // sql does what no method does, such as making rows old.
-func (b *bundle) sql(t *testing.T, statement string, args ...any) {
+func (b *harness) sql(t *testing.T, statement string, args ...any) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)
@@ -464,7 +465,7 @@ func (b *bundle) sql(t *testing.T, statement string, args ...any) {
 }
 
 // query reads one value.
-func (b *bundle) query(t *testing.T, to any, statement string, args ...any) {
+func (b *harness) query(t *testing.T, to any, statement string, args ...any) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)
@@ -492,7 +493,7 @@ func requirePassing(t *testing.T, err error) {
 }
 
 // untilFinal tries a turn that is under way again until it ends or fails for good.
-func (b *bundle) untilFinal(t *testing.T, in activities.TurnRequest, turn *pending[activities.TurnResult]) (activities.TurnResult, error) {
+func (b *harness) untilFinal(t *testing.T, in activities.TurnRequest, turn *pending[activities.TurnResult]) (activities.TurnResult, error) {
 	t.Helper()
 	for {
 		out, err := turn.wait(t)

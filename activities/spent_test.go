@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // TestASandboxThatIsLostInARestoreSpendsItsGeneration: nothing of the session is
@@ -49,5 +49,5 @@ func TestASandboxThatIsLostInARestoreSpendsItsGeneration(t *testing.T) {
 	ready, err := b.restore(3)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, ready.Generation)
-	require.Equal(t, session.ReceiptFull, ready.Receipt.Kind, "%+v", ready.Receipt)
+	require.Equal(t, receipt.Full, ready.Receipt.Kind, "%+v", ready.Receipt)
 }

@@ -9,11 +9,11 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
@@ -44,7 +44,7 @@ func (g *transcripts) storedFile(ctx context.Context, sessionID string, p transc
 }
 
 // storedManifest lists the transcripts that are stored.
-func (g *transcripts) storedManifest(ctx context.Context, b *session.Bundle) error {
+func (g *transcripts) storedManifest(ctx context.Context, b *bundle.Bundle) error {
 	positions, err := g.store.TranscriptPositions(ctx, b.SessionID)
 	if err != nil {
 		return stored(err)

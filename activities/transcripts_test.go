@@ -12,8 +12,8 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
@@ -47,7 +47,7 @@ func TestATranscriptBeyondItsLimit(t *testing.T) {
 
 	second, err := b.restore(2)
 	require.NoError(t, err)
-	require.Equal(t, session.Receipt{Kind: session.ReceiptFull, Missing: []string{}}, *second.Receipt, "the snapshot has the whole file")
+	require.Equal(t, receipt.Receipt{Kind: receipt.Full, Missing: []string{}}, *second.Receipt, "the snapshot has the whole file")
 	require.Contains(t, b.say(t, second, "recall"), "my name is Robin")
 	_, err = b.save(second)
 	require.NoError(t, err)
@@ -55,14 +55,14 @@ func TestATranscriptBeyondItsLimit(t *testing.T) {
 
 	older, err := b.restore(3)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptFull, older.Receipt.Kind)
+	require.Equal(t, receipt.Full, older.Receipt.Kind)
 	_, err = b.save(older)
 	require.NoError(t, err)
 	b.terminate(t, older)
 	damage(t, b.head(t).SnapshotID)
 	older, err = b.restore(4)
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptPartial, older.Receipt.Kind)
+	require.Equal(t, receipt.Partial, older.Receipt.Kind)
 	require.Contains(t, strings.Join(older.Receipt.Unchecked, "\n"), "only its first 64 bytes are stored and were compared")
 	_, err = b.save(older)
 	require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestATranscriptBeyondItsLimit(t *testing.T) {
 
 	third, err := do(b, attempt{}, b.control.RestoreSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 5, Fresh: true})
 	require.NoError(t, err)
-	require.Equal(t, session.ReceiptPartial, third.Receipt.Kind)
+	require.Equal(t, receipt.Partial, third.Receipt.Kind)
 	require.Contains(t, strings.Join(third.Receipt.Missing, "\n"), "what follows its first 64 bytes was not stored")
 }
 

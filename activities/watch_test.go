@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // endingStore ends one run and records transitions.
@@ -46,7 +47,7 @@ func TestOneLineForEachTurnTransitionAndQuestion(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	claim := run.Run{
 		ID: "run_1", SessionID: "ses_1", PromptID: "prm_1", Attempt: 2, Generation: 3, Outcome: session.OutcomeFailed,
-		Reason: "the model server refuses\nsecond line", Usage: session.Usage{InputTokens: 4, OutputTokens: 5, ToolCalls: 6},
+		Reason: "the model server refuses\nsecond line", Usage: usage.Usage{InputTokens: 4, OutputTokens: 5, ToolCalls: 6},
 		StartedAt: began, EndedAt: began.Add(time.Second), Ended: &run.Ended{Agent: "demo", QueueWait: 7 * time.Millisecond, RequestID: "mine-42"},
 	}
 	line := func() (fields map[string]any) {

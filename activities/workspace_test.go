@@ -18,7 +18,7 @@ import (
 
 // withSetup returns a bundle whose session has a setup script. Each run of the script adds a line to
 // /workspace/runs.
-func withSetup(t *testing.T, script string) *bundle {
+func withSetup(t *testing.T, script string) *harness {
 	t.Helper()
 	b := setup(t)
 	s, _, err := b.db.SessionCreate(b.ctx, session.Session{
@@ -31,14 +31,14 @@ func withSetup(t *testing.T, script string) *bundle {
 }
 
 // recover takes the session to error and on to restoring, as a person does.
-func (b *bundle) recover(t *testing.T) {
+func (b *harness) recover(t *testing.T) {
 	t.Helper()
 	b.transit(t, session.EventFail)
 	b.transit(t, session.EventRecover)
 }
 
 // beginCreate starts an attempt at creating the session's sandbox.
-func (b *bundle) beginCreate(t *testing.T) *pending[activities.SandboxReady] {
+func (b *harness) beginCreate(t *testing.T) *pending[activities.SandboxReady] {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &pending[activities.SandboxReady]{done: make(chan struct{}), cancel: cancel}
@@ -55,7 +55,7 @@ func (b *bundle) beginCreate(t *testing.T) *pending[activities.SandboxReady] {
 }
 
 // awaitSetup waits until the setup script has begun in the session's sandbox, which it returns.
-func (b *bundle) awaitSetup(t *testing.T) string {
+func (b *harness) awaitSetup(t *testing.T) string {
 	t.Helper()
 	var id string
 	require.Eventually(t, func() bool {
@@ -93,7 +93,7 @@ func TestASetupScriptSurvivesTheLossOfItsWorker(t *testing.T) {
 }
 
 // stages are the setup events of the session.
-func (b *bundle) stages(t *testing.T) (out []string) {
+func (b *harness) stages(t *testing.T) (out []string) {
 	t.Helper()
 	for _, e := range b.of(t, "", "setup") {
 		var data struct{ Stage, Status string }
@@ -104,7 +104,7 @@ func (b *bundle) stages(t *testing.T) (out []string) {
 }
 
 // waitsForSetup reports whether a process in the sandbox waits for the lock of the setup.
-func (b *bundle) waitsForSetup(id string) bool {
+func (b *harness) waitsForSetup(id string) bool {
 	script := `for p in /proc/[0-9]*; do [ "$(tr '\0' ' ' <$p/cmdline 2>/dev/null)" = "flock 9 " ] && exit 0; done; exit 1`
 	result, err := b.provider.Open(id).Run(b.ctx, runOf(script))
 	return err == nil && result.Code == 0

@@ -26,7 +26,7 @@ func saidBody(id, text string, more ...string) string {
 }
 
 // run reads a run to its end.
-func (b *bundle) run(id, body string) streamed {
+func (b *harness) run(id, body string) streamed {
 	return b.chat("POST", "/api/sessions/"+id+"/ag-ui", body)
 }
 
@@ -46,7 +46,7 @@ func (s streamed) types(t *testing.T) []string {
 	return types
 }
 
-func blockEvent(b *bundle, id, kind string, data any) {
+func blockEvent(b *harness, id, kind string, data any) {
 	b.store.With(id, func(r *apitest.Row) { b.store.Append(r, kind, data) })
 }
 

@@ -27,7 +27,7 @@ type streamed struct {
 }
 
 // chat reads a stream to its end. Other goroutines than the test's may call it.
-func (b *bundle) chat(method, path, body string) streamed {
+func (b *harness) chat(method, path, body string) streamed {
 	req, err := http.NewRequest(method, b.url+path, strings.NewReader(body))
 	if err != nil {
 		return streamed{err: err}
@@ -42,7 +42,7 @@ func (b *bundle) chat(method, path, body string) streamed {
 }
 
 // claim has a run take a prompt, as far as the log shows it.
-func claim(b *bundle, id, promptID, runID string) {
+func claim(b *harness, id, promptID, runID string) {
 	b.store.With(id, func(r *apitest.Row) {
 		b.store.Append(r, event.TypeTurnStart, event.TurnStartData{RunID: runID, PromptID: promptID, Attempt: 1})
 	})

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/portable"
@@ -22,9 +23,9 @@ import (
 // archiveExport is an archive that is being sent: what a worker has stored, without the values of secrets, and the conversation.
 type archiveExport struct {
 	*archives
-	archive session.Archive
+	archive bundle.Archive
 	masker  *secret.Masker
-	bundle  session.BundleView
+	bundle  bundle.View
 	session session.Session
 
 	w       *portable.Writer

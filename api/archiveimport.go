@@ -21,6 +21,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
@@ -113,10 +114,10 @@ func (s *archives) receive(c echo.Context, f *os.File) (digest string, err error
 }
 
 // imported checks an archive and reads what a session is made of.
-func (s *archives) imported(ctx context.Context, f *os.File, title, named string) (session.Import, error) {
+func (s *archives) imported(ctx context.Context, f *os.File, title, named string) (bundle.Import, error) {
 	m, err := readArchive(f, func(portable.Entry, io.Reader) error { return nil })
 	if err != nil {
-		return session.Import{}, err
+		return bundle.Import{}, err
 	}
 	in, err := s.importedSession(m, title)
 	if err != nil {
@@ -163,14 +164,14 @@ func invalidArchive(field, format string, args ...any) error {
 }
 
 // importedSession is the session that a manifest describes, by the rules of a session that is created.
-func (s *archives) importedSession(m portable.Manifest, title string) (session.Import, error) {
+func (s *archives) importedSession(m portable.Manifest, title string) (bundle.Import, error) {
 	for _, text := range []struct{ field, value string }{{"source.place", m.Source.Place}, {"source.promptId", m.Source.PromptID}} {
 		if len(text.value) > maxFilterBytes {
-			return session.Import{}, invalidArchive(text.field, "is %d bytes long; at most %d are allowed", len(text.value), maxFilterBytes)
+			return bundle.Import{}, invalidArchive(text.field, "is %d bytes long; at most %d are allowed", len(text.value), maxFilterBytes)
 		}
 	}
 	if m.Workspace != portable.Workspace || m.Home != portable.Home {
-		return session.Import{}, invalidArchive("workspace", "must be %s, and home %s", portable.Workspace, portable.Home)
+		return bundle.Import{}, invalidArchive("workspace", "must be %s, and home %s", portable.Workspace, portable.Home)
 	}
 	fields := map[string]any{"agent": m.Session.Agent}
 	if title = cmp.Or(title, m.Session.Title); title != "" {
@@ -183,14 +184,14 @@ func (s *archives) importedSession(m portable.Manifest, title string) (session.I
 	}
 	data, err := json.Marshal(fields)
 	if err != nil {
-		return session.Import{}, invalidArchive("session", "is not JSON")
+		return bundle.Import{}, invalidArchive("session", "is not JSON")
 	}
 	body, _, err := parseBody(data, false)
 	if err != nil {
-		return session.Import{}, err
+		return bundle.Import{}, err
 	}
 	sess, _, _ := s.newSession(body, nil)
-	return session.Import{Session: sess}, body.done()
+	return bundle.Import{Session: sess}, body.done()
 }
 
 func importedOutcome(text string) session.Outcome {
@@ -202,7 +203,7 @@ func importedOutcome(text string) session.Outcome {
 }
 
 // agentFiles lists the agent's own files, which must be files that the agent itself would write.
-func agentFiles(adapter agent.Adapter, m portable.Manifest, in *session.Import) error {
+func agentFiles(adapter agent.Adapter, m portable.Manifest, in *bundle.Import) error {
 	if !session.ValidID(session.SessionPrefix, m.MemoryID) {
 		return invalidArchive("memoryId", "must be %s and 32 lower-case hexadecimal digits", session.SessionPrefix)
 	}
@@ -230,7 +231,7 @@ func agentFiles(adapter agent.Adapter, m portable.Manifest, in *session.Import) 
 }
 
 // blocksOf reads the conversation of an archive, or else has the adapter read it from the agent's files.
-func blocksOf(f *os.File, adapter agent.Adapter, m portable.Manifest) ([]session.ImportedBlock, error) {
+func blocksOf(f *os.File, adapter agent.Adapter, m portable.Manifest) ([]bundle.ImportedBlock, error) {
 	paths := map[string]string{}
 	var total int64
 	has := false
@@ -301,8 +302,8 @@ func readConversation(r io.Reader) (conversation.Conversation, error) {
 }
 
 // importedBlocks checks blocks, and closes those that were open: nothing follows of them.
-func importedBlocks(c conversation.Conversation) ([]session.ImportedBlock, error) {
-	var out []session.ImportedBlock
+func importedBlocks(c conversation.Conversation) ([]bundle.ImportedBlock, error) {
+	var out []bundle.ImportedBlock
 	seen := map[[2]string]bool{}
 	for _, thread := range c.Threads {
 		for _, b := range thread.Blocks {
@@ -323,7 +324,7 @@ func importedBlocks(c conversation.Conversation) ([]session.ImportedBlock, error
 			if err != nil {
 				return nil, invalidArchive(portable.ConversationEntry, "has a block that is not JSON")
 			}
-			out = append(out, session.ImportedBlock{Conversation: thread.ID, ID: b.ID, JSON: data})
+			out = append(out, bundle.ImportedBlock{Conversation: thread.ID, ID: b.ID, JSON: data})
 		}
 	}
 	return out, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -21,13 +22,13 @@ import (
 // archiveStore keeps the archives of bundles.
 type archiveStore interface {
 	// ArchiveRequest has the archive of a bundle made, and returns its present state; bundle_not_found.
-	ArchiveRequest(ctx context.Context, bundleID string) (session.Archive, error)
+	ArchiveRequest(ctx context.Context, bundleID string) (bundle.Archive, error)
 	// ArchiveShow returns the archive of a bundle; bundle_not_found, illegal_state if it was not requested.
-	ArchiveShow(ctx context.Context, bundleID string) (session.Archive, error)
+	ArchiveShow(ctx context.Context, bundleID string) (bundle.Archive, error)
 	// ArchiveContent reads an archive in pieces, each valid until the next.
 	ArchiveContent(ctx context.Context, archiveID string) iter.Seq2[[]byte, error]
 	// SessionImport stores a session that is continued from an archive. Idempotency is as with SessionCreate.
-	SessionImport(ctx context.Context, in session.Import, archive io.Reader, idem Idempotency) (stored session.Session, created bool, err error)
+	SessionImport(ctx context.Context, in bundle.Import, archive io.Reader, idem Idempotency) (stored session.Session, created bool, err error)
 }
 
 // archives are the routes of portable bundles.
@@ -67,7 +68,7 @@ func (s *archives) request(c echo.Context) error {
 		return err
 	}
 	status := http.StatusOK
-	if a.State == session.ArchivePending {
+	if a.State == bundle.ArchivePending {
 		status = http.StatusAccepted
 	}
 	return c.JSON(status, resource.Archive(a))
@@ -112,11 +113,11 @@ func (s *archives) exportOf(ctx context.Context, id string) (*archiveExport, err
 		return nil, err
 	}
 	switch a.State {
-	case session.ArchivePending:
+	case bundle.ArchivePending:
 		return nil, failure.Errorf(failure.IllegalState, "the archive of bundle %s is not ready yet", id)
-	case session.ArchiveFailed:
+	case bundle.ArchiveFailed:
 		return nil, failure.Errorf(failure.IllegalState, "the archive of bundle %s could not be made: %s", id, a.Reason)
-	case session.ArchiveReady:
+	case bundle.ArchiveReady:
 	}
 	sess, err := s.store.SessionGet(ctx, v.SessionID)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/portable"
@@ -39,7 +40,7 @@ func archived(t *testing.T, memory string, change func(*portable.Writer, *portab
 
 const archiveType = "application/gzip"
 
-func (b *bundle) send(archive []byte, query string, headers ...string) answer {
+func (b *harness) send(archive []byte, query string, headers ...string) answer {
 	return b.doRaw("POST", "/api/bundles/import"+query, bytes.NewReader(archive), append([]string{"Content-Type", archiveType}, headers...)...)
 }
 
@@ -135,7 +136,7 @@ func TestABundleIsExported(t *testing.T) {
 	id, bundleID := b.store.Put(session.Hibernated), session.NewID(session.BundlePrefix)
 	b.store.With(id, func(r *apitest.Row) {
 		r.Session.Title = "about " + planted
-		r.Bundles = []session.BundleView{{Bundle: session.Bundle{ID: bundleID, SessionID: id}, HasFiles: true, PromptID: "p2"}}
+		r.Bundles = []bundle.View{{Bundle: bundle.Bundle{ID: bundleID, SessionID: id}, HasFiles: true, PromptID: "p2"}}
 		r.Conversation = conversation.Conversation{Threads: []conversation.Thread{{ID: "main", Blocks: []conversation.Block{
 			{ID: "b1", Type: conversation.AssistantText, Status: conversation.Complete, CreatedAt: time.Now(), Content: "it is " + planted},
 		}}}}
@@ -146,12 +147,12 @@ func TestABundleIsExported(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, pending.status)
 	require.Contains(t, string(pending.body), `"status":"pending"`)
 	b.do("GET", url, "").problem(http.StatusConflict, string(failure.IllegalState))
-	b.store.Archive(bundleID, session.ArchiveFailed, nil)
+	b.store.Archive(bundleID, bundle.ArchiveFailed, nil)
 	require.Contains(t, string(b.do("POST", url, "{}").body), "the snapshot is gone")
 	require.Contains(t, b.do("GET", url, "").problem(http.StatusConflict, string(failure.IllegalState)).Detail, "the snapshot is gone")
 	b.do("POST", "/api/bundles/"+session.NewID(session.BundlePrefix)+"/export", "").problem(http.StatusNotFound, string(failure.NoBundle))
 
-	b.store.Archive(bundleID, session.ArchiveReady, archived(t, id, func(w *portable.Writer, m *portable.Manifest) {
+	b.store.Archive(bundleID, bundle.ArchiveReady, archived(t, id, func(w *portable.Writer, m *portable.Manifest) {
 		require.NoError(t, w.File("plain", 0o755, 3, strings.NewReader("abc")))
 		require.NoError(t, w.File("env", 0o644, int64(len(planted)), strings.NewReader(planted)))
 		require.NoError(t, w.File(planted, 0o644, 0, strings.NewReader("")))
@@ -184,7 +185,7 @@ func TestABundleIsExported(t *testing.T) {
 	require.Equal(t, http.StatusCreated, moved.status, "an export can be imported: %s", moved.body)
 
 	// Damage is found before the archive looks whole.
-	b.store.Archive(bundleID, session.ArchiveReady, []byte("no archive"))
+	b.store.Archive(bundleID, bundle.ArchiveReady, []byte("no archive"))
 	require.GreaterOrEqual(t, b.do("GET", url, "").status, 400)
 }
 
@@ -194,7 +195,7 @@ func TestABundleWithoutFilesIsExportedWithItsMemory(t *testing.T) {
 	id, bundleID := b.store.Put(session.Hibernated), session.NewID(session.BundlePrefix)
 	path := "/root/.overwinter-demo/" + id + "/transcript.jsonl"
 	b.store.With(id, func(r *apitest.Row) {
-		r.Bundles = []session.BundleView{{Bundle: session.Bundle{ID: bundleID, SessionID: id}}}
+		r.Bundles = []bundle.View{{Bundle: bundle.Bundle{ID: bundleID, SessionID: id}}}
 		r.Transcripts = []transcript.File{{Path: path, Data: []byte("{}")}}
 	})
 	b.store.ArchiveOwn(bundleID)

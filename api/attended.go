@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -46,7 +47,7 @@ type attendedPrompts struct {
 // claimStore knows which prompts were claimed.
 type claimStore interface {
 	// PromptsUnclaimed returns those of some prompts that wait in sessions in which no run is in progress.
-	PromptsUnclaimed(ctx context.Context, asked []session.UnclaimedWork) ([]session.UnclaimedWork, error)
+	PromptsUnclaimed(ctx context.Context, asked []backlog.Unclaimed) ([]backlog.Unclaimed, error)
 }
 
 // attendedSession has the prompts of one session.
@@ -128,14 +129,14 @@ func (a *attendedPrompts) run() {
 }
 
 // unchecked returns the prompts that came until a time and of which it is not known whether they were claimed.
-func (a *attendedPrompts) unchecked(until time.Time) []session.UnclaimedWork {
+func (a *attendedPrompts) unchecked(until time.Time) []backlog.Unclaimed {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var asked []session.UnclaimedWork
+	var asked []backlog.Unclaimed
 	for id, s := range a.sessions {
 		for _, p := range s.prompts[s.claimed:] {
 			if !p.at.After(until) {
-				asked = append(asked, session.UnclaimedWork{SessionID: id, PromptID: p.ID, Ordinal: p.Ordinal})
+				asked = append(asked, backlog.Unclaimed{SessionID: id, PromptID: p.ID, Ordinal: p.Ordinal})
 			}
 		}
 	}
@@ -144,7 +145,7 @@ func (a *attendedPrompts) unchecked(until time.Time) []session.UnclaimedWork {
 
 // check signals for those of some prompts that their attendant should have claimed. It does so for all of them if Postgres does
 // not answer.
-func (a *attendedPrompts) check(ctx context.Context, asked []session.UnclaimedWork) {
+func (a *attendedPrompts) check(ctx context.Context, asked []backlog.Unclaimed) {
 	if len(asked) == 0 {
 		return
 	}
@@ -159,10 +160,10 @@ func (a *attendedPrompts) check(ctx context.Context, asked []session.UnclaimedWo
 }
 
 // checked removes the prompts that were not claimed, and returns them.
-func (a *attendedPrompts) checked(asked, unclaimed []session.UnclaimedWork) []session.UnclaimedWork {
+func (a *attendedPrompts) checked(asked, unclaimed []backlog.Unclaimed) []backlog.Unclaimed {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	alone := make(map[session.UnclaimedWork]bool, len(unclaimed))
+	alone := make(map[backlog.Unclaimed]bool, len(unclaimed))
 	for _, p := range unclaimed {
 		alone[p] = true
 	}

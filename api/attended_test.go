@@ -20,7 +20,7 @@ import (
 const never = time.Hour
 
 // setupAttended is setup for a session with an attendant, which claims prompts if claims is set.
-func setupAttended(t *testing.T, claims bool, claimWait, recordAfter time.Duration) (b *bundle, id string) {
+func setupAttended(t *testing.T, claims bool, claimWait, recordAfter time.Duration) (b *harness, id string) {
 	t.Helper()
 	b = setup(t, func(c *api.Config) { c.ClaimWait, c.RecordAfter = claimWait, recordAfter })
 	id = b.store.Put(session.Running)
@@ -28,14 +28,14 @@ func setupAttended(t *testing.T, claims bool, claimWait, recordAfter time.Durati
 	return b, id
 }
 
-func (b *bundle) promptNamed(id, promptID string) {
+func (b *harness) promptNamed(id, promptID string) {
 	b.t.Helper()
 	a := b.do("POST", "/api/sessions/"+id+"/prompts", fmt.Sprintf(`{"id":%q,"content":"hello"}`, promptID))
 	require.Equal(b.t, http.StatusAccepted, a.status, "%s", a.body)
 }
 
 // signals waits until n signals were sent and returns them.
-func (b *bundle) signals(t *testing.T, n int) []string {
+func (b *harness) signals(t *testing.T, n int) []string {
 	t.Helper()
 	var heard []string
 	eventually(t, fmt.Sprintf("%d signals", n), func() bool {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/checkpoint"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/profile"
@@ -371,16 +372,16 @@ func (o *object) options(name string) (session.Options, bool) {
 	model, _ := inner.short("model", profile.MaxModelRunes)
 	policy := inner.oneOf("permissions", "", string(permission.Allow), string(permission.Ask), string(permission.Deny))
 	timeout, _ := inner.duration("questionTimeout", question.MinTimeout, question.MaxTimeout)
-	var checkpoint session.Checkpoint
+	var saves checkpoint.Policy
 	if text, ok := inner.text("checkpoint"); ok && text != "" {
 		var err error
-		if checkpoint, err = session.ParseCheckpoint(text); err != nil {
+		if saves, err = checkpoint.Parse(text); err != nil {
 			inner.wrong("checkpoint", "%s", err)
 		}
 	}
 	inner.unknown()
 	return session.Options{
-		Model: model, Permissions: permission.Policy(policy), QuestionTimeout: session.Duration(timeout), Checkpoint: checkpoint,
+		Model: model, Permissions: permission.Policy(policy), QuestionTimeout: session.Duration(timeout), Checkpoint: saves,
 	}, true
 }
 

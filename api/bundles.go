@@ -6,6 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -15,11 +16,11 @@ import (
 // bundleStore has the bundles of sessions.
 type bundleStore interface {
 	// BundleList returns a page of a session's bundles, newest first; session_not_found.
-	BundleList(ctx context.Context, sessionID string, limit int, cursor string) (items []session.BundleView, nextCursor string, err error)
+	BundleList(ctx context.Context, sessionID string, limit int, cursor string) (items []bundle.View, nextCursor string, err error)
 	// BundleShow returns a bundle; bundle_not_found.
-	BundleShow(ctx context.Context, bundleID string) (session.BundleView, error)
+	BundleShow(ctx context.Context, bundleID string) (bundle.View, error)
 	// BundlePin has a bundle kept, or no longer: bundle_not_found, limit_reached, illegal_state if its snapshot is deleted.
-	BundlePin(ctx context.Context, bundleID string, pinned bool) (session.BundleView, error)
+	BundlePin(ctx context.Context, bundleID string, pinned bool) (bundle.View, error)
 	// ConversationAt is ConversationPage for the conversation that a bundle has.
 	ConversationAt(ctx context.Context, bundleID string, limit int, cursor string) (page conversation.Conversation, nextCursor string, err error)
 	// BundleFileList, BundleFileGet and BundleDiffGet read what a bundle has as a fileStore reads what a session has: bundle_not_found,

@@ -8,9 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
@@ -21,10 +23,10 @@ func TestBundlesAreShown(t *testing.T) {
 	id := b.store.Put(session.Hibernated)
 	old, head := session.NewID(session.BundlePrefix), session.NewID(session.BundlePrefix)
 	b.store.With(id, func(r *apitest.Row) {
-		r.Bundles = []session.BundleView{
-			{Bundle: session.Bundle{ID: old, SessionID: id, CreatedAt: time.Now()}},
+		r.Bundles = []bundle.View{
+			{Bundle: bundle.Bundle{ID: old, SessionID: id, CreatedAt: time.Now()}},
 			{
-				Bundle: session.Bundle{
+				Bundle: bundle.Bundle{
 					ID: head, SessionID: id, ParentID: old, Generation: 2, SnapshotID: "im-1", Verified: true, CreatedAt: time.Now(),
 					Manifest: manifest.Manifest{
 						AgentFiles: []manifest.File{{Path: "/root/a", Size: 5, SHA256: "x"}},
@@ -32,7 +34,7 @@ func TestBundlesAreShown(t *testing.T) {
 					},
 				},
 				LastSeq: 9, PromptID: "p1", Outcome: session.OutcomeFailed, Head: true, HasFiles: true,
-				Receipt: &session.Receipt{Kind: session.ReceiptFull}, RestoredAt: time.Now(),
+				Receipt: &receipt.Receipt{Kind: receipt.Full}, RestoredAt: time.Now(),
 			},
 		}
 		r.Files = []workspacefile.Content{{Info: workspacefile.Info{Path: "dir/a.txt", Size: 5, SHA256: "x", ModifiedAt: time.Now()}, Data: []byte("hello")}}

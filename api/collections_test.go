@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func (b *bundle) collectPrompt(id, promptID string) answer {
+func (b *harness) collectPrompt(id, promptID string) answer {
 	b.t.Helper()
 	return b.do("POST", "/api/sessions/"+id+"/prompts", fmt.Sprintf(`{"id":%q,"content":"hello","mode":"collect"}`, promptID))
 }

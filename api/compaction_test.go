@@ -26,7 +26,7 @@ type spoken struct {
 }
 
 // speak stores a session with a turn.
-func speak(t *testing.T, b *bundle, db *postgres.DB) spoken {
+func speak(t *testing.T, b *harness, db *postgres.DB) spoken {
 	t.Helper()
 	ctx := t.Context()
 	s := spoken{id: b.do("POST", "/api/sessions", `{"agent":"demo","prompt":{"content":"hello","id":"m1"}}`).session().ID, deltas: 30}

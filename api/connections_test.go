@@ -15,7 +15,7 @@ import (
 )
 
 // connect opens connections that begin requests with the text and never complete them.
-func (b *bundle) connect(n int, text string) []net.Conn {
+func (b *harness) connect(n int, text string) []net.Conn {
 	b.t.Helper()
 	conns := make([]net.Conn, n)
 	for i := range conns {
@@ -29,7 +29,7 @@ func (b *bundle) connect(n int, text string) []net.Conn {
 }
 
 // requireClosed waits until the server has closed the connections.
-func (b *bundle) requireClosed(conns []net.Conn) {
+func (b *harness) requireClosed(conns []net.Conn) {
 	b.t.Helper()
 	for i, conn := range conns {
 		require.NoError(b.t, conn.SetReadDeadline(time.Now().Add(waitLimit)))

@@ -16,7 +16,7 @@ const (
 	otherOrigin = "https://other.example.com"
 )
 
-func preflight(b *bundle, path, origin string) answer {
+func preflight(b *harness, path, origin string) answer {
 	return b.do("OPTIONS", path, "", "Origin", origin, "Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "if-none-match, authorization")
 }
 

@@ -32,7 +32,7 @@ type frame struct {
 	id, event, data, comment string
 }
 
-func (b *bundle) stream(path string, headers ...string) *sse {
+func (b *harness) stream(path string, headers ...string) *sse {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+path, nil)
 	require.NoError(b.t, err)

@@ -26,7 +26,7 @@ func file(path, text string) workspacefile.Content {
 	}
 }
 
-func withFiles(t *testing.T, files ...workspacefile.Content) (b *bundle, url string) {
+func withFiles(t *testing.T, files ...workspacefile.Content) (b *harness, url string) {
 	t.Helper()
 	b = setup(t)
 	id := b.store.Put(session.Hibernated)

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/overwinter-dev/overwinter/internal/attachment"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -20,7 +21,7 @@ import (
 type forkStore interface {
 	// SessionFork stores a session that begins where another one was, and its first prompt, if there is one. Idempotency is as with
 	// SessionCreate. session_not_found, bundle_not_found, prompt_not_found, no_bundle_there, illegal_state.
-	SessionFork(ctx context.Context, f session.Fork, first *session.Prompt, idem Idempotency) (stored session.Session, created bool, err error)
+	SessionFork(ctx context.Context, f fork.Fork, first *session.Prompt, idem Idempotency) (stored session.Session, created bool, err error)
 	// SessionForks returns a page of the forks of a session, newest first; session_not_found.
 	SessionForks(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Session, nextCursor string, err error)
 }
@@ -46,7 +47,7 @@ func (s *forks) fork(c echo.Context) error {
 	}
 	defer in.release()
 	body := in.json
-	f := session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: id}
+	f := fork.Fork{ID: session.NewID(session.SessionPrefix), SessionID: id}
 	first, named := s.forkRequest(body, in.files, &f)
 	if err := body.done(); err != nil {
 		return err
@@ -102,7 +103,7 @@ func (s *forks) fork(c echo.Context) error {
 }
 
 // forkRequest reads the point, and the first prompt of the fork, if it has one, with the files of the form.
-func (s *forks) forkRequest(body *object, files []attachment.Attachment, f *session.Fork) (first *session.Prompt, named string) {
+func (s *forks) forkRequest(body *object, files []attachment.Attachment, f *fork.Fork) (first *session.Prompt, named string) {
 	f.BundleID, f.PromptID = body.point()
 	f.Before = body.boolean("before")
 	if f.Before && f.BundleID != "" {

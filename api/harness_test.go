@@ -35,7 +35,7 @@ const waitLimit = 2 * time.Minute
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // bundle is one server on its own port, over fakes.
-type bundle struct {
+type harness struct {
 	t       testing.TB
 	store   *apitest.Store
 	temp    *apitest.Signaler
@@ -56,10 +56,10 @@ func (agents) Describe() []agent.Description {
 // Get has the real adapter, whose memory archives may have.
 func (agents) Get(name string) (agent.Adapter, error) { return agent.NewRegistry(demo.New()).Get(name) }
 
-func setup(t testing.TB, change ...func(*api.Config)) *bundle {
+func setup(t testing.TB, change ...func(*api.Config)) *harness {
 	t.Helper()
 	store := apitest.NewStore()
-	b := &bundle{t: t, store: store, temp: &apitest.Signaler{}, logs: &syncBuffer{}, headers: http.Header{}}
+	b := &harness{t: t, store: store, temp: &apitest.Signaler{}, logs: &syncBuffer{}, headers: http.Header{}}
 	cfg := api.Config{
 		Store: store, Signaler: b.temp, Events: store, Agents: agents{},
 		Sandbox: func(context.Context) api.SandboxInfo {
@@ -103,12 +103,12 @@ type answer struct {
 }
 
 // do sends a request with a body as it stands, or none where it is empty.
-func (b *bundle) do(method, path, body string, headers ...string) answer {
+func (b *harness) do(method, path, body string, headers ...string) answer {
 	b.t.Helper()
 	return b.doRaw(method, path, strings.NewReader(body), headers...)
 }
 
-func (b *bundle) doRaw(method, path string, body io.Reader, headers ...string) answer {
+func (b *harness) doRaw(method, path string, body io.Reader, headers ...string) answer {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, body)
 	require.NoError(b.t, err)

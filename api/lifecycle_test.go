@@ -25,7 +25,7 @@ const (
 )
 
 // happened adds an event of a session to the fake.
-func (b *bundle) happened(t lifecycle.Type, id string) {
+func (b *harness) happened(t lifecycle.Type, id string) {
 	agent, metadata := "demo", `{"team":"blue","n":1}`
 	if id == twoID {
 		agent, metadata = "other", ``
@@ -182,7 +182,7 @@ func TestPostgresLifecycleEventsAreReadOnce(t *testing.T) {
 		})
 	}
 	const total = 1 + writers*each
-	read := func(b *bundle, cut int) (got []string) {
+	read := func(b *harness, cut int) (got []string) {
 		last := "0"
 		for len(got) < total {
 			s := b.stream("/api/events", "Last-Event-ID", last)

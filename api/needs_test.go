@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -34,7 +35,7 @@ func (needy) Get(string) (agent.Adapter, error) { return nil, errors.ErrUnsuppor
 const needsKey = "the agent needy needs NEEDY_KEY, which is not stored: store it with PUT /api/secrets/NEEDY_KEY, " +
 	"or set it in the environment of a profile; instead of it the agent takes NEEDY_TOKEN"
 
-func setupNeedy(t *testing.T) *bundle {
+func setupNeedy(t *testing.T) *harness {
 	t.Helper()
 	keyring, err := secret.NewKeyring(bytes.Repeat([]byte{7}, secret.KeyBytes))
 	require.NoError(t, err)
@@ -129,7 +130,7 @@ func TestAForkIsRefusedWhileItsAgentLacksASecret(t *testing.T) {
 	b := setupNeedy(t)
 	id := b.store.Put(session.Running)
 	b.store.With(id, func(r *apitest.Row) {
-		r.Bundles = []session.BundleView{{Bundle: session.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: id}, PromptID: "p2"}}
+		r.Bundles = []bundle.View{{Bundle: bundle.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: id}, PromptID: "p2"}}
 	})
 	fork := func(body string) answer { return b.do("POST", "/api/sessions/"+id+"/fork", body) }
 	run := func() answer {

@@ -12,7 +12,7 @@ import (
 )
 
 // polled is a page of events in a few words.
-func (b *bundle) polled(id, query string) string {
+func (b *harness) polled(id, query string) string {
 	b.t.Helper()
 	a := b.do("GET", "/api/sessions/"+id+"/events"+query, "", "Accept", "application/json;q=1, text/plain")
 	require.Equal(b.t, http.StatusOK, a.status, "%s", a.body)

@@ -23,12 +23,12 @@ import (
 )
 
 // setupPostgres is setup over a real database and the real log.
-func setupPostgres(t testing.TB) (*bundle, *postgres.DB) {
+func setupPostgres(t testing.TB) (*harness, *postgres.DB) {
 	t.Helper()
 	return setupPostgresAt(t, postgrestest.URL(t))
 }
 
-func setupPostgresAt(t testing.TB, url string, change ...func(*api.Config)) (*bundle, *postgres.DB) {
+func setupPostgresAt(t testing.TB, url string, change ...func(*api.Config)) (*harness, *postgres.DB) {
 	t.Helper()
 	db := postgrestest.Open(t, url)
 	f := eventlog.NewFollower(db, eventlog.FollowerOptions{Format: feed.Format()})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/attachment"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -28,13 +29,13 @@ func named(name, data string) sent {
 }
 
 // submitForm sends a prompt as a form.
-func (b *bundle) submitForm(path, prompt string, files ...sent) answer {
+func (b *harness) submitForm(path, prompt string, files ...sent) answer {
 	b.t.Helper()
 	return b.sendForm(path, "prompt", prompt, nil, files...)
 }
 
 // sendForm sends a form with JSON in a field, and files.
-func (b *bundle) sendForm(path, field, value string, headers []string, files ...sent) answer {
+func (b *harness) sendForm(path, field, value string, headers []string, files ...sent) answer {
 	b.t.Helper()
 	var body bytes.Buffer
 	w := multipart.NewWriter(&body)
@@ -270,9 +271,9 @@ func TestTheFirstPromptOfASessionComesWithFiles(t *testing.T) {
 func TestTheFirstPromptOfAForkComesWithFiles(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id, bundle := b.store.Put(session.Running), session.NewID(session.BundlePrefix)
+	id, bundleID := b.store.Put(session.Running), session.NewID(session.BundlePrefix)
 	b.store.With(id, func(r *apitest.Row) {
-		r.Bundles = []session.BundleView{{Bundle: session.Bundle{ID: bundle, SessionID: id}, PromptID: "p2"}}
+		r.Bundles = []bundle.View{{Bundle: bundle.Bundle{ID: bundleID, SessionID: id}, PromptID: "p2"}}
 	})
 	path, key := "/api/sessions/"+id+"/fork", []string{"Idempotency-Key", "k1"}
 	form := func(fork string, headers []string, files ...sent) answer {

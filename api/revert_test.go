@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -50,17 +51,17 @@ func TestAPromptMayBeReverted(t *testing.T) {
 func TestASessionMayBeRevertedToABundle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	bundle := session.NewID(session.BundlePrefix)
+	bundleID := session.NewID(session.BundlePrefix)
 	in := func(agent string) string {
 		id := b.store.Put(session.Running, func(s *session.Session) { s.Agent = agent })
 		b.store.With(id, func(r *apitest.Row) {
 			r.Prompts = []session.Prompt{{ID: "done", Status: session.PromptCompleted, RunID: "run_1"}}
-			r.Bundles = []session.BundleView{{Bundle: session.Bundle{ID: bundle, SessionID: id}}}
+			r.Bundles = []bundle.View{{Bundle: bundle.Bundle{ID: bundleID, SessionID: id}}}
 		})
 		return "/api/sessions/" + id + "/revert"
 	}
 	for body, files := range map[string]bool{
-		`{"bundleId":"` + bundle + `"}`: true, `{"bundleId":"` + bundle + `","files":true}`: true, `{"bundleId":"` + bundle + `","files":false}`: false,
+		`{"bundleId":"` + bundleID + `"}`: true, `{"bundleId":"` + bundleID + `","files":true}`: true, `{"bundleId":"` + bundleID + `","files":false}`: false,
 		`{"promptId":"done"}`: false, `{"promptId":"done","files":false}`: false, `{"promptId":"done","files":true,"force":true}`: true,
 	} {
 		a := b.do("POST", in("demo"), body)
@@ -75,7 +76,7 @@ func TestASessionMayBeRevertedToABundle(t *testing.T) {
 		require.Equal(t, http.StatusAccepted, b.do("POST", in("stiff"), body).status, "its memory comes with the files")
 	}
 	for _, body := range []string{
-		`{"bundleId":"` + bundle + `","promptId":"done"}`, `{"bundleId":"x"}`, `{"bundleId":"` + bundle + `","files":7}`, `{"files":true}`,
+		`{"bundleId":"` + bundleID + `","promptId":"done"}`, `{"bundleId":"x"}`, `{"bundleId":"` + bundleID + `","files":7}`, `{"files":true}`,
 	} {
 		b.do("POST", in("demo"), body).problem(http.StatusBadRequest, "invalid_request")
 	}

@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-type runBody struct {
+type runView struct {
 	RunID, SessionID, PromptID, Status, Outcome, BaseSessionID, BaseBundleID, Reason string
 	Forked                                                                           bool
 }
@@ -21,17 +22,17 @@ type runBody struct {
 func TestARunIsStartedShownAndListed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id, bundle := b.store.Put(session.Running), session.NewID(session.BundlePrefix)
+	id, bundleID := b.store.Put(session.Running), session.NewID(session.BundlePrefix)
 	b.store.With(id, func(r *apitest.Row) {
-		r.Bundles = []session.BundleView{{Bundle: session.Bundle{ID: bundle, SessionID: id}, PromptID: "p2"}}
+		r.Bundles = []bundle.View{{Bundle: bundle.Bundle{ID: bundleID, SessionID: id}, PromptID: "p2"}}
 	})
-	var first, again, forked runBody
+	var first, again, forked runView
 	body := `{"baseSessionId":"` + id + `","input":"work"}`
 	a := b.do("POST", "/api/runs", body, "Idempotency-Key", "k")
 	require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
 	a.into(&first)
 	require.Equal(t, "/api/runs/"+first.RunID, a.header.Get("Location"))
-	require.Equal(t, runBody{RunID: first.RunID, SessionID: id, PromptID: first.PromptID, Status: "queued", BaseSessionID: id, BaseBundleID: bundle}, first)
+	require.Equal(t, runView{RunID: first.RunID, SessionID: id, PromptID: first.PromptID, Status: "queued", BaseSessionID: id, BaseBundleID: bundleID}, first)
 	require.NotEmpty(t, b.temp.Heard(), "the workflow is notified")
 	a = b.do("POST", "/api/runs", body, "Idempotency-Key", "k")
 	require.Equal(t, http.StatusOK, a.status)
@@ -39,27 +40,27 @@ func TestARunIsStartedShownAndListed(t *testing.T) {
 	require.Equal(t, first, again)
 	b.do("POST", "/api/runs", strings.Replace(body, "work", "other", 1), "Idempotency-Key", "k").problem(http.StatusConflict, string(failure.Idempotency))
 	b.do("POST", "/api/runs", body).problem(http.StatusConflict, string(failure.RunUnfinished))
-	a = b.do("POST", "/api/runs", `{"baseBundleId":"`+bundle+`","input":"work","fork":true,"agent":"demo"}`)
+	a = b.do("POST", "/api/runs", `{"baseBundleId":"`+bundleID+`","input":"work","fork":true,"agent":"demo"}`)
 	require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
 	a.into(&forked)
 	require.True(t, forked.Forked)
 	require.NotEqual(t, id, forked.SessionID)
 
-	var page struct{ Items []runBody }
+	var page struct{ Items []runView }
 	b.do("GET", "/api/runs?sessionId="+id+"&status=queued", "").into(&page)
-	require.Equal(t, []runBody{first}, page.Items)
+	require.Equal(t, []runView{first}, page.Items)
 	b.do("GET", "/api/runs?limit=1", "").into(&page)
-	require.Equal(t, []runBody{forked}, page.Items)
+	require.Equal(t, []runView{forked}, page.Items)
 
 	session404, bundle404 := session.NewID(session.SessionPrefix), session.NewID(session.BundlePrefix)
 	b.do("POST", "/api/runs", `{"baseSessionId":"`+session404+`","input":"x"}`).problem(http.StatusNotFound, string(failure.NoSession))
 	b.do("POST", "/api/runs", `{"baseBundleId":"`+bundle404+`","input":"x"}`).problem(http.StatusNotFound, string(failure.NoBundle))
-	a = b.do("POST", "/api/runs", `{"baseBundleId":"`+bundle+`","input":"work","fork":true,"agent":"other"}`)
+	a = b.do("POST", "/api/runs", `{"baseBundleId":"`+bundleID+`","input":"work","fork":true,"agent":"other"}`)
 	require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
 	require.Contains(t, string(a.body), `"agent":"other"`)
 	b.do("GET", "/api/runs/"+session.NewID(session.RunPrefix), "").problem(http.StatusNotFound, string(failure.NoRun))
 	for body, field := range map[string]string{
-		`{"input":"x"}`: "baseSessionId", `{"baseSessionId":"` + id + `","baseBundleId":"` + bundle + `","input":"x"}`: "baseSessionId",
+		`{"input":"x"}`: "baseSessionId", `{"baseSessionId":"` + id + `","baseBundleId":"` + bundleID + `","input":"x"}`: "baseSessionId",
 		`{"baseSessionId":"x","input":"x"}`: "baseSessionId", `{"baseBundleId":"x","input":"x"}`: "baseBundleId",
 		`{"baseSessionId":"` + id + `"}`: "input", `{"baseSessionId":"` + id + `","input":" "}`: "input", `{"baseSessionId":"` + id + `","input":"x","agent":"nobody"}`: "agent",
 		`{"baseSessionId":"` + id + `","input":"x","wait":"11m"}`: "wait", `{"baseSessionId":"` + id + `","input":"x","wait":"soon"}`: "wait",
@@ -79,9 +80,9 @@ func TestARunIsWaitedFor(t *testing.T) {
 	id := b.store.Put(session.Running)
 	answers := make(chan answer, 2)
 	go func() { answers <- b.do("POST", "/api/runs", `{"baseSessionId":"`+id+`","input":"work","wait":"10m"}`) }()
-	var started runBody
+	var started runView
 	require.Eventually(t, func() bool {
-		var page struct{ Items []runBody }
+		var page struct{ Items []runView }
 		b.do("GET", "/api/runs?sessionId="+id, "").into(&page)
 		if len(page.Items) == 1 {
 			started = page.Items[0]
@@ -90,7 +91,7 @@ func TestARunIsWaitedFor(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	go func() { answers <- b.do("GET", "/api/runs/"+started.RunID+"?wait=10m", "") }()
 
-	var got runBody
+	var got runView
 	b.do("GET", "/api/runs/"+started.RunID+"?wait=1ms", "").into(&got)
 	require.Equal(t, "queued", got.Status, "it is not over when the time is up")
 	b.store.Turn(id, started.PromptID, session.PromptCompleted, "", "done")
@@ -111,15 +112,15 @@ func TestARunIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
-	var got runBody
-	begin := func() runBody {
+	var got runView
+	begin := func() runView {
 		t.Helper()
 		a := b.do("POST", "/api/runs", `{"baseSessionId":"`+id+`","input":"work"}`)
 		require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
 		a.into(&got)
 		return got
 	}
-	cancel := func(r runBody) answer { return b.do("POST", "/api/runs/"+r.RunID+"/cancel", "") }
+	cancel := func(r runView) answer { return b.do("POST", "/api/runs/"+r.RunID+"/cancel", "") }
 	waits := begin()
 	a := cancel(waits)
 	require.Equal(t, http.StatusOK, a.status)

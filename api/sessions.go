@@ -21,6 +21,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
+	"github.com/overwinter-dev/overwinter/internal/listing"
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -33,11 +35,11 @@ type sessionStore interface {
 	// created false, or idempotency_conflict when the digest is another.
 	SessionCreate(ctx context.Context, s session.Session, first *session.Prompt, idem Idempotency) (stored session.Session, created bool, err error)
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
-	SessionList(ctx context.Context, f session.ListFilter) (items []session.Session, nextCursor string, err error)
+	SessionList(ctx context.Context, f listing.Filter) (items []session.Session, nextCursor string, err error)
 	// SessionPatch changes what is given, and appends a title event for a new title and a settings event for all else.
 	SessionPatch(ctx context.Context, sessionID string, p session.Patch) (session.Session, error)
 	// PurgeRequest records that everything of a session is to be erased, and returns the session; has_forks.
-	PurgeRequest(ctx context.Context, sessionID string, forks session.ForksPolicy) (session.Session, error)
+	PurgeRequest(ctx context.Context, sessionID string, forks fork.Policy) (session.Session, error)
 	ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error)
 	needStore
 }
@@ -138,7 +140,7 @@ func timeFilter(c echo.Context, name string) (time.Time, error) {
 }
 
 // metadataFilter reads the parameters metadata[KEY], in the order of their keys.
-func metadataFilter(c echo.Context) (members []session.MetadataMember, err error) {
+func metadataFilter(c echo.Context) (members []listing.MetadataMember, err error) {
 	for _, name := range slices.Sorted(maps.Keys(c.QueryParams())) {
 		object, key, ok := member(name)
 		if !ok || object != "metadata" {
@@ -151,10 +153,10 @@ func metadataFilter(c echo.Context) (members []session.MetadataMember, err error
 		if err != nil {
 			return nil, err
 		}
-		members = append(members, session.MetadataMember{Key: key, Value: value})
+		members = append(members, listing.MetadataMember{Key: key, Value: value})
 	}
-	if len(members) > session.MaxListMetadata {
-		return nil, invalid("metadata", "is given %d times; at most %d are allowed", len(members), session.MaxListMetadata)
+	if len(members) > listing.MaxMetadata {
+		return nil, invalid("metadata", "is given %d times; at most %d are allowed", len(members), listing.MaxMetadata)
 	}
 	return members, nil
 }
@@ -363,7 +365,7 @@ func (s *sessions) sessionList(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	f := session.ListFilter{Limit: limit, Cursor: cursor}
+	f := listing.Filter{Limit: limit, Cursor: cursor}
 	if status := c.QueryParam("status"); status != "" {
 		if f.Status, err = session.ParseState(status); err != nil {
 			return invalid("status", "must be one of: %s", strings.Join(textsOf(session.States), ", "))
@@ -375,8 +377,8 @@ func (s *sessions) sessionList(c echo.Context) error {
 	if f.Query, err = filter(c, "q"); err != nil {
 		return err
 	}
-	if n := len(strings.Fields(f.Query)); n > session.MaxListWords {
-		return invalid("q", "has %d words; at most %d are allowed", n, session.MaxListWords)
+	if n := len(strings.Fields(f.Query)); n > listing.MaxWords {
+		return invalid("q", "has %d words; at most %d are allowed", n, listing.MaxWords)
 	}
 	if f.Metadata, err = metadataFilter(c); err != nil {
 		return err
@@ -387,9 +389,9 @@ func (s *sessions) sessionList(c echo.Context) error {
 	if f.CreatedBefore, err = timeFilter(c, "createdBefore"); err != nil {
 		return err
 	}
-	if sort := session.ListSort(c.QueryParam("sort")); sort != "" {
-		if !slices.Contains(session.ListSorts, sort) {
-			return invalid("sort", "must be one of: %s", strings.Join(textsOf(session.ListSorts), ", "))
+	if sort := listing.Sort(c.QueryParam("sort")); sort != "" {
+		if !slices.Contains(listing.Sorts, sort) {
+			return invalid("sort", "must be one of: %s", strings.Join(textsOf(listing.Sorts), ", "))
 		}
 		f.Sort = sort
 	}
@@ -459,10 +461,10 @@ func (s *sessions) sessionPatch(c echo.Context) error {
 
 // sessionDelete stops a session; with purge=true everything of it is erased after that.
 func (s *sessions) sessionDelete(c echo.Context) error {
-	purge, forks := false, session.ForksRefuse
+	purge, forks := false, fork.Refuse
 	for name, values := range c.QueryParams() {
-		if name == "forks" && len(values) == 1 && (values[0] == string(session.ForksDetach) || values[0] == string(session.ForksPurge)) {
-			forks = session.ForksPolicy(values[0])
+		if name == "forks" && len(values) == 1 && (values[0] == string(fork.Detach) || values[0] == string(fork.Purge)) {
+			forks = fork.Policy(values[0])
 			continue
 		}
 		if name == "forks" {
@@ -473,7 +475,7 @@ func (s *sessions) sessionDelete(c echo.Context) error {
 		}
 		purge = values[0] == "true"
 	}
-	if !purge && forks != session.ForksRefuse {
+	if !purge && forks != fork.Refuse {
 		return invalid("forks", "needs purge=true")
 	}
 	if !purge {

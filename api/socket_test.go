@@ -80,11 +80,11 @@ type said struct {
 	Session        json.RawMessage
 }
 
-func (b *bundle) dial(path string, header http.Header, protocols ...string) (*websocket.Conn, *http.Response, error) {
+func (b *harness) dial(path string, header http.Header, protocols ...string) (*websocket.Conn, *http.Response, error) {
 	return websocket.Dial(b.t.Context(), strings.Replace(b.url, "http", "ws", 1)+path, &websocket.DialOptions{HTTPClient: b.client, HTTPHeader: header, Subprotocols: protocols})
 }
 
-func (b *bundle) socket(path string) *sock {
+func (b *harness) socket(path string) *sock {
 	b.t.Helper()
 	conn, _, err := b.dial(path, b.headers) //nolint:bodyclose // the connection has it
 	require.NoError(b.t, err)
@@ -94,7 +94,7 @@ func (b *bundle) socket(path string) *sock {
 }
 
 // refused requires that a handshake is answered by a problem.
-func (b *bundle) refused(path string, status int, code string, header http.Header) {
+func (b *harness) refused(path string, status int, code string, header http.Header) {
 	b.t.Helper()
 	conn, resp, err := b.dial(path, header) //nolint:bodyclose // it is in memory
 	if err == nil {

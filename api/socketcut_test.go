@@ -120,7 +120,7 @@ func TestPostgresTwoSocketsGetTheSameThroughCutsAndRestarts(t *testing.T) {
 	first, db := setupPostgresAt(t, url)
 	id := first.do("POST", "/api/sessions", `{"agent":"demo"}`).session().ID
 	proxy := newCutter(t, 1<<10, 30<<10)
-	point := func(b *bundle) { proxy.target.Store(new(strings.TrimPrefix(b.url, "http://"))) }
+	point := func(b *harness) { proxy.target.Store(new(strings.TrimPrefix(b.url, "http://"))) }
 	point(first)
 
 	const total = 3000

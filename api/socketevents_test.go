@@ -17,7 +17,7 @@ import (
 )
 
 // eventSocket opens a WebSocket of the sub-protocol with events.
-func (b *bundle) eventSocket(path string) *websocket.Conn {
+func (b *harness) eventSocket(path string) *websocket.Conn {
 	b.t.Helper()
 	conn, _, err := b.dial(path, nil, "another", "overwinter.events.v1") //nolint:bodyclose // the connection has it
 	require.NoError(b.t, err)

@@ -28,12 +28,12 @@ func newKeyring(t testing.TB, bytes ...byte) *secret.Keyring {
 }
 
 // setupTokens is a server with a key, which requests of the test do not send by themselves.
-func setupTokens(t *testing.T, keys ...byte) *bundle {
+func setupTokens(t *testing.T, keys ...byte) *harness {
 	t.Helper()
 	return setup(t, func(c *api.Config) { c.Key, c.Tokens = secret.NewValue(apiKey), newKeyring(t, keys...) })
 }
 
-func (b *bundle) streamToken(id string) string {
+func (b *harness) streamToken(id string) string {
 	b.t.Helper()
 	a := b.do("POST", "/api/sessions/"+id+"/stream-tokens", "", "Authorization", "Bearer "+apiKey)
 	require.Equal(b.t, http.StatusCreated, a.status, "%s", a.body)
@@ -128,7 +128,7 @@ func TestAStreamEndsWithItsToken(t *testing.T) {
 }
 
 // expiring calls use with a token that expires soon, and with one that lasts longer as long as use reports that it was too late.
-func (b *bundle) expiring(id string, use func(token string) bool) {
+func (b *harness) expiring(id string, use func(token string) bool) {
 	b.t.Helper()
 	for lasts := time.Second; ; lasts *= 2 {
 		require.Less(b.t, lasts, waitLimit)

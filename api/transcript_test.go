@@ -38,7 +38,7 @@ func (p *pieces) TranscriptFrom(context.Context, string, transcript.Position, in
 }
 
 // open sends a request whose response is read by the test.
-func (b *bundle) open(path string) io.ReadCloser {
+func (b *harness) open(path string) io.ReadCloser {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+path, nil)
 	require.NoError(b.t, err)

@@ -37,7 +37,7 @@ func (p part) bytes(t *testing.T) []byte {
 }
 
 // pagesOf reads all pages of transcripts, and calls after with each page's pieces.
-func (b *bundle) pagesOf(t *testing.T, target string, after func([]part)) {
+func (b *harness) pagesOf(t *testing.T, target string, after func([]part)) {
 	t.Helper()
 	for cursor := ""; ; {
 		a := b.do("GET", target+"&cursor="+url.QueryEscape(cursor), "")

@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/attachment"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -59,7 +60,7 @@ func TestASessionIsCreatedWithTheFilesOfItsFirstPrompt(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "one", string(data))
 	b.store.With(made[0].ID, func(r *apitest.Row) {
-		r.Bundles = []session.BundleView{{Bundle: session.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: made[0].ID}, PromptID: "p1"}}
+		r.Bundles = []bundle.View{{Bundle: bundle.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: made[0].ID}, PromptID: "p1"}}
 	})
 	fork, err := b.client.SessionFork(ctx, made[0].ID, client.Fork{PromptID: "p1", Prompt: create.Prompt}, "")
 	require.NoError(t, err)

@@ -35,7 +35,7 @@ func (agents) Describe() []agent.Description { return []agent.Description{{Name:
 // Get knows no adapter: no archive is imported.
 func (agents) Get(string) (agent.Adapter, error) { return nil, errors.ErrUnsupported }
 
-type bundle struct {
+type harness struct {
 	store  *apitest.Store
 	temp   *apitest.Signaler
 	server *httptest.Server
@@ -43,9 +43,9 @@ type bundle struct {
 }
 
 // setup serves the real API over fakes, through front if it is given.
-func setup(t *testing.T, front ...func(http.Handler) http.Handler) *bundle {
+func setup(t *testing.T, front ...func(http.Handler) http.Handler) *harness {
 	t.Helper()
-	b := &bundle{store: apitest.NewStore(), temp: &apitest.Signaler{}}
+	b := &harness{store: apitest.NewStore(), temp: &apitest.Signaler{}}
 	s, err := api.New(api.Config{Store: b.store, Signaler: b.temp, Events: b.store, Agents: agents{}, Key: secret.NewValue(key)})
 	require.NoError(t, err)
 	var handler http.Handler = s

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/metrics"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // CommandRelay signals workflows again for commands that have been pending for a while: the row is kept,
@@ -28,7 +28,7 @@ type CommandRelay struct {
 // OverdueCommands lists sessions with commands that are pending for longer than age, those first of which no
 // workflow run has read all.
 type OverdueCommands interface {
-	CommandsOverdue(ctx context.Context, age time.Duration, limit int) ([]session.OverdueCommands, error)
+	CommandsOverdue(ctx context.Context, age time.Duration, limit int) ([]backlog.Overdue, error)
 }
 
 // CommandSignaler reaches the workflow of a session, started if need be.
@@ -58,7 +58,7 @@ func (r CommandRelay) run(ctx context.Context, logger *slog.Logger) error {
 	if r.Metrics == nil {
 		r.Metrics = metrics.NewWorker(nil)
 	}
-	waits := map[session.OverdueCommands]pauseUntil{}
+	waits := map[backlog.Overdue]pauseUntil{}
 	return repeat(ctx, r.Every, func() {
 		if err := r.look(ctx, logger, waits); err != nil && ctx.Err() == nil {
 			logger.WarnContext(ctx, "could not signal for pending commands", slog.Any("error", err))
@@ -75,12 +75,12 @@ type pauseUntil struct {
 // maxCommandPause is the longest pause between two looks at the workflow of one session.
 const maxCommandPause = 30 * time.Second
 
-func (r CommandRelay) look(ctx context.Context, logger *slog.Logger, waits map[session.OverdueCommands]pauseUntil) error {
+func (r CommandRelay) look(ctx context.Context, logger *slog.Logger, waits map[backlog.Overdue]pauseUntil) error {
 	found, err := r.Rows.CommandsOverdue(ctx, r.Age, r.Batch)
 	if err != nil {
 		return err
 	}
-	seen := make(map[session.OverdueCommands]bool, len(found))
+	seen := make(map[backlog.Overdue]bool, len(found))
 	failures := 0
 	for _, u := range found {
 		seen[u] = true
@@ -108,7 +108,7 @@ func (r CommandRelay) look(ctx context.Context, logger *slog.Logger, waits map[s
 }
 
 // signal signals the workflow unless the run that has read the session's commands is still open.
-func (r CommandRelay) signal(ctx context.Context, logger *slog.Logger, u session.OverdueCommands) error {
+func (r CommandRelay) signal(ctx context.Context, logger *slog.Logger, u backlog.Overdue) error {
 	if u.HeardBy != "" {
 		current, err := r.Signaler.CurrentRun(ctx, u.SessionID)
 		if err != nil || current == u.HeardBy {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -39,7 +40,7 @@ const DrainGrace = 45 * time.Second
 // AwakeSessions has the sessions that are to sleep.
 type AwakeSessions interface {
 	// Awake lists the sessions that are running, restoring or hibernating.
-	Awake(ctx context.Context) ([]session.Awake, error)
+	Awake(ctx context.Context) ([]backlog.Awake, error)
 	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
 }
 
@@ -120,7 +121,7 @@ func (d *drain) look(ctx context.Context, force bool) (int, error) {
 	return len(awake), group.Wait()
 }
 
-func (d *drain) announce(ctx context.Context, awake []session.Awake) {
+func (d *drain) announce(ctx context.Context, awake []backlog.Awake) {
 	if d.announced || len(awake) == 0 {
 		return
 	}

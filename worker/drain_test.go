@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/worker"
@@ -26,7 +27,7 @@ type sleepers struct {
 }
 
 type sleeper struct {
-	session.Awake
+	backlog.Awake
 	commands []session.Command
 	endsAt   time.Time // of its run, if nothing interrupts it
 	deaf     bool      // does nothing
@@ -43,13 +44,13 @@ func (s *sleepers) failing() bool {
 	return true
 }
 
-func (s *sleepers) Awake(context.Context) ([]session.Awake, error) {
+func (s *sleepers) Awake(context.Context) ([]backlog.Awake, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failing() {
 		return nil, errDown
 	}
-	var awake []session.Awake
+	var awake []backlog.Awake
 	for id, sl := range s.sessions {
 		if sl.RunID != "" && !time.Now().Before(sl.endsAt) {
 			sl.RunID = ""
@@ -108,7 +109,7 @@ func (s *sleepers) SignalStop(context.Context, string) error           { return 
 func (s *sleepers) CurrentRun(context.Context, string) (string, error) { return "", nil }
 
 func awake(id, run string, ends time.Duration) *sleeper {
-	return &sleeper{Awake: session.Awake{SessionID: id, Status: session.Running, RunID: run}, endsAt: time.Now().Add(ends)}
+	return &sleeper{Awake: backlog.Awake{SessionID: id, Status: session.Running, RunID: run}, endsAt: time.Now().Add(ends)}
 }
 
 func TestADrainPutsSessionsToSleep(t *testing.T) {

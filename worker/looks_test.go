@@ -11,18 +11,18 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
 // reached are workflows that are all open.
 type reached struct{}
 
-func (reached) Revive(context.Context, session.Attended) (bool, error)    { return false, nil }
+func (reached) Revive(context.Context, backlog.Attended) (bool, error)    { return false, nil }
 func (reached) SignalPrompt(context.Context, string, string, int64) error { return nil }
 
 func (reached) SignalSandbox(context.Context, string, contract.SandboxSignal) error { return nil }

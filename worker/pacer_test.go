@@ -6,27 +6,27 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 )
 
 func TestTheRelaySignalsLessAndLessForTheSameRow(t *testing.T) {
 	t.Parallel()
 	p := newPacer(3 * time.Second)
-	work := session.UnclaimedWork{SessionID: "ses_a", PromptID: "p", Ordinal: 1}
+	work := backlog.Unclaimed{SessionID: "ses_a", PromptID: "p", Ordinal: 1}
 	start := time.Now()
 	var rung []time.Duration
 	for at := time.Duration(0); at <= 3*time.Minute; at += time.Second {
-		if len(p.due([]session.UnclaimedWork{work}, start.Add(at))) > 0 {
+		if len(p.due([]backlog.Unclaimed{work}, start.Add(at))) > 0 {
 			p.tried(work, start.Add(at))
 			rung = append(rung, at/time.Second)
 		}
 	}
 	require.Equal(t, []time.Duration{0, 3, 9, 21, 45, 75, 105, 135, 165}, rung)
 
-	other := session.UnclaimedWork{SessionID: "ses_a", PromptID: "q", Ordinal: 2}
+	other := backlog.Unclaimed{SessionID: "ses_a", PromptID: "q", Ordinal: 2}
 	now := start.Add(3 * time.Minute)
-	require.Equal(t, []session.UnclaimedWork{other}, p.due([]session.UnclaimedWork{work, other}, now))
-	require.Equal(t, []session.UnclaimedWork{other}, p.due([]session.UnclaimedWork{other}, now), "what was not tried is not charged")
+	require.Equal(t, []backlog.Unclaimed{other}, p.due([]backlog.Unclaimed{work, other}, now))
+	require.Equal(t, []backlog.Unclaimed{other}, p.due([]backlog.Unclaimed{other}, now), "what was not tried is not charged")
 	p.due(nil, now.Add(3*longestPause))
 	require.Empty(t, p.pauses, "what was not signalled for lately is forgotten")
 }

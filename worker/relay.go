@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/metrics"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Relay signals workflows again for work that no run has claimed: the row is the promise, the
@@ -31,7 +31,7 @@ type Relay struct {
 
 // Unclaimed lists work that no run has claimed, in order of sessions, after one of them.
 type Unclaimed interface {
-	Unclaimed(ctx context.Context, after string, age time.Duration, limit int) ([]session.UnclaimedWork, error)
+	Unclaimed(ctx context.Context, after string, age time.Duration, limit int) ([]backlog.Unclaimed, error)
 }
 
 // PromptSignaler reaches the workflow of a session, started if need be.
@@ -118,7 +118,7 @@ type pacer struct {
 	first time.Duration
 
 	mu     sync.Mutex
-	pauses map[session.UnclaimedWork]pause
+	pauses map[backlog.Unclaimed]pause
 }
 
 type pause struct {
@@ -127,11 +127,11 @@ type pause struct {
 }
 
 func newPacer(first time.Duration) *pacer {
-	return &pacer{first: first, pauses: map[session.UnclaimedWork]pause{}}
+	return &pacer{first: first, pauses: map[backlog.Unclaimed]pause{}}
 }
 
 // due returns the work whose pause is over. Rows that were not signalled for in a long time are forgotten.
-func (p *pacer) due(waiting []session.UnclaimedWork, now time.Time) []session.UnclaimedWork {
+func (p *pacer) due(waiting []backlog.Unclaimed, now time.Time) []backlog.Unclaimed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for work, was := range p.pauses {
@@ -139,7 +139,7 @@ func (p *pacer) due(waiting []session.UnclaimedWork, now time.Time) []session.Un
 			delete(p.pauses, work)
 		}
 	}
-	var due []session.UnclaimedWork
+	var due []backlog.Unclaimed
 	for _, work := range waiting {
 		if was, known := p.pauses[work]; !known || !now.Before(was.until) {
 			due = append(due, work)
@@ -149,7 +149,7 @@ func (p *pacer) due(waiting []session.UnclaimedWork, now time.Time) []session.Un
 }
 
 // tried notes that a signal was sent, whatever came of it.
-func (p *pacer) tried(work session.UnclaimedWork, now time.Time) {
+func (p *pacer) tried(work backlog.Unclaimed, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := p.first

@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
@@ -78,14 +79,14 @@ func dial(t *testing.T) client.Client {
 // nothing is unclaimed, and no signal arrives.
 type nothing struct{}
 
-func (nothing) Unclaimed(context.Context, string, time.Duration, int) ([]session.UnclaimedWork, error) {
+func (nothing) Unclaimed(context.Context, string, time.Duration, int) ([]backlog.Unclaimed, error) {
 	return nil, nil
 }
 
 // signaler remembers every signal for a prompt.
 type signaler struct {
 	mu      sync.Mutex
-	waiting []session.UnclaimedWork
+	waiting []backlog.Unclaimed
 	refuses string // signals for this session; "*" for every one
 }
 
@@ -94,17 +95,17 @@ var errDeaf = errors.New("deaf")
 func (b *signaler) SignalPrompt(_ context.Context, sessionID, promptID string, ordinal int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.waiting = append(b.waiting, session.UnclaimedWork{SessionID: sessionID, PromptID: promptID, Ordinal: ordinal})
+	b.waiting = append(b.waiting, backlog.Unclaimed{SessionID: sessionID, PromptID: promptID, Ordinal: ordinal})
 	if b.refuses == "*" || b.refuses == sessionID {
 		return errDeaf
 	}
 	return nil
 }
 
-func (b *signaler) heard() []session.UnclaimedWork {
+func (b *signaler) heard() []backlog.Unclaimed {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append([]session.UnclaimedWork(nil), b.waiting...)
+	return append([]backlog.Unclaimed(nil), b.waiting...)
 }
 
 // never is an interval of the reconciler at which it does not run within a test: a schedule fires at the multiples of its
@@ -160,7 +161,7 @@ func TestTheRelaySignalsForWhatIsUnclaimed(t *testing.T) {
 	start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: db, Signaler: heard, Every: 20 * time.Millisecond, Age: time.Millisecond}})
 	require.Eventually(t, func() bool { return len(heard.heard()) >= 3 }, waitLimit, 5*time.Millisecond, "again and again: it is harmless")
 	for _, work := range heard.heard() {
-		require.Equal(t, session.UnclaimedWork{SessionID: waiting, PromptID: prompt, Ordinal: 1}, work)
+		require.Equal(t, backlog.Unclaimed{SessionID: waiting, PromptID: prompt, Ordinal: 1}, work)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -254,24 +255,24 @@ func (f *fakes) provision(ctx context.Context, activity string, in activities.Sa
 		}
 		answer := activities.SandboxReady{Generation: row.generation, SandboxID: row.id, Deadline: row.deadline}
 		if activity == "RestoreSandbox" && !adopted {
-			answer.Receipt = &session.Receipt{Kind: w.receipt(), Missing: []string{}}
+			answer.Receipt = &receipt.Receipt{Kind: w.receipt(), Missing: []string{}}
 			if in.Fresh {
-				answer.Receipt.Kind = session.ReceiptPartial
+				answer.Receipt.Kind = receipt.Partial
 			}
 		}
 		return answer, nil
 	})
 }
 
-func (w *world) receipt() session.ReceiptKind {
+func (w *world) receipt() receipt.Kind {
 	head := w.head()
 	switch {
 	case head == nil:
-		return session.ReceiptFresh
+		return receipt.Fresh
 	case head.verified:
-		return session.ReceiptFull
+		return receipt.Full
 	}
-	return session.ReceiptUnverified
+	return receipt.Unverified
 }
 
 func (f *fakes) SaveBundle(ctx context.Context, in activities.SaveRequest) (activities.Saved, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/deadline"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -40,7 +41,7 @@ func (w *world) rest(o *operation) {
 	rest, ended := o.rests, w.clock.now()
 	w.say("the turn's worker attends")
 	w.clock.after(claimTakes, w.locked(func() { w.attendNext(o) }))
-	d := min(o.turn.Attend.For, w.idleTimeout-session.SleepNotice(w.idleTimeout))
+	d := min(o.turn.Attend.For, w.idleTimeout-deadline.SleepNotice(w.idleTimeout))
 	if until := o.turn.Attend.Until; !until.IsZero() {
 		d = min(d, until.Sub(ended))
 	}

@@ -4,6 +4,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -25,7 +26,7 @@ func (l *life) hibernate(ctx workflow.Context) error {
 	case l.wants.Stop:
 		return nil
 	case err != nil:
-		if delayed, reportErr := l.delayed(ctx, session.ProblemSavingDelayed, "save the session", err); delayed || reportErr != nil {
+		if delayed, reportErr := l.delayed(ctx, problem.SavingDelayed, "save the session", err); delayed || reportErr != nil {
 			return reportErr
 		}
 		return l.transit(ctx, session.EventFail, activities.ReasonOf(err), nil)
@@ -88,7 +89,7 @@ func (l *life) checkpoint(ctx workflow.Context) error {
 	}
 	command := l.pendingID(session.CommandSync)
 	var saved activities.Saved
-	again, err, recordErr := l.try(ctx, session.ProblemSyncDelayed, "save a checkpoint", control.SaveBundle, request, &saved)
+	again, err, recordErr := l.try(ctx, problem.SyncDelayed, "save a checkpoint", control.SaveBundle, request, &saved)
 	switch {
 	case recordErr != nil:
 		return recordErr
@@ -100,7 +101,7 @@ func (l *life) checkpoint(ctx workflow.Context) error {
 	case activities.TypeOf(err) == activities.SandboxLost:
 		l.loseSandbox()
 	case err != nil:
-		if err := l.reportProblem(ctx, session.ProblemSyncFailed, err); err != nil {
+		if err := l.reportProblem(ctx, problem.SyncFailed, err); err != nil {
 			return err
 		}
 		return l.endCommand(ctx, command, err)

@@ -4,6 +4,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -13,7 +14,7 @@ func (l *life) initialize(ctx workflow.Context) error {
 	if l.lazy && l.queue.Len() == 0 && !l.wants.Wake {
 		return l.rest(ctx, "wait for the first prompt")
 	}
-	return l.provision(ctx, session.ProblemProvisioningDelayed, "create the sandbox", control.CreateSandbox)
+	return l.provision(ctx, problem.ProvisioningDelayed, "create the sandbox", control.CreateSandbox)
 }
 
 const (

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/problem"
 )
 
 // pausesAfterLosses is the change since which a session whose sandboxes end soon after they were ready, one after the
@@ -51,7 +51,7 @@ func (l *life) pauseAfterLosses(ctx workflow.Context) error {
 	if now := workflow.Now(ctx); l.losses.reported.IsZero() || now.Sub(l.losses.reported) >= reportEvery {
 		l.losses.reported = now
 		problem := activities.Problem{
-			SessionID: l.id, Code: session.ProblemRestoringDelayed, Message: "restore the sandbox: " + cause + "; the next one follows after a pause",
+			SessionID: l.id, Code: problem.RestoringDelayed, Message: "restore the sandbox: " + cause + "; the next one follows after a pause",
 		}
 		if err := l.record(ctx, "report the delay", control.TellProblem, problem, nil); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/deadline"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -24,7 +25,7 @@ func (l *life) sleepNoticeAt() time.Time {
 	if move := l.moveAt(); !l.notices.given || l.notices.sleep.Equal(at) || !move.IsZero() && move.Before(at) {
 		return time.Time{}
 	}
-	return at.Add(-session.SleepNotice(l.idleTimeout))
+	return at.Add(-deadline.SleepNotice(l.idleTimeout))
 }
 
 // expiryNoticeAt is when it is to be announced that the session moves; zero if it has been, or is not to be.
@@ -33,7 +34,7 @@ func (l *life) expiryNoticeAt() time.Time {
 	if !l.notices.given || at.IsZero() || l.state != session.Running || l.notices.expiry.Equal(at) {
 		return time.Time{}
 	}
-	return at.Add(-session.ExpiryNotice(l.margin))
+	return at.Add(-deadline.ExpiryNotice(l.margin))
 }
 
 func (l *life) sleepDue(now time.Time) bool {
@@ -47,14 +48,14 @@ func (l *life) expiryDue(now time.Time) bool {
 }
 
 // announce has a deadline announced and takes the time from the row, which clients see.
-func (l *life) announce(ctx workflow.Context, kind session.DeadlineKind) error {
+func (l *life) announce(ctx workflow.Context, kind deadline.Kind) error {
 	request := activities.DeadlineRequest{SessionID: l.id, Kind: kind}
 	var answer activities.Announced
 	if err := l.record(ctx, "announce the "+string(kind), control.AnnounceDeadline, request, &answer); err != nil {
 		return err
 	}
 	switch {
-	case kind == session.DeadlineExpiry:
+	case kind == deadline.Expiry:
 		if !answer.At.IsZero() {
 			l.margin = l.deadline.Sub(answer.At)
 		}

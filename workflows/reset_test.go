@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
@@ -160,10 +161,10 @@ func (r *recorder) reconcile() {
 }
 
 // attended is the session as the store lists it for the reconciler.
-func (w *world) attended() (session.Attended, bool) {
+func (w *world) attended() (backlog.Attended, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := session.Attended{SessionID: w.id, Status: w.state, WorkflowRun: w.workflowRun}
+	s := backlog.Attended{SessionID: w.id, Status: w.state, WorkflowRun: w.workflowRun}
 	return s, w.loaded && !w.state.Final() && (w.state != session.Hibernated || w.firstQueued() != nil)
 }
 

@@ -4,6 +4,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -14,7 +15,7 @@ func (l *life) revert(ctx workflow.Context) error {
 		SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, PromptID: l.wants.Revert,
 	}
 	command := l.pendingID(session.CommandRevert)
-	again, err, recordErr := l.try(ctx, session.ProblemRevertDelayed, "take the agent back to before prompt "+request.PromptID, control.RevertSession, request, nil)
+	again, err, recordErr := l.try(ctx, problem.RevertDelayed, "take the agent back to before prompt "+request.PromptID, control.RevertSession, request, nil)
 	switch {
 	case recordErr != nil:
 		return recordErr
@@ -26,7 +27,7 @@ func (l *life) revert(ctx workflow.Context) error {
 		l.loseSandbox() // and again when it is back
 		return nil
 	case err != nil:
-		if err := l.reportProblem(ctx, session.ProblemRevertFailed, err); err != nil {
+		if err := l.reportProblem(ctx, problem.RevertFailed, err); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/deadline"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -52,9 +53,9 @@ func (l *life) serve(ctx workflow.Context) error {
 	case l.queue.Len() > 0:
 		return l.next(ctx)
 	case l.expiryDue(now):
-		return l.announce(ctx, session.DeadlineExpiry)
+		return l.announce(ctx, deadline.Expiry)
 	case l.sleepDue(now):
-		return l.announce(ctx, session.DeadlineSleep)
+		return l.announce(ctx, deadline.Sleep)
 	case !now.Before(l.idleAt()) && !l.rechecked && l.readsWaiting(ctx):
 		// A signal of a prompt, a command or a longer timeout may have been lost.
 		l.rechecked = true
@@ -149,9 +150,9 @@ func (l *life) interruptAt() time.Time {
 
 // plan sets the end of the sandbox's life and how long before it the session
 // moves: long enough to end a turn and to save a bundle, half of a short life.
-func (l *life) plan(since, deadline time.Time) {
-	l.deadline = deadline
-	l.margin = session.MoveMargin(since, deadline)
+func (l *life) plan(since, end time.Time) {
+	l.deadline = end
+	l.margin = deadline.MoveMargin(since, end)
 }
 
 func (l *life) outlived(now time.Time) bool {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/contract"
+	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -70,7 +71,7 @@ func (l *life) restore(ctx workflow.Context) error {
 	if err := l.pauseAfterLosses(ctx); err != nil || l.wants.Stop {
 		return err
 	}
-	return l.provision(ctx, session.ProblemRestoringDelayed, "restore the sandbox", control.RestoreSandbox)
+	return l.provision(ctx, problem.RestoringDelayed, "restore the sandbox", control.RestoreSandbox)
 }
 
 // waitForHelp keeps a failed session until a person recovers or stops it, or its error may have passed.

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/internal/contract"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -23,7 +24,7 @@ var (
 // then shown in the search attributes and the current details. The error is Fenced where the
 // session stands elsewhere: a step that an earlier run had begun to record was committed after
 // this run had read the row.
-func (l *life) transit(ctx workflow.Context, event session.Event, reason string, receipt *session.Receipt) error {
+func (l *life) transit(ctx workflow.Context, event session.Event, reason string, receipt *receipt.Receipt) error {
 	to, err := session.Next(l.state, event)
 	if err != nil {
 		return err // a programming error

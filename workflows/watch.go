@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/deadline"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -71,7 +72,7 @@ func (l *life) watch(ctx workflow.Context, run *session.Processing, result *acti
 			return true, nil
 		}
 		if w.expiryDue(workflow.Now(ctx)) {
-			if err := w.announce(ctx, session.DeadlineExpiry); err != nil {
+			if err := w.announce(ctx, deadline.Expiry); err != nil {
 				return false, w.abandon(ctx, err)
 			}
 			continue

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/deadline"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -183,7 +184,7 @@ func (w *world) accept(p promptRow) *promptRow {
 func (w *world) touch() { w.lastActivity = w.clock.now() }
 
 // announce says when a deadline is, if it is near.
-func (w *world) announce(kind session.DeadlineKind) activities.Announced {
+func (w *world) announce(kind deadline.Kind) activities.Announced {
 	row := session.Session{Status: w.state, LastActivity: w.lastActivity, IdleTimeout: w.idleTimeout}
 	for _, p := range w.prompts {
 		switch p.status {
@@ -197,7 +198,7 @@ func (w *world) announce(kind session.DeadlineKind) activities.Announced {
 		row.Sandbox = &session.SandboxView{Since: s.since, Deadline: s.deadline}
 	}
 	at := row.SleepsAt()
-	if kind == session.DeadlineExpiry {
+	if kind == deadline.Expiry {
 		at = row.ExpiresAt()
 	}
 	done := !at.IsZero()

@@ -6,41 +6,42 @@ import (
 	"iter"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Archive has the archive of a bundle, and how far it is.
-func (m *Store) Archive(bundleID string, state session.ArchiveState, content []byte) {
+func (m *Store) Archive(bundleID string, state bundle.ArchiveState, content []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	a := session.Archive{ID: "arc_" + bundleID, BundleID: bundleID, State: state, Bytes: int64(len(content)), ExpiresAt: time.Now().Add(session.ArchiveLife)}
-	if state == session.ArchiveFailed {
+	a := bundle.Archive{ID: "arc_" + bundleID, BundleID: bundleID, State: state, Bytes: int64(len(content)), ExpiresAt: time.Now().Add(bundle.ArchiveLife)}
+	if state == bundle.ArchiveFailed {
 		a.Reason = "the snapshot is gone"
 	}
 	m.archives[bundleID], m.contents[a.ID] = a, content
 }
 
 // Imported returns what was imported last, and its archive.
-func (m *Store) Imported() (session.Import, []byte) {
+func (m *Store) Imported() (bundle.Import, []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.imported, m.contents[m.imported.Session.ID]
 }
 
 // ArchiveRequest implements api.Store.
-func (m *Store) ArchiveRequest(_ context.Context, bundleID string) (session.Archive, error) {
+func (m *Store) ArchiveRequest(_ context.Context, bundleID string) (bundle.Archive, error) {
 	return m.archive("ArchiveRequest", bundleID, true)
 }
 
 // ArchiveShow implements api.Store.
-func (m *Store) ArchiveShow(_ context.Context, bundleID string) (session.Archive, error) {
+func (m *Store) ArchiveShow(_ context.Context, bundleID string) (bundle.Archive, error) {
 	return m.archive("ArchiveShow", bundleID, false)
 }
 
-func (m *Store) archive(method, bundleID string, request bool) (a session.Archive, err error) {
+func (m *Store) archive(method, bundleID string, request bool) (a bundle.Archive, err error) {
 	var owner string
-	if _, err := m.bundle(method, bundleID, func(r *Row, _ *session.BundleView) { owner = r.Session.ID }); err != nil {
+	if _, err := m.bundle(method, bundleID, func(r *Row, _ *bundle.View) { owner = r.Session.ID }); err != nil {
 		return a, err
 	}
 	m.mu.Lock()
@@ -50,7 +51,7 @@ func (m *Store) archive(method, bundleID string, request bool) (a session.Archiv
 	case !ok && !request:
 		return a, failure.Errorf(failure.IllegalState, "the archive of bundle %s has not been requested", bundleID)
 	case !ok:
-		a = session.Archive{BundleID: bundleID, State: session.ArchivePending, ExpiresAt: time.Now().Add(session.ArchiveLife)}
+		a = bundle.Archive{BundleID: bundleID, State: bundle.ArchivePending, ExpiresAt: time.Now().Add(bundle.ArchiveLife)}
 		m.archives[bundleID] = a
 	}
 	a.MemoryID = owner
@@ -78,7 +79,7 @@ func (m *Store) ArchiveContent(_ context.Context, id string) iter.Seq2[[]byte, e
 }
 
 // SessionImport implements api.Store.
-func (m *Store) SessionImport(_ context.Context, in session.Import, archive io.Reader, idem session.Idempotency) (session.Session, bool, error) {
+func (m *Store) SessionImport(_ context.Context, in bundle.Import, archive io.Reader, idem session.Idempotency) (session.Session, bool, error) {
 	content, err := io.ReadAll(archive)
 	if err != nil {
 		return session.Session{}, false, err
@@ -107,5 +108,5 @@ func (m *Store) SessionImport(_ context.Context, in session.Import, archive io.R
 func (m *Store) ArchiveOwn(bundleID string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.archives[bundleID] = session.Archive{BundleID: bundleID, State: session.ArchiveReady}
+	m.archives[bundleID] = bundle.Archive{BundleID: bundleID, State: bundle.ArchiveReady}
 }

@@ -6,14 +6,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // BundleList implements api.Store.
-func (m *Store) BundleList(_ context.Context, id string, limit int, cursor string) ([]session.BundleView, string, error) {
+func (m *Store) BundleList(_ context.Context, id string, limit int, cursor string) ([]bundle.View, string, error) {
 	leave, err := m.enter("BundleList")
 	if err != nil {
 		return nil, "", err
@@ -37,13 +37,13 @@ func (m *Store) BundleList(_ context.Context, id string, limit int, cursor strin
 }
 
 // BundleShow implements api.Store.
-func (m *Store) BundleShow(_ context.Context, id string) (session.BundleView, error) {
-	return m.bundle("BundleShow", id, func(*Row, *session.BundleView) {})
+func (m *Store) BundleShow(_ context.Context, id string) (bundle.View, error) {
+	return m.bundle("BundleShow", id, func(*Row, *bundle.View) {})
 }
 
 // BundlePin implements api.Store.
-func (m *Store) BundlePin(_ context.Context, id string, pinned bool) (session.BundleView, error) {
-	return m.bundle("BundlePin", id, func(_ *Row, v *session.BundleView) {
+func (m *Store) BundlePin(_ context.Context, id string, pinned bool) (bundle.View, error) {
+	return m.bundle("BundlePin", id, func(_ *Row, v *bundle.View) {
 		if v.PinnedAt = (time.Time{}); pinned {
 			v.PinnedAt = time.Now()
 		}
@@ -52,7 +52,7 @@ func (m *Store) BundlePin(_ context.Context, id string, pinned bool) (session.Bu
 
 // ConversationAt implements api.Store.
 func (m *Store) ConversationAt(_ context.Context, id string, _ int, _ string) (c conversation.Conversation, next string, err error) {
-	_, err = m.bundle("ConversationAt", id, func(r *Row, v *session.BundleView) {
+	_, err = m.bundle("ConversationAt", id, func(r *Row, v *bundle.View) {
 		c = r.Conversation
 		c.Seq = v.LastSeq
 	})
@@ -86,18 +86,18 @@ func (m *Store) BundleDiffGet(ctx context.Context, id string) (*workspacefile.Di
 	return m.DiffGet(ctx, v.SessionID)
 }
 
-func (m *Store) bundleFiles(method, id string) (session.BundleView, error) {
-	v, err := m.bundle(method, id, func(*Row, *session.BundleView) {})
+func (m *Store) bundleFiles(method, id string) (bundle.View, error) {
+	v, err := m.bundle(method, id, func(*Row, *bundle.View) {})
 	if err == nil && v.SnapshotID == "" {
 		err = failure.Errorf(failure.NotSaved, "bundle %s has no files", id)
 	}
 	return v, err
 }
 
-func (m *Store) bundle(method, id string, use func(*Row, *session.BundleView)) (session.BundleView, error) {
+func (m *Store) bundle(method, id string, use func(*Row, *bundle.View)) (bundle.View, error) {
 	leave, err := m.enter(method)
 	if err != nil {
-		return session.BundleView{}, err
+		return bundle.View{}, err
 	}
 	defer leave()
 	for _, r := range m.rows {
@@ -108,5 +108,5 @@ func (m *Store) bundle(method, id string, use func(*Row, *session.BundleView)) (
 			}
 		}
 	}
-	return session.BundleView{}, failure.Errorf(failure.NoBundle, "there is no bundle %s", id)
+	return bundle.View{}, failure.Errorf(failure.NoBundle, "there is no bundle %s", id)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
@@ -29,7 +30,7 @@ func (m *Store) CommandSubmit(_ context.Context, c session.Command) (session.Com
 			p.RunID = prompt.RunID
 		}
 	}
-	if c.BundleID != "" && !slices.ContainsFunc(r.Bundles, func(v session.BundleView) bool { return v.ID == c.BundleID }) {
+	if c.BundleID != "" && !slices.ContainsFunc(r.Bundles, func(v bundle.View) bool { return v.ID == c.BundleID }) {
 		return session.Commanded{}, failure.Errorf(failure.NoBundle, "session %s has no bundle %s", c.SessionID, c.BundleID)
 	}
 	v := session.Judge(c.Kind, p)

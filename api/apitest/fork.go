@@ -6,12 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // SessionFork implements api.Store.
-func (m *Store) SessionFork(_ context.Context, f session.Fork, first *session.Prompt, idem session.Idempotency) (session.Session, bool, error) {
+func (m *Store) SessionFork(_ context.Context, f fork.Fork, first *session.Prompt, idem session.Idempotency) (session.Session, bool, error) {
 	leave, err := m.enter("SessionFork")
 	if err != nil {
 		return session.Session{}, false, err
@@ -31,7 +33,7 @@ func (m *Store) SessionFork(_ context.Context, f session.Fork, first *session.Pr
 	if err != nil {
 		return session.Session{}, false, err
 	}
-	i := slices.IndexFunc(r.Bundles, func(v session.BundleView) bool {
+	i := slices.IndexFunc(r.Bundles, func(v bundle.View) bool {
 		return v.ID == f.BundleID || f.PromptID != "" && v.PromptID == f.PromptID
 	})
 	switch {
@@ -46,7 +48,7 @@ func (m *Store) SessionFork(_ context.Context, f session.Fork, first *session.Pr
 	}
 	made := r.Session
 	made.ID, made.Status, made.ForkedFrom, made.CreatedAt, made.Loaded = f.ID, session.Hibernated, f.SessionID, time.Now(), false
-	made.Fork = session.ForkPoint{BundleID: r.Bundles[i].ID, PromptID: r.Bundles[i].PromptID}
+	made.Fork = fork.Point{BundleID: r.Bundles[i].ID, PromptID: r.Bundles[i].PromptID}
 	if f.Title != "" {
 		made.Title = f.Title
 	}

@@ -4,12 +4,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // PurgeRequest implements api.Store.
-func (m *Store) PurgeRequest(_ context.Context, id string, _ session.ForksPolicy) (session.Session, error) {
+func (m *Store) PurgeRequest(_ context.Context, id string, _ fork.Policy) (session.Session, error) {
 	leave, err := m.enter("PurgeRequest")
 	if err != nil {
 		return session.Session{}, err

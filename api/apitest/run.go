@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -19,9 +21,9 @@ func (m *Store) RunSubmit(ctx context.Context, r run.Request, idem session.Idemp
 	}
 	have, used := m.keys[idem.Key]
 	made := m.made["run "+idem.Key]
-	row, bundle := m.rows[r.BaseSession], r.BaseBundle
+	row, bundleID := m.rows[r.BaseSession], r.BaseBundle
 	for _, other := range m.rows {
-		if slices.ContainsFunc(other.Bundles, func(b session.BundleView) bool { return b.ID == r.BaseBundle }) {
+		if slices.ContainsFunc(other.Bundles, func(b bundle.View) bool { return b.ID == r.BaseBundle }) {
 			row = other
 		}
 	}
@@ -43,15 +45,15 @@ func (m *Store) RunSubmit(ctx context.Context, r run.Request, idem session.Idemp
 	if n := len(row.Bundles); n > 0 {
 		head = row.Bundles[n-1].ID
 	}
-	if p.BaseBundle = head; bundle != "" {
-		p.BaseBundle = bundle
+	if p.BaseBundle = head; bundleID != "" {
+		p.BaseBundle = bundleID
 	}
 	switch {
-	case (r.Fork || bundle != "" && bundle != head) && p.BaseBundle == "":
+	case (r.Fork || bundleID != "" && bundleID != head) && p.BaseBundle == "":
 		return v, p, false, failure.Errorf(failure.NoBundleThere, "session %s has no bundle yet", row.Session.ID)
-	case r.Fork || bundle != "" && bundle != head:
+	case r.Fork || bundleID != "" && bundleID != head:
 		p.SessionID, p.Ordinal, p.Notify = r.SessionID, 1, true
-		f := session.Fork{ID: r.SessionID, SessionID: row.Session.ID, BundleID: p.BaseBundle, Profile: r.Profile, Agent: r.Agent}
+		f := fork.Fork{ID: r.SessionID, SessionID: row.Session.ID, BundleID: p.BaseBundle, Profile: r.Profile, Agent: r.Agent}
 		if _, _, err := m.SessionFork(ctx, f, &p, session.Idempotency{}); err != nil {
 			return v, p, false, err
 		}

@@ -12,12 +12,15 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/attachment"
+	"github.com/overwinter-dev/overwinter/internal/backlog"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/feed"
 	"github.com/overwinter-dev/overwinter/internal/lifecycle"
+	"github.com/overwinter-dev/overwinter/internal/listing"
 	"github.com/overwinter-dev/overwinter/internal/presence"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -43,9 +46,9 @@ type Store struct {
 	present    map[string]presence.Viewer // by client
 	attendants map[string]bool            // sessions that have one, and whether it claims
 
-	archives map[string]session.Archive // by bundle
-	contents map[string][]byte          // of archives; and of imported ones by session
-	imported session.Import
+	archives map[string]bundle.Archive // by bundle
+	contents map[string][]byte         // of archives; and of imported ones by session
+	imported bundle.Import
 
 	lifecycle      []lifecycle.Event
 	lifecycleKept  int64 // those up to this position were deleted
@@ -66,12 +69,12 @@ type Row struct {
 	Diff         *workspacefile.Diff
 	Reports      conversation.Reports
 	Screenshots  []conversation.Shown
-	Bundles      []session.BundleView // oldest first
+	Bundles      []bundle.View // oldest first
 }
 
 // NewStore returns an empty store.
 func NewStore() *Store {
-	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}, calls: map[string]int{}, secrets: map[string]secretRow{}, present: map[string]presence.Viewer{}, attendants: map[string]bool{}, archives: map[string]session.Archive{}, contents: map[string][]byte{}}
+	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}, calls: map[string]int{}, secrets: map[string]secretRow{}, present: map[string]presence.Viewer{}, attendants: map[string]bool{}, archives: map[string]bundle.Archive{}, contents: map[string][]byte{}}
 }
 
 // Fail makes every call of a method return err, until it is nil.
@@ -292,7 +295,7 @@ func (r *Row) found(query string) bool {
 }
 
 // SessionList implements api.Store.
-func (m *Store) SessionList(_ context.Context, f session.ListFilter) ([]session.Session, string, error) {
+func (m *Store) SessionList(_ context.Context, f listing.Filter) ([]session.Session, string, error) {
 	leave, err := m.enter("SessionList")
 	if err != nil {
 		return nil, "", err
@@ -413,13 +416,13 @@ func (m *Store) Attend(id string, claims bool) {
 }
 
 // PromptsUnclaimed implements api.Store.
-func (m *Store) PromptsUnclaimed(_ context.Context, asked []session.UnclaimedWork) ([]session.UnclaimedWork, error) {
+func (m *Store) PromptsUnclaimed(_ context.Context, asked []backlog.Unclaimed) ([]backlog.Unclaimed, error) {
 	leave, err := m.enter("PromptsUnclaimed")
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	var unclaimed []session.UnclaimedWork
+	var unclaimed []backlog.Unclaimed
 	for _, a := range asked {
 		if p, err := m.find(a.SessionID, a.PromptID); err == nil && p.Status == session.PromptQueued {
 			unclaimed = append(unclaimed, a)

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/breaker"
 	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
@@ -24,8 +25,8 @@ const gaugesTimeout = 2 * time.Second
 type counter interface {
 	pool
 	ImageCounts(ctx context.Context, age time.Duration) (image.Counts, error)
-	SessionCounts(ctx context.Context) ([]session.Count, error)
-	Unfinished(ctx context.Context) (session.Unfinished, error)
+	SessionCounts(ctx context.Context) ([]backlog.Count, error)
+	Unfinished(ctx context.Context) (backlog.Unfinished, error)
 	BreakersOpen(ctx context.Context) ([]breaker.Breaker, error)
 }
 

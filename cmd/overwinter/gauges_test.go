@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/breaker"
 	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
@@ -19,8 +20,8 @@ import (
 // counted is what a store has counted, or an error.
 type counted struct {
 	images     image.Counts
-	sessions   []session.Count
-	unfinished session.Unfinished
+	sessions   []backlog.Count
+	unfinished backlog.Unfinished
 	err        error
 	asked      int
 }
@@ -29,12 +30,12 @@ func (c *counted) ImageCounts(context.Context, time.Duration) (image.Counts, err
 	return c.images, c.err
 }
 
-func (c *counted) SessionCounts(context.Context) ([]session.Count, error) {
+func (c *counted) SessionCounts(context.Context) ([]backlog.Count, error) {
 	c.asked++
 	return c.sessions, c.err
 }
 
-func (c *counted) Unfinished(context.Context) (session.Unfinished, error) { return c.unfinished, c.err }
+func (c *counted) Unfinished(context.Context) (backlog.Unfinished, error) { return c.unfinished, c.err }
 
 func (c *counted) BreakersOpen(context.Context) ([]breaker.Breaker, error) {
 	return []breaker.Breaker{{Provider: "modal", Agent: "codex"}}, c.err
@@ -55,8 +56,8 @@ func TestGaugesShowWhatIsStored(t *testing.T) {
 	}, values(t, registry), "nothing is known while Postgres is away")
 	store.err = nil
 	store.images = image.Counts{Unneeded: 1, Failing: 2, Exits: 3, Hidden: 4}
-	store.sessions = []session.Count{{Status: session.Hibernated, Agent: "demo", Sessions: 1000000}, {Status: session.Error, Agent: "codex", Sessions: 1}}
-	store.unfinished = session.Unfinished{Questions: 5, Queued: 6, Processing: 7, Oldest: 8 * time.Second}
+	store.sessions = []backlog.Count{{Status: session.Hibernated, Agent: "demo", Sessions: 1000000}, {Status: session.Error, Agent: "codex", Sessions: 1}}
+	store.unfinished = backlog.Unfinished{Questions: 5, Queued: 6, Processing: 7, Oldest: 8 * time.Second}
 	for range 2 {
 		require.Equal(t, map[string]float64{
 			"overwinter_database_up": 1, "overwinter_database_connections used": 3, "overwinter_database_connections idle": 2,

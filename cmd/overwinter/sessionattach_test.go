@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/cli"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -106,15 +107,15 @@ func TestAClientThatWaitsLearnsOfQuestions(t *testing.T) {
 func TestAClientThatWaitsLearnsOfDelays(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
-	problem := func(id, code, message string) {
+	report := func(id, code, message string) {
 		store.With(id, func(r *apitest.Row) {
 			store.Append(r, string(conversation.EventError), conversation.Problem{Code: code, Message: message})
 		})
 	}
 	temporal.Set(func(o *apitest.Signaler) {
 		o.OnPrompt = func(id, _ string) {
-			problem(id, "agent_crashed", "the agent's own")
-			problem(id, session.ProblemProvisioningDelayed, "create the sandbox: "+strings.Repeat("x", 160)+" no route")
+			report(id, "agent_crashed", "the agent's own")
+			report(id, problem.ProvisioningDelayed, "create the sandbox: "+strings.Repeat("x", 160)+" no route")
 		}
 	})
 	id := store.Put(session.Initializing)

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 func TestASessionIsForkedAndItsAnswerAwaited(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
-	id, bundle := store.Put(session.Running), session.NewID(session.BundlePrefix)
+	id, bundleID := store.Put(session.Running), session.NewID(session.BundlePrefix)
 	call := func(args ...string) result {
 		return run(t.Context(), append(append([]string{"session"}, args...), "--api-url", url)...)
 	}
@@ -28,7 +29,7 @@ func TestASessionIsForkedAndItsAnswerAwaited(t *testing.T) {
 	require.Contains(t, alone.stderr, "--wait needs --prompt")
 
 	store.With(id, func(r *apitest.Row) {
-		r.Bundles = []session.BundleView{{Bundle: session.Bundle{ID: bundle, SessionID: id}, PromptID: "p2"}}
+		r.Bundles = []bundle.View{{Bundle: bundle.Bundle{ID: bundleID, SessionID: id}, PromptID: "p2"}}
 	})
 	answered := call("fork", id, "--after", "p2", "--prompt", "hello", "--wait", "--timeout=1m")
 	require.Equal(t, exitDone, answered.code, answered.stderr)
@@ -45,9 +46,9 @@ func TestASessionIsForkedAndItsAnswerAwaited(t *testing.T) {
 	require.Equal(t, twice[0], twice[1], "the same key and flags again are the same fork")
 	require.Equal(t, exitUsage, call("fork", id, "--attach", file).code)
 
-	shown := call("fork", id, "--bundle", bundle)
+	shown := call("fork", id, "--bundle", bundleID)
 	require.Equal(t, exitDone, shown.code, shown.stderr)
-	require.Regexp(t, `forked from +`+id+` \(`+bundle+`\)`, shown.stdout)
+	require.Regexp(t, `forked from +`+id+` \(`+bundleID+`\)`, shown.stdout)
 	tree := call("tree", id)
 	require.Equal(t, exitDone, tree.code, tree.stderr)
 	require.Contains(t, tree.stdout, "after p2")

@@ -17,6 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/backoff"
+	"github.com/overwinter-dev/overwinter/internal/checkpoint"
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
@@ -98,12 +99,12 @@ func (c *workerCmd) Validate() error {
 		return errors.New("--drain-timeout hibernates all sessions of the installation, including those of other builds; it cannot be combined with --versioning")
 	case c.StrandedAfter < worker.MinStrandedAfter || c.StrandedAfter > maxStrandedAfter:
 		return fmt.Errorf("--stranded-after is %s; it must be from %s to %s", c.StrandedAfter, worker.MinStrandedAfter, maxStrandedAfter)
-	case c.KeepBundles < 1 || c.KeepBundles > session.MaxKeepBundles:
-		return fmt.Errorf("--keep-bundles is %d; it must be from 1 to %d", c.KeepBundles, session.MaxKeepBundles)
+	case c.KeepBundles < 1 || c.KeepBundles > checkpoint.MaxKeep:
+		return fmt.Errorf("--keep-bundles is %d; it must be from 1 to %d", c.KeepBundles, checkpoint.MaxKeep)
 	case c.MaxTurns < 1:
 		return fmt.Errorf("--max-turns is %d; it must be at least 1", c.MaxTurns)
 	}
-	if _, err := session.ParseCheckpoint(c.Checkpoint); err != nil {
+	if _, err := checkpoint.Parse(c.Checkpoint); err != nil {
 		return fmt.Errorf("--checkpoint is %q; it %w", c.Checkpoint, err)
 	}
 	return nil
@@ -178,7 +179,7 @@ func (c *workerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 			return err
 		}
 		// ParseCheckpoint has accepted it: see Validate.
-		checkpoint, err := session.ParseCheckpoint(c.Checkpoint)
+		checkpoint, err := checkpoint.Parse(c.Checkpoint)
 		if err != nil {
 			return err
 		}

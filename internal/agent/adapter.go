@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // Adapter is one kind of agent. Its methods are pure and safe for concurrent use.
@@ -212,7 +213,7 @@ type Translation struct {
 type TurnEnd struct {
 	Outcome session.Outcome
 	Reason  string
-	Usage   session.Usage
+	Usage   usage.Usage
 	Model   string
 	// Unauthorized is set for a turn that failed because the server of the model does not accept the agent's key. Reason then
 	// has the agent's words for it.

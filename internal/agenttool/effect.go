@@ -21,7 +21,7 @@ type Effect struct {
 
 // Message is a prompt that the agent sends.
 type Message struct {
-	To      string // session.MessageSelf, session.MessageParent or a session
+	To      string // agentmessage.Self, agentmessage.Parent or a session
 	Content string
 }
 

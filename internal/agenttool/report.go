@@ -3,6 +3,7 @@ package agenttool
 import (
 	"encoding/json"
 
+	"github.com/overwinter-dev/overwinter/internal/agentmessage"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -135,18 +136,18 @@ func sessionMessage(input json.RawMessage) Effect {
 	c.required("message", in.Message, MaxMessage)
 	switch in.To {
 	case "":
-		in.To = session.MessageSelf
-	case session.MessageSelf, session.MessageParent:
+		in.To = agentmessage.Self
+	case agentmessage.Self, agentmessage.Parent:
 	default:
 		if !session.ValidID(session.SessionPrefix, in.To) {
-			c.refuse("to must be %q, %q or the id of a session.", session.MessageSelf, session.MessageParent)
+			c.refuse("to must be %q, %q or the id of a session.", agentmessage.Self, agentmessage.Parent)
 		}
 	}
 	if c.fault != "" {
 		return Effect{Answer: Refuse("%s", c.fault)}
 	}
 	of := "this session"
-	if in.To != session.MessageSelf {
+	if in.To != agentmessage.Self {
 		of = "the other session"
 	}
 	return Effect{Message: &Message{To: in.To, Content: in.Message}, Answer: Answer{Text: "The message waits in the queue of " + of + "."}}

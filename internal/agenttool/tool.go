@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/agentmessage"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -129,7 +130,7 @@ func All() []Tool {
 
 var (
 	recipient = property{name: "to", schema: map[string]any{
-		"type": "string", "pattern": "^(" + session.MessageSelf + "|" + session.MessageParent + "|ses_[0-9a-f]{32})$", "default": session.MessageSelf,
+		"type": "string", "pattern": "^(" + agentmessage.Self + "|" + agentmessage.Parent + "|ses_[0-9a-f]{32})$", "default": agentmessage.Self,
 		"description": "The session that it is for: self, which is this one, parent, or the id of a session that was forked from this one.",
 	}}
 	baseBranch  = optional(text("baseBranch", "The branch that the changes are for.", MaxRef))

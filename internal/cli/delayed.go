@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/overwinter-dev/overwinter/client"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
@@ -26,13 +26,13 @@ func (d *delayNote) take(e client.Event) error {
 	case client.EventStatus: // it has succeeded, or is given up
 		d.delay = ""
 	case client.EventError:
-		problem, err := decode[client.ErrorData](e)
+		report, err := decode[client.ErrorData](e)
 		if err != nil {
 			return err
 		}
-		switch problem.Code {
-		case session.ProblemProvisioningDelayed, session.ProblemRestoringDelayed:
-			d.delay = problem.Message
+		switch report.Code {
+		case problem.ProvisioningDelayed, problem.RestoringDelayed:
+			d.delay = report.Message
 		}
 	}
 	if !d.caughtUp || d.delay == "" {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/overwinter-dev/overwinter/internal/deadline"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/resource"
@@ -73,8 +74,8 @@ type SetupData struct {
 
 // DeadlineData is the data of a deadline event: what happens to the session at a time, unless something happens before.
 type DeadlineData struct {
-	Kind session.DeadlineKind `json:"kind"`
-	At   resource.Time        `json:"at"`
+	Kind deadline.Kind `json:"kind"`
+	At   resource.Time `json:"at"`
 }
 
 // NetworkData is the data of a network event: connections to one destination that the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/agentmessage"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -16,7 +17,7 @@ const maxReachable = 20
 // is stored already changes nothing: it is sent again. forbidden if the agent may not reach the session, limit_reached if it has sent
 // MaxAgentPrompts since the last prompt of a person there or if the chain of messages is MaxAgentDepth long, and else the errors of
 // PromptSubmit.
-func (db *DB) PromptByAgent(ctx context.Context, m session.AgentMessage) (session.Prompt, error) {
+func (db *DB) PromptByAgent(ctx context.Context, m agentmessage.Message) (session.Prompt, error) {
 	to, sender, err := db.reach(ctx, m.From, m.To)
 	if err != nil {
 		return session.Prompt{}, err
@@ -33,7 +34,7 @@ func (db *DB) PromptByAgent(ctx context.Context, m session.AgentMessage) (sessio
 		return session.Prompt{}, failure.Errorf(failure.LimitReached,
 			"this turn ends a chain of %d messages between agents, which is the limit; a person must send the next prompt", m.Depth)
 	}
-	sent, err := db.q.PromptsOfAgent(ctx, db.pool, &dbsqlc.PromptsOfAgentParams{SessionID: to, Author: p.Author, Prefix: session.AgentAuthor})
+	sent, err := db.q.PromptsOfAgent(ctx, db.pool, &dbsqlc.PromptsOfAgentParams{SessionID: to, Author: p.Author, Prefix: agentmessage.AuthorPrefix})
 	if err != nil {
 		return session.Prompt{}, fault("count the prompts of an agent", err)
 	}
@@ -46,18 +47,18 @@ func (db *DB) PromptByAgent(ctx context.Context, m session.AgentMessage) (sessio
 }
 
 // reach finds the session that an agent names, and what the session of the agent is to it.
-func (db *DB) reach(ctx context.Context, from, to string) (string, session.Relation, error) {
-	if to == "" || to == session.MessageSelf || to == from {
-		return from, session.RelationSelf, nil
+func (db *DB) reach(ctx context.Context, from, to string) (string, agentmessage.Relation, error) {
+	if to == "" || to == agentmessage.Self || to == from {
+		return from, agentmessage.RelationSelf, nil
 	}
 	related, err := db.q.ForkRelation(ctx, db.pool, &dbsqlc.ForkRelationParams{SessionID: from, OtherID: to})
 	switch {
 	case err != nil:
 		return "", "", fault("find the sessions that an agent reaches", err)
 	case related.Forked:
-		return to, session.RelationParent, nil
-	case to == related.ParentID, to == session.MessageParent && related.ParentID != "":
-		return related.ParentID, session.RelationFork, nil
+		return to, agentmessage.RelationParent, nil
+	case to == related.ParentID, to == agentmessage.Parent && related.ParentID != "":
+		return related.ParentID, agentmessage.RelationFork, nil
 	}
 	forks, err := db.q.ForksOf(ctx, db.pool, &dbsqlc.ForksOfParams{ParentID: from, Before: "t", MaxItems: maxReachable + 1})
 	if err != nil {

@@ -6,14 +6,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/agentmessage"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // message sends a message of the session's agent.
-func (b *bundle) message(t *testing.T, id, to string, depth int64) (session.Prompt, error) {
+func (b *harness) message(t *testing.T, id, to string, depth int64) (session.Prompt, error) {
 	t.Helper()
-	return b.PromptByAgent(b.ctx, session.AgentMessage{ID: id, From: b.id, To: to, Content: "the message", Depth: depth})
+	return b.PromptByAgent(b.ctx, agentmessage.Message{ID: id, From: b.id, To: to, Content: "the message", Depth: depth})
 }
 
 // TestAgentsReachTheirParentAndTheirForks: and no other session.
@@ -23,18 +25,18 @@ func TestAgentsReachTheirParentAndTheirForks(t *testing.T) {
 	b.running(t)
 	b.turn(t, "one", session.OutcomeCompleted)
 	one := b.snapshotted(t, "im-1")
-	f, other := b.fork(t, session.Fork{BundleID: one.ID}), b.fork(t, session.Fork{BundleID: one.ID})
+	f, other := b.fork(t, fork.Fork{BundleID: one.ID}), b.fork(t, fork.Fork{BundleID: one.ID})
 	f.transit(t, session.EventWake, "")
 	f.reserve(t, 1)
 	f.transit(t, session.EventReady, "")
 	f.turn(t, "two", session.OutcomeCompleted)
-	below := f.fork(t, session.Fork{BundleID: f.snapshotted(t, "im-2").ID})
-	stranger := &bundle{DB: b.DB, ctx: b.ctx, id: b.session(t)}
+	below := f.fork(t, fork.Fork{BundleID: f.snapshotted(t, "im-2").ID})
+	stranger := &harness{DB: b.DB, ctx: b.ctx, id: b.session(t)}
 
 	const note = "the message"
 	up, down := "a fork of this one", "the parent of this one"
 	for i, c := range []struct {
-		from      *bundle
+		from      *harness
 		to, wants string // the session that gets it; empty: none
 		says      string
 	}{
@@ -86,7 +88,7 @@ func TestAMessageWakesASessionThatSleeps(t *testing.T) {
 	b := setup(t)
 	b.running(t)
 	b.turn(t, "one", session.OutcomeCompleted)
-	f := b.fork(t, session.Fork{BundleID: b.snapshotted(t, "im-1").ID})
+	f := b.fork(t, fork.Fork{BundleID: b.snapshotted(t, "im-1").ID})
 	p, err := b.message(t, "m", f.id, 0)
 	require.NoError(t, err)
 	require.True(t, p.Notify)
@@ -100,7 +102,7 @@ func TestMessagesOfAgentsAreBounded(t *testing.T) {
 	b.running(t)
 	b.turn(t, "one", session.OutcomeCompleted)
 	one := b.snapshotted(t, "im-1")
-	f, other := b.fork(t, session.Fork{BundleID: one.ID}), b.fork(t, session.Fork{BundleID: one.ID})
+	f, other := b.fork(t, fork.Fork{BundleID: one.ID}), b.fork(t, fork.Fork{BundleID: one.ID})
 	for i := range session.MaxAgentPrompts {
 		_, err := f.message(t, fmt.Sprintf("f%d", i), "parent", 0)
 		require.NoError(t, err)
@@ -134,7 +136,7 @@ func TestMessagesToSessionsThatTakeNone(t *testing.T) {
 	b := setup(t)
 	b.running(t)
 	b.turn(t, "one", session.OutcomeCompleted)
-	f := b.fork(t, session.Fork{BundleID: b.snapshotted(t, "im-1").ID})
+	f := b.fork(t, fork.Fork{BundleID: b.snapshotted(t, "im-1").ID})
 	b.transit(t, session.EventFail, "no space")
 	_, err := f.message(t, "m", "parent", 0)
 	require.Equal(t, failure.InError, failure.CodeOf(err))

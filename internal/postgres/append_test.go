@@ -208,7 +208,7 @@ func TestBlocksAreTheFoldOfTheStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		b := &bundle{DB: b.DB, ctx: b.ctx}
+		b := &harness{DB: b.DB, ctx: b.ctx}
 		b.id = b.session(t)
 		b.running(t)
 		var folder conversation.Folder

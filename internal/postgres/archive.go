@@ -8,6 +8,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -16,24 +17,24 @@ import (
 // archiveLease is for how long an archive stays with the worker that makes it, unless it is renewed.
 const archiveLease = time.Minute
 
-// ArchiveRequest has the archive of a bundle made, and returns its present state. It is kept for session.ArchiveLife from now on.
+// ArchiveRequest has the archive of a bundle made, and returns its present state. It is kept for bundle.ArchiveLife from now on.
 // bundle_not_found.
-func (db *DB) ArchiveRequest(ctx context.Context, bundleID string) (session.Archive, error) {
+func (db *DB) ArchiveRequest(ctx context.Context, bundleID string) (bundle.Archive, error) {
 	a, own, err := db.archiveOwn(ctx, bundleID)
 	if err != nil || own {
 		return a, err
 	}
 	err = db.q.ArchiveRequest(ctx, db.pool, &dbsqlc.ArchiveRequestParams{
-		ID: session.NewID(session.ArchivePrefix), BundleID: bundleID, State: string(session.ArchivePending), Seconds: session.ArchiveLife.Seconds(),
+		ID: session.NewID(bundle.ArchivePrefix), BundleID: bundleID, State: string(bundle.ArchivePending), Seconds: bundle.ArchiveLife.Seconds(),
 	})
 	if err != nil {
-		return session.Archive{}, fault("request an archive", err)
+		return bundle.Archive{}, fault("request an archive", err)
 	}
 	return db.ArchiveShow(ctx, bundleID)
 }
 
 // ArchiveShow returns the archive of a bundle; illegal_state if it was not requested, or has expired.
-func (db *DB) ArchiveShow(ctx context.Context, bundleID string) (session.Archive, error) {
+func (db *DB) ArchiveShow(ctx context.Context, bundleID string) (bundle.Archive, error) {
 	a, own, err := db.archiveOwn(ctx, bundleID)
 	if err != nil || own {
 		return a, err
@@ -41,18 +42,18 @@ func (db *DB) ArchiveShow(ctx context.Context, bundleID string) (session.Archive
 	memoryID := a.MemoryID
 	row, err := db.q.ArchiveOf(ctx, db.pool, bundleID)
 	if isNoRows(err) {
-		return session.Archive{}, failure.Errorf(failure.IllegalState, "the archive of bundle %s has not been requested, or has expired; request it with POST", bundleID)
+		return bundle.Archive{}, failure.Errorf(failure.IllegalState, "the archive of bundle %s has not been requested, or has expired; request it with POST", bundleID)
 	}
 	if err != nil {
-		return session.Archive{}, fault("read an archive", err)
+		return bundle.Archive{}, fault("read an archive", err)
 	}
-	return session.Archive{
-		ID: row.ID, BundleID: bundleID, MemoryID: memoryID, State: session.ArchiveState(row.State), Reason: row.Reason, Bytes: row.Bytes, ExpiresAt: orZero(row.ExpiresAt),
+	return bundle.Archive{
+		ID: row.ID, BundleID: bundleID, MemoryID: memoryID, State: bundle.ArchiveState(row.State), Reason: row.Reason, Bytes: row.Bytes, ExpiresAt: orZero(row.ExpiresAt),
 	}, nil
 }
 
 // archiveOwn is the archive of a bundle that needs no worker: it was imported, or has no files.
-func (db *DB) archiveOwn(ctx context.Context, bundleID string) (a session.Archive, own bool, err error) {
+func (db *DB) archiveOwn(ctx context.Context, bundleID string) (a bundle.Archive, own bool, err error) {
 	v, err := db.BundleShow(ctx, bundleID)
 	if err != nil {
 		return a, false, err
@@ -64,7 +65,7 @@ func (db *DB) archiveOwn(ctx context.Context, bundleID string) (a session.Archiv
 	if err != nil {
 		return a, false, fault("read an archive", err)
 	}
-	a = session.Archive{BundleID: bundleID, MemoryID: cmp.Or(launch.MemoryID, v.SessionID), State: session.ArchiveReady}
+	a = bundle.Archive{BundleID: bundleID, MemoryID: cmp.Or(launch.MemoryID, v.SessionID), State: bundle.ArchiveReady}
 	switch {
 	case v.ArchiveID != "":
 		row, err := db.q.ArchiveGet(ctx, db.pool, v.ArchiveID)
@@ -77,13 +78,13 @@ func (db *DB) archiveOwn(ctx context.Context, bundleID string) (a session.Archiv
 }
 
 // ArchivesTake returns archives that are to be made, each to one caller for a while.
-func (db *DB) ArchivesTake(ctx context.Context, limit int) ([]session.ArchiveWork, error) {
+func (db *DB) ArchivesTake(ctx context.Context, limit int) ([]bundle.ArchiveWork, error) {
 	const doing = "take archives"
 	rows, err := db.q.ArchivesTake(ctx, db.pool, &dbsqlc.ArchivesTakeParams{MaxItems: int32(limit), Seconds: archiveLease.Seconds()})
 	if err != nil {
 		return nil, fault(doing, err)
 	}
-	var out []session.ArchiveWork
+	var out []bundle.ArchiveWork
 	for _, row := range rows {
 		v, err := db.BundleShow(ctx, row.BundleID)
 		if failure.CodeOf(err) == failure.NoBundle {
@@ -96,7 +97,7 @@ func (db *DB) ArchivesTake(ctx context.Context, limit int) ([]session.ArchiveWor
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, session.ArchiveWork{ID: row.ID, Attempt: row.Attempt, Tries: row.Tries, Bundle: v.Bundle, Agent: agent})
+		out = append(out, bundle.ArchiveWork{ID: row.ID, Attempt: row.Attempt, Tries: row.Tries, Bundle: v.Bundle, Agent: agent})
 	}
 	return out, nil
 }
@@ -170,7 +171,7 @@ func (db *DB) ArchiveContent(ctx context.Context, id string) iter.Seq2[[]byte, e
 		if isNoRows(err) {
 			err = failure.Errorf(failure.NotFound, "there is no archive %s", id)
 		}
-		if err == nil && row.State != string(session.ArchiveReady) {
+		if err == nil && row.State != string(bundle.ArchiveReady) {
 			err = illegal("archive %s is not ready", id)
 		}
 		if err != nil {

@@ -10,14 +10,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // stored is the content of an archive.
-func (b *bundle) stored(t *testing.T, id string) []byte {
+func (b *harness) stored(t *testing.T, id string) []byte {
 	t.Helper()
 	var out []byte
 	for piece, err := range b.ArchiveContent(b.ctx, id) {
@@ -36,13 +38,13 @@ func noise(t *testing.T) []byte {
 	return data
 }
 
-func imported() session.Import {
-	return session.Import{
+func imported() bundle.Import {
+	return bundle.Import{
 		Session:  session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo", Title: "mine", IdleTimeout: time.Minute, Workspace: &session.Workspace{Setup: "true"}},
 		MemoryID: session.NewID(session.SessionPrefix), Remembers: true, Place: "/home/ada",
 		Manifest: manifest.Manifest{Lost: []string{"ignored"}, From: "/home/ada", AgentFiles: []manifest.File{{Path: "/root/a", Size: 1, SHA256: "x"}}},
 		PromptID: "p1", Outcome: session.OutcomeCompleted,
-		Blocks: []session.ImportedBlock{
+		Blocks: []bundle.ImportedBlock{
 			{Conversation: "main", ID: "b1", JSON: []byte(`{"id":"b1","type":"assistant_text","status":"complete","createdAt":"2026-01-02T03:04:05.000Z","content":"one"}`)},
 			{Conversation: "sub", ID: "b1", JSON: []byte(`{"id":"b1","type":"assistant_text","status":"complete","createdAt":"2026-01-02T03:04:05.000Z","content":"two"}`)},
 		},
@@ -63,7 +65,7 @@ func TestAnImportedSessionWakesFromItsArchive(t *testing.T) {
 	require.False(t, created)
 	require.Equal(t, s.ID, again.ID)
 
-	moved := &bundle{DB: b.DB, url: b.url, ctx: b.ctx, id: s.ID}
+	moved := &harness{DB: b.DB, url: b.url, ctx: b.ctx, id: s.ID}
 	require.Equal(t, []string{"one"}, moved.spoken(t))
 	head, err := b.BundleHead(b.ctx, s.ID)
 	require.NoError(t, err)
@@ -76,13 +78,13 @@ func TestAnImportedSessionWakesFromItsArchive(t *testing.T) {
 	require.Equal(t, "p1", view.PromptID)
 	a, err := b.ArchiveRequest(b.ctx, head.ID)
 	require.NoError(t, err)
-	require.Equal(t, session.Archive{ID: head.ArchiveID, BundleID: head.ID, MemoryID: in.MemoryID, State: session.ArchiveReady, Bytes: int64(len(data))}, a)
+	require.Equal(t, bundle.Archive{ID: head.ArchiveID, BundleID: head.ID, MemoryID: in.MemoryID, State: bundle.ArchiveReady, Bytes: int64(len(data))}, a)
 
-	fork := moved.fork(t, session.Fork{BundleID: head.ID})
+	fork := moved.fork(t, fork.Fork{BundleID: head.ID})
 	forked, err := b.BundleHead(b.ctx, fork.id)
 	require.NoError(t, err)
 	require.Equal(t, head.ArchiveID, forked.ArchiveID, "a fork has the same files")
-	for _, one := range []*bundle{moved, fork} {
+	for _, one := range []*harness{moved, fork} {
 		one.transit(t, session.EventWake, "")
 		one.reserve(t, 1)
 		one.transit(t, session.EventReady, "")
@@ -124,7 +126,7 @@ func TestAnArchiveIsMadeByOneAttempt(t *testing.T) {
 	for range 2 {
 		a, err := b.ArchiveRequest(b.ctx, v.ID)
 		require.NoError(t, err)
-		require.Equal(t, session.ArchivePending, a.State)
+		require.Equal(t, bundle.ArchivePending, a.State)
 		require.Equal(t, b.id, a.MemoryID)
 	}
 	first := b.taken(t)
@@ -145,7 +147,7 @@ func TestAnArchiveIsMadeByOneAttempt(t *testing.T) {
 	require.NoError(t, b.ArchiveWrite(b.ctx, second.ID, second.Attempt, bytes.NewReader(fresh)))
 	a, err := b.ArchiveShow(b.ctx, v.ID)
 	require.NoError(t, err)
-	require.Equal(t, session.ArchiveReady, a.State)
+	require.Equal(t, bundle.ArchiveReady, a.State)
 	require.Equal(t, fresh, b.stored(t, a.ID))
 
 	require.NoError(t, b.ArchivesCollect(b.ctx))
@@ -167,16 +169,16 @@ func TestAnArchiveThatFailedIsTriedAgainOnRequest(t *testing.T) {
 	require.NoError(t, b.ArchiveFail(b.ctx, work.ID, work.Attempt, "it is gone", true))
 	a, err := b.ArchiveShow(b.ctx, v.ID)
 	require.NoError(t, err)
-	require.Equal(t, session.ArchiveFailed, a.State)
+	require.Equal(t, bundle.ArchiveFailed, a.State)
 	require.Equal(t, "it is gone", a.Reason)
 	a, err = b.ArchiveRequest(b.ctx, v.ID)
 	require.NoError(t, err)
-	require.Equal(t, session.ArchivePending, a.State)
+	require.Equal(t, bundle.ArchivePending, a.State)
 	require.EqualValues(t, 1, b.taken(t).Tries)
 }
 
 // taken is the archive that is to be made.
-func (b *bundle) taken(t *testing.T) session.ArchiveWork {
+func (b *harness) taken(t *testing.T) bundle.ArchiveWork {
 	t.Helper()
 	due, err := b.ArchivesTake(b.ctx, 10)
 	require.NoError(t, err)
@@ -189,20 +191,20 @@ func TestAPurgeTakesArchivesThatNoForkNeeds(t *testing.T) {
 	b := setup(t)
 	s, _, err := b.SessionImport(b.ctx, imported(), bytes.NewReader(noise(t)), session.Idempotency{})
 	require.NoError(t, err)
-	moved := &bundle{DB: b.DB, url: b.url, ctx: b.ctx, id: s.ID}
+	moved := &harness{DB: b.DB, url: b.url, ctx: b.ctx, id: s.ID}
 	head, err := b.BundleHead(b.ctx, s.ID)
 	require.NoError(t, err)
-	fork := moved.fork(t, session.Fork{BundleID: head.ID})
-	purge := func(one *bundle, forks session.ForksPolicy) {
+	forked := moved.fork(t, fork.Fork{BundleID: head.ID})
+	purge := func(one *harness, forks fork.Policy) {
 		_, err := one.PurgeRequest(one.ctx, one.id, forks)
 		require.NoError(t, err)
 		one.transit(t, session.EventStop, "")
 		require.NoError(t, one.PurgeContent(one.ctx, one.id))
 		require.NoError(t, one.PurgeSession(one.ctx, one.id))
 	}
-	purge(moved, session.ForksDetach)
+	purge(moved, fork.Detach)
 	require.Equal(t, 1, b.count(t, "archives"), "the fork needs it")
-	purge(fork, session.ForksRefuse)
+	purge(forked, fork.Refuse)
 	require.Zero(t, b.count(t, "archives"))
 	require.Zero(t, b.count(t, "archive_parts"))
 }

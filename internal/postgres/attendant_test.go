@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/run"
@@ -16,7 +17,7 @@ import (
 )
 
 // attended opens the session for the workflow run w1, runs a prompt and gives the session the attendant "a1".
-func (b *bundle) attended(t *testing.T) {
+func (b *harness) attended(t *testing.T) {
 	t.Helper()
 	_, err := b.SessionOpen(b.ctx, b.id, "w1")
 	require.NoError(t, err)
@@ -25,12 +26,12 @@ func (b *bundle) attended(t *testing.T) {
 }
 
 // attend runs a prompt for the workflow and gives the session an attendant.
-func (b *bundle) attend(t *testing.T, attendant string) {
+func (b *harness) attend(t *testing.T, attendant string) {
 	t.Helper()
 	require.True(t, b.end(t, b.begin(t, b.submit(t, "first")), "t1", attendant).Attended)
 }
 
-func (b *bundle) end(t *testing.T, runID, token, attendant string) run.Run {
+func (b *harness) end(t *testing.T, runID, token, attendant string) run.Run {
 	t.Helper()
 	ended, err := b.RunEnd(b.ctx, run.Ending{
 		RunID: runID, Token: token, Outcome: session.OutcomeCompleted, LookFor: "w1", Attend: attendant,
@@ -39,7 +40,7 @@ func (b *bundle) end(t *testing.T, runID, token, attendant string) run.Run {
 	return ended
 }
 
-func (b *bundle) claimFor(t *testing.T, attendant string) run.Claimed {
+func (b *harness) claimFor(t *testing.T, attendant string) run.Claimed {
 	t.Helper()
 	claimed, err := b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), run.Claim{
 		SessionID: b.id, Attendant: attendant, Generation: b.generation(t), RunID: session.NewID(session.RunPrefix), Token: "c1", Attempt: 1,
@@ -96,16 +97,16 @@ func TestAnAttendantClaimsPromptsInOrder(t *testing.T) {
 func TestAnAttendantIsDue(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(t *testing.T, b *bundle)
+		change func(t *testing.T, b *harness)
 		not    bool
 	}{
-		"nothing waits":           {change: func(*testing.T, *bundle) {}, not: true},
-		"a prompt is in progress": {change: func(t *testing.T, b *bundle) { b.submit(t, "second"); b.claimFor(t, "a1") }, not: true},
-		"a prompt waits":          {change: func(t *testing.T, b *bundle) { b.submit(t, "second") }},
-		"a command waits":         {change: func(t *testing.T, b *bundle) { b.command(t, session.CommandSync) }},
-		"another attends":         {change: func(t *testing.T, b *bundle) { b.attend(t, "a2") }},
-		"the session hibernates":  {change: func(t *testing.T, b *bundle) { b.transit(t, session.EventHibernate, session.ReasonIdle) }},
-		"the workflow has taken the session back": {change: func(t *testing.T, b *bundle) {
+		"nothing waits":           {change: func(*testing.T, *harness) {}, not: true},
+		"a prompt is in progress": {change: func(t *testing.T, b *harness) { b.submit(t, "second"); b.claimFor(t, "a1") }, not: true},
+		"a prompt waits":          {change: func(t *testing.T, b *harness) { b.submit(t, "second") }},
+		"a command waits":         {change: func(t *testing.T, b *harness) { b.command(t, session.CommandSync) }},
+		"another attends":         {change: func(t *testing.T, b *harness) { b.attend(t, "a2") }},
+		"the session hibernates":  {change: func(t *testing.T, b *harness) { b.transit(t, session.EventHibernate, session.ReasonIdle) }},
+		"the workflow has taken the session back": {change: func(t *testing.T, b *harness) {
 			_, err := b.SessionTakeBack(b.ctx, b.id, "w1")
 			require.NoError(t, err)
 		}},
@@ -126,17 +127,17 @@ func TestAnAttendantIsDue(t *testing.T) {
 // names is checked under the session's lock, and so is what else has come to wait.
 func TestAnAttendantThatIsOutOfDateClaimsNothing(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(t *testing.T, b *bundle){
-		"the workflow has opened the session": func(t *testing.T, b *bundle) {
+	for name, change := range map[string]func(t *testing.T, b *harness){
+		"the workflow has opened the session": func(t *testing.T, b *harness) {
 			_, err := b.SessionOpen(b.ctx, b.id, "w1")
 			require.NoError(t, err)
 		},
-		"the workflow has taken the session back": func(t *testing.T, b *bundle) {
+		"the workflow has taken the session back": func(t *testing.T, b *harness) {
 			taken, err := b.SessionTakeBack(b.ctx, b.id, "w1")
 			require.NoError(t, err)
 			require.Nil(t, taken.Run)
 		},
-		"it has left": func(t *testing.T, b *bundle) {
+		"it has left": func(t *testing.T, b *harness) {
 			look, err := b.AttendantLeave(b.ctx, b.id, "a1", "w1")
 			require.NoError(t, err)
 			require.NotNil(t, look)
@@ -144,23 +145,23 @@ func TestAnAttendantThatIsOutOfDateClaimsNothing(t *testing.T) {
 			require.NoError(t, err)
 			require.Nil(t, look, "there is nothing to leave any more")
 		},
-		"the workflow has claimed": func(t *testing.T, b *bundle) { b.begin(t, b.submit(t, "second")) },
-		"the workflow has run a prompt": func(t *testing.T, b *bundle) {
+		"the workflow has claimed": func(t *testing.T, b *harness) { b.begin(t, b.submit(t, "second")) },
+		"the workflow has run a prompt": func(t *testing.T, b *harness) {
 			_, err := b.RunEnd(b.ctx, run.Ending{RunID: b.begin(t, b.submit(t, "second")), Outcome: session.OutcomeCompleted})
 			require.NoError(t, err)
 		},
-		"another attends": func(t *testing.T, b *bundle) { b.attend(t, "a2") },
-		"the session hibernates": func(t *testing.T, b *bundle) {
+		"another attends": func(t *testing.T, b *harness) { b.attend(t, "a2") },
+		"the session hibernates": func(t *testing.T, b *harness) {
 			b.transit(t, session.EventHibernate, session.ReasonIdle)
 		},
-		"the session has moved to another sandbox": func(t *testing.T, b *bundle) {
+		"the session has moved to another sandbox": func(t *testing.T, b *harness) {
 			b.transit(t, session.EventHibernate, session.ReasonIdle)
 			b.transit(t, session.EventSaved, "")
 			b.transit(t, session.EventWake, "")
 			b.reserve(t, 2)
 			b.transit(t, session.EventReady, "")
 		},
-		"a worker of an earlier version has moved the session, and left the token": func(t *testing.T, b *bundle) {
+		"a worker of an earlier version has moved the session, and left the token": func(t *testing.T, b *harness) {
 			b.transit(t, session.EventHibernate, session.ReasonIdle)
 			b.transit(t, session.EventSaved, "")
 			b.transit(t, session.EventWake, "")
@@ -168,12 +169,12 @@ func TestAnAttendantThatIsOutOfDateClaimsNothing(t *testing.T) {
 			b.transit(t, session.EventReady, "")
 			b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
 		},
-		"a worker of an earlier version has claimed, and left the token": func(t *testing.T, b *bundle) {
+		"a worker of an earlier version has claimed, and left the token": func(t *testing.T, b *harness) {
 			b.begin(t, b.submit(t, "second"))
 			b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
 		},
-		"a command waits": func(t *testing.T, b *bundle) { b.command(t, session.CommandSync) },
-		"a stop waits":    func(t *testing.T, b *bundle) { b.command(t, session.CommandStop) },
+		"a command waits": func(t *testing.T, b *harness) { b.command(t, session.CommandSync) },
+		"a stop waits":    func(t *testing.T, b *harness) { b.command(t, session.CommandStop) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -216,15 +217,15 @@ func TestAnAttendantOfAWorkflowThatWasReplacedIsRefused(t *testing.T) {
 // TestAnAttendanceIsGrantedAfterATurnThatEndedWell: and only if nothing but a prompt may come next.
 func TestAnAttendanceIsGrantedAfterATurnThatEndedWell(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(t *testing.T, b *bundle, ending *run.Ending){
-		"the turn failed":      func(_ *testing.T, _ *bundle, e *run.Ending) { e.Outcome = session.OutcomeFailed },
-		"not requested":        func(_ *testing.T, _ *bundle, e *run.Ending) { e.Attend = "" },
-		"it does not look":     func(_ *testing.T, _ *bundle, e *run.Ending) { e.LookFor = "" },
-		"for another workflow": func(_ *testing.T, _ *bundle, e *run.Ending) { e.LookFor = "w0" },
-		"a command waits": func(t *testing.T, b *bundle, _ *run.Ending) {
+	for name, end := range map[string]func(t *testing.T, b *harness, ending *run.Ending){
+		"the turn failed":      func(_ *testing.T, _ *harness, e *run.Ending) { e.Outcome = session.OutcomeFailed },
+		"not requested":        func(_ *testing.T, _ *harness, e *run.Ending) { e.Attend = "" },
+		"it does not look":     func(_ *testing.T, _ *harness, e *run.Ending) { e.LookFor = "" },
+		"for another workflow": func(_ *testing.T, _ *harness, e *run.Ending) { e.LookFor = "w0" },
+		"a command waits": func(t *testing.T, b *harness, _ *run.Ending) {
 			b.command(t, session.CommandHibernate)
 		},
-		"the turn was to be aborted": func(t *testing.T, b *bundle, _ *run.Ending) {
+		"the turn was to be aborted": func(t *testing.T, b *harness, _ *run.Ending) {
 			b.command(t, session.CommandAbort)
 		},
 	} {
@@ -321,12 +322,12 @@ func TestAPromptForAnAttendantIsSignalledLater(t *testing.T) {
 		require.NoError(t, err)
 		return p
 	}
-	unclaimed := func(prompts ...session.Prompt) []session.UnclaimedWork {
-		var asked []session.UnclaimedWork
+	unclaimed := func(prompts ...session.Prompt) []backlog.Unclaimed {
+		var asked []backlog.Unclaimed
 		for _, p := range prompts {
-			asked = append(asked, session.UnclaimedWork{SessionID: b.id, PromptID: p.ID, Ordinal: p.Ordinal})
+			asked = append(asked, backlog.Unclaimed{SessionID: b.id, PromptID: p.ID, Ordinal: p.Ordinal})
 		}
-		found, err := b.PromptsUnclaimed(b.ctx, append(asked, session.UnclaimedWork{SessionID: "ses_other", PromptID: "p"}))
+		found, err := b.PromptsUnclaimed(b.ctx, append(asked, backlog.Unclaimed{SessionID: "ses_other", PromptID: "p"}))
 		require.NoError(t, err)
 		return found
 	}
@@ -335,7 +336,7 @@ func TestAPromptForAnAttendantIsSignalledLater(t *testing.T) {
 		require.True(t, p.Attended)
 		require.False(t, p.Notify)
 	}
-	require.Equal(t, []session.UnclaimedWork{{SessionID: b.id, PromptID: first.ID, Ordinal: 2}, {SessionID: b.id, PromptID: second.ID, Ordinal: 3}}, unclaimed(first, second))
+	require.Equal(t, []backlog.Unclaimed{{SessionID: b.id, PromptID: first.ID, Ordinal: 2}, {SessionID: b.id, PromptID: second.ID, Ordinal: 3}}, unclaimed(first, second))
 	claimed := b.claimFor(t, "a1")
 	require.Empty(t, unclaimed(first, second), "the second waits for the turn of the first")
 	third := submit()
@@ -361,7 +362,7 @@ func TestARelaySignalsForAPromptThatItsAttendantForgets(t *testing.T) {
 	prompt := b.submit(t, "second")
 	unclaimed, err := b.Unclaimed(b.ctx, "", -time.Minute, 10)
 	require.NoError(t, err)
-	require.Equal(t, []session.UnclaimedWork{{SessionID: b.id, PromptID: prompt, Ordinal: 2}}, unclaimed)
+	require.Equal(t, []backlog.Unclaimed{{SessionID: b.id, PromptID: prompt, Ordinal: 2}}, unclaimed)
 	require.NotNil(t, b.claimFor(t, "a1").Start)
 	b.submit(t, "third")
 	unclaimed, err = b.Unclaimed(b.ctx, "", -time.Minute, 10)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
@@ -19,7 +20,7 @@ import (
 // it becomes its parent. The same id again changes nothing. illegal_state when a
 // newer generation has been reserved, or when the snapshot is not recorded or is
 // being deleted.
-func (db *DB) BundleCommit(ctx context.Context, b session.Bundle) error {
+func (db *DB) BundleCommit(ctx context.Context, b bundle.Bundle) error {
 	return db.inSession(ctx, "commit a bundle", b.SessionID, func(s *sessionTx) error {
 		have, err := s.q.BundleGet(ctx, s, b.ID)
 		switch {
@@ -94,37 +95,37 @@ func (s *sessionTx) snapshotClaim(ctx context.Context, snapshotID string) error 
 }
 
 // BundleHead returns the bundle to wake from; bundle_not_found when there is none.
-func (db *DB) BundleHead(ctx context.Context, sessionID string) (session.Bundle, error) {
+func (db *DB) BundleHead(ctx context.Context, sessionID string) (bundle.Bundle, error) {
 	const doing = "read the newest bundle"
 	row, err := db.q.BundleGetHead(ctx, db.pool, sessionID)
 	if isNoRows(err) {
-		return session.Bundle{}, failure.Errorf(failure.NoBundle, "session %s has no bundle", sessionID)
+		return bundle.Bundle{}, failure.Errorf(failure.NoBundle, "session %s has no bundle", sessionID)
 	}
 	if err != nil {
-		return session.Bundle{}, fault(doing, err)
+		return bundle.Bundle{}, fault(doing, err)
 	}
 	return bundleOf(row)
 }
 
-func bundleOf(row dbsqlc.Bundle) (session.Bundle, error) {
-	b := session.Bundle{
+func bundleOf(row dbsqlc.Bundle) (bundle.Bundle, error) {
+	b := bundle.Bundle{
 		ID: row.ID, SessionID: row.SessionID, ParentID: row.ParentID, Generation: row.Generation,
 		SnapshotID: row.SnapshotID, ArchiveID: row.ArchiveID, Verified: row.Verified, Checkpoint: row.Checkpoint, CreatedAt: row.CreatedAt.UTC(),
 	}
 	if err := json.Unmarshal(row.Manifest, &b.Manifest); err != nil {
-		return session.Bundle{}, fmt.Errorf("manifest of bundle %s: %w", row.ID, err)
+		return bundle.Bundle{}, fmt.Errorf("manifest of bundle %s: %w", row.ID, err)
 	}
 	return b, nil
 }
 
 // BundlesRestorable lists up to five older bundles of a session whose snapshot is kept and is not
 // snapshotID, newest first.
-func (db *DB) BundlesRestorable(ctx context.Context, sessionID, snapshotID string) ([]session.Bundle, error) {
+func (db *DB) BundlesRestorable(ctx context.Context, sessionID, snapshotID string) ([]bundle.Bundle, error) {
 	rows, err := db.q.BundlesRestorable(ctx, db.pool, &dbsqlc.BundlesRestorableParams{SessionID: sessionID, ExceptID: snapshotID})
 	if err != nil {
 		return nil, fault("list older bundles", err)
 	}
-	out := make([]session.Bundle, len(rows))
+	out := make([]bundle.Bundle, len(rows))
 	for i, row := range rows {
 		if out[i], err = bundleOf(row); err != nil {
 			return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
@@ -14,9 +15,9 @@ import (
 )
 
 // commit makes a bundle of a snapshot of the newest generation.
-func (b *bundle) commit(t *testing.T, snapshotID string) session.Bundle {
+func (b *harness) commit(t *testing.T, snapshotID string) bundle.Bundle {
 	t.Helper()
-	bundle := session.Bundle{
+	bundle := bundle.Bundle{
 		ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: b.generation(t), SnapshotID: snapshotID, Verified: true,
 		Manifest:  manifest.Manifest{AgentFiles: []manifest.File{{Path: "/a", Size: 1, SHA256: "x"}}, Git: &manifest.Git{Head: "h"}, LastSeq: 3},
 		CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
@@ -27,7 +28,7 @@ func (b *bundle) commit(t *testing.T, snapshotID string) session.Bundle {
 }
 
 // condemned are the snapshots that may be deleted now. All of them are due again.
-func (b *bundle) condemned(t *testing.T) []string {
+func (b *harness) condemned(t *testing.T) []string {
 	t.Helper()
 	b.sql(t, "UPDATE snapshots SET delete_after = now()")
 	ids, err := b.SnapshotsCondemn(b.ctx, 100)
@@ -36,7 +37,7 @@ func (b *bundle) condemned(t *testing.T) []string {
 }
 
 // keep makes the installation keep n bundles of each session.
-func (b *bundle) keep(t *testing.T, n int) {
+func (b *harness) keep(t *testing.T, n int) {
 	t.Helper()
 	_, err := b.Installation(b.ctx)
 	require.NoError(t, err)
@@ -96,7 +97,7 @@ func TestASnapshotIsKeptWhileABundleNeedsIt(t *testing.T) {
 	require.Equal(t, []string{"im-b"}, b.condemned(t))
 
 	// A rescue makes a new bundle of an old snapshot.
-	rescue := session.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 1, SnapshotID: "im-c"}
+	rescue := bundle.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 1, SnapshotID: "im-c"}
 	require.NoError(t, b.BundleCommit(b.ctx, rescue))
 	require.NoError(t, b.BundleProve(b.ctx, rescue.ID))
 	require.Equal(t, []string{"im-b"}, b.condemned(t), "the older bundle of it does not count against it")
@@ -140,7 +141,7 @@ func TestAMarkOnASnapshotThatIsNeededIsRemoved(t *testing.T) {
 	b.commit(t, "im-a")
 	b.sql(t, "UPDATE snapshots SET unneeded_at = now()")
 	require.Empty(t, b.condemned(t))
-	rescue := session.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 1, SnapshotID: "im-a"}
+	rescue := bundle.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 1, SnapshotID: "im-a"}
 	require.NoError(t, b.BundleCommit(b.ctx, rescue), "it is not condemned")
 	b.sql(t, "UPDATE snapshots SET delete_after = now()")
 	again, err := b.SnapshotsCondemn(b.ctx, 100)

@@ -8,14 +8,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // contents are the files that a bundle has, read in pages of one file, as "PATH CONTENT".
-func (b *bundle) contents(t *testing.T, bundleID string) []string {
+func (b *harness) contents(t *testing.T, bundleID string) []string {
 	t.Helper()
 	out := []string{}
 	for cursor := ""; ; {
@@ -34,7 +36,7 @@ func (b *bundle) contents(t *testing.T, bundleID string) []string {
 }
 
 // patch is the diff that a bundle has; empty if none was taken.
-func (b *bundle) patch(t *testing.T, bundleID string) string {
+func (b *harness) patch(t *testing.T, bundleID string) string {
 	t.Helper()
 	d, err := b.BundleDiffGet(b.ctx, bundleID)
 	require.NoError(t, err)
@@ -95,7 +97,7 @@ func TestTheFilesOfABundleStay(t *testing.T) {
 }
 
 // earlier are the files that are kept for bundles, with their first and last epoch.
-func (b *bundle) earlier(t *testing.T) string {
+func (b *harness) earlier(t *testing.T) string {
 	t.Helper()
 	return query[string](b.ctx, t, b.url, "SELECT coalesce(string_agg(path || ' ' || from_epoch || ' ' || until_epoch || ',', '' ORDER BY path, from_epoch), '') FROM earlier_files")
 }
@@ -108,15 +110,15 @@ func TestTheFilesOfAForkStay(t *testing.T) {
 	_, err := b.RunEnd(b.ctx, run.Ending{RunID: batch.RunID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	one := b.snapshotted(t, "im-1")
-	f := b.fork(t, session.Fork{BundleID: one.ID})
-	g := b.fork(t, session.Fork{BundleID: one.ID})
-	h := f.fork(t, session.Fork{BundleID: f.head(t)})
+	f := b.fork(t, fork.Fork{BundleID: one.ID})
+	g := b.fork(t, fork.Fork{BundleID: one.ID})
+	h := f.fork(t, fork.Fork{BundleID: f.head(t)})
 	batch.RunID, batch.Token = "", ""
 	batch.Changes, batch.Diff = []workspacefile.Change{written(3, "a", "2"), removed(4, "b")}, diffed("two")
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	check := func() {
 		t.Helper()
-		for _, fork := range []*bundle{f, g, h} {
+		for _, fork := range []*harness{f, g, h} {
 			require.Equal(t, []string{"a 1", "b 1"}, fork.contents(t, fork.head(t)))
 			require.Equal(t, "one", fork.patch(t, fork.head(t)))
 		}
@@ -124,8 +126,8 @@ func TestTheFilesOfAForkStay(t *testing.T) {
 	check()
 
 	// They outlive the session, and then the fork that has got them.
-	for _, gone := range []*bundle{b, f} {
-		_, err = b.PurgeRequest(b.ctx, gone.id, session.ForksDetach)
+	for _, gone := range []*harness{b, f} {
+		_, err = b.PurgeRequest(b.ctx, gone.id, fork.Detach)
 		require.NoError(t, err)
 		gone.transit(t, session.EventStop, "")
 		for range 2 {
@@ -135,7 +137,7 @@ func TestTheFilesOfAForkStay(t *testing.T) {
 			check()
 		}
 	}
-	for _, fork := range []*bundle{g, h} {
+	for _, fork := range []*harness{g, h} {
 		require.Equal(t, []string{"a 1", "b 1"}, fork.contents(t, fork.head(t)))
 	}
 }
@@ -146,7 +148,7 @@ func TestBundlesSayWhatIsNotStoredOfTheirFiles(t *testing.T) {
 	batch.Changes = []workspacefile.Change{written(1, "a", "1")}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	one := b.snapshotted(t, "im-1")
-	without := session.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: b.generation(t)}
+	without := bundle.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: b.generation(t)}
 	require.NoError(t, b.BundleCommit(b.ctx, without))
 	_, _, err := b.BundleFileList(b.ctx, without.ID, "", 10, "")
 	requireCode(t, failure.NotSaved, err)
@@ -206,13 +208,13 @@ func TestARevertWithFilesHasThoseOfItsBundle(t *testing.T) {
 	batch.Changes, batch.Diff = []workspacefile.Change{written(1, "a", "1"), written(2, "b", "1"), written(3, "c", "1")}, diffed("one")
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	one := b.snapshotted(t, "im-1")
-	fork := b.fork(t, session.Fork{BundleID: one.ID})
+	fork := b.fork(t, fork.Fork{BundleID: one.ID})
 	b.turn(t, "two", session.OutcomeCompleted)
 	batch.Changes, batch.Diff = []workspacefile.Change{written(4, "a", "22"), removed(5, "b"), written(6, "d", "2")}, diffed("two")
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	two := b.snapshotted(t, "im-2")
 
-	revert := func(b *bundle, bundleID string, generation int64) {
+	revert := func(b *harness, bundleID string, generation int64) {
 		t.Helper()
 		c := b.command(t, session.CommandRevertFiles, toBundle(bundleID)).Command
 		b.snapshotted(t, "im-saved-"+b.id)

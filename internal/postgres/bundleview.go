@@ -7,8 +7,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
+	"github.com/overwinter-dev/overwinter/internal/checkpoint"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -20,7 +23,7 @@ type bundleCursor struct {
 }
 
 // BundleList returns a page of a session's bundles, newest first, whose manifests have no list of agent files.
-func (db *DB) BundleList(ctx context.Context, sessionID string, limit int, cursor string) (items []session.BundleView, next string, err error) {
+func (db *DB) BundleList(ctx context.Context, sessionID string, limit int, cursor string) (items []bundle.View, next string, err error) {
 	const doing = "list bundles"
 	before := bundleCursor{No: math.MaxInt64}
 	if cursor != "" {
@@ -60,13 +63,13 @@ func orNoSession(doing, sessionID string, err error) error {
 }
 
 // BundleShow returns a bundle; bundle_not_found where there is none.
-func (db *DB) BundleShow(ctx context.Context, bundleID string) (session.BundleView, error) {
+func (db *DB) BundleShow(ctx context.Context, bundleID string) (bundle.View, error) {
 	row, err := db.q.BundleViewGet(ctx, db.pool, bundleID)
 	if isNoRows(err) {
-		return session.BundleView{}, noBundle(bundleID)
+		return bundle.View{}, noBundle(bundleID)
 	}
 	if err != nil {
-		return session.BundleView{}, fault("read a bundle", err)
+		return bundle.View{}, fault("read a bundle", err)
 	}
 	return bundleViewOf(row)
 }
@@ -75,7 +78,7 @@ func noBundle(id string) error { return failure.Errorf(failure.NoBundle, "there 
 
 // BundlePin has a bundle kept whatever else is, or no longer, and returns it. limit_reached where its session has too many
 // pins, illegal_state where its snapshot is deleted or about to be.
-func (db *DB) BundlePin(ctx context.Context, bundleID string, pinned bool) (session.BundleView, error) {
+func (db *DB) BundlePin(ctx context.Context, bundleID string, pinned bool) (bundle.View, error) {
 	v, err := db.BundleShow(ctx, bundleID)
 	if err != nil {
 		return v, err
@@ -86,8 +89,8 @@ func (db *DB) BundlePin(ctx context.Context, bundleID string, pinned bool) (sess
 			if err != nil {
 				return err
 			}
-			if n >= session.MaxPins {
-				return failure.Errorf(failure.LimitReached, "the session has %d pinned bundles; at most %d are allowed", n, session.MaxPins)
+			if n >= bundle.MaxPins {
+				return failure.Errorf(failure.LimitReached, "the session has %d pinned bundles; at most %d are allowed", n, bundle.MaxPins)
 			}
 			if err := s.snapshotClaim(ctx, v.SnapshotID); err != nil {
 				return err
@@ -125,25 +128,25 @@ func (db *DB) headsInto(ctx context.Context, tx dbsqlc.DBTX, items []session.Ses
 	rows, err := db.q.BundleHeads(ctx, tx, ids)
 	for _, row := range rows {
 		s := &items[at[row.SessionID]]
-		s.Head, s.HeadSuccess, s.Fork = row.Head, row.HeadSuccess, session.ForkPoint{BundleID: row.ForkBundle, PromptID: row.ForkPrompt, HandedFrom: row.HandedFrom}
-		s.Saves = session.Saves{Policy: session.Checkpoint(row.Policy), Newest: orZero(row.HeadAt)}
+		s.Head, s.HeadSuccess, s.Fork = row.Head, row.HeadSuccess, fork.Point{BundleID: row.ForkBundle, PromptID: row.ForkPrompt, HandedFrom: row.HandedFrom}
+		s.Saves = checkpoint.Saves{Policy: checkpoint.Policy(row.Policy), Newest: orZero(row.HeadAt)}
 	}
 	return err
 }
 
-func bundleViewOf(row dbsqlc.BundleView) (session.BundleView, error) {
+func bundleViewOf(row dbsqlc.BundleView) (bundle.View, error) {
 	b, err := bundleOf(dbsqlc.Bundle{
 		ID: row.ID, SessionID: row.SessionID, ParentID: row.ParentID, Generation: row.Generation, SnapshotID: row.SnapshotID,
 		Manifest: row.Manifest, Verified: row.Verified, Checkpoint: row.Checkpoint, CreatedAt: row.CreatedAt, ArchiveID: row.ArchiveID,
 	})
 	if err != nil {
-		return session.BundleView{}, err
+		return bundle.View{}, err
 	}
 	if b.Manifest.AgentFiles == nil {
 		b.Manifest.AgentFiles = []manifest.File{}
 	}
 	receipt, err := receiptOf(row.Receipt)
-	return session.BundleView{
+	return bundle.View{
 		Bundle: b, LastSeq: row.LastSeq, PromptID: row.PromptID, Outcome: session.Outcome(row.Outcome), Head: row.IsHead, HasFiles: row.HasFiles,
 		PinnedAt: orZero(row.PinnedAt), Receipt: receipt, RestoredAt: orZero(row.RestoredAt),
 	}, err

@@ -7,15 +7,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
+	"github.com/overwinter-dev/overwinter/internal/checkpoint"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/listing"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // turn runs a prompt to its outcome and says something in it.
-func (b *bundle) turn(t *testing.T, text string, outcome session.Outcome) (promptID, runID string) {
+func (b *harness) turn(t *testing.T, text string, outcome session.Outcome) (promptID, runID string) {
 	t.Helper()
 	promptID = b.submit(t, text)
 	runID = b.begin(t, promptID)
@@ -26,7 +30,7 @@ func (b *bundle) turn(t *testing.T, text string, outcome session.Outcome) (promp
 }
 
 // say appends a complete block with a text.
-func (b *bundle) say(t *testing.T, runID, text string) {
+func (b *harness) say(t *testing.T, runID, text string) {
 	t.Helper()
 	block := conversation.Block{ID: "block-" + text, Type: conversation.AssistantText, Status: conversation.Complete, Content: text}
 	data, err := json.Marshal(conversation.BlockComplete{Block: block})
@@ -40,15 +44,15 @@ func (b *bundle) say(t *testing.T, runID, text string) {
 }
 
 // snapshotted commits a bundle of a snapshot at the present end of the log.
-func (b *bundle) snapshotted(t *testing.T, snapshotID string) session.BundleView {
+func (b *harness) snapshotted(t *testing.T, snapshotID string) bundle.View {
 	t.Helper()
-	bundle := session.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: b.generation(t), SnapshotID: snapshotID, Verified: true, Checkpoint: true}
+	bundle := bundle.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: b.generation(t), SnapshotID: snapshotID, Verified: true, Checkpoint: true}
 	require.NoError(t, b.SnapshotRecord(b.ctx, b.id, bundle.Generation, snapshotID))
 	require.NoError(t, b.BundleCommit(b.ctx, bundle))
 	return b.show(t, bundle.ID)
 }
 
-func (b *bundle) show(t *testing.T, bundleID string) session.BundleView {
+func (b *harness) show(t *testing.T, bundleID string) bundle.View {
 	t.Helper()
 	v, err := b.BundleShow(b.ctx, bundleID)
 	require.NoError(t, err)
@@ -56,7 +60,7 @@ func (b *bundle) show(t *testing.T, bundleID string) session.BundleView {
 }
 
 // texts are those of the blocks of the main conversation at a bundle, read in pages of one block.
-func (b *bundle) texts(t *testing.T, bundleID string) []string {
+func (b *harness) texts(t *testing.T, bundleID string) []string {
 	t.Helper()
 	texts := []string{}
 	for cursor := ""; ; {
@@ -95,18 +99,18 @@ func TestABundleSaysWhichPromptItEndsWith(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, three.ID, s.Head)
 	require.Equal(t, one.ID, s.HeadSuccess, "a turn that failed moves only the head")
-	require.Equal(t, session.Saves{Policy: session.CheckpointHibernate}, s.Saves)
+	require.Equal(t, checkpoint.Saves{Policy: checkpoint.Hibernate}, s.Saves)
 	b.sql(t, `UPDATE sessions SET options = '{"checkpoint": "10m0s"}'`)
 	s, err = b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
-	require.Equal(t, session.Saves{Policy: "10m0s", Newest: three.CreatedAt}, s.Saves)
-	listed, _, err := b.SessionList(b.ctx, session.ListFilter{})
+	require.Equal(t, checkpoint.Saves{Policy: "10m0s", Newest: three.CreatedAt}, s.Saves)
+	listed, _, err := b.SessionList(b.ctx, listing.Filter{})
 	require.NoError(t, err)
 	require.Equal(t, s.HeadSuccess, listed[0].HeadSuccess)
 
 	// A bundle of the release before has none of it.
 	b.sql(t, "UPDATE bundles SET last_seq = NULL, prompt_id = NULL, outcome = NULL, manifest = json_build_object('lastSeq', last_seq)")
-	for _, want := range []session.BundleView{empty, one, two, three} {
+	for _, want := range []bundle.View{empty, one, two, three} {
 		got := b.show(t, want.ID)
 		require.Equal(t, want.PromptID, got.PromptID)
 		require.Equal(t, want.Outcome, got.Outcome)
@@ -181,7 +185,7 @@ func TestTheReceiptOfARestoreIsKeptWithItsBundle(t *testing.T) {
 		b.transit(t, event, "")
 	}
 	ready := b.next(t, session.EventReady, "")
-	ready.Receipt = &session.Receipt{Kind: session.ReceiptPartial, Missing: []string{"x"}}
+	ready.Receipt = &receipt.Receipt{Kind: receipt.Partial, Missing: []string{"x"}}
 	require.NoError(t, b.TransitionRecord(b.ctx, ready))
 	got := b.show(t, head.ID)
 	require.Equal(t, ready.Receipt, got.Receipt)
@@ -260,7 +264,7 @@ func TestACheckpointIsDeletedWithItsSnapshot(t *testing.T) {
 	b.sql(t, "UPDATE snapshots SET deleted_at = now() WHERE id = 'im-1'") // as the release before, which left the row
 	b.show(t, left.ID)
 	require.NoError(t, b.SnapshotsForget(b.ctx, []string{"im-2"}))
-	for _, v := range []session.BundleView{left, other} {
+	for _, v := range []bundle.View{left, other} {
 		_, err := b.BundleShow(b.ctx, v.ID)
 		requireCode(t, failure.NoBundle, err)
 	}

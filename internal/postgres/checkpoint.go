@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/overwinter-dev/overwinter/internal/checkpoint"
+	"github.com/overwinter-dev/overwinter/internal/deadline"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/resource"
@@ -19,7 +21,7 @@ import (
 func (s *sessionTx) checkpointDue(ctx context.Context, closed *closedRun, ending run.Ending) error {
 	policy, look := closed.saves, &closed.look
 	result := closed.prompt.BaseSessionID != "" && ending.Token != "" && ending.Outcome == session.OutcomeCompleted
-	if s.row.Status != string(session.Running) || !result && !session.Checkpoint(policy.Policy).Due(orZero(policy.Newest), s.now) {
+	if s.row.Status != string(session.Running) || !result && !checkpoint.Policy(policy.Policy).Due(orZero(policy.Newest), s.now) {
 		return nil
 	}
 	rows, err := s.q.CommandsPending(ctx, s, s.row.ID)
@@ -29,8 +31,8 @@ func (s *sessionTx) checkpointDue(ctx context.Context, closed *closedRun, ending
 	if slices.ContainsFunc(rows, func(c dbsqlc.SessionCommand) bool { return session.CommandKind(c.Kind).BeforePrompts() }) {
 		return nil
 	}
-	if session.Checkpoint(policy.Policy).Timed() {
-		if err := s.add(event.TypeDeadline, "", event.DeadlineData{Kind: session.DeadlineCheckpoint, At: resource.Time(s.now)}); err != nil {
+	if checkpoint.Policy(policy.Policy).Timed() {
+		if err := s.add(event.TypeDeadline, "", event.DeadlineData{Kind: deadline.Checkpoint, At: resource.Time(s.now)}); err != nil {
 			return err
 		}
 	}

@@ -6,13 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/checkpoint"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // ended ends a run with a request to attend the session, and returns the commands that wait then.
-func (b *bundle) ended(t *testing.T, outcome session.Outcome) (commands []session.Command, attended bool) {
+func (b *harness) ended(t *testing.T, outcome session.Outcome) (commands []session.Command, attended bool) {
 	t.Helper()
 	runID := b.begin(t, b.submit(t, "x"))
 	got, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: outcome, LookFor: "w1", Attend: "t1"})
@@ -20,14 +21,14 @@ func (b *bundle) ended(t *testing.T, outcome session.Outcome) (commands []sessio
 	return got.Look.Commands, got.Attended
 }
 
-func (b *bundle) policy(t *testing.T, c session.Checkpoint) {
+func (b *harness) policy(t *testing.T, c checkpoint.Policy) {
 	t.Helper()
 	_, err := b.SessionPatch(b.ctx, b.id, session.Patch{Options: &session.Options{Checkpoint: c}})
 	require.NoError(t, err)
 }
 
 // deadlines are the kinds that the session's log announces. What announces a save comes right before its command.
-func (b *bundle) deadlines(t *testing.T) []string {
+func (b *harness) deadlines(t *testing.T) []string {
 	t.Helper()
 	var kinds []string
 	log := b.events(t)
@@ -52,7 +53,7 @@ func TestTheEndOfATurnAsksForACheckpoint(t *testing.T) {
 	commands, _ := b.ended(t, session.OutcomeCompleted)
 	require.Empty(t, commands, "the default saves when the session hibernates")
 
-	b.policy(t, session.CheckpointTurn)
+	b.policy(t, checkpoint.Turn)
 	commands, attended := b.ended(t, session.OutcomeFailed)
 	require.Len(t, commands, 1)
 	require.Equal(t, session.CommandSync, commands[0].Kind)
@@ -77,7 +78,7 @@ func TestARunWithoutASandboxAsksForNoCheckpoint(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	b.policy(t, session.CheckpointTurn)
+	b.policy(t, checkpoint.Turn)
 	runID := b.begin(t, b.submit(t, "x"))
 	got, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeUnknown, LookFor: "w1"})
 	require.NoError(t, err)
@@ -103,7 +104,7 @@ func TestACheckpointFollowsThePolicyOfTheInstallation(t *testing.T) {
 	commands, _ = b.ended(t, session.OutcomeCompleted)
 	require.Len(t, commands, 1)
 	require.NoError(t, b.CommandEnd(b.ctx, b.id, commands[0].ID, session.CommandApplied, ""))
-	b.policy(t, session.CheckpointHibernate)
+	b.policy(t, checkpoint.Hibernate)
 	commands, _ = b.ended(t, session.OutcomeCompleted)
 	require.Empty(t, commands, "the session's own policy counts")
 	require.Equal(t, []string{"checkpoint", "checkpoint"}, b.deadlines(t))

@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/attachment"
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // collect queues a prompt of the mode collect.
-func (b *bundle) collect(t *testing.T, content string, change ...func(*session.Prompt)) session.Prompt {
+func (b *harness) collect(t *testing.T, content string, change ...func(*session.Prompt)) session.Prompt {
 	t.Helper()
 	p := session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: content, Mode: session.Collect, CollectFor: time.Hour}
 	for _, c := range change {
@@ -26,12 +27,12 @@ func (b *bundle) collect(t *testing.T, content string, change ...func(*session.P
 }
 
 // lapse lets the time pass until which prompts are collected.
-func (b *bundle) lapse(t *testing.T) {
+func (b *harness) lapse(t *testing.T) {
 	t.Helper()
 	b.sql(t, `UPDATE prompts SET collect_until = now() - interval '1 second' WHERE session_id = $1 AND collect_until IS NOT NULL`, b.id)
 }
 
-func (b *bundle) collected(t *testing.T) *session.Prompt {
+func (b *harness) collected(t *testing.T) *session.Prompt {
 	t.Helper()
 	next, left, err := b.PromptsCollected(b.ctx, b.id)
 	require.NoError(t, err)
@@ -39,7 +40,7 @@ func (b *bundle) collected(t *testing.T) *session.Prompt {
 	return next
 }
 
-func (b *bundle) prompt(t *testing.T, id string) session.Prompt {
+func (b *harness) prompt(t *testing.T, id string) session.Prompt {
 	t.Helper()
 	p, err := b.PromptGet(b.ctx, b.id, id)
 	require.NoError(t, err)
@@ -255,7 +256,7 @@ func TestACollectionWhoseAPIWasKilledIsRelayed(t *testing.T) {
 	b.sql(t, `UPDATE prompts SET created_at = now() - interval '1 hour' WHERE session_id = $1`, b.id)
 	require.Empty(t, b.unclaimed(t))
 	b.lapse(t)
-	require.Equal(t, []session.UnclaimedWork{{SessionID: b.id, PromptID: first.ID, Ordinal: 1}}, b.unclaimed(t))
+	require.Equal(t, []backlog.Unclaimed{{SessionID: b.id, PromptID: first.ID, Ordinal: 1}}, b.unclaimed(t))
 	require.True(t, b.claim(t, first.ID).Granted)
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/resource"
@@ -322,16 +323,16 @@ func (s *sessionTx) heard(ctx context.Context, workflowRunID string) error {
 
 // CommandsOverdue lists sessions with a command that has been pending for longer than age, those with a
 // command that no workflow has read first, and sessions that have left a signal unanswered for signalAgain.
-func (db *DB) CommandsOverdue(ctx context.Context, age time.Duration, limit int) ([]session.OverdueCommands, error) {
+func (db *DB) CommandsOverdue(ctx context.Context, age time.Duration, limit int) ([]backlog.Overdue, error) {
 	rows, err := db.q.CommandsOverdue(ctx, db.pool, &dbsqlc.CommandsOverdueParams{
 		AgeSeconds: age.Seconds(), SignalledSeconds: max(age, signalAgain).Seconds(), MaxItems: int32(limit),
 	})
 	if err != nil {
 		return nil, fault("list pending commands", err)
 	}
-	overdue := make([]session.OverdueCommands, len(rows))
+	overdue := make([]backlog.Overdue, len(rows))
 	for i, row := range rows {
-		overdue[i] = session.OverdueCommands{SessionID: row.SessionID, Stop: row.Stop, HeardBy: row.HeardBy}
+		overdue[i] = backlog.Overdue{SessionID: row.SessionID, Stop: row.Stop, HeardBy: row.HeardBy}
 	}
 	return overdue, nil
 }

@@ -9,14 +9,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/listing"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // command submits a command that is accepted.
-func (b *bundle) command(t *testing.T, kind session.CommandKind, change ...func(*session.Command)) session.Commanded {
+func (b *harness) command(t *testing.T, kind session.CommandKind, change ...func(*session.Command)) session.Commanded {
 	t.Helper()
 	c := session.Command{SessionID: b.id, Kind: kind}
 	for _, f := range change {
@@ -30,7 +32,7 @@ func (b *bundle) command(t *testing.T, kind session.CommandKind, change ...func(
 func forced(c *session.Command) { c.Force = true }
 
 // commandEvents are the command events after a position, as "kind status reason".
-func (b *bundle) commandEvents(t *testing.T, after int64) (out []string) {
+func (b *harness) commandEvents(t *testing.T, after int64) (out []string) {
 	t.Helper()
 	for _, e := range b.events(t) {
 		if e.Seq > after && e.Type == event.TypeCommand {
@@ -42,7 +44,7 @@ func (b *bundle) commandEvents(t *testing.T, after int64) (out []string) {
 	return out
 }
 
-func (b *bundle) pending(t *testing.T) (kinds []session.CommandKind) {
+func (b *harness) pending(t *testing.T) (kinds []session.CommandKind) {
 	t.Helper()
 	s, err := b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
@@ -52,7 +54,7 @@ func (b *bundle) pending(t *testing.T) (kinds []session.CommandKind) {
 	return kinds
 }
 
-func (b *bundle) look(t *testing.T) session.Look {
+func (b *harness) look(t *testing.T) session.Look {
 	t.Helper()
 	look, err := b.SessionLook(b.ctx, b.id, "w1")
 	require.NoError(t, err)
@@ -78,7 +80,7 @@ func TestACommandIsKeptUntilATransitionEndsIt(t *testing.T) {
 	require.True(t, b.command(t, session.CommandHibernate).Command.Force, "force stays")
 	require.Len(t, b.commandEvents(t, before), 2)
 
-	list, _, err := b.SessionList(b.ctx, session.ListFilter{Limit: 10})
+	list, _, err := b.SessionList(b.ctx, listing.Filter{Limit: 10})
 	require.NoError(t, err)
 	require.Len(t, list[0].Pending, 1)
 
@@ -329,7 +331,7 @@ func TestCommandsThatNoWorkflowHasReadAreFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	overdue := func() []session.OverdueCommands {
+	overdue := func() []backlog.Overdue {
 		all, err := b.CommandsOverdue(b.ctx, time.Hour, 10)
 		require.NoError(t, err)
 		return all
@@ -337,14 +339,14 @@ func TestCommandsThatNoWorkflowHasReadAreFound(t *testing.T) {
 	b.command(t, session.CommandHibernate)
 	require.Empty(t, overdue(), "it is young")
 	b.sql(t, "UPDATE session_commands SET created_at = now() - interval '2 hours'")
-	require.Equal(t, []session.OverdueCommands{{SessionID: b.id}}, overdue())
+	require.Equal(t, []backlog.Overdue{{SessionID: b.id}}, overdue())
 	b.look(t)
-	require.Equal(t, []session.OverdueCommands{{SessionID: b.id, HeardBy: "w1"}}, overdue())
+	require.Equal(t, []backlog.Overdue{{SessionID: b.id, HeardBy: "w1"}}, overdue())
 	b.command(t, session.CommandHibernate, forced)
-	require.Equal(t, []session.OverdueCommands{{SessionID: b.id}}, overdue(), "it has changed")
+	require.Equal(t, []backlog.Overdue{{SessionID: b.id}}, overdue(), "it has changed")
 	b.command(t, session.CommandStop)
 	b.sql(t, "UPDATE session_commands SET created_at = now() - interval '2 hours'")
-	require.Equal(t, []session.OverdueCommands{{SessionID: b.id, Stop: true}}, overdue())
+	require.Equal(t, []backlog.Overdue{{SessionID: b.id, Stop: true}}, overdue())
 	b.transit(t, session.EventStop, session.ReasonRequested)
 	require.Empty(t, overdue())
 }
@@ -383,7 +385,7 @@ func TestWhatAWorkflowRecordsShowsThatItIsOpen(t *testing.T) {
 }
 
 // number is what a query returns for the session.
-func (b *bundle) number(t *testing.T, query string) (n int64) {
+func (b *harness) number(t *testing.T, query string) (n int64) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)
@@ -397,7 +399,7 @@ func TestASignalThatIsNotAnsweredIsFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	overdue := func() []session.OverdueCommands {
+	overdue := func() []backlog.Overdue {
 		all, err := b.CommandsOverdue(b.ctx, 0, 10)
 		require.NoError(t, err)
 		return all
@@ -408,7 +410,7 @@ func TestASignalThatIsNotAnsweredIsFound(t *testing.T) {
 	require.True(t, patched.Notify)
 	require.Empty(t, overdue(), "it is young")
 	b.sql(t, "UPDATE sessions SET signalled_at = now() - interval '31 seconds'")
-	require.Equal(t, []session.OverdueCommands{{SessionID: b.id}}, overdue())
+	require.Equal(t, []backlog.Overdue{{SessionID: b.id}}, overdue())
 	b.command(t, session.CommandHibernate)
 	b.sql(t, "UPDATE session_commands SET created_at = now() - interval '1 minute'")
 	require.Len(t, overdue(), 1, "once, with its command")
@@ -417,7 +419,7 @@ func TestASignalThatIsNotAnsweredIsFound(t *testing.T) {
 	require.Empty(t, overdue(), "no workflow is open, and one that starts reads the settings")
 	b.sql(t, "UPDATE session_commands SET status = 'pending', ended_at = NULL")
 	b.look(t)
-	require.Equal(t, []session.OverdueCommands{{SessionID: b.id, HeardBy: "w1"}}, overdue(), "the command is pending")
+	require.Equal(t, []backlog.Overdue{{SessionID: b.id, HeardBy: "w1"}}, overdue(), "the command is pending")
 }
 
 func TestASessionInErrorContinuesWithoutItsFiles(t *testing.T) {

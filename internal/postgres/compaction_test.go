@@ -15,7 +15,7 @@ import (
 
 // utter appends the events of texts: "a(" starts block a, "a+" is a delta of it, "a=" completes it, "a-" removes it, and "." is an event
 // that is about no block.
-func (b *bundle) utter(t *testing.T, runID string, frame int64, words ...string) {
+func (b *harness) utter(t *testing.T, runID string, frame int64, words ...string) {
 	t.Helper()
 	a := eventlog.Append{SessionID: b.id, RunID: runID, Generation: 1, Token: "t1", LastFrame: frame}
 	for n, w := range words {
@@ -39,7 +39,7 @@ func (b *bundle) utter(t *testing.T, runID string, frame int64, words ...string)
 }
 
 // kept are the positions of the log that have an event, from the first of those of utter on.
-func (b *bundle) kept(t *testing.T, after int64) (seqs []int64) {
+func (b *harness) kept(t *testing.T, after int64) (seqs []int64) {
 	t.Helper()
 	page, err := b.EventsPage(b.ctx, b.id, after, 1000)
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func (b *bundle) kept(t *testing.T, after int64) (seqs []int64) {
 	return seqs
 }
 
-func (b *bundle) age(t *testing.T) {
+func (b *harness) age(t *testing.T) {
 	t.Helper()
 	b.sql(t, "UPDATE event_log SET at = at - interval '2 hours'")
 }

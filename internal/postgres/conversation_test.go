@@ -77,7 +77,7 @@ func TestAConversationIsReadInPages(t *testing.T) {
 	require.ErrorContains(t, err, "cursor")
 }
 
-func withoutSeq(t *testing.T, b *bundle, limit int) conversation.Conversation {
+func withoutSeq(t *testing.T, b *harness, limit int) conversation.Conversation {
 	t.Helper()
 	c, err := postgres.ReadConversation(b.ctx, b.DB, b.id, limit)
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func withoutSeq(t *testing.T, b *bundle, limit int) conversation.Conversation {
 }
 
 // foldAll folds the events after a position into what is there.
-func foldAll(t *testing.T, b *bundle, after int64, into *conversation.Folder) conversation.Conversation {
+func foldAll(t *testing.T, b *harness, after int64, into *conversation.Folder) conversation.Conversation {
 	t.Helper()
 	if into == nil {
 		into = &conversation.Folder{}

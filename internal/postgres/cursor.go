@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/listing"
 )
 
 // A page has 50 items if nothing is said and 200 at most.
@@ -27,9 +27,9 @@ func pageLimit(asked int) int {
 // sessionCursor is the session after which the next page of a list begins. Sort is empty for the newest first, as in
 // cursors of earlier releases.
 type sessionCursor struct {
-	At   time.Time        `json:"t"`
-	ID   string           `json:"i"`
-	Sort session.ListSort `json:"o,omitempty"`
+	At   time.Time    `json:"t"`
+	ID   string       `json:"i"`
+	Sort listing.Sort `json:"o,omitempty"`
 }
 
 // promptCursor is the last prompt of a page of the oldest first.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/deadline"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/resource"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // clockSkew is how much earlier than the server's clock the engine's may find that an announcement is due.
@@ -14,18 +14,18 @@ const clockSkew = time.Second
 
 // DeadlineAnnounce adds a deadline event to a session's log, if the deadline is near, or over and still to come to pass, and returns when it is.
 // Called twice it adds two: the same deadline may be announced again.
-func (db *DB) DeadlineAnnounce(ctx context.Context, sessionID string, kind session.DeadlineKind) (a session.Announced, err error) {
+func (db *DB) DeadlineAnnounce(ctx context.Context, sessionID string, kind deadline.Kind) (a deadline.Announced, err error) {
 	err = db.inSession(ctx, "announce a deadline", sessionID, func(s *sessionTx) error {
-		a = session.Announced{}
+		a = deadline.Announced{}
 		row, err := db.sessionGetBare(ctx, s, sessionID)
 		if err != nil {
 			return err
 		}
-		notice := session.SleepNotice(row.IdleTimeout)
+		notice := deadline.SleepNotice(row.IdleTimeout)
 		at := row.SleepsAt()
-		if kind == session.DeadlineExpiry {
+		if kind == deadline.Expiry {
 			if at = row.ExpiresAt(); !at.IsZero() {
-				notice = session.ExpiryNotice(row.Sandbox.Deadline.Sub(at))
+				notice = deadline.ExpiryNotice(row.Sandbox.Deadline.Sub(at))
 			}
 		}
 		if at.IsZero() {

@@ -21,7 +21,7 @@ import (
 func TestADatabaseOfAnEarlierReleaseIsMigratedAndUsed(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.FileURL(t, "testdata/schema6.sql")
-	b := &bundle{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}
+	b := &harness{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}
 	requireCode(t, failure.IllegalState, b.SchemaCheck(b.ctx))
 	require.NoError(t, b.Migrate(b.ctx))
 	require.NoError(t, b.SchemaCheck(b.ctx))

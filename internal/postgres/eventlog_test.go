@@ -76,7 +76,7 @@ func TestAFrameIsWrittenOnceByProcessesThatRepeatIt(t *testing.T) {
 // terminateConnections ends connections that are in a statement or a transaction, one after the other, until stop is called.
 // The random pauses between them, of up to 10 ms, let some statements end: else a fast machine would never get past the first.
 // Then b has new connections: one may be idle again in its pool by the time it is ended.
-func (b *bundle) terminateConnections(t *testing.T) (stop func()) {
+func (b *harness) terminateConnections(t *testing.T) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})
 	var group errgroup.Group
@@ -171,7 +171,7 @@ const eventsAsText = `SELECT coalesce(string_agg(concat_ws(' ', session_id, seq,
 func TestEventsAreMovedWhileTheReleaseBeforeWrites(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.FileURL(t, "testdata/schema6.sql")
-	b := &bundle{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}
+	b := &harness{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}
 	upTo(t, url, 82)
 
 	id := func(n int) string { return fmt.Sprintf("ses_%032x", n) }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/listing"
 )
 
 // Conversation reads all pages.
@@ -126,7 +126,7 @@ func InCall(ctx context.Context, t *testing.T, db *DB, sessionID string) (limit 
 }
 
 // ListPlans are the plans of the statements that may be run for the first page of a list, by step.
-func (db *DB) ListPlans(ctx context.Context, t *testing.T, f session.ListFilter) map[string]string {
+func (db *DB) ListPlans(ctx context.Context, t *testing.T, f listing.Filter) map[string]string {
 	t.Helper()
 	l, err := newListing(f)
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 )
 
 // filing is a session with a run, and a batch of its worker.
-func filing(t *testing.T) (b *bundle, batch workspacefile.Batch) {
+func filing(t *testing.T) (b *harness, batch workspacefile.Batch) {
 	t.Helper()
 	b = setup(t)
 	b.running(t)
@@ -42,7 +42,7 @@ func removed(seq int64, path string) workspacefile.Change {
 }
 
 // fileEvents are the file events of the session, as "CHANGE PATH SIZE".
-func (b *bundle) fileEvents(t *testing.T) []string {
+func (b *harness) fileEvents(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	for _, e := range b.events(t) {
@@ -58,7 +58,7 @@ func (b *bundle) fileEvents(t *testing.T) []string {
 	return out
 }
 
-func (b *bundle) paths(t *testing.T, prefix string) []string {
+func (b *harness) paths(t *testing.T, prefix string) []string {
 	t.Helper()
 	items, _, err := b.FileList(b.ctx, b.id, prefix, 200, "")
 	require.NoError(t, err)

@@ -8,7 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -17,7 +19,7 @@ import (
 // session's workspace, options and metadata, its agent unless another one is named, and a copy of its conversation up to the bundle: the blocks, and an event for
 // each. The other session is not locked. Idempotency is as with SessionCreate. session_not_found, bundle_not_found,
 // prompt_not_found, no_bundle_there where no bundle is at that point, illegal_state where its files are deleted.
-func (db *DB) SessionFork(ctx context.Context, f session.Fork, first *session.Prompt, idem session.Idempotency) (stored session.Session, created bool, err error) {
+func (db *DB) SessionFork(ctx context.Context, f fork.Fork, first *session.Prompt, idem session.Idempotency) (stored session.Session, created bool, err error) {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
 	err = db.inTx(ctx, "fork a session", pgx.TxOptions{}, func(tx pgx.Tx) error {
@@ -84,7 +86,7 @@ func (db *DB) SessionFork(ctx context.Context, f session.Fork, first *session.Pr
 }
 
 // forkInsert stores the row of a fork, and returns the fork with what it takes from its parent.
-func (db *DB) forkInsert(ctx context.Context, tx pgx.Tx, f session.Fork, parent session.Session, at time.Time) (session.Fork, error) {
+func (db *DB) forkInsert(ctx context.Context, tx pgx.Tx, f fork.Fork, parent session.Session, at time.Time) (fork.Fork, error) {
 	f.Title, f.Profile, f.Agent = cmp.Or(f.Title, parent.Title), cmp.Or(f.Profile, parent.Profile), cmp.Or(f.Agent, parent.Agent)
 	inserted, err := db.q.ForkSessionInsert(ctx, tx, &dbsqlc.ForkSessionInsertParams{
 		ID: f.ID, ParentID: f.SessionID, Agent: f.Agent, Profile: f.Profile, Title: f.Title, TitleGiven: f.Title != "", At: at,
@@ -99,7 +101,7 @@ func (db *DB) forkInsert(ctx context.Context, tx pgx.Tx, f session.Fork, parent 
 }
 
 // forkPoint finds the bundle to fork, or to revert to.
-func (db *DB) forkPoint(ctx context.Context, tx dbsqlc.DBTX, f session.Fork) (dbsqlc.BundleView, error) {
+func (db *DB) forkPoint(ctx context.Context, tx dbsqlc.DBTX, f fork.Fork) (dbsqlc.BundleView, error) {
 	id := f.BundleID
 	if id == "" {
 		var err error
@@ -115,14 +117,14 @@ func (db *DB) forkPoint(ctx context.Context, tx dbsqlc.DBTX, f session.Fork) (db
 		return v, err
 	case !v.HasFiles:
 		return v, illegal("the files of bundle %s are deleted", id)
-	case v.Outcome == string(session.RunOpen):
+	case v.Outcome == string(bundle.RunOpen):
 		return v, illegal("bundle %s was made in the middle of a turn, while a question was open", id)
 	}
 	return v, nil
 }
 
 // bundleAt is the bundle after a prompt, or before it.
-func (db *DB) bundleAt(ctx context.Context, tx dbsqlc.DBTX, f session.Fork) (string, error) {
+func (db *DB) bundleAt(ctx context.Context, tx dbsqlc.DBTX, f fork.Fork) (string, error) {
 	began, err := db.q.PromptBegan(ctx, tx, &dbsqlc.PromptBeganParams{SessionID: f.SessionID, PromptID: f.PromptID})
 	if err != nil {
 		return "", err
@@ -165,7 +167,7 @@ func (db *DB) bundleAt(ctx context.Context, tx dbsqlc.DBTX, f session.Fork) (str
 }
 
 // forkInto gives a fork its base, and a copy of the conversation up to it.
-func (db *DB) forkInto(ctx context.Context, tx pgx.Tx, f session.Fork, bundle dbsqlc.BundleView) error {
+func (db *DB) forkInto(ctx context.Context, tx pgx.Tx, f fork.Fork, bundle dbsqlc.BundleView) error {
 	row, err := db.q.SessionLock(ctx, tx, f.ID)
 	if err != nil {
 		return err

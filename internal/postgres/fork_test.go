@@ -6,24 +6,26 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // fork forks the session of b, and returns a bundle for the fork.
-func (b *bundle) fork(t *testing.T, f session.Fork) *bundle {
+func (b *harness) fork(t *testing.T, f fork.Fork) *harness {
 	t.Helper()
 	f.ID, f.SessionID = session.NewID(session.SessionPrefix), b.id
 	s, created, err := b.SessionFork(b.ctx, f, nil, session.Idempotency{})
 	require.NoError(t, err)
 	require.True(t, created)
-	return &bundle{DB: b.DB, url: b.url, ctx: b.ctx, id: s.ID}
+	return &harness{DB: b.DB, url: b.url, ctx: b.ctx, id: s.ID}
 }
 
 // spoken are the texts of the session's conversation now, which its events must lead to.
-func (b *bundle) spoken(t *testing.T) []string {
+func (b *harness) spoken(t *testing.T) []string {
 	t.Helper()
 	c, _, err := b.ConversationPage(b.ctx, b.id, 0, "")
 	require.NoError(t, err)
@@ -52,14 +54,14 @@ func TestAForkBeginsWhereItsSessionWas(t *testing.T) {
 	waits := b.submit(t, "waits")
 
 	for _, tt := range []struct {
-		f    session.Fork
-		base session.BundleView
+		f    fork.Fork
+		base bundle.View
 		want []string
 	}{
-		{session.Fork{BundleID: one.ID}, one, []string{"one"}},
-		{session.Fork{PromptID: second}, two, []string{"one", "two"}},
-		{session.Fork{PromptID: second, Before: true}, one, []string{"one"}},
-		{session.Fork{PromptID: third, Before: true}, two, []string{"one", "two"}},
+		{fork.Fork{BundleID: one.ID}, one, []string{"one"}},
+		{fork.Fork{PromptID: second}, two, []string{"one", "two"}},
+		{fork.Fork{PromptID: second, Before: true}, one, []string{"one"}},
+		{fork.Fork{PromptID: third, Before: true}, two, []string{"one", "two"}},
 	} {
 		f := b.fork(t, tt.f)
 		require.Equal(t, tt.want, f.spoken(t))
@@ -67,7 +69,7 @@ func TestAForkBeginsWhereItsSessionWas(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, session.Hibernated, s.Status)
 		require.Equal(t, b.id, s.ForkedFrom)
-		require.Equal(t, session.ForkPoint{BundleID: tt.base.ID, PromptID: tt.base.PromptID}, s.Fork)
+		require.Equal(t, fork.Point{BundleID: tt.base.ID, PromptID: tt.base.PromptID}, s.Fork)
 		head, err := f.BundleHead(f.ctx, f.id)
 		require.NoError(t, err)
 		require.Equal(t, tt.base.SnapshotID, head.SnapshotID)
@@ -91,7 +93,7 @@ func TestAForkBeginsWhereItsSessionWas(t *testing.T) {
 	}
 	require.Equal(t, []string{"one", "two", "three"}, b.spoken(t), "the original has none of it")
 
-	for f, code := range map[session.Fork]failure.Code{
+	for f, code := range map[fork.Fork]failure.Code{
 		{PromptID: third}: failure.NoBundleThere, {PromptID: first, Before: true}: failure.NoBundleThere, {PromptID: "none"}: failure.NoPrompt,
 		{PromptID: waits}: failure.IllegalState, {BundleID: session.NewID(session.BundlePrefix)}: failure.NoBundle,
 	} {
@@ -99,7 +101,7 @@ func TestAForkBeginsWhereItsSessionWas(t *testing.T) {
 		_, _, err := b.SessionFork(b.ctx, f, nil, session.Idempotency{})
 		requireCode(t, code, err)
 	}
-	_, _, err := b.SessionFork(b.ctx, session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, PromptID: third}, nil, session.Idempotency{})
+	_, _, err := b.SessionFork(b.ctx, fork.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, PromptID: third}, nil, session.Idempotency{})
 	require.ErrorContains(t, err, "the nearest before is "+two.ID)
 }
 
@@ -108,7 +110,7 @@ func TestAForkOfAForkKeepsTheNameOfItsMemory(t *testing.T) {
 	b := setup(t)
 	b.running(t)
 	b.turn(t, "one", session.OutcomeCompleted)
-	f := b.fork(t, session.Fork{BundleID: b.snapshotted(t, "im-1").ID})
+	f := b.fork(t, fork.Fork{BundleID: b.snapshotted(t, "im-1").ID})
 	head, err := f.BundleHead(f.ctx, f.id)
 	require.NoError(t, err)
 	f.transit(t, session.EventWake, "")
@@ -117,7 +119,7 @@ func TestAForkOfAForkKeepsTheNameOfItsMemory(t *testing.T) {
 	later := f.snapshotted(t, "im-2")
 	base := f.show(t, head.ID)
 	require.Equal(t, base.PromptID, later.PromptID, "before its first turn it is at the point where it began")
-	g := f.fork(t, session.Fork{BundleID: later.ID})
+	g := f.fork(t, fork.Fork{BundleID: later.ID})
 	g.transit(t, session.EventWake, "")
 	g.reserve(t, 1)
 	g.transit(t, session.EventReady, "")
@@ -141,7 +143,7 @@ func TestFiftyForksOfOneBundleAtOnce(t *testing.T) {
 	var wait sync.WaitGroup
 	for i := range errs {
 		wait.Go(func() {
-			f := session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, BundleID: one.ID}
+			f := fork.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, BundleID: one.ID}
 			_, _, errs[i] = b.SessionFork(b.ctx, f, &session.Prompt{ID: "p", Content: "x"}, session.Idempotency{})
 		})
 	}
@@ -173,14 +175,14 @@ func TestAForkIsMadeOnceForAKey(t *testing.T) {
 	one := b.snapshotted(t, "im-1")
 	var made []string
 	for range 2 {
-		f := session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, BundleID: one.ID}
+		f := fork.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, BundleID: one.ID}
 		s, created, err := b.SessionFork(b.ctx, f, nil, session.Idempotency{Key: "k", Digest: "d"})
 		require.NoError(t, err)
 		require.Equal(t, len(made) == 0, created)
 		made = append(made, s.ID)
 	}
 	require.Equal(t, made[0], made[1])
-	_, _, err := b.SessionFork(b.ctx, session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, BundleID: one.ID}, nil, session.Idempotency{Key: "k", Digest: "e"})
+	_, _, err := b.SessionFork(b.ctx, fork.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, BundleID: one.ID}, nil, session.Idempotency{Key: "k", Digest: "e"})
 	requireCode(t, failure.Idempotency, err)
 }
 
@@ -190,19 +192,19 @@ func TestASnapshotIsKeptWhileAForkNeedsIt(t *testing.T) {
 	b.keep(t, 1)
 	b.running(t)
 	one := b.snapshotted(t, "im-1")
-	f := b.fork(t, session.Fork{BundleID: one.ID})
+	f := b.fork(t, fork.Fork{BundleID: one.ID})
 	last := b.commit(t, "im-2")
 	require.NoError(t, b.BundleProve(b.ctx, last.ID))
 	require.Empty(t, b.condemned(t))
 
-	_, err := b.PurgeRequest(b.ctx, b.id, session.ForksRefuse)
+	_, err := b.PurgeRequest(b.ctx, b.id, fork.Refuse)
 	requireCode(t, failure.HasForks, err)
 	require.ErrorContains(t, err, "has forks (1)")
-	_, err = b.PurgeRequest(b.ctx, b.id, session.ForksDetach)
+	_, err = b.PurgeRequest(b.ctx, b.id, fork.Detach)
 	require.NoError(t, err)
-	_, err = b.PurgeRequest(b.ctx, b.id, session.ForksRefuse)
+	_, err = b.PurgeRequest(b.ctx, b.id, fork.Refuse)
 	require.NoError(t, err, "it is requested already")
-	_, _, err = b.SessionFork(b.ctx, session.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, BundleID: one.ID}, nil, session.Idempotency{})
+	_, _, err = b.SessionFork(b.ctx, fork.Fork{ID: session.NewID(session.SessionPrefix), SessionID: b.id, BundleID: one.ID}, nil, session.Idempotency{})
 	requireCode(t, failure.IllegalState, err)
 	b.transit(t, session.EventStop, "")
 	require.NoError(t, b.PurgeContent(b.ctx, b.id))
@@ -224,7 +226,7 @@ func TestASnapshotIsKeptWhileAForkNeedsIt(t *testing.T) {
 	require.Equal(t, []string{"im-1"}, f.condemned(t))
 }
 
-func (b *bundle) head(t *testing.T) string {
+func (b *harness) head(t *testing.T) string {
 	t.Helper()
 	head, err := b.BundleHead(b.ctx, b.id)
 	require.NoError(t, err)
@@ -235,9 +237,9 @@ func TestAPurgeMayTakeForksWithIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	f := b.fork(t, session.Fork{BundleID: b.snapshotted(t, "im-1").ID})
-	g := f.fork(t, session.Fork{BundleID: f.head(t)})
-	_, err := b.PurgeRequest(b.ctx, b.id, session.ForksPurge)
+	f := b.fork(t, fork.Fork{BundleID: b.snapshotted(t, "im-1").ID})
+	g := f.fork(t, fork.Fork{BundleID: f.head(t)})
+	_, err := b.PurgeRequest(b.ctx, b.id, fork.Purge)
 	require.NoError(t, err)
 	due, err := b.PurgesTake(b.ctx, 10)
 	require.NoError(t, err)

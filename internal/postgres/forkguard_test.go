@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -17,14 +18,14 @@ func TestAnEarlierReleaseTakesNoRunOfAFork(t *testing.T) {
 	b.running(t)
 	b.turn(t, "one", session.OutcomeCompleted)
 	saved := b.snapshotted(t, "im-1").ID
-	f := b.fork(t, session.Fork{BundleID: saved})
+	f := b.fork(t, fork.Fork{BundleID: saved})
 	f.transit(t, session.EventWake, "")
 	f.reserve(t, 1)
 	f.transit(t, session.EventReady, "")
 	earlier, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)
 	defer earlier.Close(b.ctx)
-	attach := func(s *bundle) error {
+	attach := func(s *harness) error {
 		_, err := earlier.Exec(b.ctx, "UPDATE runs SET token = 'earlier', attempt = attempt + 1 WHERE id = $1", s.begin(t, s.submit(t, "x")))
 		return err
 	}
@@ -36,7 +37,7 @@ func TestAnEarlierReleaseTakesNoRunOfAFork(t *testing.T) {
 	require.NoError(t, err, "what it does with runs that it does not take is no matter")
 	_, err = earlier.Exec(b.ctx, "INSERT INTO sandboxes SELECT (jsonb_populate_record(s, '{\"generation\": 2}')).* FROM sandboxes s WHERE s.session_id = $1", f.id)
 	require.NoError(t, err)
-	other := b.fork(t, session.Fork{BundleID: saved, Agent: "codex"})
+	other := b.fork(t, fork.Fork{BundleID: saved, Agent: "codex"})
 	_, err = earlier.Exec(b.ctx, "INSERT INTO sandboxes SELECT (jsonb_populate_record(s, jsonb_build_object('session_id', $2::text))).* FROM sandboxes s WHERE s.session_id = $1 LIMIT 1", f.id, other.id)
 	require.ErrorAs(t, err, &refused)
 	require.Contains(t, refused.Message, "does not install it")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -11,14 +12,14 @@ import (
 const countsKept = 500
 
 // SessionCounts are the sessions by status and agent. It reads no session.
-func (db *DB) SessionCounts(ctx context.Context) ([]session.Count, error) {
+func (db *DB) SessionCounts(ctx context.Context) ([]backlog.Count, error) {
 	rows, err := db.q.SessionCounts(ctx, db.pool)
 	if err != nil {
 		return nil, fault("count sessions", err)
 	}
-	counts := make([]session.Count, len(rows))
+	counts := make([]backlog.Count, len(rows))
 	for i, row := range rows {
-		counts[i] = session.Count{Status: session.State(row.Status), Agent: row.Agent, Sessions: row.N}
+		counts[i] = backlog.Count{Status: session.State(row.Status), Agent: row.Agent, Sessions: row.N}
 	}
 	return counts, nil
 }
@@ -30,13 +31,13 @@ func (db *DB) SessionCountsFold(ctx context.Context) error {
 }
 
 // Unfinished are the questions and prompts that are not over. What it reads grows with them alone.
-func (db *DB) Unfinished(ctx context.Context) (session.Unfinished, error) {
+func (db *DB) Unfinished(ctx context.Context) (backlog.Unfinished, error) {
 	questions, err := db.q.QuestionsOpen(ctx, db.pool)
 	if err != nil {
-		return session.Unfinished{}, fault("count open questions", err)
+		return backlog.Unfinished{}, fault("count open questions", err)
 	}
 	prompts, err := db.q.PromptsUnfinished(ctx, db.pool)
-	return session.Unfinished{
+	return backlog.Unfinished{
 		Questions: questions, Queued: prompts.Queued, Processing: prompts.Processing,
 		Oldest: time.Duration(prompts.OldestSeconds * float64(time.Second)),
 	}, fault("count unfinished prompts", err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -28,7 +29,7 @@ func TestSessionsAreCountedByStatusAndAgent(t *testing.T) {
 	require.Equal(t, all(rows), all(sums))
 	counts, err := b.SessionCounts(b.ctx)
 	require.NoError(t, err)
-	require.Equal(t, []session.Count{{Status: session.Running, Agent: "demo", Sessions: 1}}, counts)
+	require.Equal(t, []backlog.Count{{Status: session.Running, Agent: "demo", Sessions: 1}}, counts)
 
 	b.sql(t, `INSERT INTO sessions (id, status, agent, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options)
 		SELECT 'ses_' || n, 'initializing', 'a' || n % 3, true, now(), now(), 1, '{}', '{}' FROM generate_series(1, 600) n`)
@@ -58,7 +59,7 @@ func TestWhatIsUnfinishedIsCounted(t *testing.T) {
 	b.running(t)
 	empty, err := b.Unfinished(b.ctx)
 	require.NoError(t, err)
-	require.Equal(t, session.Unfinished{}, empty)
+	require.Equal(t, backlog.Unfinished{}, empty)
 
 	first := b.submit(t, "1")
 	b.sql(t, `UPDATE prompts SET created_at = now() - interval '1 minute' WHERE id = $1`, first)
@@ -71,7 +72,7 @@ func TestWhatIsUnfinishedIsCounted(t *testing.T) {
 	b.submit(t, "2")
 	got, err = b.Unfinished(b.ctx)
 	require.NoError(t, err)
-	require.Equal(t, session.Unfinished{Queued: 1, Processing: 1}, got, "a prompt rightly waits for the one before it")
+	require.Equal(t, backlog.Unfinished{Queued: 1, Processing: 1}, got, "a prompt rightly waits for the one before it")
 
 	ended, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -29,29 +30,29 @@ func handOff(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, sessionID s
 }
 
 // handOff reads what an agent is given of the conversation before an event, the newest messages that fit; nil if it has that in its memory.
-func (s *sessionTx) handOff(ctx context.Context, before int64) (*session.HandOff, error) {
+func (s *sessionTx) handOff(ctx context.Context, before int64) (*fork.HandOff, error) {
 	handed, err := handOff(ctx, s.q, s, s.row.ID)
 	if err != nil || !handed.Due {
 		return nil, err
 	}
 	rows, err := s.q.HandOffBlocks(ctx, s, &dbsqlc.HandOffBlocksParams{
-		SessionID: s.row.ID, BeforeSeq: before, MaxChars: session.MaxHandOffText + 1, MaxItems: maxHandOffItems + 1,
+		SessionID: s.row.ID, BeforeSeq: before, MaxChars: fork.MaxHandOffText + 1, MaxItems: maxHandOffItems + 1,
 	})
 	if err != nil {
 		return nil, err
 	}
-	h := session.HandOff{From: handed.HandedFrom}
+	h := fork.HandOff{From: handed.HandedFrom}
 	size := 0
 	for _, row := range rows {
-		said := session.Said{Kind: session.SaidByUser, Author: row.Author, Text: handOffText(row.Text, session.MaxHandOffText)}
+		said := fork.Said{Kind: fork.SaidByUser, Author: row.Author, Text: handOffText(row.Text, fork.MaxHandOffText)}
 		switch row.Type {
 		case "assistant_text":
-			said.Kind = session.SaidByAgent
+			said.Kind = fork.SaidByAgent
 		case "tool_use":
-			said = session.Said{Kind: session.SaidByTool, Tool: handOffText(row.Name, session.MaxHandOffCall), Text: handOffText(row.Text, session.MaxHandOffCall)}
+			said = fork.Said{Kind: fork.SaidByTool, Tool: handOffText(row.Name, fork.MaxHandOffCall), Text: handOffText(row.Text, fork.MaxHandOffCall)}
 		}
 		size += len(said.Text) + len(said.Tool) + len(said.Author) + handOffOverhead
-		if h.More = len(h.Said) == maxHandOffItems || size > session.MaxHandOff; h.More {
+		if h.More = len(h.Said) == maxHandOffItems || size > fork.MaxHandOff; h.More {
 			break
 		}
 		if strings.TrimSpace(said.Text+said.Tool) != "" {

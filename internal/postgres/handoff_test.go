@@ -7,12 +7,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // wakes gives a fork its first sandbox.
-func (b *bundle) wakes(t *testing.T) {
+func (b *harness) wakes(t *testing.T) {
 	t.Helper()
 	b.transit(t, session.EventWake, "")
 	b.reserve(t, 1)
@@ -20,7 +21,7 @@ func (b *bundle) wakes(t *testing.T) {
 }
 
 // started is what the agent is started with for a prompt whose run is ended with an outcome.
-func (b *bundle) started(t *testing.T, text string, outcome session.Outcome) (promptID string, start run.Start) {
+func (b *harness) started(t *testing.T, text string, outcome session.Outcome) (promptID string, start run.Start) {
 	t.Helper()
 	promptID = b.submit(t, text)
 	runID := b.begin(t, promptID)
@@ -32,7 +33,7 @@ func (b *bundle) started(t *testing.T, text string, outcome session.Outcome) (pr
 	return promptID, start
 }
 
-func saidIn(h *session.HandOff) (texts []string) {
+func saidIn(h *fork.HandOff) (texts []string) {
 	for _, s := range h.Said {
 		texts = append(texts, s.Text)
 	}
@@ -40,7 +41,7 @@ func saidIn(h *session.HandOff) (texts []string) {
 }
 
 // handsOver checks whether a session is handed over from an agent, and whether its agent has none of the memory.
-func (b *bundle) handsOver(t *testing.T, want string, wantDue bool) {
+func (b *harness) handsOver(t *testing.T, want string, wantDue bool) {
 	t.Helper()
 	from, due, err := b.HandOff(b.ctx, b.id)
 	require.NoError(t, err)
@@ -60,11 +61,11 @@ func TestAForkWithAnotherAgentIsHandedTheConversation(t *testing.T) {
 	one := b.snapshotted(t, "im-1")
 	b.turn(t, "two", session.OutcomeCompleted)
 
-	f := b.fork(t, session.Fork{BundleID: one.ID, Agent: "codex"})
+	f := b.fork(t, fork.Fork{BundleID: one.ID, Agent: "codex"})
 	s, err := f.SessionGet(f.ctx, f.id)
 	require.NoError(t, err)
 	require.Equal(t, "codex", s.Agent)
-	require.Equal(t, session.ForkPoint{BundleID: one.ID, PromptID: one.PromptID, HandedFrom: original.Agent}, s.Fork)
+	require.Equal(t, fork.Point{BundleID: one.ID, PromptID: one.PromptID, HandedFrom: original.Agent}, s.Fork)
 	require.Equal(t, session.Options{Permissions: "ask"}, s.Options, "a model is one of its agent")
 	f.handsOver(t, original.Agent, true)
 
@@ -73,7 +74,7 @@ func TestAForkWithAnotherAgentIsHandedTheConversation(t *testing.T) {
 	_, start := f.started(t, "failed", session.OutcomeFailed)
 	require.False(t, start.Resume)
 	require.Equal(t, f.id, start.MemoryID, "its memory has its own name")
-	require.Equal(t, &session.HandOff{From: original.Agent, Said: []session.Said{{Kind: session.SaidByAgent, Text: "one"}}}, start.HandOff)
+	require.Equal(t, &fork.HandOff{From: original.Agent, Said: []fork.Said{{Kind: fork.SaidByAgent, Text: "one"}}}, start.HandOff)
 	_, start = f.started(t, "more", session.OutcomeCompleted)
 	require.Equal(t, []string{"one", "failed"}, saidIn(start.HandOff))
 	f.handsOver(t, original.Agent, false)
@@ -84,23 +85,23 @@ func TestAForkWithAnotherAgentIsHandedTheConversation(t *testing.T) {
 
 	// The same agent remembers, in a fork of the fork; another one does not.
 	later := f.snapshotted(t, "im-2")
-	g := f.fork(t, session.Fork{BundleID: later.ID})
+	g := f.fork(t, fork.Fork{BundleID: later.ID})
 	g.handsOver(t, "", false)
 	g.wakes(t)
 	_, start = g.started(t, "again", session.OutcomeCompleted)
 	require.True(t, start.Resume)
 	require.Equal(t, f.id, start.MemoryID)
 	require.Nil(t, start.HandOff)
-	back := f.fork(t, session.Fork{BundleID: later.ID, Agent: original.Agent})
+	back := f.fork(t, fork.Fork{BundleID: later.ID, Agent: original.Agent})
 	back.handsOver(t, "codex", true)
 
 	// From before its first turn the fork of the fork has no memory either.
 	head, err := g.BundleHead(g.ctx, g.id)
 	require.NoError(t, err)
 	base := f.base(t)
-	h := f.fork(t, session.Fork{BundleID: base})
+	h := f.fork(t, fork.Fork{BundleID: base})
 	h.handsOver(t, original.Agent, true)
-	g.fork(t, session.Fork{BundleID: head.ID}).handsOver(t, "", false)
+	g.fork(t, fork.Fork{BundleID: head.ID}).handsOver(t, "", false)
 	h.wakes(t)
 	_, start = h.started(t, "first", session.OutcomeCompleted)
 	require.False(t, start.Resume)
@@ -114,7 +115,7 @@ func TestAForkWithAnotherAgentIsHandedTheConversation(t *testing.T) {
 }
 
 // base is the bundle that a fork began with.
-func (b *bundle) base(t *testing.T) string {
+func (b *harness) base(t *testing.T) string {
 	t.Helper()
 	items, _, err := b.BundleList(b.ctx, b.id, 100, "")
 	require.NoError(t, err)
@@ -126,7 +127,7 @@ func TestAForkWithAnotherAgentIsHandedTheConversationAgainAfterARevert(t *testin
 	b := setup(t)
 	b.running(t)
 	b.turn(t, "one", session.OutcomeCompleted)
-	f := b.fork(t, session.Fork{BundleID: b.snapshotted(t, "im-1").ID, Agent: "codex"})
+	f := b.fork(t, fork.Fork{BundleID: b.snapshotted(t, "im-1").ID, Agent: "codex"})
 	f.wakes(t)
 	prompt, _ := f.started(t, "more", session.OutcomeCompleted)
 	runs, err := f.RunsFrom(f.ctx, f.id, prompt)
@@ -143,19 +144,19 @@ func TestAHandOffIsBounded(t *testing.T) {
 	b := setup(t)
 	b.running(t)
 	for n := range 20 {
-		b.turn(t, fmt.Sprintf("%d %s", n, strings.Repeat("ü", session.MaxHandOffText)), session.OutcomeCompleted)
+		b.turn(t, fmt.Sprintf("%d %s", n, strings.Repeat("ü", fork.MaxHandOffText)), session.OutcomeCompleted)
 	}
-	f := b.fork(t, session.Fork{BundleID: b.snapshotted(t, "im-1").ID, Agent: "codex"})
+	f := b.fork(t, fork.Fork{BundleID: b.snapshotted(t, "im-1").ID, Agent: "codex"})
 	f.wakes(t)
 	_, start := f.started(t, "more", session.OutcomeCompleted)
 	require.True(t, start.HandOff.More)
 	size := 0
 	for _, text := range saidIn(start.HandOff) {
-		require.LessOrEqual(t, len(text), session.MaxHandOffText)
+		require.LessOrEqual(t, len(text), fork.MaxHandOffText)
 		require.True(t, strings.HasSuffix(text, "ü…"), "cut between characters")
 		size += len(text)
 	}
-	require.LessOrEqual(t, size, session.MaxHandOff)
-	require.Greater(t, size, session.MaxHandOff*3/4)
+	require.LessOrEqual(t, size, fork.MaxHandOff)
+	require.Greater(t, size, fork.MaxHandOff*3/4)
 	require.True(t, strings.HasPrefix(saidIn(start.HandOff)[len(start.HandOff.Said)-1], "19 "), "the newest are kept")
 }

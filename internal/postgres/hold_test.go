@@ -10,15 +10,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/listing"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // holdQueue holds the queue of the session.
-func (b *bundle) holdQueue(t *testing.T, reason string) session.Session {
+func (b *harness) holdQueue(t *testing.T, reason string) session.Session {
 	t.Helper()
 	s, err := b.SessionHold(b.ctx, b.id, reason)
 	require.NoError(t, err)
@@ -32,7 +34,7 @@ func queueOf(t *testing.T, e eventlog.Event) (data event.QueueData) {
 	return data
 }
 
-func (b *bundle) release(t *testing.T) *session.Prompt {
+func (b *harness) release(t *testing.T) *session.Prompt {
 	t.Helper()
 	s, next, err := b.SessionRelease(b.ctx, b.id)
 	require.NoError(t, err)
@@ -41,7 +43,7 @@ func (b *bundle) release(t *testing.T) *session.Prompt {
 }
 
 // claim tries to start a prompt as the workflow does.
-func (b *bundle) claim(t *testing.T, promptID string) run.Verdict {
+func (b *harness) claim(t *testing.T, promptID string) run.Verdict {
 	t.Helper()
 	verdict, err := b.RunBegin(b.ctx, b.id, promptID, session.NewID(session.RunPrefix), b.generation(t))
 	require.NoError(t, err)
@@ -101,7 +103,7 @@ func TestAnAttendantClaimsNothingWhileTheQueueIsHeld(t *testing.T) {
 	due, err := b.AttendantDue(b.ctx, b.id, "a1")
 	require.NoError(t, err)
 	require.False(t, due)
-	unclaimed, err := b.PromptsUnclaimed(b.ctx, []session.UnclaimedWork{{SessionID: b.id, PromptID: "second", Ordinal: second.Ordinal}})
+	unclaimed, err := b.PromptsUnclaimed(b.ctx, []backlog.Unclaimed{{SessionID: b.id, PromptID: "second", Ordinal: second.Ordinal}})
 	require.NoError(t, err)
 	require.Empty(t, unclaimed)
 
@@ -128,7 +130,7 @@ func TestNoPromptWakesASessionWhoseQueueIsHeld(t *testing.T) {
 	require.Nil(t, b.next(t, session.EventReady, "").Receipt)
 
 	// A generation that was reserved before the hold is created.
-	other := &bundle{DB: b.DB, ctx: b.ctx}
+	other := &harness{DB: b.DB, ctx: b.ctx}
 	other.id = other.session(t)
 	other.submit(t, "first")
 	require.NoError(t, other.GenerationReserve(b.ctx, other.id, 1, "im-1"))
@@ -151,7 +153,7 @@ func TestAHoldIsIdempotent(t *testing.T) {
 	other := b.holdQueue(t, "because\x00")
 	require.Equal(t, session.QueueHold{Since: first.Queue.Hold.Since, Reason: "because\uFFFD"}, other.Queue.Hold)
 	require.EqualValues(t, 2, b.position(t))
-	listed, _, err := b.SessionList(b.ctx, session.ListFilter{Limit: 10})
+	listed, _, err := b.SessionList(b.ctx, listing.Filter{Limit: 10})
 	require.NoError(t, err)
 	require.True(t, listed[0].Queue.Hold.Held())
 	b.release(t)
@@ -204,7 +206,7 @@ func TestClaimsThatRaceWithAHold(t *testing.T) {
 	t.Parallel()
 	shared := setup(t)
 	for range 20 {
-		b := &bundle{DB: shared.DB, ctx: shared.ctx}
+		b := &harness{DB: shared.DB, ctx: shared.ctx}
 		b.id = b.session(t)
 		b.attended(t)
 		ids := []string{b.submit(t, "one"), b.submit(t, "two"), b.submit(t, "three")}

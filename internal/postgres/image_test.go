@@ -7,19 +7,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func (b *bundle) intent(t *testing.T) image.Intent {
+func (b *harness) intent(t *testing.T) image.Intent {
 	t.Helper()
 	intent := image.Intent{ID: session.NewID("img_"), SessionID: b.id, Generation: 1, Source: "sb-1"}
 	require.NoError(t, b.ImageIntend(b.ctx, intent))
 	return intent
 }
 
-func (b *bundle) counts(t *testing.T, age time.Duration) image.Counts {
+func (b *harness) counts(t *testing.T, age time.Duration) image.Counts {
 	t.Helper()
 	counts, err := b.ImageCounts(b.ctx, age)
 	require.NoError(t, err)
@@ -118,7 +119,7 @@ func TestOnlyListedImagesThatNothingKnowsOfAreStray(t *testing.T) {
 	stray(0)
 	require.ElementsMatch(t, []string{"im-stray", "im-foreign"}, b.condemned(t), "the sandbox of im-exit is not ended: its session may want it")
 	requireCode(t, failure.Unavailable, b.SnapshotRecord(b.ctx, b.id, 1, "im-stray"))
-	requireCode(t, failure.IllegalState, b.BundleCommit(b.ctx, session.Bundle{
+	requireCode(t, failure.IllegalState, b.BundleCommit(b.ctx, bundle.Bundle{
 		ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 1, SnapshotID: "im-stray",
 	}))
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "lost"))
@@ -198,7 +199,7 @@ func TestABaseImageIsDeletedOnlyWhenNothingUsesIt(t *testing.T) {
 }
 
 // row reads one value.
-func (b *bundle) row(t *testing.T, to any, query string, args ...any) {
+func (b *harness) row(t *testing.T, to any, query string, args ...any) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)

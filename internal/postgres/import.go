@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -20,7 +21,7 @@ const importBatch = 500
 
 // SessionImport stores a session that sleeps with a bundle whose files are in an archive, which was checked before. All of it is one
 // transaction: nothing is left of an import that is interrupted. Idempotency is as with SessionCreate.
-func (db *DB) SessionImport(ctx context.Context, in session.Import, archive io.Reader, idem session.Idempotency) (stored session.Session, created bool, err error) {
+func (db *DB) SessionImport(ctx context.Context, in bundle.Import, archive io.Reader, idem session.Idempotency) (stored session.Session, created bool, err error) {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
 	err = db.inTx(ctx, "import a session", pgx.TxOptions{}, func(tx pgx.Tx) error {
@@ -56,7 +57,7 @@ func (db *DB) SessionImport(ctx context.Context, in session.Import, archive io.R
 	return stored, created, nil
 }
 
-func (db *DB) importInto(ctx context.Context, tx pgx.Tx, in session.Import, archive io.Reader, at time.Time) error {
+func (db *DB) importInto(ctx context.Context, tx pgx.Tx, in bundle.Import, archive io.Reader, at time.Time) error {
 	s := in.Session
 	insert := dbsqlc.ImportSessionInsertParams{
 		ID: s.ID, Agent: s.Agent, Profile: s.Profile, Title: s.Title, At: at, IdleTimeoutNs: int64(s.IdleTimeout), Metadata: s.Metadata,
@@ -96,7 +97,7 @@ func (db *DB) importInto(ctx context.Context, tx pgx.Tx, in session.Import, arch
 	if err := db.q.SessionAdvance(ctx, tx, &dbsqlc.SessionAdvanceParams{ID: s.ID, LastSeq: last}); err != nil {
 		return err
 	}
-	archiveID := session.NewID(session.ArchivePrefix)
+	archiveID := session.NewID(bundle.ArchivePrefix)
 	if err := db.q.ArchivePut(ctx, tx, archiveID); err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func (db *DB) importInto(ctx context.Context, tx pgx.Tx, in session.Import, arch
 }
 
 // importBlocks inserts the blocks of a conversation, numbered from 1 on.
-func (db *DB) importBlocks(ctx context.Context, tx pgx.Tx, sessionID string, blocks []session.ImportedBlock) error {
+func (db *DB) importBlocks(ctx context.Context, tx pgx.Tx, sessionID string, blocks []bundle.ImportedBlock) error {
 	n := int64(0)
 	for some := range slices.Chunk(blocks, importBatch) {
 		var batch pipeline

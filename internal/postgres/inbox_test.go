@@ -70,7 +70,7 @@ func TestTheInboxIsReadByAnIndex(t *testing.T) {
 // scans are how often a table was read, and how many rows were fetched by indexes.
 type scans struct{ sequential, index, rows int64 }
 
-func scansOf(t *testing.T, b *bundle) (s scans) {
+func scansOf(t *testing.T, b *harness) (s scans) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)

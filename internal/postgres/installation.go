@@ -3,8 +3,8 @@ package postgres
 import (
 	"context"
 
+	"github.com/overwinter-dev/overwinter/internal/checkpoint"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // SandboxesDescribe notes what kind of sandboxes the workers of this installation
@@ -20,7 +20,7 @@ func (db *DB) SandboxesDescribe(ctx context.Context, driver, isolation string) e
 
 // BundlesConfigure sets how many of the newest bundles of a session are kept, and when sessions that say nothing about it save
 // one while they are awake. The last call counts.
-func (db *DB) BundlesConfigure(ctx context.Context, keep int, checkpoint session.Checkpoint) error {
+func (db *DB) BundlesConfigure(ctx context.Context, keep int, checkpoint checkpoint.Policy) error {
 	if _, err := db.Installation(ctx); err != nil { // the row to note it in
 		return err
 	}

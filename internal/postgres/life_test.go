@@ -8,6 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 func TestAPromptIsServedFromSubmitToEnd(t *testing.T) {
@@ -30,7 +31,7 @@ func TestAPromptIsServedFromSubmitToEnd(t *testing.T) {
 
 	ended, err := b.RunEnd(b.ctx, run.Ending{
 		RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted,
-		Usage: session.Usage{InputTokens: 5, OutputTokens: 7, CostUSD: 0.5, ToolCalls: 2},
+		Usage: usage.Usage{InputTokens: 5, OutputTokens: 7, CostUSD: 0.5, ToolCalls: 2},
 	})
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, ended.Outcome)

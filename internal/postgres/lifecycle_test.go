@@ -20,7 +20,7 @@ import (
 )
 
 // lifecycle gives positions to what was written, and returns the events after a position.
-func (b *bundle) lifecycle(t *testing.T, after int64, filter lifecycle.Filter) lifecycle.Page {
+func (b *harness) lifecycle(t *testing.T, after int64, filter lifecycle.Filter) lifecycle.Page {
 	t.Helper()
 	_, err := b.LifecycleNumber(b.ctx)
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestLifecycleEventsAreReadOnceAndInOrder(t *testing.T) {
 	var writers, others sync.WaitGroup
 	done := make(chan struct{})
 	for range sessions {
-		own := &bundle{DB: b.DB, url: b.url, ctx: b.ctx}
+		own := &harness{DB: b.DB, url: b.url, ctx: b.ctx}
 		own.id = own.session(t)
 		conn, err := pgx.Connect(b.ctx, b.url)
 		require.NoError(t, err)

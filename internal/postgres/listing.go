@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/listing"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -37,7 +38,7 @@ const (
 // SessionList returns a page of sessions and the cursor of the next page, which is empty with the last. The work of a
 // page is bounded: a page may be short, even empty, although others follow, if the filters match very few of very many
 // sessions and no index finds them. A cursor that was not made by a list in the same order is invalid_request.
-func (db *DB) SessionList(ctx context.Context, f session.ListFilter) (items []session.Session, nextCursor string, err error) {
+func (db *DB) SessionList(ctx context.Context, f listing.Filter) (items []session.Session, nextCursor string, err error) {
 	l, err := newListing(f)
 	if err != nil {
 		return nil, "", err
@@ -101,8 +102,8 @@ type listKey struct {
 //     match are satisfied here.
 //  3. The next farWalk sessions in the order of the list. Where the page is still not full, it ends where the walk
 //     did.
-type listing struct {
-	filter     session.ListFilter
+type listQuery struct {
+	filter     listing.Filter
 	limit      int
 	after      *listKey // where the page begins
 	byActivity bool
@@ -114,16 +115,16 @@ type listing struct {
 	search     searchIndex
 }
 
-func newListing(f session.ListFilter) (*listing, error) {
-	l := &listing{filter: f, limit: pageLimit(f.Limit)}
-	l.filter.Sort = cmp.Or(f.Sort, session.SortNewest)
-	l.byActivity = l.filter.Sort == session.SortActive || l.filter.Sort == session.SortLeastActive
-	l.descending = l.filter.Sort == session.SortNewest || l.filter.Sort == session.SortActive
+func newListing(f listing.Filter) (*listQuery, error) {
+	l := &listQuery{filter: f, limit: pageLimit(f.Limit)}
+	l.filter.Sort = cmp.Or(f.Sort, listing.Newest)
+	l.byActivity = l.filter.Sort == listing.Active || l.filter.Sort == listing.LeastActive
+	l.descending = l.filter.Sort == listing.Newest || l.filter.Sort == listing.Active
 	for _, m := range f.Metadata {
 		l.labels = append(l.labels, metadataFacet(text(m.Key), text(m.Value)))
 	}
 	l.words = strings.Fields(text(f.Query))
-	if len(l.words) > session.MaxListWords || len(l.labels) > session.MaxListMetadata {
+	if len(l.words) > listing.MaxWords || len(l.labels) > listing.MaxMetadata {
 		return nil, failure.Errorf(failure.Invalid, "a list has too many filters")
 	}
 	if len(l.words) == 1 {
@@ -134,23 +135,23 @@ func newListing(f session.ListFilter) (*listing, error) {
 	}
 	var c sessionCursor
 	err := cursorDecode(f.Cursor, &c)
-	if err == nil && cmp.Or(c.Sort, session.SortNewest) != l.filter.Sort {
+	if err == nil && cmp.Or(c.Sort, listing.Newest) != l.filter.Sort {
 		err = failure.Errorf(failure.Invalid, "the cursor is one of a list in another order")
 	}
 	l.after = &listKey{ID: c.ID, At: c.At}
 	return l, err
 }
 
-func (l *listing) cursor(next listKey) string {
+func (l *listQuery) cursor(next listKey) string {
 	c := sessionCursor{At: next.At.UTC(), ID: next.ID, Sort: l.filter.Sort}
-	if c.Sort == session.SortNewest {
+	if c.Sort == listing.Newest {
 		c.Sort = ""
 	}
 	return cursorEncode(c)
 }
 
 // page returns the sessions of the page, and where the next one begins; nil with the last.
-func (l *listing) page(ctx context.Context, tx pgx.Tx) (keys []listKey, next *listKey, err error) {
+func (l *listQuery) page(ctx context.Context, tx pgx.Tx) (keys []listKey, next *listKey, err error) {
 	bound := nearWalk
 	switch {
 	case !l.filtered():
@@ -184,7 +185,7 @@ func (l *listing) page(ctx context.Context, tx pgx.Tx) (keys []listKey, next *li
 }
 
 // cut ends a page at its limit; next is where a page begins that follows a shorter one.
-func (l *listing) cut(keys []listKey, next *listKey, err error) ([]listKey, *listKey, error) {
+func (l *listQuery) cut(keys []listKey, next *listKey, err error) ([]listKey, *listKey, error) {
 	if err != nil {
 		return nil, nil, err
 	}
@@ -196,7 +197,7 @@ func (l *listing) cut(keys []listKey, next *listKey, err error) ([]listKey, *lis
 }
 
 // keys runs a statement that returns keys.
-func (l *listing) keys(ctx context.Context, tx pgx.Tx, s statement) ([]listKey, error) {
+func (l *listQuery) keys(ctx context.Context, tx pgx.Tx, s statement) ([]listKey, error) {
 	rows, err := tx.Query(ctx, s.sql, s.args...)
 	if err != nil {
 		return nil, err
@@ -205,7 +206,7 @@ func (l *listing) keys(ctx context.Context, tx pgx.Tx, s statement) ([]listKey, 
 }
 
 // found runs a lookup. It is complete if the index found no more than it may.
-func (l *listing) found(ctx context.Context, tx pgx.Tx, s statement) (keys []listKey, complete bool, err error) {
+func (l *listQuery) found(ctx context.Context, tx pgx.Tx, s statement) (keys []listKey, complete bool, err error) {
 	// An ordered or sequential walk would look cheaper to the planner than it is: it takes filters to be independent.
 	if _, err := tx.Exec(ctx, "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off"); err != nil {
 		return nil, false, err
@@ -247,7 +248,7 @@ const sessionsSource = "sessions c"
 // source is the table, with the alias c, that a walk reads in the order of the list.
 type source struct{ table, id, at string }
 
-func (l *listing) source() source {
+func (l *listQuery) source() source {
 	switch {
 	case l.byActivity:
 		return source{"session_activity c", "c.session_id", "c.at"}
@@ -258,7 +259,7 @@ func (l *listing) source() source {
 }
 
 // filtered reports whether a session that a walk reads may be none of the list.
-func (l *listing) filtered() bool {
+func (l *listQuery) filtered() bool {
 	if len(l.words) > 0 {
 		return true
 	}
@@ -273,7 +274,7 @@ func (l *listing) filtered() bool {
 }
 
 // walk is the statement for the sessions of the list among the first bound of its source.
-func (l *listing) walk(after *listKey, bound int) statement {
+func (l *listQuery) walk(after *listKey, bound int) statement {
 	var s statement
 	from := l.source()
 	title := ""
@@ -295,7 +296,7 @@ func (l *listing) walk(after *listKey, bound int) statement {
 }
 
 // walkEnd is the statement for the last session that a walk reads; none if there are fewer.
-func (l *listing) walkEnd(after *listKey, bound int) statement {
+func (l *listQuery) walkEnd(after *listKey, bound int) statement {
 	var s statement
 	from := l.source()
 	s.sql = fmt.Sprintf("SELECT %s AS id, %s AS at FROM %s%s %s OFFSET %d LIMIT 1",
@@ -304,7 +305,7 @@ func (l *listing) walkEnd(after *listKey, bound int) statement {
 }
 
 // inSource are the conditions that an index on the source satisfies.
-func (l *listing) inSource(s *statement, after *listKey) (conds []string) {
+func (l *listQuery) inSource(s *statement, after *listKey) (conds []string) {
 	from := l.source()
 	switch from.table {
 	case "session_labels c":
@@ -324,7 +325,7 @@ func (l *listing) inSource(s *statement, after *listKey) (conds []string) {
 }
 
 // inSession are the conditions that are checked for each session that a walk of another table reads.
-func (l *listing) inSession(s *statement) (conds []string) {
+func (l *listQuery) inSession(s *statement) (conds []string) {
 	if l.filter.Status != "" {
 		conds = append(conds, "s.status = "+s.arg(string(l.filter.Status)))
 	}
@@ -346,7 +347,7 @@ func (l *listing) inSession(s *statement) (conds []string) {
 	return append(conds, l.matches(s, "s")...)
 }
 
-func (l *listing) created(s *statement, at string) (conds []string) {
+func (l *listQuery) created(s *statement, at string) (conds []string) {
 	if !l.filter.CreatedSince.IsZero() {
 		conds = append(conds, at+" >= "+s.arg(l.filter.CreatedSince.UTC()))
 	}
@@ -356,7 +357,7 @@ func (l *listing) created(s *statement, at string) (conds []string) {
 	return conds
 }
 
-func (l *listing) keyset(s *statement, after *listKey, at, id string) []string {
+func (l *listQuery) keyset(s *statement, after *listKey, at, id string) []string {
 	if after == nil {
 		return nil
 	}
@@ -368,7 +369,7 @@ func (l *listing) keyset(s *statement, after *listKey, at, id string) []string {
 }
 
 // matches are the conditions of the search, for a table that has an ID and a title.
-func (l *listing) matches(s *statement, alias string) []string {
+func (l *listQuery) matches(s *statement, alias string) []string {
 	if len(l.words) == 0 {
 		return nil
 	}
@@ -392,7 +393,7 @@ func (l *listing) matches(s *statement, alias string) []string {
 
 // lookup is the statement for all sessions that indexes of the filters find, not more than maxFound and one: their
 // number, and the first of those that are on the page. It is not ok if no index can find them.
-func (l *listing) lookup() (s statement, ok bool) {
+func (l *listQuery) lookup() (s statement, ok bool) {
 	var facets []uuid.UUID
 	if l.filter.Status != "" {
 		facets = append(facets, facet("status:"+string(l.filter.Status)))
@@ -436,7 +437,7 @@ func (l *listing) lookup() (s statement, ok bool) {
 	return s, true
 }
 
-func (l *listing) order(at, id string) string {
+func (l *listQuery) order(at, id string) string {
 	direction := ""
 	if l.descending {
 		direction = " DESC"

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/listing"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -27,7 +28,7 @@ type listed struct {
 	Created, Active          time.Time
 }
 
-func (s listed) matches(t *testing.T, f session.ListFilter) bool {
+func (s listed) matches(t *testing.T, f listing.Filter) bool {
 	t.Helper()
 	var metadata map[string]any
 	require.NoError(t, json.Unmarshal(s.Metadata, &metadata))
@@ -134,7 +135,7 @@ func TestAListEndsThoughItsPagesAreShort(t *testing.T) {
 	require.NoError(t, conn.Close(t.Context()))
 	db := postgrestest.Open(t, url)
 	found, pages := 0, 0
-	f := session.ListFilter{Query: "ZQ"}
+	f := listing.Filter{Query: "ZQ"}
 	for {
 		page, next, err := db.SessionList(t.Context(), f)
 		require.NoError(t, err)
@@ -159,7 +160,7 @@ func TestMetadataIsListedUnchanged(t *testing.T) {
 		return s.ID
 	}
 	list := func(pairs ...string) (ids []string) {
-		items, _, err := b.SessionList(b.ctx, session.ListFilter{Metadata: metadata(pairs...)})
+		items, _, err := b.SessionList(b.ctx, listing.Filter{Metadata: metadata(pairs...)})
 		require.NoError(t, err)
 		for _, s := range items {
 			ids = append(ids, s.ID)
@@ -209,8 +210,8 @@ func TestListsByActivityFollowIt(t *testing.T) {
 	b := setup(t)
 	first := b.id
 	b.id = b.session(t)
-	list := func(sort session.ListSort) (ids []string) {
-		items, _, err := b.SessionList(b.ctx, session.ListFilter{Sort: sort})
+	list := func(sort listing.Sort) (ids []string) {
+		items, _, err := b.SessionList(b.ctx, listing.Filter{Sort: sort})
 		require.NoError(t, err)
 		for i, s := range items {
 			ids = append(ids, s.ID)
@@ -220,26 +221,26 @@ func TestListsByActivityFollowIt(t *testing.T) {
 		}
 		return ids
 	}
-	require.Equal(t, []string{b.id, first}, list(session.SortActive))
-	require.Equal(t, []string{first, b.id}, list(session.SortLeastActive))
+	require.Equal(t, []string{b.id, first}, list(listing.Active))
+	require.Equal(t, []string{first, b.id}, list(listing.LeastActive))
 	second := b.id
 	b.id = first
 	b.submit(t, "Hello.")
-	require.Equal(t, []string{first, second}, list(session.SortActive))
-	require.Equal(t, []string{second, first}, list(session.SortNewest))
-	require.Equal(t, []string{first, second}, list(session.SortOldest))
+	require.Equal(t, []string{first, second}, list(listing.Active))
+	require.Equal(t, []string{second, first}, list(listing.Newest))
+	require.Equal(t, []string{first, second}, list(listing.Oldest))
 }
 
 func TestACursorIsForOneOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.session(t)
-	for _, sort := range session.ListSorts {
-		_, next, err := b.SessionList(b.ctx, session.ListFilter{Sort: sort, Limit: 1})
+	for _, sort := range listing.Sorts {
+		_, next, err := b.SessionList(b.ctx, listing.Filter{Sort: sort, Limit: 1})
 		require.NoError(t, err)
 		require.NotEmpty(t, next)
-		for _, other := range session.ListSorts {
-			_, _, err := b.SessionList(b.ctx, session.ListFilter{Sort: other, Limit: 1, Cursor: next})
+		for _, other := range listing.Sorts {
+			_, _, err := b.SessionList(b.ctx, listing.Filter{Sort: other, Limit: 1, Cursor: next})
 			if other == sort {
 				require.NoError(t, err)
 			} else {
@@ -264,7 +265,7 @@ func TestSearchWithoutItsIndex(t *testing.T) {
 	search := func() {
 		db := postgrestest.Open(t, b.url) // it has not looked for the index before
 		for _, q := range []string{"käfer", "KÄFER ein", "日本語", "題名", b.id, b.id[4:9]} {
-			items, next, err := db.SessionList(b.ctx, session.ListFilter{Query: q})
+			items, next, err := db.SessionList(b.ctx, listing.Filter{Query: q})
 			require.NoError(t, err)
 			require.Empty(t, next)
 			if q == "KÄFER ein" {
@@ -287,14 +288,14 @@ func TestSearchWithoutItsIndex(t *testing.T) {
 func TestListsOfSessionsOfAnEarlierRelease(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.FileURL(t, "testdata/schema6.sql")
-	b := &bundle{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}
+	b := &harness{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}
 	b.sql(t, `UPDATE sessions SET metadata = '{"team":"blue"}'`)
 	check := func() {
 		t.Helper()
 		require.NoError(t, b.Migrate(b.ctx))
-		all, _, err := b.SessionList(b.ctx, session.ListFilter{})
+		all, _, err := b.SessionList(b.ctx, listing.Filter{})
 		require.NoError(t, err)
-		for _, f := range []session.ListFilter{{Metadata: metadata("team", "blue")}, {Sort: session.SortActive}} {
+		for _, f := range []listing.Filter{{Metadata: metadata("team", "blue")}, {Sort: listing.Active}} {
 			items, _, err := b.SessionList(b.ctx, f)
 			require.NoError(t, err)
 			require.Len(t, items, len(all))

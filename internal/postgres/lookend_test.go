@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -35,7 +36,7 @@ func TestTheEndOfARunSaysWhatWaits(t *testing.T) {
 	// It counts as read by that workflow run, and no signal is unanswered.
 	overdue, err := b.CommandsOverdue(b.ctx, -time.Hour, 10)
 	require.NoError(t, err)
-	require.Equal(t, []session.OverdueCommands{{SessionID: b.id, HeardBy: "workflow-1"}}, overdue)
+	require.Equal(t, []backlog.Overdue{{SessionID: b.id, HeardBy: "workflow-1"}}, overdue)
 
 	// Another attempt that ends it again does not get it: the workflow reads it by itself.
 	ended, err = b.RunEnd(b.ctx, ending)

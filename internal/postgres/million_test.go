@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/listing"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -54,13 +55,13 @@ func fillMany(t testing.TB, conn *pgx.Conn, n int) {
 // listCase is a combination of filters.
 type listCase struct {
 	name   string
-	filter session.ListFilter
+	filter listing.Filter
 	bound  time.Duration // of the median, on a quiet machine with two cores
 }
 
-func metadata(pairs ...string) (members []session.MetadataMember) {
+func metadata(pairs ...string) (members []listing.MetadataMember) {
 	for pair := range slices.Chunk(pairs, 2) {
-		members = append(members, session.MetadataMember{Key: pair[0], Value: pair[1]})
+		members = append(members, listing.MetadataMember{Key: pair[0], Value: pair[1]})
 	}
 	return members
 }
@@ -71,66 +72,66 @@ func listCases(n int) []listCase {
 	ago := func(i int) time.Time { return now.Add(-time.Duration(i) * 3 * time.Second) }
 	const one, any, search = 20 * time.Millisecond, 200 * time.Millisecond, 50 * time.Millisecond
 	return []listCase{
-		{"all", session.ListFilter{}, one},
-		{"oldest first", session.ListFilter{Sort: session.SortOldest}, one},
-		{"status, many", session.ListFilter{Status: session.Hibernated}, one},
-		{"status, few", session.ListFilter{Status: session.Error}, one},
-		{"status, none", session.ListFilter{Status: session.Restoring}, one},
-		{"agent, many", session.ListFilter{Agent: "claude-sdk"}, one},
-		{"agent, few", session.ListFilter{Agent: "gemini-cli"}, one},
-		{"agent, none", session.ListFilter{Agent: "opencode"}, one},
-		{"status and agent", session.ListFilter{Status: session.Hibernated, Agent: "codex"}, one},
-		{"status and agent, none", session.ListFilter{Status: session.Error, Agent: "gemini-cli"}, one},
-		{"metadata, many", session.ListFilter{Metadata: metadata("team", "t3")}, one},
-		{"metadata, some", session.ListFilter{Metadata: metadata("tenant", "c77")}, one},
-		{"metadata, few", session.ListFilter{Metadata: metadata("ticket", fmt.Sprint("T-", n/4))}, one},
-		{"metadata, none", session.ListFilter{Metadata: metadata("team", "none")}, one},
-		{"created, newest", session.ListFilter{CreatedSince: ago(n / 100)}, one},
-		{"created, long ago", session.ListFilter{CreatedSince: ago(n * 9 / 10), CreatedBefore: ago(n * 8 / 10)}, one},
+		{"all", listing.Filter{}, one},
+		{"oldest first", listing.Filter{Sort: listing.Oldest}, one},
+		{"status, many", listing.Filter{Status: session.Hibernated}, one},
+		{"status, few", listing.Filter{Status: session.Error}, one},
+		{"status, none", listing.Filter{Status: session.Restoring}, one},
+		{"agent, many", listing.Filter{Agent: "claude-sdk"}, one},
+		{"agent, few", listing.Filter{Agent: "gemini-cli"}, one},
+		{"agent, none", listing.Filter{Agent: "opencode"}, one},
+		{"status and agent", listing.Filter{Status: session.Hibernated, Agent: "codex"}, one},
+		{"status and agent, none", listing.Filter{Status: session.Error, Agent: "gemini-cli"}, one},
+		{"metadata, many", listing.Filter{Metadata: metadata("team", "t3")}, one},
+		{"metadata, some", listing.Filter{Metadata: metadata("tenant", "c77")}, one},
+		{"metadata, few", listing.Filter{Metadata: metadata("ticket", fmt.Sprint("T-", n/4))}, one},
+		{"metadata, none", listing.Filter{Metadata: metadata("team", "none")}, one},
+		{"created, newest", listing.Filter{CreatedSince: ago(n / 100)}, one},
+		{"created, long ago", listing.Filter{CreatedSince: ago(n * 9 / 10), CreatedBefore: ago(n * 8 / 10)}, one},
 
-		{"status and metadata, many", session.ListFilter{Status: session.Terminated, Metadata: metadata("team", "t3")}, any},
-		{"status and metadata, none of many", session.ListFilter{Status: session.Hibernated, Metadata: metadata("team", "t3")}, any},
-		{"status and metadata, few", session.ListFilter{Status: session.Error, Metadata: metadata("team", "t1")}, any},
-		{"status and metadata, one of few", session.ListFilter{Status: session.Running, Metadata: metadata("tenant", "c1000")}, any},
-		{"agent and metadata", session.ListFilter{Agent: "codex", Metadata: metadata("team", "t0")}, any},
-		{"agent and metadata, none of many", session.ListFilter{Agent: "codex", Metadata: metadata("team", "t3")}, any},
-		{"status, agent and metadata", session.ListFilter{Status: session.Hibernated, Agent: "claude-sdk", Metadata: metadata("team", "t1")}, any},
-		{"status, agent and metadata, none of many", session.ListFilter{Status: session.Hibernated, Agent: "claude-sdk", Metadata: metadata("team", "t3")}, any},
-		{"two metadata", session.ListFilter{Metadata: metadata("team", "t2", "tenant", "c77")}, any},
-		{"two metadata, none of many", session.ListFilter{Metadata: metadata("team", "t3", "tenant", "c77")}, any},
-		{"three metadata", session.ListFilter{Metadata: metadata("team", "t2", "tenant", "c77", "ticket", fmt.Sprint("T-", 77/3))}, any},
-		{"status and created", session.ListFilter{Status: session.Error, CreatedBefore: ago(n / 2)}, any},
-		{"metadata and created", session.ListFilter{Metadata: metadata("team", "t3"), CreatedSince: ago(n * 9 / 10), CreatedBefore: ago(n * 8 / 10)}, any},
-		{"all but words", session.ListFilter{
+		{"status and metadata, many", listing.Filter{Status: session.Terminated, Metadata: metadata("team", "t3")}, any},
+		{"status and metadata, none of many", listing.Filter{Status: session.Hibernated, Metadata: metadata("team", "t3")}, any},
+		{"status and metadata, few", listing.Filter{Status: session.Error, Metadata: metadata("team", "t1")}, any},
+		{"status and metadata, one of few", listing.Filter{Status: session.Running, Metadata: metadata("tenant", "c1000")}, any},
+		{"agent and metadata", listing.Filter{Agent: "codex", Metadata: metadata("team", "t0")}, any},
+		{"agent and metadata, none of many", listing.Filter{Agent: "codex", Metadata: metadata("team", "t3")}, any},
+		{"status, agent and metadata", listing.Filter{Status: session.Hibernated, Agent: "claude-sdk", Metadata: metadata("team", "t1")}, any},
+		{"status, agent and metadata, none of many", listing.Filter{Status: session.Hibernated, Agent: "claude-sdk", Metadata: metadata("team", "t3")}, any},
+		{"two metadata", listing.Filter{Metadata: metadata("team", "t2", "tenant", "c77")}, any},
+		{"two metadata, none of many", listing.Filter{Metadata: metadata("team", "t3", "tenant", "c77")}, any},
+		{"three metadata", listing.Filter{Metadata: metadata("team", "t2", "tenant", "c77", "ticket", fmt.Sprint("T-", 77/3))}, any},
+		{"status and created", listing.Filter{Status: session.Error, CreatedBefore: ago(n / 2)}, any},
+		{"metadata and created", listing.Filter{Metadata: metadata("team", "t3"), CreatedSince: ago(n * 9 / 10), CreatedBefore: ago(n * 8 / 10)}, any},
+		{"all but words", listing.Filter{
 			Status: session.Hibernated, Agent: "claude-sdk", Metadata: metadata("team", "t1"), CreatedBefore: ago(n / 2),
 		}, any},
 
-		{"activity", session.ListFilter{Sort: session.SortActive}, any},
-		{"activity, least", session.ListFilter{Sort: session.SortLeastActive}, any},
-		{"activity of a status, many", session.ListFilter{Sort: session.SortActive, Status: session.Terminated}, any},
-		{"activity of a status, few", session.ListFilter{Sort: session.SortLeastActive, Status: session.Error}, any},
-		{"activity of an agent", session.ListFilter{Sort: session.SortActive, Agent: "gemini-cli"}, any},
-		{"activity of metadata", session.ListFilter{Sort: session.SortActive, Metadata: metadata("tenant", "c77")}, any},
-		{"activity of three filters, none of many", session.ListFilter{
-			Sort: session.SortActive, Status: session.Hibernated, Agent: "claude-sdk", Metadata: metadata("team", "t3"),
+		{"activity", listing.Filter{Sort: listing.Active}, any},
+		{"activity, least", listing.Filter{Sort: listing.LeastActive}, any},
+		{"activity of a status, many", listing.Filter{Sort: listing.Active, Status: session.Terminated}, any},
+		{"activity of a status, few", listing.Filter{Sort: listing.LeastActive, Status: session.Error}, any},
+		{"activity of an agent", listing.Filter{Sort: listing.Active, Agent: "gemini-cli"}, any},
+		{"activity of metadata", listing.Filter{Sort: listing.Active, Metadata: metadata("tenant", "c77")}, any},
+		{"activity of three filters, none of many", listing.Filter{
+			Sort: listing.Active, Status: session.Hibernated, Agent: "claude-sdk", Metadata: metadata("team", "t3"),
 		}, any},
-		{"activity of those created long ago", session.ListFilter{Sort: session.SortActive, CreatedBefore: ago(n * 9 / 10)}, any},
+		{"activity of those created long ago", listing.Filter{Sort: listing.Active, CreatedBefore: ago(n * 9 / 10)}, any},
 
-		{"search for a common word", session.ListFilter{Query: "login"}, search},
-		{"search for two common words", session.ListFilter{Query: "login page"}, search},
-		{"search for a part of a word", session.ListFilter{Query: "ogi"}, search},
-		{"search for a number", session.ListFilter{Query: fmt.Sprint("#", n/2)}, search},
-		{"search for nothing there is", session.ListFilter{Query: "nowhere"}, search},
-		{"search for common words that are never together", session.ListFilter{Query: "fix add remove refactor write test"}, search},
-		{"search for one character", session.ListFilter{Query: "x"}, search},
-		{"search for two characters", session.ListFilter{Query: "lo"}, search},
-		{"search for two characters that are nowhere", session.ListFilter{Query: "zq"}, search},
-		{"search for punctuation", session.ListFilter{Query: "--- ///"}, search},
-		{"search for an ID", session.ListFilter{Query: "ses_a87ff679a2f3e71d9181a67b7542122c"}, search},
-		{"search for the start of an ID", session.ListFilter{Query: "a87ff6"}, search},
-		{"search in a status", session.ListFilter{Query: "login", Status: session.Error}, search},
-		{"search in metadata", session.ListFilter{Query: "login", Metadata: metadata("tenant", "c77")}, search},
-		{"search by activity", session.ListFilter{Query: "login", Sort: session.SortLeastActive}, search},
+		{"search for a common word", listing.Filter{Query: "login"}, search},
+		{"search for two common words", listing.Filter{Query: "login page"}, search},
+		{"search for a part of a word", listing.Filter{Query: "ogi"}, search},
+		{"search for a number", listing.Filter{Query: fmt.Sprint("#", n/2)}, search},
+		{"search for nothing there is", listing.Filter{Query: "nowhere"}, search},
+		{"search for common words that are never together", listing.Filter{Query: "fix add remove refactor write test"}, search},
+		{"search for one character", listing.Filter{Query: "x"}, search},
+		{"search for two characters", listing.Filter{Query: "lo"}, search},
+		{"search for two characters that are nowhere", listing.Filter{Query: "zq"}, search},
+		{"search for punctuation", listing.Filter{Query: "--- ///"}, search},
+		{"search for an ID", listing.Filter{Query: "ses_a87ff679a2f3e71d9181a67b7542122c"}, search},
+		{"search for the start of an ID", listing.Filter{Query: "a87ff6"}, search},
+		{"search in a status", listing.Filter{Query: "login", Status: session.Error}, search},
+		{"search in metadata", listing.Filter{Query: "login", Metadata: metadata("tenant", "c77")}, search},
+		{"search by activity", listing.Filter{Query: "login", Sort: listing.LeastActive}, search},
 	}
 }
 
@@ -199,7 +200,7 @@ func cpu(pid int) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-func timeList(t *testing.T, db *postgres.DB, f session.ListFilter) (times []time.Duration, items int, next string) {
+func timeList(t *testing.T, db *postgres.DB, f listing.Filter) (times []time.Duration, items int, next string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	for range 11 {

@@ -16,7 +16,7 @@ import (
 )
 
 // listen collects what one listener is notified of until the test ends.
-func (b *bundle) listen(t *testing.T) (told func() []string) {
+func (b *harness) listen(t *testing.T) (told func() []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
@@ -60,7 +60,7 @@ func TestReadersAreNotifiedAfterTheCommit(t *testing.T) {
 func TestCommitsDoNotWaitForOthersToNotify(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.StartServer(t, shortDir(t))
-	b := &bundle{url: server.URL(t) + "&synchronous_commit=local", ctx: t.Context()}
+	b := &harness{url: server.URL(t) + "&synchronous_commit=local", ctx: t.Context()}
 	b.DB = postgrestest.Open(t, b.url)
 	b.id = b.session(t)
 	b.sql(t, "CREATE TABLE other (id int)")
@@ -108,7 +108,7 @@ func TestCommitsDoNotWaitForOthersToNotify(t *testing.T) {
 }
 
 // count counts rows.
-func (b *bundle) count(t *testing.T, from string) (n int) {
+func (b *harness) count(t *testing.T, from string) (n int) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // RunPark parks a run whose agent waits for people and for nothing else, and reports whether it did: its attempt is over
@@ -59,16 +60,16 @@ func (db *DB) RunPark(ctx context.Context, p run.Parking) (parked bool, err erro
 }
 
 // partUsage is what the present part of a run has used, as far as its agent has reported it: the cost is not known without a report.
-func (s *sessionTx) partUsage(ctx context.Context, run dbsqlc.Run) (session.Usage, error) {
+func (s *sessionTx) partUsage(ctx context.Context, run dbsqlc.Run) (usage.Usage, error) {
 	since := run.BeganSeq
 	if run.Part > 0 {
 		since = run.PartSeq
 	}
 	row, err := s.q.PartUsage(ctx, s, &dbsqlc.PartUsageParams{SessionID: s.row.ID, AfterSeq: since})
 	if err != nil {
-		return session.Usage{}, err
+		return usage.Usage{}, err
 	}
-	used := session.Usage{ToolCalls: row.ToolCalls, CostUnknown: true}
+	used := usage.Usage{ToolCalls: row.ToolCalls, CostUnknown: true}
 	var reported conversation.MetadataUpdate
 	if row.Reported != "" && json.Unmarshal([]byte(row.Reported), &reported) == nil {
 		used.InputTokens, used.OutputTokens = reported.Usage.InputTokens, reported.Usage.OutputTokens
@@ -80,11 +81,11 @@ func (s *sessionTx) partUsage(ctx context.Context, run dbsqlc.Run) (session.Usag
 }
 
 // withParked adds what the parts of a run have used that ended when it was parked.
-func withParked(run dbsqlc.Run, last session.Usage) session.Usage {
+func withParked(run dbsqlc.Run, last usage.Usage) usage.Usage {
 	if run.Part == 0 && run.ParkedAt == nil {
 		return last
 	}
-	u := session.Usage{
+	u := usage.Usage{
 		InputTokens: last.InputTokens + run.ParkedInputTokens, OutputTokens: last.OutputTokens + run.ParkedOutputTokens,
 		ToolCalls: last.ToolCalls + run.ParkedToolCalls, CostUnknown: last.CostUnknown || run.ParkedCostUsd == nil,
 	}

@@ -12,9 +12,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-func (b *bundle) park(t *testing.T, runID string) bool {
+func (b *harness) park(t *testing.T, runID string) bool {
 	t.Helper()
 	parked, err := b.RunPark(b.ctx, run.Parking{RunID: runID, Token: "token"})
 	require.NoError(t, err)
@@ -22,7 +23,7 @@ func (b *bundle) park(t *testing.T, runID string) bool {
 }
 
 // asleepAsking is a session that sleeps with a question open, and its run.
-func asleepAsking(t *testing.T, expires time.Duration, asked ...question.Asked) (b *bundle, run string) {
+func asleepAsking(t *testing.T, expires time.Duration, asked ...question.Asked) (b *harness, run string) {
 	t.Helper()
 	b, run, _ = asking(t, expires, asked...)
 	require.True(t, b.park(t, run))
@@ -34,14 +35,14 @@ func asleepAsking(t *testing.T, expires time.Duration, asked ...question.Asked) 
 }
 
 // awake restores the session.
-func (b *bundle) awake(t *testing.T, reason string) {
+func (b *harness) awake(t *testing.T, reason string) {
 	t.Helper()
 	b.transit(t, session.EventWake, reason)
 	b.reserve(t, b.generation(t)+1)
 	b.transit(t, session.EventReady, reason)
 }
 
-func (b *bundle) opened(t *testing.T) session.Loaded {
+func (b *harness) opened(t *testing.T) session.Loaded {
 	t.Helper()
 	loaded, err := b.SessionOpen(b.ctx, b.id, "")
 	require.NoError(t, err)
@@ -127,19 +128,19 @@ func TestAnUnansweredQuestionExpiresInItsSleep(t *testing.T) {
 // is about, or by an attempt that has been overtaken. A run that is not parked keeps its session awake.
 func TestARunIsParkedWhileNothingElseHappens(t *testing.T) {
 	t.Parallel()
-	for name, before := range map[string]func(t *testing.T, b *bundle, run string){
-		"an answer": func(t *testing.T, b *bundle, _ string) {
+	for name, before := range map[string]func(t *testing.T, b *harness, run string){
+		"an answer": func(t *testing.T, b *harness, _ string) {
 			_, err := b.QuestionAnswer(b.ctx, b.id, b.questions(t)[0].ID, question.Answer{Decision: question.Once})
 			require.NoError(t, err)
 		},
-		"an abort": func(t *testing.T, b *bundle, _ string) {
+		"an abort": func(t *testing.T, b *harness, _ string) {
 			_, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandAbort})
 			require.NoError(t, err)
 		},
-		"its time": func(t *testing.T, b *bundle, _ string) {
+		"its time": func(t *testing.T, b *harness, _ string) {
 			b.sql(t, `UPDATE questions SET expires_at = now() - interval '1 second' WHERE session_id = $1`, b.id)
 		},
-		"the end": func(t *testing.T, b *bundle, runID string) {
+		"the end": func(t *testing.T, b *harness, runID string) {
 			_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCancelled})
 			require.NoError(t, err)
 		},
@@ -212,10 +213,10 @@ func TestTheUsageOfAParkedRunIsThatOfAllParts(t *testing.T) {
 		cost    *float64
 		input   int64
 	}{
-		"all report":    {[2][]string{{usage(1, `0.5`), usage(10, `1`)}, {usage(100, `0.25`)}}, new(1 + 0.25 + 2.0), 1110},
-		"one does not":  {[2][]string{{usage(10, `1`)}, nil}, nil, 1010},
-		"one has none":  {[2][]string{{usage(10, `1`)}, {usage(100, `null`)}}, nil, 1110},
-		"the first has": {[2][]string{nil, {usage(100, `1`)}}, nil, 1100},
+		"all report":    {[2][]string{{usageColumns(1, `0.5`), usageColumns(10, `1`)}, {usageColumns(100, `0.25`)}}, new(1 + 0.25 + 2.0), 1110},
+		"one does not":  {[2][]string{{usageColumns(10, `1`)}, nil}, nil, 1010},
+		"one has none":  {[2][]string{{usageColumns(10, `1`)}, {usageColumns(100, `null`)}}, nil, 1110},
+		"the first has": {[2][]string{nil, {usageColumns(100, `1`)}}, nil, 1100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -248,7 +249,7 @@ func TestTheUsageOfAParkedRunIsThatOfAllParts(t *testing.T) {
 			_, err = b.RunAttach(b.ctx, runID, "last", run.Dispatch{No: next.Dispatch, Attempt: 1})
 			require.NoError(t, err)
 			ended, err := b.RunEnd(b.ctx, run.Ending{
-				RunID: runID, Token: "last", Outcome: session.OutcomeCompleted, Usage: session.Usage{InputTokens: 1000, OutputTokens: 1, CostUSD: 2, ToolCalls: 5},
+				RunID: runID, Token: "last", Outcome: session.OutcomeCompleted, Usage: usage.Usage{InputTokens: 1000, OutputTokens: 1, CostUSD: 2, ToolCalls: 5},
 			})
 			require.NoError(t, err)
 			require.Equal(t, c.input, ended.Usage.InputTokens)
@@ -265,12 +266,12 @@ func TestTheUsageOfAParkedRunIsThatOfAllParts(t *testing.T) {
 	}
 }
 
-func usage(input int, cost string) string {
+func usageColumns(input int, cost string) string {
 	return fmt.Sprintf(`{"usage":{"inputTokens":%d,"outputTokens":0},"costUsd":%s}`, input, cost)
 }
 
 // reportUsage appends reports of usage, a call for each id that has ended, and one that has not.
-func (b *bundle) reportUsage(t *testing.T, add eventlog.Append, reports []string, calls ...string) {
+func (b *harness) reportUsage(t *testing.T, add eventlog.Append, reports []string, calls ...string) {
 	t.Helper()
 	add.Events = nil
 	for _, r := range reports {
@@ -288,7 +289,7 @@ func (b *bundle) reportUsage(t *testing.T, add eventlog.Append, reports []string
 }
 
 // sleepAsking hibernates the session.
-func (b *bundle) sleepAsking(t *testing.T, generation int64) {
+func (b *harness) sleepAsking(t *testing.T, generation int64) {
 	t.Helper()
 	b.transit(t, session.EventHibernate, session.ReasonQuestion)
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, generation, "hibernated"))

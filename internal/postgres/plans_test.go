@@ -73,7 +73,7 @@ func TestTurnsArePlannedOnce(t *testing.T) {
 }
 
 // plannedOnce requires less than most plans of every statement that the only connection of a pool has prepared.
-func plannedOnce(t *testing.T, b *bundle, db *postgres.DB, most int64) {
+func plannedOnce(t *testing.T, b *harness, db *postgres.DB, most int64) {
 	t.Helper()
 	statements, err := postgres.PlansOf(b.ctx, db)
 	require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/listing"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/run"
@@ -31,7 +32,7 @@ import (
 const waitLimit = 2 * time.Minute
 
 // open opens the bundle's database with options of the test's.
-func (b *bundle) open(t *testing.T, o postgres.Options) *postgres.DB {
+func (b *harness) open(t *testing.T, o postgres.Options) *postgres.DB {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), b.url, o)
 	require.NoError(t, err)
@@ -40,7 +41,7 @@ func (b *bundle) open(t *testing.T, o postgres.Options) *postgres.DB {
 }
 
 // lock holds the rows of sessions, as psql or a stuck process would, until release is called.
-func (b *bundle) lock(t *testing.T, ids ...string) (release func()) {
+func (b *harness) lock(t *testing.T, ids ...string) (release func()) {
 	t.Helper()
 	conn, err := pgx.Connect(context.Background(), b.url)
 	require.NoError(t, err)
@@ -99,7 +100,7 @@ func TestWritesToALockedSessionLeaveThePoolToOthers(t *testing.T) {
 }
 
 // waitsForLock reports whether a connection of the database waits for a lock.
-func (b *bundle) waitsForLock(t *testing.T) bool {
+func (b *harness) waitsForLock(t *testing.T) bool {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)
@@ -261,7 +262,7 @@ func TestTheServerEndsAFrozenTransactionBeforeItsWaitersTimeOut(t *testing.T) {
 func everyCall(ctx context.Context, db *postgres.DB, id string) map[string]error {
 	calls := map[string]func() error{
 		"read":  func() error { _, err := db.SessionGet(ctx, id); return err },
-		"list":  func() error { _, _, err := db.SessionList(ctx, session.ListFilter{}); return err },
+		"list":  func() error { _, _, err := db.SessionList(ctx, listing.Filter{}); return err },
 		"write": func() error { _, _, _, err := db.PromptSubmit(ctx, prompt(id)); return err },
 		"create": func() error {
 			_, _, err := db.SessionCreate(ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"}, nil, session.Idempotency{})
@@ -317,7 +318,7 @@ func requireBounded(t *testing.T, db *postgres.DB, id string, heal func()) {
 func TestEveryCallEndsWhilePostgresIsFrozen(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.StartServer(t, shortDir(t))
-	b := &bundle{url: server.URL(t), ctx: t.Context()}
+	b := &harness{url: server.URL(t), ctx: t.Context()}
 	b.DB = postgrestest.Open(t, b.url)
 	b.id = b.session(t)
 	db := b.open(t, postgres.Options{CallTimeout: 2 * time.Second, BulkTimeout: 2 * time.Second, ConnectTimeout: 2 * time.Second})
@@ -329,7 +330,7 @@ func TestEveryCallEndsWhilePostgresIsFrozen(t *testing.T) {
 func TestEveryCallEndsWhenPostgresVanishesWithoutAReset(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.StartServer(t, shortDir(t))
-	b := &bundle{url: server.URL(t), ctx: t.Context()}
+	b := &harness{url: server.URL(t), ctx: t.Context()}
 	b.DB = postgrestest.Open(t, b.url)
 	b.id = b.session(t)
 	proxy := startProxy(t, server.Socket())

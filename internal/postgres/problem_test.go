@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -13,7 +14,7 @@ import (
 func TestAProblemIsInTheLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.ProblemReport(t.Context(), b.id, session.ProblemSyncFailed, "the disk\x00 is full"))
+	require.NoError(t, b.ProblemReport(t.Context(), b.id, problem.SyncFailed, "the disk\x00 is full"))
 	events := b.events(t)
 	last := events[len(events)-1]
 	require.Equal(t, "error", last.Type)

@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 func TestASubmitTwiceIsOnePrompt(t *testing.T) {
@@ -393,7 +394,7 @@ func TestAPromptHasTheUsageOfItsLastRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	used := session.PromptUsage{Usage: session.Usage{InputTokens: 10, OutputTokens: 2, ToolCalls: 1, CostUSD: 0.5}, Model: "m1"}
+	used := session.PromptUsage{Usage: usage.Usage{InputTokens: 10, OutputTokens: 2, ToolCalls: 1, CostUSD: 0.5}, Model: "m1"}
 	first, second := b.submit(t, "first"), b.submit(t, "second")
 	runID := b.begin(t, first)
 	read := func(id string) *session.PromptUsage {
@@ -410,9 +411,9 @@ func TestAPromptHasTheUsageOfItsLastRun(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &used, read(first))
 	require.Nil(t, read(second))
-	_, err = b.RunEnd(b.ctx, run.Ending{RunID: b.begin(t, second), Outcome: session.OutcomeCompleted, Usage: session.Usage{CostUnknown: true}})
+	_, err = b.RunEnd(b.ctx, run.Ending{RunID: b.begin(t, second), Outcome: session.OutcomeCompleted, Usage: usage.Usage{CostUnknown: true}})
 	require.NoError(t, err)
-	require.Equal(t, &session.PromptUsage{Usage: session.Usage{CostUnknown: true}}, read(second), "unknown is not zero")
+	require.Equal(t, &session.PromptUsage{Usage: usage.Usage{CostUnknown: true}}, read(second), "unknown is not zero")
 }
 
 // TestTheReleaseBeforeReadsSessionsOfUnknownCost: it takes their cost for a number.
@@ -420,7 +421,7 @@ func TestTheReleaseBeforeReadsSessionsOfUnknownCost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	_, err := b.RunEnd(b.ctx, run.Ending{RunID: b.begin(t, b.submit(t, "1")), Outcome: session.OutcomeCompleted, Usage: session.Usage{CostUnknown: true}})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: b.begin(t, b.submit(t, "1")), Outcome: session.OutcomeCompleted, Usage: usage.Usage{CostUnknown: true}})
 	require.NoError(t, err)
 	s, err := b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)

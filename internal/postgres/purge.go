@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/purge"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -66,19 +67,19 @@ func (t purgeTable) delete() string {
 // more.
 //
 // has_forks if the session has forks and nothing is said about them. Those that are detached have the snapshots that they need.
-func (db *DB) PurgeRequest(ctx context.Context, sessionID string, forks session.ForksPolicy) (s session.Session, err error) {
+func (db *DB) PurgeRequest(ctx context.Context, sessionID string, forks fork.Policy) (s session.Session, err error) {
 	err = db.inSession(ctx, "request a purge", sessionID, func(tx *sessionTx) error {
 		below, err := tx.q.ForksBelow(ctx, tx, sessionID)
 		if err != nil {
 			return err
 		}
-		if len(below) > 0 && forks == session.ForksRefuse {
+		if len(below) > 0 && forks == fork.Refuse {
 			if purging, err := db.purgeGet(ctx, tx, sessionID); err != nil || purging == nil {
 				return cmp.Or(err, hasForks(sessionID, below))
 			}
 		}
 		for _, id := range below {
-			if forks != session.ForksPurge {
+			if forks != fork.Purge {
 				break
 			}
 			if err := tx.q.PurgeInsert(ctx, tx, id); err != nil {
@@ -99,7 +100,7 @@ func (db *DB) PurgeRequest(ctx context.Context, sessionID string, forks session.
 
 func hasForks(sessionID string, ids []string) error {
 	refused := failure.Errorf(failure.HasForks, "session %s has forks (%d); purge with forks=detach, which keeps them, or forks=purge", sessionID, len(ids))
-	for _, id := range ids[:min(len(ids), session.MaxForksNamed)] {
+	for _, id := range ids[:min(len(ids), fork.MaxNamed)] {
 		refused.Fields = append(refused.Fields, failure.Field{Field: "forks", Message: id})
 	}
 	return refused

@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/image"
 	"github.com/overwinter-dev/overwinter/internal/lifecycle"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
@@ -55,7 +56,7 @@ func find(t *testing.T, url, words string) []string {
 }
 
 // plant puts the words wherever a session has text.
-func (b *bundle) plant(t *testing.T) {
+func (b *harness) plant(t *testing.T) {
 	t.Helper()
 	id := session.NewID(session.SessionPrefix)
 	_, _, err := b.SessionCreate(b.ctx, session.Session{
@@ -134,7 +135,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	b.plant(t)
 	purged := b.id
 
-	requested, err := b.PurgeRequest(b.ctx, purged, session.ForksDetach)
+	requested, err := b.PurgeRequest(b.ctx, purged, fork.Detach)
 	require.NoError(t, err)
 	require.Equal(t, purge.Stopping, requested.Purge.State)
 	requireCode(t, failure.IllegalState, b.PurgeContent(b.ctx, purged)) // it runs
@@ -177,7 +178,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	}
 	_, err = b.SessionGet(b.ctx, purged)
 	requireCode(t, failure.NoSession, err)
-	_, err = b.PurgeRequest(b.ctx, purged, session.ForksDetach)
+	_, err = b.PurgeRequest(b.ctx, purged, fork.Detach)
 	requireCode(t, failure.NoSession, err)
 	_, _, err = b.SessionCreate(b.ctx, session.Session{ID: purged, Agent: "demo"}, nil, session.Idempotency{})
 	requireCode(t, failure.IllegalState, err)
@@ -241,7 +242,7 @@ func TestAPurgeContinuesWhereItWasInterrupted(t *testing.T) {
 	b.plant(t)
 	b.sql(t, `INSERT INTO event_log SELECT no, last_seq + g, now(), 0, 1, 'error', '{}' FROM sessions, generate_series(1, 20000) g WHERE id = $1`, b.id)
 	b.sql(t, `UPDATE sessions SET last_seq = last_seq + 20000 WHERE id = $1`, b.id)
-	_, err := b.PurgeRequest(b.ctx, b.id, session.ForksDetach)
+	_, err := b.PurgeRequest(b.ctx, b.id, fork.Detach)
 	require.NoError(t, err)
 	b.transit(t, session.EventStop, "")
 	b.sql(t, "UPDATE snapshots SET deleted_at = now()")
@@ -378,7 +379,7 @@ func TestAPurgeOnlyAdvances(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.session(t)
-	_, err := b.PurgeRequest(b.ctx, id, session.ForksDetach)
+	_, err := b.PurgeRequest(b.ctx, id, fork.Detach)
 	require.NoError(t, err)
 	states := []purge.State{purge.Stopping, purge.Erasing, purge.Checking, purge.Erased}
 	for i, state := range states {
@@ -394,12 +395,12 @@ func TestAPurgeOnlyAdvances(t *testing.T) {
 // TestAnImageThatIsRecordedAfterAPurgeIsDeleted: one worker makes images of a session while another one erases it.
 func TestAnImageThatIsRecordedAfterAPurgeIsDeleted(t *testing.T) {
 	t.Parallel()
-	records := map[string]func(b *bundle, intent image.Intent) error{
-		"made": func(b *bundle, intent image.Intent) error { return b.SnapshotMade(b.ctx, intent, "im-late") },
-		"replaced": func(b *bundle, intent image.Intent) error {
+	records := map[string]func(b *harness, intent image.Intent) error{
+		"made": func(b *harness, intent image.Intent) error { return b.SnapshotMade(b.ctx, intent, "im-late") },
+		"replaced": func(b *harness, intent image.Intent) error {
 			return b.SnapshotReplace(b.ctx, intent, "im-old", "im-late")
 		},
-		"without an intent": func(b *bundle, intent image.Intent) error {
+		"without an intent": func(b *harness, intent image.Intent) error {
 			require.NoError(t, b.ImageIntentEnd(b.ctx, intent.ID))
 			return b.SnapshotRecord(b.ctx, intent.SessionID, intent.Generation, "im-late")
 		},
@@ -410,7 +411,7 @@ func TestAnImageThatIsRecordedAfterAPurgeIsDeleted(t *testing.T) {
 			b := setup(t)
 			b.running(t)
 			intent := b.intent(t)
-			_, err := b.PurgeRequest(b.ctx, b.id, session.ForksDetach)
+			_, err := b.PurgeRequest(b.ctx, b.id, fork.Detach)
 			require.NoError(t, err)
 			b.transit(t, session.EventStop, "")
 			require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, ""))
@@ -432,7 +433,7 @@ func TestAPurgeDoesNotForgetAnImageThatIsRecordedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	_, err := b.PurgeRequest(b.ctx, b.id, session.ForksDetach)
+	_, err := b.PurgeRequest(b.ctx, b.id, fork.Detach)
 	require.NoError(t, err)
 	b.transit(t, session.EventStop, "")
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, ""))
@@ -492,7 +493,7 @@ func TestAWorkflowThatBeginsAfterAPurgeIsErased(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			id := b.id
-			_, err := b.PurgeRequest(b.ctx, id, session.ForksDetach)
+			_, err := b.PurgeRequest(b.ctx, id, fork.Detach)
 			require.NoError(t, err)
 			b.transit(t, session.EventStop, "")
 			require.NoError(t, b.PurgeContent(b.ctx, id))

@@ -18,7 +18,7 @@ import (
 )
 
 // asking is a session with a run whose agent has asked something.
-func asking(t *testing.T, expires time.Duration, asked ...question.Asked) (b *bundle, runID string, add eventlog.Append) {
+func asking(t *testing.T, expires time.Duration, asked ...question.Asked) (b *harness, runID string, add eventlog.Append) {
 	t.Helper()
 	b = setup(t)
 	b.running(t)
@@ -39,7 +39,7 @@ var (
 	inquiry    = question.Asked{ID: "i1", Kind: question.Inquiry, Title: "Which?", Inquiries: []question.Item{{Question: "Which?"}}}
 )
 
-func (b *bundle) questions(t *testing.T) []question.Question {
+func (b *harness) questions(t *testing.T) []question.Question {
 	t.Helper()
 	items, next, err := b.QuestionList(b.ctx, b.id, "", 0, "")
 	require.NoError(t, err)
@@ -272,7 +272,7 @@ func TestTheInboxHasTheQuestionsOfAllSessionsOpenOnesFirst(t *testing.T) {
 	_, err := first.QuestionAnswer(first.ctx, first.id, list[1].ID, question.Answer{Decision: question.Once})
 	require.NoError(t, err)
 	// Another session of the same database, whose run has ended: its question was cancelled.
-	other := &bundle{DB: first.DB, url: first.url, ctx: first.ctx}
+	other := &harness{DB: first.DB, url: first.url, ctx: first.ctx}
 	other.id = other.session(t)
 	other.running(t)
 	run := other.begin(t, other.submit(t, "2"))

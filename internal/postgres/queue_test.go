@@ -135,7 +135,7 @@ func TestClaimsThatRaceWithChangesOfTheQueue(t *testing.T) {
 	t.Parallel()
 	shared := setup(t)
 	for i := range 20 {
-		b := &bundle{DB: shared.DB, ctx: shared.ctx}
+		b := &harness{DB: shared.DB, ctx: shared.ctx}
 		b.id = b.session(t)
 		b.attended(t)
 		id := b.submit(t, "old")

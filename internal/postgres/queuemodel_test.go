@@ -33,7 +33,7 @@ type modelPrompt struct {
 
 // queueModel is the queue of a session as it should be, next to the rows. Every command is given to both.
 type queueModel struct {
-	*bundle
+	*harness
 	t         *testing.T
 	prompts   []*modelPrompt
 	run       string // in progress; "" for none
@@ -599,12 +599,12 @@ func TestQueuesFollowTheirModel(t *testing.T) {
 	t.Parallel()
 	shared := setup(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		b := &bundle{DB: shared.DB, url: shared.url, ctx: shared.ctx}
+		b := &harness{DB: shared.DB, url: shared.url, ctx: shared.ctx}
 		b.id = b.session(t)
 		_, err := b.SessionOpen(b.ctx, b.id, "w1")
 		require.NoError(rt, err)
 		b.running(t)
-		m := &queueModel{bundle: b, t: t}
+		m := &queueModel{harness: b, t: t}
 		rt.Repeat(map[string]func(*rapid.T){
 			"submit": m.submit, "submit more": m.submit, "collect": m.collect, "collect more": m.collect, "steer": m.steer, "lapse": m.lapse, "submit again": m.submitAgain, "withdraw": m.withdraw, "replace": m.replace,
 			"promote": m.promote, "promote another": m.promote, "clear": m.clear, "hold": m.hold, "release": m.unhold,

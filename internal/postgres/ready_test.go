@@ -31,7 +31,7 @@ func TestADatabaseWithAFullDiskIsNotReady(t *testing.T) {
 		require.NoError(t, os.Remove(disk))
 	})
 	server := postgrestest.StartServer(t, disk)
-	b := &bundle{url: server.URL(t), ctx: t.Context()}
+	b := &harness{url: server.URL(t), ctx: t.Context()}
 	b.DB = postgrestest.Open(t, b.url)
 	b.id = b.session(t)
 	require.NoError(t, b.Ready(t.Context()))
@@ -83,7 +83,7 @@ func TestAReadOnlyDatabaseIsNotReady(t *testing.T) {
 func TestChecksDoNotPileUpWhilePostgresIsFrozen(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.StartServer(t, shortDir(t))
-	b := &bundle{url: server.URL(t), ctx: t.Context()}
+	b := &harness{url: server.URL(t), ctx: t.Context()}
 	db := b.open(t, postgres.Options{MaxConns: 4})
 	require.NoError(t, db.Ready(t.Context()))
 	thaw := server.Freeze(t)

@@ -17,7 +17,7 @@ import (
 )
 
 // report appends the events of one frame of a run.
-func (b *bundle) report(t *testing.T, run string, frame int64, events ...eventlog.Draft) {
+func (b *harness) report(t *testing.T, run string, frame int64, events ...eventlog.Draft) {
 	t.Helper()
 	for i := range events {
 		events[i].Frame, events[i].N, events[i].ConversationID = frame, i, ""

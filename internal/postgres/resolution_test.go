@@ -14,7 +14,7 @@ import (
 )
 
 // unknown runs a prompt and loses its outcome.
-func (b *bundle) unknown(t *testing.T) (promptID, runID string) {
+func (b *harness) unknown(t *testing.T) (promptID, runID string) {
 	t.Helper()
 	promptID = b.submit(t, "x")
 	runID = b.begin(t, promptID)
@@ -104,7 +104,7 @@ func TestPromptsFollowTheirModel(t *testing.T) {
 	t.Parallel()
 	shared := setup(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		b := &bundle{DB: shared.DB, ctx: shared.ctx}
+		b := &harness{DB: shared.DB, ctx: shared.ctx}
 		b.id = b.session(t)
 		b.running(t)
 		id := b.submit(t, "x")

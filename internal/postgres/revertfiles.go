@@ -6,7 +6,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -30,7 +32,7 @@ func (s *sessionTx) revertTarget(ctx context.Context, db *DB, c *session.Command
 			return nil
 		}
 	}
-	v, err := db.forkPoint(ctx, s, session.Fork{SessionID: s.row.ID, BundleID: c.BundleID, PromptID: c.PromptID, Before: true})
+	v, err := db.forkPoint(ctx, s, fork.Fork{SessionID: s.row.ID, BundleID: c.BundleID, PromptID: c.PromptID, Before: true})
 	if err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func (s *sessionTx) revertTarget(ctx context.Context, db *DB, c *session.Command
 }
 
 // RevertDue returns the revert with files that a session waits for, if there is one, and the bundle that it leads to.
-func (db *DB) RevertDue(ctx context.Context, sessionID string) (due session.RevertDue, ok bool, err error) {
+func (db *DB) RevertDue(ctx context.Context, sessionID string) (due bundle.RevertDue, ok bool, err error) {
 	err = db.inTx(ctx, "look for a revert", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		rows, err := db.q.CommandsPending(ctx, tx, sessionID)
 		if err != nil {
@@ -76,7 +78,7 @@ func (db *DB) RevertDue(ctx context.Context, sessionID string) (due session.Reve
 				continue
 			}
 			due.CommandID, ok = row.ID, true
-			v, err := db.forkPoint(ctx, tx, session.Fork{SessionID: sessionID, BundleID: row.BundleID})
+			v, err := db.forkPoint(ctx, tx, fork.Fork{SessionID: sessionID, BundleID: row.BundleID})
 			if refusal, ok := errors.AsType[*failure.Error](err); ok {
 				due.Impossible = refusal.Message
 				return nil
@@ -129,7 +131,7 @@ func (db *DB) SessionRevertTo(ctx context.Context, sessionID string, generation 
 }
 
 func (s *sessionTx) revertTo(ctx context.Context, db *DB, generation int64, c session.Command) error {
-	v, err := db.forkPoint(ctx, s, session.Fork{SessionID: s.row.ID, BundleID: c.BundleID})
+	v, err := db.forkPoint(ctx, s, fork.Fork{SessionID: s.row.ID, BundleID: c.BundleID})
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -22,7 +24,7 @@ func toPrompt(id string) func(*session.Command) {
 }
 
 // restoring takes the session to the restore in a generation.
-func (b *bundle) restoring(t *testing.T, generation int64) {
+func (b *harness) restoring(t *testing.T, generation int64) {
 	t.Helper()
 	b.transit(t, session.EventHibernate, session.ReasonRestart)
 	b.transit(t, session.EventSaved, "")
@@ -59,7 +61,7 @@ func TestASessionIsRevertedToABundle(t *testing.T) {
 	due, ok, err := b.RevertDue(b.ctx, b.id)
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.Equal(t, session.RevertDue{CommandID: pending.ID, Bundle: one.Bundle}, due)
+	require.Equal(t, bundle.RevertDue{CommandID: pending.ID, Bundle: one.Bundle}, due)
 	requireCode(t, failure.IllegalState, b.SessionRevertTo(b.ctx, b.id, 1, pending.ID))
 	requireCode(t, failure.IllegalState, b.SessionRevertTo(b.ctx, b.id, 2, byPrompt.ID))
 	require.NoError(t, b.SessionRevertTo(b.ctx, b.id, 2, pending.ID))
@@ -99,8 +101,8 @@ func TestASessionIsRevertedToABundle(t *testing.T) {
 	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	require.Equal(t, []string{"one", "more"}, b.spoken(t))
-	require.Equal(t, []string{"one", "two", "three"}, b.fork(t, session.Fork{BundleID: three.ID}).spoken(t))
-	require.Equal(t, []string{"one"}, b.fork(t, session.Fork{PromptID: more, Before: true}).spoken(t))
+	require.Equal(t, []string{"one", "two", "three"}, b.fork(t, fork.Fork{BundleID: three.ID}).spoken(t))
+	require.Equal(t, []string{"one"}, b.fork(t, fork.Fork{PromptID: more, Before: true}).spoken(t))
 	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandRevertFiles, BundleID: two.ID})
 	requireCode(t, failure.IllegalState, err)
 	require.ErrorContains(t, err, "fork the session")

@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // RunBegin claims a prompt for a run: queued to processing in one statement, with the events
@@ -532,7 +533,7 @@ func (s *sessionTx) reportEnd(ctx context.Context, closed closedRun, ending run.
 }
 
 // count adds a turn to what the session has used, and gives it its attendant. The events of its end have been added before.
-func (s *sessionTx) count(ctx context.Context, u session.Usage, attendant string) error {
+func (s *sessionTx) count(ctx context.Context, u usage.Usage, attendant string) error {
 	s.advanced = s.row.LastSeq
 	return s.q.SessionCount(ctx, &s.later, &dbsqlc.SessionCountParams{
 		ID: s.row.ID, LastSeq: s.row.LastSeq, ToolCalls: u.ToolCalls, InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
@@ -669,8 +670,8 @@ func (s *sessionTx) reportTurnEnd(run dbsqlc.Run) error {
 	})
 }
 
-func usageOf(row dbsqlc.Run) session.Usage {
-	u := session.Usage{InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, ToolCalls: row.ToolCalls, CostUnknown: row.CostUsd == nil}
+func usageOf(row dbsqlc.Run) usage.Usage {
+	u := usage.Usage{InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, ToolCalls: row.ToolCalls, CostUnknown: row.CostUsd == nil}
 	if row.CostUsd != nil {
 		u.CostUSD = *row.CostUsd
 	}

@@ -10,8 +10,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 func TestOneRunGetsAPrompt(t *testing.T) {
@@ -180,7 +182,7 @@ func TestARunKeepsItsFirstOutcome(t *testing.T) {
 	require.NoError(t, err)
 	before := b.position(t)
 	for _, token := range []string{"", "t1", "other"} {
-		r, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: token, Outcome: session.OutcomeCompleted, Usage: session.Usage{ToolCalls: 3}})
+		r, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: token, Outcome: session.OutcomeCompleted, Usage: usage.Usage{ToolCalls: 3}})
 		require.NoError(t, err)
 		require.Equal(t, session.OutcomeUnknown, r.Outcome)
 		require.Equal(t, session.ReasonSandboxLost, r.Reason)
@@ -307,7 +309,7 @@ func TestAnAgentIsGivenAReceiptOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	restored := func(kind session.ReceiptKind) {
+	restored := func(kind receipt.Kind) {
 		t.Helper()
 		generation := b.generation(t) + 1
 		b.transit(t, session.EventHibernate, session.ReasonLost)
@@ -315,10 +317,10 @@ func TestAnAgentIsGivenAReceiptOnce(t *testing.T) {
 		b.transit(t, session.EventWake, session.ReasonRequested)
 		b.reserve(t, generation)
 		ready := b.next(t, session.EventReady, session.ReasonRequested)
-		ready.Generation, ready.Receipt = generation, &session.Receipt{Kind: kind, Missing: []string{"workspace"}}
+		ready.Generation, ready.Receipt = generation, &receipt.Receipt{Kind: kind, Missing: []string{"workspace"}}
 		require.NoError(t, b.TransitionRecord(b.ctx, ready))
 	}
-	attached := func(outcome session.Outcome) *session.Receipt {
+	attached := func(outcome session.Outcome) *receipt.Receipt {
 		t.Helper()
 		runID := b.begin(t, b.submit(t, "p"))
 		start, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2})
@@ -328,16 +330,16 @@ func TestAnAgentIsGivenAReceiptOnce(t *testing.T) {
 		return start.Receipt
 	}
 	require.Nil(t, attached(session.OutcomeCompleted), "it was never restored")
-	restored(session.ReceiptPartial)
+	restored(receipt.Partial)
 	got := attached(session.OutcomeCancelled)
 	require.NotNil(t, got)
 	require.Equal(t, []string{"workspace"}, got.Missing)
 	require.NotNil(t, attached(session.OutcomeCompleted), "the run before did not reach the agent")
 	require.Nil(t, attached(session.OutcomeCompleted), "it knows")
-	restored(session.ReceiptFull)
+	restored(receipt.Full)
 	require.Nil(t, attached(session.OutcomeCompleted))
-	restored(session.ReceiptUnverified)
+	restored(receipt.Unverified)
 	require.Nil(t, attached(session.OutcomeCompleted))
-	restored(session.ReceiptFresh)
+	restored(receipt.Fresh)
 	require.NotNil(t, attached(session.OutcomeCompleted))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -128,7 +129,7 @@ func (db *DB) runFork(ctx context.Context, r run.Request, idem session.Idempoten
 	}
 	p = r.Prompt
 	p.SessionID, p.BaseSession, p.BaseBundle = r.SessionID, r.BaseSession, r.BaseBundle
-	fork := session.Fork{ID: r.SessionID, SessionID: r.BaseSession, BundleID: r.BaseBundle, Profile: r.Profile, Agent: r.Agent}
+	fork := fork.Fork{ID: r.SessionID, SessionID: r.BaseSession, BundleID: r.BaseBundle, Profile: r.Profile, Agent: r.Agent}
 	_, created, err = db.SessionFork(ctx, fork, &p, idem)
 	p.Ordinal, p.Notify = 1, true
 	return p, created, err

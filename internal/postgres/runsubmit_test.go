@@ -12,9 +12,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-func (b *bundle) request() run.Request {
+func (b *harness) request() run.Request {
 	return run.Request{
 		Prompt:      session.Prompt{ID: session.NewID(session.PromptPrefix), Content: "work"},
 		BaseSession: b.id, SessionID: session.NewID(session.SessionPrefix),
@@ -22,7 +23,7 @@ func (b *bundle) request() run.Request {
 }
 
 // start submits a run and returns it, with the prompt that it was made of.
-func (b *bundle) start(t *testing.T, r run.Request) run.View {
+func (b *harness) start(t *testing.T, r run.Request) run.View {
 	t.Helper()
 	v, p, created, err := b.RunSubmit(b.ctx, r, session.Idempotency{})
 	require.NoError(t, err)
@@ -33,7 +34,7 @@ func (b *bundle) start(t *testing.T, r run.Request) run.View {
 }
 
 // claimed claims a prompt for the run that it was allotted, and attaches an attempt with the token "t1".
-func (b *bundle) claimed(t *testing.T, promptID string) string {
+func (b *harness) claimed(t *testing.T, promptID string) string {
 	t.Helper()
 	v, err := b.RunBeginAllotted(b.ctx, b.id, promptID, session.NewID(session.RunPrefix), b.generation(t))
 	require.NoError(t, err)
@@ -43,13 +44,13 @@ func (b *bundle) claimed(t *testing.T, promptID string) string {
 	return v.RunID
 }
 
-func (b *bundle) finish(t *testing.T, runID string, outcome session.Outcome) {
+func (b *harness) finish(t *testing.T, runID string, outcome session.Outcome) {
 	t.Helper()
-	_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: outcome, Usage: session.Usage{InputTokens: 7}, Model: "m"})
+	_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: outcome, Usage: usage.Usage{InputTokens: 7}, Model: "m"})
 	require.NoError(t, err)
 }
 
-func (b *bundle) runShow(t *testing.T, id string) run.View {
+func (b *harness) runShow(t *testing.T, id string) run.View {
 	t.Helper()
 	v, err := b.RunShow(b.ctx, id)
 	require.NoError(t, err)
@@ -312,7 +313,7 @@ func TestARunKeepsItsIDThroughRequeueAndRetry(t *testing.T) {
 	require.Equal(t, session.PromptCompleted, b.runShow(t, second.ID).Status, "an outcome stays")
 }
 
-func (b *bundle) loses(t *testing.T, promptID string) {
+func (b *harness) loses(t *testing.T, promptID string) {
 	t.Helper()
 	_, err := b.RunEnd(b.ctx, run.Ending{RunID: b.claimed(t, promptID), Outcome: session.OutcomeUnknown})
 	require.NoError(t, err)
@@ -343,7 +344,7 @@ func TestAWorkerOfTheReleaseBeforeClaimsARun(t *testing.T) {
 func TestRunsOfAnEarlierReleaseAreFound(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.FileURL(t, "testdata/schema6.sql")
-	b := &bundle{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}
+	b := &harness{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}
 	require.NoError(t, b.Migrate(b.ctx))
 	b.id = fmt.Sprintf("ses_%032x", 2)
 	old := fmt.Sprintf("run_%030x02", 2)

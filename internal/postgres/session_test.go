@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/listing"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -138,7 +139,7 @@ func TestSessionsAreListedNewestFirstPageByPage(t *testing.T) {
 	var got []string
 	cursor := ""
 	for pages := 1; ; pages++ {
-		items, next, err := b.SessionList(b.ctx, session.ListFilter{Agent: "paged", Limit: 3, Cursor: cursor})
+		items, next, err := b.SessionList(b.ctx, listing.Filter{Agent: "paged", Limit: 3, Cursor: cursor})
 		require.NoError(t, err)
 		for _, s := range items {
 			got = append(got, s.ID)
@@ -150,7 +151,7 @@ func TestSessionsAreListedNewestFirstPageByPage(t *testing.T) {
 		cursor = next
 	}
 	require.Equal(t, want, got)
-	_, _, err := b.SessionList(b.ctx, session.ListFilter{Cursor: "not a cursor"})
+	_, _, err := b.SessionList(b.ctx, listing.Filter{Cursor: "not a cursor"})
 	requireCode(t, failure.Invalid, err)
 }
 
@@ -162,7 +163,7 @@ func TestSessionsAreFoundByTitleOrID(t *testing.T) {
 		require.NoError(t, err)
 	}
 	find := func(q string) []string {
-		items, _, err := b.SessionList(b.ctx, session.ListFilter{Query: q})
+		items, _, err := b.SessionList(b.ctx, listing.Filter{Query: q})
 		require.NoError(t, err)
 		titles := []string{}
 		for _, s := range items {
@@ -177,7 +178,7 @@ func TestSessionsAreFoundByTitleOrID(t *testing.T) {
 	require.Empty(t, find("nowhere\x00"))
 
 	b.running(t)
-	items, _, err := b.SessionList(b.ctx, session.ListFilter{Status: session.Running})
+	items, _, err := b.SessionList(b.ctx, listing.Filter{Status: session.Running})
 	require.NoError(t, err)
 	require.Len(t, items, 1)
 	require.Equal(t, b.id, items[0].ID)
@@ -310,7 +311,7 @@ func TestASessionSaysWhatItIsDoing(t *testing.T) {
 		t.Helper()
 		s, err := b.SessionGet(b.ctx, b.id)
 		require.NoError(t, err)
-		list, _, err := b.SessionList(b.ctx, session.ListFilter{Limit: 10})
+		list, _, err := b.SessionList(b.ctx, listing.Filter{Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, s.Activity(), list[0].Activity(), "in a list too")
 		return s.Activity()

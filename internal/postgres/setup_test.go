@@ -18,22 +18,22 @@ import (
 )
 
 // bundle is a database with a session in it.
-type bundle struct {
+type harness struct {
 	*postgres.DB
 	url string
 	ctx context.Context
 	id  string
 }
 
-func setup(t *testing.T) *bundle {
+func setup(t *testing.T) *harness {
 	t.Helper()
 	url := postgrestest.URL(t)
-	b := &bundle{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}
+	b := &harness{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}
 	b.id = b.session(t)
 	return b
 }
 
-func (b *bundle) session(t *testing.T) string {
+func (b *harness) session(t *testing.T) string {
 	t.Helper()
 	s, created, err := b.SessionCreate(b.ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo", Lazy: true}, nil, session.Idempotency{})
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func (b *bundle) session(t *testing.T) string {
 }
 
 // submit queues a prompt and returns its id.
-func (b *bundle) submit(t *testing.T, content string) string {
+func (b *harness) submit(t *testing.T, content string) string {
 	t.Helper()
 	p, _, created, err := b.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: content})
 	require.NoError(t, err)
@@ -51,27 +51,27 @@ func (b *bundle) submit(t *testing.T, content string) string {
 }
 
 // running reserves a sandbox and takes the session from initializing to running.
-func (b *bundle) running(t *testing.T) {
+func (b *harness) running(t *testing.T) {
 	t.Helper()
 	b.reserve(t, 1)
 	b.transit(t, session.EventReady, "")
 }
 
-func (b *bundle) reserve(t *testing.T, generation int64) {
+func (b *harness) reserve(t *testing.T, generation int64) {
 	t.Helper()
 	require.NoError(t, b.GenerationReserve(b.ctx, b.id, generation, "im-1"))
 	require.NoError(t, b.SandboxRecord(b.ctx, b.id, generation, "sb-1", session.SandboxReady, time.Now().Add(time.Hour)))
 }
 
 // transit takes the next step of the session's life.
-func (b *bundle) transit(t *testing.T, event session.Event, reason string) session.Transition {
+func (b *harness) transit(t *testing.T, event session.Event, reason string) session.Transition {
 	t.Helper()
 	step := b.next(t, event, reason)
 	require.NoError(t, b.TransitionRecord(b.ctx, step))
 	return step
 }
 
-func (b *bundle) next(t *testing.T, event session.Event, reason string) session.Transition {
+func (b *harness) next(t *testing.T, event session.Event, reason string) session.Transition {
 	t.Helper()
 	s, err := b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func (b *bundle) next(t *testing.T, event session.Event, reason string) session.
 }
 
 // begin claims a prompt and attaches an attempt with the token "t1".
-func (b *bundle) begin(t *testing.T, promptID string) string {
+func (b *harness) begin(t *testing.T, promptID string) string {
 	t.Helper()
 	runID := session.NewID(session.RunPrefix)
 	v, err := b.RunBegin(b.ctx, b.id, promptID, runID, b.generation(t))
@@ -95,7 +95,7 @@ func (b *bundle) begin(t *testing.T, promptID string) string {
 	return runID
 }
 
-func (b *bundle) generation(t *testing.T) int64 {
+func (b *harness) generation(t *testing.T) int64 {
 	t.Helper()
 	s, err := b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
@@ -103,7 +103,7 @@ func (b *bundle) generation(t *testing.T) int64 {
 }
 
 // events is the whole log of the session.
-func (b *bundle) events(t *testing.T) []eventlog.Event {
+func (b *harness) events(t *testing.T) []eventlog.Event {
 	t.Helper()
 	var events []eventlog.Event
 	for {
@@ -117,7 +117,7 @@ func (b *bundle) events(t *testing.T) []eventlog.Event {
 }
 
 // types are the types of the events behind a position.
-func (b *bundle) types(t *testing.T, after int64) []string {
+func (b *harness) types(t *testing.T, after int64) []string {
 	t.Helper()
 	var out []string
 	for _, e := range b.events(t) {
@@ -128,7 +128,7 @@ func (b *bundle) types(t *testing.T, after int64) []string {
 	return out
 }
 
-func (b *bundle) position(t *testing.T) int64 {
+func (b *harness) position(t *testing.T) int64 {
 	t.Helper()
 	seq, err := b.EventsPosition(b.ctx, b.id)
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func (b *bundle) position(t *testing.T) int64 {
 }
 
 // appendOne appends and returns the verdict on it.
-func (b *bundle) appendOne(t *testing.T, a eventlog.Append) error {
+func (b *harness) appendOne(t *testing.T, a eventlog.Append) error {
 	t.Helper()
 	verdicts, err := b.EventsAppend(b.ctx, []eventlog.Append{a})
 	require.NoError(t, err)
@@ -149,7 +149,7 @@ func draft(kind string, frame int64, n int, data string) eventlog.Draft {
 }
 
 // sql does what no method does, such as making rows old.
-func (b *bundle) sql(t *testing.T, statement string, args ...any) {
+func (b *harness) sql(t *testing.T, statement string, args ...any) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -17,45 +18,45 @@ func TestARunThatAShutdownInterrupts(t *testing.T) {
 	aborted := run.Ending{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 	for name, c := range map[string]struct {
 		policy  session.OnUnknown
-		command func(*bundle, string)
+		command func(*harness, string)
 		ending  run.Ending
 		want    session.Prompt
 	}{
 		"by default": {
-			session.Hold, func(b *bundle, _ string) { b.command(t, session.CommandHibernate, stop) }, aborted,
+			session.Hold, func(b *harness, _ string) { b.command(t, session.CommandHibernate, stop) }, aborted,
 			session.Prompt{Status: session.PromptCancelled, Reason: session.ReasonShutdown},
 		},
 		"to be run again": {
-			session.Retry, func(b *bundle, _ string) { b.command(t, session.CommandHibernate, stop) }, aborted,
+			session.Retry, func(b *harness, _ string) { b.command(t, session.CommandHibernate, stop) }, aborted,
 			session.Prompt{Status: session.PromptQueued},
 		},
 		"after a client's hibernate": {
-			session.Hold, func(b *bundle, _ string) {
+			session.Hold, func(b *harness, _ string) {
 				b.command(t, session.CommandHibernate)
 				b.command(t, session.CommandHibernate, stop)
 			}, aborted,
 			session.Prompt{Status: session.PromptCancelled, Reason: session.ReasonShutdown},
 		},
 		"a client aborts it too": {
-			session.Retry, func(b *bundle, run string) {
+			session.Retry, func(b *harness, run string) {
 				b.command(t, session.CommandHibernate, stop)
 				b.command(t, session.CommandAbort, func(c *session.Command) { c.RunID = run })
 			}, aborted,
 			session.Prompt{Status: session.PromptCancelled, Reason: session.ReasonAborted},
 		},
 		"it completes": {
-			session.Retry, func(b *bundle, _ string) { b.command(t, session.CommandHibernate, stop) },
+			session.Retry, func(b *harness, _ string) { b.command(t, session.CommandHibernate, stop) },
 			run.Ending{Outcome: session.OutcomeCompleted},
 			session.Prompt{Status: session.PromptCompleted},
 		},
 		"a client's forced hibernate": {
-			session.Retry, func(b *bundle, _ string) { b.command(t, session.CommandHibernate, forced) }, aborted,
+			session.Retry, func(b *harness, _ string) { b.command(t, session.CommandHibernate, forced) }, aborted,
 			session.Prompt{Status: session.PromptCancelled, Reason: session.ReasonAborted},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := &bundle{DB: b.DB, url: b.url, ctx: t.Context()}
+			b := &harness{DB: b.DB, url: b.url, ctx: t.Context()}
 			b.id = b.session(t)
 			b.running(t)
 			p, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "x", OnUnknown: c.policy})
@@ -76,21 +77,21 @@ func TestARunThatAShutdownInterrupts(t *testing.T) {
 func TestSessionsThatAreAwakeAreListed(t *testing.T) {
 	t.Parallel()
 	b := setup(t) // initializing
-	asleep := &bundle{DB: b.DB, url: b.url, ctx: b.ctx}
+	asleep := &harness{DB: b.DB, url: b.url, ctx: b.ctx}
 	asleep.id = asleep.session(t)
 	asleep.running(t)
 	asleep.transit(t, session.EventHibernate, session.ReasonIdle)
-	awake := func() []session.Awake {
+	awake := func() []backlog.Awake {
 		t.Helper()
 		list, err := b.Awake(b.ctx)
 		require.NoError(t, err)
 		return list
 	}
-	require.Equal(t, []session.Awake{{SessionID: asleep.id, Status: session.Hibernating}}, awake())
+	require.Equal(t, []backlog.Awake{{SessionID: asleep.id, Status: session.Hibernating}}, awake())
 	asleep.commit(t, "im-2")
 	asleep.transit(t, session.EventSaved, session.ReasonIdle)
 	require.Empty(t, awake())
 	b.running(t)
 	run := b.begin(t, b.submit(t, "1"))
-	require.Equal(t, []session.Awake{{SessionID: b.id, Status: session.Running, RunID: run}}, awake())
+	require.Equal(t, []backlog.Awake{{SessionID: b.id, Status: session.Running, RunID: run}}, awake())
 }

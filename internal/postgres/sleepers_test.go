@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -78,12 +79,12 @@ func TestWhatIsAskedPeriodicallyReadsNoSleepers(t *testing.T) {
 		require.NoError(t, db.SessionCountsFold(t.Context()))
 		counts, err := db.SessionCounts(t.Context())
 		require.NoError(t, err)
-		require.ElementsMatch(t, []session.Count{
+		require.ElementsMatch(t, []backlog.Count{
 			{Status: session.Hibernated, Agent: "demo", Sessions: 1500}, {Status: session.Terminated, Agent: "demo", Sessions: 3500},
 		}, counts)
 		unfinished, err := db.Unfinished(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, session.Unfinished{}, unfinished)
+		require.Equal(t, backlog.Unfinished{}, unfinished)
 	}
 	db.Close()
 	require.Less(t, read()-before, int64(n), "rows read by %d rounds", rounds)

@@ -12,7 +12,7 @@ import (
 )
 
 // steer queues a prompt of the mode steer, and returns its place in the queue.
-func (b *bundle) steer(t *testing.T, id string) (stored session.Prompt, position int64) {
+func (b *harness) steer(t *testing.T, id string) (stored session.Prompt, position int64) {
 	t.Helper()
 	stored, position, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: id, SessionID: b.id, Content: id, Mode: session.Steer})
 	require.NoError(t, err)
@@ -97,13 +97,13 @@ func TestASteerInterruptsNothingWhileTheQueueIsHeld(t *testing.T) {
 // TestASteeredRunWhoseOutcomeIsLostDoesNotRunAgain, and neither does one that never reached the agent.
 func TestASteeredRunWhoseOutcomeIsLostDoesNotRunAgain(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(t *testing.T, b *bundle, run string){
-		"lost": func(t *testing.T, b *bundle, runID string) {
+	for name, end := range map[string]func(t *testing.T, b *harness, run string){
+		"lost": func(t *testing.T, b *harness, runID string) {
 			t.Helper()
 			_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeUnknown, Requeue: true})
 			require.NoError(t, err)
 		},
-		"returned": func(t *testing.T, b *bundle, run string) {
+		"returned": func(t *testing.T, b *harness, run string) {
 			t.Helper()
 			queued, err := b.RunReturn(b.ctx, run, session.ReasonSandboxLost, false)
 			require.NoError(t, err)

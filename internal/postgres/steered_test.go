@@ -16,7 +16,7 @@ import (
 )
 
 // takesSteers runs a prompt whose attempt, with the token "t1", gives its agent prompts in the turn.
-func (b *bundle) takesSteers(t *testing.T, promptID string) (run string) {
+func (b *harness) takesSteers(t *testing.T, promptID string) (run string) {
 	t.Helper()
 	run = b.begin(t, promptID)
 	b.steers(t, run, "t1", 0)
@@ -24,7 +24,7 @@ func (b *bundle) takesSteers(t *testing.T, promptID string) (run string) {
 }
 
 // steers commits a frame of an attempt that gives its agent prompts in the turn.
-func (b *bundle) steers(t require.TestingT, run, token string, frame int64) {
+func (b *harness) steers(t require.TestingT, run, token string, frame int64) {
 	verdicts, err := b.EventsAppend(b.ctx, []eventlog.Append{{
 		SessionID: b.id, RunID: run, Generation: 1, Token: token, LastFrame: frame, State: []byte(`{}`), Steers: true,
 	}})
@@ -33,7 +33,7 @@ func (b *bundle) steers(t require.TestingT, run, token string, frame int64) {
 }
 
 // take has the attempt with the token "t1" take the next prompt for the turn of a run, and returns those that it has.
-func (b *bundle) take(t require.TestingT, runID string) (ids []string) {
+func (b *harness) take(t require.TestingT, runID string) (ids []string) {
 	prompts, err := b.SteersTake(b.ctx, run.SteerTake{RunID: runID, Token: "t1", More: true})
 	require.NoError(t, err)
 	for _, p := range prompts {
@@ -42,12 +42,12 @@ func (b *bundle) take(t require.TestingT, runID string) (ids []string) {
 	return ids
 }
 
-func (b *bundle) agentTook(t require.TestingT, runID string, ids ...string) {
+func (b *harness) agentTook(t require.TestingT, runID string, ids ...string) {
 	require.NoError(t, b.SteersSettle(b.ctx, run.SteerTaken{RunID: runID, Token: "t1", PromptIDs: ids}))
 }
 
 // standing is where a prompt stands: its status, its reason, the prompt that it is joined to.
-func (b *bundle) standing(t *testing.T, id string) []string {
+func (b *harness) standing(t *testing.T, id string) []string {
 	t.Helper()
 	p := b.prompt(t, id)
 	require.Equal(t, p.Status == session.PromptQueued, p.RunID == "")
@@ -154,28 +154,28 @@ func TestWhatHappensToPromptsOfATurnThatIsLost(t *testing.T) {
 // TestASteerInterruptsATurnThatTakesNone.
 func TestASteerInterruptsATurnThatTakesNone(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(t *testing.T, b *bundle, run string, p *session.Prompt){
-		"an attempt of an earlier release": func(t *testing.T, b *bundle, runID string, _ *session.Prompt) {
+	for name, change := range map[string]func(t *testing.T, b *harness, run string, p *session.Prompt){
+		"an attempt of an earlier release": func(t *testing.T, b *harness, runID string, _ *session.Prompt) {
 			t.Helper()
 			_, err := b.RunAttach(b.ctx, runID, "t2", run.Dispatch{No: 1, Attempt: 2})
 			require.NoError(t, err)
 		},
-		"an attempt that cannot": func(t *testing.T, b *bundle, run string, _ *session.Prompt) {
+		"an attempt that cannot": func(t *testing.T, b *harness, run string, _ *session.Prompt) {
 			t.Helper()
 			require.NoError(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: 1, State: []byte(`{}`)}))
 		},
-		"a file": func(_ *testing.T, _ *bundle, _ string, p *session.Prompt) {
+		"a file": func(_ *testing.T, _ *harness, _ string, p *session.Prompt) {
 			p.Attachments = []attachment.Attachment{picture("a")}
 		},
-		"another policy": func(_ *testing.T, _ *bundle, _ string, p *session.Prompt) { p.OnUnknown = session.Retry },
-		"a question": func(t *testing.T, b *bundle, run string, _ *session.Prompt) {
+		"another policy": func(_ *testing.T, _ *harness, _ string, p *session.Prompt) { p.OnUnknown = session.Retry },
+		"a question": func(t *testing.T, b *harness, run string, _ *session.Prompt) {
 			t.Helper()
 			require.NoError(t, b.appendOne(t, eventlog.Append{
 				SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: 1, State: []byte(`{}`), Steers: true,
 				Questions: []eventlog.Question{{Frame: 1, Asked: permission, At: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}},
 			}))
 		},
-		"too many": func(t *testing.T, b *bundle, _ string, _ *session.Prompt) {
+		"too many": func(t *testing.T, b *harness, _ string, _ *session.Prompt) {
 			t.Helper()
 			for i := range session.MaxSteered {
 				s, _ := b.steer(t, fmt.Sprintf("s%d", i))
@@ -202,7 +202,7 @@ func TestASteerInterruptsATurnThatTakesNone(t *testing.T) {
 }
 
 // takeOf are the prompts that the attempt that has a run gets for its turn.
-func (b *bundle) takeOf(t *testing.T, runID string) (ids []string) {
+func (b *harness) takeOf(t *testing.T, runID string) (ids []string) {
 	t.Helper()
 	r, err := b.RunGet(b.ctx, runID)
 	require.NoError(t, err)

@@ -13,11 +13,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-func (b *bundle) segment(version, offset int64, data string) transcript.Segment {
+func (b *harness) segment(version, offset int64, data string) transcript.Segment {
 	return transcript.Segment{SessionID: b.id, RunID: "run_1", Path: "/t.jsonl", Version: version, Offset: offset, Data: []byte(data)}
 }
 
-func (b *bundle) transcript(t require.TestingT) (transcript.File, bool) {
+func (b *harness) transcript(t require.TestingT) (transcript.File, bool) {
 	files, err := postgrestest.Transcripts(b.ctx, b.DB, b.id)
 	require.NoError(t, err)
 	if len(files) == 0 {
@@ -68,7 +68,7 @@ func TestATranscriptIsTheFile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, _, err := b.SessionCreate(b.ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"}, nil, session.Idempotency{})
 		require.NoError(t, err)
-		b := &bundle{DB: b.DB, ctx: b.ctx, id: s.ID}
+		b := &harness{DB: b.DB, ctx: b.ctx, id: s.ID}
 		var file []byte
 		for range rapid.IntRange(1, 6).Draw(t, "appends") {
 			from := rapid.IntRange(0, len(file)).Draw(t, "resent from")

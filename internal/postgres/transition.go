@@ -7,6 +7,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -150,7 +151,7 @@ func (s *sessionTx) transit(ctx context.Context, db *DB, t session.Transition) e
 	return s.reportBlocked(ctx, t.To, reason)
 }
 
-func receiptOf(data []byte) (*session.Receipt, error) {
+func receiptOf(data []byte) (*receipt.Receipt, error) {
 	if data == nil {
 		return nil, nil
 	}
@@ -158,5 +159,5 @@ func receiptOf(data []byte) (*session.Receipt, error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, err
 	}
-	return &session.Receipt{Kind: r.Kind, Missing: r.Missing, Unchecked: r.Unchecked, Moved: r.Moved, HandedFrom: r.HandedFrom}, nil
+	return &receipt.Receipt{Kind: r.Kind, Missing: r.Missing, Unchecked: r.Unchecked, Moved: r.Moved, HandedFrom: r.HandedFrom}, nil
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func (b *bundle) lastStatus(t *testing.T) event.StatusData {
+func (b *harness) lastStatus(t *testing.T) event.StatusData {
 	t.Helper()
 	var out event.StatusData
 	for _, e := range b.events(t) {
@@ -62,12 +63,12 @@ func TestATransitionIsProjectedAndReported(t *testing.T) {
 
 	b.transit(t, session.EventWake, session.ReasonPrompt)
 	back := b.next(t, session.EventReady, "")
-	back.Receipt = &session.Receipt{Kind: session.ReceiptPartial, Missing: []string{"/a"}}
+	back.Receipt = &receipt.Receipt{Kind: receipt.Partial, Missing: []string{"/a"}}
 	require.NoError(t, b.TransitionRecord(b.ctx, back))
 	s, err = b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Equal(t, back.Receipt, s.Receipt)
-	require.Equal(t, &resource.ReceiptJSON{Kind: session.ReceiptPartial, Missing: []string{"/a"}}, b.lastStatus(t).Receipt)
+	require.Equal(t, &resource.ReceiptJSON{Kind: receipt.Partial, Missing: []string{"/a"}}, b.lastStatus(t).Receipt)
 }
 
 func TestATransitionIsRecordedOnce(t *testing.T) {

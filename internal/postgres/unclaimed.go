@@ -4,26 +4,27 @@ import (
 	"context"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Unclaimed lists sessions after an id, in order of ids, with work older than age that no workflow seems to
 // know of: not loaded, or signalled and not taken. The query's comment gives the reasons.
-func (db *DB) Unclaimed(ctx context.Context, after string, age time.Duration, limit int) ([]session.UnclaimedWork, error) {
+func (db *DB) Unclaimed(ctx context.Context, after string, age time.Duration, limit int) ([]backlog.Unclaimed, error) {
 	rows, err := db.q.Unclaimed(ctx, db.pool, &dbsqlc.UnclaimedParams{After: after, AgeSeconds: age.Seconds(), MaxItems: int32(limit)})
 	if err != nil {
 		return nil, fault("list unclaimed work", err)
 	}
-	work := make([]session.UnclaimedWork, len(rows))
+	work := make([]backlog.Unclaimed, len(rows))
 	for i, row := range rows {
-		work[i] = session.UnclaimedWork{SessionID: row.SessionID, PromptID: row.PromptID, Ordinal: row.Ordinal}
+		work[i] = backlog.Unclaimed{SessionID: row.SessionID, PromptID: row.PromptID, Ordinal: row.Ordinal}
 	}
 	return work, nil
 }
 
 // PromptsUnclaimed returns those of some prompts that wait in sessions in which no run is in progress.
-func (db *DB) PromptsUnclaimed(ctx context.Context, asked []session.UnclaimedWork) ([]session.UnclaimedWork, error) {
+func (db *DB) PromptsUnclaimed(ctx context.Context, asked []backlog.Unclaimed) ([]backlog.Unclaimed, error) {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
 	sessions, ids := make([]string, len(asked)), make([]string, len(asked))
@@ -38,7 +39,7 @@ func (db *DB) PromptsUnclaimed(ctx context.Context, asked []session.UnclaimedWor
 	for _, row := range rows {
 		waiting[row] = true
 	}
-	var unclaimed []session.UnclaimedWork
+	var unclaimed []backlog.Unclaimed
 	for _, p := range asked {
 		if waiting[dbsqlc.PromptsUnclaimedRow{SessionID: p.SessionID, ID: p.PromptID}] {
 			unclaimed = append(unclaimed, p)
@@ -48,28 +49,28 @@ func (db *DB) PromptsUnclaimed(ctx context.Context, asked []session.UnclaimedWor
 }
 
 // Awake lists the sessions that are running, restoring or hibernating.
-func (db *DB) Awake(ctx context.Context) ([]session.Awake, error) {
+func (db *DB) Awake(ctx context.Context) ([]backlog.Awake, error) {
 	rows, err := db.q.SessionsAwake(ctx, db.pool)
 	if err != nil {
 		return nil, fault("list sessions that are awake", err)
 	}
-	awake := make([]session.Awake, len(rows))
+	awake := make([]backlog.Awake, len(rows))
 	for i, row := range rows {
-		awake[i] = session.Awake{SessionID: row.ID, Status: session.State(row.Status), RunID: row.RunID}
+		awake[i] = backlog.Awake{SessionID: row.ID, Status: session.State(row.Status), RunID: row.RunID}
 	}
 	return awake, nil
 }
 
 // Attended lists loaded sessions after an id, in order of ids, that have something to do, so that
 // their workflow must be open. RunID is an open run that has been silent for as long as quiet.
-func (db *DB) Attended(ctx context.Context, after string, quiet time.Duration, limit int) ([]session.Attended, error) {
+func (db *DB) Attended(ctx context.Context, after string, quiet time.Duration, limit int) ([]backlog.Attended, error) {
 	rows, err := db.q.Attended(ctx, db.pool, &dbsqlc.AttendedParams{After: after, QuietSeconds: quiet.Seconds(), MaxItems: int32(limit)})
 	if err != nil {
 		return nil, fault("list attended sessions", err)
 	}
-	attended := make([]session.Attended, len(rows))
+	attended := make([]backlog.Attended, len(rows))
 	for i, row := range rows {
-		attended[i] = session.Attended{
+		attended[i] = backlog.Attended{
 			SessionID: row.SessionID, RunID: row.RunID, Status: session.State(row.Status), WorkflowRun: row.WorkflowRun,
 		}
 	}

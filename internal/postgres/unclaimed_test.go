@@ -7,38 +7,39 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 func TestWhichSessionsAreSignalled(t *testing.T) { //nolint:tparallel // the rows share a database
 	t.Parallel()
 	shared := setup(t)
-	open := func(b *bundle, t *testing.T) {
+	open := func(b *harness, t *testing.T) {
 		_, err := b.SessionOpen(b.ctx, b.id, "w1")
 		require.NoError(t, err)
 	}
-	lost := func(b *bundle, t *testing.T) { require.NoError(t, b.SessionClose(b.ctx, b.id)) }
-	hibernating := func(b *bundle, t *testing.T) {
+	lost := func(b *harness, t *testing.T) { require.NoError(t, b.SessionClose(b.ctx, b.id)) }
+	hibernating := func(b *harness, t *testing.T) {
 		b.running(t)
 		b.transit(t, session.EventHibernate, session.ReasonIdle)
 	}
-	hibernated := func(b *bundle, t *testing.T) {
+	hibernated := func(b *harness, t *testing.T) {
 		hibernating(b, t)
 		b.transit(t, session.EventSaved, session.ReasonIdle)
 	}
-	failed := func(b *bundle, t *testing.T) { b.transit(t, session.EventFail, "why") }
-	prompt := func(b *bundle, t *testing.T) { b.submit(t, "first") }
-	turn := func(b *bundle, t *testing.T) { b.begin(t, b.submit(t, "in progress")) }
-	running := func(b *bundle, t *testing.T) { b.running(t) }
-	eager := func(b *bundle, t *testing.T) {
+	failed := func(b *harness, t *testing.T) { b.transit(t, session.EventFail, "why") }
+	prompt := func(b *harness, t *testing.T) { b.submit(t, "first") }
+	turn := func(b *harness, t *testing.T) { b.begin(t, b.submit(t, "in progress")) }
+	running := func(b *harness, t *testing.T) { b.running(t) }
+	eager := func(b *harness, t *testing.T) {
 		b.sql(t, "UPDATE sessions SET lazy = false WHERE id = $1", b.id)
 	}
-	closed := func(b *bundle, t *testing.T) { require.NoError(t, b.SessionClose(b.ctx, b.id)) }
-	asleep := func(b *bundle, t *testing.T) { b.asleepInATurn(t) }
-	stopped := func(b *bundle, t *testing.T) { b.transit(t, session.EventStop, "") }
-	hold := func(b *bundle, t *testing.T) { b.holdQueue(t, "") }
-	release := func(b *bundle, t *testing.T) { b.release(t) }
-	type steps []func(*bundle, *testing.T)
+	closed := func(b *harness, t *testing.T) { require.NoError(t, b.SessionClose(b.ctx, b.id)) }
+	asleep := func(b *harness, t *testing.T) { b.asleepInATurn(t) }
+	stopped := func(b *harness, t *testing.T) { b.transit(t, session.EventStop, "") }
+	hold := func(b *harness, t *testing.T) { b.holdQueue(t, "") }
+	release := func(b *harness, t *testing.T) { b.release(t) }
+	type steps []func(*harness, *testing.T)
 	const none, session1, prompt1 = "none", "session", "prompt"
 	for name, c := range map[string]struct { //nolint:paralleltest // see above
 		steps steps
@@ -73,7 +74,7 @@ func TestWhichSessionsAreSignalled(t *testing.T) { //nolint:tparallel // the row
 		"open, prompts wait for a person":        {steps{prompt, failed, open}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &bundle{DB: shared.DB, url: shared.url, ctx: shared.ctx}
+			b := &harness{DB: shared.DB, url: shared.url, ctx: shared.ctx}
 			b.id = b.session(t)
 			for _, step := range c.steps {
 				step(b, t)
@@ -86,7 +87,7 @@ func TestWhichSessionsAreSignalled(t *testing.T) { //nolint:tparallel // the row
 			case none:
 				require.Empty(t, unclaimed)
 			case session1:
-				require.Equal(t, []session.UnclaimedWork{{SessionID: b.id}}, unclaimed)
+				require.Equal(t, []backlog.Unclaimed{{SessionID: b.id}}, unclaimed)
 			case prompt1:
 				require.Len(t, unclaimed, 1)
 				require.Equal(t, b.id, unclaimed[0].SessionID)
@@ -100,11 +101,11 @@ func TestWhichSessionsAreSignalled(t *testing.T) { //nolint:tparallel // the row
 }
 
 // unclaimed are those for this session that are older than an hour.
-func (b *bundle) unclaimed(t *testing.T) []session.UnclaimedWork {
+func (b *harness) unclaimed(t *testing.T) []backlog.Unclaimed {
 	t.Helper()
 	all, err := b.Unclaimed(b.ctx, "", time.Hour, 1000)
 	require.NoError(t, err)
-	return slices.DeleteFunc(all, func(r session.UnclaimedWork) bool { return r.SessionID != b.id })
+	return slices.DeleteFunc(all, func(r backlog.Unclaimed) bool { return r.SessionID != b.id })
 }
 
 func TestOneSignalPerSessionAndNoMoreThanAsked(t *testing.T) {
@@ -116,9 +117,9 @@ func TestOneSignalPerSessionAndNoMoreThanAsked(t *testing.T) {
 	b.sql(t, "UPDATE sessions SET lazy = false WHERE id = $1", other)
 	unclaimed, err := b.Unclaimed(b.ctx, "", -time.Second, 10)
 	require.NoError(t, err)
-	want := []session.UnclaimedWork{{SessionID: b.id, PromptID: first, Ordinal: 1}, {SessionID: other}}
+	want := []backlog.Unclaimed{{SessionID: b.id, PromptID: first, Ordinal: 1}, {SessionID: other}}
 	require.Equal(t, want, unclaimed, "in order of ids")
-	var paged []session.UnclaimedWork
+	var paged []backlog.Unclaimed
 	after := ""
 	for {
 		unclaimed, err = b.Unclaimed(b.ctx, after, -time.Second, 1)
@@ -142,13 +143,13 @@ func TestSessionsThatRestDoNotHideOthers(t *testing.T) {
 	prompt := b.submit(t, "never signalled")
 	unclaimed, err := b.Unclaimed(b.ctx, "", -time.Second, 10)
 	require.NoError(t, err)
-	require.Equal(t, []session.UnclaimedWork{{SessionID: b.id, PromptID: prompt, Ordinal: 1}}, unclaimed)
+	require.Equal(t, []backlog.Unclaimed{{SessionID: b.id, PromptID: prompt, Ordinal: 1}}, unclaimed)
 }
 
 func TestWhoseWorkflowMustBeOpen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	attended := func(quiet time.Duration) []session.Attended {
+	attended := func(quiet time.Duration) []backlog.Attended {
 		all, err := b.Attended(b.ctx, "", quiet, 10)
 		require.NoError(t, err)
 		return all
@@ -157,10 +158,10 @@ func TestWhoseWorkflowMustBeOpen(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, attended(0), "a lazy session that rests")
 	b.running(t)
-	require.Equal(t, []session.Attended{{SessionID: b.id, Status: session.Running, WorkflowRun: "w1"}}, attended(0))
+	require.Equal(t, []backlog.Attended{{SessionID: b.id, Status: session.Running, WorkflowRun: "w1"}}, attended(0))
 	run := b.begin(t, b.submit(t, "1"))
-	require.Equal(t, []session.Attended{{SessionID: b.id, Status: session.Running, WorkflowRun: "w1"}}, attended(time.Hour), "its run was seen lately")
-	require.Equal(t, []session.Attended{{SessionID: b.id, RunID: run, Status: session.Running, WorkflowRun: "w1"}}, attended(-time.Second))
+	require.Equal(t, []backlog.Attended{{SessionID: b.id, Status: session.Running, WorkflowRun: "w1"}}, attended(time.Hour), "its run was seen lately")
+	require.Equal(t, []backlog.Attended{{SessionID: b.id, RunID: run, Status: session.Running, WorkflowRun: "w1"}}, attended(-time.Second))
 	page, err := b.Attended(b.ctx, b.id, 0, 10)
 	require.NoError(t, err)
 	require.Empty(t, page)
@@ -171,7 +172,7 @@ func TestWhoseWorkflowMustBeOpen(t *testing.T) {
 }
 
 // asleepInATurn makes a session hibernated while its run is open, as earlier versions could leave it.
-func (b *bundle) asleepInATurn(t *testing.T) {
+func (b *harness) asleepInATurn(t *testing.T) {
 	t.Helper()
 	b.sql(t, "UPDATE sessions SET status = 'hibernated', running_since = NULL WHERE id = $1", b.id)
 }

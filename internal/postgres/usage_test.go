@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // TestATurnEndsWhateverUsageItsAgentReports: the sum of what an agent reports must not exceed a column, or no turn of the session
@@ -16,7 +17,7 @@ func TestATurnEndsWhateverUsageItsAgentReports(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	for _, usage := range []session.Usage{
+	for _, usage := range []usage.Usage{
 		{InputTokens: math.MaxInt64, OutputTokens: math.MaxInt64, CostUSD: math.MaxFloat64, ToolCalls: math.MaxInt64},
 		{InputTokens: math.MaxInt64, OutputTokens: math.MaxInt64, CostUSD: math.Inf(1), ToolCalls: math.MaxInt64},
 		{InputTokens: math.MinInt64, OutputTokens: -1, CostUSD: math.NaN(), ToolCalls: -1},
@@ -29,23 +30,23 @@ func TestATurnEndsWhateverUsageItsAgentReports(t *testing.T) {
 	require.NoError(t, err)
 	s.Metrics.ActiveSeconds = 0 // it grows while the session runs
 	require.Equal(t, session.Metrics{
-		Messages: 3, ToolCalls: 2 * session.MaxTurnCount, InputTokens: 2 * session.MaxTurnCount, OutputTokens: 2 * session.MaxTurnCount,
-		CostUSD: new(2 * session.MaxTurnCostUSD),
+		Messages: 3, ToolCalls: 2 * usage.MaxTurnCount, InputTokens: 2 * usage.MaxTurnCount, OutputTokens: 2 * usage.MaxTurnCount,
+		CostUSD: new(2 * usage.MaxTurnCostUSD),
 	}, s.Metrics)
 
 	// As an earlier release stored it.
 	b.sql(t, `UPDATE sessions SET tool_calls = $2, input_tokens = $2, output_tokens = $2, cost_usd = $3 WHERE id = $1`, b.id, int64(math.MaxInt64), math.MaxFloat64)
 	_, err = b.RunEnd(b.ctx, run.Ending{
 		RunID: b.begin(t, b.submit(t, "hello")), Token: "t1", Outcome: session.OutcomeCompleted,
-		Usage: session.Usage{InputTokens: 1, OutputTokens: 1, CostUSD: 1, ToolCalls: 1},
+		Usage: usage.Usage{InputTokens: 1, OutputTokens: 1, CostUSD: 1, ToolCalls: 1},
 	})
 	require.NoError(t, err)
 	s, err = b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
 	s.Metrics.ActiveSeconds = 0 // it grows while the session runs
 	require.Equal(t, session.Metrics{
-		Messages: 4, ToolCalls: session.MaxTotalCount, InputTokens: session.MaxTotalCount, OutputTokens: session.MaxTotalCount,
-		CostUSD: new(session.MaxTotalCostUSD),
+		Messages: 4, ToolCalls: usage.MaxTotalCount, InputTokens: usage.MaxTotalCount, OutputTokens: usage.MaxTotalCount,
+		CostUSD: new(usage.MaxTotalCostUSD),
 	}, s.Metrics)
 }
 
@@ -61,14 +62,14 @@ func TestACostThatIsNotKnownIsNotZero(t *testing.T) {
 	}
 	require.Equal(t, new(0.0), cost(), "nothing was used")
 	for _, turn := range []struct {
-		used session.Usage
+		used usage.Usage
 		sum  *float64
 	}{
-		{session.Usage{CostUnknown: true}, nil},
-		{session.Usage{CostUnknown: true}, nil},
-		{session.Usage{CostUSD: 0.5}, new(0.5)},
-		{session.Usage{CostUnknown: true}, new(0.5)},
-		{session.Usage{CostUSD: 0.25}, new(0.75)},
+		{usage.Usage{CostUnknown: true}, nil},
+		{usage.Usage{CostUnknown: true}, nil},
+		{usage.Usage{CostUSD: 0.5}, new(0.5)},
+		{usage.Usage{CostUnknown: true}, new(0.5)},
+		{usage.Usage{CostUSD: 0.25}, new(0.75)},
 	} {
 		run, err := b.RunEnd(b.ctx, run.Ending{
 			RunID: b.begin(t, b.submit(t, "hello")), Token: "t1", Outcome: session.OutcomeCompleted, Usage: turn.used,

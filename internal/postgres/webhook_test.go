@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/webhook"
 )
 
-func (b *bundle) webhook(t *testing.T, filter lifecycle.Filter) webhook.Endpoint {
+func (b *harness) webhook(t *testing.T, filter lifecycle.Filter) webhook.Endpoint {
 	t.Helper()
 	e, err := b.WebhookCreate(b.ctx, webhook.Endpoint{ID: session.NewID(webhook.Prefix), URL: "https://example.com", Filter: filter}, []byte("sealed"))
 	require.NoError(t, err)
@@ -24,7 +24,7 @@ func (b *bundle) webhook(t *testing.T, filter lifecycle.Filter) webhook.Endpoint
 }
 
 // dispatch makes deliveries of everything there is.
-func (b *bundle) dispatch(t *testing.T) {
+func (b *harness) dispatch(t *testing.T) {
 	t.Helper()
 	for more := true; more; {
 		_, err := b.LifecycleNumber(b.ctx)
@@ -34,7 +34,7 @@ func (b *bundle) dispatch(t *testing.T) {
 	}
 }
 
-func (b *bundle) deliveries(t *testing.T, id string, status webhook.Status) []webhook.Delivery {
+func (b *harness) deliveries(t *testing.T, id string, status webhook.Status) []webhook.Delivery {
 	t.Helper()
 	items, _, err := b.WebhookDeliveryList(b.ctx, id, status, 200, "")
 	require.NoError(t, err)

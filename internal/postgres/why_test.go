@@ -7,13 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
 // explain reads the facts of a subject and explains it without Temporal's history.
-func (b *bundle) explain(t *testing.T, of why.Subject, id string) why.Explanation {
+func (b *harness) explain(t *testing.T, of why.Subject, id string) why.Explanation {
 	t.Helper()
 	facts, err := b.WhyFacts(b.ctx, b.id, of, id)
 	require.NoError(t, err)
@@ -81,7 +82,7 @@ func TestASessionIsExplainedFromItsRows(t *testing.T) {
 	require.True(t, refersTo(b.explain(t, why.Session, ""), why.PromptAccepted, second))
 	b.reserve(t, 2)
 	ready := b.next(t, session.EventReady, session.ReasonPrompt)
-	ready.Receipt, ready.Generation = &session.Receipt{Kind: session.ReceiptFresh, Missing: []string{"workspace"}}, 2
+	ready.Receipt, ready.Generation = &receipt.Receipt{Kind: receipt.Fresh, Missing: []string{"workspace"}}, 2
 	require.NoError(t, b.TransitionRecord(b.ctx, ready))
 	e = b.explain(t, why.Receipt, "")
 	require.Equal(t, "5", e.ID)

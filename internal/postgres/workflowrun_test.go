@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -73,7 +75,7 @@ func TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast(t *testing.T) {
 		},
 		"SandboxEnd": func(session.Transition) error { return b.SandboxEnd(second, b.id, 2, "released") },
 		"BundleCommit": func(session.Transition) error {
-			return b.BundleCommit(second, session.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 2})
+			return b.BundleCommit(second, bundle.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 2})
 		},
 		"WorkflowCheck": func(session.Transition) error { return b.WorkflowCheck(second, b.id) },
 	}
@@ -95,5 +97,5 @@ func TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast(t *testing.T) {
 	require.NoError(t, b.TransitionRecord(second, next))
 	all, err := b.Attended(b.ctx, "", time.Hour, 10)
 	require.NoError(t, err)
-	require.Equal(t, []session.Attended{{SessionID: b.id, Status: session.Error, WorkflowRun: "w2"}}, all)
+	require.Equal(t, []backlog.Attended{{SessionID: b.id, Status: session.Error, WorkflowRun: "w2"}}, all)
 }

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -57,8 +58,8 @@ type RestoreJSON struct {
 }
 
 // Bundle converts v, with the list of its agent's files.
-func Bundle(v session.BundleView) BundleJSON {
-	out := bundle(v)
+func Bundle(v bundle.View) BundleJSON {
+	out := bundleOf(v)
 	context := ContextStateJSON{Files: v.Manifest.AgentFiles}
 	for _, f := range v.Manifest.AgentFiles {
 		context.Bytes += f.Size
@@ -69,15 +70,15 @@ func Bundle(v session.BundleView) BundleJSON {
 }
 
 // Bundles converts a list, without the lists of agents' files.
-func Bundles(views []session.BundleView) []BundleJSON {
+func Bundles(views []bundle.View) []BundleJSON {
 	out := make([]BundleJSON, len(views))
 	for i, v := range views {
-		out[i] = bundle(v)
+		out[i] = bundleOf(v)
 	}
 	return out
 }
 
-func bundle(v session.BundleView) BundleJSON {
+func bundleOf(v bundle.View) BundleJSON {
 	out := BundleJSON{
 		ID: v.ID, SessionID: v.SessionID, ParentID: v.ParentID, CreatedAt: Time(v.CreatedAt), Generation: v.Generation,
 		Checkpoint: v.Checkpoint, Verified: v.Verified, Head: v.Head, Pinned: !v.PinnedAt.IsZero(),

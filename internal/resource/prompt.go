@@ -3,6 +3,7 @@ package resource
 import (
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // PromptJSON is a prompt as clients see it.
@@ -67,7 +68,7 @@ type UsageJSON struct {
 }
 
 // Usage converts u.
-func Usage(u session.Usage) UsageJSON {
+func Usage(u usage.Usage) UsageJSON {
 	out := UsageJSON{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, ToolCalls: u.ToolCalls}
 	if !u.CostUnknown {
 		out.CostUSD = &u.CostUSD

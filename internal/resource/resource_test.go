@@ -7,8 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/checkpoint"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -19,9 +21,9 @@ func TestASessionHasEveryFieldThatClientsRelyOn(t *testing.T) {
 	t.Parallel()
 	got, err := json.Marshal(resource.Session(session.Session{
 		ID: "ses_1", Status: session.Running, Agent: "demo", CreatedAt: at, LastActivity: at, IdleTimeout: 15 * time.Minute,
-		Receipt: &session.Receipt{Kind: session.ReceiptFull},
+		Receipt: &receipt.Receipt{Kind: receipt.Full},
 		Loaded:  true,
-		Saves:   session.Saves{Policy: "10m0s", Newest: at},
+		Saves:   checkpoint.Saves{Policy: "10m0s", Newest: at},
 		Pending: []session.Command{{ID: "cmd_1", Kind: session.CommandStop, Status: session.CommandPending, CreatedAt: at}},
 		Sandbox: &session.SandboxView{SandboxID: "sb-1", Status: session.SandboxReady, LastHealthCheck: at, Since: at, Deadline: at.Add(24 * time.Hour)},
 	}))

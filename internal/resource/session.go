@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/overwinter-dev/overwinter/internal/purge"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -97,8 +98,8 @@ type SandboxJSON struct {
 
 // ReceiptJSON is the account of a restore. Missing is [] when nothing is.
 type ReceiptJSON struct {
-	Kind    session.ReceiptKind `json:"kind"`
-	Missing []string            `json:"missing"`
+	Kind    receipt.Kind `json:"kind"`
+	Missing []string     `json:"missing"`
 	// Unchecked says what was not compared.
 	Unchecked []string `json:"unchecked,omitempty"`
 	Moved     string   `json:"moved,omitempty"` // where the session was before it was imported
@@ -164,7 +165,7 @@ func Sandbox(v *session.SandboxView) *SandboxJSON {
 }
 
 // Receipt converts r; nil stays nil.
-func Receipt(r *session.Receipt) *ReceiptJSON {
+func Receipt(r *receipt.Receipt) *ReceiptJSON {
 	if r == nil {
 		return nil
 	}

@@ -3,9 +3,12 @@ package run
 import (
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/profile"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
@@ -43,7 +46,7 @@ type Run struct {
 	Translator []byte // the translator's state after LastFrame
 	Outcome    session.Outcome
 	Reason     string
-	Usage      session.Usage
+	Usage      usage.Usage
 	StartedAt  time.Time
 	EndedAt    time.Time
 	// Look is what waits after the run, where its end was asked for that.
@@ -96,12 +99,12 @@ type Start struct {
 	Resume bool
 	// Receipt is that of the restore of the run's sandbox, if something did not come back and no agent has had a turn in
 	// it yet; nil otherwise.
-	Receipt *session.Receipt
+	Receipt *receipt.Receipt
 	// MemoryID is the session under whose name the agent keeps its memory: of a fork the one that its files come from.
 	MemoryID string
 	// HandOff is the conversation that another agent had before the session was forked with this one, if this one has completed no
 	// turn since; nil otherwise.
-	HandOff *session.HandOff
+	HandOff *fork.HandOff
 	// Transcripts says how much of each native file is stored already.
 	Transcripts []transcript.Position
 	// Files says how much of what happened in the workspace is stored.
@@ -117,7 +120,7 @@ type Ending struct {
 	Read    bool
 	Outcome session.Outcome
 	Reason  string
-	Usage   session.Usage
+	Usage   usage.Usage
 	Model   string
 	// Requeue: the prompt returns to its place in the queue instead of taking the outcome. A run that a pending abort
 	// names ends cancelled, and its prompt with it.

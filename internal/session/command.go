@@ -379,13 +379,6 @@ type Look struct {
 // MaxWaitingSeen bounds the prompts that a Look names.
 const MaxWaitingSeen = 16
 
-// OverdueCommands is a session with a command that its workflow may not know of.
-type OverdueCommands struct {
-	SessionID string
-	Stop      bool   // a stop is pending
-	HeardBy   string // the workflow run that has read its newest command; empty when none has
-}
-
 // Commanded is what became of a command that was submitted.
 type Commanded struct {
 	Session Session  // afterwards

@@ -1,8 +1,10 @@
-// Package session says what a session is: its states and the steps between them, its prompts and
-// their order, its runs and commands, its ids and limits. It knows no store, no transport and no
-// engine. What has its own noun and users is a package that knows no session: manifest,
-// permission, profile, purge, transcript and workspacefile, of which sessions and runs are made, and
-// image and question. How the workflow of a session is reached says package contract.
+// Package session defines a session: its states and the steps between them, its prompts and their order, its commands,
+// its ids and its limits. It knows no store, no transport and no engine.
+//
+// What has its own noun is a package. Sessions are made of attachments, profiles, permissions, purges, usage, receipts
+// of restores, checkpoint policies, points of forks, breakers and deadlines, whose packages know no session. Runs,
+// bundles, listings, messages of agents, and the backlog of all sessions are about sessions; their packages import this
+// one. Package contract says how the workflow of a session is reached.
 //
 // # States
 //

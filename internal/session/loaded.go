@@ -32,29 +32,6 @@ type Processing struct {
 	Until  time.Time `json:",omitzero"`
 }
 
-// UnclaimedWork is a session that has work which no run has claimed.
-type UnclaimedWork struct {
-	SessionID string
-	PromptID  string // empty when the session itself has not been taken up
-	Ordinal   int64
-}
-
-// Awake is a session that has a sandbox, or gets one, or is giving it up.
-type Awake struct {
-	SessionID string
-	Status    State
-	RunID     string // the run in progress; empty for none
-}
-
-// Attended is a loaded session that has something to do.
-type Attended struct {
-	SessionID string
-	RunID     string // an open run that has been silent lately; empty for none
-	Status    State
-	// WorkflowRun is the run of the workflow that opened the session last; empty if one of an earlier version did.
-	WorkflowRun string
-}
-
 // BundleRef names a bundle and where its files are.
 type BundleRef struct {
 	ID         string

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/attachment"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // PromptStatus is where a prompt stands.
@@ -106,7 +107,7 @@ func (p Prompt) Run() string { return cmp.Or(RunOf(p.RunID), p.AllottedRun) }
 
 // PromptUsage is what a prompt's last run has used, and the model that it ran on as far as that is known.
 type PromptUsage struct {
-	Usage
+	usage.Usage
 	Model string
 }
 

@@ -5,8 +5,11 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/breaker"
+	"github.com/overwinter-dev/overwinter/internal/checkpoint"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/purge"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 )
 
 // Session is one session as it is stored and shown: the projection of its
@@ -29,7 +32,7 @@ type Session struct {
 	Options      Options
 	Generation   int64 // rises with every sandbox made for the session; 0 before the first
 	TransitionNo int64 // number of the newest transition; 0 before the first
-	Receipt      *Receipt
+	Receipt      *receipt.Receipt
 	Metrics      Metrics
 	Queue        QueueCounts
 	// QuestionsOpen counts the questions that wait for a person.
@@ -42,8 +45,8 @@ type Session struct {
 	// the store's SessionGet and SessionList alone; empty where there is none.
 	Head, HeadSuccess string
 	// Fork is where a fork began, Saves when bundles are saved; set where Head is.
-	Fork    ForkPoint
-	Saves   Saves
+	Fork    fork.Point
+	Saves   checkpoint.Saves
 	Pending []Command    // commands that were accepted and have not ended, oldest first
 	Purge   *purge.Purge // set by the store's SessionGet alone: everything of the session is being erased
 	// Notify is set by the store's SessionPatch alone: the workflow is to be signalled.
@@ -67,7 +70,7 @@ type Options struct {
 	// question.DefaultTimeout.
 	QuestionTimeout Duration `json:"questionTimeout,omitzero"`
 	// Checkpoint says when a bundle is saved while the session is awake; empty for the installation's policy.
-	Checkpoint Checkpoint `json:"checkpoint,omitempty"`
+	Checkpoint checkpoint.Policy `json:"checkpoint,omitempty"`
 }
 
 // Duration is a time span that is a Go duration string in JSON.
@@ -111,8 +114,8 @@ type Transition struct {
 	Event      Event
 	Reason     string
 	Generation int64
-	Receipt    *Receipt // with transitions into running from restoring
-	Command    string   // id of the command that asks for it, which must still be pending; empty when none does
+	Receipt    *receipt.Receipt // with transitions into running from restoring
+	Command    string           // id of the command that asks for it, which must still be pending; empty when none does
 	At         time.Time
 	// Since is when the session entered From, if its workflow knows that.
 	Since time.Time `json:",omitzero"`

@@ -1,6 +1,10 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/deadline"
+)
 
 // CheckpointAt is the time after which the end of a turn saves a bundle; zero while the session does not run, before its first
 // bundle, or if its policy is no duration.
@@ -27,5 +31,5 @@ func (s Session) ExpiresAt() time.Time {
 	if s.Status != Running || s.Sandbox == nil || s.Sandbox.Deadline.IsZero() {
 		return time.Time{}
 	}
-	return s.Sandbox.Deadline.Add(-MoveMargin(s.Sandbox.Since, s.Sandbox.Deadline))
+	return s.Sandbox.Deadline.Add(-deadline.MoveMargin(s.Sandbox.Since, s.Sandbox.Deadline))
 }

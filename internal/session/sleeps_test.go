@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/checkpoint"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -44,12 +45,12 @@ func TestASessionKnowsItsDeadlines(t *testing.T) {
 func TestTheNextCheckpointIsAnnouncedWhileASessionRuns(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
-	s := session.Session{Status: session.Running, CreatedAt: at, Saves: session.Saves{Policy: "10m0s", Newest: at.Add(time.Hour)}}
+	s := session.Session{Status: session.Running, CreatedAt: at, Saves: checkpoint.Saves{Policy: "10m0s", Newest: at.Add(time.Hour)}}
 	require.Equal(t, at.Add(70*time.Minute), s.CheckpointAt())
-	for _, policy := range []session.Checkpoint{"", session.CheckpointHibernate, session.CheckpointTurn} {
+	for _, policy := range []checkpoint.Policy{"", checkpoint.Hibernate, checkpoint.Turn} {
 		s.Saves.Policy = policy
 		require.Zero(t, s.CheckpointAt(), policy)
 	}
-	require.Zero(t, session.Session{Status: session.Running, Saves: session.Saves{Policy: "10m0s"}}.CheckpointAt(), "the first turn saves one")
-	require.Zero(t, session.Session{Status: session.Hibernated, Saves: session.Saves{Policy: "10m0s", Newest: at}}.CheckpointAt(), "it sleeps")
+	require.Zero(t, session.Session{Status: session.Running, Saves: checkpoint.Saves{Policy: "10m0s"}}.CheckpointAt(), "the first turn saves one")
+	require.Zero(t, session.Session{Status: session.Hibernated, Saves: checkpoint.Saves{Policy: "10m0s", Newest: at}}.CheckpointAt(), "it sleeps")
 }

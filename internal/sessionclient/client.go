@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -82,7 +83,7 @@ func (c *Client) SignalSandbox(ctx context.Context, sessionID string, s contract
 // to read the session again, which counts as well, if it does not execute the session's run, or if another run of the
 // workflow has opened the session: this one was reset. One of an earlier version whose session is in error is replaced,
 // because it would wait there for a person whatever the error was.
-func (c *Client) Revive(ctx context.Context, s session.Attended) (bool, error) {
+func (c *Client) Revive(ctx context.Context, s backlog.Attended) (bool, error) {
 	current, err := c.CurrentRun(ctx, s.SessionID)
 	switch {
 	case err != nil:
@@ -103,7 +104,7 @@ func (c *Client) Revive(ctx context.Context, s session.Attended) (bool, error) {
 }
 
 // knows reports whether the open workflow of a session executes its run.
-func (c *Client) knows(ctx context.Context, s session.Attended) (bool, error) {
+func (c *Client) knows(ctx context.Context, s backlog.Attended) (bool, error) {
 	if s.RunID == "" {
 		return true, nil
 	}

@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc"
 
+	"github.com/overwinter-dev/overwinter/internal/backlog"
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -150,10 +151,10 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 		require.NoError(t, o.SignalAttended(ctx, id, []session.QueuedPrompt{{ID: "p", Ordinal: 1}}))
 	}
 	for _, id := range []string{never, closed} {
-		revived, err := o.Revive(ctx, session.Attended{SessionID: id})
+		revived, err := o.Revive(ctx, backlog.Attended{SessionID: id})
 		require.NoError(t, err)
 		require.True(t, revived)
-		revived, err = o.Revive(ctx, session.Attended{SessionID: id})
+		revived, err = o.Revive(ctx, backlog.Attended{SessionID: id})
 		require.NoError(t, err)
 		require.False(t, revived, "it is open now")
 	}
@@ -176,14 +177,14 @@ func TestReviveMakesAWorkflowReadItsSessionAgain(t *testing.T) {
 	first, err := o.CurrentRun(ctx, id)
 	require.NoError(t, err)
 	for _, c := range []struct {
-		attended session.Attended
+		attended backlog.Attended
 		revived  bool
 	}{
-		{session.Attended{Status: session.Running}, false},
-		{session.Attended{Status: session.Running, WorkflowRun: first}, false},
-		{session.Attended{Status: session.Error, WorkflowRun: first}, false},
-		{session.Attended{Status: session.Running, WorkflowRun: "before a reset"}, true},
-		{session.Attended{Status: session.Error, WorkflowRun: "before a reset"}, true},
+		{backlog.Attended{Status: session.Running}, false},
+		{backlog.Attended{Status: session.Running, WorkflowRun: first}, false},
+		{backlog.Attended{Status: session.Error, WorkflowRun: first}, false},
+		{backlog.Attended{Status: session.Running, WorkflowRun: "before a reset"}, true},
+		{backlog.Attended{Status: session.Error, WorkflowRun: "before a reset"}, true},
 	} {
 		c.attended.SessionID = id
 		revived, err := o.Revive(ctx, c.attended)
@@ -193,7 +194,7 @@ func TestReviveMakesAWorkflowReadItsSessionAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, first, current)
 	}
-	revived, err := o.Revive(ctx, session.Attended{SessionID: id, Status: session.Error})
+	revived, err := o.Revive(ctx, backlog.Attended{SessionID: id, Status: session.Error})
 	require.NoError(t, err)
 	require.True(t, revived)
 	current, err := o.CurrentRun(ctx, id)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/deadline"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -372,11 +373,11 @@ func (v *View) report(what, text string) {
 
 // deadline says what happens to the session soon, by itself. A checkpoint is done within a moment, and its command is shown.
 func (v *View) deadline(d event.DeadlineData, now time.Time) {
-	if d.Kind == session.DeadlineCheckpoint {
+	if d.Kind == deadline.Checkpoint {
 		return
 	}
-	what := map[session.DeadlineKind]string{
-		session.DeadlineSleep: "hibernates", session.DeadlineExpiry: "moves to a new sandbox",
+	what := map[deadline.Kind]string{
+		deadline.Sleep: "hibernates", deadline.Expiry: "moves to a new sandbox",
 	}[d.Kind]
 	if what == "" { // of a server that is newer
 		what = "reaches its " + OneLine(string(d.Kind), lineRunes) + " deadline"

@@ -14,8 +14,10 @@ import (
 
 	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/deadline"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/question"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
@@ -79,10 +81,10 @@ func rewriting() terminal.Options {
 func TestDeadlinesAreSentences(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for kind, want := range map[session.DeadlineKind]string{
-		session.DeadlineSleep:  "session hibernates in 1m0s unless something happens before\n",
-		session.DeadlineExpiry: "session moves to a new sandbox in 1m0s unless something happens before\n",
-		"tea":                  "session reaches its tea deadline in 1m0s unless something happens before\n",
+	for kind, want := range map[deadline.Kind]string{
+		deadline.Sleep:  "session hibernates in 1m0s unless something happens before\n",
+		deadline.Expiry: "session moves to a new sandbox in 1m0s unless something happens before\n",
+		"tea":           "session reaches its tea deadline in 1m0s unless something happens before\n",
 	} {
 		var out bytes.Buffer
 		e := eventOf(t, "deadline", event.DeadlineData{Kind: kind, At: resource.Time(at.Add(time.Minute))})
@@ -410,7 +412,7 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 			{Question: hostile, Options: []resource.QuestionOption{{Label: hostile, Description: hostile}}},
 		}}
 		events := []event.JSON{
-			eventOf(t, "status", event.StatusData{Status: session.State(hostile), Reason: hostile, Receipt: &resource.ReceiptJSON{Kind: session.ReceiptKind(hostile), Missing: []string{hostile}}}),
+			eventOf(t, "status", event.StatusData{Status: session.State(hostile), Reason: hostile, Receipt: &resource.ReceiptJSON{Kind: receipt.Kind(hostile), Missing: []string{hostile}}}),
 			eventOf(t, "prompt", event.PromptData{Prompt: event.PromptChange{PromptJSON: resource.PromptJSON{ID: "p", Status: session.PromptQueued}, Content: hostile}}),
 			eventOf(t, "turn_start", event.TurnStartData{RunID: "run_1", PromptID: "p"}),
 			eventOf(t, "prompt", event.PromptData{Prompt: event.PromptChange{PromptJSON: resource.PromptJSON{ID: "q", Status: session.PromptQueued}, Content: hostile}}),

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agentmessage"
 	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
@@ -40,7 +41,7 @@ const (
 // messageStore takes the messages that agents send.
 type messageStore interface {
 	// PromptByAgent stores a prompt that an agent sends. The same again changes nothing.
-	PromptByAgent(ctx context.Context, m session.AgentMessage) (session.Prompt, error)
+	PromptByAgent(ctx context.Context, m agentmessage.Message) (session.Prompt, error)
 }
 
 // send stores the message of a call, before its frame is committed: an attempt that is lost in between leaves a prompt that the
@@ -49,7 +50,7 @@ func (a *attempt) send(ctx context.Context, frame int64, effect agenttool.Effect
 	if effect.Message == nil {
 		return effect, nil
 	}
-	p, err := a.Store.PromptByAgent(ctx, session.AgentMessage{
+	p, err := a.Store.PromptByAgent(ctx, agentmessage.Message{
 		ID:   session.DerivedID(session.PromptPrefix, a.in.RunID, strconv.FormatInt(frame, 10)),
 		From: a.in.SessionID, To: effect.Message.To, Content: effect.Message.Content, Depth: a.start.Prompt.Depth, RequestID: a.start.Prompt.RequestID,
 	})

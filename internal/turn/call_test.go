@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/agentmessage"
 	"github.com/overwinter-dev/overwinter/internal/agenttool"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
@@ -223,10 +224,10 @@ func TestTheToolsAreOffWhereTheyAreSwitchedOff(t *testing.T) {
 // mailbox takes the messages of agents in the place of its store.
 type mailbox struct {
 	turn.Store
-	take func(session.AgentMessage) (session.Prompt, error)
+	take func(agentmessage.Message) (session.Prompt, error)
 }
 
-func (m mailbox) PromptByAgent(_ context.Context, message session.AgentMessage) (session.Prompt, error) {
+func (m mailbox) PromptByAgent(_ context.Context, message agentmessage.Message) (session.Prompt, error) {
 	return m.take(message)
 }
 
@@ -237,9 +238,9 @@ func TestAMessageToAnotherSession(t *testing.T) {
 		calls("session_message", `{"message":"one","to":"parent"}`), calls("session_message", `{"message":"two","to":"parent"}`), ends,
 	}})
 	c := st.executor.Config
-	var sent []session.AgentMessage
+	var sent []agentmessage.Message
 	var prompted []string
-	c.Store = mailbox{c.Store, func(m session.AgentMessage) (session.Prompt, error) {
+	c.Store = mailbox{c.Store, func(m agentmessage.Message) (session.Prompt, error) {
 		sent = append(sent, m)
 		return session.Prompt{ID: m.ID, SessionID: "the parent", Notify: m.Content == "one"}, nil
 	}}
@@ -250,7 +251,7 @@ func TestAMessageToAnotherSession(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, sent, 2)
 	require.NotEqual(t, sent[0].ID, sent[1].ID)
-	require.Equal(t, session.AgentMessage{ID: sent[0].ID, From: st.in.SessionID, To: "parent", Content: "one", Depth: 3, RequestID: "r1"}, sent[0])
+	require.Equal(t, agentmessage.Message{ID: sent[0].ID, From: st.in.SessionID, To: "parent", Content: "one", Depth: 3, RequestID: "r1"}, sent[0])
 	require.Equal(t, []string{"the parent " + sent[0].ID}, prompted)
 	require.Contains(t, st.answers.of(0)[0], "queue of the other session")
 }
@@ -267,7 +268,7 @@ func TestAMessageThatIsNotTaken(t *testing.T) {
 	st := setup(t, script{frames: append(frames, calls("session_message", `{"message":"unavailable","to":"parent"}`), ends)})
 	c := st.executor.Config
 	away := true
-	c.Store = mailbox{c.Store, func(m session.AgentMessage) (session.Prompt, error) {
+	c.Store = mailbox{c.Store, func(m agentmessage.Message) (session.Prompt, error) {
 		if m.Content == "unavailable" && !away {
 			return session.Prompt{}, nil
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/fork"
 )
 
 // maskHandOff masks the secrets that were stored since the conversation was.
@@ -27,7 +27,7 @@ func (a *attempt) maskHandOff(ctx context.Context) error {
 }
 
 // handOffNote gives an agent the conversation that another one had before its session was forked; empty if there is none.
-func handOffNote(h *session.HandOff) string {
+func handOffNote(h *fork.HandOff) string {
 	if h == nil || len(h.Said) == 0 {
 		return ""
 	}
@@ -45,14 +45,14 @@ func handOffNote(h *session.HandOff) string {
 	return b.String()
 }
 
-func saidBy(s session.Said) string {
+func saidBy(s fork.Said) string {
 	text := withoutTags(s.Text)
 	switch {
-	case s.Kind == session.SaidByTool && text == "":
+	case s.Kind == fork.SaidByTool && text == "":
 		return "[called " + withoutTags(s.Tool) + "]"
-	case s.Kind == session.SaidByTool:
+	case s.Kind == fork.SaidByTool:
 		return "[called " + withoutTags(s.Tool) + ": " + text + "]"
-	case s.Kind == session.SaidByAgent:
+	case s.Kind == fork.SaidByAgent:
 		return "Agent: " + text
 	case s.Author != "":
 		return "User (" + withoutTags(s.Author) + "): " + text

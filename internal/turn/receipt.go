@@ -3,9 +3,9 @@ package turn
 import (
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Bounds of what an agent is given of a receipt.
@@ -30,7 +30,7 @@ func notes(start run.Start) string {
 }
 
 // receiptNote is what an agent must know of the restore of its sandbox, before the first prompt in it; empty if all came back.
-func receiptNote(r *session.Receipt) string {
+func receiptNote(r *receipt.Receipt) string {
 	if r == nil {
 		return ""
 	}
@@ -40,10 +40,10 @@ func receiptNote(r *session.Receipt) string {
 			", with the files and the repository of that place. Other programs, files outside of the workspace and running processes of it are not here. ")
 	}
 	switch r.Kind {
-	case session.ReceiptFresh:
+	case receipt.Fresh:
 		b.WriteString("This session continues in a new sandbox, and nothing of the earlier one was restored: you have no memory of earlier prompts, and " +
 			"files that were made or changed since the session began are gone.")
-	case session.ReceiptPartial:
+	case receipt.Partial:
 		b.WriteString("This session continues in a new sandbox, and not all of the earlier one was restored.")
 	default:
 		if r.Moved == "" {

@@ -6,16 +6,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 )
 
 func TestAnAgentIsGivenWhatItsRestoreLacked(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, receiptNote(nil))
-	require.Empty(t, receiptNote(&session.Receipt{Kind: session.ReceiptFull}))
-	require.Empty(t, receiptNote(&session.Receipt{Kind: session.ReceiptUnverified}), "nothing is known to be missing")
-	require.Contains(t, receiptNote(&session.Receipt{Kind: session.ReceiptFresh}), "no memory of earlier prompts")
-	partial := receiptNote(&session.Receipt{Kind: session.ReceiptPartial, Missing: []string{"workspace", "a\nfile"}})
+	require.Empty(t, receiptNote(&receipt.Receipt{Kind: receipt.Full}))
+	require.Empty(t, receiptNote(&receipt.Receipt{Kind: receipt.Unverified}), "nothing is known to be missing")
+	require.Contains(t, receiptNote(&receipt.Receipt{Kind: receipt.Fresh}), "no memory of earlier prompts")
+	partial := receiptNote(&receipt.Receipt{Kind: receipt.Partial, Missing: []string{"workspace", "a\nfile"}})
 	require.Contains(t, partial, "Missing or different:\n- workspace\n- a file\n")
 	require.NotContains(t, partial, "no memory")
 
@@ -23,5 +23,5 @@ func TestAnAgentIsGivenWhatItsRestoreLacked(t *testing.T) {
 	for i := range many {
 		many[i] = strings.Repeat("long ", 1000)
 	}
-	require.Less(t, len(receiptNote(&session.Receipt{Kind: session.ReceiptPartial, Missing: many})), 6000)
+	require.Less(t, len(receiptNote(&receipt.Receipt{Kind: receipt.Partial, Missing: many})), 6000)
 }

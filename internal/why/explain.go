@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -103,9 +104,9 @@ func because(reason string) string {
 // problems adds the error events between two times that say why something took long, or was lost.
 func (c *chain) problems(from, to time.Time) {
 	codes := map[string]Code{
-		session.ProblemProvisioningDelayed: ProvisioningDelayed, session.ProblemRestoringDelayed: RestoringDelayed,
-		session.ProblemSavingDelayed: SavingDelayed, session.ProblemSyncDelayed: CheckpointFailed, session.ProblemSyncFailed: CheckpointFailed,
-		session.ProblemRevertDelayed: RevertFailed, session.ProblemRevertFailed: RevertFailed, session.ProblemSandboxLimit: SandboxLimit,
+		problem.ProvisioningDelayed: ProvisioningDelayed, problem.RestoringDelayed: RestoringDelayed,
+		problem.SavingDelayed: SavingDelayed, problem.SyncDelayed: CheckpointFailed, problem.SyncFailed: CheckpointFailed,
+		problem.RevertDelayed: RevertFailed, problem.RevertFailed: RevertFailed, problem.SandboxLimit: SandboxLimit,
 		session.ReasonAgentCrashed: AgentCrashed,
 	}
 	for _, p := range c.Problems {

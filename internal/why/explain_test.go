@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/breaker"
+	"github.com/overwinter-dev/overwinter/internal/problem"
 	"github.com/overwinter-dev/overwinter/internal/purge"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
@@ -94,11 +96,11 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		f.Transitions = append(f.Transitions[:1], step(2, 60, session.Running, session.EventFail, reason))
 		return f
 	}
-	restored := func(kind session.ReceiptKind, change func(*why.Facts)) why.Facts {
+	restored := func(kind receipt.Kind, change func(*why.Facts)) why.Facts {
 		f := facts(session.ReasonLost)
 		f.Session.Status, f.Session.Generation, f.Session.TransitionNo = session.Running, 2, 5
 		wake, ready := step(4, 60, session.Hibernated, session.EventWake, session.ReasonRequested), step(5, 61, session.Restoring, session.EventReady, session.ReasonRequested)
-		wake.CommandID, ready.Generation, ready.Receipt = "cmd_1", 2, &session.Receipt{Kind: kind, Missing: []string{"workspace"}}
+		wake.CommandID, ready.Generation, ready.Receipt = "cmd_1", 2, &receipt.Receipt{Kind: kind, Missing: []string{"workspace"}}
 		f.Transitions = append(f.Transitions, wake, ready)
 		f.Commands = []session.Command{{ID: "cmd_1", Kind: session.CommandWake, Status: session.CommandApplied, CreatedAt: at(59), EndedAt: at(61), RequestID: "req"}}
 		change(&f)
@@ -129,7 +131,7 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		f.Commands = []session.Command{{ID: "cmd_1", Kind: kind, Status: session.CommandApplied, CreatedAt: at(49), EndedAt: at(50)}}
 		return f
 	}
-	problem := func(f why.Facts, code string) why.Facts {
+	withProblem := func(f why.Facts, code string) why.Facts {
 		f.Problems = []why.Problem{{At: at(51), Code: code, Message: "since then: the disk is full"}}
 		return f
 	}
@@ -146,9 +148,9 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		"sandbox lost":             {why.Session, facts(session.ReasonLost), why.History{}, why.SandboxLost, nil},
 		"hibernate by a client":    {why.Session, commanded(session.CommandHibernate, session.ReasonRequested), why.History{}, why.CommandRequested, nil},
 		"sandbox discarded":        {why.Session, commanded(session.CommandDrop, session.ReasonDropped), why.History{}, why.Dropped, []why.Code{why.CommandRequested}},
-		"snapshot delayed":         {why.Transition, problem(facts(session.ReasonIdle), session.ProblemSavingDelayed), why.History{}, why.SavingDelayed, []why.Code{why.Idle}},
+		"snapshot delayed":         {why.Transition, withProblem(facts(session.ReasonIdle), problem.SavingDelayed), why.History{}, why.SavingDelayed, []why.Code{why.Idle}},
 		"snapshot failed":          {why.Transition, facts(session.ReasonIdle), failed(51, "SaveBundle", why.Application, "Error", "disk"), why.SnapshotFailed, nil},
-		"limit of the sandbox":     {why.Transition, problem(facts(session.ReasonLost), session.ProblemSandboxLimit), why.History{}, why.SandboxLimit, []why.Code{why.SandboxLost}},
+		"limit of the sandbox":     {why.Transition, withProblem(facts(session.ReasonLost), problem.SandboxLimit), why.History{}, why.SandboxLimit, []why.Code{why.SandboxLost}},
 		"sleeps with a question":   {why.Session, facts(session.ReasonQuestion), why.History{}, why.TurnParked, nil},
 		"refused":                  {why.Session, failing(2, "the image does not exist"), why.History{}, why.Refused, []why.Code{why.SessionInError}},
 		"purge":                    {why.Session, func() why.Facts { f := facts(""); f.Session.Purge = &purge.Purge{}; return f }(), why.History{}, why.SessionErasing, nil},
@@ -186,14 +188,14 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		"end of a lost sandbox":    {why.Prompt, waited(), reported(1), why.SandboxLost, nil},
 		"end of a saved sandbox":   {why.Prompt, bundled(waited()), reported(1), why.PromptCompleted, nil},
 		"end of the one after it":  {why.Prompt, bundled(waited()), reported(2), why.SandboxLost, nil},
-		"partial restore":          {why.Receipt, restored(session.ReceiptPartial, func(f *why.Facts) { f.Bundles = []why.Bundle{{ID: "b", Generation: 1, CreatedAt: at(52)}} }), why.History{}, why.SnapshotFailed, []why.Code{why.RestoredPartial, why.CommandRequested}},
-		"fresh restore":            {why.Receipt, restored(session.ReceiptFresh, func(*why.Facts) {}), why.History{}, why.NothingToRestore, nil},
-		"another agent": {why.Receipt, restored(session.ReceiptPartial, func(f *why.Facts) {
-			receipt := session.Receipt{Kind: session.ReceiptFull}
+		"partial restore":          {why.Receipt, restored(receipt.Partial, func(f *why.Facts) { f.Bundles = []why.Bundle{{ID: "b", Generation: 1, CreatedAt: at(52)}} }), why.History{}, why.SnapshotFailed, []why.Code{why.RestoredPartial, why.CommandRequested}},
+		"fresh restore":            {why.Receipt, restored(receipt.Fresh, func(*why.Facts) {}), why.History{}, why.NothingToRestore, nil},
+		"another agent": {why.Receipt, restored(receipt.Partial, func(f *why.Facts) {
+			receipt := receipt.Receipt{Kind: receipt.Full}
 			receipt.WithoutMemoryOf("demo")
 			f.Transitions[len(f.Transitions)-1].Receipt = &receipt
 		}), why.History{}, why.HandedOver, []why.Code{why.RestoredPartial, why.CommandRequested}},
-		"snapshot gone": {why.Receipt, restored(session.ReceiptFresh, func(f *why.Facts) { f.Bundles = []why.Bundle{{Generation: 1, HasSnapshot: true, SnapshotGone: true}} }), why.History{}, why.SnapshotGone, nil},
+		"snapshot gone": {why.Receipt, restored(receipt.Fresh, func(f *why.Facts) { f.Bundles = []why.Bundle{{Generation: 1, HasSnapshot: true, SnapshotGone: true}} }), why.History{}, why.SnapshotGone, nil},
 		"workflow cancelled": {why.Session, func() why.Facts {
 			f := facts("")
 			f.Session.Status = session.Terminated

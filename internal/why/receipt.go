@@ -4,11 +4,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
 )
 
-var receiptCodes = map[session.ReceiptKind]Code{
-	session.ReceiptFull: RestoredFull, session.ReceiptPartial: RestoredPartial, session.ReceiptFresh: RestoredFresh, session.ReceiptUnverified: RestoredUnverified,
+var receiptCodes = map[receipt.Kind]Code{
+	receipt.Full: RestoredFull, receipt.Partial: RestoredPartial, receipt.Fresh: RestoredFresh, receipt.Unverified: RestoredUnverified,
 }
 
 // receipt explains the receipt of the newest transition that has one.
@@ -37,7 +37,7 @@ func (c *chain) receipt() {
 	c.steps(at)
 }
 
-func (*chain) lacks(r session.Receipt) string {
+func (*chain) lacks(r receipt.Receipt) string {
 	text := ""
 	if n := len(r.Missing); n > 0 {
 		text = "; missing or different: " + quoted(r.Missing[0])
@@ -53,7 +53,7 @@ func (*chain) lacks(r session.Receipt) string {
 
 // source adds what the restore was made of.
 func (c *chain) source(t Step) {
-	if t.Receipt.Kind == session.ReceiptFull {
+	if t.Receipt.Kind == receipt.Full {
 		return
 	}
 	var used *Bundle

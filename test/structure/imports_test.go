@@ -51,6 +51,71 @@ var importRules = []importRule{
 		why:       "the domain says what a session is and knows no engine, store or transport",
 	},
 	{
+		pkg:       "internal/breaker",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
+	},
+	{
+		pkg:       "internal/checkpoint",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
+	},
+	{
+		pkg:       "internal/deadline",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
+	},
+	{
+		pkg:       "internal/fork",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
+	},
+	{
+		pkg:       "internal/presence",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
+	},
+	{
+		pkg:       "internal/problem",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
+	},
+	{
+		pkg:       "internal/receipt",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
+	},
+	{
+		pkg:       "internal/usage",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
+	},
+	{
+		pkg:       "internal/bundle",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
+	},
+	{
+		pkg:       "internal/run",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
+	},
+	{
+		pkg:       "internal/agentmessage",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
+	},
+	{
+		pkg:       "internal/backlog",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
+	},
+	{
+		pkg:       "internal/listing",
+		libraries: []string{},
+		why:       "a part of the domain, which knows no engine, store or transport",
+	},
+	{
 		pkg:       "internal/transcript",
 		libraries: []string{},
 		why:       "a part of the domain, which knows no engine, store or transport",

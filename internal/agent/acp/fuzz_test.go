@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 var seeds = []string{
@@ -62,7 +63,7 @@ func TestAStreamWithoutTheBridge(t *testing.T) {
 	}
 	require.Equal(t, []string{`assistant_text complete x   `, `tool_use success  x {"a":1} `, `tool_result success    {"b":2}`}, got)
 	require.Equal(t, session.OutcomeCompleted, end.Outcome)
-	require.Equal(t, session.Usage{InputTokens: 1, OutputTokens: 2, ToolCalls: 1}, end.Usage)
+	require.Equal(t, usage.Usage{InputTokens: 1, OutputTokens: 2, ToolCalls: 1}, end.Usage)
 }
 
 func TestAStateIsSmall(t *testing.T) {

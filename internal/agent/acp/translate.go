@@ -10,6 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // translator reads the lines of one run.
@@ -200,6 +201,6 @@ func (t *translator) end(d acpformat.EndNote, at time.Time) {
 // exit reads that the process has ended.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, agent.MaxStderr)
-	t.end(acpformat.EndNote{Outcome: end.Outcome, Reason: end.Reason, Usage: session.Usage{CostUnknown: true}}, f.At)
+	t.end(acpformat.EndNote{Outcome: end.Outcome, Reason: end.Reason, Usage: usage.Usage{CostUnknown: true}}, f.At)
 	t.Emit(events...)
 }

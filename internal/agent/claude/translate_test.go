@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // testRun is the run of tests that make lines up.
@@ -175,7 +176,7 @@ func TestATurnEndsWhenTheAgentIsIdleAndHasGivenAResult(t *testing.T) {
 	p = play(t, testRun, true, append(before, done, lifecycle(id, "completed"), idle, done, idle)...)
 	require.Equal(t, &agent.TurnEnd{
 		Outcome: session.OutcomeCompleted, Model: "opus",
-		Usage: session.Usage{InputTokens: 2, OutputTokens: 4, CostUSD: 0.5},
+		Usage: usage.Usage{InputTokens: 2, OutputTokens: 4, CostUSD: 0.5},
 	}, p.end)
 	b := p.blocks()[0]
 	require.Equal(t, "prm_1", b.PromptID)
@@ -191,7 +192,7 @@ func TestUsageOfAnySizeIsCounted(t *testing.T) {
 	p := play(t, testRun, true, running, lifecycle(id, "started"), system, replay(id),
 		fmt.Sprintf(huge, "-1e308"), fmt.Sprintf(huge, "1.7e308"), lifecycle(id, "completed"), idle)
 	require.NotNil(t, p.end)
-	require.Equal(t, session.Usage{InputTokens: session.MaxTurnCount, CostUSD: session.MaxTurnCostUSD}, p.end.Usage)
+	require.Equal(t, usage.Usage{InputTokens: usage.MaxTurnCount, CostUSD: usage.MaxTurnCostUSD}, p.end.Usage)
 	for _, e := range p.events {
 		_, err := conversation.Encode(e.Data)
 		require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // Reasons of outcomes that only this agent has.
@@ -25,9 +26,9 @@ const maxContinues = 8
 
 // turn is how far a run has come.
 type turn struct {
-	Model string        `json:"model,omitempty"`
-	Usage session.Usage `json:"usage,omitzero"`
-	Total float64       `json:"total,omitempty"` // what the agent says its session has cost
+	Model string      `json:"model,omitempty"`
+	Usage usage.Usage `json:"usage,omitzero"`
+	Total float64     `json:"total,omitempty"` // what the agent says its session has cost
 	// States and Lifecycle: the agent reports when it is idle, and the state of each message.
 	States    bool `json:"states,omitempty"`
 	Lifecycle bool `json:"lifecycle,omitempty"`
@@ -244,7 +245,7 @@ func (t *translator) use(usage []byte) {
 }
 
 // count reads a number of tokens.
-func count(raw []byte) int64 { return int64(min(max(number(raw), 0), session.MaxTurnCount)) }
+func count(raw []byte) int64 { return int64(min(max(number(raw), 0), usage.MaxTurnCount)) }
 
 // idle reads that the agent has nothing more to do.
 func (t *translator) idle(at time.Time) {

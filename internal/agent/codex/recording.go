@@ -7,7 +7,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/execlines"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // recording reads a stream that was recorded, in which no run is named: lines of the app-server, or those
@@ -87,6 +87,6 @@ func (r *recording) line(f agent.Frame) {
 func (r *recording) endTurn(l execlines.Line, where place) {
 	v := l.Verdict()
 	r.Emit(r.state.endTurn(where, v)...)
-	r.state.Usage = session.Usage{InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output}
+	r.state.Usage = usage.Usage{InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output}
 	r.end(*r.judge(v), where.at)
 }

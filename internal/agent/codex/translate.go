@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // translator reads the lines of one run.
@@ -38,7 +39,7 @@ type state struct {
 	// Verdict is how it ended; subagents may still be at work.
 	Verdict *verdictState `json:"verdict,omitempty"`
 	Waiting []waiting     `json:"waiting,omitempty"`
-	Usage   session.Usage `json:"usage,omitzero"`
+	Usage   usage.Usage   `json:"usage,omitzero"`
 	Model   string        `json:"model,omitempty"`
 	Died    string        `json:"died,omitempty"` // what the bridge said of the agent's end
 	// Aborted: the run was aborted while subagents were at work, perhaps after the main turn.

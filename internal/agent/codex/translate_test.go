@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // outcome is what the lines of a run have come to.
@@ -110,7 +111,7 @@ func TestUsageOfManySubagentsIsCounted(t *testing.T) {
 	lines = append(lines, used("t", "u", 1000, 10), used("t", "u", 1030, 30))
 	got := ran(t, append(lines, turn("turn/completed", "t", "u", `,"status":"completed"`))...)
 	require.Less(t, got.state, maxState)
-	require.Equal(t, session.Usage{InputTokens: 120*1000 + 40, OutputTokens: 60*1000 + 20, CostUnknown: true}, got.end.Usage)
+	require.Equal(t, usage.Usage{InputTokens: 120*1000 + 40, OutputTokens: 60*1000 + 20, CostUnknown: true}, got.end.Usage)
 }
 
 func TestHowATurnEnds(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/demoagent"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // testSession names the transcripts of tests.
@@ -218,7 +219,7 @@ func TestStreamsOneDeltaPerWordAndOneBlockPerSpeech(t *testing.T) {
 	require.Equal(t, []string{"to ", "the\n", "many ", "words", "last"}, deltas)
 	require.Equal(t, &agent.TurnEnd{
 		Outcome: session.OutcomeCompleted, Model: demoformat.Name,
-		Usage: session.Usage{InputTokens: 7, OutputTokens: 5, ToolCalls: 1},
+		Usage: usage.Usage{InputTokens: 7, OutputTokens: 5, ToolCalls: 1},
 	}, end)
 	blocks := fold(events).Threads[0].Blocks
 	require.Len(t, blocks, 5)
@@ -319,8 +320,8 @@ func TestRecallsFromTheFileAlone(t *testing.T) {
 func TestAcknowledgesAPromptItKnows(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]agent.TurnEnd{
-		"hello":    {Outcome: session.OutcomeCompleted, Usage: session.Usage{InputTokens: 1, OutputTokens: 1}},
-		"fail: no": {Outcome: session.OutcomeFailed, Reason: "no", Usage: session.Usage{InputTokens: 2}},
+		"hello":    {Outcome: session.OutcomeCompleted, Usage: usage.Usage{InputTokens: 1, OutputTokens: 1}},
+		"fail: no": {Outcome: session.OutcomeFailed, Reason: "no", Usage: usage.Usage{InputTokens: 2}},
 		"crash":    {Outcome: session.OutcomeUnknown, Reason: reasonDelivered},
 	} {
 		s := newStage(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // maxRaw bounds what is kept of a line that was not understood, and of stderr in a crash's message.
@@ -173,7 +174,7 @@ func (t *translator) ends(outcome session.Outcome, reason string, at time.Time) 
 
 // end closes what is open and ends the turn.
 func (t *translator) end(outcome session.Outcome, reason string, at time.Time) {
-	u := session.Usage{InputTokens: t.state.Usage.Input, OutputTokens: t.state.Usage.Output, ToolCalls: t.state.Usage.ToolCalls}
+	u := usage.Usage{InputTokens: t.state.Usage.Input, OutputTokens: t.state.Usage.Output, ToolCalls: t.state.Usage.ToolCalls}
 	t.Emit(t.Cut(at)...)
 	t.Emit(translate.Usage(u, t.state.Model, at))
 	t.Out.Resolved, t.state.Waiting = t.state.Waiting, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/question"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // everything is a script with all that a turn can hold.
@@ -74,7 +75,7 @@ func TestEndsATurnWhoseProcessEnded(t *testing.T) {
 	} {
 		journal := append(append([]agent.Frame(nil), running...), agent.Frame{No: 4, Stream: agent.Exit, At: begun, Data: []byte(report)})
 		events, end := translated(t, "r1", journal)
-		want.Model, want.Usage = demoformat.Name, session.Usage{InputTokens: 3, ToolCalls: 1}
+		want.Model, want.Usage = demoformat.Name, usage.Usage{InputTokens: 3, ToolCalls: 1}
 		require.Equal(t, &want, end, report)
 		blocks := fold(events).Threads[0].Blocks
 		require.Equal(t, conversation.Aborted, blocks[len(blocks)-1].Status, report)

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // reminderTag opens what the program sends itself as the user.
@@ -36,8 +36,8 @@ type reader struct {
 	// Last is the newest record of each conversation: it is repeated when it changes.
 	Last map[string]string `json:"last,omitempty"`
 
-	Usage session.Usage `json:"usage,omitzero"`
-	Model string        `json:"model,omitempty"`
+	Usage usage.Usage `json:"usage,omitzero"`
+	Model string      `json:"model,omitempty"`
 
 	// seen are ids of records and of calls, if the whole past is read; the bridge reports each
 	// once.

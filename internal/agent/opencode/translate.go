@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // translator reads the lines of one run.
@@ -535,8 +535,8 @@ func (t *translator) progressed(at time.Time) {
 // spent adds up what an answer of the model has used.
 func (t *translator) spent(p *opencodeformat.Part, at time.Time) {
 	u, n := &t.state.Usage, tokensOf(p)
-	u.InputTokens += int64(min(n.Input+n.Cache.Read+n.Cache.Write, session.MaxTurnCount))
-	u.OutputTokens += int64(min(n.Output+n.Reasoning, session.MaxTurnCount))
+	u.InputTokens += int64(min(n.Input+n.Cache.Read+n.Cache.Write, usage.MaxTurnCount))
+	u.OutputTokens += int64(min(n.Output+n.Reasoning, usage.MaxTurnCount))
 	u.CostUSD += costOf(p)
 	*u = u.Bounded()
 	t.Emit(translate.Usage(t.state.Usage, t.state.Model, at))

@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // outcome is what the lines of a run have come to.
@@ -282,7 +283,7 @@ func TestUsageIsTheSumOfTheSteps(t *testing.T) {
 	first := finish("prt_6", `{"input":1,"output":2,"reasoning":4,"cache":{"read":8,"write":16}}`, "0.5")
 	got := ran(t, answer("msg_2", `,"providerID":"anthropic","modelID":"claude"`), printed(1), first, first, finish("prt_7", `{"input":100,"output":200}`, "0.25"),
 		finish("prt_8", `"words"`, `"words"`), finish("prt_9", `{}`, "-1"), note("end", `,"data":`+over))
-	require.Equal(t, session.Usage{InputTokens: 125, OutputTokens: 206, CostUSD: 0.75, ToolCalls: 1}, got.end.Usage)
+	require.Equal(t, usage.Usage{InputTokens: 125, OutputTokens: 206, CostUSD: 0.75, ToolCalls: 1}, got.end.Usage)
 	require.Equal(t, "anthropic/claude", got.end.Model)
 }
 

@@ -11,13 +11,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // turn is how far a run has come.
 type turn struct {
-	Model     string        `json:"model,omitempty"`
-	Usage     session.Usage `json:"usage,omitzero"`
-	ToolCalls int64         `json:"toolCalls,omitempty"`
+	Model     string      `json:"model,omitempty"`
+	Usage     usage.Usage `json:"usage,omitzero"`
+	ToolCalls int64       `json:"toolCalls,omitempty"`
 	// Noted: a bridge reports when the turn ends.
 	Noted bool `json:"noted,omitempty"`
 	// Before is the newest message of the turn before.
@@ -118,14 +119,14 @@ func (t *translator) sessionError(e errorEvent, at time.Time) {
 // exit reads that the process has ended.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, agent.MaxStderr)
-	t.state.Usage.CostUnknown = t.state.Usage == session.Usage{}
+	t.state.Usage.CostUnknown = t.state.Usage == usage.Usage{}
 	t.end(opencodeformat.EndNote{Outcome: end.Outcome, Reason: end.Reason}, f.At)
 	t.Emit(events...)
 }
 
 // end closes what is open and ends the turn.
 func (t *translator) end(v opencodeformat.EndNote, at time.Time) {
-	if v.Outcome == session.OutcomeCancelled && t.state.Usage == (session.Usage{}) {
+	if v.Outcome == session.OutcomeCancelled && t.state.Usage == (usage.Usage{}) {
 		t.state.Usage.CostUnknown = true // of an answer that is aborted it reports nothing
 	}
 	t.Emit(t.state.Cut(at)...)

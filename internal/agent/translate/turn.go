@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // Turn is a run that is being read.
@@ -89,7 +89,7 @@ func (t *Turn) Resolve(waiting *[]string, id string) bool {
 }
 
 // Usage returns the event of what the session's main conversation has used.
-func Usage(u session.Usage, model string, at time.Time) conversation.Event {
+func Usage(u usage.Usage, model string, at time.Time) conversation.Event {
 	return conversation.Event{
 		Type: conversation.EventMetadataUpdate, ConversationID: conversation.Main, At: at,
 		Data: conversation.MetadataUpdate{

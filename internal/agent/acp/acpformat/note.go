@@ -5,6 +5,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // The notes of this bridge, in addition to the common ones. All of them but stdio.NoteKnown and
@@ -24,7 +25,7 @@ type EndNote struct {
 	At      time.Time       `json:"at"`
 	Outcome session.Outcome `json:"outcome"`
 	Reason  string          `json:"reason,omitempty"`
-	Usage   session.Usage   `json:"usage,omitzero"`
+	Usage   usage.Usage     `json:"usage,omitzero"`
 	Model   string          `json:"model,omitempty"`
 	Status  int             `json:"status,omitempty"` // with which the model's server refused the key
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // Version is that of the Agent Client Protocol.
@@ -126,7 +127,7 @@ func Stopped(reason string) (session.Outcome, string) {
 }
 
 // Usage is what a turn has used, as far as agents agree on how to say it.
-func Usage(result json.RawMessage) session.Usage {
+func Usage(result json.RawMessage) usage.Usage {
 	var r struct {
 		Usage struct {
 			Input  int64 `json:"inputTokens"`
@@ -146,7 +147,7 @@ func Usage(result json.RawMessage) session.Usage {
 		} `json:"_meta"`
 	}
 	Decode(result, &r)
-	u := session.Usage{
+	u := usage.Usage{
 		InputTokens:  r.Usage.Input + r.Usage.Read + r.Usage.Write,
 		OutputTokens: r.Usage.Output + r.Usage.Thoughts,
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 // translator reads the lines of one run.
@@ -75,7 +76,7 @@ func (t *translator) exit(f agent.Frame) {
 
 // end closes what is open and ends the turn.
 func (t *translator) end(end agent.TurnEnd, words int64, at time.Time) {
-	end.Usage = session.Usage{OutputTokens: words}
+	end.Usage = usage.Usage{OutputTokens: words}
 	t.Emit(t.Cut(at)...)
 	t.Emit(translate.Usage(end.Usage, "grey", at))
 	t.Out.End = &end

@@ -17,6 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpclient"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
 const (
@@ -348,9 +349,9 @@ func (b *talk) Failed(message string) {
 }
 
 // Ended ends a turn that has used nothing.
-func (b *talk) Ended(outcome session.Outcome, reason string) { b.end(outcome, reason, session.Usage{}) }
+func (b *talk) Ended(outcome session.Outcome, reason string) { b.end(outcome, reason, usage.Usage{}) }
 
-func (b *talk) end(outcome session.Outcome, reason string, used session.Usage) {
+func (b *talk) end(outcome session.Outcome, reason string, used usage.Usage) {
 	b.note(b.Cut(acpclient.Now()))
 	used.ToolCalls, used.CostUSD, used.CostUnknown = b.Calls, max(0, b.cost-b.before), !b.priced
 	end := acpformat.EndNote{At: acpclient.Now(), Outcome: outcome, Reason: reason, Usage: used.Bounded(), Model: b.model, Status: b.Turn.Refused}

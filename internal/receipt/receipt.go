@@ -1,4 +1,5 @@
-package session
+// Package receipt is the account of a restore: how much of a session came back, and what did not.
+package receipt
 
 import (
 	"fmt"
@@ -6,31 +7,31 @@ import (
 )
 
 const (
-	// MaxReceiptItems bounds each list of a receipt. Receipts are events, and results of activities, which the engine bounds.
-	MaxReceiptItems = 100
-	// MaxReceiptItem bounds each item of such a list, in bytes.
-	MaxReceiptItem = 2048
+	// MaxItems bounds each list of a receipt. Receipts are events, and results of activities, which the engine bounds.
+	MaxItems = 100
+	// MaxItem bounds each item of such a list, in bytes.
+	MaxItem = 2048
 )
 
-// ReceiptKind says how much of a session came back with a restore.
-type ReceiptKind string
+// Kind says how much of a session came back with a restore.
+type Kind string
 
 // The kinds of receipt.
 const (
-	// ReceiptFull: the newest state, agent files and workspace alike, compared with the bundle's manifest.
-	ReceiptFull ReceiptKind = "full"
-	// ReceiptPartial: something is known to be missing or different.
-	ReceiptPartial ReceiptKind = "partial"
-	// ReceiptFresh: nothing was restored.
-	ReceiptFresh ReceiptKind = "fresh"
-	// ReceiptUnverified: nothing is known to be missing, but not everything was compared.
-	ReceiptUnverified ReceiptKind = "unverified"
+	// Full: the newest state, agent files and workspace alike, compared with the bundle's manifest.
+	Full Kind = "full"
+	// Partial: something is known to be missing or different.
+	Partial Kind = "partial"
+	// Fresh: nothing was restored.
+	Fresh Kind = "fresh"
+	// Unverified: nothing is known to be missing, but not everything was compared.
+	Unverified Kind = "unverified"
 )
 
 // Receipt is the honest account of a restore.
 type Receipt struct {
-	Kind    ReceiptKind `json:"kind"`
-	Missing []string    `json:"missing"` // what did not come back, or came back different; never nil in JSON
+	Kind    Kind     `json:"kind"`
+	Missing []string `json:"missing"` // what did not come back, or came back different; never nil in JSON
 	// Unchecked says what was not compared, in words for people.
 	Unchecked []string `json:"unchecked,omitempty"`
 	// Moved says where the session was, in words for people, if this is its first sandbox since it was imported.
@@ -50,8 +51,8 @@ func (r Receipt) Bounded() Receipt {
 // WithoutMemoryOf records that the memory of an agent that worked in the session before is missing.
 func (r *Receipt) WithoutMemoryOf(agent string) {
 	r.HandedFrom = agent
-	if r.Kind == ReceiptFull || r.Kind == ReceiptUnverified {
-		r.Kind = ReceiptPartial
+	if r.Kind == Full || r.Kind == Unverified {
+		r.Kind = Partial
 	}
 	r.Missing = append([]string{"memory of " + agent + ": the agent has the conversation as a note"}, r.Missing...)
 }
@@ -62,8 +63,8 @@ func (r *Receipt) WithMemoryOf(agent string) {
 		return
 	}
 	r.HandedFrom, r.Missing = "", r.Missing[1:]
-	if r.Kind == ReceiptPartial && len(r.Missing) == 0 {
-		r.Kind = ReceiptFull
+	if r.Kind == Partial && len(r.Missing) == 0 {
+		r.Kind = Full
 	}
 }
 
@@ -71,7 +72,7 @@ func boundedList(items []string) []string {
 	if items == nil {
 		return nil
 	}
-	shown := min(len(items), MaxReceiptItems)
+	shown := min(len(items), MaxItems)
 	out := make([]string, 0, shown+1)
 	for _, item := range items[:shown] {
 		out = append(out, boundedItem(item))
@@ -84,8 +85,8 @@ func boundedList(items []string) []string {
 
 // boundedItem is the beginning of an item that may be too long, without what is no UTF-8.
 func boundedItem(s string) string {
-	if len(s) > MaxReceiptItem {
-		s = s[:MaxReceiptItem-len("…")] + "…"
+	if len(s) > MaxItem {
+		s = s[:MaxItem-len("…")] + "…"
 	}
 	return strings.ToValidUTF8(s, "")
 }

@@ -1,21 +1,27 @@
-package session
+// Package agentmessage has the messages that agents send to sessions: to their own, to the one that it was forked from,
+// and to its forks.
+package agentmessage
 
-import "fmt"
+import (
+	"fmt"
 
-// AgentAuthor is what the author of a prompt begins with that the agent of a session has sent; the id of the session follows.
-const AgentAuthor = "agent:"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// AuthorPrefix is what the author of a prompt begins with that the agent of a session has sent; the id of the session follows.
+const AuthorPrefix = "agent:"
 
 // The sessions that an agent names without their id.
 const (
-	MessageSelf   = "self"   // its own
-	MessageParent = "parent" // the one that its own was forked from
+	Self   = "self"   // its own
+	Parent = "parent" // the one that its own was forked from
 )
 
-// AgentMessage is a prompt that the agent of a session sends, to its own session, its parent or one of its forks.
-type AgentMessage struct {
+// Message is a prompt that the agent of a session sends, to its own session, its parent or one of its forks.
+type Message struct {
 	ID        string // of the prompt
 	From      string // the session of the agent
-	To        string // a session, MessageSelf or MessageParent; empty is MessageSelf
+	To        string // a session, Self or Parent; empty is Self
 	Content   string
 	Depth     int64  // of the prompt that the agent works on
 	RequestID string // of that prompt
@@ -33,7 +39,7 @@ const (
 
 // Prompt is the prompt that the message is for a session, to which its sender has a relation. A message from another session says
 // where it comes from, so that the agent can answer.
-func (m AgentMessage) Prompt(sessionID string, sender Relation) Prompt {
+func (m Message) Prompt(sessionID string, sender Relation) session.Prompt {
 	content := m.Content
 	if sender != RelationSelf {
 		of := "the parent"
@@ -42,5 +48,5 @@ func (m AgentMessage) Prompt(sessionID string, sender Relation) Prompt {
 		}
 		content = fmt.Sprintf("[A message of the agent of session %s, %s of this one. If it needs an answer, send it with the tool session_message.]\n\n%s", m.From, of, m.Content)
 	}
-	return Prompt{ID: m.ID, SessionID: sessionID, Content: content, Author: AgentAuthor + m.From, Depth: m.Depth + 1, RequestID: m.RequestID}
+	return session.Prompt{ID: m.ID, SessionID: sessionID, Content: content, Author: AuthorPrefix + m.From, Depth: m.Depth + 1, RequestID: m.RequestID}
 }

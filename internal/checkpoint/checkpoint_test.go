@@ -1,4 +1,4 @@
-package session_test
+package checkpoint_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/checkpoint"
 )
 
 func TestCheckpointsAreDue(t *testing.T) {
@@ -19,16 +19,16 @@ func TestCheckpointsAreDue(t *testing.T) {
 	}{
 		{"hibernate", 1000 * time.Hour, false}, {"turn", 0, true}, {"10m", 9 * time.Minute, false}, {"10m", 10 * time.Minute, true}, {"1.5h", 2 * time.Hour, true},
 	} {
-		c, err := session.ParseCheckpoint(tt.policy)
+		c, err := checkpoint.Parse(tt.policy)
 		require.NoError(t, err)
 		require.Equal(t, tt.due, c.Due(now.Add(-tt.age), now), "%+v", tt)
 	}
-	first, err := session.ParseCheckpoint("1h")
+	first, err := checkpoint.Parse("1h")
 	require.NoError(t, err)
 	require.True(t, first.Due(time.Time{}, now), "the first one")
-	require.False(t, session.Checkpoint("").Due(time.Time{}, now))
+	require.False(t, checkpoint.Policy("").Due(time.Time{}, now))
 	for _, wrong := range []string{"", "never", "1ms", "169h", "-1h", "Turn"} {
-		_, err := session.ParseCheckpoint(wrong)
+		_, err := checkpoint.Parse(wrong)
 		require.Error(t, err, wrong)
 	}
 }

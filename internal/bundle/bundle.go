@@ -1,9 +1,13 @@
-package session
+// Package bundle has the records of bundles, from which sessions wake, and of the archives that take a bundle to
+// another provider or installation.
+package bundle
 
 import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/manifest"
+	"github.com/overwinter-dev/overwinter/internal/receipt"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Bundle is what a session wakes from: immutable, committed whole or not at all.
@@ -23,20 +27,20 @@ type Bundle struct {
 // MaxPins bounds the bundles of one session that are pinned.
 const MaxPins = 100
 
-// RunOpen is the outcome in a BundleView of a run that has not ended: it waits for an answer to a question.
-const RunOpen Outcome = "open"
+// RunOpen is the outcome in a View of a run that has not ended: it waits for an answer to a question.
+const RunOpen session.Outcome = "open"
 
-// BundleView is a bundle for those who read it.
-type BundleView struct {
+// View is a bundle for those who read it.
+type View struct {
 	Bundle
-	LastSeq  int64   // newest event of the session that it has
-	PromptID string  // newest prompt that the agent's memory has; empty for none
-	Outcome  Outcome // of that prompt's run; empty where there is none
-	Head     bool    // the session wakes from it
-	HasFiles bool    // its snapshot is kept, or it has an archive
+	LastSeq  int64           // newest event of the session that it has
+	PromptID string          // newest prompt that the agent's memory has; empty for none
+	Outcome  session.Outcome // of that prompt's run; empty where there is none
+	Head     bool            // the session wakes from it
+	HasFiles bool            // its snapshot is kept, or it has an archive
 	PinnedAt time.Time
 	// Receipt is of the newest restore from it, at RestoredAt; nil while there was none.
-	Receipt    *Receipt
+	Receipt    *receipt.Receipt
 	RestoredAt time.Time
 }
 

@@ -1,9 +1,10 @@
-package session
+package bundle
 
 import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/manifest"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // ArchivePrefix begins the ids of archives.
@@ -45,14 +46,14 @@ type ArchiveWork struct {
 
 // Import is a session that is made from an archive.
 type Import struct {
-	Session Session
+	Session session.Session
 	// MemoryID is the session under whose name the agent keeps its memory, and Remembers whether there is any.
 	MemoryID  string
 	Remembers bool
 	Place     string // where it was, in words for people
 	Manifest  manifest.Manifest
 	PromptID  string // newest prompt that the agent's memory has
-	Outcome   Outcome
+	Outcome   session.Outcome
 	Blocks    []ImportedBlock
 }
 

@@ -1,16 +1,18 @@
-package session
+// Package deadline says which deadlines a session has while it is awake, and how long before each of them an event
+// announces it.
+package deadline
 
 import "time"
 
-// DeadlineKind says what happens to a session at a deadline.
-type DeadlineKind string
+// Kind says what happens to a session at a deadline.
+type Kind string
 
 // The kinds of deadline.
 const (
-	DeadlineSleep  DeadlineKind = "sleep"  // it hibernates, because it has been idle
-	DeadlineExpiry DeadlineKind = "expiry" // it moves to a new sandbox, because the provider ends this one soon
-	// DeadlineCheckpoint: it saves a bundle now, before its next turn, because the newest one has the age of its policy.
-	DeadlineCheckpoint DeadlineKind = "checkpoint"
+	Sleep  Kind = "sleep"  // it hibernates, because it has been idle
+	Expiry Kind = "expiry" // it moves to a new sandbox, because the provider ends this one soon
+	// Checkpoint: it saves a bundle now, before its next turn, because the newest one has the age of its policy.
+	Checkpoint Kind = "checkpoint"
 )
 
 // The longest notice that is given of a deadline. Of a short idle timeout, or the short life of a sandbox, it is a quarter.

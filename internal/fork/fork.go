@@ -1,7 +1,9 @@
-package session
+// Package fork has what sessions that begin at a point of another one are made of: the point, the request, and the
+// conversation that an agent is given of the agent before it.
+package fork
 
-// ForkPoint is a point of another session.
-type ForkPoint struct {
+// Point is a point of another session.
+type Point struct {
 	BundleID string
 	PromptID string // newest prompt that the agent's memory has there
 	// HandedFrom is the agent that worked there, if the session has another one; empty else.
@@ -53,15 +55,15 @@ type Fork struct {
 	Agent    string // empty: that of the session
 }
 
-// ForksPolicy says what a purge does about the forks of a session.
-type ForksPolicy string
+// Policy says what a purge does about the forks of a session.
+type Policy string
 
 // The policies for forks.
 const (
-	ForksRefuse ForksPolicy = ""       // there must be none
-	ForksDetach ForksPolicy = "detach" // they keep what they need
-	ForksPurge  ForksPolicy = "purge"  // they are purged too
+	Refuse Policy = ""       // there must be none
+	Detach Policy = "detach" // they keep what they need
+	Purge  Policy = "purge"  // they are purged too
 )
 
-// MaxForksNamed bounds the forks that a refusal names.
-const MaxForksNamed = 100
+// MaxNamed bounds the forks that a refusal names.
+const MaxNamed = 100

@@ -1,4 +1,5 @@
-package session
+// Package usage counts what turns consume, within bounds: an agent may print any number.
+package usage
 
 // Usage is what a turn consumed.
 type Usage struct {
