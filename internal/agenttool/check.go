@@ -54,7 +54,7 @@ func (c *check) address(field, value string) {
 	if value == "" {
 		return
 	}
-	c.optional(field, value, MaxURL)
+	c.optional(field, value, maxURL)
 	if u, err := url.Parse(value); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
 		c.refuse("%s must be a URL of http or https without a user.", field)
 	}

@@ -23,7 +23,7 @@ func saveScreenshot(call Call) Effect {
 		Description string `json:"description"`
 	}
 	c.decode(call.Input, &in)
-	c.optional("description", in.Description, MaxDescription)
+	c.optional("description", in.Description, maxDescription)
 	image, ok := conversation.NewImage(call.Image)
 	if !ok {
 		c.refuse("The file must be a PNG, JPEG, GIF or WebP image of at most %d bytes.", conversation.MaxImageBytes)
@@ -45,9 +45,9 @@ func reportGitState(input json.RawMessage) Effect {
 		CommitCount int64  `json:"commitCount"`
 	}
 	c.decode(input, &in)
-	c.required("branch", in.Branch, MaxRef)
-	c.optional("baseBranch", in.BaseBranch, MaxRef)
-	c.optional("commit", in.Commit, MaxRef)
+	c.required("branch", in.Branch, maxRef)
+	c.optional("baseBranch", in.BaseBranch, maxRef)
+	c.optional("commit", in.Commit, maxRef)
 	c.count("commitCount", in.CommitCount)
 	state := conversation.GitState{
 		Branch: in.Branch, BaseBranch: in.BaseBranch, Commit: in.Commit, CommitCount: in.CommitCount, Source: conversation.GitOfAgent,
@@ -59,13 +59,13 @@ func requestReview(input json.RawMessage) Effect {
 	var c check
 	var in conversation.Review
 	c.decode(input, &in)
-	c.required("title", in.Title, MaxTitle)
-	c.optional("description", in.Description, MaxDescription)
-	if len(in.Files) > MaxFiles {
-		c.refuse("files has %d items; at most %d are allowed.", len(in.Files), MaxFiles)
+	c.required("title", in.Title, maxTitle)
+	c.optional("description", in.Description, maxDescription)
+	if len(in.Files) > maxFiles {
+		c.refuse("files has %d items; at most %d are allowed.", len(in.Files), maxFiles)
 	}
 	for _, f := range in.Files {
-		c.required("files", f, MaxPath)
+		c.required("files", f, maxPath)
 	}
 	return c.effect(conversation.EventReviewRequested, in,
 		"The people of this session are asked to review. They answer with a prompt; do not wait for it in this turn.")
@@ -75,18 +75,18 @@ func reportReview(input json.RawMessage) Effect {
 	var c check
 	var in conversation.ReviewResult
 	c.decode(input, &in)
-	c.required("summary", in.Summary, MaxDescription)
+	c.required("summary", in.Summary, maxDescription)
 	switch in.Verdict {
 	case "", conversation.VerdictApprove, conversation.VerdictComment, conversation.VerdictRequestChanges:
 	default:
 		c.refuse("verdict must be one of: approve, comment, request_changes.")
 	}
-	if len(in.Findings) > MaxFindings {
-		c.refuse("findings has %d items; at most %d are allowed.", len(in.Findings), MaxFindings)
+	if len(in.Findings) > maxFindings {
+		c.refuse("findings has %d items; at most %d are allowed.", len(in.Findings), maxFindings)
 	}
 	for _, f := range in.Findings {
-		c.required("comment", f.Comment, MaxComment)
-		c.optional("file", f.File, MaxPath)
+		c.required("comment", f.Comment, maxComment)
+		c.optional("file", f.File, maxPath)
 		c.count("line", f.Line)
 		switch f.Severity {
 		case "", conversation.SeverityInfo, conversation.SeverityWarning, conversation.SeverityError:
@@ -107,15 +107,15 @@ func changePullRequest(tool string, input json.RawMessage) Effect {
 	}
 	if in.Operation = conversation.PullRequestUpdate; tool == CreatePR {
 		in.Operation = conversation.PullRequestCreate
-		c.required("title", in.Title, MaxTitle)
-		c.required("branch", in.Branch, MaxRef)
+		c.required("title", in.Title, maxTitle)
+		c.required("branch", in.Branch, maxRef)
 		answer = "The pull request is recorded, and the people of this session see it. overwinter does not open it at the host of the repository: " +
 			"push the branch and open it there if you can, then report its number and url with " + UpdatePR + "."
 	}
-	c.optional("title", in.Title, MaxTitle)
-	c.optional("body", in.Body, MaxBody)
-	c.optional("branch", in.Branch, MaxRef)
-	c.optional("baseBranch", in.BaseBranch, MaxRef)
+	c.optional("title", in.Title, maxTitle)
+	c.optional("body", in.Body, maxBody)
+	c.optional("branch", in.Branch, maxRef)
+	c.optional("baseBranch", in.BaseBranch, maxRef)
 	c.count("number", in.Number)
 	c.address("url", in.URL)
 	switch in.State {
@@ -133,7 +133,7 @@ func sessionMessage(input json.RawMessage) Effect {
 		Message string `json:"message"`
 	}
 	c.decode(input, &in)
-	c.required("message", in.Message, MaxMessage)
+	c.required("message", in.Message, maxMessage)
 	switch in.To {
 	case "":
 		in.To = agentmessage.Self

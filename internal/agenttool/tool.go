@@ -31,21 +31,21 @@ const (
 	MaxInputBytes = 256 << 10
 	// MaxPerTurn bounds the calls of a turn.
 	MaxPerTurn = 500
-	// MaxWaiting bounds the calls of a sandbox that wait for an answer at a time.
-	MaxWaiting = 16
+	// maxWaiting bounds the calls of a sandbox that wait for an answer at a time.
+	maxWaiting = 16
 	// The bounds of inputs, in characters.
-	MaxTitle       = 500 // of a review or a pull request
-	MaxDescription = 10_000
-	MaxBody        = 60_000
-	MaxMessage     = 20_000
-	MaxRef         = 255 // of a branch or a commit
-	MaxURL         = 2048
-	MaxPath        = 1024
-	// MaxFiles bounds the files of a review.
-	MaxFiles = 100
-	// MaxFindings bounds what a review has found, and MaxComment each finding, in characters.
-	MaxFindings = 100
-	MaxComment  = 4000
+	maxTitle       = 500 // of a review or a pull request
+	maxDescription = 10_000
+	maxBody        = 60_000
+	maxMessage     = 20_000
+	maxRef         = 255 // of a branch or a commit
+	maxURL         = 2048
+	maxPath        = 1024
+	// maxFiles bounds the files of a review.
+	maxFiles = 100
+	// maxFindings bounds what a review has found, and maxComment each finding, in characters.
+	maxFindings = 100
+	maxComment  = 4000
 	// maxCount bounds numbers.
 	maxCount = 1 << 31
 )
@@ -72,22 +72,22 @@ func All() []Tool {
 			Description: "Show the people of this session a screenshot or another image: how the result of your work looks. " +
 				"The file stays where it is.",
 			Schema: object(
-				text("path", "The image: PNG, JPEG, GIF or WebP, of at most 10 MiB. Absolute, or relative to the workspace.", MaxPath),
-				optional(text("description", "What the image shows.", MaxDescription)),
+				text("path", "The image: PNG, JPEG, GIF or WebP, of at most 10 MiB. Absolute, or relative to the workspace.", maxPath),
+				optional(text("description", "What the image shows.", maxDescription)),
 			),
 		},
 		{
 			Name:        ReportGitState,
 			Description: "Report the branch that you work on, when you have created it, switched to it or committed to it.",
-			Schema:      object(text("branch", "The branch.", MaxRef), baseBranch, optional(text("commit", "The hash of its newest commit.", MaxRef)), number("commitCount", "How many commits it has since the base.")),
+			Schema:      object(text("branch", "The branch.", maxRef), baseBranch, optional(text("commit", "The hash of its newest commit.", maxRef)), number("commitCount", "How many commits it has since the base.")),
 		},
 		{
 			Name:        RequestReview,
 			Description: "Ask the people of this session to review your changes. End your turn afterwards: they answer with a prompt.",
 			Schema: object(
-				text("title", "What is to be reviewed, in a few words.", MaxTitle),
-				optional(text("description", "What has changed and why, and what to look at closely.", MaxDescription)),
-				list("files", "The files to look at, relative to the workspace.", MaxFiles, MaxPath),
+				text("title", "What is to be reviewed, in a few words.", maxTitle),
+				optional(text("description", "What has changed and why, and what to look at closely.", maxDescription)),
+				list("files", "The files to look at, relative to the workspace.", maxFiles, maxPath),
 			),
 		},
 		{
@@ -95,25 +95,25 @@ func All() []Tool {
 			Description: "Report the result of a review that you were asked for. " +
 				"The people of this session see it; do not change the files unless you are asked to.",
 			Schema: object(
-				text("summary", "What you have reviewed and what you think of it.", MaxDescription),
+				text("summary", "What you have reviewed and what you think of it.", maxDescription),
 				choice("verdict", "Whether the changes are right as they are.", "approve", "comment", "request_changes"),
-				objects("findings", "What you have found, the most important first.", MaxFindings,
-					optional(text("file", "The file, relative to the workspace.", MaxPath)), number("line", "The line."),
-					choice("severity", "How much it matters.", "info", "warning", "error"), text("comment", "What is wrong, and how to fix it.", MaxComment)),
+				objects("findings", "What you have found, the most important first.", maxFindings,
+					optional(text("file", "The file, relative to the workspace.", maxPath)), number("line", "The line."),
+					choice("severity", "How much it matters.", "info", "warning", "error"), text("comment", "What is wrong, and how to fix it.", maxComment)),
 			),
 		},
 		{
 			Name:        CreatePR,
 			Description: "Record a pull request that you have prepared, for the people of this session. It is not opened at the host of the repository.",
 			Schema: object(append([]property{
-				text("title", "The title of the pull request.", MaxTitle), text("branch", "The branch with the changes.", MaxRef),
+				text("title", "The title of the pull request.", maxTitle), text("branch", "The branch with the changes.", maxRef),
 			}, pullRequest...)...),
 		},
 		{
 			Name:        UpdatePR,
 			Description: "Record a change of the pull request of this session: other texts, or its number, URL and state at the host of the repository.",
 			Schema: object(append([]property{
-				optional(text("title", "The title of the pull request.", MaxTitle)), optional(text("branch", "The branch with the changes.", MaxRef)),
+				optional(text("title", "The title of the pull request.", maxTitle)), optional(text("branch", "The branch with the changes.", maxRef)),
 			}, pullRequest...)...),
 		},
 		{
@@ -123,7 +123,7 @@ func All() []Tool {
 				"or of one that was forked from this one. " +
 				fmt.Sprintf("Between two prompts of people in a session you may send it %d, and a chain of messages that answer each other ends after %d.",
 					session.MaxAgentPrompts, session.MaxAgentDepth),
-			Schema: object(text("message", "The prompt.", MaxMessage), recipient),
+			Schema: object(text("message", "The prompt.", maxMessage), recipient),
 		},
 	}
 }
@@ -133,10 +133,10 @@ var (
 		"type": "string", "pattern": "^(" + agentmessage.Self + "|" + agentmessage.Parent + "|ses_[0-9a-f]{32})$", "default": agentmessage.Self,
 		"description": "The session that it is for: self, which is this one, parent, or the id of a session that was forked from this one.",
 	}}
-	baseBranch  = optional(text("baseBranch", "The branch that the changes are for.", MaxRef))
+	baseBranch  = optional(text("baseBranch", "The branch that the changes are for.", maxRef))
 	pullRequest = []property{
-		optional(text("body", "What has changed and why, in Markdown.", MaxBody)), baseBranch,
-		number("number", "Its number at the host of the repository."), optional(text("url", "Its address.", MaxURL)),
+		optional(text("body", "What has changed and why, in Markdown.", maxBody)), baseBranch,
+		number("number", "Its number at the host of the repository."), optional(text("url", "Its address.", maxURL)),
 		choice("state", "Its state.", "draft", "open", "merged", "closed"),
 	}
 )

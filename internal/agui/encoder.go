@@ -63,7 +63,7 @@ func NewEncoder(threadID, runID, promptID string) *Encoder {
 
 // Start returns the first event. A snapshot follows it.
 func (e *Encoder) Start() []Event {
-	return []Event{{Type: "RUN_STARTED", ThreadID: e.threadID, RunID: e.runID, ProtocolVersion: ProtocolVersion}}
+	return []Event{{Type: "RUN_STARTED", ThreadID: e.threadID, RunID: e.runID, ProtocolVersion: protocolVersion}}
 }
 
 // Over reports that the run has ended.

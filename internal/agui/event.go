@@ -6,8 +6,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// ProtocolVersion is the version that streams declare.
-const ProtocolVersion = "1.0"
+// protocolVersion is the version that streams declare.
+const protocolVersion = "1.0"
 
 // Event is an AG-UI event. Fields that its type does not have are empty.
 type Event struct {

@@ -4,7 +4,7 @@
 //	events of a session ──Encoder──▶ chunks ──▶ SSE, for a turn that runs
 //	blocks of a session ──Encoder──▶ chunks ──Assembler──▶ messages, for a page that is opened
 //
-// One prompt is one user message with the prompt's id, and its turn is one assistant message with the id of ReplyID, in as many
+// One prompt is one user message with the prompt's id, and its turn is one assistant message with the id of replyID, in as many
 // runs as it takes.
 //
 //	block or event                         chunks, and the part that they make

@@ -15,8 +15,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// ReplyID is the id of the message that answers a prompt.
-func ReplyID(promptID string) string { return "reply-" + promptID }
+// replyID is the id of the message that answers a prompt.
+func replyID(promptID string) string { return "reply-" + promptID }
 
 // maxLastText bounds the text of a subagent in its part; GET …/blocks has its conversation.
 const maxLastText = 2 << 10
@@ -66,7 +66,7 @@ func NewEncoder(sessionID, promptID string) *Encoder {
 // Start returns the first chunk of the stream.
 func (e *Encoder) Start() []Chunk {
 	return []Chunk{{
-		Type: "start", MessageID: ReplyID(e.turn.PromptID),
+		Type: "start", MessageID: replyID(e.turn.PromptID),
 		MessageMetadata: &Metadata{SessionID: e.session, PromptID: e.turn.PromptID},
 	}}
 }

@@ -130,7 +130,7 @@ func (c *carrying) take(ctx context.Context, e client.Event) (bool, error) {
 	case c.complete():
 		return true, nil
 	case c.state == client.StatusError:
-		return false, InError(c.SessionID, c.reason)
+		return false, inError(c.SessionID, c.reason)
 	}
 	return false, nil
 }

@@ -36,15 +36,15 @@ func (t *trouble) take(e client.Event) error {
 	case !t.caughtUp:
 		return nil
 	case t.status == client.StatusError:
-		return InError(t.sessionID, t.reason)
+		return inError(t.sessionID, t.reason)
 	case t.status == client.StatusTerminated && t.final:
 		return fmt.Errorf("session %s is terminated", t.sessionID)
 	}
 	return nil
 }
 
-// InError says that a session is in error, and what can be done.
-func InError(id, reason string) error {
+// inError says that a session is in error, and what can be done.
+func inError(id, reason string) error {
 	why := ""
 	if reason != "" {
 		why = " (" + terminal.OneLine(reason, maxReason) + ")"

@@ -78,11 +78,11 @@ func AttachmentID(data []byte, labels ...string) string {
 		sum = sha256.Sum256([]byte(label))
 		h.Write(sum[:])
 	}
-	return AttachmentPrefix + hex.EncodeToString(h.Sum(nil)[:16])
+	return attachmentPrefix + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// AttachmentPrefix begins the ids of attachments.
-const AttachmentPrefix = "att_"
+// attachmentPrefix begins the ids of attachments.
+const attachmentPrefix = "att_"
 
 // imageType is the type of an image by its first bytes; empty for what is none that a browser may be shown.
 func imageType(data []byte) string {

@@ -19,9 +19,9 @@ const (
 // The bounds of a Tool.
 const (
 	MaxToolTitleBytes    = 256
-	MaxToolLocations     = 32
+	maxToolLocations     = 32
 	MaxToolPathBytes     = 1 << 10
-	MaxToolDiffs         = 32
+	maxToolDiffs         = 32
 	MaxToolDiffTextBytes = 64 << 10 // of all changes of a call together
 )
 
@@ -54,16 +54,16 @@ type FileDiff struct {
 func (t Tool) Bounded() Tool {
 	t.Title = head(t.Title, MaxToolTitleBytes)
 	if len(t.Locations) > 0 {
-		kept := make([]Location, 0, min(len(t.Locations), MaxToolLocations))
-		for _, l := range t.Locations[:min(len(t.Locations), MaxToolLocations)] {
+		kept := make([]Location, 0, min(len(t.Locations), maxToolLocations))
+		for _, l := range t.Locations[:min(len(t.Locations), maxToolLocations)] {
 			kept = append(kept, Location{Path: head(l.Path, MaxToolPathBytes), Line: l.Line})
 		}
 		t.Locations = kept
 	}
 	if len(t.Diff) > 0 {
 		room := MaxToolDiffTextBytes
-		kept := make([]FileDiff, 0, min(len(t.Diff), MaxToolDiffs))
-		for _, d := range t.Diff[:min(len(t.Diff), MaxToolDiffs)] {
+		kept := make([]FileDiff, 0, min(len(t.Diff), maxToolDiffs))
+		for _, d := range t.Diff[:min(len(t.Diff), maxToolDiffs)] {
 			d.Path = head(d.Path, MaxToolPathBytes)
 			for _, text := range []*string{&d.OldText, &d.NewText, &d.Patch} {
 				whole := len(*text)

@@ -12,8 +12,8 @@ import (
 
 // Bounds of a file that is read.
 const (
-	MaxLine    = 16 << 20
-	MaxRecords = 1_000_000
+	maxLine    = 16 << 20
+	maxRecords = 1_000_000
 )
 
 // File is a file that was read.
@@ -37,11 +37,11 @@ type Run struct {
 func Read(r io.Reader) (File, error) {
 	var f File
 	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 0, 64<<10), MaxLine)
+	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
 	n := 0
 	for ; lines.Scan(); n++ {
-		if n == MaxRecords {
-			return f, fmt.Errorf("the file has more than %d records", MaxRecords)
+		if n == maxRecords {
+			return f, fmt.Errorf("the file has more than %d records", maxRecords)
 		}
 		var record Record
 		if err := json.Unmarshal(lines.Bytes(), &record); err != nil {

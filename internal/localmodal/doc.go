@@ -13,7 +13,7 @@
 // Sandboxes are isolated by namespaces. If those do not work, the server does not start, unless it
 // is in a container or a weaker level was requested: a root directory alone (chroot), or a plain
 // directory. Package box describes them. The server logs its level and what the level lacks, and
-// names it in a header of every response (IsolationHeader).
+// names it in a header of every response (isolationHeader).
 //
 // A sandbox's way, each step told apart by what a client sees:
 //

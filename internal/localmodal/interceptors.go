@@ -14,16 +14,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// IsolationHeader names the response header in which every unary call tells how
+// isolationHeader names the response header in which every unary call tells how
 // sandboxes are kept apart. Package modalsandbox reads it.
-const IsolationHeader = "x-overwinter-isolation"
+const isolationHeader = "x-overwinter-isolation"
 
 func (s *Server) interceptUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	// A client that cares reads here what keeps its sandboxes apart; Modal's own
 	// protocol has no word for it.
-	header := metadata.Pairs(IsolationHeader, string(s.Isolation()))
+	header := metadata.Pairs(isolationHeader, string(s.Isolation()))
 	if s.runtime.OwnsNetwork() {
-		header.Set(NetworkHeader, s.runtime.HostPorts().String())
+		header.Set(networkHeader, s.runtime.HostPorts().String())
 	}
 	if err := grpc.SetHeader(ctx, header); err != nil {
 		return nil, err

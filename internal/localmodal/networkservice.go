@@ -15,10 +15,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
 )
 
-// NetworkHeader names the response header in which every unary call says, with the allowed host
+// networkHeader names the response header in which every unary call says, with the allowed host
 // ports, that each sandbox has its own network. A server whose sandboxes share the machine's
 // network does not send it.
-const NetworkHeader = "x-overwinter-host-ports"
+const networkHeader = "x-overwinter-host-ports"
 
 // Modal's protocol says nothing about refused connections, so this server has an additional service
 // for them. Package modalsandbox calls it over the SDK's connection. Request and response are JSON.

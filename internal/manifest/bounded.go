@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// MaxBytes bounds the paths of a manifest together.
-	MaxBytes = 8 << 20
+	// maxBytes bounds the paths of a manifest together.
+	maxBytes = 8 << 20
 	// maxText bounds each other text of a manifest that a runner makes.
 	maxText = 1024
 )
@@ -23,7 +23,7 @@ func (m Manifest) Bounded() Manifest {
 		if len(f.Path) > transcript.MaxPath || !utf8.ValidString(f.Path) || strings.IndexByte(f.Path, 0) >= 0 {
 			continue
 		}
-		if bytes += len(f.Path); len(files) == transcript.MaxFiles || bytes > MaxBytes {
+		if bytes += len(f.Path); len(files) == transcript.MaxFiles || bytes > maxBytes {
 			break
 		}
 		f.SHA256 = bounded(f.SHA256)

@@ -21,7 +21,7 @@ const (
 const (
 	RepositoryEntry   = "repository.bundle"
 	ConversationEntry = "conversation.jsonl"
-	ManifestEntry     = "manifest.json"
+	manifestEntry     = "manifest.json"
 	workspaceDir      = "workspace/"
 	agentDir          = "agent/"
 )
@@ -36,13 +36,13 @@ const (
 const (
 	MaxArchiveBytes = 256 << 20 // compressed
 	MaxBytes        = 512 << 20 // of all entries together
-	MaxEntries      = 20_000
-	MaxPathBytes    = 1024
-	MaxMissing      = 200 // items of Manifest.Missing
+	maxEntries      = 20_000
+	maxPathBytes    = 1024
+	maxMissing      = 200 // items of Manifest.Missing
 	maxManifest     = 16 << 20
 	// MaxWorkspaceEntries leaves room for the agent's own files, which follow those of the workspace: without them a session
 	// remembers nothing.
-	MaxWorkspaceEntries = MaxEntries - 4100
+	MaxWorkspaceEntries = maxEntries - 4100
 )
 
 // Manifest describes an archive. Fields are added and never renamed.
@@ -117,8 +117,8 @@ func (m Manifest) check() error {
 		return fmt.Errorf("manifest.json: format must be %q", Format)
 	case m.Version < 1 || m.Version > Version:
 		return fmt.Errorf("manifest.json: version %d is not known; this program knows versions up to %d", m.Version, Version)
-	case len(m.Missing) > MaxMissing+1:
-		return fmt.Errorf("manifest.json: missing has %d items; at most %d are allowed", len(m.Missing), MaxMissing+1)
+	case len(m.Missing) > maxMissing+1:
+		return fmt.Errorf("manifest.json: missing has %d items; at most %d are allowed", len(m.Missing), maxMissing+1)
 	}
 	if m.Git != nil && m.Git.Head != "" && !isCommit(m.Git.Head) {
 		return fmt.Errorf("manifest.json: git.head %q is not the ID of a commit", m.Git.Head)
@@ -157,8 +157,8 @@ func validBranch(name string) bool {
 // checkPath returns an error unless a path names something within a workspace, and nothing of git's own.
 func checkPath(p string) error {
 	switch {
-	case len(p) > MaxPathBytes:
-		return fmt.Errorf("path %.40q… has %d bytes; at most %d are allowed", p, len(p), MaxPathBytes)
+	case len(p) > maxPathBytes:
+		return fmt.Errorf("path %.40q… has %d bytes; at most %d are allowed", p, len(p), maxPathBytes)
 	case !fs.ValidPath(p) || p == "." || strings.ContainsRune(p, 0) || !utf8.ValidString(p):
 		return fmt.Errorf("path %q must be relative, clean, UTF-8 and within the workspace", p)
 	}
@@ -172,7 +172,7 @@ func checkPath(p string) error {
 
 // LinkStaysWithin reports whether a symbolic link at a path of the workspace leads to a place within it, by its text.
 func LinkStaysWithin(p, target string) bool {
-	if target == "" || len(target) > MaxPathBytes || path.IsAbs(target) || !utf8.ValidString(target) || strings.ContainsRune(target, 0) {
+	if target == "" || len(target) > maxPathBytes || path.IsAbs(target) || !utf8.ValidString(target) || strings.ContainsRune(target, 0) {
 		return false
 	}
 	to := path.Join(path.Dir(p), target)
@@ -191,9 +191,9 @@ func LinkStaysWithin(p, target string) bool {
 func (m *Manifest) AddMissing(items ...string) {
 	for _, item := range items {
 		switch {
-		case len(m.Missing) < MaxMissing:
+		case len(m.Missing) < maxMissing:
 			m.Missing = append(m.Missing, item)
-		case len(m.Missing) == MaxMissing:
+		case len(m.Missing) == maxMissing:
 			m.Missing = append(m.Missing, "more, which are not listed")
 		}
 	}

@@ -39,7 +39,7 @@ func Read(r io.Reader, take func(Entry, io.Reader) error) (Manifest, error) {
 	}
 	zip.Multistream(false)
 	// Headers count too: each entry has a few blocks of them.
-	const most = MaxBytes + maxManifest + MaxEntries*8<<10
+	const most = MaxBytes + maxManifest + maxEntries*8<<10
 	a := &archive{tar: tar.NewReader(&limitedReader{r: zip, left: most, what: "the content of the archive", most: most}), seen: map[string]Entry{}, dirs: map[string]bool{}}
 	m, err := a.read(take)
 	if err != nil {
@@ -104,12 +104,12 @@ func (a *archive) read(take func(Entry, io.Reader) error) (Manifest, error) {
 	for {
 		h, err := a.tar.Next()
 		if errors.Is(err, io.EOF) {
-			return Manifest{}, invalid("the archive has no %s: it is truncated or not an archive", ManifestEntry)
+			return Manifest{}, invalid("the archive has no %s: it is truncated or not an archive", manifestEntry)
 		}
 		if err != nil {
 			return Manifest{}, archiveError(err, "the archive is not a tar file")
 		}
-		if h.Name == ManifestEntry {
+		if h.Name == manifestEntry {
 			return a.manifest(h)
 		}
 		e, err := a.entry(h)
@@ -136,8 +136,8 @@ func (a *archive) read(take func(Entry, io.Reader) error) (Manifest, error) {
 // entry checks the header of an entry.
 func (a *archive) entry(h *tar.Header) (Entry, error) {
 	e := Entry{Name: h.Name, Mode: fs.FileMode(h.Mode).Perm(), Size: h.Size}
-	if len(a.order) == MaxEntries {
-		return e, invalid("the archive has more than %d entries", MaxEntries)
+	if len(a.order) == maxEntries {
+		return e, invalid("the archive has more than %d entries", maxEntries)
 	}
 	if _, twice := a.seen[h.Name]; twice {
 		return e, invalid("the archive has the entry %q twice", h.Name)
@@ -201,15 +201,15 @@ func (a *archive) checkParents(p string) error {
 
 func (a *archive) manifest(h *tar.Header) (Manifest, error) {
 	if h.Typeflag != tar.TypeReg || h.Size > maxManifest {
-		return Manifest{}, invalid("%s is not a file of at most %d bytes", ManifestEntry, maxManifest)
+		return Manifest{}, invalid("%s is not a file of at most %d bytes", manifestEntry, maxManifest)
 	}
 	data, err := io.ReadAll(a.tar)
 	if err != nil {
-		return Manifest{}, archiveError(err, ManifestEntry)
+		return Manifest{}, archiveError(err, manifestEntry)
 	}
 	var m Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return Manifest{}, invalid("%s: %w", ManifestEntry, err)
+		return Manifest{}, invalid("%s: %w", manifestEntry, err)
 	}
 	if err := m.check(); err != nil {
 		return Manifest{}, invalid("%w", err)
@@ -218,7 +218,7 @@ func (a *archive) manifest(h *tar.Header) (Manifest, error) {
 		return Manifest{}, err
 	}
 	if _, err := a.tar.Next(); err == nil {
-		return Manifest{}, invalid("the archive has an entry after %s", ManifestEntry)
+		return Manifest{}, invalid("the archive has an entry after %s", manifestEntry)
 	} else if !errors.Is(err, io.EOF) {
 		return Manifest{}, archiveError(err, "the end of the archive is damaged")
 	}
@@ -228,14 +228,14 @@ func (a *archive) manifest(h *tar.Header) (Manifest, error) {
 // compare checks that what the manifest lists is what was read.
 func (a *archive) compare(listed []Entry) error {
 	if len(listed) != len(a.order) {
-		return invalid("%s lists %d entries, and the archive has %d", ManifestEntry, len(listed), len(a.order))
+		return invalid("%s lists %d entries, and the archive has %d", manifestEntry, len(listed), len(a.order))
 	}
 	paths := map[string]bool{}
 	for i, want := range listed {
 		got := a.seen[a.order[i]]
 		switch {
 		case want.Name != got.Name:
-			return invalid("%s lists %q where the archive has %q", ManifestEntry, want.Name, got.Name)
+			return invalid("%s lists %q where the archive has %q", manifestEntry, want.Name, got.Name)
 		case want.Size != got.Size:
 			return invalid("%q has %d bytes, and its manifest says %d", want.Name, got.Size, want.Size)
 		case want.SHA256 != got.SHA256:
@@ -245,15 +245,15 @@ func (a *archive) compare(listed []Entry) error {
 		}
 		if !got.AgentFile() {
 			if want.Path != "" {
-				return invalid("%s gives %q the path %q", ManifestEntry, want.Name, want.Path)
+				return invalid("%s gives %q the path %q", manifestEntry, want.Name, want.Path)
 			}
 			continue
 		}
 		if err := checkAgentPath(want.Path); err != nil {
-			return invalid("%s: %w", ManifestEntry, err)
+			return invalid("%s: %w", manifestEntry, err)
 		}
 		if paths[want.Path] {
-			return invalid("%s lists the path %q twice", ManifestEntry, want.Path)
+			return invalid("%s lists the path %q twice", manifestEntry, want.Path)
 		}
 		paths[want.Path] = true
 	}
@@ -262,8 +262,8 @@ func (a *archive) compare(listed []Entry) error {
 
 // checkAgentPath returns an error unless a path is that of a file, absolute and clean.
 func checkAgentPath(p string) error {
-	if len(p) > MaxPathBytes || !path.IsAbs(p) || path.Clean(p) != p || p == "/" || !utf8.ValidString(p) || strings.ContainsRune(p, 0) {
-		return fmt.Errorf("the path %.80q of an agent's file must be absolute and clean, of at most %d bytes", p, MaxPathBytes)
+	if len(p) > maxPathBytes || !path.IsAbs(p) || path.Clean(p) != p || p == "/" || !utf8.ValidString(p) || strings.ContainsRune(p, 0) {
+		return fmt.Errorf("the path %.80q of an agent's file must be absolute and clean, of at most %d bytes", p, maxPathBytes)
 	}
 	return nil
 }

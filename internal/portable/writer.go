@@ -85,7 +85,7 @@ func (w *Writer) Conversation(size int64, content io.Reader) error {
 }
 
 func (w *Writer) add(e Entry, content io.Reader) error {
-	if len(w.entries) >= MaxEntries || e.Size < 0 || w.bytes+e.Size > MaxBytes {
+	if len(w.entries) >= maxEntries || e.Size < 0 || w.bytes+e.Size > MaxBytes {
 		return ErrFull
 	}
 	w.bytes += e.Size
@@ -117,7 +117,7 @@ func (w *Writer) Close(m Manifest) error {
 	if len(data) > maxManifest {
 		return fmt.Errorf("the manifest has %d bytes; at most %d are allowed", len(data), maxManifest)
 	}
-	err = w.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: ManifestEntry, Size: int64(len(data)), Mode: 0o600, Format: tar.FormatPAX, ModTime: time.Unix(0, 0)})
+	err = w.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: manifestEntry, Size: int64(len(data)), Mode: 0o600, Format: tar.FormatPAX, ModTime: time.Unix(0, 0)})
 	if err == nil {
 		_, err = w.tar.Write(data)
 	}

@@ -156,13 +156,13 @@ func (l SealLine) message() Message {
 
 // ReadSeal reads the stdout of seal to its end and hands every message to store
 // in order: Segment, and FilesBegun, FileChanged, FilesBounded and Diff. It fails
-// when the seal at the end is missing, or a line has more than MaxSealLine bytes.
+// when the seal at the end is missing, or a line has more than maxSealLine bytes.
 func ReadSeal(stdout io.Reader, store func(Message) error) (Seal, error) {
 	r := bufio.NewReaderSize(stdout, 64<<10)
 	var seal *Seal
 	var buffer []byte
 	for {
-		data, err := readLine(r, buffer[:0], MaxSealLine)
+		data, err := readLine(r, buffer[:0], maxSealLine)
 		if errors.Is(err, io.EOF) && len(data) == 0 {
 			break
 		}

@@ -36,7 +36,7 @@
 // # Messages
 //
 // A message is its type (1 byte), the length of its payload (4 bytes, big
-// endian, at most MaxMessage) and the payload. Payloads are JSON but for the
+// endian, at most maxMessage) and the payload. Payloads are JSON but for the
 // four that carry bulk:
 //
 //	input    the bytes for the agent's stdin

@@ -210,7 +210,7 @@ func TestALineOfASealIsBounded(t *testing.T) {
 	var stream endless
 	_, err := ReadSeal(&stream, func(Message) error { return nil })
 	require.ErrorContains(t, err, "more than 16777216 bytes")
-	require.Less(t, stream.read, int64(MaxSealLine+128<<10))
+	require.Less(t, stream.read, int64(maxSealLine+128<<10))
 
 	lines := `{"segment":{"Path":"/a","Version":1,"Offset":0,"Data":"YQ=="}}` + "\n" + `{"seal":{"manifest":{"agentFiles":[],"lastSeq":0},"lastFrame":7}}`
 	for _, end := range []string{"", "\n"} {

@@ -10,8 +10,8 @@ const ProtocolVersion = 1
 
 // Bounds of the protocol.
 const (
-	// MaxMessage bounds the payload of one message.
-	MaxMessage = 64 << 20
+	// maxMessage bounds the payload of one message.
+	maxMessage = 64 << 20
 	// MaxLine bounds one line of the agent's stdout; the rest is dropped and the
 	// frame flagged as truncated.
 	MaxLine = 32 << 20
@@ -28,8 +28,8 @@ const (
 	maxJSON = 1 << 20
 	// maxDiff bounds a Diff: a patch in base64, and the files that it lists.
 	maxDiff = 16 << 20
-	// MaxSealLine bounds one line of the stdout of seal.
-	MaxSealLine = 16 << 20
+	// maxSealLine bounds one line of the stdout of seal.
+	maxSealLine = 16 << 20
 	// AliveInterval is the longest that a link stays silent. A worker that has
 	// heard nothing for a few of these has lost its exec.
 	AliveInterval = 5 * time.Second

@@ -45,8 +45,8 @@ func WriteMessage(w io.Writer, m Message) error {
 		return err
 	}
 	n := len(head) - headerSize + len(body)
-	if n > MaxMessage {
-		return fmt.Errorf("message of %d bytes is over the bound of %d", n, MaxMessage)
+	if n > maxMessage {
+		return fmt.Errorf("message of %d bytes is over the bound of %d", n, maxMessage)
 	}
 	head[0] = byte(m.messageType())
 	binary.BigEndian.PutUint32(head[1:], uint32(n))
@@ -140,8 +140,8 @@ func readRaw(r io.Reader, admit func(t messageType, bytes int64) (bool, error)) 
 		return 0, nil, err
 	}
 	n := binary.BigEndian.Uint32(head[1:])
-	if n > MaxMessage {
-		return 0, nil, fmt.Errorf("message of %d bytes is over the bound of %d", n, MaxMessage)
+	if n > maxMessage {
+		return 0, nil, fmt.Errorf("message of %d bytes is over the bound of %d", n, maxMessage)
 	}
 	allocate, err := admit(messageType(head[0]), int64(n))
 	if err != nil {

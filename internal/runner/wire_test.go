@@ -92,8 +92,8 @@ func TestATruncatedMessageIsNoEnd(t *testing.T) {
 
 func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
-	require.ErrorContains(t, WriteMessage(io.Discard, &Input{Data: make([]byte, MaxMessage+1)}), "bound")
-	head := binary.BigEndian.AppendUint32([]byte{byte(typeInput)}, MaxMessage+1)
+	require.ErrorContains(t, WriteMessage(io.Discard, &Input{Data: make([]byte, maxMessage+1)}), "bound")
+	head := binary.BigEndian.AppendUint32([]byte{byte(typeInput)}, maxMessage+1)
 	_, err := ReadMessage(bytes.NewReader(head))
 	require.ErrorContains(t, err, "bound")
 	require.Error(t, WriteMessage(io.Discard, &Segment{Path: strings.Repeat("x", 1<<16)}))

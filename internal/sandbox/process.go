@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// DefaultExecTimeout is the time that a process may run.
-	DefaultExecTimeout = 10 * time.Minute
+	// defaultExecTimeout is the time that a process may run.
+	defaultExecTimeout = 10 * time.Minute
 	// MaxArgvBytes bounds the arguments of a process; the rest goes by Stdin.
 	MaxArgvBytes = 64 << 10
 
@@ -103,7 +103,7 @@ func (spec ExecSpec) request() (driver.ExecRequest, error) {
 	}
 	return driver.ExecRequest{
 		Argv: spec.Argv, Dir: spec.Dir, Env: spec.Env,
-		Timeout: wholeSeconds(spec.Timeout, DefaultExecTimeout),
+		Timeout: wholeSeconds(spec.Timeout, defaultExecTimeout),
 	}, nil
 }
 

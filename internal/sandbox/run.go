@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// DefaultMaxOutput bounds what Run keeps of each stream.
-const DefaultMaxOutput = 1 << 20
+// defaultMaxOutput bounds what Run keeps of each stream.
+const defaultMaxOutput = 1 << 20
 
 // drainGrace is how long Run continues to read after the process has ended: a child that it left
 // running may hold a stream open for ever.
@@ -40,7 +40,7 @@ type Result struct {
 func (s *Sandbox) Run(ctx context.Context, spec RunSpec) (Result, error) {
 	limit := spec.MaxOutput
 	if limit <= 0 {
-		limit = DefaultMaxOutput
+		limit = defaultMaxOutput
 	}
 	p, err := s.Exec(ctx, ExecSpec{Argv: spec.Argv, Dir: spec.Dir, Env: spec.Env, Timeout: spec.Timeout})
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// MinMasked is the length in bytes from which a value is masked: shorter ones are words that text
+	// minMasked is the length in bytes from which a value is masked: shorter ones are words that text
 	// has for other reasons.
-	MinMasked = 8
+	minMasked = 8
 	// window is how many bytes the filter looks at. No pattern is shorter.
 	window = 8
 	// filterBits is the size of the filter, as a power of two. It is 32 KiB of memory.
@@ -51,7 +51,7 @@ type patterns struct {
 }
 
 // NewMasker returns a masker for the values of secrets; nil if there is nothing to mask. Values below
-// MinMasked are not masked, and neither are URLs of the web, except for a password in them.
+// minMasked are not masked, and neither are URLs of the web, except for a password in them.
 func NewMasker(secrets []Named) *Masker {
 	plain, folded := map[string]string{}, map[string]string{}
 	add := func(to map[string]string, text, label string) {
@@ -92,7 +92,7 @@ func maskedValues(name, value string) []string {
 	value = strings.TrimSpace(value)
 	var out []string
 	add := func(v string) {
-		if len(v) >= MinMasked {
+		if len(v) >= minMasked {
 			out = append(out, v)
 		}
 		if strings.Contains(v, "-----BEGIN ") {
@@ -256,7 +256,7 @@ func lowerEscapes(s string) string {
 // that it can have among other bytes.
 func base64Cores(value string) []string {
 	var out []string
-	if len(value) < MinMasked {
+	if len(value) < minMasked {
 		return out
 	}
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
@@ -382,7 +382,7 @@ func (m *Masker) look(text string) found {
 		}
 		if partial >= 0 {
 			f.partial = true
-			if len(text) >= MinMasked && len(text)*fragment >= len(p.text[partial]) {
+			if len(text) >= minMasked && len(text)*fragment >= len(p.text[partial]) {
 				f.cut, f.cutBy = true, p.label[partial]
 			}
 		}

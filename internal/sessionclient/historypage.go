@@ -15,8 +15,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
-// MaxHistoryRuns bounds the runs of a workflow that are read, the newest first.
-const MaxHistoryRuns = 100
+// maxHistoryRuns bounds the runs of a workflow that are read, the newest first.
+const maxHistoryRuns = 100
 
 // historyCursor is a place in the history of a workflow.
 type historyCursor struct {
@@ -72,7 +72,7 @@ func (c *Client) HistoryPage(
 // after is the cursor of the next page; empty if there is none.
 func (at historyCursor) after(token []byte) string {
 	if at.Token = token; len(token) == 0 {
-		if at.Runs++; at.Previous == "" || at.Runs == MaxHistoryRuns {
+		if at.Runs++; at.Previous == "" || at.Runs == maxHistoryRuns {
 			return ""
 		}
 		at.Run, at.Previous = at.Previous, ""

@@ -17,24 +17,24 @@ type Blocks struct{}
 
 // The messages of Blocks.
 const (
-	TypeSessionInit        Type = "session:init"
-	TypeSessionBlocks      Type = "session:blocks"
-	TypeSessionStatus      Type = "session:status"
-	TypeBlockStart         Type = "session:block:start"
-	TypeBlockDelta         Type = "session:block:delta"
-	TypeBlockUpdate        Type = "session:block:update"
-	TypeBlockComplete      Type = "session:block:complete"
-	TypeBlockRemoved       Type = "session:block:removed"
-	TypeFileCreated        Type = "session:file:created"
-	TypeFileModified       Type = "session:file:modified"
-	TypeFileDeleted        Type = "session:file:deleted"
-	TypeMetadataUpdate     Type = "session:metadata:update"
-	TypeOptionsUpdate      Type = "session:options:update"
-	TypeSubagentDiscovered Type = "session:subagent:discovered"
-	TypeSubagentCompleted  Type = "session:subagent:completed"
-	TypeSessionQuestion    Type = "session:question"
-	TypeSessionResolved    Type = "session:question:resolved"
-	TypeSessionEvent       Type = "session:event"
+	typeSessionInit        Type = "session:init"
+	typeSessionBlocks      Type = "session:blocks"
+	typeSessionStatus      Type = "session:status"
+	typeBlockStart         Type = "session:block:start"
+	typeBlockDelta         Type = "session:block:delta"
+	typeBlockUpdate        Type = "session:block:update"
+	typeBlockComplete      Type = "session:block:complete"
+	typeBlockRemoved       Type = "session:block:removed"
+	typeFileCreated        Type = "session:file:created"
+	typeFileModified       Type = "session:file:modified"
+	typeFileDeleted        Type = "session:file:deleted"
+	typeMetadataUpdate     Type = "session:metadata:update"
+	typeOptionsUpdate      Type = "session:options:update"
+	typeSubagentDiscovered Type = "session:subagent:discovered"
+	typeSubagentCompleted  Type = "session:subagent:completed"
+	typeSessionQuestion    Type = "session:question"
+	typeSessionResolved    Type = "session:question:resolved"
+	typeSessionEvent       Type = "session:event"
 )
 
 // thread is what was said in a subagent's conversation.
@@ -86,12 +86,12 @@ func (Blocks) Init(i Opening) any {
 	if i.History != nil {
 		data.blockPage = pageOf(*i.History, i.More)
 	}
-	return Message{Type: TypeSessionInit, Seq: i.Seq, Data: data}
+	return Message{Type: typeSessionInit, Seq: i.Seq, Data: data}
 }
 
 // Page implements Protocol.
 func (Blocks) Page(sessionID string, c conversation.Conversation, more bool) any {
-	return Message{Type: TypeSessionBlocks, Data: struct {
+	return Message{Type: typeSessionBlocks, Data: struct {
 		sessionOnly
 		*blockPage
 	}{sessionOnly{sessionID}, pageOf(c, more)}}
@@ -104,7 +104,7 @@ type sessionQuestion struct {
 
 // Question implements Protocol.
 func (Blocks) Question(sessionID string, q json.RawMessage) any {
-	return Message{Type: TypeSessionQuestion, Data: sessionQuestion{sessionOnly{sessionID}, q}}
+	return Message{Type: typeSessionQuestion, Data: sessionQuestion{sessionOnly{sessionID}, q}}
 }
 
 // Beat implements Protocol: a ping frame is enough.
@@ -124,7 +124,7 @@ func (b Blocks) Messages(line []byte) ([][]byte, error) {
 func (Blocks) Encode(e eventlog.Event) ([][]byte, error) {
 	kind, data, announced := blocksOf(e)
 	if data == nil {
-		kind, data = TypeSessionEvent, struct {
+		kind, data = typeSessionEvent, struct {
 			sessionOnly
 			other
 		}{sessionOnly{e.SessionID}, other{e.Type, e.Data}}
@@ -168,7 +168,7 @@ func announce(kind Type, e eventlog.Event, b conversation.Block) *Message {
 	return &Message{Type: kind, Data: subagent{sessionOnly{e.SessionID}, subagentState{b.SubagentID, b.Name, b.Status}}}
 }
 
-var fileTypes = map[string]Type{"created": TypeFileCreated, "modified": TypeFileModified, "deleted": TypeFileDeleted}
+var fileTypes = map[string]Type{"created": typeFileCreated, "modified": typeFileModified, "deleted": typeFileDeleted}
 
 // blocksOf returns no data for an event that the protocol has no name for.
 func blocksOf(e eventlog.Event) (kind Type, data any, announced *Message) {
@@ -178,14 +178,14 @@ func blocksOf(e eventlog.Event) (kind Type, data any, announced *Message) {
 	of := sessionOnly{e.SessionID}
 	switch e.Type {
 	case event.TypeStatus:
-		kind, data = said(TypeSessionStatus, e, func(d event.StatusData) any {
+		kind, data = said(typeSessionStatus, e, func(d event.StatusData) any {
 			return with(e.Data, struct {
 				sessionOnly
 				Runtime resource.RuntimeJSON `json:"runtime"`
 			}{of, resource.RuntimeJSON{IsLoaded: !d.Status.Final(), Sandbox: d.Sandbox}})
 		})
 	case event.TypeFile:
-		kind, data = said(TypeFileModified, e, func(event.FileData) any {
+		kind, data = said(typeFileModified, e, func(event.FileData) any {
 			return struct {
 				sessionOnly
 				File json.RawMessage `json:"file"`
@@ -198,24 +198,24 @@ func blocksOf(e eventlog.Event) (kind Type, data any, announced *Message) {
 			kind = fileTypes[change.Change]
 		}
 	case string(conversation.EventMetadataUpdate), string(conversation.EventTitle):
-		kind, data = TypeMetadataUpdate, struct {
+		kind, data = typeMetadataUpdate, struct {
 			sessionOnly
 			Metadata json.RawMessage `json:"metadata"`
 		}{of, e.Data}
 	case event.TypeSettings:
-		kind, data = TypeOptionsUpdate, struct {
+		kind, data = typeOptionsUpdate, struct {
 			sessionOnly
 			Options json.RawMessage `json:"options"`
 		}{of, e.Data}
 	case event.TypeQuestion:
-		kind, data = said(TypeSessionQuestion, e, func(d questionOnly) any {
+		kind, data = said(typeSessionQuestion, e, func(d questionOnly) any {
 			if d.data() == nil {
 				return nil
 			}
 			return sessionQuestion{of, d.Question}
 		})
 	case event.TypeQuestionResolved:
-		kind, data = TypeSessionResolved, struct {
+		kind, data = typeSessionResolved, struct {
 			sessionOnly
 			Resolved json.RawMessage `json:"resolved"`
 		}{of, e.Data}
@@ -238,31 +238,31 @@ func blockOf(e eventlog.Event) (kind Type, data any, announced *Message) {
 	}
 	switch e.Type {
 	case string(conversation.EventBlockStart):
-		kind, data = said(TypeBlockStart, e, func(d conversation.BlockStart) any {
-			announced = announce(TypeSubagentDiscovered, e, d.Block)
+		kind, data = said(typeBlockStart, e, func(d conversation.BlockStart) any {
+			announced = announce(typeSubagentDiscovered, e, d.Block)
 			return block{in, "", d.Block}
 		})
 	case string(conversation.EventBlockComplete):
-		kind, data = said(TypeBlockComplete, e, func(d conversation.BlockComplete) any {
-			announced = announce(TypeSubagentCompleted, e, d.Block)
+		kind, data = said(typeBlockComplete, e, func(d conversation.BlockComplete) any {
+			announced = announce(typeSubagentCompleted, e, d.Block)
 			return block{in, d.Block.ID, d.Block}
 		})
 	case string(conversation.EventBlockUpdate):
-		kind, data = said(TypeBlockUpdate, e, func(d conversation.BlockUpdate) any {
+		kind, data = said(typeBlockUpdate, e, func(d conversation.BlockUpdate) any {
 			return struct {
 				inConversation
 				conversation.BlockUpdate
 			}{in, d}
 		})
 	case string(conversation.EventTextDelta):
-		kind, data = said(TypeBlockDelta, e, func(d conversation.TextDelta) any {
+		kind, data = said(typeBlockDelta, e, func(d conversation.TextDelta) any {
 			return struct {
 				inConversation
 				conversation.TextDelta
 			}{in, d}
 		})
 	case string(conversation.EventBlockRemoved):
-		kind, data = said(TypeBlockRemoved, e, func(d conversation.BlockRemoved) any {
+		kind, data = said(typeBlockRemoved, e, func(d conversation.BlockRemoved) any {
 			return struct {
 				inConversation
 				conversation.BlockRemoved

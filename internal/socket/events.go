@@ -10,8 +10,8 @@ import (
 // EventsName is the sub-protocol of [Events].
 const EventsName = "overwinter.events.v1"
 
-// TypeHeartbeat is the message of Events after a time without events: pages of browsers do not see ping frames.
-const TypeHeartbeat Type = "heartbeat"
+// typeHeartbeat is the message of Events after a time without events: pages of browsers do not see ping frames.
+const typeHeartbeat Type = "heartbeat"
 
 // Events is the protocol whose messages are the events of the log, byte for byte as the data of server-sent events. It begins with
 // the first event, has no opening, and says nothing about users.
@@ -30,7 +30,7 @@ func (Events) Question(string, json.RawMessage) any { return nil }
 func (Events) Presence(_, _ presence.Presence) []any { return nil }
 
 // Beat implements Protocol.
-func (Events) Beat() any { return Message{Type: TypeHeartbeat, Data: struct{}{}} }
+func (Events) Beat() any { return Message{Type: typeHeartbeat, Data: struct{}{}} }
 
 // Messages implements Protocol: the message is the line.
 func (Events) Messages(line []byte) ([][]byte, error) { return [][]byte{line}, nil }

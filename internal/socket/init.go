@@ -42,7 +42,7 @@ type User struct {
 
 // Init implements Protocol.
 func (Chat) Init(o Opening) any {
-	m := Init{Type: TypeInit, Seq: o.Seq, Session: InitSession{SessionJSON: o.Session, More: o.More}, Data: o.Data}
+	m := Init{Type: typeInit, Seq: o.Seq, Session: InitSession{SessionJSON: o.Session, More: o.More}, Data: o.Data}
 	if o.History != nil {
 		m.Session.Messages = new(History(*o.History))
 	}
@@ -51,12 +51,12 @@ func (Chat) Init(o Opening) any {
 
 // Page implements Protocol.
 func (Chat) Page(_ string, c conversation.Conversation, more bool) any {
-	return Message{Type: TypeMessages, Data: Page{Messages: History(c), More: more}}
+	return Message{Type: typeMessages, Data: Page{Messages: History(c), More: more}}
 }
 
 // Question implements Protocol.
 func (Chat) Question(_ string, q json.RawMessage) any {
-	return Message{Type: TypeQuestion, Data: q}
+	return Message{Type: typeQuestion, Data: q}
 }
 
 // Page is the data of a message with a further part of the conversation.

@@ -19,31 +19,31 @@ type Chat struct{}
 
 // The messages that a session's events become in Chat.
 const (
-	TypeMessage          Type = "message"
-	TypeMessageUpdated   Type = "message.updated"
-	TypeMessagesRemoved  Type = "messages.removed"
-	TypeChunk            Type = "chunk"
-	TypeStatus           Type = "status"
-	TypePrompt           Type = "prompt"
-	TypeAgentStatus      Type = "agentStatus"
-	TypeQuestion         Type = "question"
-	TypeQuestionResolved Type = "question.resolved"
+	typeMessage          Type = "message"
+	typeMessageUpdated   Type = "message.updated"
+	typeMessagesRemoved  Type = "messages.removed"
+	typeChunk            Type = "chunk"
+	typeStatus           Type = "status"
+	typePrompt           Type = "prompt"
+	typeAgentStatus      Type = "agentStatus"
+	typeQuestion         Type = "question"
+	typeQuestionResolved Type = "question.resolved"
 	TypeFilesChanged     Type = "files-changed"
-	TypeTitle            Type = "title"
-	TypeScreenshot       Type = "screenshot"
+	typeTitle            Type = "title"
+	typeScreenshot       Type = "screenshot"
 	TypeGitState         Type = "git-state"
-	TypeReviewRequested  Type = "review-requested"
-	TypeReviewResult     Type = "review-result"
-	TypePRCreated        Type = "pr-created"
-	TypePRUpdated        Type = "pr-updated"
+	typeReviewRequested  Type = "review-requested"
+	typeReviewResult     Type = "review-result"
+	typePRCreated        Type = "pr-created"
+	typePRUpdated        Type = "pr-updated"
 	TypeError            Type = "error"
-	TypeEvent            Type = "event"
+	typeEvent            Type = "event"
 )
 
 // The messages about the connection itself.
 const (
-	TypeInit     Type = "init"
-	TypeMessages Type = "messages"
+	typeInit     Type = "init"
+	typeMessages Type = "messages"
 	TypeCaughtUp Type = "caught_up"
 	TypeGap      Type = "gap"
 	TypeEnd      Type = "end"
@@ -89,10 +89,10 @@ type Role string
 
 // The roles of messages.
 const (
-	RoleUser      Role = "user"
-	RoleAssistant Role = "assistant"
-	RoleTool      Role = "tool"
-	RoleSystem    Role = "system"
+	roleUser      Role = "user"
+	roleAssistant Role = "assistant"
+	roleTool      Role = "tool"
+	roleSystem    Role = "system"
 )
 
 // sayingOf converts a block of a conversation.
@@ -110,15 +110,15 @@ func sayingOf(conversationID string, b conversation.Block) Said {
 	}
 	switch b.Type {
 	case conversation.UserMessage:
-		c.Role = RoleUser
+		c.Role = roleUser
 	case conversation.AssistantText, conversation.Thinking:
-		c.Role = RoleAssistant
+		c.Role = roleAssistant
 	case conversation.System:
-		c.Role, c.Content = RoleSystem, b.Message
+		c.Role, c.Content = roleSystem, b.Message
 	case conversation.ToolUse, conversation.ToolResult, conversation.Subagent:
-		c.Role, c.Parts = RoleTool, []conversation.Block{b}
+		c.Role, c.Parts = roleTool, []conversation.Block{b}
 	default: // of a later release
-		c.Role, c.Parts = RoleSystem, []conversation.Block{b}
+		c.Role, c.Parts = roleSystem, []conversation.Block{b}
 	}
 	return c
 }
@@ -245,7 +245,7 @@ func (c Chat) Messages(line []byte) ([][]byte, error) {
 func (Chat) Encode(e eventlog.Event) ([][]byte, error) {
 	kind, data := translate(e)
 	if data == nil {
-		kind, data = TypeEvent, other{Type: e.Type, Data: e.Data}
+		kind, data = typeEvent, other{Type: e.Type, Data: e.Data}
 	}
 	message, err := conversation.Encode(Message{
 		Type: kind, Seq: e.Seq, ConversationID: e.ConversationID, RunID: e.RunID, At: new(resource.Time(e.At)), Data: data,
@@ -257,50 +257,50 @@ func (Chat) Encode(e eventlog.Event) ([][]byte, error) {
 func translate(e eventlog.Event) (Type, any) {
 	switch e.Type {
 	case string(conversation.EventBlockStart):
-		return said(TypeMessage, e, func(d conversation.BlockStart) any { return sayingOf(e.ConversationID, d.Block) })
+		return said(typeMessage, e, func(d conversation.BlockStart) any { return sayingOf(e.ConversationID, d.Block) })
 	case string(conversation.EventBlockComplete):
-		return said(TypeMessageUpdated, e, func(d conversation.BlockComplete) any { return sayingOf(e.ConversationID, d.Block) })
+		return said(typeMessageUpdated, e, func(d conversation.BlockComplete) any { return sayingOf(e.ConversationID, d.Block) })
 	case string(conversation.EventBlockUpdate):
-		return said(TypeMessageUpdated, e, func(d conversation.BlockUpdate) any { return update{d.BlockID, d.Updates} })
+		return said(typeMessageUpdated, e, func(d conversation.BlockUpdate) any { return update{d.BlockID, d.Updates} })
 	case string(conversation.EventTextDelta):
-		return said(TypeChunk, e, func(d conversation.TextDelta) any { return chunk{d.BlockID, d.Delta} })
+		return said(typeChunk, e, func(d conversation.TextDelta) any { return chunk{d.BlockID, d.Delta} })
 	case string(conversation.EventBlockRemoved):
-		return said(TypeMessagesRemoved, e, func(d conversation.BlockRemoved) any { return removed{[]string{d.BlockID}} })
+		return said(typeMessagesRemoved, e, func(d conversation.BlockRemoved) any { return removed{[]string{d.BlockID}} })
 	case event.TypeStatus:
-		return said(TypeStatus, e, func(d event.StatusData) any { return with(e.Data, SandboxOf(d.Sandbox)) })
+		return said(typeStatus, e, func(d event.StatusData) any { return with(e.Data, SandboxOf(d.Sandbox)) })
 	case event.TypeQueue:
-		return said(TypeStatus, e, func(d event.QueueData) any { return queueData{workOf(d), e.Data} })
+		return said(typeStatus, e, func(d event.QueueData) any { return queueData{workOf(d), e.Data} })
 	case event.TypePrompt:
-		return TypePrompt, e.Data
+		return typePrompt, e.Data
 	case event.TypeTurnStart, string(conversation.EventMetadataUpdate):
-		return TypeAgentStatus, agentStatus{"working", e.Type, e.Data}
+		return typeAgentStatus, agentStatus{"working", e.Type, e.Data}
 	case event.TypeTurnEnd:
-		return TypeAgentStatus, agentStatus{"idle", e.Type, e.Data}
+		return typeAgentStatus, agentStatus{"idle", e.Type, e.Data}
 	case event.TypeQuestion:
-		return said(TypeQuestion, e, func(d questionOnly) any { return d.data() })
+		return said(typeQuestion, e, func(d questionOnly) any { return d.data() })
 	case event.TypeQuestionResolved:
-		return TypeQuestionResolved, e.Data
+		return typeQuestionResolved, e.Data
 	case event.TypeFile:
 		return TypeFilesChanged, files{[]json.RawMessage{e.Data}}
 	case string(conversation.EventTitle):
-		return TypeTitle, e.Data
+		return typeTitle, e.Data
 	case string(conversation.EventScreenshot):
-		return TypeScreenshot, e.Data
+		return typeScreenshot, e.Data
 	case string(conversation.EventGitState):
 		return TypeGitState, e.Data
 	case string(conversation.EventReviewRequested):
-		return TypeReviewRequested, e.Data
+		return typeReviewRequested, e.Data
 	case string(conversation.EventReviewResult):
-		return TypeReviewResult, e.Data
+		return typeReviewResult, e.Data
 	case string(conversation.EventPullRequest):
 		var d conversation.PullRequest
 		if json.Unmarshal(e.Data, &d) != nil {
 			return "", nil
 		}
 		if d.Operation == conversation.PullRequestUpdate {
-			return TypePRUpdated, e.Data
+			return typePRUpdated, e.Data
 		}
-		return TypePRCreated, e.Data
+		return typePRCreated, e.Data
 	case string(conversation.EventError):
 		return TypeError, e.Data
 	}

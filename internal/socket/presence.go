@@ -4,8 +4,8 @@ import "github.com/overwinter-dev/overwinter/internal/presence"
 
 // The messages of Chat about who looks at a session.
 const (
-	TypeUserJoined Type = "user.joined"
-	TypeUserLeft   Type = "user.left"
+	typeUserJoined Type = "user.joined"
+	typeUserLeft   Type = "user.left"
 )
 
 // presenceData is the data of both.
@@ -34,12 +34,12 @@ func (Chat) Presence(before, now presence.Presence) []any {
 	was, is := byID(before.Users), byID(now.Users)
 	for _, u := range before.Users {
 		if _, there := is[u.ID]; !there {
-			said(TypeUserLeft, u)
+			said(typeUserLeft, u)
 		}
 	}
 	for _, u := range now.Users {
 		if _, there := was[u.ID]; !there {
-			said(TypeUserJoined, u)
+			said(typeUserJoined, u)
 		}
 	}
 	return out

@@ -60,9 +60,9 @@ var Schedule = []time.Duration{
 	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// Pause is the time before the next attempt after some; false if there is none. A fifth of it is random, so that what failed
+// pause is the time before the next attempt after some; false if there is none. A fifth of it is random, so that what failed
 // together is not repeated together. A receiver may ask for more, but not for more than the longest pause.
-func Pause(attempts int, asked time.Duration) (time.Duration, bool) {
+func pause(attempts int, asked time.Duration) (time.Duration, bool) {
 	if attempts < 1 || attempts > len(Schedule) {
 		return 0, false
 	}
@@ -129,7 +129,7 @@ func Judge(a Answer, before int) Verdict {
 	if a.Gone {
 		return Verdict{Status: Failed, Reason: ReasonDisabled, Disable: ReasonGone}
 	}
-	pause, again := Pause(before+1, a.After)
+	pause, again := pause(before+1, a.After)
 	if !again {
 		return Verdict{Status: Failed, Reason: ReasonExhausted}
 	}

@@ -29,7 +29,7 @@ const (
 	MaxReplay       = 1_000   // deliveries that one call sends again
 	MaxBeginning    = 8       // deliveries of one endpoint that begin at once
 	maxResponse     = 4 << 10 // bytes of a response that are read
-	MaxErrorText    = 500     // characters of an error that are kept
+	maxErrorText    = 500     // characters of an error that are kept
 	DefaultOverlap  = 24 * time.Hour
 	MaxOverlap      = 7 * 24 * time.Hour
 	attemptTimeout  = 15 * time.Second

@@ -126,8 +126,8 @@ func retryAfter(text string) time.Duration {
 
 func cut(text string) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
-	if runes := []rune(text); len(runes) > MaxErrorText {
-		return string(runes[:MaxErrorText])
+	if runes := []rune(text); len(runes) > maxErrorText {
+		return string(runes[:maxErrorText])
 	}
 	return text
 }

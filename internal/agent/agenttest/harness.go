@@ -25,7 +25,7 @@ const (
 	// Choice is what the suite answers to the question that Prompts.Question asks, and Refusal what
 	// it says when it does not allow Prompts.Guarded.
 	Choice  = "Blue"
-	Refusal = "not today"
+	refusal = "not today"
 	// Title is what Prompts.Tool must give the session.
 	Title = "A title of the agent"
 )

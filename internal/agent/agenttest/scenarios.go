@@ -342,7 +342,7 @@ func doesWhatItIsAllowed(t *testing.T, b *bench) {
 func leavesWhatItIsDenied(t *testing.T, b *bench) {
 	b.permissions = asking
 	b.answer = func(agent.Question) agent.Answer {
-		return agent.Answer{Decision: agent.DecisionReject, Message: Refusal}
+		return agent.Answer{Decision: agent.DecisionReject, Message: refusal}
 	}
 	r := b.turn(t, b.Prompts.Guarded)
 	q := b.asked(t, r, agent.Permission)

@@ -10,9 +10,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
-// Grace is how long a bridge may take to abort a turn: the agent stops its tools and writes its
+// grace is how long a bridge may take to abort a turn: the agent stops its tools and writes its
 // transcript first.
-const Grace = 10 * time.Second
+const grace = 10 * time.Second
 
 // Validate checks what every launch of the agent with that title needs.
 func Validate(title string, in agent.LaunchInput) error {
@@ -62,5 +62,5 @@ func Interrupt(runID string) agent.Interrupt {
 	if err != nil {
 		panic(fmt.Sprintf("bridged: encode interrupt: %v", err)) // two strings always encode
 	}
-	return agent.Interrupt{Stdin: line, Grace: Grace}
+	return agent.Interrupt{Stdin: line, Grace: grace}
 }

@@ -26,8 +26,8 @@ const Name = "claude-sdk"
 // The names of the secrets that the program looks for in its environment.
 const (
 	SecretKey     = "ANTHROPIC_API_KEY"
-	SecretToken   = "ANTHROPIC_AUTH_TOKEN"
-	SecretOAuth   = "CLAUDE_CODE_OAUTH_TOKEN"
+	secretToken   = "ANTHROPIC_AUTH_TOKEN"
+	secretOAuth   = "CLAUDE_CODE_OAUTH_TOKEN"
 	SecretBaseURL = "ANTHROPIC_BASE_URL"
 )
 
@@ -68,8 +68,8 @@ func (Adapter) Describe() agent.Description {
 		},
 		Secrets: append([]agent.Need{{
 			Name: SecretKey, Required: true,
-			Alternatives: []string{SecretToken, SecretOAuth, "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"},
-		}}, agent.Optional(SecretToken, SecretOAuth, SecretBaseURL)...),
+			Alternatives: []string{secretToken, secretOAuth, "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"},
+		}}, agent.Optional(secretToken, secretOAuth, SecretBaseURL)...),
 	}
 }
 
@@ -119,7 +119,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 			path.Join(dir, id, subagentDir, "*.jsonl"),
 			path.Join(dir, id, subagentDir, "*"+metaSuffix),
 		},
-		Secrets: []string{SecretKey, SecretToken, SecretOAuth, SecretBaseURL},
+		Secrets: []string{SecretKey, secretToken, secretOAuth, SecretBaseURL},
 	}, nil
 }
 

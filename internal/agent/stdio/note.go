@@ -27,6 +27,7 @@ const (
 	NoteFailed   NoteType = "failed"   // the turn of RunID has failed, for the reason in Message
 	NoteDeadline NoteType = "deadline" // the turn was given up because it took too long, see Message
 	NoteDied     NoteType = "died"     // the agent's process has ended, see Message
+	NoteSession  NoteType = "session"  // the agent's session, in ID; the first note of a notebook
 	NoteDeclined NoteType = "declined" // the running turn of RunID has not taken the prompt in ID
 )
 

@@ -129,8 +129,8 @@ func (l *logFile) lastWords() string {
 
 func (l *logFile) close() error { return l.file.Close() }
 
-// JSONSeverity reads the level of a JSON log line, of slog or zap. Anything else is info.
-func JSONSeverity(line []byte) slog.Level {
+// jsonSeverity reads the level of a JSON log line, of slog or zap. Anything else is info.
+func jsonSeverity(line []byte) slog.Level {
 	if len(line) == 0 || line[0] != '{' {
 		return slog.LevelInfo
 	}

@@ -23,13 +23,13 @@ func TestReadsSeverityOfJSONLines(t *testing.T) {
 		`level=ERROR msg="x"`: slog.LevelInfo,
 		``:                    slog.LevelInfo,
 	} {
-		require.Equal(t, want, JSONSeverity([]byte(line)), line)
+		require.Equal(t, want, jsonSeverity([]byte(line)), line)
 	}
 }
 
 func TestTheLastOutputPrefersErrors(t *testing.T) {
 	t.Parallel()
-	log, err := openLog(t.TempDir(), "one", JSONSeverity, func(slog.Level, []byte) {})
+	log, err := openLog(t.TempDir(), "one", jsonSeverity, func(slog.Level, []byte) {})
 	require.NoError(t, err)
 	require.Empty(t, log.lastWords())
 	log.copyFrom(strings.NewReader("hello\n\n"))
@@ -44,7 +44,7 @@ func TestTheLastOutputPrefersErrors(t *testing.T) {
 func TestLongLinesAreLoggedInPieces(t *testing.T) {
 	t.Parallel()
 	var pieces []int
-	log, err := openLog(t.TempDir(), "one", JSONSeverity, func(_ slog.Level, line []byte) { pieces = append(pieces, len(line)) })
+	log, err := openLog(t.TempDir(), "one", jsonSeverity, func(_ slog.Level, line []byte) { pieces = append(pieces, len(line)) })
 	require.NoError(t, err)
 	log.copyFrom(strings.NewReader(strings.Repeat("x", 2*maxLine+5) + "\nshort\n"))
 	require.Equal(t, []int{maxLine, maxLine, 5, 5}, pieces)
@@ -55,7 +55,7 @@ func TestLongLinesAreLoggedInPieces(t *testing.T) {
 func TestALogIsBoundedWhateverItsChildPrints(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	log, err := openLog(dir, "one", JSONSeverity, func(slog.Level, []byte) {})
+	log, err := openLog(dir, "one", jsonSeverity, func(slog.Level, []byte) {})
 	require.NoError(t, err)
 	log.limit = 1000
 	var printed strings.Builder
@@ -81,7 +81,7 @@ func TestALogIsBoundedWhateverItsChildPrints(t *testing.T) {
 func TestALogThatCannotBeRotatedIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	log, err := openLog(dir, "one", JSONSeverity, func(slog.Level, []byte) {})
+	log, err := openLog(dir, "one", jsonSeverity, func(slog.Level, []byte) {})
 	require.NoError(t, err)
 	log.limit = 1000
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "one.log.1", "full"), 0o700)) // no file can take its place

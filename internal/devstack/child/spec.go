@@ -22,7 +22,7 @@ type Spec struct {
 	StopSignal syscall.Signal
 	// StopTimeout is how long it may take to end before it is killed. Default 10 s.
 	StopTimeout time.Duration
-	// Severity returns the level of a line of its output. Default: JSONSeverity.
+	// Severity returns the level of a line of its output. Default: jsonSeverity.
 	Severity func(line []byte) slog.Level
 	// EchoLevel is the least severity of lines that are shown in addition to being logged, once the
 	// child is ready. Default slog.LevelWarn.
@@ -61,7 +61,7 @@ func (s Spec) withDefaults() Spec {
 		s.StopTimeout = 10 * time.Second
 	}
 	if s.Severity == nil {
-		s.Severity = JSONSeverity
+		s.Severity = jsonSeverity
 	}
 	if s.EchoLevel == 0 { // info, which is too much for a terminal
 		s.EchoLevel = slog.LevelWarn

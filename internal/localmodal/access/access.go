@@ -20,9 +20,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/durable"
 )
 
-// FileName is the name of the file in the data directory. A shell can read it:
+// fileName is the name of the file in the data directory. A shell can read it:
 // `set -a; . FILE; set +a` sets what Modal's SDK looks for.
-const FileName = "token"
+const fileName = "token"
 
 const (
 	idVariable     = "MODAL_TOKEN_ID"
@@ -70,7 +70,7 @@ func New() Token {
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
 // Path is where the token of a data directory is kept.
-func Path(dir string) string { return filepath.Join(dir, FileName) }
+func Path(dir string) string { return filepath.Join(dir, fileName) }
 
 // Load returns the token kept in dir, which must exist. It makes one if there is
 // none yet, and replaces one that other users may have read.

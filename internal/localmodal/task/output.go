@@ -29,8 +29,8 @@ type Output struct {
 	grown  chan struct{} // closed and replaced at every change
 }
 
-// NewOutput returns an empty stream that may put its content into a file in dir.
-func NewOutput(dir string) *Output { return &Output{dir: dir, grown: make(chan struct{})} }
+// newOutput returns an empty stream that may put its content into a file in dir.
+func newOutput(dir string) *Output { return &Output{dir: dir, grown: make(chan struct{})} }
 
 // Write appends p.
 func (o *Output) Write(p []byte) (int, error) {

@@ -28,7 +28,7 @@ func TestReadersFollowFromAnyOffset(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"in memory": 1000, "in a file": 3 * inMemory} {
 		dir := t.TempDir()
-		o := NewOutput(dir)
+		o := newOutput(dir)
 		want := bytes.Repeat([]byte("0123456789"), size/10)
 		var readers sync.WaitGroup
 		for _, offset := range []int{0, 7, size / 2} {
@@ -59,13 +59,13 @@ func TestReaderLeavesWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := NewOutput(t.TempDir()).Follow(ctx, 0, func(uint64, []byte) error { return nil })
+	err := newOutput(t.TempDir()).Follow(ctx, 0, func(uint64, []byte) error { return nil })
 	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestOutputThatCannotBeKeptIsAnError(t *testing.T) {
 	t.Parallel()
-	o := NewOutput("/nowhere/at/all")
+	o := newOutput("/nowhere/at/all")
 	_, err := o.Write(make([]byte, inMemory+1))
 	require.Error(t, err)
 	o.End()

@@ -128,10 +128,10 @@ func (t *Task) Start(id string, c Command) (*Execution, error) {
 func (t *Task) run(c Command, finished func()) (*Execution, error) {
 	var stdout, stderr *Output
 	if !c.NoStdout {
-		stdout = NewOutput(t.scratch)
+		stdout = newOutput(t.scratch)
 	}
 	if !c.NoStderr {
-		stderr = NewOutput(t.scratch)
+		stderr = newOutput(t.scratch)
 	}
 	if c.Timeout <= 0 {
 		return begin(t.Box, t.spec(c), stdout, stderr, finished)

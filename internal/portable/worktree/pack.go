@@ -23,8 +23,8 @@ import (
 const (
 	// MaxFileBytes bounds each file that the repository has not.
 	MaxFileBytes = 32 << 20
-	// MaxFilesBytes bounds them together.
-	MaxFilesBytes = 192 << 20
+	// maxFilesBytes bounds them together.
+	maxFilesBytes = 192 << 20
 	// maxRepositoryBytes bounds the bundle of a repository.
 	maxRepositoryBytes = 192 << 20
 	// maxIgnored is how many ignored paths are named.
@@ -251,8 +251,8 @@ func (p *packer) add(name string, tracked bool) error {
 	case info.Size() > MaxFileBytes:
 		p.lacks("%s (%d bytes; at most %d are taken of a file)", name, info.Size(), MaxFileBytes)
 		return nil
-	case p.bytes+info.Size() > MaxFilesBytes:
-		p.lacks("%s (the files before it have %d bytes, and at most %d are taken)", name, p.bytes, int64(MaxFilesBytes))
+	case p.bytes+info.Size() > maxFilesBytes:
+		p.lacks("%s (the files before it have %d bytes, and at most %d are taken)", name, p.bytes, int64(maxFilesBytes))
 		return nil
 	}
 	data, err := read(full)

@@ -66,9 +66,9 @@ func (e *treeEntry) directory() bool { return e.mode&unix.S_IFMT == unix.S_IFDIR
 // treeFile is where the index of the newest tree is kept.
 func treeFile(dir string) string { return filepath.Join(dir, "tree.gz") }
 
-// TakeTree describes everything in the workspace root and writes the index of it into dir. A workspace
+// takeTree describes everything in the workspace root and writes the index of it into dir. A workspace
 // that exceeds the bounds gets no digest, and Unchecked says why.
-func TakeTree(ctx context.Context, root, dir string) (manifest.Tree, error) {
+func takeTree(ctx context.Context, root, dir string) (manifest.Tree, error) {
 	return List(ctx, root).Take(ctx, dir)
 }
 
@@ -88,7 +88,7 @@ func list(ctx context.Context, root string, limit int) *Listing {
 	return l
 }
 
-// Take is TakeTree for a listing, as long as nothing has changed in the workspace since.
+// Take is takeTree for a listing, as long as nothing has changed in the workspace since.
 func (l *Listing) Take(ctx context.Context, dir string) (manifest.Tree, error) {
 	if l.err != nil {
 		return manifest.Tree{Unchecked: l.err.Error()}, nil // it is said, and no reason not to hibernate

@@ -48,7 +48,7 @@ func (w *tree) write(t *testing.T, name, content string) {
 func (w *tree) take(t *testing.T) {
 	t.Helper()
 	var err error
-	w.taken, err = TakeTree(t.Context(), w.root, w.dir)
+	w.taken, err = takeTree(t.Context(), w.root, w.dir)
 	require.NoError(t, err)
 	require.Empty(t, w.taken.Unchecked)
 }
@@ -181,7 +181,7 @@ func TestATreeBeyondItsBoundsIsUnchecked(t *testing.T) {
 
 	deep := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", maxTreeDepth+2)), 0o755))
-	got, err := TakeTree(t.Context(), deep, w.dir)
+	got, err := takeTree(t.Context(), deep, w.dir)
 	require.NoError(t, err)
 	require.Equal(t, "deeper than 400 directories", got.Unchecked)
 }
@@ -231,7 +231,7 @@ func BenchmarkTree(b *testing.B) {
 		b.Run(fmt.Sprintf("take/%d", n), func(b *testing.B) {
 			for b.Loop() {
 				var err error
-				taken, err = TakeTree(b.Context(), root, dir)
+				taken, err = takeTree(b.Context(), root, dir)
 				require.NoError(b, err)
 			}
 		})

@@ -20,15 +20,15 @@ import (
 // maxThrottleWait is how long the SDK sleeps when the server asks for less.
 const maxThrottleWait = 30 * time.Second
 
-// DefaultAppName is the App that sandboxes are made in.
-const DefaultAppName = "overwinter"
+// defaultAppName is the App that sandboxes are made in.
+const defaultAppName = "overwinter"
 
-// DefaultServerURL is Modal.
-const DefaultServerURL = "https://api.modal.com:443"
+// defaultServerURL is Modal.
+const defaultServerURL = "https://api.modal.com:443"
 
 // Config says where sandboxes are made and by whom.
 type Config struct {
-	// ServerURL is where Modal's API is spoken. Default DefaultServerURL. "http://"
+	// ServerURL is where Modal's API is spoken. Default defaultServerURL. "http://"
 	// is plaintext, for a server on this machine.
 	ServerURL string
 	// TokenID and TokenSecret are the credentials. Required.
@@ -51,7 +51,7 @@ type Config struct {
 
 func (c *Config) complete() error {
 	if c.ServerURL == "" {
-		c.ServerURL = DefaultServerURL
+		c.ServerURL = defaultServerURL
 	}
 	u, err := url.Parse(c.ServerURL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -61,7 +61,7 @@ func (c *Config) complete() error {
 		return errors.New("token id and token secret are both needed")
 	}
 	if c.AppName == "" {
-		c.AppName = DefaultAppName
+		c.AppName = defaultAppName
 	}
 	if c.PageTimeout == 0 {
 		c.PageTimeout = 10 * time.Second

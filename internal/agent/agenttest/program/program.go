@@ -25,8 +25,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Timeout bounds the wait for the next line of a program, which is slow on a busy machine.
-const Timeout = 2 * time.Minute
+// timeout bounds the wait for the next line of a program, which is slow on a busy machine.
+const timeout = 2 * time.Minute
 
 // Process is an agent's process. It is killed when the test ends.
 type Process struct {
@@ -99,7 +99,7 @@ func (p *Process) Next(t *testing.T) []byte {
 		require.True(t, ok, "the process has ended")
 		t.Logf("%.400s", line) // for a test that fails
 		return line
-	case <-time.After(Timeout):
+	case <-time.After(timeout):
 		require.FailNow(t, "the agent does nothing")
 		return nil
 	}
@@ -119,7 +119,7 @@ func (p *Process) Rest() iter.Seq[[]byte] {
 // Wait waits until the process has ended and returns its exit code.
 func (p *Process) Wait(t *testing.T) int {
 	t.Helper()
-	deadline := time.After(Timeout)
+	deadline := time.After(timeout)
 	for {
 		select {
 		case _, ok := <-p.frames:

@@ -7,9 +7,6 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
-// NoteSession names the agent's session, in ID. It is the first note of a notebook; see acpclient.NoteSession.
-const NoteSession stdio.NoteType = "session"
-
 // ReadChat reads what the program remembers of a session by a chat file that it has written itself, and the session's id.
 func ReadChat(data []byte) (id string, m Memory) {
 	r := chatReader{messages: map[string]*Message{}, calls: map[string]struct{}{}}
@@ -108,7 +105,7 @@ func (r *chatReader) first(call string) bool {
 
 // Notes are the lines of a notebook whose session remembers this.
 func (m *Memory) Notes(session string) []stdio.Note {
-	notes := []stdio.Note{{Type: NoteSession, ID: session}}
+	notes := []stdio.Note{{Type: stdio.NoteSession, ID: session}}
 	for _, have := range m.Messages {
 		notes = append(notes, stdio.Note{Type: NoteChat, Data: Data(have.Fields)})
 		if len(have.Calls) > 0 {
@@ -127,7 +124,7 @@ func ReadNotebook(data []byte) (session string, m Memory) {
 		if !ok {
 			continue
 		}
-		if n.Type == NoteSession && n.ID != session {
+		if n.Type == stdio.NoteSession && n.ID != session {
 			session, m = n.ID, Memory{}
 		}
 		m.Note(n)

@@ -154,7 +154,7 @@ func (m *Memory) Frames() int {
 // allWords are those of a content with its thoughts, as the program counts them.
 func allWords(raw json.RawMessage) string {
 	var s strings.Builder
-	for _, p := range Parts(raw) {
+	for _, p := range parts(raw) {
 		s.WriteString(p.Text)
 	}
 	return s.String()

@@ -113,8 +113,8 @@ func Decode(raw []byte, v any) bool {
 	return err == nil
 }
 
-// Parts are the parts of a content, which is a string, a part, or a list of either.
-func Parts(raw json.RawMessage) []Part {
+// parts are the parts of a content, which is a string, a part, or a list of either.
+func parts(raw json.RawMessage) []Part {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
 		return nil
@@ -134,7 +134,7 @@ func Parts(raw json.RawMessage) []Part {
 		var out []Part
 		for _, r := range list {
 			if r = bytes.TrimSpace(r); len(r) > 0 && r[0] != '[' {
-				out = append(out, Parts(r)...)
+				out = append(out, parts(r)...)
 			}
 		}
 		return out
@@ -150,7 +150,7 @@ func Parts(raw json.RawMessage) []Part {
 // Words are what a content says, without thoughts and calls.
 func Words(raw json.RawMessage) string {
 	var s strings.Builder
-	for _, p := range Parts(raw) {
+	for _, p := range parts(raw) {
 		if !IsTrue(p.Thought) {
 			s.WriteString(p.Text)
 		}
@@ -176,7 +176,7 @@ func (r Record) Said() string {
 // Responses are those of tools in a message.
 func (r Record) Responses() []Response {
 	var out []Response
-	for _, p := range Parts(r.Content) {
+	for _, p := range parts(r.Content) {
 		if p.Response != nil {
 			out = append(out, *p.Response)
 		}
@@ -208,7 +208,7 @@ func (r Response) Output() (json.RawMessage, bool) {
 func (c ToolCall) Output() (json.RawMessage, bool) {
 	out, isError := json.RawMessage(nil), false
 	var others []string
-	for _, p := range Parts(c.Result) {
+	for _, p := range parts(c.Result) {
 		switch {
 		case p.Response != nil && (p.Response.ID == c.ID || p.Response.ID == "") && out == nil:
 			out, isError = p.Response.Output()
@@ -244,10 +244,10 @@ func (c ToolCall) Images() []conversation.ImageData {
 			out = append(out, i)
 		}
 	}
-	for _, p := range Parts(c.Result) {
+	for _, p := range parts(c.Result) {
 		add(p.Data)
 		if p.Response != nil {
-			for _, inner := range Parts(p.Response.Parts) {
+			for _, inner := range parts(p.Response.Parts) {
 				add(inner.Data)
 			}
 		}

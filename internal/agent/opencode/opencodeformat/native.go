@@ -132,12 +132,12 @@ func (s *ToolState) Images() []conversation.ImageData {
 // Stamp is a time in milliseconds since 1970; 0 is none.
 type Stamp float64
 
-// MaxStamp is the last millisecond of the year 9999; later times cannot be encoded.
-const MaxStamp = 253402300799999
+// maxStamp is the last millisecond of the year 9999; later times cannot be encoded.
+const maxStamp = 253402300799999
 
 // Time returns the time; that of 0 is also the time of what is none.
 func (s Stamp) Time() time.Time {
-	if !(s > 0) || s > MaxStamp {
+	if !(s > 0) || s > maxStamp {
 		return time.UnixMilli(0).UTC()
 	}
 	return time.UnixMilli(int64(s)).UTC()
@@ -167,7 +167,7 @@ func IdTime(id string, near time.Time) time.Time {
 	case at-ms > span/2:
 		ms += span
 	}
-	if ms < 0 || ms > MaxStamp {
+	if ms < 0 || ms > maxStamp {
 		return near
 	}
 	return time.UnixMilli(ms).UTC()

@@ -180,7 +180,7 @@ func (b *talk) system(subtype, message string) {
 
 // Ready records the session, and prepares the texts that a new one starts with.
 func (b *talk) Ready(s acpclient.Started) {
-	b.Note(stdio.Note{Type: acpclient.NoteSession, ID: s.Session})
+	b.Note(stdio.Note{Type: stdio.NoteSession, ID: s.Session})
 	if !s.Loaded {
 		if instructions := os.Getenv(acpformat.EnvInstructions); instructions != "" {
 			b.preface = append(b.preface, "Instructions for this conversation:\n\n"+instructions)

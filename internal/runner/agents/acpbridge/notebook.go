@@ -43,7 +43,7 @@ func (nb *notebook) read(past []byte) {
 	var run *pastRun
 	for n := range acpclient.Notes(past) {
 		switch n.Type {
-		case acpclient.NoteSession:
+		case stdio.NoteSession:
 			nb.Session = n.ID
 		case stdio.NoteRun:
 			run = &pastRun{}

@@ -23,7 +23,7 @@ func (b *Bridge) Run(a Agent, notebook *Notebook, start func() error, stdin io.R
 	b.agent, b.Notebook = a, notebook
 	code, err := bridge.ExitFailed, start()
 	if err == nil {
-		b.Out.Note(stdio.Note{Type: NoteSession, ID: notebook.Session})
+		b.Out.Note(stdio.Note{Type: stdio.NoteSession, ID: notebook.Session})
 		code = b.listen(bridge.Commands(b.done, stdin, b.Stderr))
 		b.stop()
 	}

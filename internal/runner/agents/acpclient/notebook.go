@@ -10,9 +10,6 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
-// NoteSession names the agent's session, in ID.
-const NoteSession stdio.NoteType = "session"
-
 // Notebook is the transcript of a session: the notes of its bridges, one a line. It only grows.
 type Notebook struct {
 	*bridge.Output

@@ -18,7 +18,7 @@ import (
 const (
 	MaxShown  = 4 << 10  // of its input
 	MaxOutput = 64 << 10 // of a command's output
-	MaxImage  = 1 << 20
+	maxImage  = 1 << 20
 )
 
 // pipeDelay is how long a command's output is waited for once the command has ended: a process that
@@ -171,8 +171,8 @@ func (t *turn) readFile(name string) (data []byte, err error) {
 		return nil, err
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a file", name)
-	case info.Size() > MaxImage:
-		return nil, fmt.Errorf("%s has %d bytes; at most %d are looked at", name, info.Size(), MaxImage)
+	case info.Size() > maxImage:
+		return nil, fmt.Errorf("%s has %d bytes; at most %d are looked at", name, info.Size(), maxImage)
 	}
 	data = make([]byte, info.Size())
 	n, err := io.ReadFull(f, data)

@@ -138,7 +138,7 @@ func (b *talk) Ready(s acpclient.Started) {
 		b.news = newNews()
 	}
 	if s.Session != b.notebook.Session || s.Loaded {
-		b.Note(stdio.Note{Type: acpclient.NoteSession, ID: s.Session, Data: geminiformat.Data(sessionNote{At: acpclient.Now(), Version: s.Version, Loaded: s.Loaded})})
+		b.Note(stdio.Note{Type: stdio.NoteSession, ID: s.Session, Data: geminiformat.Data(sessionNote{At: acpclient.Now(), Version: s.Version, Loaded: s.Loaded})})
 	}
 	if s.Lost != nil {
 		b.Note(stdio.Note{Type: geminiformat.NoteLost, Message: fmt.Sprintf("The agent could not load its history and starts from scratch: %v", s.Lost), Data: geminiformat.Data(geminiformat.Stamp{At: acpclient.Now()})})

@@ -2,7 +2,7 @@ package geminibridge
 
 import "time"
 
-// sessionNote is the data of acpclient.NoteSession.
+// sessionNote is the data of stdio.NoteSession.
 type sessionNote struct {
 	At      time.Time `json:"at"`
 	Version string    `json:"version,omitempty"`

@@ -39,7 +39,7 @@ func (nb *notebook) read(past []byte) {
 	var run *pastRun
 	for n := range acpclient.Notes(past) {
 		switch n.Type {
-		case acpclient.NoteSession:
+		case stdio.NoteSession:
 			if n.ID != nb.Session {
 				nb.Session, nb.memory = n.ID, geminiformat.Memory{}
 			}
