@@ -74,8 +74,9 @@ func TestAFrameIsWrittenOnceByProcessesThatRepeatIt(t *testing.T) {
 }
 
 // terminateConnections ends connections that are in a statement or a transaction, one after the other, until stop is called.
-// The random pauses between them, of up to 10 ms, let some statements end: else a fast machine would never get past the first.
-// Then b has new connections: one may be idle again in its pool by the time it is ended.
+// The random pauses between them, of up to 10 ms at first, let some statements end: else a fast machine would never get past
+// the first. They grow, so that what takes many statements succeeds in the end, however slow the machine is. After stop, b has
+// new connections: one may be idle again in its pool by the time it is ended.
 func (b *harness) terminateConnections(t *testing.T) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -86,14 +87,14 @@ func (b *harness) terminateConnections(t *testing.T) (stop func()) {
 			return err
 		}
 		defer conn.Close(context.WithoutCancel(b.ctx))
-		for {
+		for n := 0; ; n++ {
 			select {
 			case <-done:
 				return nil
 			default:
 			}
-			_, err := conn.Exec(b.ctx, `WITH pause AS MATERIALIZED (SELECT pg_sleep(random() * 0.01)) SELECT pg_terminate_backend(pid) FROM pause, (
-				SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle' ORDER BY random() LIMIT 1) a`)
+			_, err := conn.Exec(b.ctx, `WITH pause AS MATERIALIZED (SELECT pg_sleep(random() * 0.01 * (1 + $1 / 50))) SELECT pg_terminate_backend(pid) FROM pause, (
+				SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle' ORDER BY random() LIMIT 1) a`, n)
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package opencode_test
 
 import (
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -18,7 +19,6 @@ import (
 
 var steerScripts = map[string][]modelserver.Step{
 	"hello": {{Text: "Hello."}},
-	"slow":  {{Text: strings.Repeat("word ", 40), Pause: 20 * time.Millisecond}},
 	"cats":  {{Text: "Cats it is."}},
 	"wait":  {{Text: "This takes long.", Calls: []modelserver.Call{bash(scripted.UntilKilled)}}, {Text: "It took long."}},
 }
@@ -71,12 +71,17 @@ func (p *cli) lastPrompts() string {
 
 func TestPromptsThatComeWhileItWritesAreShownWhereItTakesThem(t *testing.T) {
 	t.Parallel()
-	p := newProgram(t, steerScripts)
+	hold := make(chan struct{})
+	scripts := maps.Clone(steerScripts)
+	scripts["slow"] = []modelserver.Step{{Text: "word after word", Hold: hold}}
+	p := newProgram(t, scripts)
 	p.begin(t, agent.LaunchInput{})
 	run := agent.RunContext{RunID: session.NewID(session.RunPrefix)}
 	r := p.run(t, run, "{{slow}} please", when(isDelta, func() {
 		p.steer(t, run.RunID, "one", "think of dogs")
 		p.steer(t, run.RunID, "two", "{{cats}} rather")
+		p.stored(t, "{{cats}}")
+		close(hold)
 	}))
 	require.Equal(t, session.OutcomeCompleted, r.End.Outcome, r.End.Reason)
 	var got []string

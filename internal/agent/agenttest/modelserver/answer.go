@@ -60,7 +60,7 @@ func (a answer) whole() object { return a.head(a.parts, a.stop, outputTokens) }
 func (a answer) stream(w http.ResponseWriter, r *http.Request, step Step) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Request-Id", "req_"+a.id)
-	out := writer{w: w, r: r, pause: step.Pause}
+	out := writer{w: w, r: r, pause: step.Pause, hold: step.Hold}
 	out.event(object{"type": "message_start", "message": a.head([]object{}, nil, 1)})
 	for i, p := range a.parts {
 		start, deltas := pieces(p)
@@ -114,6 +114,7 @@ type writer struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	pause time.Duration
+	hold  <-chan struct{}
 }
 
 func (o writer) event(v object) {
@@ -127,7 +128,15 @@ func (o writer) event(v object) {
 	_ = http.NewResponseController(o.w).Flush() // the next write reports it
 }
 
+// wait is what comes between two pieces.
 func (o writer) wait() {
+	if o.hold != nil {
+		select {
+		case <-o.hold:
+		case <-o.r.Context().Done():
+			panic(http.ErrAbortHandler)
+		}
+	}
 	if o.pause == 0 {
 		return
 	}

@@ -193,7 +193,7 @@ func (s *Server) answerGemini(w http.ResponseWriter, r *http.Request, model stri
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	out := writer{w: w, r: r, pause: step.Pause}
+	out := writer{w: w, r: r, pause: step.Pause, hold: step.Hold}
 	for i, p := range parts {
 		if step.Cut && i > len(parts)/2 {
 			panic(http.ErrAbortHandler)

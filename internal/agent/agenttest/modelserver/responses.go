@@ -177,7 +177,7 @@ func (s *Server) responses(w http.ResponseWriter, r *http.Request) {
 		step.Text += fmt.Sprintf("%d prompts; the first was: %s", len(request.Prompts), request.Prompts[0])
 	}
 	a := responsesAnswer{
-		out: writer{w: w, r: r, pause: step.Pause}, id: fmt.Sprintf("resp_%d_%d", time.Now().UnixNano(), s.ids.Add(1)), model: q.Model, offer: offer,
+		out: writer{w: w, r: r, pause: step.Pause, hold: step.Hold}, id: fmt.Sprintf("resp_%d_%d", time.Now().UnixNano(), s.ids.Add(1)), model: q.Model, offer: offer,
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	a.stream(step, 100+10*len(history))

@@ -7,13 +7,14 @@ import (
 
 // Step is one answer of the model.
 type Step struct {
-	Thinking string        // given where the request allows it
-	Text     string        //
-	Recall   bool          // append the first prompt of the conversation and their number to the text
-	Calls    []Call        // tools to be called, all at once
-	Pause    time.Duration // between the pieces of the answer
-	Status   int           // answer with this HTTP status and an error instead
-	Cut      bool          // drop the connection in the middle of the text
+	Thinking string          // given where the request allows it
+	Text     string          //
+	Recall   bool            // append the first prompt of the conversation and their number to the text
+	Calls    []Call          // tools to be called, all at once
+	Pause    time.Duration   // between the pieces of the answer
+	Hold     <-chan struct{} // if not nil, what follows the first piece waits until it is closed
+	Status   int             // answer with this HTTP status and an error instead
+	Cut      bool            // drop the connection in the middle of the text
 }
 
 // Call is a call of one of the agent's tools.
