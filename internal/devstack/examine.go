@@ -133,6 +133,7 @@ func examinePorts(ctx context.Context, c Config, running bool) []Finding {
 		wanted = append(wanted, request{loopback, "--local-modal-port", c.LocalModalPort})
 	}
 	chooser := newPortChooser()
+	defer chooser.close()
 	var findings []Finding
 	var free []string
 	for _, w := range wanted {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"strconv"
 	"syscall"
 )
@@ -19,10 +20,35 @@ const (
 	freePortCount = 10000
 )
 
-// portChooser hands out ports, each once.
-type portChooser struct{ taken map[int]bool }
+// portChooser hands out ports, each once, until it is closed. Several stacks of a machine may start at the same time, and a
+// part listens only some seconds after its port was chosen: so a chooser reserves those that it found, for as long as it
+// is open.
+type portChooser struct {
+	taken    map[int]bool
+	reserved []net.Listener
+}
 
 func newPortChooser() *portChooser { return &portChooser{taken: make(map[int]bool)} }
+
+func (c *portChooser) close() {
+	for _, l := range c.reserved {
+		_ = l.Close() // a socket without a file
+	}
+}
+
+// reserve reports whether no other chooser of this machine has reserved the port. The reservation is a socket in Linux's
+// abstract namespace: it ends with the process, whatever happens to it. Elsewhere there are none.
+func (c *portChooser) reserve(ctx context.Context, port int) bool {
+	if runtime.GOOS != "linux" {
+		return true
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "unix", fmt.Sprintf("@overwinter-port-%d", port))
+	if err != nil {
+		return false
+	}
+	c.reserved = append(c.reserved, listener)
+	return true
+}
 
 // choose returns the wanted port of the host if it is free, or finds one when wanted is 0. Its
 // errors are sentences that name the flag.
@@ -55,7 +81,7 @@ func (c *portChooser) free(ctx context.Context, host string, preferred int) (int
 		if i > 0 {
 			port = firstFreePort + (start+i)%freePortCount
 		}
-		if port != 0 && !c.taken[port] && tryListen(ctx, host, port) == nil {
+		if port != 0 && !c.taken[port] && c.reserve(ctx, port) && tryListen(ctx, host, port) == nil {
 			c.taken[port] = true
 			return port, nil
 		}

@@ -11,8 +11,10 @@ func TestAPortThatIsFreeStays(t *testing.T) {
 	t.Parallel()
 	stayed := 0
 	for range 5 { // other programs take ports too
-		port, err := newPortChooser().free(t.Context(), loopback, 0)
+		first := newPortChooser()
+		port, err := first.free(t.Context(), loopback, 0)
 		require.NoError(t, err)
+		first.close()
 		again, err := newPortChooser().free(t.Context(), loopback, port)
 		require.NoError(t, err)
 		if again == port {
@@ -37,4 +39,19 @@ func TestAPortThatIsTakenIsLeft(t *testing.T) {
 	require.NotEqual(t, port, next, "each is handed out once")
 	_, err = chooser.choose(t.Context(), loopback, taken, 0, "--some-port")
 	require.ErrorContains(t, err, "--some-port")
+}
+
+// TestStacksThatStartAtTheSameTimeGetOtherPorts: the parts of neither listen yet.
+func TestStacksThatStartAtTheSameTimeGetOtherPorts(t *testing.T) {
+	t.Parallel()
+	first, second := newPortChooser(), newPortChooser()
+	port, err := first.free(t.Context(), loopback, 0)
+	require.NoError(t, err)
+	other, err := second.free(t.Context(), loopback, port)
+	require.NoError(t, err)
+	require.NotEqual(t, port, other)
+	second.close()
+	require.False(t, newPortChooser().reserve(t.Context(), port))
+	first.close()
+	require.True(t, newPortChooser().reserve(t.Context(), port))
 }

@@ -124,7 +124,9 @@ func (s *Stack) Run(ctx context.Context) (err error) {
 // person would not see to have failed.
 func (s *Stack) start(ctx context.Context, dir *dataDir, supervisor *child.Supervisor, watch func(watched)) error {
 	began := time.Now()
-	l, err := s.layOut(ctx, dir)
+	ports := newPortChooser()
+	defer ports.close() // by then each part listens, or none will
+	l, err := s.layOut(ctx, dir, ports)
 	if err != nil {
 		return err
 	}
@@ -205,7 +207,7 @@ type layout struct {
 }
 
 // layOut finds programs and ports, so that what is missing is said before anything runs.
-func (s *Stack) layOut(ctx context.Context, dir *dataDir) (_ *layout, err error) {
+func (s *Stack) layOut(ctx context.Context, dir *dataDir, ports *portChooser) (_ *layout, err error) {
 	c := s.config
 	l := &layout{config: c, databaseURL: c.DatabaseURL, temporalAddress: c.TemporalAddress, secretKey: c.SecretKey.Reveal()}
 	if l.secretKey == "" {
@@ -213,7 +215,7 @@ func (s *Stack) layOut(ctx context.Context, dir *dataDir) (_ *layout, err error)
 			return nil, err
 		}
 	}
-	if err := l.choosePorts(ctx, dir); err != nil {
+	if err := l.choosePorts(ctx, dir, ports); err != nil {
 		return nil, err
 	}
 	if !c.Modal {
@@ -230,8 +232,8 @@ func (s *Stack) layOut(ctx context.Context, dir *dataDir) (_ *layout, err error)
 }
 
 // choosePorts checks the ports that were asked for and finds the others.
-func (l *layout) choosePorts(ctx context.Context, dir *dataDir) error {
-	remembered, ports := dir.readPorts(), newPortChooser()
+func (l *layout) choosePorts(ctx context.Context, dir *dataDir, ports *portChooser) error {
+	remembered := dir.readPorts()
 	host, port, err := net.SplitHostPort(l.config.APIAddress)
 	if err != nil {
 		return fmt.Errorf("--api-address: %w", err)
