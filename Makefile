@@ -38,10 +38,10 @@ DEVTOOL  = go tool -modfile=../tools/tools.mod
 # sqlc without cgo brings its parser ready made, instead of an hour's worth of C.
 SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
-# Most tests wait, for a timeout or a process: on two processors, with as many packages and as many tests in each, half of their time was idle.
+# Some tests wait, for a timeout or a process, and some use both processors: with more at once, the whole takes as long and each waits for the others.
 # Without debugging information the tests' programs are linked in two thirds of the time.
 CPUS    := $(shell getconf _NPROCESSORS_ONLN)
-TESTARGS ?= -timeout 75m -ldflags=-w -p $(shell expr $(CPUS) + 1) -parallel $(shell expr $(CPUS) + 2)
+TESTARGS ?= -timeout 75m -ldflags=-w -p $(CPUS) -parallel $(shell expr $(CPUS) + 1)
 
 .PHONY: web generate-web dev build release test conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos followers upgrade overload forks check setup programs fmt generate clean \
 	picture check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
