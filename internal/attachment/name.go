@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxNameBytes bounds the name of a file.
-const maxNameBytes = 255
+// MaxNameBytes bounds the name of a file.
+const MaxNameBytes = 255
 
 // devices are names that some systems keep for devices, whatever their extension.
 var devices = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
@@ -19,8 +19,8 @@ func CheckName(name string) string {
 	switch {
 	case name == "":
 		return "is required"
-	case len(name) > maxNameBytes:
-		return fmt.Sprintf("is %d bytes long; at most %d are allowed", len(name), maxNameBytes)
+	case len(name) > MaxNameBytes:
+		return fmt.Sprintf("is %d bytes long; at most %d are allowed", len(name), MaxNameBytes)
 	case !utf8.ValidString(name):
 		return "must be UTF-8"
 	case strings.ContainsAny(name, `/\`):

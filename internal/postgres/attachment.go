@@ -20,7 +20,7 @@ const (
 )
 
 // attachmentsPut stores the attachments of a prompt and returns what its row has of them. limit_reached if the session has
-// too many.
+// too many. One that is stored already, with this prompt or another, counts once.
 func (s *sessionTx) attachmentsPut(ctx context.Context, attachments []attachment.Attachment) ([]byte, error) {
 	if len(attachments) == 0 {
 		return []byte("[]"), nil
@@ -29,6 +29,17 @@ func (s *sessionTx) attachmentsPut(ctx context.Context, attachments []attachment
 	if err != nil {
 		return nil, err
 	}
+	ids := make([]string, len(attachments))
+	for i, a := range attachments {
+		ids[i] = a.ID
+	}
+	stored, err := s.q.AttachmentsStored(ctx, s, &dbsqlc.AttachmentsStoredParams{SessionID: s.row.ID, Ids: ids})
+	if err != nil {
+		return nil, err
+	}
+	attachments, all := slices.DeleteFunc(slices.Clone(attachments), func(a attachment.Attachment) bool {
+		return slices.Contains(stored, a.ID)
+	}), attachments
 	for _, a := range attachments {
 		total.Items++
 		total.Bytes += int64(len(a.Data))
@@ -46,7 +57,7 @@ func (s *sessionTx) attachmentsPut(ctx context.Context, attachments []attachment
 			return nil, err
 		}
 	}
-	return json.Marshal(resource.Attachments(attachments))
+	return json.Marshal(resource.Attachments(all))
 }
 
 // attachmentsOf reads what the row of a prompt has of its attachments.

@@ -5,7 +5,9 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/event"
@@ -125,13 +127,25 @@ func joinInto(p *session.Prompt, joined []dbsqlc.Prompt) {
 			if slices.ContainsFunc(p.Attachments, func(b attachment.Attachment) bool { return a.ID == b.ID }) {
 				continue // the same file
 			}
-			name := a.Name
-			for i := 2; slices.ContainsFunc(p.Attachments, func(b attachment.Attachment) bool { return a.Name == b.Name }); i++ {
-				a.Name = strconv.Itoa(i) + "-" + name
-			}
+			a.Name = unusedName(p.Attachments, a.Name)
 			p.Attachments = append(p.Attachments, a)
 		}
 	}
+}
+
+// unusedName is the name of a file, or a similar one if another file has it: as in a single prompt, whatever the case of its letters, and within
+// the bound of a name. What does not fit is cut from the beginning, since the end says what the file is.
+func unusedName(files []attachment.Attachment, name string) string {
+	unused := name
+	for i := 2; slices.ContainsFunc(files, func(f attachment.Attachment) bool { return strings.EqualFold(f.Name, unused) }); i++ {
+		number := strconv.Itoa(i) + "-"
+		rest := name[max(0, len(number)+len(name)-attachment.MaxNameBytes):]
+		for !utf8.RuneStart(rest[0]) {
+			rest = rest[1:]
+		}
+		unused = number + rest
+	}
+	return unused
 }
 
 // reportJoined appends the events of prompts that have changed with the one that they are joined to, and returns the changes of the queue.

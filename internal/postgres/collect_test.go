@@ -125,6 +125,32 @@ func TestCollectedPromptsRunAsOne(t *testing.T) {
 	require.Equal(t, want, after, "they have one turn")
 }
 
+// TestFilesOfJoinedPromptsHaveNamesThatFit: the number that tells a file from another of its name leaves the name within its bound.
+func TestFilesOfJoinedPromptsHaveNamesThatFit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	long := strings.Repeat("ä", (attachment.MaxNameBytes-5)/2) + "x.png"
+	require.Len(t, long, attachment.MaxNameBytes)
+	first := b.collect(t, "one", func(p *session.Prompt) {
+		p.Attachments = []attachment.Attachment{named(long, "1"), named("A.png", "1")}
+	})
+	b.collect(t, "two", func(p *session.Prompt) {
+		p.Attachments = []attachment.Attachment{named(long, "2"), named("a.png", "2")}
+	})
+	b.collect(t, "three", func(p *session.Prompt) { p.Attachments = []attachment.Attachment{named(long, "3")} })
+	b.lapse(t)
+	start, err := b.RunAttach(b.ctx, b.begin(t, first.ID), "t2", run.Dispatch{No: 1, Attempt: 2})
+	require.NoError(t, err)
+	names := map[string]bool{}
+	for _, a := range start.Prompt.Attachments {
+		require.Empty(t, attachment.CheckName(a.Name), "%q", a.Name)
+		require.True(t, strings.HasSuffix(a.Name, ".png"))
+		names[strings.ToLower(a.Name)] = true
+	}
+	require.Len(t, names, 5)
+}
+
 // TestAPromptThatIsNotJoinedEndsACollection: what is collected keeps its place before it.
 func TestAPromptThatIsNotJoinedEndsACollection(t *testing.T) {
 	t.Parallel()

@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/overwinter-dev/overwinter/internal/attachment"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -29,6 +32,8 @@ type modelPrompt struct {
 
 	steers string // the run whose turn it is for
 	taken  bool   // by the agent of that run
+
+	files []attachment.Attachment
 }
 
 // queueModel is the queue of a session as it should be, next to the rows. Every command is given to both.
@@ -46,6 +51,33 @@ type queueModel struct {
 
 	joinedHead *modelPrompt // in the place of one that was withdrawn
 	read       bool         // the end of the run was read
+
+	stored map[string]attachment.Attachment // with prompts
+	room   int                              // for further ones
+}
+
+// drawFiles draws the attachments of a prompt: mostly none, some that other prompts have too, and now and then more than prompts that are joined
+// may have together.
+func drawFiles(rt *rapid.T) (files []attachment.Attachment) {
+	n := rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2, 9}).Draw(rt, "files")
+	for i := range n {
+		name := fmt.Sprintf("%d.png", i)
+		if i == 0 {
+			name = rapid.SampledFrom([]string{name, "A.png", "a.png", strings.Repeat("a", attachment.MaxNameBytes)}).Draw(rt, "name")
+		}
+		files = append(files, named(name, rapid.SampledFrom([]string{"1", "2", "3"}).Draw(rt, "content")))
+	}
+	return files
+}
+
+// news counts the files that are not stored yet.
+func (m *queueModel) news(files []attachment.Attachment) (n int) {
+	for _, f := range files {
+		if _, known := m.stored[f.ID]; !known {
+			n++
+		}
+	}
+	return n
 }
 
 // waiting are the prompts that wait, in order.
@@ -148,15 +180,26 @@ func (m *queueModel) collect(rt *rapid.T) { m.submitAs(rt, session.Collect) }
 func (m *queueModel) steer(rt *rapid.T) { m.submitAs(rt, session.Steer) }
 
 func (m *queueModel) submitAs(rt *rapid.T, mode session.Mode) {
-	content := fmt.Sprintf("prompt %d", len(m.prompts)+1)
-	stored, position, created, err := m.PromptSubmit(m.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: m.id, Content: content, Mode: mode, CollectFor: time.Hour})
+	content, files := fmt.Sprintf("prompt %d", len(m.prompts)+1), drawFiles(rt)
+	submitted := session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: m.id, Content: content, Mode: mode, CollectFor: time.Hour, Attachments: files}
+	stored, position, created, err := m.PromptSubmit(m.ctx, submitted)
+	if m.news(files) > m.room {
+		require.Equal(rt, failure.LimitReached, failure.CodeOf(err), "%v", err)
+		_, err = m.PromptGet(m.ctx, m.id, submitted.ID)
+		require.Equal(rt, failure.NoPrompt, failure.CodeOf(err), "%v", err)
+		return
+	}
 	require.NoError(rt, err)
+	m.room -= m.news(files)
+	for _, f := range files {
+		m.stored[f.ID] = f
+	}
 	require.True(rt, created)
 	if m.held {
 		require.False(rt, stored.Notify || stored.Attended)
 	}
 	p := &modelPrompt{
-		id: stored.ID, content: content, submitted: content, ordinal: stored.Ordinal, status: session.PromptQueued, mode: mode,
+		id: stored.ID, content: content, submitted: content, ordinal: stored.Ordinal, status: session.PromptQueued, mode: mode, files: files,
 	}
 	waiting := m.waiting()
 	switch head := m.open(); {
@@ -166,7 +209,7 @@ func (m *queueModel) submitAs(rt *rapid.T, mode session.Mode) {
 		p.rank = min(0, waiting[0].rank) - 1
 	case mode == session.Steer:
 		p.rank = -1
-	case mode == session.Collect && head != nil:
+	case mode == session.Collect && head != nil && m.filesWith(head)+len(files) <= attachment.MaxPromptFiles:
 		p.joined = head.id
 	default:
 		m.close()
@@ -174,7 +217,7 @@ func (m *queueModel) submitAs(rt *rapid.T, mode session.Mode) {
 	p.open = mode == session.Collect
 	m.prompts = append(m.prompts, p)
 	interrupts := mode == session.Steer && m.run != "" && !m.held
-	if interrupts && m.attempt && m.aborted == "" && !slices.ContainsFunc(waiting, func(o *modelPrompt) bool {
+	if interrupts && len(files) == 0 && m.attempt && m.aborted == "" && !slices.ContainsFunc(waiting, func(o *modelPrompt) bool {
 		return o.mode == session.Steer && o.rank < 0 && o.steers != m.run
 	}) && m.begun() < session.MaxSteered {
 		p.steers, interrupts = m.run, false
@@ -184,6 +227,37 @@ func (m *queueModel) submitAs(rt *rapid.T, mode session.Mode) {
 		m.aborted = session.ReasonSteered
 	}
 	require.EqualValues(rt, 1+slices.Index(m.waiting(), p), position)
+}
+
+// filesWith counts the files of a prompt and of those that are joined to it.
+func (m *queueModel) filesWith(p *modelPrompt) int {
+	n := len(p.files)
+	for _, j := range m.joinedTo(p, session.PromptQueued) {
+		n += len(j.files)
+	}
+	return n
+}
+
+// gets compares the files that the agent gets with those of the prompt and of those that are joined to it: each once, in order, under a name
+// that no other file has.
+func (m *queueModel) gets(rt *rapid.T, p *modelPrompt, status session.PromptStatus, got []attachment.Attachment) {
+	var want, ids []string
+	names := map[string]bool{}
+	for _, j := range append([]*modelPrompt{p}, m.joinedTo(p, status)...) {
+		for _, f := range j.files {
+			if !slices.Contains(want, f.ID) {
+				want = append(want, f.ID)
+			}
+		}
+	}
+	for _, a := range got {
+		ids = append(ids, a.ID)
+		name := strings.ToLower(a.Name)
+		require.False(rt, names[name], "%s is there twice", a.Name)
+		require.Empty(rt, attachment.CheckName(a.Name))
+		names[name] = true
+	}
+	require.Equal(rt, want, ids)
 }
 
 // begun counts the prompts that were for the turn in progress.
@@ -197,15 +271,16 @@ func (m *queueModel) begun() (n int) {
 }
 
 // takeSteers has the attempt say that its agent takes prompts in the turn.
-func (m *queueModel) takeSteers(*rapid.T) {
+func (m *queueModel) takeSteers(rt *rapid.T) {
 	if m.run == "" || m.attempt {
 		return
 	}
 	claim, err := m.RunGet(m.ctx, m.run)
 	require.NoError(m.t, err)
 	if claim.Token == "" {
-		_, err = m.RunAttach(m.ctx, m.run, "t", run.Dispatch{No: 1, Attempt: 1})
+		start, err := m.RunAttach(m.ctx, m.run, "t", run.Dispatch{No: 1, Attempt: 1})
 		require.NoError(m.t, err)
+		m.gets(rt, m.running, session.PromptProcessing, start.Prompt.Attachments)
 	}
 	m.steers(m.t, m.run, "t", m.frames)
 	m.attempt, m.frames = true, m.frames+1
@@ -231,6 +306,7 @@ func (m *queueModel) takeSteer(rt *rapid.T) {
 	require.NoError(rt, err)
 	for _, p := range prompts {
 		got = append(got, p.ID)
+		require.Empty(rt, p.Attachments, "files are placed before a turn")
 	}
 	require.ElementsMatch(rt, want, got)
 }
@@ -269,12 +345,18 @@ func (m *queueModel) submitAgain(rt *rapid.T) {
 	if p == nil {
 		return
 	}
-	stored, position, created, err := m.PromptSubmit(m.ctx, session.Prompt{ID: p.id, SessionID: m.id, Content: p.submitted, Mode: p.mode})
+	stored, position, created, err := m.PromptSubmit(m.ctx, session.Prompt{ID: p.id, SessionID: m.id, Content: p.submitted, Mode: p.mode, Attachments: p.files})
 	require.NoError(rt, err)
 	require.False(rt, created)
 	require.Equal(rt, p.content, stored.Content)
 	require.EqualValues(rt, 1+slices.Index(m.waiting(), p), position)
-	_, _, _, err = m.PromptSubmit(m.ctx, session.Prompt{ID: p.id, SessionID: m.id, Content: p.submitted + "?", Mode: p.mode})
+	other := session.Prompt{ID: p.id, SessionID: m.id, Content: p.submitted, Mode: p.mode, Attachments: p.files}
+	if rapid.Bool().Draw(rt, "other files") {
+		other.Attachments = append(slices.Clone(p.files), named("another.png", "4"))
+	} else {
+		other.Content += "?"
+	}
+	_, _, _, err = m.PromptSubmit(m.ctx, other)
 	require.Equal(rt, failure.PromptExists, failure.CodeOf(err), "%v", err)
 }
 
@@ -393,6 +475,7 @@ func (m *queueModel) claim(rt *rapid.T) {
 		content += "\n\n" + j.content
 	}
 	require.Equal(rt, content, claimed.Start.Prompt.Content)
+	m.gets(rt, m.first(), session.PromptQueued, claimed.Start.Prompt.Attachments)
 	attendant := m.attendant
 	m.start(m.first(), claimed.Start.Run.ID)
 	m.attendant = attendant
@@ -530,8 +613,10 @@ func (m *queueModel) check(rt *rapid.T) {
 			id: row.ID, content: row.Content, submitted: p.submitted, ordinal: row.Ordinal, rank: row.Rank,
 			status: row.Status, reason: row.Reason, ends: p.ends,
 			joined: row.JoinedTo, mode: row.Mode, open: row.CollectUntil.After(time.Now()), steers: p.steers, taken: p.taken,
+			files: p.files,
 		}
 		require.Equal(rt, *p, found)
+		require.Equal(rt, resource.Attachments(p.files), resource.Attachments(row.Attachments))
 	}
 	look, err := m.SessionLook(m.ctx, m.id, "w1")
 	require.NoError(rt, err)
@@ -551,6 +636,16 @@ func (m *queueModel) check(rt *rapid.T) {
 	require.Equal(rt, m.held, s.Queue.Hold.Held())
 	require.EqualValues(rt, len(m.waiting()), s.Queue.Queued)
 	m.compare(rt)
+}
+
+// checkStored checks that the files of all prompts are stored with the session, those of cancelled ones too, and no others.
+func (m *queueModel) checkStored(rt *rapid.T) {
+	for id, f := range m.stored {
+		got, err := m.AttachmentGet(m.ctx, m.id, id)
+		require.NoError(rt, err)
+		require.Equal(rt, f, got)
+	}
+	require.Len(rt, m.stored, m.count(m.t, fmt.Sprintf("attachments WHERE session_id = '%s' AND NOT starts_with(id, 'full_')", m.id)))
 }
 
 // compare compares what a reader of the events knows with the model: the queue in its order, and that each prompt got each of
@@ -604,7 +699,12 @@ func TestQueuesFollowTheirModel(t *testing.T) {
 		_, err := b.SessionOpen(b.ctx, b.id, "w1")
 		require.NoError(rt, err)
 		b.running(t)
-		m := &queueModel{harness: b, t: t}
+		m := &queueModel{harness: b, t: t, stored: map[string]attachment.Attachment{}, room: attachment.MaxPromptsFiles}
+		if rapid.IntRange(0, 3).Draw(rt, "full") == 0 {
+			m.room = 5
+			b.sql(t, "INSERT INTO attachments (session_id, id, origin, media_type, bytes, content, created_at) "+
+				"SELECT $1, 'full_' || i, 'prompt', 'text/plain', 1, 'x', now() FROM generate_series(1, $2) i", b.id, attachment.MaxPromptsFiles-m.room)
+		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"submit": m.submit, "submit more": m.submit, "collect": m.collect, "collect more": m.collect, "steer": m.steer, "lapse": m.lapse, "submit again": m.submitAgain, "withdraw": m.withdraw, "replace": m.replace,
 			"promote": m.promote, "promote another": m.promote, "clear": m.clear, "hold": m.hold, "release": m.unhold,
@@ -612,5 +712,6 @@ func TestQueuesFollowTheirModel(t *testing.T) {
 			"abort": m.abort, "retry": m.retry, "": m.check,
 			"take prompts": m.takeSteers, "steer again": m.steer, "take": m.takeSteer, "take more": m.takeSteer, "verdict": m.verdict, "verdict again": m.verdict,
 		})
+		m.checkStored(rt)
 	})
 }

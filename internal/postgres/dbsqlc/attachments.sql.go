@@ -71,6 +71,35 @@ func (q *Queries) AttachmentPut(ctx context.Context, db DBTX, arg *AttachmentPut
 	return err
 }
 
+const attachmentsStored = `-- name: AttachmentsStored :many
+SELECT id FROM attachments WHERE session_id = $1 AND id = ANY($2::text[])
+`
+
+type AttachmentsStoredParams struct {
+	SessionID string
+	Ids       []string
+}
+
+func (q *Queries) AttachmentsStored(ctx context.Context, db DBTX, arg *AttachmentsStoredParams) ([]string, error) {
+	rows, err := db.Query(ctx, attachmentsStored, arg.SessionID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const attachmentsTotal = `-- name: AttachmentsTotal :one
 SELECT count(*) AS items, coalesce(sum(bytes), 0)::bigint AS bytes FROM attachments WHERE session_id = $1 AND origin = $2
 `
