@@ -1488,8 +1488,8 @@ export interface paths {
          *     the connection, and the client continues with that offset.
          *
          *     `Stream-Closed` means that the session is terminated and no event will follow. 410 if events after the offset
-         *     have been deleted by retention or compaction: read the blocks, then continue after their `seq`. An offset
-         *     never returns events other than before. Query parameters that the protocol does not define are ignored.
+         *     have been deleted by retention or compaction: read the blocks, then continue after their `seq`. The same
+         *     offset never returns different events. Query parameters that the protocol does not define are ignored.
          */
         get: operations["readStream"];
         put?: never;
@@ -1498,7 +1498,7 @@ export interface paths {
         options?: never;
         /**
          * Find the end of a session's stream
-         * @description The offset of the newest event, and whether others can follow.
+         * @description Returns the offset of the newest event, and whether the stream is closed.
          */
         head: operations["describeStream"];
         patch?: never;
@@ -1512,10 +1512,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Learn over a WebSocket which sessions have changed
-         * @description The request is a WebSocket handshake; `/asyncapi.yaml` describes the messages. `sessions:changed` is sent at
-         *     first and after changes to sessions, at most twice a second: read the list again. Pages of other origins are
-         *     refused.
+         * Follow changes to all sessions over a WebSocket
+         * @description The request is a WebSocket handshake; `/asyncapi.yaml` describes the messages. `sessions:changed` is sent
+         *     first when the connection opens, and then after changes to sessions, at most twice per second. Pages of other
+         *     origins are refused.
          */
         get: operations["openChanges"];
         put?: never;
@@ -1540,8 +1540,8 @@ export interface paths {
          * @description The request is a WebSocket handshake; `/asyncapi.yaml` describes the messages in both directions, the close
          *     codes and the limits. The first message is `init`, with the session and its conversation. The open questions
          *     follow, then each event as a message with its `seq`. A client that reconnects passes its last `seq` as
-         *     `after`. Each message of a client is answered by `ack` or `error`. Pages of other origins are refused. In the
-         *     sub-protocol `overwinter.events.v1`, requested with `Sec-WebSocket-Protocol`, the messages are the events of
+         *     `after`. Every request of a client gets a response. Pages of other origins are refused. In the
+         *     subprotocol `overwinter.events.v1`, requested with `Sec-WebSocket-Protocol`, the messages are the events of
          *     `GET /api/sessions/{id}/events`, from the first one or after `after`.
          */
         get: operations["openSocket"];
@@ -1566,10 +1566,11 @@ export interface paths {
         put?: never;
         /**
          * Create a token for reading a session's streams in a browser
-         * @description A browser's `EventSource` sends no headers, and an API key does not belong in a page. The token is valid for
-         *     one session, for reading `…/events` and `…/stream` with the query parameter `token`, and for 15 minutes.
-         *     Streams opened with it end then, and the page continues at its position with another token. Tokens are not
-         *     stored; they end early only if `OVERWINTER_SECRET_KEY` is replaced. 503 if the API server has no such key.
+         * @description A browser sends no headers with `EventSource` and `WebSocket`, and an API key does not belong in a page. The
+         *     token is valid for 15 minutes, for reading one session with the query parameter `token` of `…/events`,
+         *     `…/stream` and `…/ws`. Streams opened with the token end when it expires; the page resumes at its position
+         *     with a new token. Tokens are not stored. They are revoked only by replacing `OVERWINTER_SECRET_KEY`. 503 if
+         *     the API server has no such key.
          */
         post: operations["createStreamToken"];
         delete?: never;
@@ -1723,10 +1724,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The conversation as messages of the AI SDK
-         * @description The initial messages of a page: each prompt and the reply to it, with the same ids as in the streams, and with the parts that
-         *     the blocks of the conversation have. What only events report, such as questions that are answered, is not in them. The
-         *     reply to the prompt that is being processed is in its present state; its stream replaces it. Prompts that wait are last.
+         * Get the conversation as messages of the AI SDK
+         * @description The initial messages of a page: each prompt and the reply to it, with the same ids as in the streams, and with the parts
+         *     that the blocks of the conversation have. Parts that come only from events, such as answered questions, are
+         *     missing. The reply to the running prompt is included as it is now; its stream replaces it. Queued prompts are
+         *     last.
          */
         get: operations["chatMessages"];
         put?: never;
@@ -1789,8 +1791,8 @@ export interface paths {
         };
         /**
          * Stream lifecycle events of all sessions (server-sent events)
-         * @description The lifecycle events of all sessions in one order: a session is created, runs, hibernates, is idle, is
-         *     terminated; a prompt ends; a question is asked or resolved. Each has its position as `id:`, its type as
+         * @description The lifecycle events of all sessions in one order: a session is created, starts running, hibernates, becomes
+         *     idle or is terminated; a prompt ends; a question is asked or resolved. Each has its position as `id:`, its type as
          *     `event:` and a LifecycleEvent as `data:`. The agents' output is in the stream of each session.
          *
          *     Positions ascend in the order of the stream, which is the same for every reader and every API server; numbers
@@ -2016,22 +2018,24 @@ export interface paths {
         };
         /**
          * List the webhooks, newest first
-         * @description There are 50 at most, so the list has one page.
+         * @description There are at most 50, so the list has one page.
          */
         get: operations["listWebhooks"];
         put?: never;
         /**
          * Create a webhook
-         * @description It is notified of what happens from now on. The answer has its `secret`, which no other call returns: receivers check the
-         *     signatures of deliveries with it, as [Standard Webhooks](https://www.standardwebhooks.com) says, with any of its libraries.
-         *     More than 50 webhooks are 409 `limit_reached`; an api without the key of the installation answers 503.
+         * @description The webhook receives events from now on. The response has its `secret`, which is returned only here and by `rotate`.
+         *     Receivers verify the signatures of deliveries with it, with any library of
+         *     [Standard Webhooks](https://www.standardwebhooks.com). A 51st webhook gets 409 `limit_reached`. 503 if the API
+         *     server has no `OVERWINTER_SECRET_KEY`.
          *
-         *     A delivery is a POST of a `WebhookMessage`. Any 2xx within 15 seconds accepts it; redirects are not followed; 410 disables the
-         *     webhook. Otherwise it is tried again after 5 s, 5 min, 30 min and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so.
-         *     A receiver may get a delivery twice, with the same `webhook-id`. Deliveries of one session may arrive in another order than the
-         *     events happened: `position` has that order. A webhook to which nothing could be delivered for five days is disabled.
+         *     A delivery is a POST of a `WebhookMessage`. It is delivered if the receiver responds with any 2xx within 15
+         *     seconds. Redirects are not followed. 410 disables the webhook. After any other result the delivery is retried
+         *     after 5 s, 5 min, 30 min and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` asks for it. A receiver may
+         *     get the same delivery twice, with the same `webhook-id`. Deliveries may arrive out of order; `position` is the
+         *     order of their events. A webhook is disabled if no delivery succeeds for five days.
          *
-         *     Addresses that are not public are refused when a delivery connects, unless the workers have `--webhook-private-addresses`.
+         *     Deliveries connect to public addresses only, unless the workers have `--webhook-private-addresses`.
          */
         post: operations["createWebhook"];
         delete?: never;
@@ -2051,7 +2055,7 @@ export interface paths {
         };
         /**
          * Get a webhook
-         * @description Without its secret.
+         * @description The response does not have its secret.
          */
         get: operations["getWebhook"];
         put?: never;
@@ -2065,8 +2069,8 @@ export interface paths {
         head?: never;
         /**
          * Change a webhook
-         * @description What is left out stays. A webhook that is enabled again is notified of what happens from then on; what is pending when it is disabled has
-         *     failed, and can be replayed.
+         * @description Absent fields are unchanged. Disabling a webhook fails its pending deliveries, which can be replayed later. A webhook that
+         *     is enabled again receives events from then on.
          */
         patch: operations["updateWebhook"];
         trace?: never;
@@ -2084,8 +2088,8 @@ export interface paths {
         put?: never;
         /**
          * Replace the secret of a webhook
-         * @description The answer has the new secret. Deliveries are signed with both secrets until the overlap is over, so that receivers can be
-         *     changed meanwhile.
+         * @description The response has the new secret. During the overlap, deliveries are signed with both secrets, so that receivers can be
+         *     updated.
          */
         post: operations["rotateWebhookSecret"];
         delete?: never;
@@ -2107,7 +2111,7 @@ export interface paths {
         put?: never;
         /**
          * Send a delivery of the type `webhook.test`
-         * @description A disabled webhook is 409 `illegal_state`.
+         * @description 409 `illegal_state` if the webhook is disabled.
          */
         post: operations["testWebhook"];
         delete?: never;
@@ -2128,8 +2132,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Send deliveries again that are over
-         * @description At most 1,000 with one call, the oldest first. A disabled webhook is 409 `illegal_state`.
+         * Resend deliveries that have ended
+         * @description At most 1,000 per call, oldest first. 409 `illegal_state` if the webhook is disabled.
          */
         post: operations["replayWebhook"];
         delete?: never;
@@ -2149,7 +2153,7 @@ export interface paths {
         };
         /**
          * List the deliveries of a webhook, newest first
-         * @description Without their attempts. Those that are over are kept for seven days.
+         * @description The list does not have their attempts. Deliveries are kept for seven days after they end.
          */
         get: operations["listWebhookDeliveries"];
         put?: never;
@@ -2196,8 +2200,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Send a delivery again
-         * @description With the same id. One that is pending stays so. A disabled webhook is 409 `illegal_state`.
+         * Resend a delivery
+         * @description It keeps its ID. A pending delivery is unchanged. 409 `illegal_state` if the webhook is disabled.
          */
         post: operations["redeliverWebhook"];
         delete?: never;
@@ -2714,9 +2718,10 @@ export interface components {
             updatedAt: components["schemas"]["Time"];
         };
         /**
-         * @description What happened. `session.running`: it has a sandbox. `session.hibernated`: it has none and wakes with the next prompt. `session.error`: it
-         *     needs a person. `session.title`: it has another title, by a person, its agent or its first prompt. `session.idle`: a prompt has ended and none waits or runs; it is noticed within a second, and left out if another
-         *     prompt came meanwhile. `session.completed`: it is terminated, and nothing will follow.
+         * @description What happened to the session. `session.running`: it has a sandbox. `session.hibernated`: it has no sandbox, and wakes for the next
+         *     prompt. `session.error`: it needs a person. `session.title`: a person, the agent or the first prompt has changed its title.
+         *     `session.idle`: a prompt has ended and no other is queued or running. It is detected within a second, and omitted if another
+         *     prompt arrives first. `session.completed`: it is terminated; no event follows.
          * @enum {string}
          */
         LifecycleType: "session.created" | "session.running" | "session.hibernated" | "session.restoring" | "session.error" | "session.title" | "session.idle" | "session.completed" | "prompt.completed" | "prompt.failed" | "prompt.cancelled" | "prompt.unknown" | "question.asked" | "question.resolved";
@@ -2724,39 +2729,39 @@ export interface components {
             id: string;
             url: string;
             description?: string;
-            /** @description What it is notified of; all if it is empty. */
+            /** @description Types of events to deliver; all if empty. */
             types: components["schemas"]["LifecycleType"][];
-            /** @description The session of which it is notified; all if it is left out. */
+            /** @description Deliver events of this session only; of all sessions if absent. */
             sessionId?: string;
-            /** @description The agent of whose sessions it is notified; all if it is left out. */
+            /** @description Deliver events of sessions with this agent only; of all sessions if absent. */
             agent?: string;
-            /** @description Texts that the metadata of a session has at the time of a delivery's making. */
+            /** @description Deliver events only of sessions whose metadata has these strings when the delivery is created. */
             metadata?: {
                 [key: string]: string;
             };
             enabled: boolean;
             /**
-             * @description Why it was disabled, if no call did. `failing`, nothing was delivered for five days; `gone`, the receiver answered 410.
+             * @description Why the server disabled the webhook. `failing`: no delivery has succeeded for five days. `gone`: the receiver responded with 410.
              * @enum {string}
              */
             disabledReason?: "failing" | "gone";
             failingSince?: components["schemas"]["Time"];
-            /** @description Deliveries that are not over. At 10,000, no more are made until some are. */
+            /** @description Deliveries that have not ended. At 10,000, further events wait until some have. */
             pending: number;
             rotatedUntil?: components["schemas"]["Time"];
             createdAt: components["schemas"]["Time"];
             updatedAt: components["schemas"]["Time"];
-            /** @description In the answers of create and rotate only: `whsec_` and 32 bytes in base64. */
+            /** @description `whsec_` and 32 bytes in base64. Only in the responses of create and rotate. */
             secret?: string;
         };
         WebhookCreate: {
             /**
-             * @description Begins with https://; with http:// only if the api has `--webhook-private-addresses`.
+             * @description An https:// URL. http:// is allowed only if the API server has `--webhook-private-addresses`.
              * @example https://example.com/hooks/overwinter
              */
             url: string;
             description?: string;
-            /** @description All if it is left out or empty. */
+            /** @description Types of events to deliver; all if absent or empty. */
             types?: components["schemas"]["LifecycleType"][];
             sessionId?: string;
             agent?: string;
@@ -2777,7 +2782,7 @@ export interface components {
         };
         WebhookRotate: {
             /**
-             * @description How long the secret before it signs too, at most 168h; 0s for not at all.
+             * @description How long deliveries are also signed with the previous secret; at most 168h. With 0s they are not.
              * @default 24h
              */
             overlap?: string;
@@ -2797,16 +2802,16 @@ export interface components {
             /** @description A `LifecycleType`, or `webhook.test`. */
             type: string;
             sessionId?: string;
-            /** @description That of the event among those of all sessions. */
+            /** @description Position of the event among the events of all sessions. */
             position?: number;
             /** @enum {string} */
             status: "pending" | "delivered" | "failed";
             /**
-             * @description Why it has failed.
+             * @description Why the delivery failed.
              * @enum {string}
              */
             reason?: "attempts_exhausted" | "endpoint_disabled" | "event_not_kept" | "secret_unreadable";
-            /** @description Attempts since it was last sent. */
+            /** @description Attempts since the delivery was created or last redelivered. */
             tries: number;
             nextAt?: components["schemas"]["Time"];
             createdAt: components["schemas"]["Time"];
@@ -2815,7 +2820,7 @@ export interface components {
                 no: number;
                 at: components["schemas"]["Time"];
                 durationMs: number;
-                /** @description The status of the answer; left out if there was none. */
+                /** @description The HTTP status of the response; absent if there was none. */
                 code?: number;
                 error?: string;
             }[];
@@ -2827,7 +2832,7 @@ export interface components {
             timestamp: components["schemas"]["Time"];
             data: {
                 position?: number;
-                /** @description The session when the request was made. */
+                /** @description The session at the time of the request. */
                 session?: {
                     id: string;
                     agent: string;
@@ -3846,12 +3851,12 @@ export interface components {
         LifecycleEvent: {
             /**
              * Format: int64
-             * @description Its place among the events of all sessions.
+             * @description Position of the event among the events of all sessions.
              */
             position: number;
             type: components["schemas"]["LifecycleType"];
             at: components["schemas"]["Time"];
-            /** @description The session, as it was when the event was read. */
+            /** @description The session at the time the event was read. */
             session: {
                 id: components["schemas"]["SessionId"];
                 agent: string;
@@ -3861,7 +3866,7 @@ export interface components {
             };
             /**
              * Format: int64
-             * @description The seq of the event in the stream of the session. Absent from `session.created`.
+             * @description Position of the event in the log of the session. Absent from `session.created`.
              */
             seq?: number;
             /** @description The data of that event, such as the prompt or the question. Absent if it is no longer kept. */
@@ -3872,12 +3877,12 @@ export interface components {
             items: components["schemas"]["Event"][];
             /**
              * Format: int64
-             * @description The seq of the last of them, or the position if there are none. For the next request.
+             * @description The seq of the last event, or the position of the request if there are none. Pass it to the next request.
              */
             after: number;
-            /** @description There were no further events. */
+            /** @description Whether there were no further events. */
             caughtUp: boolean;
-            /** @description Ranges of events up to `after` that have been deleted, in order; left out if there are none. */
+            /** @description Ranges of deleted events up to `after`, in order; absent if there are none. */
             gaps?: {
                 /** Format: int64 */
                 from: number;
@@ -7247,13 +7252,13 @@ export interface operations {
                 after?: number | "latest";
                 /** @description A stream token of the session, in place of the key. */
                 token?: components["parameters"]["StreamTokenInQuery"];
-                /** @description With `Accept: application/json`, how long to wait for an event if there is none, such as `20s`; one minute at most. */
+                /** @description With `Accept: application/json`, how long to wait if there is no event, such as `20s`; at most one minute. */
                 wait?: string;
-                /** @description With `Accept: application/json`, how many events at most. A page also ends with the event that brings it to 1 MiB. */
+                /** @description With `Accept: application/json`, the maximum number of events. A page also ends with the event that brings it to 1 MiB. */
                 limit?: number;
             };
             header?: {
-                /** @description Start after this seq; takes precedence over `after`. 400 if it is not a number or has not been written yet, 410 if it is before the oldest event that is kept, which the answer names. */
+                /** @description Start after this seq; takes precedence over `after`. 400 if it is not a number or has not been written yet. 410 if events after it have been deleted; the response names the oldest event kept. */
                 "Last-Event-ID"?: number;
             };
             path: {
@@ -7290,17 +7295,17 @@ export interface operations {
     readStream: {
         parameters: {
             query?: {
-                /** @description Read the events after this one: a `Stream-Next-Offset`, `-1` for all events, or `now` for those to come. Required with `live`. */
+                /** @description Read the events after this offset: a `Stream-Next-Offset`, `-1` for all events, or `now` for future events. Required with `live`. */
                 offset?: string;
                 /** @description Wait for events. */
                 live?: "long-poll" | "sse";
-                /** @description The `Stream-Cursor` of the last answer. It changes the address of a request from time to time, so that caches do not repeat an answer for ever. */
+                /** @description The `Stream-Cursor` of the previous response. It changes over time, so that caches do not return the same response forever. */
                 cursor?: string;
                 /** @description A stream token of the session, in place of the key. */
                 token?: components["parameters"]["StreamTokenInQuery"];
             };
             header?: {
-                /** @description 304 if the answer has this `ETag`. */
+                /** @description 304 if the response has this `ETag`. */
                 "If-None-Match"?: string;
             };
             path: {
@@ -7317,7 +7322,7 @@ export interface operations {
                     "Stream-Up-To-Date": components["headers"]["StreamUpToDate"];
                     "Stream-Closed": components["headers"]["StreamClosed"];
                     "Stream-Cursor": components["headers"]["StreamCursor"];
-                    /** @description Identifies the answer. Not with `offset=now` or `live=sse`. */
+                    /** @description Identifies the response. Absent with `offset=now` or `live=sse`. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -7326,7 +7331,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description No event came while a long poll waited, or none can come any more. */
+            /** @description No event was written during a long poll, or the stream is closed. */
             204: {
                 headers: {
                     "Stream-Next-Offset": components["headers"]["StreamNextOffset"];
@@ -7337,7 +7342,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description The answer has the `ETag` of `If-None-Match`. */
+            /** @description The response has the `ETag` of `If-None-Match`. */
             304: {
                 headers: {
                     [name: string]: unknown;
@@ -7455,7 +7460,7 @@ export interface operations {
         };
         requestBody?: components["requestBodies"]["Empty"];
         responses: {
-            /** @description The token. No call returns it again. */
+            /** @description The token. It is not returned again. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -7640,7 +7645,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All messages, and the position of the log at which they were read. */
+            /** @description All messages, and the position in the log at which they were read. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7723,7 +7728,7 @@ export interface operations {
                 /** @description Only events of sessions with this agent. */
                 agent?: string;
                 /**
-                 * @description Only events of sessions whose metadata has these texts at its top level, as in `metadata[team]=blue`; at most 8. The metadata is the present one.
+                 * @description Only events of sessions whose current metadata has these strings at its top level, as in `metadata[team]=blue`; at most 8.
                  * @example {
                  *       "team": "blue"
                  *     }
@@ -8235,7 +8240,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It is gone. */
+            /** @description The webhook is deleted. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -8362,7 +8367,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description How many are sent again. */
+            /** @description The number of deliveries to be resent. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -8562,7 +8567,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It is gone. */
+            /** @description The webhook is deleted. */
             204: {
                 headers: {
                     [name: string]: unknown;
