@@ -260,6 +260,23 @@ func (m *queueModel) gets(rt *rapid.T, p *modelPrompt, status session.PromptStat
 	require.Equal(rt, want, ids)
 }
 
+// collectAndRun collects prompts and begins with what is first.
+func (m *queueModel) collectAndRun(rt *rapid.T) {
+	m.collect(rt)
+	m.collect(rt)
+	m.lapse(rt)
+	m.begin(rt)
+	m.takeSteers(rt)
+}
+
+// steerTheTurn sends prompts to a turn whose agent takes them.
+func (m *queueModel) steerTheTurn(rt *rapid.T) {
+	m.begin(rt)
+	m.takeSteers(rt)
+	m.steer(rt)
+	m.takeSteer(rt)
+}
+
 // begun counts the prompts that were for the turn in progress.
 func (m *queueModel) begun() (n int) {
 	for _, p := range m.prompts {
@@ -437,6 +454,9 @@ func (m *queueModel) unhold(rt *rapid.T) {
 // begin claims some prompt as the workflow does, which may believe that another one is first.
 func (m *queueModel) begin(rt *rapid.T) {
 	p := m.any(rt)
+	if first := m.first(); first != nil && rapid.Bool().Draw(rt, "first") {
+		p = first
+	}
 	if p == nil {
 		return
 	}
@@ -711,6 +731,7 @@ func TestQueuesFollowTheirModel(t *testing.T) {
 			"begin": m.begin, "begin another": m.begin, "claim": m.claim, "claim again": m.claim, "end": m.finish, "return": m.giveBack,
 			"abort": m.abort, "retry": m.retry, "": m.check,
 			"take prompts": m.takeSteers, "steer again": m.steer, "take": m.takeSteer, "take more": m.takeSteer, "verdict": m.verdict, "verdict again": m.verdict,
+			"collect and run": m.collectAndRun, "steer the turn": m.steerTheTurn,
 		})
 		m.checkStored(rt)
 	})
