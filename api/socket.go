@@ -143,12 +143,13 @@ func (s *sockets) accept(c echo.Context, protocol string) (*socketConn, error) {
 	if protocol != "" {
 		options.Subprotocols = []string{protocol}
 	}
-	conn, err := websocket.Accept(c.Response(), c.Request(), options)
+	upgrade := &corkingWriter{ResponseWriter: c.Response()}
+	conn, err := websocket.Accept(upgrade, c.Request(), options)
 	if err != nil {
 		return nil, fmt.Errorf("upgrade: %w", err)
 	}
 	return &socketConn{
-		server: s, conn: conn, request: c.Request(), requestID: idOfRequest(c), protocol: socket.ByName(conn.Subprotocol()),
+		server: s, conn: conn, corked: upgrade.conn, request: c.Request(), requestID: idOfRequest(c), protocol: socket.ByName(conn.Subprotocol()),
 	}, nil
 }
 

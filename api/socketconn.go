@@ -49,6 +49,7 @@ var (
 type socketConn struct {
 	server    *sockets
 	conn      *websocket.Conn
+	corked    *corkedConn   // what conn writes to
 	request   *http.Request // the handshake
 	sessionID string        // empty for that of all sessions
 	requestID string        // of the handshake
@@ -191,16 +192,8 @@ func (k *socketConn) item(ctx context.Context, f *feed.Feed, item feed.Item) err
 	if item.Gap != nil {
 		return k.send(ctx, socket.Message{Type: socket.TypeGap, Data: socket.Range{From: item.Gap.From, To: item.Gap.To}})
 	}
-	for _, line := range feed.Events(item.Events) {
-		messages, err := k.protocol.Messages(line)
-		if err != nil {
-			return err
-		}
-		for _, data := range messages {
-			if err := k.sendText(ctx, data); err != nil {
-				return err
-			}
-		}
+	if err := k.events(ctx, item.Events); err != nil {
+		return err
 	}
 	k.server.metrics.events.Add(float64(item.Events.Len()))
 	if item.CaughtUp {
@@ -212,57 +205,118 @@ func (k *socketConn) item(ctx context.Context, f *feed.Feed, item feed.Item) err
 	return nil
 }
 
+// events sends the messages of consecutive events, with as few writes as their bytes need.
+func (k *socketConn) events(ctx context.Context, batch eventlog.Batch) (err error) {
+	w := k.write(ctx)
+	defer w.end()
+	if batch.Len() > 1 {
+		k.corked.cork()
+		defer func() {
+			// Also after an error: what is held precedes the close frame.
+			if uncorked := w.uncork(); err == nil {
+				err = uncorked
+			}
+		}()
+	}
+	for _, line := range feed.Events(batch) {
+		messages, err := k.protocol.Messages(line)
+		if err != nil {
+			return err
+		}
+		for _, data := range messages {
+			if err := w.text(data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // send sends one message.
 func (k *socketConn) send(ctx context.Context, m any) error {
 	data, err := conversation.Encode(m)
 	if err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
-	return k.sendText(ctx, data)
+	w := k.write(ctx)
+	defer w.end()
+	return w.text(data)
 }
 
-// sendText writes a message, in pieces if it is large. A client that takes a piece after WriteTimeout is closed at the end of
+// socketWrite writes messages, in pieces if they are large. A client that takes a piece after WriteTimeout is closed at the end of
 // the message, when a close frame can follow; one that does not take it in twice that time is disconnected.
-func (k *socketConn) sendText(parent context.Context, data []byte) error {
-	limit := 2 * k.server.cfg.WriteTimeout
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent)) // a message that has begun is completed
-	defer cancel(nil)
-	timer := time.AfterFunc(limit, func() { cancel(errSlowReader) })
-	defer timer.Stop()
-	late := time.AfterFunc(k.server.cfg.WriteTimeout, k.late)
-	defer late.Stop()
-	piece := func(write func() error) error {
-		if err := write(); err != nil {
-			if errors.Is(context.Cause(ctx), errSlowReader) {
-				return errSlowReader
-			}
-			return err
-		}
-		timer.Reset(limit)
-		late.Reset(k.server.cfg.WriteTimeout)
-		return nil
-	}
+type socketWrite struct {
+	to          *socketConn
+	ctx         context.Context //nolint:containedctx // that of the writes, until end
+	cancel      context.CancelCauseFunc
+	limit, late *time.Timer
+}
+
+// write begins to write; end must be called.
+func (k *socketConn) write(parent context.Context) *socketWrite {
+	w := &socketWrite{to: k}
+	w.ctx, w.cancel = context.WithCancelCause(context.WithoutCancel(parent)) // a message that has begun is completed
+	w.limit = time.AfterFunc(2*k.server.cfg.WriteTimeout, func() { w.cancel(errSlowReader) })
+	w.late = time.AfterFunc(k.server.cfg.WriteTimeout, k.late)
+	return w
+}
+
+func (w *socketWrite) end() {
+	w.limit.Stop()
+	w.late.Stop()
+	w.cancel(nil)
+}
+
+// text writes a message.
+func (w *socketWrite) text(data []byte) error {
 	if len(data) <= chunkBytes {
-		if err := piece(func() error { return k.conn.Write(ctx, websocket.MessageText, data) }); err != nil {
+		if err := w.piece(func() error { return w.to.conn.Write(w.ctx, websocket.MessageText, data) }); err != nil {
 			return err
 		}
-	} else {
-		w, err := k.conn.Writer(ctx, websocket.MessageText)
-		if err != nil {
-			return err
-		}
-		for len(data) > 0 {
-			n := min(len(data), chunkBytes)
-			if err := piece(func() error { _, err := w.Write(data[:n]); return err }); err != nil {
-				return err
-			}
-			data = data[n:]
-		}
-		if err := piece(w.Close); err != nil {
-			return err
-		}
+		return w.timely()
 	}
-	if k.slow.Load() {
+	message, err := w.to.conn.Writer(w.ctx, websocket.MessageText)
+	if err != nil {
+		return err
+	}
+	for len(data) > 0 {
+		n := min(len(data), chunkBytes)
+		if err := w.piece(func() error { _, err := message.Write(data[:n]); return err }); err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	if err := w.piece(message.Close); err != nil {
+		return err
+	}
+	return w.timely()
+}
+
+// uncork writes what the connection holds. The library's writes end with their context; this one needs the connection to be closed.
+func (w *socketWrite) uncork() error {
+	stop := context.AfterFunc(w.ctx, func() { _ = w.to.corked.Close() })
+	defer stop()
+	if err := w.piece(w.to.corked.uncork); err != nil {
+		return err
+	}
+	return w.timely()
+}
+
+// piece does what the client has a limited time for.
+func (w *socketWrite) piece(write func() error) error {
+	if err := write(); err != nil {
+		if errors.Is(context.Cause(w.ctx), errSlowReader) {
+			return errSlowReader
+		}
+		return err
+	}
+	w.limit.Reset(2 * w.to.server.cfg.WriteTimeout)
+	w.late.Reset(w.to.server.cfg.WriteTimeout)
+	return nil
+}
+
+func (w *socketWrite) timely() error {
+	if w.to.slow.Load() {
 		return errSlowReader
 	}
 	return nil

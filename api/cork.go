@@ -1,0 +1,83 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// corkBytes is how much a corked connection gathers before it writes.
+const corkBytes = 16 << 10
+
+// corkBuffers are those of connections that are corked: most are not at any time.
+var corkBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// corkedConn gathers what is written to a connection while it is corked. Messages of a WebSocket are mostly under 200 bytes, and the library writes each
+// by itself: without it, a reader that catches up would cost a system call for each event.
+type corkedConn struct {
+	net.Conn
+	mu   sync.Mutex
+	held *bytes.Buffer // nil while it is not corked
+}
+
+// Write writes p, or keeps it until there is enough or uncork is called. An error may be that of an earlier write.
+func (c *corkedConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held == nil {
+		return c.Conn.Write(p)
+	}
+	c.held.Write(p)
+	if c.held.Len() < corkBytes {
+		return len(p), nil
+	}
+	return len(p), c.flush()
+}
+
+func (c *corkedConn) cork() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held == nil {
+		c.held = corkBuffers.Get().(*bytes.Buffer)
+	}
+}
+
+// uncork writes what is held. It may wait for the client.
+func (c *corkedConn) uncork() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held == nil {
+		return nil
+	}
+	err := c.flush()
+	corkBuffers.Put(c.held)
+	c.held = nil
+	return err
+}
+
+func (c *corkedConn) flush() error {
+	defer c.held.Reset()
+	if c.held.Len() == 0 {
+		return nil
+	}
+	_, err := c.Conn.Write(c.held.Bytes())
+	return err
+}
+
+// corkingWriter has the connection that a handshake takes over be a corkedConn.
+type corkingWriter struct {
+	http.ResponseWriter
+	conn *corkedConn
+}
+
+func (w *corkingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	w.conn = &corkedConn{Conn: conn}
+	buffered.Writer.Reset(w.conn) // nothing was written to it yet
+	return w.conn, buffered, nil
+}
