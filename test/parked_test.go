@@ -1,7 +1,6 @@
 package test
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"syscall"
@@ -9,8 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 )
 
 // asleep waits until a session sleeps with its question open.
@@ -84,42 +81,4 @@ func TestQuestionsOutliveTheirSandboxes(t *testing.T) {
 	s.explained(t, id, "prompt", "aborted", "command_requested")
 	require.Equal(t, "hibernated", s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)["status"], "without a sandbox")
 	stream.all(t)
-}
-
-// TestClaudeCodeContinuesAfterAnAnswerThatCameInItsSleep: with the memory of what it asked. It makes the call that was
-// allowed, and is not asked about it again.
-func TestClaudeCodeContinuesAfterAnAnswerThatCameInItsSleep(t *testing.T) {
-	t.Parallel()
-	call := modelserver.Bash("touch permitted && echo touched # {{again}}")
-	models := modelserver.New(map[string][]modelserver.Step{
-		"touch": {{Text: "May I?", Calls: []modelserver.Call{call}}},
-		// The message with which the agent is resumed quotes the call.
-		"again": {{Text: "Again, then.", Calls: []modelserver.Call{call}}, {Text: "So be it."}},
-	})
-	t.Cleanup(models.Close)
-	s := startStackEnv(t, []string{"OVERWINTER_PARK_AFTER=3s"}, stackDir(t))
-	for name, value := range map[string]string{"ANTHROPIC_API_KEY": "sk-planted-key", "ANTHROPIC_BASE_URL": models.URL()} {
-		s.must(t, http.StatusCreated, "PUT", "/api/secrets/"+name, object{"value": value})
-	}
-	id := s.create(t, object{
-		"agent": "claude-sdk", "options": object{"permissions": "ask"},
-		"prompt": object{"id": "asks", "content": "{{touch}} it"},
-	})
-	stream := s.follow(t, id)
-	s.waitStatus(t, id, "running", 4*time.Minute) // the image is made once
-	question := s.asked(t, id)
-	s.asleep(t, id)
-	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
-	s.answer(t, id, question, object{"answer": "once"})
-	require.Equal(t, "completed", s.waitPrompt(t, id, "asks", 2*time.Minute)["status"])
-	text := s.text(t, id)
-	require.Contains(t, text, "So be it.")
-	require.Contains(t, text, "touched")
-	page := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/questions", nil)
-	require.Len(t, page["items"], 1, "people are asked once: %v", page)
-	restored := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)
-	require.Equal(t, "full", restored["receipt"].(object)["kind"])
-	encoded, err := json.Marshal(stream.all(t))
-	require.NoError(t, err)
-	require.Contains(t, string(encoded), "question_resolved")
 }
