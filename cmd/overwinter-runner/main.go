@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -44,8 +45,9 @@ type state struct {
 
 type serveCmd struct {
 	state
-	Home      string `help:"The agent's home directory." default:"${home}" type:"path"`
-	Workspace string `help:"The agent's working directory, whose files are watched." default:"${workspace}" type:"path"`
+	Home      string        `help:"The agent's home directory." default:"${home}" type:"path"`
+	Workspace string        `help:"The agent's working directory, whose files are watched." default:"${workspace}" type:"path"`
+	MaxPause  time.Duration `help:"Time for which the agent waits for a worker that handles nothing of what it prints. Default ${default}." default:"20s"`
 }
 
 type attachCmd struct {
@@ -99,6 +101,7 @@ func (c *serveCmd) Run(ctx context.Context, p *program) error {
 	}
 	return server.Serve(ctx, server.Config{
 		Dir: c.Dir, Home: c.Home, Workspace: c.Workspace, TokenHash: hash, Logger: slog.New(slog.NewJSONHandler(p.stderr, nil)),
+		MaxPause: c.MaxPause,
 	})
 }
 

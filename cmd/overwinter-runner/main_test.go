@@ -86,7 +86,8 @@ func (b *sandbox) command(ctx context.Context, argv []string) *exec.Cmd {
 // start starts a runner and waits until it answers.
 func (b *sandbox) start() {
 	b.t.Helper()
-	b.serve = b.command(context.Background(), b.paths.Serve())
+	// An agent that is held back is not released because a test waits for its turn.
+	b.serve = b.command(context.Background(), append(b.paths.Serve(), "--max-pause=1h"))
 	b.serve.Env = append(b.serve.Env, runner.TokenVariable+"="+b.hash)
 	b.serve.Stderr = b.log
 	require.NoError(b.t, b.serve.Start())

@@ -54,6 +54,7 @@
 //	flush      send what the transcript files and the workspace hold now, then flushed
 //	known      the files that are stored, where the welcome has asked for them
 //	answer     the answer to a call of a tool
+//	taken      the frames that the worker has handled, and how many more the agent may print
 //	detach     the link ends, its exec waits for another hello; attach itself answers
 //
 // and from it:
@@ -78,8 +79,17 @@
 // Frames count from 0 and are contiguous per run. They are in the journal
 // before they are sent, so a link that attaches with the number it wants next
 // gets every frame once. What the agent prints after its turn belongs to the
-// same run until the next run starts. A slow worker slows only its own link: the
-// journal is written whether it is read or not.
+// same run until the next run starts.
+//
+// # Windows
+//
+// A hello may have a window: the number of frames that the agent may be ahead of what the worker has handled. At the end of the window the
+// runner reads no more of the agent's stdout, so that the agent waits in its write once its pipe is full. taken moves the window. An agent that
+// prints more than its worker can store is thereby as fast as its worker, and costs the machine no more than that.
+//
+// Nothing else waits: stderr, calls, exit frames, stdin, interrupts, transcripts and files pass. The agent waits for no worker without a link, for
+// one that has taken nothing for 20 s, for one whose turn has ended or was interrupted, and at its own end. Then, and for a worker of an earlier release,
+// which has no window, the journal is written whether it is read or not, and a slow worker slows only its own link.
 //
 // When the agent's process ends, its exit frame is the last of that process; all
 // its descendants are dead by then. A process that cannot be started gives an

@@ -159,6 +159,10 @@ func (l *Link) Answer(frame int64, answer json.RawMessage) error {
 	return l.send(&CallAnswer{Frame: frame, Answer: answer})
 }
 
+// Taken says that the frames before next are handled, and that the agent may print window frames from there on. It is for runners whose
+// welcome has Window.
+func (l *Link) Taken(next, window int64) error { return l.send(&Taken{Next: next, Window: window}) }
+
 // Settle says that the turn has ended, which calls off the kill that an
 // interrupt has set. A worker settles every turn whose end it has seen.
 func (l *Link) Settle() error { return l.send(&Settle{}) }

@@ -30,6 +30,9 @@ type Hello struct {
 	Files *workspacefile.Position `json:"files,omitempty"`
 	// Calls: the worker answers calls of overwinter's tools. A worker of an earlier release does not know their frames.
 	Calls bool `json:"calls,omitempty"`
+	// Window is how many frames from From on the agent may print before it waits for Taken; 0 for a worker that does not send
+	// it, as those of earlier releases.
+	Window int64 `json:"window,omitempty"`
 }
 
 // Start asks for the delivery of a run's prompt.
@@ -92,6 +95,13 @@ type CallAnswer struct {
 	Answer json.RawMessage `json:"answer"`
 }
 
+// Taken says that the worker has handled the frames before Next, and that the agent may print Window frames from there on
+// before it waits for the next Taken.
+type Taken struct {
+	Next   int64 `json:"next"`
+	Window int64 `json:"window"`
+}
+
 // Detach ends the link and keeps its exec: Detached answers, and then another
 // Hello begins another link over it, of any run.
 type Detach struct{}
@@ -126,6 +136,8 @@ type Welcome struct {
 	Calls []int64 `json:"calls,omitempty"`
 	// Steers: the runner takes Steer. One of an earlier release does not.
 	Steers bool `json:"steers,omitempty"`
+	// Window: the runner keeps to the window of the hello, and takes Taken. One of an earlier release does not.
+	Window bool `json:"window,omitempty"`
 }
 
 // DeliveryChanged reports the delivery after a start.
@@ -254,6 +266,7 @@ func (*Hello) messageType() messageType           { return typeHello }
 func (*Start) messageType() messageType           { return typeStart }
 func (*Input) messageType() messageType           { return typeInput }
 func (*Steer) messageType() messageType           { return typeSteer }
+func (*Taken) messageType() messageType           { return typeTaken }
 func (*Interrupt) messageType() messageType       { return typeInterrupt }
 func (*Settle) messageType() messageType          { return typeSettle }
 func (*Flush) messageType() messageType           { return typeFlush }

@@ -93,6 +93,7 @@ const (
 	typeNoDiff    messageType = 10
 	typeAnswer    messageType = 11
 	typeSteer     messageType = 12
+	typeTaken     messageType = 13
 
 	typeWelcome   messageType = 65
 	typeDelivery  messageType = 66

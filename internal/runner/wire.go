@@ -188,6 +188,8 @@ func decode(t messageType, p []byte) (Message, error) {
 		m = &Interrupt{}
 	case typeSteer:
 		m = &Steer{}
+	case typeTaken:
+		m = &Taken{}
 	case typeSettle:
 		m = &Settle{}
 	case typeFlush:

@@ -21,7 +21,7 @@ func everyMessage() []Message {
 	return []Message{
 		&Hello{
 			Version: 1, Token: "t", Run: "run_1", From: 4, Attempt: 2, Known: []transcript.Position{position},
-			Files: &workspacefile.Position{Session: "ses_1", Lineage: "l", Seq: 9, Base: "b", DiffKey: "k"},
+			Files: &workspacefile.Position{Session: "ses_1", Lineage: "l", Seq: 9, Base: "b", DiffKey: "k"}, Calls: true, Window: 6,
 		},
 		&FilesKnown{Files: []workspacefile.Known{{Path: "a", Size: 1, SHA256: "s", Mode: 0o644, Unsaved: workspacefile.UnsavedFull}}},
 		&FilesBegun{Lineage: "l", Base: "b"},
@@ -45,12 +45,13 @@ func everyMessage() []Message {
 		},
 		&Input{Data: []byte("more")},
 		&Interrupt{Stdin: []byte("x"), Signal: "INT", Grace: time.Second},
+		&Taken{Next: 70, Window: 80},
 		&Steer{ID: "prm_1", Data: []byte("also this\n")},
 		&Settle{},
 		&Quiet{},
 		&Flush{ID: 5},
 		&Command{Version: 1, Token: "t", Ping: true, Abort: &AbortRequest{Run: "run_1"}, Seal: &SealRequest{Workspace: "/w"}},
-		&Welcome{Version: 1, Delivery: Delivered, LastFrame: 7, Open: true, Agent: true, ListFiles: true, Steers: true},
+		&Welcome{Version: 1, Delivery: Delivered, LastFrame: 7, Open: true, Agent: true, ListFiles: true, Steers: true, Window: true},
 		&DeliveryChanged{Delivery: Cut},
 		&Frame{No: 8, Stream: Stderr, At: time.Unix(1, 2).UTC(), Data: []byte("line"), Truncated: true},
 		&Segment{Path: "/root/a", Version: 2, Offset: 1 << 40, Data: []byte("bytes")},

@@ -26,6 +26,9 @@ const (
 	killBudget  = 10 * time.Second // for a tree to be gone after SIGKILL
 	drainBudget = 2 * time.Second  // for the pipes of a dead agent to run dry
 	stdinQueue  = 64               // writes that wait for an agent that does not read
+	// stdoutPipe is how much an agent may have printed before it waits in its write. It is what an agent that is held back is ahead of its
+	// window, and enough for a few hundred lines to be read at once.
+	stdoutPipe = 16 << 10
 )
 
 var (
@@ -40,16 +43,23 @@ var (
 // goroutines.
 type FrameFunc func(stream runner.Stream, data []byte, truncated bool)
 
+// PaceFunc waits until the agent may print more, or ending is closed. What the agent has printed meanwhile waits in its pipe.
+type PaceFunc func(ending <-chan struct{})
+
 // Agent is one process of the agent, from its start to its exit frame. Its methods are safe for concurrent use.
 type Agent struct {
 	key    string
 	logger *slog.Logger
 	reaper *Reaper
 	frame  FrameFunc
+	pace   PaceFunc
 	child  *child
 	stdin  *os.File
 	writes chan stdinWrite
 	done   chan struct{} // closed when its exit frame has been recorded
+	// ending is closed when the process has ended or is being stopped: what it prints then is not held back.
+	ending chan struct{}
+	end    sync.Once
 
 	// killing is held while the tree is killed: a caller that waits for done knows that no kill is
 	// in progress that could meet the next process.
@@ -128,8 +138,8 @@ func lookPath(name, dir string, env []string) (string, error) {
 }
 
 // Start starts the process of a launch. Every line that it writes goes to frame, and so does its exit, after which Done is
-// closed.
-func Start(r *Reaper, home string, s *runner.Start, logger *slog.Logger, frame FrameFunc) (*Agent, error) {
+// closed. pace is called before each line of its stdout is read; lines of its stderr are always read.
+func Start(r *Reaper, home string, s *runner.Start, logger *slog.Logger, frame FrameFunc, pace PaceFunc) (*Agent, error) {
 	if len(s.Launch.Argv) == 0 {
 		return nil, errors.New("launch names no program")
 	}
@@ -157,6 +167,7 @@ func Start(r *Reaper, home string, s *runner.Start, logger *slog.Logger, frame F
 		}
 		files = append(files, rd, wr)
 	}
+	_, _ = unix.FcntlInt(files[3].Fd(), unix.F_SETPIPE_SZ, stdoutPipe) // else it has the system's size
 	c, err := r.start(path, s.Launch.Argv, &os.ProcAttr{
 		Dir: s.Launch.Dir, Env: env, Files: []*os.File{files[0], files[3], files[5]},
 		Sys: &unix.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
@@ -167,8 +178,8 @@ func Start(r *Reaper, home string, s *runner.Start, logger *slog.Logger, frame F
 	}
 	_ = errors.Join(files[0].Close(), files[3].Close(), files[5].Close())
 	a := &Agent{
-		key: LaunchKey(s), logger: logger, reaper: r, frame: frame, child: c, stdin: files[1],
-		writes: make(chan stdinWrite, stdinQueue), done: make(chan struct{}),
+		key: LaunchKey(s), logger: logger, reaper: r, frame: frame, pace: pace, child: c, stdin: files[1],
+		writes: make(chan stdinWrite, stdinQueue), done: make(chan struct{}), ending: make(chan struct{}),
 	}
 	go a.supervise(files[2], files[4])
 	return a, nil
@@ -184,6 +195,7 @@ func (a *Agent) supervise(stdout, stderr *os.File) {
 	writer.Go(func() { a.writeStdin(ended) })
 
 	<-a.child.done
+	a.unpace()
 	a.CallOff()
 	_ = a.stdin.Close()
 	close(ended)
@@ -230,6 +242,7 @@ func (a *Agent) pumpStdout(f *os.File) {
 	r := bufio.NewReaderSize(rawio.NewReader(f), 64<<10)
 	var buf []byte
 	for {
+		a.pace(a.ending)
 		line, cut, err := readLine(r, &buf, runner.MaxLine)
 		if err != nil {
 			return
@@ -332,6 +345,9 @@ func (a *Agent) CallOff() {
 	}
 }
 
+// unpace has the rest of what the process prints read without a pause.
+func (a *Agent) unpace() { a.end.Do(func() { close(a.ending) }) }
+
 func (a *Agent) because(reason runner.StopReason) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -364,6 +380,7 @@ func (a *Agent) killTree() {
 // after as long again. It returns when the exit frame has been recorded.
 func (a *Agent) Stop(reason runner.StopReason, grace time.Duration) {
 	a.because(reason)
+	a.unpace()
 	_ = a.stdin.Close()
 	timer := time.NewTimer(grace)
 	defer timer.Stop()

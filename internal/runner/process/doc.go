@@ -3,6 +3,7 @@
 //	Reaper ── fork on one thread, wait for every child ──▶ process and its descendants
 //	Agent  ── Write ─▶ queue of 64 ─▶ stdin
 //	       ◀─ FrameFunc ─ lines of stdout and stderr, then one exit frame, then Done
+//	PaceFunc waits before each line of stdout, until the process is being stopped or has ended
 //
 // Invariants:
 //   - Write, Interrupt and CallOff never wait for the agent.

@@ -96,7 +96,7 @@ func serveHost(home string, stdin io.Reader, stdout io.Writer) error {
 		switch {
 		case o.Start != nil:
 			var started *Agent
-			if started, err = Start(r, home, o.Start, slog.New(slog.DiscardHandler), frame); err == nil {
+			if started, err = Start(r, home, o.Start, slog.New(slog.DiscardHandler), frame, func(<-chan struct{}) {}); err == nil {
 				a = started
 			}
 		case o.Fill:

@@ -18,7 +18,8 @@
 //
 // Invariants:
 //   - One serve per state directory (flock), one agent process, one live link.
-//   - The agent writes to the journal and waits for no link.
+//   - The agent writes to the journal. It waits only for the link of the run that it works on, and at most 20 s for one that
+//     takes nothing (pace); its stderr, its end and the worker's messages never wait.
 //   - Starting, stopping and sealing happen one at a time (Server.life); an
 //     interrupt waits for none of them.
 //   - Every descendant of the process belongs to the agent. Nothing else is ever
@@ -37,5 +38,5 @@
 //	two runners on one directory     the second fails
 //	the journal cannot be written    the link ends with journal_failed, the agent is killed
 //	a connection does not speak      closed after ten seconds
-//	a worker does not read           its link alone waits; the next link displaces it
+//	a worker does not read           its link waits, and the agent after its window, for 20 s; the next link displaces it
 package server

@@ -41,6 +41,7 @@ type link struct {
 	surveys chan *runner.Diff
 	watch   *follow.Watch // of the workspace; nil for a link without its changes
 	calls   bool          // its worker answers calls
+	pace    pace
 	tasks   sync.WaitGroup
 
 	control   sync.Mutex // held around every message to the attach of a direct link
@@ -73,7 +74,7 @@ func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader,
 	l := &link{
 		s: s, conn: conn, out: out, direct: stdout != nil, run: hello.Run, from: hello.From,
 		flush: make(chan int64, 16), changed: make(chan struct{}, 1), known: make(chan []workspacefile.Known, 1),
-		surveys: make(chan *runner.Diff, 1), calls: hello.Calls, w: bufio.NewWriterSize(rawio.NewWriter(out), 64<<10),
+		surveys: make(chan *runner.Diff, 1), calls: hello.Calls, pace: pace{window: max(0, hello.Window), next: hello.From}, w: bufio.NewWriterSize(rawio.NewWriter(out), 64<<10),
 	}
 	if hello.Files != nil {
 		l.watch = s.files.Watch(func(m runner.Message) error { return l.send(m, true) }, s.logger.With(slog.String("run_id", l.run)))
@@ -98,7 +99,7 @@ func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader,
 		l.end(&runner.Error{Code: runner.CodeJournal, Message: err.Error()})
 		return
 	}
-	welcome := &runner.Welcome{Version: runner.ProtocolVersion, Delivery: delivery(j), LastFrame: -1, Steers: true}
+	welcome := &runner.Welcome{Version: runner.ProtocolVersion, Delivery: delivery(j), LastFrame: -1, Steers: true, Window: hello.Window > 0}
 	if j != nil {
 		status := j.Status()
 		welcome.LastFrame, welcome.Open = status.Frames-1, !status.Mark.Final()
@@ -146,6 +147,7 @@ func (s *Server) replace(l *link, attempt int64) *runner.Error {
 		s.tasks.Go(func() { old.end(&runner.Displaced{}) })
 	}
 	s.link = l
+	s.repace()
 	return nil
 }
 
@@ -154,6 +156,7 @@ func (s *Server) release(l *link) {
 	defer s.mu.Unlock()
 	if s.link == l {
 		s.link = nil
+		s.repace()
 	}
 }
 
@@ -292,6 +295,8 @@ func (l *link) obey(m runner.Message) error {
 		return err
 	case *runner.CallAnswer:
 		return l.s.answerCall(l.run, m)
+	case *runner.Taken:
+		l.s.taken(l, m)
 	case *runner.Settle:
 		l.s.settle(l.run)
 	case *runner.FilesKnown:

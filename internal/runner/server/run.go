@@ -106,7 +106,7 @@ func (s *Server) interruptEarly(run string, a *process.Agent) {
 // a has ended or is nil. It fails when a new one cannot be started.
 func (s *Server) deliver(j *journal.Journal, a *process.Agent, start *runner.Start, report func(*journal.Journal)) (*process.Agent, error) {
 	if a == nil || a.Ended() {
-		fresh, err := process.Start(s.reaper, s.cfg.Home, start, s.logger, s.frame)
+		fresh, err := process.Start(s.reaper, s.cfg.Home, start, s.logger, s.frame, s.pace)
 		if err != nil {
 			return nil, err
 		}
@@ -169,6 +169,7 @@ func (s *Server) openRun(run string, patterns []string) (j, before *journal.Jour
 	if len(patterns) > 0 {
 		s.patterns = patterns
 	}
+	s.repace()
 	return j, before, nil
 }
 
@@ -219,6 +220,7 @@ func (s *Server) interrupt(run string, i runner.Interrupt) (bool, error) {
 	if !a.Running() {
 		return false, nil
 	}
+	s.unpace(run) // what it says at its end is not held back
 	err := a.Interrupt(i)
 	if errors.Is(err, process.ErrEnded) {
 		return false, nil
@@ -244,6 +246,7 @@ func (s *Server) target(run string, i runner.Interrupt) (a *process.Agent, early
 // settle ends the calls of a run, and calls off the kill of an interrupt, if the run is still the open one.
 func (s *Server) settle(run string) {
 	s.settleCalls(run)
+	s.unpace(run)
 	s.mu.Lock()
 	a, j := s.agent, s.open
 	s.mu.Unlock()

@@ -37,6 +37,8 @@ type Config struct {
 	Workspace string // whose files are watched
 	TokenHash string // SHA-256 of the token, as hexadecimal digits
 	Logger    *slog.Logger
+	// MaxPause is how long the agent waits for a worker that handles nothing of what it prints; 20 s by default.
+	MaxPause time.Duration
 }
 
 // Server owns the agent of a sandbox, its journals and its one link.
@@ -70,6 +72,7 @@ type Server struct {
 	sealed    bool
 	seals     int // how many there have been
 	stopping  bool
+	paced     chan struct{} // closed when an agent that waits for its worker may continue; nil while none waits
 }
 
 // Serve serves on the socket in the state directory until ctx ends, and then

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+)
+
+// maxPause is how long the agent waits for a worker that takes nothing, by default. One that has stopped, or whose database is away, must
+// not keep the agent from working; the agent then continues until the worker takes frames again.
+const maxPause = 20 * time.Second
+
+// pace is how far the agent may be ahead of the worker of a link. Server.mu guards it.
+type pace struct {
+	window int64     // frames that the agent may be ahead; 0: any number
+	next   int64     // the first frame that the worker has not taken
+	since  time.Time // when the agent began to wait; zero if it has not since the worker took frames
+	off    bool      // the worker has taken nothing for maxPause
+	over   bool      // the turn has ended, or was interrupted
+}
+
+// ahead is how many frames the agent is ahead of the window, 0 or less while it may print.
+func (p *pace) ahead(frames int64) int64 {
+	if p.window == 0 || p.off || p.over {
+		return 0
+	}
+	return frames - p.next - p.window + 1
+}
+
+// pace waits before a line of the agent is read, until the worker of the open run has taken enough of what was read before. What is not
+// read fills the agent's pipe, and the agent waits in its write. An agent that is too fast would otherwise wake runner
+// and worker for every line, on a machine that has no time for them. Without a link, nothing waits.
+func (s *Server) pace(ending <-chan struct{}) {
+	var timer *time.Timer
+	for {
+		left, changed := s.pause()
+		if changed == nil {
+			return
+		}
+		if timer == nil {
+			timer = time.NewTimer(left)
+			defer timer.Stop()
+		} else {
+			timer.Reset(left)
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ending:
+			return
+		}
+	}
+}
+
+// pause returns for how long the agent waits at most, and what is closed when it may not have to any more; nil if
+// it may print.
+func (s *Server) pause() (left time.Duration, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, j := s.link, s.open
+	if l == nil || j == nil || l.run != j.Run() || l.pace.ahead(j.Status().Frames) <= 0 {
+		return 0, nil
+	}
+	if l.pace.since.IsZero() {
+		l.pace.since = time.Now()
+	}
+	if left = cmp.Or(s.cfg.MaxPause, maxPause) - time.Since(l.pace.since); left <= 0 {
+		l.pace.off = true
+		return 0, nil
+	}
+	if s.paced == nil {
+		s.paced = make(chan struct{})
+	}
+	return left, s.paced
+}
+
+// repace has an agent that waits look again. It needs mu.
+func (s *Server) repace() {
+	if s.paced != nil {
+		close(s.paced)
+		s.paced = nil
+	}
+}
+
+// taken moves the window of a link.
+func (s *Server) taken(l *link, m *runner.Taken) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.pace.window == 0 || m.Window <= 0 || m.Next < l.pace.next {
+		return
+	}
+	l.pace = pace{window: m.Window, next: m.Next, over: l.pace.over}
+	s.repace()
+}
+
+// unpace lets the agent print without waiting for the worker of a run: its turn has ended, or was interrupted.
+func (s *Server) unpace(run string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link != nil && s.link.run == run {
+		s.link.pace.over = true
+		s.repace()
+	}
+}
