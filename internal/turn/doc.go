@@ -9,6 +9,7 @@
 //	attempt    one attempt: attach, deliver, follow, flush          question   what the agent asks, and the answers
 //	link       what was read ahead of an open link, with bounds     files      changes of the workspace
 //	links      links kept open between turns                        launch     how the agent is started; bind: where its keys go
+//	pace       how far the agent may be ahead
 //	convert    events of frames: translator, mask, limiter          suspicion  frames that may have ended a worker
 //	batch      frames that are committed together                   settle     the end of a run that no worker can end
 //
@@ -26,7 +27,7 @@
 //   - A run in which nothing happens but that people are asked is parked: the attempt is over, and the run continues in another
 //     sandbox, as its next part, with a message that says what was answered. What the part before has left open is closed first.
 //   - What waits in memory is bounded for each turn and for all turns of a worker; what does not fit waits in the
-//     runner's journal.
+//     runner's journal, and what is beyond the turn's window in the agent's pipe.
 //   - The text of events is masked before it is limited, and the beginning of a secret's value is held back.
 //
 // # When things fail

@@ -3,6 +3,7 @@ package turn
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -97,6 +98,7 @@ type Progress interface {
 type Executor struct {
 	Config
 	readAhead *semaphore.Weighted
+	linked    atomic.Int64 // turns that have a link
 }
 
 // New returns an executor of turns, which share its room for what is read ahead.

@@ -50,6 +50,7 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 		if err := a.handle(ctx, link, a.suspicion.together(messages)); err != nil {
 			return err
 		}
+		a.pace(link)
 		if err := a.answerCalls(link); err != nil {
 			return err
 		}
@@ -64,6 +65,18 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 		}
 	}
 	return nil
+}
+
+// pace notes which frames are handled: those that are committed, and those without events that are committed with the next ones.
+func (a *attempt) pace(link *turnLink) {
+	if link.pacer == nil {
+		return
+	}
+	frame := a.frame
+	if a.deferred != nil {
+		frame = a.deferred.frame
+	}
+	link.pacer.took(frame)
 }
 
 // commit stores what the messages mean: transcript segments, files, and the events of

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,8 @@ type turnLink struct {
 	held     []heldMessage       // that take returned last
 	steered  bool                // a prompt waits for the running turn
 	failed   error               // set before messages is closed
+	pacer    *pacer              // nil if the runner does not hold its agent back
+	unlink   func()              // the turn has a link no more
 	cancel   context.CancelFunc
 	done     chan struct{}
 }
@@ -58,26 +61,35 @@ func (a *attempt) attach(ctx context.Context) (*turnLink, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.linked.Add(1)
+	unlink := sync.OnceFunc(func() { a.linked.Add(-1) })
 	hello := runner.Hello{
 		Token: token, Run: a.agentRun(),
 		From: a.frame + 1 - a.start.Run.FrameBase, Attempt: a.start.Run.Attempt, Known: a.start.Transcripts, Files: &a.start.Files, Calls: true,
+		Window: minWindow,
 	}
 	link, process, err := a.dial(ctx, hello)
 	if err != nil {
+		unlink()
 		return nil, err
 	}
 	if link.Welcome().ListFiles {
 		if err := a.listFiles(ctx, link); err != nil {
+			unlink()
 			return nil, errors.Join(err, link.Close(), process.Close())
 		}
 	}
 	readCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &turnLink{
-		link: link, process: process, cancel: cancel,
+		link: link, process: process, cancel: cancel, unlink: unlink,
 		room: semaphore.NewWeighted(linkBytes), share: semaphore.NewWeighted(linkShare), common: a.readAhead,
 		messages: make(chan heldMessage, linkBacklog), done: make(chan struct{}), base: a.start.Run.FrameBase,
 	}
 	go l.read(readCtx)
+	if link.Welcome().Window {
+		l.pacer = newPacer(link, &a.linked, l.base, a.frame)
+		go l.pacer.send(readCtx)
+	}
 	return l, nil
 }
 
@@ -335,15 +347,24 @@ func (l *turnLink) err() error {
 func (l *turnLink) close() {
 	l.cancel()
 	l.link.Close() // the agent continues either way
-	<-l.done
+	l.stopped()
 	l.drain()
 	l.process.Close() // only cuts the link
+}
+
+// stopped waits for the goroutines of the link.
+func (l *turnLink) stopped() {
+	<-l.done
+	if l.pacer != nil {
+		<-l.pacer.done
+	}
+	l.unlink()
 }
 
 // release ends the reading of a link whose turn is over, for others to use it.
 func (l *turnLink) release() (*runner.Link, *sandbox.Process) {
 	l.cancel()
-	<-l.done
+	l.stopped()
 	l.drain()
 	return l.link, l.process
 }

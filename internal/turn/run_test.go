@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -63,6 +64,7 @@ type script struct {
 	waiting     []int64  // the frames of calls that the runner says wait for an answer
 	started     func()   // called when the prompt has arrived, before the first frame
 	noSteers    bool     // the runner is of a release that knows no prompts for running turns
+	windowed    bool     // the runner holds its agent back: it prints no more than its window
 	steered     []string // the lines of the agent that follow such a prompt; STEER is its uuid, and PROMPT its id
 }
 
@@ -178,9 +180,11 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 	st.attaches.Add(1)
 	r := bufio.NewReader(p.Stdin)
 	send := func(m runner.Message) { _ = runner.WriteMessage(p.Stdout, m) } // the worker may be gone
-	run := ""
+	run, printed, window := "", int64(0), int64(math.MaxInt64)
 	print := func(from int64) {
-		for i, frames := from, st.steers.lines(); i < int64(len(frames)); i++ {
+		frames := st.steers.lines()
+		for i := from; i < min(int64(len(frames)), window); i++ {
+			printed = i + 1
 			line := strings.ReplaceAll(frames[i], "RUN", run)
 			stream := runner.Stdout
 			if call, ok := strings.CutPrefix(line, "CALL"); ok {
@@ -197,6 +201,9 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 		switch m := m.(type) {
 		case *runner.Hello:
 			run = m.Run
+			if s.windowed {
+				window = m.From + m.Window
+			}
 			switch {
 			case s.lost:
 				send(&runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: int64(len(st.steers.lines())) - 1})
@@ -208,7 +215,7 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 				})
 				print(m.From)
 			default:
-				send(&runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Open: true, Agent: true, Steers: !s.noSteers})
+				send(&runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Open: true, Agent: true, Steers: !s.noSteers, Window: s.windowed})
 			}
 		case *runner.Start:
 			st.input.Store(string(m.Input))
@@ -221,6 +228,9 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 			if from, given := st.steers.give(m, s.steered); given {
 				print(from)
 			}
+		case *runner.Taken:
+			window = m.Next + m.Window
+			print(printed)
 		case *runner.CallAnswer:
 			st.answers.add(m.Frame, string(m.Answer))
 		case *runner.Flush:
@@ -306,6 +316,25 @@ func TestATurnRunsWithoutAnEngine(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, result.End.Outcome)
 	require.Len(t, st.events(t, "block_complete"), 2)
 	require.EqualValues(t, 1, st.attaches.Load(), "the link of the first is reused")
+}
+
+// TestATurnOfMoreLinesThanItsWindowIsFollowedToItsEnd: the runner is notified of what is handled, and has its agent continue.
+func TestATurnOfMoreLinesThanItsWindowIsFollowedToItsEnd(t *testing.T) {
+	t.Parallel()
+	const lines = 3000
+	frames := make([]string, 0, lines+1)
+	for i := range lines {
+		frames = append(frames, fmt.Sprintf(`{"type":"assistant","uuid":"block-%d","content":"line"}`, i))
+	}
+	st := setup(t, script{frames: append(frames, ends), windowed: true})
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	result, err := st.executor.Run(ctx, st.take(t), &progress{})
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.End.Outcome)
+	run, err := st.db.RunGet(t.Context(), st.in.RunID)
+	require.NoError(t, err)
+	require.EqualValues(t, lines, run.LastFrame)
 }
 
 // TestAnAttemptWithoutTheTokenWritesNothing: a newer attempt has taken the run before the first commit.

@@ -1,0 +1,73 @@
+package turn
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+)
+
+const (
+	// paceFrames is how many frames the agents of a worker may have printed that it has not handled, all turns together.
+	paceFrames = 32 << 10
+	// minWindow and maxWindow bound the share of one turn. A turn begins with the least, which doubles each time that half of it is handled:
+	// of many turns that begin at once none prints much before the others have begun.
+	minWindow = 256
+	maxWindow = 8 << 10
+)
+
+// nextWindow is how many frames of a turn may wait after some were handled, if so many turns have links. All have the same share in the end,
+// so that on a machine that is too slow for its agents each is as fast as the others.
+func nextWindow(window, turns int64) int64 {
+	return min(2*window, max(paceFrames/max(turns, 1), minWindow), maxWindow)
+}
+
+// pacer has a runner hold its agent back that prints more than the worker handles.
+type pacer struct {
+	link   *runner.Link
+	turns  *atomic.Int64 // of the worker that have links
+	base   int64         // of the frames of the link in the run
+	noted  int64         // the newest frame that took has noted
+	window atomic.Int64  // that the runner was given last
+	taken  atomic.Int64  // the newest frame that was handled, to be sent
+	due    chan struct{} // it is; there is one sender
+	done   chan struct{}
+}
+
+// newPacer returns a pacer of a link that begins after a frame.
+func newPacer(link *runner.Link, turns *atomic.Int64, base, frame int64) *pacer {
+	p := &pacer{link: link, turns: turns, base: base, noted: frame, due: make(chan struct{}, 1), done: make(chan struct{})}
+	p.taken.Store(frame)
+	p.window.Store(minWindow)
+	return p
+}
+
+// took notes that the frames up to one are handled. It does not wait for the runner, which is notified once half of its window is.
+func (p *pacer) took(frame int64) {
+	if frame-p.noted < p.window.Load()/2 {
+		return
+	}
+	p.noted = frame
+	p.taken.Store(frame)
+	select {
+	case p.due <- struct{}{}:
+	default: // the one before has not been sent; it will say this frame
+	}
+}
+
+// send notifies the runner of what is handled until ctx ends or the link is closed.
+func (p *pacer) send(ctx context.Context) {
+	defer close(p.done)
+	for {
+		select {
+		case <-p.due:
+		case <-ctx.Done():
+			return
+		}
+		window := nextWindow(p.window.Load(), p.turns.Load())
+		if p.link.Taken(p.taken.Load()+1-p.base, window) != nil {
+			return // the link has ended, which its reader finds
+		}
+		p.window.Store(window)
+	}
+}
