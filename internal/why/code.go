@@ -71,6 +71,7 @@ const (
 	BundleOlder         Code = "bundle_older"         // the restore used a bundle older than the last work
 	BundleUnverified    Code = "bundle_unverified"    //
 	HandedOver          Code = "handed_over"          // the session was forked with another agent, which has no memory yet
+	Imported            Code = "imported"             // from an archive
 	CheckpointFailed    Code = "checkpoint_failed"    //
 	RevertFailed        Code = "revert_failed"        //
 	ProvisioningDelayed Code = "provisioning_delayed" // creating the sandbox fails and is repeated
@@ -116,7 +117,7 @@ var Codes = []Code{
 	QuestionExpired, QuestionCancelled, NothingToExplain, CommandRequested, CancelledInTemporal,
 	Idle, Lifetime, Moved, Shutdown, Aborted, Steered, Dropped, Retried, Withdrawn, Cleared, Reverted, Resolved, Dismissed, QueueHeld, Collecting, JoinedTo, BehindPrompts,
 	CommandPending, TurnRunning, TurnParked, PolicyDecided, TurnEnded, SandboxLost, SandboxUnhealthy, SandboxLimit, SandboxesLost,
-	GenerationUnusable, NothingToRestore, SnapshotFailed, SnapshotGone, BundleOlder, BundleUnverified, HandedOver, CheckpointFailed, RevertFailed,
+	GenerationUnusable, NothingToRestore, SnapshotFailed, SnapshotGone, BundleOlder, BundleUnverified, HandedOver, Imported, CheckpointFailed, RevertFailed,
 	ProvisioningDelayed, RestoringDelayed, SavingDelayed, BreakerOpen, AgentCrashed, Quarantined, DeliveryUnknown, AttemptRepeated, WorkerLost,
 	WorkerSilent, WorkerStopped, NoWorker, DatabaseUnavailable, SessionLocked, TemporalUnavailable, ProviderUnavailable, RunnerUnreachable, StepTimedOut, StepFailed, StepSlow,
 	Refused, WorkflowTerminated, WorkflowReset, WorkflowFailed,

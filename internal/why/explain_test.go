@@ -195,6 +195,10 @@ func TestEveryFaultIsNamed(t *testing.T) {
 			receipt.WithoutMemoryOf("demo")
 			f.Transitions[len(f.Transitions)-1].Receipt = &receipt
 		}), why.History{}, why.HandedOver, []why.Code{why.RestoredPartial, why.CommandRequested}},
+		"import": {why.Receipt, restored(receipt.Partial, func(f *why.Facts) {
+			f.Bundles = []why.Bundle{{ID: "b", CreatedAt: at(52)}}
+			f.Transitions[len(f.Transitions)-1].Receipt = &receipt.Receipt{Kind: receipt.Partial, Missing: []string{"a secret"}, Moved: "another place"}
+		}), why.History{}, why.Imported, []why.Code{why.RestoredPartial, why.CommandRequested}},
 		"snapshot gone": {why.Receipt, restored(receipt.Fresh, func(f *why.Facts) { f.Bundles = []why.Bundle{{Generation: 1, HasSnapshot: true, SnapshotGone: true}} }), why.History{}, why.SnapshotGone, nil},
 		"workflow cancelled": {why.Session, func() why.Facts {
 			f := facts("")

@@ -69,6 +69,8 @@ func (c *chain) source(t Step) {
 	}
 	ref := about("bundle", used.ID)
 	switch {
+	case t.Receipt.Moved != "":
+		c.row(Imported, used.CreatedAt, ref, "the session was imported at %s from %s, without a snapshot", clock(used.CreatedAt), t.Receipt.Moved)
 	case !used.HasSnapshot:
 		c.row(SnapshotFailed, used.CreatedAt, ref, "the bundle of generation %d, of %s, has transcripts and no snapshot", used.Generation, clock(used.CreatedAt))
 	case used.SnapshotGone:
