@@ -10,12 +10,14 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/portable"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -54,7 +56,7 @@ func (e *archiveExport) write(ctx context.Context, out io.Writer) error {
 		SessionID: e.session.ID, BundleID: e.bundle.ID, PromptID: e.bundle.PromptID, Outcome: string(e.bundle.Outcome),
 		Place: "the overwinter session " + e.session.ID,
 	}
-	m.Session = portable.Session{Agent: e.session.Agent, Title: e.masker.Text(e.session.Title), Profile: e.session.Profile, Metadata: e.masker.JSON(e.session.Metadata)}
+	m.Session = portable.Session{Agent: e.session.Agent, Title: e.masker.Text(e.session.Title), Metadata: e.masker.JSON(e.session.Metadata)}
 	if e.session.Workspace != nil {
 		ws := *e.session.Workspace
 		ws.Setup = e.masker.Text(ws.Setup)
@@ -65,12 +67,34 @@ func (e *archiveExport) write(ctx context.Context, out io.Writer) error {
 	if m.Session.Options, err = json.Marshal(e.session.Options); err != nil {
 		return err
 	}
+	if m.Session.Secrets, err = e.usable(ctx, e.store, e.session); err != nil {
+		return err
+	}
 	if e.session.Profile != "" {
-		e.missing = append(e.missing, "the profile "+e.session.Profile)
+		if m.Session.Profile, err = e.profileName(ctx); err != nil {
+			return err
+		}
+		e.missing = append(e.missing, lacksProfile(m.Session.Profile))
 	}
 	m.AddMissing(slices.Concat(e.missing, e.bundle.Manifest.Lost)...)
 	return e.w.Close(m)
 }
+
+// profileName is what people call the profile of the session, with its version: ids are those of this installation.
+func (e *archiveExport) profileName(ctx context.Context) (string, error) {
+	id, version, err := profile.ParseRef(e.session.Profile)
+	if err != nil {
+		return e.session.Profile, nil //nolint:nilerr // of another release
+	}
+	p, err := e.store.ProfileGet(ctx, id, version)
+	if failure.CodeOf(err) == failure.NoProfile {
+		return e.session.Profile, nil
+	}
+	return p.Name + "@" + strconv.FormatInt(version, 10), err
+}
+
+// lacksProfile says that an archive has not the profile of its session.
+func lacksProfile(name string) string { return "the profile " + name }
 
 // stored passes on the entries of the stored archive. Their order, and where the agent's files belong, is in its manifest, which
 // comes last: so the archive is read twice.

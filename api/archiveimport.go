@@ -26,6 +26,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/manifest"
 	"github.com/overwinter-dev/overwinter/internal/portable"
+	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -65,7 +66,7 @@ func (s *archives) take(c echo.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), importTimeout)
 	defer cancel()
-	in, err := s.imported(ctx, f, c.QueryParam("title"), c.QueryParam("profile"))
+	in, missing, err := s.imported(ctx, f, c.QueryParam("title"), c.QueryParam("profile"))
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,9 @@ func (s *archives) take(c echo.Context) (err error) {
 		status = http.StatusCreated
 		s.metrics.sessions.Inc()
 	}
-	return c.JSON(status, resource.Session(stored))
+	out := resource.Session(stored)
+	out.Warnings = append(warnings(missing, stored.Agent), s.modelWarnings(stored.Agent, stored.Options.Model)...)
+	return c.JSON(status, out)
 }
 
 // receive stores the body in a file, within its bounds, and returns its digest.
@@ -113,37 +116,46 @@ func (s *archives) receive(c echo.Context, f *os.File) (digest string, err error
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// imported checks an archive and reads what a session is made of.
-func (s *archives) imported(ctx context.Context, f *os.File, title, named string) (bundle.Import, error) {
+// imported checks an archive and reads what a session is made of, and which secrets its agent needs and has not.
+func (s *archives) imported(ctx context.Context, f *os.File, title, named string) (in bundle.Import, missing []agent.Need, err error) {
 	m, err := readArchive(f, func(portable.Entry, io.Reader) error { return nil })
 	if err != nil {
-		return bundle.Import{}, err
+		return in, nil, err
 	}
-	in, err := s.importedSession(m, title)
-	if err != nil {
-		return in, err
+	if in, err = s.importedSession(m, title); err != nil {
+		return in, nil, err
 	}
+	var spec *profile.Spec
 	if named != "" {
 		pinned, err := s.pinProfile(ctx, named)
 		if err != nil {
-			return in, err
+			return in, nil, err
 		}
-		in.Session.Profile = pinned.Ref()
+		in.Session.Profile, spec = pinned.Ref(), &pinned.Spec
+		m.Missing = slices.DeleteFunc(m.Missing, func(item string) bool { return item == lacksProfile(m.Session.Profile) })
 	}
 	adapter, err := s.cfg.Agents.Get(in.Session.Agent)
 	if err != nil {
-		return in, invalidArchive("session.agent", "%s", err)
+		return in, nil, invalidArchive("session.agent", "%s", err)
+	}
+	if missing, err = s.missing(ctx, s.store, in.Session.Agent, spec); err != nil {
+		return in, nil, err
+	}
+	names, err := absent(ctx, s.store, missing, m.Session.Secrets)
+	if err != nil {
+		return in, nil, err
+	}
+	for _, name := range names {
+		m.AddMissing("the secret " + name + " (not stored when the session was imported)")
 	}
 	in.MemoryID, in.Place = m.MemoryID, cmp.Or(m.Source.Place, "another place")
 	in.PromptID, in.Outcome = m.Source.PromptID, importedOutcome(m.Source.Outcome)
 	in.Manifest = manifest.Manifest{Lost: m.Missing, From: in.Place}
 	if err := agentFiles(adapter, m, &in); err != nil {
-		return in, err
+		return in, nil, err
 	}
-	if in.Blocks, err = blocksOf(f, adapter, m); err != nil {
-		return in, err
-	}
-	return in, nil
+	in.Blocks, err = blocksOf(f, adapter, m)
+	return in, missing, err
 }
 
 // readArchive reads the archive in a file from its beginning.

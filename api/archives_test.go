@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/portable"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -83,6 +85,57 @@ func TestAnArchiveBecomesASession(t *testing.T) {
 	b.send(archived(t, memory, nil), "", "Idempotency-Key", "k1").problem(http.StatusConflict, string(failure.Idempotency))
 	require.Equal(t, "other", b.send(archive, "?title=other").session().Title)
 	b.send(archive, "?profile=none").problem(http.StatusBadRequest, string(failure.Invalid))
+}
+
+// TestAnImportNamesSecretsAndProfilesThatAreMissing: in its response, and in the receipt of the first restore.
+func TestAnImportNamesSecretsAndProfilesThatAreMissing(t *testing.T) {
+	t.Parallel()
+	b := setupNeedy(t)
+	archive := archived(t, session.NewID(session.SessionPrefix), func(_ *portable.Writer, m *portable.Manifest) {
+		m.Session.Agent, m.Session.Profile, m.Session.Options = "needy", "reviewer@2", nil
+		m.Session.Secrets = []string{"NEEDY_TOKEN", "git:example.com", "not a name"}
+		m.AddMissing("the profile reviewer@2")
+	})
+	a := b.send(archive, "")
+	require.Equal(t, http.StatusCreated, a.status, "%s", a.body)
+	var out resource.SessionJSON
+	require.NoError(t, json.Unmarshal(a.body, &out))
+	require.Equal(t, []resource.WarningJSON{{Code: "secret_missing", Field: "agent", Detail: needsKey}}, out.Warnings)
+	const suffix = " (not stored when the session was imported)"
+	in, _ := b.store.Imported()
+	require.Equal(t, []string{"the profile reviewer@2", "the secret NEEDY_KEY" + suffix, "the secret NEEDY_TOKEN" + suffix, "the secret git:example.com" + suffix}, in.Manifest.Lost)
+
+	for _, name := range []string{"NEEDY_TOKEN", "git:example.com"} {
+		require.Equal(t, http.StatusCreated, b.do("PUT", "/api/secrets/"+name, `{"value":"0123456789"}`).status)
+	}
+	require.Equal(t, http.StatusCreated, b.do("POST", "/api/profiles", `{"name":"reviewer"}`).status)
+	a = b.send(archive, "?profile=reviewer")
+	require.Equal(t, http.StatusCreated, a.status, "%s", a.body)
+	require.NotContains(t, string(a.body), "warnings")
+	in, _ = b.store.Imported()
+	require.Empty(t, in.Manifest.Lost, "nothing is missing")
+}
+
+// TestAnExportNamesSecretsAndTheProfile: names mean something in another installation.
+func TestAnExportNamesSecretsAndTheProfile(t *testing.T) {
+	t.Parallel()
+	b := setupNeedy(t)
+	require.Equal(t, http.StatusCreated, b.do("PUT", "/api/secrets/NEEDY_TOKEN", `{"value":"0123456789"}`).status)
+	var made struct{ ID string }
+	require.NoError(t, json.Unmarshal(b.do("POST", "/api/profiles", `{"name":"reviewer"}`).body, &made))
+	id, bundleID := b.store.Put(session.Hibernated), session.NewID(session.BundlePrefix)
+	b.store.With(id, func(r *apitest.Row) {
+		r.Session.Agent, r.Session.Profile = "needy", made.ID+"@1"
+		r.Session.Workspace = &session.Workspace{RepoURL: "https://Example.com/a.git"}
+		r.Bundles = []bundle.View{{Bundle: bundle.Bundle{ID: bundleID, SessionID: id}, HasFiles: true}}
+	})
+	require.Equal(t, http.StatusAccepted, b.do("POST", "/api/bundles/"+bundleID+"/export", "{}").status)
+	b.store.Archive(bundleID, bundle.ArchiveReady, archived(t, id, nil))
+	m, err := portable.Read(bytes.NewReader(b.do("GET", "/api/bundles/"+bundleID+"/export", "").body), func(portable.Entry, io.Reader) error { return nil })
+	require.NoError(t, err)
+	require.Equal(t, "reviewer@1", m.Session.Profile)
+	require.Equal(t, []string{"NEEDY_TOKEN"}, m.Session.Secrets)
+	require.Equal(t, []string{"the profile reviewer@1"}, m.Missing)
 }
 
 func TestTheConversationOfAnArchiveIsReadFromTheAgentsFiles(t *testing.T) {

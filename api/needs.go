@@ -2,11 +2,14 @@ package api
 
 import (
 	"context"
+	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/profile"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -48,6 +51,42 @@ func (s *Server) missing(ctx context.Context, store needStore, agentName string,
 		return nil, err
 	}
 	return d.Missing(p, func(name string) bool { return slices.Contains(present, name) }), nil
+}
+
+// usable are the names of the stored secrets that a session can use: its agent's, and that of its repository's host.
+func (s *Server) usable(ctx context.Context, store needStore, sess session.Session) ([]string, error) {
+	var names []string
+	d, _ := s.described(sess.Agent) // one that is not described needs nothing
+	for _, n := range d.Secrets {
+		names = append(append(names, n.Name), n.Alternatives...)
+	}
+	if sess.Workspace != nil {
+		if u, err := url.Parse(sess.Workspace.RepoURL); err == nil && u.Host != "" {
+			names = append(names, secret.GitName(strings.ToLower(u.Host)))
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	slices.Sort(names)
+	return store.SecretsPresent(ctx, slices.Compact(names))
+}
+
+// absent are the names of secrets that are not stored, in order: those that an agent needs and has not, and those that it had elsewhere.
+func absent(ctx context.Context, store needStore, missing []agent.Need, had []string) ([]string, error) {
+	var names []string
+	for _, n := range missing {
+		names = append(names, n.Name)
+	}
+	had = slices.DeleteFunc(slices.Clone(had), func(name string) bool { return !secret.ValidName(name) })
+	present, err := store.SecretsPresent(ctx, had)
+	for _, name := range had {
+		if !slices.Contains(present, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
 }
 
 // promptable refuses a prompt whose agent could do nothing, before a sandbox is made for it. A prompt that is stored

@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"bytes"
-	"errors"
 	"net/http"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/bundle"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -28,8 +28,8 @@ func (needy) Describe() []agent.Description {
 	}}}
 }
 
-// Get knows no adapter: no archive is imported.
-func (needy) Get(string) (agent.Adapter, error) { return nil, errors.ErrUnsupported }
+// Get has the adapter of another agent, whose memory archives may have.
+func (needy) Get(string) (agent.Adapter, error) { return demo.New(), nil }
 
 // needsKey is what is said where the key of needy is missing.
 const needsKey = "the agent needy needs NEEDY_KEY, which is not stored: store it with PUT /api/secrets/NEEDY_KEY, " +

@@ -131,8 +131,12 @@ func (c *apiFlags) printImported(ctx context.Context, s streams, api *client.Cli
 	if c.json() {
 		return printJSON(s.stdout, made)
 	}
-	if _, err := fmt.Fprintf(s.stdout, "%s  %s\n", made.ID, made.Status); err != nil || made.Head == "" {
+	if _, err := fmt.Fprintf(s.stdout, "%s  %s\n", made.ID, made.Status); err != nil {
 		return err
+	}
+	warn(s, made.Warnings)
+	if made.Head == "" {
+		return nil
 	}
 	bundle, err := api.BundleGet(ctx, made.Head)
 	if err != nil {

@@ -70,9 +70,7 @@ func (c *sessionCreateCmd) Run(ctx context.Context, s streams, parent *sessionCm
 		if err != nil {
 			return err
 		}
-		for _, w := range made.Warnings {
-			fmt.Fprintln(s.stderr, "warning: "+w.Detail)
-		}
+		warn(s, made.Warnings)
 		if !c.Wait {
 			return parent.printSession(s.stdout, made)
 		}
@@ -205,4 +203,11 @@ func (c *sessionCreateCmd) awaitRunning(ctx context.Context, s streams, parent *
 		return printJSON(s.stdout, created{Session: made})
 	}
 	return parent.printSession(s.stdout, made)
+}
+
+// warn writes warnings of the API.
+func warn(s streams, warnings []client.Warning) {
+	for _, w := range warnings {
+		fmt.Fprintln(s.stderr, "warning: "+w.Detail)
+	}
 }

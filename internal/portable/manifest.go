@@ -39,6 +39,7 @@ const (
 	maxEntries      = 20_000
 	maxPathBytes    = 1024
 	maxMissing      = 200 // items of Manifest.Missing
+	maxSecrets      = 200 // names in Session.Secrets
 	maxManifest     = 16 << 20
 	// MaxWorkspaceEntries leaves room for the agent's own files, which follow those of the workspace: without them a session
 	// remembers nothing.
@@ -81,6 +82,7 @@ type Session struct {
 	Agent     string          `json:"agent"`
 	Title     string          `json:"title,omitempty"`
 	Profile   string          `json:"profile,omitempty"` // by name; another installation may not have it
+	Secrets   []string        `json:"secrets,omitempty"` // names of those that the agent could use; another installation may not have them
 	Workspace json.RawMessage `json:"workspace,omitempty"`
 	Options   json.RawMessage `json:"options,omitempty"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
@@ -119,6 +121,9 @@ func (m Manifest) check() error {
 		return fmt.Errorf("manifest.json: version %d is not known; this program knows versions up to %d", m.Version, Version)
 	case len(m.Missing) > maxMissing+1:
 		return fmt.Errorf("manifest.json: missing has %d items; at most %d are allowed", len(m.Missing), maxMissing+1)
+	}
+	if len(m.Session.Secrets) > maxSecrets {
+		return fmt.Errorf("manifest.json: session.secrets has %d items; at most %d are allowed", len(m.Session.Secrets), maxSecrets)
 	}
 	if m.Git != nil && m.Git.Head != "" && !isCommit(m.Git.Head) {
 		return fmt.Errorf("manifest.json: git.head %q is not the ID of a commit", m.Git.Head)
