@@ -190,6 +190,7 @@ func (tr traveller) movesThereAndBack(t *testing.T) {
 	require.Contains(t, m.run(t, to, proceed[0], proceed[1:]...), "Back.")
 	require.Contains(t, asked(), "narwhal")
 	require.Contains(t, asked(), "What is there?")
+	require.Contains(t, models.Sent(), "It was in a sandbox, in /workspace; now you work on ", "the agent is notified where it is now")
 	made, err := os.ReadFile(filepath.Join(to, "made.txt"))
 	require.NoError(t, err)
 	require.Equal(t, "from the sandbox\n", string(made))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/client"
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/portable"
 	"github.com/overwinter-dev/overwinter/internal/portable/worktree"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -88,9 +89,15 @@ func (c *sessionPullCmd) pull(ctx context.Context, s streams, api *client.Client
 	if err != nil {
 		return err
 	}
+	agents, err := localAgents()
+	if err != nil {
+		return err
+	}
+	leaveSettings(staged, agents)
 	if err := staged.Files(ctx, dir); err != nil {
 		return err
 	}
+	moved.Note = whereNow(dir, staged.Missing)
 	id, err := from.local.Unpack(ctx, dir, moved)
 	if err != nil && !errors.Is(err, agent.ErrNoMemory) {
 		return fmt.Errorf("the session of %s: %w", from.title, err)
@@ -99,6 +106,9 @@ func (c *sessionPullCmd) pull(ctx context.Context, s streams, api *client.Client
 	for _, item := range staged.Missing {
 		fmt.Fprintf(s.stderr, "missing: %s\n", terminal.OneLine(item, 0))
 	}
+	for _, name := range settingsIn(dir, agents) {
+		fmt.Fprintf(s.stderr, "overwinter: %s is in the repository and configures an agent; read it before you continue\n", terminal.OneLine(name, 0))
+	}
 	if id == "" {
 		fmt.Fprintf(s.stderr, "overwinter: %s remembers nothing of this session; only its files were pulled\n", from.title)
 		_, err = fmt.Fprintf(s.stdout, "cd %s\n", shellWord(dir))
@@ -106,6 +116,30 @@ func (c *sessionPullCmd) pull(ctx context.Context, s streams, api *client.Client
 	}
 	_, err = fmt.Fprintf(s.stdout, "cd %s && %s\n", shellWord(dir), strings.Join(from.local.Resume(id), " "))
 	return err
+}
+
+// whereNow is the note about its new place for an agent that was moved to this machine.
+func whereNow(dir string, missing []string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "a person's machine"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "This session was moved here. It was in a sandbox, in %s; now you work on %s, in %s, with the files and the repository "+
+		"of that sandbox. Its other programs, files outside of the workspace and running processes are not here, and what you were allowed "+
+		"to do there you may not be allowed to do here.", portable.Workspace, host, dir)
+	const most, mostItem = 20, 200
+	for i, item := range missing {
+		switch i {
+		case 0:
+			b.WriteString(" Missing:")
+		case most:
+			b.WriteString("\n- and more")
+			return b.String()
+		}
+		b.WriteString("\n- " + terminal.OneLine(item, mostItem))
+	}
+	return b.String()
 }
 
 // movedFrom is what an archive has of the agent's memory.

@@ -43,10 +43,14 @@ type Local interface {
 	// Pack returns a session of a directory as the agent would have it in a sandbox.
 	Pack(ctx context.Context, dir, id string) (Moved, error)
 	// Unpack makes a session of the directory from what a sandbox had, and returns its id. It replaces no other session: where
-	// the id is taken, the session gets another one. If it fails, it leaves nothing.
+	// the id is taken, the session gets another one. If it fails, it leaves nothing. What the sandbox allowed the agent does not
+	// come along: the settings of the machine apply.
 	Unpack(ctx context.Context, dir string, m Moved) (id string, err error)
 	// Resume is the command that continues a session in its directory.
 	Resume(id string) []string
+	// Settings are patterns of the files of a directory, in lower case, in which the program finds what it may do there, and which
+	// programs it starts.
+	Settings() []string
 }
 
 // LocalSession is a session on a person's machine.
@@ -61,6 +65,8 @@ type Moved struct {
 	MemoryID string
 	// Files are the transcripts, with their paths in the sandbox.
 	Files []transcript.File
+	// Note says where the agent is now. Unpack makes it the newest of what the agent remembers, as a reminder that no person wrote.
+	Note string
 }
 
 // ErrNoMemory says that a session has nothing that the agent's program could resume.

@@ -1,8 +1,10 @@
 package claude
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,11 +13,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf16"
 
 	"github.com/google/uuid"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -104,8 +108,16 @@ func (l local) Unpack(_ context.Context, dir string, m agent.Moved) (string, err
 		if !ok || !belongs(below, id) {
 			continue
 		}
-		remembers = remembers || below == id+suffix
-		files = append(files, transcript.File{Path: filepath.Join(l.root(dir), filepath.FromSlash(below)), Data: f.Data})
+		data := f.Data
+		if strings.HasSuffix(below, suffix) {
+			var leaf entry
+			data, leaf = unpermitted(data)
+			if below == id+suffix {
+				remembers = true
+				data = append(data, noted(m.Note, leaf, id, dir)...)
+			}
+		}
+		files = append(files, transcript.File{Path: filepath.Join(l.root(dir), filepath.FromSlash(below)), Data: data})
 	}
 	if !remembers {
 		return "", agent.ErrNoMemory
@@ -120,6 +132,80 @@ func belongs(below, id string) bool {
 	}
 	name, ok := strings.CutPrefix(below, path.Join(id, subagentDir)+"/")
 	return ok && fs.ValidPath(name) && !strings.Contains(name, "/") && (strings.HasSuffix(name, suffix) || strings.HasSuffix(name, metaSuffix))
+}
+
+// entry is a line of a transcript, as far as a move is concerned.
+type entry struct {
+	Type       string `json:"type"`
+	UUID       string `json:"uuid"`
+	Sidechain  bool   `json:"isSidechain"`
+	Version    string `json:"version"`
+	Permission string `json:"permissionMode"`
+}
+
+// strict are the permission modes in which the program asks a person before it acts, or does not act.
+var strict = []string{"", "default", "plan"}
+
+// unpermitted is a transcript without the permission modes that the sandbox had, which the program would resume with, and the line
+// that the next one follows.
+func unpermitted(data []byte) ([]byte, entry) {
+	var out bytes.Buffer
+	out.Grow(len(data))
+	var leaf entry
+	for line := range bytes.Lines(agent.WholeLines(data)) {
+		var e entry
+		_ = json.Unmarshal(line, &e) // a line of another form is none of these
+		if e.Type == "permission-mode" {
+			continue
+		}
+		if e.UUID != "" && !e.Sidechain {
+			leaf = e
+		}
+		if !slices.Contains(strict, e.Permission) {
+			line = withDefaultMode(line)
+		}
+		out.Write(line)
+	}
+	return out.Bytes(), leaf
+}
+
+func withDefaultMode(line []byte) []byte {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(line, &fields) != nil {
+		return nil
+	}
+	for key := range fields {
+		if strings.EqualFold(key, "permissionMode") {
+			fields[key] = json.RawMessage(`"default"`)
+		}
+	}
+	out, err := json.Marshal(fields)
+	if err != nil {
+		return nil // what was decoded encodes
+	}
+	return append(out, '\n')
+}
+
+// noted is the line with a note for the model, which the program does not show.
+func noted(note string, leaf entry, id, dir string) []byte {
+	if note == "" || leaf.UUID == "" {
+		return nil
+	}
+	line, err := json.Marshal(map[string]any{
+		"parentUuid": leaf.UUID, "isSidechain": false, "type": "user", "isMeta": true, "uuid": uuid.NewString(),
+		"message":   map[string]string{"role": "user", "content": stdio.Reminder(note)},
+		"timestamp": time.Now().UTC().Format("2006-01-02T15:04:05.000Z"),
+		"userType":  "external", "cwd": dir, "sessionId": id, "version": leaf.Version,
+	})
+	if err != nil {
+		return nil // strings always encode
+	}
+	return append(line, '\n')
+}
+
+// Settings implements agent.Local.
+func (local) Settings() []string {
+	return []string{".claude/settings.json", ".claude/settings.local.json", ".mcp.json"}
 }
 
 // Resume implements agent.Local.

@@ -1,6 +1,7 @@
 package claude_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,4 +79,38 @@ func TestFoldersOfDirectoriesAreNamedAsTheProgramDoes(t *testing.T) {
 	} {
 		require.Equal(t, want, filepath.Base(filepath.Dir(local.Where(dir))))
 	}
+}
+
+// TestWhatASandboxAllowedIsNotAllowedOnAMachine: the program would resume in the permission mode that it ended in.
+func TestWhatASandboxAllowedIsNotAllowedOnAMachine(t *testing.T) {
+	t.Parallel()
+	m := agenttest.Machine(t, nil)
+	const where = "/root/.claude/projects/-workspace/"
+	moved := agent.Moved{MemoryID: "ses_" + strings.ReplaceAll(localID, "-", ""), Note: "now at home", Files: []transcript.File{
+		{Path: where + localID + ".jsonl", Data: []byte(`{"type":"user","uuid":"u1","version":"2.1.329","permissionMode":"bypassPermissions","message":{"role":"user","content":"a < b"}}
+{"type":"user","uuid":"u2","version":"2.1.329","permissionM\u006fde":"acceptEdits"}
+{"type":"user","uuid":"u3","version":"2.1.329","permissionMode":"plan"}
+{"type":"permission-mode","permissionMode":"bypassPermissions"}
+{"type":"user","uuid":"u4","isSidechain":true}
+{"type":"last-prompt"}
+`)},
+		{Path: where + localID + "/subagents/agent-1.jsonl", Data: []byte(`{"type":"user","uuid":"s1","permissionMode":"bypassPermissions"}` + "\n")},
+	}}
+	_, err := claude.New().Local(m).Unpack(t.Context(), atHome, moved)
+	require.NoError(t, err)
+	data, err := os.ReadFile(filepath.Join(m.Home, project, localID+".jsonl"))
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	require.Len(t, lines, 6)
+	require.JSONEq(t, `{"type":"user","uuid":"u1","version":"2.1.329","permissionMode":"default","message":{"role":"user","content":"a < b"}}`, lines[0])
+	require.JSONEq(t, `{"type":"user","uuid":"u2","version":"2.1.329","permissionMode":"default"}`, lines[1])
+	require.Contains(t, lines[2], `"plan"`)
+	var note map[string]any
+	require.NoError(t, json.Unmarshal([]byte(lines[5]), &note))
+	require.Equal(t, "u3", note["parentUuid"], "it follows the newest line of the main conversation")
+	require.Equal(t, map[string]any{"role": "user", "content": "<system-reminder>\nnow at home\n</system-reminder>"}, note["message"])
+	require.Equal(t, []any{true, localID, atHome, "2.1.329"}, []any{note["isMeta"], note["sessionId"], note["cwd"], note["version"]})
+	data, err = os.ReadFile(filepath.Join(m.Home, project, localID, "subagents/agent-1.jsonl"))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"type":"user","uuid":"s1","permissionMode":"default"}`, string(data))
 }

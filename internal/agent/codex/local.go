@@ -8,14 +8,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
@@ -40,8 +43,9 @@ type local struct {
 }
 
 const (
-	rollouts = "sessions/*/*/*/rollout-*.jsonl"
-	archived = "archived_sessions/rollout-*" // sessions that the program does not list
+	rollouts   = "sessions/*/*/*/rollout-*.jsonl"
+	compressed = ".zst"                        // what the name of a rollout ends with that the program has compressed; see local_thread_store_compression
+	archived   = "archived_sessions/rollout-*" // sessions that the program does not list
 )
 
 // rolloutName matches a rollout below the directory of the agent.
@@ -61,7 +65,7 @@ type rollout struct {
 
 // all are the rollouts of the machine.
 func (l local) all() ([]rollout, error) {
-	names, err := filepath.Glob(filepath.Join(l.home, rollouts))
+	names, err := l.names()
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +89,21 @@ func (l local) all() ([]rollout, error) {
 	return list, nil
 }
 
+// names are the files with the rollouts of the machine, one for each.
+func (l local) names() ([]string, error) {
+	plain, err := filepath.Glob(filepath.Join(l.home, rollouts))
+	if err != nil {
+		return nil, err
+	}
+	packed, err := filepath.Glob(filepath.Join(l.home, rollouts+compressed))
+	for _, name := range packed {
+		if !slices.Contains(plain, strings.TrimSuffix(name, compressed)) { // else it is being compressed or decompressed
+			plain = append(plain, name)
+		}
+	}
+	return plain, err
+}
+
 // maxHead bounds the first line of a rollout, which has the agent's instructions.
 const maxHead = 4 << 20
 
@@ -94,10 +113,46 @@ func firstLine(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close() // only read
-	lines := bufio.NewScanner(f)
+	var content io.Reader = f
+	if strings.HasSuffix(name, compressed) {
+		d, err := zstd.NewReader(f, decoding...)
+		if err != nil {
+			return nil, err
+		}
+		defer d.Close()
+		content = d
+	}
+	lines := bufio.NewScanner(content)
 	lines.Buffer(nil, maxHead)
 	lines.Scan()
 	return lines.Bytes(), nil // a longer one is no rollout
+}
+
+// decoding bounds what a compressed rollout costs to read.
+var decoding = []zstd.DOption{zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(transcript.MaxRevertBytes)}
+
+// decompressed are the files of a session as they are when the program uses them.
+func decompressed(files []transcript.File) ([]transcript.File, error) {
+	left := int64(transcript.MaxRevertBytes)
+	for i, f := range files {
+		name, ok := strings.CutSuffix(f.Path, compressed)
+		if ok {
+			d, err := zstd.NewReader(bytes.NewReader(f.Data), decoding...)
+			if err != nil {
+				return nil, err
+			}
+			data, err := io.ReadAll(io.LimitReader(d, left+1))
+			d.Close()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", f.Path, err)
+			}
+			files[i] = transcript.File{Path: name, Data: data}
+		}
+		if left -= int64(len(files[i].Data)); left < 0 {
+			return nil, fmt.Errorf("the files of the session have more than %d bytes, which is too much to be moved: %s", transcript.MaxRevertBytes, f.Path)
+		}
+	}
+	return files, nil
 }
 
 // List implements agent.Local.
@@ -143,6 +198,9 @@ func (l local) Pack(_ context.Context, dir, id string) (agent.Moved, error) {
 		}
 	}
 	files, err := agent.ReadLocal(names)
+	if err == nil {
+		files, err = decompressed(files)
+	}
 	if err != nil {
 		return agent.Moved{}, err
 	}
@@ -206,6 +264,10 @@ func (l local) Unpack(_ context.Context, dir string, m agent.Moved) (string, err
 	for _, r := range all {
 		if family[r.ID] {
 			data := elsewhere([]byte(ids.Replace(string(files[r.name].Data))), l.Sandbox.Workspace, dir, provider)
+			data, last := unsettled(data, dir)
+			if r.ID == id {
+				data = append(data, noted(m.Note, last)...)
+			}
 			out = append(out, transcript.File{Path: filepath.Join(l.home, filepath.FromSlash(ids.Replace(r.name))), Data: data})
 		}
 	}
@@ -272,6 +334,93 @@ func (l local) provider() string {
 		}
 	}
 	return "openai"
+}
+
+// entry is a line of a rollout, as far as a move is concerned.
+type entry struct {
+	Type    string          `json:"type"`
+	Ordinal *int64          `json:"ordinal"`
+	Payload json.RawMessage `json:"payload"`
+}
+
+// unsettled is a rollout without the settings of its turns, and its last line. The program resumes a thread with the approval policy
+// and the sandbox that the newest of them has: never to ask, and all access, in a sandbox of ours. Without them, those that the
+// machine is configured with apply, as do its model's.
+func unsettled(data []byte, dir string) ([]byte, entry) {
+	var out bytes.Buffer
+	out.Grow(len(data))
+	var last entry
+	for line := range bytes.Lines(agent.WholeLines(data)) {
+		var e entry
+		_ = json.Unmarshal(line, &e) // a line of another form is none of these
+		var event struct {
+			Type string `json:"type"`
+		}
+		if e.Type == "event_msg" {
+			_ = json.Unmarshal(e.Payload, &event)
+		}
+		if e.Type == "turn_context" || event.Type == "thread_settings_applied" {
+			continue
+		}
+		if e.Type == "session_meta" {
+			line = within(line, e.Payload, dir)
+		}
+		out.Write(line)
+		last = e
+	}
+	return out.Bytes(), last
+}
+
+// within is the line that begins a thread, whose directories are all in the one that it now works in: it may write to them.
+func within(line, payload []byte, dir string) []byte {
+	var p struct {
+		Cwd   string   `json:"cwd"`
+		Roots []string `json:"runtime_workspace_roots"`
+	}
+	_ = json.Unmarshal(payload, &p) // what is of another form is replaced
+	out := func(name string) bool { return name != dir && !strings.HasPrefix(filepath.Clean(name), dir+"/") }
+	if !out(p.Cwd) && !slices.ContainsFunc(p.Roots, out) {
+		return line
+	}
+	var fields, meta map[string]json.RawMessage
+	if json.Unmarshal(line, &fields) != nil || json.Unmarshal(payload, &meta) != nil {
+		return nil
+	}
+	meta["cwd"] = json.RawMessage(opening(dir) + `"`)
+	meta["runtime_workspace_roots"] = json.RawMessage("[" + opening(dir) + `"]`)
+	raw, err := json.Marshal(meta)
+	if err == nil {
+		fields["payload"] = raw
+		raw, err = json.Marshal(fields)
+	}
+	if err != nil {
+		return nil // what was decoded encodes
+	}
+	return append(raw, '\n')
+}
+
+// noted is the line with a note for the model, which follows the last one of a rollout.
+func noted(note string, last entry) []byte {
+	if note == "" {
+		return nil
+	}
+	line := map[string]any{
+		"timestamp": time.Now().UTC().Format("2006-01-02T15:04:05.000Z"), "type": "response_item",
+		"payload": map[string]any{"type": "message", "role": "developer", "content": []map[string]string{{"type": "input_text", "text": stdio.Reminder(note)}}},
+	}
+	if last.Ordinal != nil {
+		line["ordinal"] = *last.Ordinal + 1
+	}
+	out, err := json.Marshal(line)
+	if err != nil {
+		return nil // strings always encode
+	}
+	return append(out, '\n')
+}
+
+// Settings implements agent.Local.
+func (local) Settings() []string {
+	return []string{".codex/config.toml", ".codex/rules/**", ".codex/hooks.json", ".codex/hooks/**"}
 }
 
 // Resume implements agent.Local.

@@ -189,6 +189,9 @@ func (l local) Unpack(_ context.Context, dir string, moved agent.Moved) (string,
 	if len(taken) > 0 {
 		return "", fmt.Errorf("%s exists already; pull into another directory", taken[0])
 	}
+	if moved.Note != "" {
+		m.Remind(uuid.NewString(), moved.Note)
+	}
 	name := "session-" + time.Now().UTC().Format("2006-01-02T15-04") + "-" + geminiformat.Short(id) + ".jsonl"
 	files := []transcript.File{{Path: filepath.Join(folder, "chats", name), Data: m.Chat(dir, id)}}
 	for subagent, lines := range subagentsOf(moved.Files[i].Data) {
@@ -261,6 +264,11 @@ func (l local) folder(dir string) (string, error) {
 func folderName(base string) string {
 	words := strings.FieldsFunc(strings.ToLower(base), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 	return cmp.Or(strings.Join(words, "-"), "project")
+}
+
+// Settings implements agent.Local.
+func (local) Settings() []string {
+	return []string{".gemini/settings.json", ".gemini/policies/**", ".gemini/extensions/**", ".gemini/hooks/**", ".gemini/.env"}
 }
 
 // Resume implements agent.Local.

@@ -31,7 +31,7 @@ var localChat = strings.Join([]string{
 	localHeader, `{"$set":{"messages":[` + localContext + `]}}`, localPrompt, localAnswer, localCalled, localResult, localEnd, `{"$set":{"lastUpdated":"x"}}`,
 	localHeader, `{"$set":{"messages":[` + localContext + `]}}`,
 	`{"$set":{"messages":[` + strings.Join([]string{localContext, localPrompt, localCalled, localResult, localEnd}, ",") + `]}}`,
-	`{"id":"5","timestamp":"2026-11-27T03:13:27Z","type":"user","content":[{"text":"again"}]}`, `{"id":"6","type":"gemini","content":"half`,
+	`{"id":"5","timestamp":"2026-11-27T03:13:27Z","type":"user","content":[{"text":"<system-reminder>\nmoved\n</system-reminder>again"}]}`, `{"id":"6","type":"gemini","content":"half`,
 }, "\n")
 
 func TestChatsBecomeNotebooksAndChats(t *testing.T) {
@@ -75,13 +75,24 @@ func TestChatsBecomeNotebooksAndChats(t *testing.T) {
 	require.Len(t, memory.Messages, 4)
 	require.Len(t, memory.Messages[1].Calls, 1, "each call once")
 
-	// The folder of another directory with the name "b" is not taken.
+	// The folder of another directory with the name "b" is not taken. The note is for the model alone, and is not moved again.
+	moved.Note = "now at home"
 	id, err = local.Unpack(t.Context(), "/home/ada/c/B", moved)
 	require.NoError(t, err)
 	require.Equal(t, localSession, id)
 	root, err := os.ReadFile(filepath.Join(m.Home, ".gemini/tmp/b-1/.project_root"))
 	require.NoError(t, err)
 	require.Equal(t, "/home/ada/c/B", string(root))
+	chats, err := filepath.Glob(filepath.Join(m.Home, ".gemini/tmp/b-1/chats/*.jsonl"))
+	require.NoError(t, err)
+	require.Len(t, chats, 1)
+	chat, err := os.ReadFile(chats[0])
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(chat)), "\n")
+	var note geminiformat.Record
+	require.True(t, geminiformat.Decode([]byte(lines[len(lines)-1]), &note))
+	require.Equal(t, geminiformat.UserRecord, note.Type)
+	require.Equal(t, "<system-reminder>\nnow at home\n</system-reminder>", geminiformat.Words(note.Content))
 	again, err := local.Pack(t.Context(), "/home/ada/c/B", localSession)
 	require.NoError(t, err)
 	back, err := gemini.New().Parse(again.Files)

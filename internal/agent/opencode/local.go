@@ -10,11 +10,13 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
@@ -166,6 +168,15 @@ func (l local) Unpack(ctx context.Context, dir string, m agent.Moved) (id string
 			}
 		}
 	}
+	for i, id := range ids {
+		note := m.Note
+		if i > 0 {
+			note = "" // for the main agent
+		}
+		if exports[id], err = arriving(exports[id], note); err != nil {
+			return "", fmt.Errorf("the export of session %s: %w", id, err)
+		}
+	}
 	rename := strings.NewReplacer()
 	if _, err := l.export(ctx, dir, main.ID); err == nil {
 		rename = strings.NewReplacer(otherIDs(exports, ids)...)
@@ -206,6 +217,105 @@ func otherIDs(exports map[string][]byte, sessions []string) []string {
 
 // randomPart is how many characters of an id follow its time.
 const randomPart = 14
+
+// arriving is an export without what its session was allowed to do without being asked, which the program would keep, and with a
+// note for the model as its newest message, which the program does not show.
+func arriving(export []byte, note string) ([]byte, error) {
+	var e, info map[string]json.RawMessage
+	var messages []json.RawMessage
+	err := json.Unmarshal(export, &e)
+	if err == nil {
+		err = json.Unmarshal(e["info"], &info)
+	}
+	if err == nil {
+		err = json.Unmarshal(e["messages"], &messages)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for key, value := range info {
+		if strings.EqualFold(key, "permission") {
+			info[key] = denied(value)
+		}
+	}
+	if note != "" {
+		messages = append(messages, noted(messages, note)...)
+	}
+	e["info"], e["messages"] = encoded(info), encoded(messages)
+	return json.Marshal(e)
+}
+
+// rule is a permission of a session.
+type rule struct {
+	Permission string `json:"permission"`
+	Pattern    string `json:"pattern"`
+	Action     string `json:"action"`
+}
+
+// denied are those of a session's permissions that forbid.
+func denied(raw json.RawMessage) json.RawMessage {
+	rules := []rule{}
+	_ = json.Unmarshal(raw, &rules) // of another form: none
+	return encoded(slices.DeleteFunc(rules, func(r rule) bool { return r.Action != "deny" }))
+}
+
+// noted is the message with a note, which follows the last one.
+func noted(messages []json.RawMessage, note string) []json.RawMessage {
+	var last, user struct {
+		Info struct {
+			ID        string          `json:"id"`
+			SessionID string          `json:"sessionID"`
+			Role      string          `json:"role"`
+			Agent     json.RawMessage `json:"agent"`
+			Model     json.RawMessage `json:"model"`
+		} `json:"info"`
+	}
+	for _, raw := range messages {
+		_ = json.Unmarshal(raw, &last) // of another form: no message
+		if last.Info.Role == "user" {
+			user = last
+		}
+	}
+	if user.Info.ID == "" {
+		return nil
+	}
+	now := time.Now()
+	id := followingID(last.Info.ID, now)
+	return []json.RawMessage{encoded(map[string]any{
+		"info": map[string]any{
+			"id": "msg_" + id, "sessionID": user.Info.SessionID, "role": "user", "time": map[string]int64{"created": now.UnixMilli()},
+			"agent": user.Info.Agent, "model": user.Info.Model,
+		},
+		"parts": []map[string]any{{
+			"id": "prt_" + id, "messageID": "msg_" + id, "sessionID": user.Info.SessionID, "type": opencodeformat.PartText,
+			"text": stdio.Reminder(note), "synthetic": true,
+		}},
+	})}
+}
+
+// followingID is an id, without its kind, by which the program orders a message after another one.
+func followingID(last string, at time.Time) string {
+	const digits, perMilli = 12, 1 << 12
+	count := uint64(at.UnixMilli()) * perMilli % (1 << (4 * digits)) //nolint:gosec // after 1970
+	_, last, _ = strings.Cut(last, "_")
+	if have, err := strconv.ParseUint(last[:min(digits, len(last))], 16, 64); err == nil && have >= count {
+		count = have + 1
+	}
+	return fmt.Sprintf("%0*x", digits, count) + strings.ToLower(rand.Text()[:randomPart])
+}
+
+func encoded(v any) json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil // what was decoded encodes
+	}
+	return raw
+}
+
+// Settings implements agent.Local.
+func (local) Settings() []string {
+	return []string{"opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc", ".opencode/{plugin,plugins,tool,tools}/**"}
+}
 
 // Resume implements agent.Local.
 func (local) Resume(id string) []string { return []string{localProgram, "--session", id} }

@@ -2,6 +2,7 @@ package opencode_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
+	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
@@ -92,4 +94,57 @@ func TestSessionsMoveByTheProgramOwnCommands(t *testing.T) {
 	}
 	_, err = local.Unpack(t.Context(), "/home/ada/b", agent.Moved{MemoryID: moved.MemoryID})
 	require.ErrorIs(t, err, agent.ErrNoMemory)
+}
+
+// TestWhatASandboxAllowedIsNotAllowedOnAMachine: the program keeps the permissions of a session that it imports.
+func TestWhatASandboxAllowedIsNotAllowedOnAMachine(t *testing.T) {
+	t.Parallel()
+	const last = "msg_ffffffffff00UILa1r1OzJ99Hb"
+	export := `{"overwinter":true,"info":{"id":"` + localMain + `","permission":[{"permission":"*","pattern":"*","action":"allow"},{"permission":"task","pattern":"*","action":"deny"}]},"messages":[
+{"info":{"id":"msg_21afddf74001UILa1r1OzJ99Hb","sessionID":"` + localMain + `","role":"user","agent":"build","model":{"modelID":"m"}},"parts":[]},
+{"info":{"id":"` + last + `","sessionID":"` + localMain + `","role":"assistant"},"parts":[]}]}`
+	memory := session.DerivedID(session.SessionPrefix, "opencode", localMain)
+	launch, err := opencode.New().Launch(agent.LaunchInput{SessionID: memory, Home: "/root", Workspace: "/workspace", Resume: true})
+	require.NoError(t, err)
+	p := &fakeProgram{}
+	m := agenttest.Machine(t, nil)
+	m.Run = p.run
+	moved := agent.Moved{MemoryID: memory, Note: "now at home", Files: []transcript.File{
+		{Path: strings.Replace(launch.Transcripts[0], "*", localMain, 1), Data: []byte(export)},
+	}}
+	_, err = opencode.New().Local(m).Unpack(t.Context(), "/home/ada/b", moved)
+	require.NoError(t, err)
+	require.Len(t, p.imported, 1)
+	var got struct {
+		Info struct {
+			Permission []map[string]string `json:"permission"`
+		} `json:"info"`
+		Messages []struct {
+			Info struct {
+				ID    string            `json:"id"`
+				Role  string            `json:"role"`
+				Agent string            `json:"agent"`
+				Model map[string]string `json:"model"`
+			} `json:"info"`
+			Parts []struct {
+				ID        string `json:"id"`
+				MessageID string `json:"messageID"`
+				Text      string `json:"text"`
+				Synthetic bool   `json:"synthetic"`
+			} `json:"parts"`
+		} `json:"messages"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(p.imported[0]), &got))
+	require.Equal(t, []map[string]string{{"permission": "task", "pattern": "*", "action": "deny"}}, got.Info.Permission)
+	require.Len(t, got.Messages, 3)
+	note := got.Messages[2]
+	require.Greater(t, note.Info.ID, last, "the program orders messages by their ids")
+	require.Len(t, note.Info.ID, len(last))
+	require.Equal(t, "user", note.Info.Role)
+	require.Equal(t, "build", note.Info.Agent)
+	require.Equal(t, "m", note.Info.Model["modelID"])
+	require.Len(t, note.Parts, 1)
+	require.Equal(t, note.Info.ID, note.Parts[0].MessageID)
+	require.Equal(t, "<system-reminder>\nnow at home\n</system-reminder>", note.Parts[0].Text)
+	require.True(t, note.Parts[0].Synthetic)
 }

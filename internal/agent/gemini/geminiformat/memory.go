@@ -186,6 +186,14 @@ func (m *Memory) Chat(project, id string) []byte {
 	return b.Bytes()
 }
 
+// Remind adds a note for the model, which no person wrote, as the message with that id.
+func (m *Memory) Remind(id, note string) {
+	m.Messages = append(m.Messages, &Message{ID: id, User: true, Fields: map[string]json.RawMessage{
+		"id": Quoted(id), "timestamp": timestamp(time.Now()), "type": Quoted(UserRecord),
+		"content": Data([]map[string]string{{"text": stdio.Reminder(note)}}),
+	}})
+}
+
 // Short is the part of a session's id that names its file.
 func Short(id string) string { return id[:min(8, len(id))] }
 

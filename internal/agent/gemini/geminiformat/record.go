@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -158,13 +160,16 @@ func Words(raw json.RawMessage) string {
 	return s.String()
 }
 
-// Said is what a person wrote. It is empty for what the agent sends the model by itself.
+// Said is what a person wrote, without reminders. It is empty for what is sent to the model otherwise.
 func (r Record) Said() string {
 	raw := r.Content
 	if len(r.Display) > 0 && string(r.Display) != "null" {
 		raw = r.Display
 	}
 	s := Words(raw)
+	if rest := stdio.AfterReminder(s); rest != "" || !slices.ContainsFunc(parts(raw), func(p Part) bool { return p.Text == "" }) {
+		s = rest // else it is an image alone, and no note
+	}
 	for _, tag := range []string{"<session_context>", "<hook_context>"} {
 		if strings.HasPrefix(strings.TrimSpace(s), tag) {
 			return ""
