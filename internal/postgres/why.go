@@ -72,7 +72,7 @@ func (w *whyReader) read(ctx context.Context, of why.Subject, id string) (why.Fa
 		w.outages,
 		func(ctx context.Context) error { return w.runs(ctx, promptID) },
 		func(ctx context.Context) error { return w.questions(ctx, questionID) },
-		w.woke,
+		w.woke, w.retry,
 	} {
 		if err := read(ctx); err != nil {
 			return w.f, err
@@ -212,6 +212,15 @@ func (w *whyReader) runs(ctx context.Context, promptID string) error {
 			StartedAt: r.StartedAt.UTC(), EndedAt: orZero(r.EndedAt), ParkedAt: orZero(r.ParkedAt),
 		})
 	}
+	return err
+}
+
+func (w *whyReader) retry(ctx context.Context) error {
+	row, err := w.db.q.WhyRetry(ctx, w.tx, w.id)
+	if isNoRows(err) {
+		return nil
+	}
+	w.f.Retry = &why.Retry{RunID: row.RunID, At: row.At.UTC(), Message: row.Message}
 	return err
 }
 

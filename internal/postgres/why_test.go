@@ -90,6 +90,27 @@ func TestASessionIsExplainedFromItsRows(t *testing.T) {
 	require.Equal(t, why.SessionHibernating, b.explain(t, why.Transition, "2").Causes[0].Code, "an older one")
 }
 
+// TestAModelThatDoesNotAnswerIsNamed: as long as the agent repeats its request.
+func TestAModelThatDoesNotAnswerIsNamed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	run := b.begin(t, b.submit(t, "work"))
+	block := func(position int, fields string) {
+		b.sql(t, `INSERT INTO blocks (session_id, conversation_id, block_id, first_seq, position, text_seq, live, removed, block)
+			VALUES ($1, 'main', 'b' || $2::int, $2::int, $2::int, 0, false, false, $3::json)`, b.id, position, `{"createdAt":"2026-01-02T03:04:05.678Z","runId":"`+run+`",`+fields+`}`)
+	}
+	require.Equal(t, why.PromptProcessing, b.explain(t, why.Prompt, "").Code)
+	block(1_000_001, `"type":"system","subtype":"retry","message":"attempt 2 of 10"`)
+	for _, of := range []why.Subject{why.Prompt, why.Session} {
+		e := b.explain(t, of, "")
+		require.Equal(t, why.ModelUnavailable, e.Code)
+		require.Contains(t, e.Summary, "attempt 2 of 10")
+	}
+	block(1_000_002, `"type":"assistant_text","content":"it answers"`)
+	require.Equal(t, why.PromptProcessing, b.explain(t, why.Prompt, "").Code)
+}
+
 func TestWhatIsNotThereIsNotExplained(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -91,6 +91,7 @@ const (
 	TemporalUnavailable Code = "temporal_unavailable" //
 	ProviderUnavailable Code = "provider_unavailable" // of sandboxes
 	RunnerUnreachable   Code = "runner_unreachable"   //
+	ModelUnavailable    Code = "model_unavailable"    // the agent repeats a request to its model
 	StepTimedOut        Code = "step_timed_out"       //
 	StepFailed          Code = "step_failed"          // and is repeated
 	StepSlow            Code = "step_slow"            // it takes, or took, longer than SlowAfter
@@ -119,7 +120,7 @@ var Codes = []Code{
 	CommandPending, TurnRunning, TurnParked, PolicyDecided, TurnEnded, SandboxLost, SandboxUnhealthy, SandboxLimit, SandboxesLost,
 	GenerationUnusable, NothingToRestore, SnapshotFailed, SnapshotGone, BundleOlder, BundleUnverified, HandedOver, Imported, CheckpointFailed, RevertFailed,
 	ProvisioningDelayed, RestoringDelayed, SavingDelayed, BreakerOpen, AgentCrashed, Quarantined, DeliveryUnknown, AttemptRepeated, WorkerLost,
-	WorkerSilent, WorkerStopped, NoWorker, DatabaseUnavailable, SessionLocked, TemporalUnavailable, ProviderUnavailable, RunnerUnreachable, StepTimedOut, StepFailed, StepSlow,
+	WorkerSilent, WorkerStopped, NoWorker, DatabaseUnavailable, SessionLocked, TemporalUnavailable, ProviderUnavailable, RunnerUnreachable, ModelUnavailable, StepTimedOut, StepFailed, StepSlow,
 	Refused, WorkflowTerminated, WorkflowReset, WorkflowFailed,
 	WorkflowNotOpen, WorkflowReplaced, StatusDiffers, TransitionDiffers, RunDiffers,
 }

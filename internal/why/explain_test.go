@@ -111,6 +111,11 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		f.Prompt.StartedAt, f.Runs[0].StartedAt = at(31), at(32)
 		return f
 	}
+	retrying := func(runID string) why.Facts {
+		f := prompt(session.PromptProcessing, "")
+		f.Retry = &why.Retry{RunID: runID, At: at(35), Message: "connection refused"}
+		return f
+	}
 	away := func(f why.Facts, code why.Code, since, until int) why.Facts {
 		f.Outages = []why.Outage{{Code: code, Since: at(since), Until: at(until)}}
 		return f
@@ -188,6 +193,9 @@ func TestEveryFaultIsNamed(t *testing.T) {
 		"end of a lost sandbox":    {why.Prompt, waited(), reported(1), why.SandboxLost, nil},
 		"end of a saved sandbox":   {why.Prompt, bundled(waited()), reported(1), why.PromptCompleted, nil},
 		"end of the one after it":  {why.Prompt, bundled(waited()), reported(2), why.SandboxLost, nil},
+		"model does not answer":    {why.Prompt, retrying("run_1"), why.History{}, why.ModelUnavailable, nil},
+		"session of such a turn":   {why.Session, retrying("run_1"), why.History{}, why.ModelUnavailable, nil},
+		"retry of an earlier turn": {why.Prompt, retrying("run_2"), why.History{}, why.PromptProcessing, nil},
 		"partial restore":          {why.Receipt, restored(receipt.Partial, func(f *why.Facts) { f.Bundles = []why.Bundle{{ID: "b", Generation: 1, CreatedAt: at(52)}} }), why.History{}, why.SnapshotFailed, []why.Code{why.RestoredPartial, why.CommandRequested}},
 		"fresh restore":            {why.Receipt, restored(receipt.Fresh, func(*why.Facts) {}), why.History{}, why.NothingToRestore, nil},
 		"another agent": {why.Receipt, restored(receipt.Partial, func(f *why.Facts) {

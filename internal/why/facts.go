@@ -40,6 +40,7 @@ type Facts struct {
 	Processing string          // the prompt that is processed
 	Ahead      int64           // prompts that come before it in the queue
 	Questions  []Asked         // that is asked about, or of the session
+	Retry      *Retry          // the newest thing that an agent did, if it repeats a request to its model
 	Woke       *Waiting        // the prompt that waited at the last transition that woke the session
 }
 
@@ -104,6 +105,13 @@ type Run struct {
 	StartedAt  time.Time
 	EndedAt    time.Time
 	ParkedAt   time.Time
+}
+
+// Retry is a request to a model that an agent repeats.
+type Retry struct {
+	RunID   string
+	At      time.Time
+	Message string
 }
 
 // Asked is a question without its text.

@@ -117,11 +117,19 @@ func (c *chain) processing(p session.Prompt) {
 		}
 		c.run(r)
 	}
+	c.retrying(p.RunID)
 	s := c.Session
 	if b := s.Sandbox; b != nil && b.Status == session.SandboxUnhealthy {
 		c.row(SandboxUnhealthy, b.LastHealthCheck, c.sandboxRef(s.Generation), "the runner in the sandbox of generation %d does not answer", s.Generation)
 	}
 	c.pending()
+}
+
+// retrying says that the agent of a run waits for its model.
+func (c *chain) retrying(runID string) {
+	if r := c.Retry; r != nil && session.RunOf(r.RunID) == session.RunOf(runID) {
+		c.row(ModelUnavailable, r.At, about("run", runID), "the model does not answer the agent, which repeats its request: %s", quoted(r.Message))
+	}
 }
 
 func (c *chain) ended(p session.Prompt) {

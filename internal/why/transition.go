@@ -37,6 +37,11 @@ func (c *chain) session() {
 		since := c.Transitions[len(c.Transitions)-1].At
 		c.row(stateCodes[s.Status], since, about("session", s.ID), "the session has been %s since %s%s", inState(s.Status), clock(since), c.step())
 	}
+	for _, r := range c.Runs {
+		if r.Outcome == "" {
+			c.retrying(r.ID)
+		}
+	}
 	c.present()
 	if len(c.Transitions) > 0 {
 		c.steps(len(c.Transitions) - 1)

@@ -338,6 +338,26 @@ func (q *Queries) WhyReceiptNo(ctx context.Context, db DBTX, sessionID string) (
 	return no, err
 }
 
+const whyRetry = `-- name: WhyRetry :one
+SELECT coalesce(n.block ->> 'runId', '')::text AS run_id, coalesce(n.block ->> 'message', '')::text AS message, (n.block ->> 'createdAt')::timestamptz AS at
+FROM (SELECT b.block FROM blocks b WHERE b.session_id = $1 AND NOT b.removed ORDER BY b.position DESC LIMIT 1) n
+WHERE n.block ->> 'type' = 'system' AND n.block ->> 'subtype' = 'retry'
+`
+
+type WhyRetryRow struct {
+	RunID   string
+	Message string
+	At      time.Time
+}
+
+// WhyRetry is the newest block of a session if it says that an agent sends a request to its model again.
+func (q *Queries) WhyRetry(ctx context.Context, db DBTX, sessionID string) (WhyRetryRow, error) {
+	row := db.QueryRow(ctx, whyRetry, sessionID)
+	var i WhyRetryRow
+	err := row.Scan(&i.RunID, &i.Message, &i.At)
+	return i, err
+}
+
 const whyRuns = `-- name: WhyRuns :many
 SELECT r.id, r.prompt_id, r.generation, r.attempt, r.outcome, r.reason, r.doing, r.started_at, r.ended_at, r.parked_at, r.part
 FROM (SELECT n.id, n.session_id, n.prompt_id, n.generation, n.attempt, n.token, n.last_frame, n.translator, n.outcome, n.reason, n.model, n.input_tokens, n.output_tokens, n.cost_usd, n.tool_calls, n.started_at, n.ended_at, n.dispatch, n.held_dispatch, n.held_attempt, n.began_seq, n.doing, n.losses, n.losses_frame, n.no, n.parked_at, n.part, n.frame_base, n.steers_token, n.steers, n.part_seq, n.parked_input_tokens, n.parked_output_tokens, n.parked_tool_calls, n.parked_cost_usd, n.claim_id FROM runs n WHERE n.session_id = $1 ORDER BY n.no DESC LIMIT 1000) r

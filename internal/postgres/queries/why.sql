@@ -37,6 +37,12 @@ SELECT e.at, e.data FROM (
 WHERE e.type = 'error' AND octet_length(e.data) <= 8192
 ORDER BY e.seq DESC LIMIT @max_items;
 
+-- name: WhyRetry :one
+-- WhyRetry is the newest block of a session if it says that an agent sends a request to its model again.
+SELECT coalesce(n.block ->> 'runId', '')::text AS run_id, coalesce(n.block ->> 'message', '')::text AS message, (n.block ->> 'createdAt')::timestamptz AS at
+FROM (SELECT b.block FROM blocks b WHERE b.session_id = @session_id AND NOT b.removed ORDER BY b.position DESC LIMIT 1) n
+WHERE n.block ->> 'type' = 'system' AND n.block ->> 'subtype' = 'retry';
+
 -- name: WhyRuns :many
 -- WhyRuns are the newest runs of a session, or of one prompt among its last thousand.
 SELECT r.id, r.prompt_id, r.generation, r.attempt, r.outcome, r.reason, r.doing, r.started_at, r.ended_at, r.parked_at, r.part
