@@ -101,7 +101,7 @@ WHERE id = @id;
 
 -- name: SessionCount :exec
 -- SessionCount stores what the end of a turn changes of its session. The attendant is the attempt that has asked to
--- claim the next prompt. The totals stop growing at session.MaxTotalCount and MaxTotalCostUSD. A sum beyond the range of
+-- claim the next prompt. The totals stop growing at usage.MaxTotalCount and MaxTotalCostUSD. A sum beyond the range of
 -- its type would be an error, and no turn of the session could end any more. A cost that is not known adds nothing to
 -- what is, and without any the sum is not known either.
 UPDATE sessions SET
