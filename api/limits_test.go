@@ -41,6 +41,7 @@ func TestTheDocumentHasTheLimitsOfTheCode(t *testing.T) {
 	}
 	characters := func(n int) string { return fmt.Sprintf("%d characters", n) }
 	for row, want := range map[string]string{
+		"messages of consecutive events that a WebSocket writes at once": bytes(corkBytes) + ", and the rest of the message that reaches it",
 		"body of a request":                                                bytes(maxBodyBytes),
 		"nesting of JSON in a request":                                     fmt.Sprintf("%d levels", maxDepth),
 		"answers in one request of `…/ag-ui`":                              fmt.Sprint(maxResumed),
