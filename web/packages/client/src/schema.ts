@@ -3437,7 +3437,7 @@ export interface components {
             outputTokens: number;
             /** Format: int64 */
             toolCalls: number;
-            /** @description Null where the agent reports none. */
+            /** @description Null if the agent reports none. */
             costUsd: number | null;
         };
         Conversation: {
@@ -3773,11 +3773,11 @@ export interface components {
             reported: {
                 branch: string;
                 baseBranch?: string;
-                /** @description Its newest commit. */
+                /** @description The newest commit of the branch. */
                 commit?: string;
                 /**
                  * Format: int64
-                 * @description Its commits since the base.
+                 * @description Number of commits since the base branch.
                  */
                 commitCount?: number;
                 runId: string;
@@ -3894,7 +3894,7 @@ export interface components {
         };
         /** @description An event of a session's log. New types may be added; ignore those that you do not know. */
         Event: components["schemas"]["EventStatus"] | components["schemas"]["EventPrompt"] | components["schemas"]["EventTurnStart"] | components["schemas"]["EventTurnEnd"] | components["schemas"]["EventBlockStart"] | components["schemas"]["EventTextDelta"] | components["schemas"]["EventBlockUpdate"] | components["schemas"]["EventBlockComplete"] | components["schemas"]["EventBlockRemoved"] | components["schemas"]["EventMetadataUpdate"] | components["schemas"]["EventQuestion"] | components["schemas"]["EventQuestionResolved"] | components["schemas"]["EventFile"] | components["schemas"]["EventQueue"] | components["schemas"]["EventTitle"] | components["schemas"]["EventSettings"] | components["schemas"]["EventError"] | components["schemas"]["EventCommand"] | components["schemas"]["EventSetup"] | components["schemas"]["EventNetwork"] | components["schemas"]["EventDeadline"] | components["schemas"]["EventScreenshot"] | components["schemas"]["EventGitState"] | components["schemas"]["EventReviewRequested"] | components["schemas"]["EventReviewResult"] | components["schemas"]["EventPullRequest"];
-        /** @description The session took a step of its life. */
+        /** @description The status of the session has changed. */
         EventStatus: {
             /**
              * Format: int64
@@ -3916,7 +3916,7 @@ export interface components {
                 reason: string;
                 /**
                  * Format: int64
-                 * @description Its number in the session's life.
+                 * @description Number of the change among those of the session.
                  */
                 transition: number;
                 sandbox: {
@@ -3930,7 +3930,7 @@ export interface components {
                 receipt?: components["schemas"]["Receipt"];
             };
         };
-        /** @description A prompt was submitted, or has changed. */
+        /** @description A prompt was submitted or has changed. */
         EventPrompt: {
             /**
              * Format: int64
@@ -3948,7 +3948,7 @@ export interface components {
              */
             type: "prompt";
             data: {
-                /** @description Only the first event of a prompt carries its `content`. */
+                /** @description Its `content` is only in the first event, and in events of a replaced content. */
                 prompt: {
                     id: components["schemas"]["PromptId"];
                     sessionId: components["schemas"]["SessionId"];
@@ -4027,7 +4027,7 @@ export interface components {
                 };
             };
         };
-        /** @description A worker begins a turn, or continues it. */
+        /** @description A worker has started or resumed a turn. */
         EventTurnStart: {
             /**
              * Format: int64
@@ -4049,7 +4049,7 @@ export interface components {
                 promptId: string;
                 /**
                  * Format: int64
-                 * @description Above 1 when another worker continues the run.
+                 * @description Greater than 1 if another worker resumes the run.
                  */
                 attempt: number;
             };
@@ -4081,7 +4081,7 @@ export interface components {
                 usage?: components["schemas"]["Usage"];
             };
         };
-        /** @description A block begins. */
+        /** @description A block was started. */
         EventBlockStart: {
             /**
              * Format: int64
@@ -4102,7 +4102,7 @@ export interface components {
                 block: components["schemas"]["Block"];
             };
         };
-        /** @description Text is appended to the content of a block: one or several deltas of the agent that were stored together. `at` is the time of the last. */
+        /** @description Text to append to the content of a block: one or more deltas of the agent, stored together. `at` is the time of the last. */
         EventTextDelta: {
             /**
              * Format: int64
@@ -4124,7 +4124,7 @@ export interface components {
                 delta: string;
             };
         };
-        /** @description Fields of an open block change. */
+        /** @description Fields of an open block have changed. */
         EventBlockUpdate: {
             /**
              * Format: int64
@@ -4143,7 +4143,7 @@ export interface components {
             type: "block_update";
             data: {
                 blockId: string;
-                /** @description The fields of the block that change. */
+                /** @description The changed fields. */
                 updates: {
                     status?: components["schemas"]["BlockStatus"];
                     name?: string;
@@ -4160,7 +4160,7 @@ export interface components {
                 };
             };
         };
-        /** @description A block is final and complete: a reader that missed the deltas needs no other event. */
+        /** @description A block was completed. The event has the whole block, so a reader that missed the deltas needs no other event. */
         EventBlockComplete: {
             /**
              * Format: int64
@@ -4181,7 +4181,7 @@ export interface components {
                 block: components["schemas"]["Block"];
             };
         };
-        /** @description A block is removed, as an agent does when it tries again. */
+        /** @description A block was removed, for example because the agent retries. */
         EventBlockRemoved: {
             /**
              * Format: int64
@@ -4202,7 +4202,7 @@ export interface components {
                 blockId: string;
             };
         };
-        /** @description What the turn has used so far. */
+        /** @description The usage of the turn so far. */
         EventMetadataUpdate: {
             /**
              * Format: int64
@@ -4226,12 +4226,12 @@ export interface components {
                     /** Format: int64 */
                     outputTokens: number;
                 };
-                /** @description Null where the agent reports none. */
+                /** @description Null if the agent reports none. */
                 costUsd: number | null;
                 model?: string;
             };
         };
-        /** @description The agent asks. */
+        /** @description The agent has asked a question. */
         EventQuestion: {
             /**
              * Format: int64
@@ -4252,7 +4252,7 @@ export interface components {
                 question: components["schemas"]["Question"];
             };
         };
-        /** @description A question was answered, or will not be, for the given `reason`. */
+        /** @description A question was answered, or was closed for the given `reason`. */
         EventQuestionResolved: {
             /**
              * Format: int64
@@ -4303,7 +4303,7 @@ export interface components {
                 change: "created" | "modified" | "deleted";
                 /**
                  * Format: int64
-                 * @description Bytes; 0 for a file that is deleted.
+                 * @description In bytes; 0 for a deleted file.
                  */
                 size: number;
             };
@@ -4338,20 +4338,20 @@ export interface components {
                     ordinal: number;
                     /**
                      * Format: int64
-                     * @description Prompts that wait run in the order of `rank` and, within it, of `ordinal`. Missing: 0.
+                     * @description Queued prompts run in the order of `rank` and, with the same rank, of `ordinal`. Absent: 0.
                      */
                     rank?: number;
                     /** @enum {string} */
                     status: "queued" | "processing" | "completed" | "failed" | "cancelled" | "unknown";
                 }[];
-                /** @description The first prompts that are not over, at most 20, in order. */
+                /** @description The first unfinished prompts, at most 20, in order. */
                 items: {
                     promptId: string;
                     /** Format: int64 */
                     ordinal: number;
                     /**
                      * Format: int64
-                     * @description Prompts that wait run in the order of `rank` and, within it, of `ordinal`. Missing: 0.
+                     * @description Queued prompts run in the order of `rank` and, with the same rank, of `ordinal`. Absent: 0.
                      */
                     rank?: number;
                     /** @enum {string} */
@@ -4359,7 +4359,7 @@ export interface components {
                 }[];
                 /**
                  * Format: int64
-                 * @description Prompts that wait.
+                 * @description Number of queued prompts.
                  */
                 queued: number;
                 /** Format: int64 */
@@ -4371,7 +4371,7 @@ export interface components {
                 heldReason?: string;
             };
         };
-        /** @description The session has another title. */
+        /** @description The title of the session has changed. */
         EventTitle: {
             /**
              * Format: int64
@@ -4392,7 +4392,7 @@ export interface components {
                 title: string;
             };
         };
-        /** @description The agent has shown an image, by its tool `save_screenshot`. The image is an attachment of the session. */
+        /** @description The agent has saved an image with its tool `save_screenshot`. The image is an attachment of the session. */
         EventScreenshot: {
             /**
              * Format: int64
@@ -4420,7 +4420,7 @@ export interface components {
                 description?: string;
             };
         };
-        /** @description The agent has reported the branch that it works on, by its tool `report_git_state` (`source` is `agent`), or the sandbox has found the repository in another state than before at the end of a turn (`workspace`). */
+        /** @description The agent has reported its branch with its tool `report_git_state` (`source` is `agent`), or the state of the repository in the sandbox has changed (`workspace`). */
         EventGitState: {
             /**
              * Format: int64
@@ -4441,20 +4441,20 @@ export interface components {
                 /** @description Empty if the head of the workspace is detached. */
                 branch: string;
                 baseBranch?: string;
-                /** @description Its newest commit. */
+                /** @description The newest commit of the branch. */
                 commit?: string;
                 /**
                  * Format: int64
-                 * @description Its commits since the base.
+                 * @description Number of commits since the base branch.
                  */
                 commitCount?: number;
-                /** @description Something in the workspace is not committed. */
+                /** @description Whether the workspace has uncommitted changes. */
                 dirty?: boolean;
                 /** @enum {string} */
                 source?: "agent" | "workspace";
             };
         };
-        /** @description The agent has asked people to review its changes, by its tool `request_review`. */
+        /** @description The agent has requested a review of its changes with its tool `request_review`. */
         EventReviewRequested: {
             /**
              * Format: int64
@@ -4478,7 +4478,7 @@ export interface components {
                 files?: string[];
             };
         };
-        /** @description The agent has reviewed the changes that it was asked to review, by its tool `report_review`. */
+        /** @description The agent has reported a review with its tool `report_review`. */
         EventReviewResult: {
             /**
              * Format: int64
@@ -4545,7 +4545,7 @@ export interface components {
                 state?: "draft" | "open" | "merged" | "closed";
             };
         };
-        /** @description A PATCH has changed something other than the title. The data has the new values of what changed, each as a whole. */
+        /** @description A PATCH has changed fields other than the title. The data has the new value of each changed field. */
         EventSettings: {
             /**
              * Format: int64
@@ -4567,13 +4567,13 @@ export interface components {
                 idleTimeout?: components["schemas"]["IdleTimeout"];
                 options?: components["schemas"]["Options"];
                 profile?: string;
-                /** @description As in the session; without members if the session has none any more. */
+                /** @description As in the session; an empty object if it was removed. */
                 workspace?: {
                     [key: string]: unknown;
                 };
             };
         };
-        /** @description Something could not be done. */
+        /** @description An operation failed, or data was truncated or omitted; `code` says which. */
         EventError: {
             /**
              * Format: int64
@@ -4616,7 +4616,7 @@ export interface components {
                 command: components["schemas"]["Command"];
             };
         };
-        /** @description A stage of a start began or ended. `image` is reported only if it takes more than a second. Further attempts at a stage that has not ended are not reported. */
+        /** @description A stage of the start of a sandbox has started or ended. `image` is reported only if it takes more than a second. Retries of a stage are not reported. */
         EventSetup: {
             /**
              * Format: int64
@@ -4662,9 +4662,9 @@ export interface components {
              */
             type: "network";
             data: {
-                /** @description The name that the sandbox resolved. */
+                /** @description The host name that the sandbox resolved. */
                 host?: string;
-                /** @description Empty, and `port` 0, if there were too many destinations to report each. */
+                /** @description Empty, with `port` 0, if there were too many destinations to report each one. */
                 ip: string;
                 port: number;
                 /** @enum {string} */
@@ -4702,7 +4702,7 @@ export interface components {
             type: "deadline";
             data: {
                 /**
-                 * @description `sleep`: the session hibernates. `expiry`: it moves to a new sandbox. `checkpoint`: it saves a bundle, as its policy is a duration.
+                 * @description `sleep`: the session hibernates. `expiry`: it moves to a new sandbox. `checkpoint`: it saves a bundle, because `options.checkpoint` is a duration.
                  * @enum {string}
                  */
                 kind: "sleep" | "expiry" | "checkpoint";
@@ -4895,8 +4895,8 @@ export interface components {
     };
     responses: {
         /**
-         * @description The stream. The `data` of every server-sent event is a UIMessageChunk on one line; the last is `[DONE]`. Comments are sent
-         *     when nothing else is for 15 seconds.
+         * @description The stream. The `data` of every server-sent event is a UIMessageChunk on one line; the last is `[DONE]`. A comment is sent
+         *     after 15 seconds without data.
          */
         UIMessageStream: {
             headers: {
@@ -5084,13 +5084,13 @@ export interface components {
         };
     };
     headers: {
-        /** @description The offset with which to continue. That of the last event of the answer, or of the newest event if there is none. */
+        /** @description The offset to continue from, that of the last event of the response or, if there is none, of the newest event. */
         StreamNextOffset: string;
-        /** @description There were no further events. */
+        /** @description The response ends with the newest event. */
         StreamUpToDate: "true";
         /** @description The session is terminated, and no further event will be written. */
         StreamClosed: "true";
-        /** @description For the next request, as `cursor`. Of a long poll. */
+        /** @description The `cursor` of the next request. Only in responses to long polls. */
         StreamCursor: string;
     };
     pathItems: never;
