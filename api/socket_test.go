@@ -586,16 +586,52 @@ func TestAClientThatReadsNothingIsDisconnected(t *testing.T) {
 	require.Equal(t, "pong", other.ask(`{"type":"ping"}`).Type)
 }
 
+// TestASlowClientLearnsThatItIs: also if its messages are written together.
 func TestASlowClientLearnsThatItIs(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *api.Config) { c.WriteTimeout = 10 * time.Second })
-	id := b.store.Put(session.Running)
-	s := b.socket("/api/sessions/" + id + "/ws")
-	for range 40 {
-		b.store.Text(id, strings.Repeat("x", 1<<20))
+	for name, size := range map[string]int{"large messages": 1 << 20, "small messages": 4 << 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, func(c *api.Config) { c.WriteTimeout = 10 * time.Second })
+			id := b.store.Put(session.Running)
+			for range 40 << 20 / size {
+				b.store.Text(id, strings.Repeat("x", size))
+			}
+			s := b.socket("/api/sessions/" + id + "/ws?after=0")
+			require.Equal(t, "init", s.next().Type)
+			eventually(t, "a write has taken too long", func() bool { return strings.Contains(b.logs.String(), "WebSocket is slow") })
+			seq := int64(0)
+			for {
+				_, data, err := s.conn.Read(t.Context())
+				if err != nil {
+					require.Equal(t, websocket.StatusTryAgainLater, websocket.CloseStatus(err), "%v", err)
+					break
+				}
+				var m struct{ Seq int64 }
+				require.NoError(t, json.Unmarshal(data, &m))
+				require.Equal(t, seq+1, m.Seq)
+				seq = m.Seq
+			}
+			require.Positive(t, seq, "what was written before it was late")
+		})
 	}
-	eventually(t, "a write has taken too long", func() bool { return strings.Contains(b.logs.String(), "WebSocket is slow") })
-	require.Equal(t, websocket.StatusTryAgainLater, s.closed())
+}
+
+// TestAClientThatReadsNothingOfManyMessagesIsDisconnected: nothing of it can be written any more.
+func TestAClientThatReadsNothingOfManyMessagesIsDisconnected(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.WriteTimeout = time.Second })
+	id := b.store.Put(session.Running)
+	for range 10_000 {
+		b.store.Text(id, strings.Repeat("x", 4<<10))
+	}
+	b.socket("/api/sessions/" + id + "/ws?after=0")
+	eventually(t, "the slow reader is dropped", func() bool {
+		return strings.Contains(string(b.do("GET", "/metrics", "").body), "overwinter_api_streams_dropped_total 1")
+	})
+	eventually(t, "it is gone", func() bool {
+		return strings.Contains(string(b.do("GET", "/metrics", "").body), "overwinter_api_streams_open 0")
+	})
 }
 
 func TestSocketsOfASessionAreBounded(t *testing.T) {
