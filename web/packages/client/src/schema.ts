@@ -1394,7 +1394,10 @@ export interface paths {
          *     The whole archive is checked first. These are 400 `invalid_request`, and nothing is stored: entries that lead
          *     out of the workspace or are neither files nor links, hashes and sizes that differ from the manifest, files
          *     that do not belong to the agent's memory, and a truncated archive. An archive contains no secrets and no
-         *     profile. With an `Idempotency-Key`, the request can be repeated as `POST /api/sessions` can.
+         *     profile, only their names. `warnings` of the response are about secrets that the agent needs and that are not
+         *     stored. The receipt names the profile, unless `profile` is given, and each secret that the session could use
+         *     where it was exported and that is not stored. With an `Idempotency-Key`, the request can be repeated as
+         *     `POST /api/sessions` can.
          */
         post: operations["importBundle"];
         delete?: never;
