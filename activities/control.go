@@ -179,8 +179,8 @@ type Control struct {
 	*reconciler
 }
 
-// New returns the activities of both queues.
-func New(c Config) (*Control, *Turns) {
+// withDefaults returns c with the defaults of what is not set.
+func (c Config) withDefaults() Config {
 	if c.SandboxTimeout == 0 {
 		c.SandboxTimeout = 24 * time.Hour
 	}
@@ -232,6 +232,12 @@ func New(c Config) (*Control, *Turns) {
 	if c.Metrics == nil {
 		c.Metrics = metrics.NewWorker(nil)
 	}
+	return c
+}
+
+// New returns the activities of both queues.
+func New(config Config) (*Control, *Turns) {
+	c := config.withDefaults()
 	watched := watching{metrics: c.Metrics, logger: c.Logger}
 	store := watchedStore{Store: c.Store, watching: watched}
 	c.Store = nil // each group has its part

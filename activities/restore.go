@@ -525,21 +525,7 @@ func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, i
 	if err != nil {
 		return out, stored(err)
 	}
-	sizes := make(map[string]int64, len(m.AgentFiles))
-	for _, f := range m.AgentFiles {
-		sizes[f.Path] = f.Size
-	}
-	doubtful := make(map[string]bool, len(differing))
-	for _, path := range differing {
-		doubtful[path] = true
-	}
-	for _, p := range positions {
-		size, ok := sizes[p.Path]
-		whole := p.Cut && size > p.Size // the manifest describes more than what is stored
-		if !ok || size != p.Size && !whole {
-			doubtful[p.Path] = true // stored since the manifest was taken
-		}
-	}
+	doubtful := doubtfulFiles(positions, m, differing)
 	if len(doubtful) == 0 {
 		return out, nil
 	}
@@ -595,6 +581,27 @@ func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, i
 		return out, fmt.Errorf("put transcripts: %w", err)
 	}
 	return out, nil
+}
+
+// doubtfulFiles are the files of an agent that may not be in a sandbox as they are stored: those that differ from the
+// manifest of its files, and those that were stored after the manifest was taken.
+func doubtfulFiles(positions []transcript.Position, m manifest.Manifest, differing []string) map[string]bool {
+	sizes := make(map[string]int64, len(m.AgentFiles))
+	for _, f := range m.AgentFiles {
+		sizes[f.Path] = f.Size
+	}
+	doubtful := make(map[string]bool, len(differing))
+	for _, path := range differing {
+		doubtful[path] = true
+	}
+	for _, p := range positions {
+		size, ok := sizes[p.Path]
+		whole := p.Cut && size > p.Size // the manifest describes more than what is stored
+		if !ok || size != p.Size && !whole {
+			doubtful[p.Path] = true
+		}
+	}
+	return doubtful
 }
 
 // isOlder reports whether what was found in a sandbox is the beginning of a stored transcript.

@@ -48,18 +48,8 @@ func (c *secretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s stream
 		keyring.KeyID(), secrets.changed, secrets.current, secrets.failed); err != nil {
 		return err
 	}
-	parts, unread := 0, 0
-	for after := ""; ; {
-		resealed, failed, next, err := db.TranscriptsReseal(ctx, after)
-		if err != nil {
-			return err
-		}
-		parts, unread = parts+resealed, unread+failed
-		if after = next; next == "" {
-			break
-		}
-	}
-	if _, err := fmt.Fprintf(s.stdout, "%d parts of transcripts sealed again, %d do not open\n", parts, unread); err != nil {
+	unread, err := resealTranscripts(ctx, db, s)
+	if err != nil {
 		return err
 	}
 	archived, unreadArchived, err := db.ArchivesReseal(ctx)
@@ -76,20 +66,8 @@ func (c *secretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s stream
 	if _, err := fmt.Fprintf(s.stdout, "%d states of turns sealed again, %d do not open\n", states, unreadStates); err != nil {
 		return err
 	}
-	endpoints, unreadEndpoints, err := db.WebhooksReseal(ctx, func(id string, sealed []byte) ([]byte, bool, error) {
-		if keyring.Current(sealed) {
-			return sealed, false, nil
-		}
-		value, err := keyring.Open(webhook.SealName(id), sealed)
-		if err != nil {
-			return nil, false, err
-		}
-		return keyring.Seal(webhook.SealName(id), value), true, nil
-	})
+	unreadEndpoints, err := resealWebhooks(ctx, db, keyring, s)
 	if err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(s.stdout, "%d secrets of webhooks sealed again, %d do not open\n", endpoints, unreadEndpoints); err != nil {
 		return err
 	}
 	if unreadEndpoints > 0 {
@@ -106,6 +84,42 @@ func (c *secretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s stream
 			secrets.failed)
 	}
 	return nil
+}
+
+// resealTranscripts seals the transcripts again and returns how many of their parts do not open.
+func resealTranscripts(ctx context.Context, db *postgres.DB, s streams) (unread int, err error) {
+	parts := 0
+	for after := ""; ; {
+		resealed, failed, next, err := db.TranscriptsReseal(ctx, after)
+		if err != nil {
+			return 0, err
+		}
+		parts, unread = parts+resealed, unread+failed
+		if after = next; next == "" {
+			break
+		}
+	}
+	_, err = fmt.Fprintf(s.stdout, "%d parts of transcripts sealed again, %d do not open\n", parts, unread)
+	return unread, err
+}
+
+// resealWebhooks seals the secrets of webhooks again and returns how many do not open.
+func resealWebhooks(ctx context.Context, db *postgres.DB, keyring *secret.Keyring, s streams) (unread int, err error) {
+	resealed, unread, err := db.WebhooksReseal(ctx, func(id string, sealed []byte) ([]byte, bool, error) {
+		if keyring.Current(sealed) {
+			return sealed, false, nil
+		}
+		value, err := keyring.Open(webhook.SealName(id), sealed)
+		if err != nil {
+			return nil, false, err
+		}
+		return keyring.Seal(webhook.SealName(id), value), true, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Fprintf(s.stdout, "%d secrets of webhooks sealed again, %d do not open\n", resealed, unread)
+	return unread, err
 }
 
 // rotated counts what a rotation came to.

@@ -114,41 +114,9 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 		if err := checkFrame(f.No, next.frame); err != nil {
 			return errors.Join(a.append(ctx, next), final(Refused, fmt.Errorf("run %s: %w", a.in.RunID, err)))
 		}
-		read := a.translate
-		if f.Stream == runner.Call {
-			effect, err := a.send(ctx, f.No, a.carry(f.Data))
-			if err != nil {
-				return err
-			}
-			read = func(f agent.Frame) (translation, error) { return a.report(f, effect) }
-			next.urgent = true
+		if err := a.addFrame(ctx, link, next, f); err != nil {
+			return err
 		}
-		translated, err := read(agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
-		if err != nil {
-			return final(Refused, fmt.Errorf("frame %d of run %s: %w", f.No, a.in.RunID, err))
-		}
-		if len(translated.Input) > 0 {
-			if err := link.link.Input(translated.Input); err != nil {
-				return fmt.Errorf("ask the agent to continue: %w", err)
-			}
-			next.urgent = true
-		}
-		if len(translated.Steered) > 0 {
-			if err := a.settleSteers(ctx, translated.Steered); err != nil {
-				return err
-			}
-			next.urgent = true
-		}
-		if err := next.addEvents(translated.events); err != nil {
-			return fmt.Errorf("frame %d of run %s: %w", f.No, a.in.RunID, err)
-		}
-		next.addImages(translated.images)
-		next.add.Questions = append(next.add.Questions, a.ask(translated.Questions, f.No)...)
-		for _, id := range translated.Resolved {
-			next.add.Resolved = append(next.add.Resolved, eventlog.Resolution{Frame: f.No, Part: a.part, AgentID: id})
-		}
-		next.observe(translated.Events)
-		next.frame, next.at, next.end = f.No, f.At, translated.End
 		if next.full() {
 			if err := a.append(ctx, next); err != nil {
 				return err
@@ -161,6 +129,46 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 		return nil
 	}
 	return a.append(ctx, next)
+}
+
+// addFrame adds what a frame means to a batch. It carries out a call of a tool, and writes to the agent what the frame asks for.
+func (a *attempt) addFrame(ctx context.Context, link *turnLink, next *batch, f *runner.Frame) error {
+	read := a.translate
+	if f.Stream == runner.Call {
+		effect, err := a.send(ctx, f.No, a.carry(f.Data))
+		if err != nil {
+			return err
+		}
+		read = func(f agent.Frame) (translation, error) { return a.report(f, effect) }
+		next.urgent = true
+	}
+	translated, err := read(agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
+	if err != nil {
+		return final(Refused, fmt.Errorf("frame %d of run %s: %w", f.No, a.in.RunID, err))
+	}
+	if len(translated.Input) > 0 {
+		if err := link.link.Input(translated.Input); err != nil {
+			return fmt.Errorf("ask the agent to continue: %w", err)
+		}
+		next.urgent = true
+	}
+	if len(translated.Steered) > 0 {
+		if err := a.settleSteers(ctx, translated.Steered); err != nil {
+			return err
+		}
+		next.urgent = true
+	}
+	if err := next.addEvents(translated.events); err != nil {
+		return fmt.Errorf("frame %d of run %s: %w", f.No, a.in.RunID, err)
+	}
+	next.addImages(translated.images)
+	next.add.Questions = append(next.add.Questions, a.ask(translated.Questions, f.No)...)
+	for _, id := range translated.Resolved {
+		next.add.Resolved = append(next.add.Resolved, eventlog.Resolution{Frame: f.No, Part: a.part, AgentID: id})
+	}
+	next.observe(translated.Events)
+	next.frame, next.at, next.end = f.No, f.At, translated.End
+	return nil
 }
 
 const (

@@ -180,20 +180,8 @@ func (s *spawn) fork(report uintptr) (int, syscall.Errno) {
 
 	failed = stageEnter
 	if inner != nil {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_SETNS, inner.user, unix.CLONE_NEWUSER, 0); errno != 0 {
+		if errno = inner.enter(filter); errno != 0 {
 			goto fail
-		}
-		if _, _, errno = syscall.RawSyscall(unix.SYS_SETNS, inner.mount, unix.CLONE_NEWNS, 0); errno != 0 {
-			goto fail
-		}
-		for _, c := range inner.drop {
-			// The kernel may be older than our list.
-			_, _, _ = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0, 0)
-		}
-		if filter != nil { // the capability that it takes is lost with the program at the latest
-			if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(filter))); errno != 0 {
-				goto fail
-			}
 		}
 	}
 	// The keyring of the user who started the server stays outside. A kernel without
@@ -246,6 +234,30 @@ fail:
 	for {
 		_, _, _ = syscall.RawSyscall(unix.SYS_EXIT, 253, 0, 0)
 	}
+}
+
+// enter moves the child of a fork into the namespaces, and restricts it there. The same is forbidden to it as to fork.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (n *innerNamespaces) enter(filter *unix.SockFprog) syscall.Errno {
+	if _, _, errno := syscall.RawSyscall(unix.SYS_SETNS, n.user, unix.CLONE_NEWUSER, 0); errno != 0 {
+		return errno
+	}
+	if _, _, errno := syscall.RawSyscall(unix.SYS_SETNS, n.mount, unix.CLONE_NEWNS, 0); errno != 0 {
+		return errno
+	}
+	for _, c := range n.drop {
+		// The kernel may be older than our list.
+		_, _, _ = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0, 0)
+	}
+	if filter == nil {
+		return 0
+	}
+	// The capability that it takes is lost with the program at the latest.
+	_, _, errno := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(filter)))
+	return errno
 }
 
 // filterProgram is nil where there is none.
