@@ -10,12 +10,11 @@
 //   - A prompt is answered with 202 only after its row is committed. The signal that follows may
 //     fail: a relay signals again for rows that no run has claimed.
 //   - A request that is refused with a 4xx has changed nothing.
-//   - Reading asks Postgres alone; only state asks a workflow. Nothing that reads
-//     wakes a sandbox.
-//   - A command is judged by the session's row, which may lag behind its workflow;
-//     the workflow decides again and ignores what has become impossible.
-//   - A stream is one goroutine. It holds the batch of events that it writes, and nothing else
-//     of the log; the batch is shared with the other streams of the session.
+//   - Reads use Postgres only; the route `state` alone queries a workflow. No read wakes a sandbox.
+//   - A command is judged by the session's row, which may be older than the workflow's state. The
+//     workflow decides again and ignores a command that has become impossible.
+//   - A stream is one goroutine. Of the log it holds only the batch of events that it writes, which
+//     it shares with the other streams of the session.
 //
 // What happens when something fails:
 //

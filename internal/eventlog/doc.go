@@ -1,5 +1,5 @@
-// Package eventlog appends to the logs of sessions and follows them. The log is in
-// Postgres and is the truth; what is in memory here only makes it quick.
+// Package eventlog appends to the logs of sessions and follows them. The log in Postgres
+// is authoritative; the copies in memory here only make reading fast.
 //
 //	workers                                              api
 //	Append ──┐                                                                     ┌─▶ Reader.Next
@@ -8,29 +8,29 @@
 //	                                       │  └────pages──▶ a reader at an older position
 //	                                       └─NOTIFY─▶ Follower: which sessions grew
 //
-// A session that has readers has a tail: its newest events, encoded as readers get them, in
-// chunks that are filled once and never moved. A notification has the tail read, with one statement for
-// all sessions that grew meanwhile, and wakes the readers; each writes the same bytes from its own
-// position. The number of readers does not change the number of statements.
+// A session with readers has a tail: its newest events, encoded for the readers, in chunks that
+// are filled once and never moved. After a notification, one statement reads the new events of all
+// sessions that grew, and the readers are woken; each writes the same bytes from its own position.
+// The number of readers does not change the number of statements.
 //
 // # Invariants
 //
 //   - The seq of a session is contiguous from 1. The counter is in the session's
-//     row, which a writer holds locked from the moment it takes a number to its
-//     commit, so numbers become visible in order and without holes.
+//     row. A writer locks the row until its commit, so numbers become visible in
+//     order and without gaps.
 //   - Append returns after the commit, never before it.
 //   - The events of a frame and the translator's state after it are committed together. Frames at
 //     or below the newest one that is committed are skipped, so an append whose answer was lost may
 //     be made again.
-//   - An append carries its sandbox's generation and its attempt's token. One that
-//     a newer generation or attempt has overtaken is dropped whole with ErrFenced,
-//     and takes nothing else of its batch with it.
+//   - An append carries its sandbox's generation and its attempt's token. If a
+//     newer generation or attempt exists, the append fails whole with ErrFenced;
+//     the rest of its batch is committed.
 //   - A reader gets every event after its position once and in order, or one of
-//     PositionGoneError and FuturePositionError. Where compaction has dropped events between others, it
-//     gets the range in their place.
-//   - A tail holds exactly the events from one position to another, without a hole; what compaction
-//     drops of them may stay in it. What does not follow its newest event replaces it. A reader whose position it does not hold reads
-//     Postgres, so a tail may be dropped or shortened at any time.
+//     PositionGoneError and FuturePositionError. If compaction has dropped events, the reader gets
+//     their range in place of them.
+//   - A tail has exactly the events between two positions, without a gap; events that compaction has
+//     dropped may remain in it. Events that do not follow its newest one replace it. A reader whose
+//     position is not in the tail reads Postgres, so a tail may be dropped or shortened at any time.
 //   - Publishing never waits for a reader. The memory of tails is bounded for each session and
 //     together; a slow reader keeps no more than the chunk that it writes. Readers that read pages from
 //     Postgres take turns, a few at once, page by page.

@@ -3,9 +3,9 @@
 // worker executes to reach it are package command, and cmd/overwinter-runner is
 // the program that has both.
 //
-// The runner translates nothing. It starts the agent, numbers every line that
-// the agent writes, keeps the lines in a journal on disk, and hands them to
-// whichever worker is attached.
+// The runner translates nothing. It starts the agent, numbers each line of its
+// output, keeps the lines in a journal on disk, and sends them to the attached
+// worker.
 //
 //	worker ──exec──▶ attach ──unix socket──▶ serve ──stdin──▶ agent
 //	       ◀─stdout─        ◀───────────────   │   ◀─stdout──
@@ -49,9 +49,9 @@
 //	start      deliver the run's prompt, starting the agent if need be
 //	input      more bytes for the agent's stdin: answers to its questions
 //	steer      a prompt for the running turn: input that is written once in a run
-//	interrupt  break the turn off; what still runs after the grace is killed
-//	settle     the turn has ended: the kill that an interrupt set is called off
-//	flush      send what the transcript files and the workspace hold now, then flushed
+//	interrupt  abort the turn; processes that run after the grace period are killed
+//	settle     the turn has ended: cancel the kill that an interrupt scheduled
+//	flush      send the current transcript files and workspace, then flushed
 //	known      the files that are stored, where the welcome has asked for them
 //	answer     the answer to a call of a tool
 //	taken      the frames that the worker has handled, and how many more the agent may print
@@ -59,16 +59,16 @@
 //
 // and from it:
 //
-//	delivery   how far the prompt has got, after start and at every change
+//	delivery   the state of the prompt's delivery, after start and at every change
 //	frame      the next record of the run's journal
 //	segment    bytes of a transcript file that the worker does not have
 //	begun      a lineage of changes in the workspace has begun
-//	changed    a file of the workspace is there, is another, or is gone
+//	changed    a file of the workspace was created, changed or deleted
 //	bounded    the workspace has more files than are watched
 //	diff       how the workspace differs from the session's beginning
-//	flushed    everything that was on disk at the flush has been sent
+//	flushed    all data that was on disk at the flush has been sent
 //	detached   the link has ended as asked; the last message
-//	alive      nothing else to say; sent every AliveInterval
+//	alive      no other message; sent every AliveInterval
 //	displaced  a newer link has taken over; the last message
 //	error      the link ends for this reason; the last message
 //
@@ -129,14 +129,14 @@
 //
 // # One agent, many runs
 //
-// The agent's process serves prompt after prompt on one stdin. A start whose
-// launch is not that of the running process (see Launch.Key) stops that process
-// first; its exit frame belongs to the run before.
+// The agent's process serves one prompt after the other on one stdin. A start with
+// another launch than the running process (see Launch.Key) stops that process
+// first; its exit frame belongs to the previous run.
 //
 // # Transcripts
 //
-// While a link is live the runner follows the agent's own files and sends what
-// lies beyond the positions that hello gave as stored. A file that was
+// While a link is live, the runner follows the agent's own files and sends the
+// bytes after the positions that hello reported as stored. A file that was
 // rewritten rather than appended to gets the next version and is sent whole.
 //
 // # Workspace
@@ -156,10 +156,10 @@
 //
 // # Durability
 //
-// What the journal has is in the file system at once, where the next runner of the
-// sandbox finds it. It reaches the disk within a second (fsync by timer), and
-// everything with seal. No prompt waits for the disk: it dies with its sandbox, as
-// does the sandbox with its machine, so a stricter rule would buy nothing.
+// Records of the journal are in the file system at once, where the next runner of the
+// sandbox finds them. They reach the disk within a second (fsync by timer), and all of
+// them at a seal. No prompt waits for the disk: the disk is lost with its sandbox, and
+// the sandbox with its machine, so a stricter rule would gain nothing.
 //
 //	failure                      what follows
 //	the worker dies              journal grows; the next link attaches at its frame

@@ -35,17 +35,17 @@
 //
 // # Invariants
 //
-//   - Every status shown was reached by steps of the table (promise 6), each recorded once, with
-//     numbers that have no gap. TestRandomEventsNeverLeaveTheTable proves it for Next.
-//   - Terminated is absorbing, and the only state that is: every other one can still be stopped.
+//   - Every status was reached by steps of the table (promise 6). Each step is recorded once, with
+//     contiguous numbers. TestRandomEventsNeverLeaveTheTable tests this for Next.
+//   - Terminated is the only final state: a session in any other state can be stopped.
 //   - A session may own a sandbox in every state but hibernated and terminated.
-//   - A session in a state without a sandbox has no run in progress, unless the run is parked: its agent has been stopped while
-//     people are asked.
-//   - A [Queue] returns each prompt once, in the order of ordinals, however often and in whatever
-//     order its signals arrive; only Requeue returns one again. Its memory is bounded, because the
-//     row in Postgres decides; a forgotten prompt costs one call that is answered with "not yours".
-//   - A prompt is over exactly when its status is completed, failed, cancelled or unknown, the four
-//     outcomes of a run.
+//   - A session in a state without a sandbox has no run in progress except a parked one, whose agent
+//     was stopped while a question is open.
+//   - A [Queue] returns each prompt once, in the order of ordinals, regardless of the number and order
+//     of its signals; only Requeue returns one again. Its memory is bounded, because the row in
+//     Postgres decides: a prompt that the queue has forgotten costs one refused claim.
+//   - A prompt has ended when its status is completed, failed, cancelled or unknown, the four outcomes
+//     of a run.
 //   - Ids made here sort by age within their kind.
 //
 // # When things fail

@@ -21,14 +21,14 @@
 //   - Events of frames, and the translator's state after the last of them, are committed together. The end of
 //     a turn is known only once it is committed.
 //   - Frames are committed in order, each once: the next attempt asks for those after the newest one.
-//   - A prompt is handed over at most once: the runner's journal knows of the run.
+//   - A prompt is delivered at most once: the runner's journal records the run.
 //   - Everything is written with the attempt's token. Nothing is written once a newer attempt has taken it.
 //   - An answer to a question is stored before it is sent to the agent.
-//   - A run in which nothing happens but that people are asked is parked: the attempt is over, and the run continues in another
-//     sandbox, as its next part, with a message that says what was answered. What the part before has left open is closed first.
-//   - What waits in memory is bounded for each turn and for all turns of a worker; what does not fit waits in the
-//     runner's journal, and what is beyond the turn's window in the agent's pipe.
-//   - The text of events is masked before it is limited, and the beginning of a secret's value is held back.
+//   - A run that only waits for people is parked: the attempt ends, and the run continues in another sandbox, as its next
+//     part, with a message that has the answers. The blocks that the previous part left open are closed first.
+//   - Frames in memory are bounded for each turn and for all turns of a worker; the others wait in the runner's
+//     journal, and output beyond the turn's window in the agent's pipe.
+//   - The text of events is masked before it is limited, and a suffix that may begin a secret's value is held back.
 //
 // # When things fail
 //
