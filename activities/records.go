@@ -185,21 +185,10 @@ func (g *records) CancelPrompts(ctx context.Context, in PromptsRequest) error {
 	return stored(err)
 }
 
-// stored sorts the errors of Postgres: what it refuses it will refuse again.
+// stored sorts the errors of the store as turns do. A held queue is an error of prompts alone.
 func stored(err error) error {
-	switch failure.CodeOf(err) {
-	case "":
-		return nil
-	case failure.IllegalState:
-		return final(Fenced, err)
-	case failure.Internal, failure.Unavailable:
-		return err
-	case failure.NoSession:
-		return final(SessionMissing, err)
-	case failure.StaleWorkflow:
-		return final(StaleWorkflow, err)
-	case failure.QueueHeld:
+	if failure.CodeOf(err) == failure.QueueHeld {
 		return temporal.NewApplicationErrorWithCause(err.Error(), QueueHeld, err)
 	}
-	return final(Refused, err)
+	return converted(turn.Stored(err))
 }

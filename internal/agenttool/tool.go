@@ -31,8 +31,6 @@ const (
 	MaxInputBytes = 256 << 10
 	// MaxPerTurn bounds the calls of a turn.
 	MaxPerTurn = 500
-	// maxWaiting bounds the calls of a sandbox that wait for an answer at a time.
-	maxWaiting = 16
 	// The bounds of inputs, in characters.
 	maxTitle       = 500 // of a review or a pull request
 	maxDescription = 10_000

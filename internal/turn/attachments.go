@@ -56,7 +56,7 @@ func (a *attempt) placeAttachments(ctx context.Context) error {
 	}
 	if err := runnerexec.Put(ctx, a.sandbox, files); err != nil {
 		if unread != nil {
-			return stored(unread)
+			return Stored(unread)
 		}
 		return fmt.Errorf("place the attachments of the prompt: %w", err)
 	}
@@ -78,7 +78,7 @@ func (a *attempt) images(ctx context.Context) ([]agent.Image, error) {
 		}
 		whole, err := a.Store.AttachmentGet(ctx, a.in.SessionID, at.ID)
 		if err != nil {
-			return nil, stored(err)
+			return nil, Stored(err)
 		}
 		images[i].Data = whole.Data
 		room -= at.Bytes

@@ -56,7 +56,7 @@ func (e *boundError) Error() string {
 }
 
 // bind refuses to start an agent whose keys would be sent to a host that they are not bound to. secrets are the
-// stored ones that it is given, and win over the variables in env.
+// Stored ones that it is given, and win over the variables in env.
 func (a *attempt) bind(ctx context.Context, secrets, env map[string]string) error {
 	keys, err := a.boundKeys(ctx, secrets, env)
 	if err != nil || len(keys) == 0 {
@@ -109,7 +109,7 @@ func (a *attempt) boundKeys(ctx context.Context, secrets, env map[string]string)
 	}
 	found, err := a.Secrets.Secrets(ctx, names)
 	if err != nil {
-		return nil, stored(err)
+		return nil, Stored(err)
 	}
 	for i := range keys {
 		keys[i].stated = found[keys[i].name].Hosts

@@ -64,7 +64,7 @@ func (a *attempt) send(ctx context.Context, frame int64, effect agenttool.Effect
 	case failure.Forbidden, failure.NoSession, failure.Terminated, failure.InError, failure.QueueFull, failure.LimitReached, failure.PromptExists:
 		return agenttool.Effect{Answer: agenttool.Refuse("The message is not sent: %v.", err)}, nil
 	}
-	return agenttool.Effect{}, stored(err)
+	return agenttool.Effect{}, Stored(err)
 }
 
 // report makes events of what a call does, and keeps its answer.

@@ -47,8 +47,8 @@ func TakenOver(err error) bool {
 
 func final(kind Kind, err error) error { return &Error{Kind: kind, Err: err} }
 
-// stored sorts the errors of the store: what it refuses it will refuse again.
-func stored(err error) error {
+// Stored returns an error of the store as a final [Error] if the store would refuse the same again, and unchanged if it may pass.
+func Stored(err error) error {
 	switch failure.CodeOf(err) {
 	case "":
 		return nil
@@ -70,5 +70,5 @@ func kept(err error) error {
 	if failure.CodeOf(err) == failure.IllegalState {
 		return err
 	}
-	return stored(err)
+	return Stored(err)
 }

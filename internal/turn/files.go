@@ -21,7 +21,7 @@ type fileStore interface {
 func (a *attempt) listFiles(ctx context.Context, link *runner.Link) error {
 	known, err := a.Store.FilesKnown(ctx, a.in.SessionID)
 	if err != nil {
-		return stored(err)
+		return Stored(err)
 	}
 	if err := link.ListFiles(known); err != nil {
 		return fmt.Errorf("send the list of stored files to the runner: %w", err)
@@ -52,14 +52,14 @@ func (a *attempt) commitFiles(ctx context.Context, messages []runner.Message) er
 }
 
 // countFiles counts the file events of earlier attempts at the run, which the state of the turn does not have: changes are
-// stored apart from frames.
+// Stored apart from frames.
 func (a *attempt) countFiles(ctx context.Context) error {
 	if a.start.Run.Attempt <= 1 {
 		return nil
 	}
 	logged, err := a.Store.FilesLogged(ctx, a.in.SessionID, a.in.RunID)
 	if err != nil {
-		return stored(err)
+		return Stored(err)
 	}
 	a.limits.Beside = conversation.Spent{Bytes: logged.Bytes, Events: logged.Events}
 	a.limits.Full, a.tooLargeLogged = a.limits.Full || logged.Full, logged.TooLarge

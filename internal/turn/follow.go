@@ -211,11 +211,11 @@ func checkFrame(no, before int64) error {
 // end, which is what a runner sends. One that leaves gaps again and again is not tried without end.
 func (a *attempt) gap(ctx context.Context, err error) error {
 	if failure.CodeOf(err) != failure.IllegalState {
-		return stored(err)
+		return Stored(err)
 	}
 	gaps, countErr := a.Store.TranscriptGap(ctx, a.in.SessionID, a.in.RunID)
 	if countErr != nil {
-		return errors.Join(err, stored(countErr))
+		return errors.Join(err, Stored(countErr))
 	}
 	if gaps < transcript.MaxGaps {
 		return err

@@ -35,7 +35,7 @@ func (a *attempt) park(ctx context.Context, link *turnLink) error {
 		RunID: a.in.RunID, Token: a.token, AtWork: time.Since(a.heard) >= run.ParkAtWork*a.in.ParkAfter,
 	})
 	if err != nil {
-		return stored(err)
+		return Stored(err)
 	}
 	a.parked, a.tried = parked, time.Now()
 	return nil
@@ -49,7 +49,7 @@ func (a *attempt) beginPart(ctx context.Context) (err error) {
 		return nil
 	}
 	if a.answers, err = a.Store.QuestionsParked(ctx, a.in.RunID, part); err != nil {
-		return stored(err)
+		return Stored(err)
 	}
 	if a.part == part {
 		return nil
@@ -103,7 +103,7 @@ func (a *attempt) answered(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return stored(a.Store.QuestionsDelivered(ctx, a.token, ids))
+	return Stored(a.Store.QuestionsDelivered(ctx, a.token, ids))
 }
 
 // givenAnswer is the answer to a question that the agent asks again, as it was at work at the same when its session went to

@@ -195,14 +195,14 @@ func (a *attempt) sendAnswers(ctx context.Context, link *turnLink) error {
 	}
 	pending, err := a.Store.QuestionsPending(ctx, a.in.RunID, w.again)
 	if err != nil {
-		return stored(err)
+		return Stored(err)
 	}
 	w.due, w.again, w.looked, w.expires = false, false, now, time.Time{}
 	var sent []string
 	for _, q := range pending {
 		if q.Status == question.Open && !now.Before(q.ExpiresAt) {
 			if q, err = a.Store.QuestionExpire(ctx, a.in.SessionID, q.ID); err != nil {
-				return stored(err)
+				return Stored(err)
 			}
 		}
 		if q.Status == question.Open {
@@ -223,7 +223,7 @@ func (a *attempt) sendAnswers(ctx context.Context, link *turnLink) error {
 	if len(sent) > 0 {
 		a.heard = now
 		if err := a.Store.QuestionsDelivered(ctx, a.token, sent); err != nil {
-			return stored(err)
+			return Stored(err)
 		}
 	}
 	if w.expires.IsZero() {

@@ -32,7 +32,7 @@ func (x *Executor) Settle(ctx context.Context, ending run.Ending) error {
 		return nil // over already
 	}
 	if err != nil {
-		return stored(err)
+		return Stored(err)
 	}
 	masker, err := x.masker(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (x *Executor) Settle(ctx context.Context, ending run.Ending) error {
 		}
 	}
 	_, err = x.Store.RunEnd(ctx, ending)
-	return stored(err)
+	return Stored(err)
 }
 
 // cut closes every block that a run left open: no frame of it will come any more.

@@ -80,7 +80,7 @@ func (a *attempt) steer(ctx context.Context, link *turnLink) error {
 	if !s.due {
 		waits, err := a.Store.SteersWait(ctx, a.in.RunID)
 		if err != nil {
-			return stored(err)
+			return Stored(err)
 		}
 		if s.looked = time.Now(); !waits {
 			return nil
@@ -94,7 +94,7 @@ func (a *attempt) takeSteers(ctx context.Context, link *turnLink, more bool) err
 	part := a.start.Run.Part
 	prompts, err := a.Store.SteersTake(ctx, run.SteerTake{RunID: a.in.RunID, Token: a.token, Part: part, More: more})
 	if err != nil {
-		return stored(err)
+		return Stored(err)
 	}
 	a.progress.Made()
 	s.due, s.waits, s.looked = !more, false, time.Now()
@@ -131,7 +131,7 @@ func (a *attempt) settleSteers(ctx context.Context, verdicts []agent.SteerVerdic
 		return nil
 	}
 	if err := a.Store.SteersSettle(ctx, taken); err != nil {
-		return stored(err)
+		return Stored(err)
 	}
 	a.progress.Made()
 	return nil

@@ -78,7 +78,7 @@ func (a *attempt) handled(ctx context.Context) error {
 func (a *attempt) note(ctx context.Context, doing run.Doing) error {
 	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
-	return stored(a.Store.RunDoing(ctx, a.in.RunID, a.token, doing))
+	return Stored(a.Store.RunDoing(ctx, a.in.RunID, a.token, doing))
 }
 
 // leave records that the attempt ended by itself: it was not lost. If it cannot, the next attempt takes it for a loss
