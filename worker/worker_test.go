@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/testsuite"
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/backlog"
@@ -22,6 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/temporaltest"
 	"github.com/overwinter-dev/overwinter/worker"
 	"github.com/overwinter-dev/overwinter/workflows"
 )
@@ -37,22 +36,9 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	path, err := filepath.Abs("../bin/overwinter-temporal")
-	if err == nil {
-		_, err = os.Stat(path)
-	}
+	server, err := temporaltest.Start("..")
 	if err != nil {
-		logger.Error("the tests need bin/overwinter-temporal: run make build", slog.Any("error", err))
-		return 1
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
-	defer cancel()
-	server, err := testsuite.StartDevServer(ctx, testsuite.DevServerOptions{
-		ExistingPath: path, LogLevel: "error", Stdout: os.Stderr, Stderr: os.Stderr,
-		ClientOptions: &client.Options{Logger: log.NewStructuredLogger(logger)},
-	})
-	if err != nil {
-		logger.Error("start Temporal", slog.Any("error", err))
+		logger.Error("no Temporal for the tests", slog.Any("error", err))
 		return 1
 	}
 	engine = server.FrontendHostPort()

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc"
@@ -24,6 +22,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
+	"github.com/overwinter-dev/overwinter/internal/temporaltest"
 )
 
 // waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
@@ -40,22 +39,9 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	path, err := filepath.Abs("../../bin/overwinter-temporal")
-	if err == nil {
-		_, err = os.Stat(path)
-	}
+	server, err := temporaltest.Start("../..")
 	if err != nil {
-		logger.Error("the tests need bin/overwinter-temporal: run make build", slog.Any("error", err))
-		return 1
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
-	defer cancel()
-	server, err := testsuite.StartDevServer(ctx, testsuite.DevServerOptions{
-		ExistingPath: path, LogLevel: "error", Stdout: os.Stderr, Stderr: os.Stderr,
-		ClientOptions: &client.Options{Logger: log.NewStructuredLogger(logger)},
-	})
-	if err != nil {
-		logger.Error("start Temporal", slog.Any("error", err))
+		logger.Error("no Temporal for the tests", slog.Any("error", err))
 		return 1
 	}
 	defer server.Stop() //nolint:errcheck // killed, it says so
