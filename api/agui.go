@@ -57,11 +57,7 @@ func (s *aguiRuns) run(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	data, err := readAll(c, maxChatBytes)
-	if err != nil {
-		return err
-	}
-	body, _, err := parseBody(data, false)
+	body, err := chatBody(c)
 	if err != nil {
 		return err
 	}
@@ -99,9 +95,9 @@ func (s *aguiRuns) attach(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	messageID, named := c.QueryParam("message"), c.QueryParams().Has("message")
-	if named && (messageID == "" || len(messageID) > maxChatID) {
-		return invalid("message", "must be 1 to %d characters long", maxChatID)
+	messageID, named, err := messageNamed(c)
+	if err != nil {
+		return err
 	}
 	ctx, release, err := s.openTurn(c)
 	if err != nil {

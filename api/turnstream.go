@@ -165,3 +165,22 @@ func (st *turnStream) encode(ctx context.Context, b eventlog.Batch) ([]byte, err
 	}
 	return out, nil
 }
+
+// chatBody reads the request of a chat library.
+func chatBody(c echo.Context) (*object, error) {
+	data, err := readAll(c, maxChatBytes)
+	if err != nil {
+		return nil, err
+	}
+	body, _, err := parseBody(data, false)
+	return body, err
+}
+
+// messageNamed returns the id of the message in the query of a chat library, and whether there is one.
+func messageNamed(c echo.Context) (id string, named bool, err error) {
+	id, named = c.QueryParam("message"), c.QueryParams().Has("message")
+	if named && (id == "" || len(id) > maxChatID) {
+		return "", false, invalid("message", "must be 1 to %d characters long", maxChatID)
+	}
+	return id, named, nil
+}
