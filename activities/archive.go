@@ -52,7 +52,7 @@ type Archiver struct {
 	collectAt time.Time
 }
 
-// NewArchiver returns an archiver that works with what the activities work with.
+// NewArchiver returns an archiver with the configuration of the activities.
 func NewArchiver(c *Control, store ArchiveStore) *Archiver {
 	return &Archiver{sandboxes: c.sandboxes, store: store}
 }

@@ -11,7 +11,7 @@ import (
 
 // commandStore has the pending commands of sessions.
 type commandStore interface {
-	// SessionLook returns what waits for a session's workflow, and records that the run has read it.
+	// SessionLook returns the pending commands and prompts of a session, and records that the workflow run has read them.
 	SessionLook(ctx context.Context, sessionID, workflowRunID string) (session.Look, error)
 	// SessionTakeBack is SessionLook for a session that may have an attendant, whose attendance ends unless a run is in
 	// progress.
@@ -25,7 +25,7 @@ type commandStore interface {
 // commands are the activities for pending commands.
 type commands struct{ store commandStore }
 
-// ReadWaiting returns what waits for the session's workflow and records that this run of it has read it.
+// ReadWaiting returns the pending commands and prompts of a session, and records that this run of its workflow has read them.
 func (g *commands) ReadWaiting(ctx context.Context, in SessionRef) (Waiting, error) {
 	look, err := g.store.SessionLook(ctx, in.SessionID, activity.GetInfo(ctx).WorkflowExecution.RunID)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
-// Config is what activities work with. Every field is needed unless it says
+// Config is the configuration of the activities. Every field is required unless it says
 // otherwise.
 type Config struct {
 	Store    Store
@@ -92,7 +92,7 @@ type Config struct {
 	OrphanAge time.Duration
 	// CallTimeout bounds each call of the reconciler that ends a sandbox or asks about one. Default 15s.
 	CallTimeout time.Duration
-	// Metrics are what the activities measure. Default: some that are not shown.
+	// Metrics count and time the activities. Default: metrics that no one reads.
 	Metrics *metrics.Worker
 	Logger  *slog.Logger
 }
@@ -148,7 +148,7 @@ type Signaler interface {
 	Revive(ctx context.Context, s backlog.Attended) (revived bool, err error)
 	// SignalPrompt notifies the workflow of a session of a prompt, and starts it if it is not open.
 	SignalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) error
-	// SignalSandbox reports what was found out about a sandbox. No open workflow is
+	// SignalSandbox reports the state of a sandbox to the workflow. No open workflow is
 	// no error.
 	SignalSandbox(ctx context.Context, sessionID string, s contract.SandboxSignal) error
 }

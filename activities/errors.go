@@ -74,7 +74,7 @@ func TypeOf(err error) string {
 // maxReason bounds what is kept of an error's words, in bytes.
 const maxReason = 2000
 
-// ReasonOf is what went wrong in words for people, without the engine's wrapping.
+// ReasonOf returns the message of an error for people, without Temporal's wrapping.
 func ReasonOf(err error) string {
 	reason := err.Error()
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {

@@ -17,7 +17,7 @@ type SessionRef struct {
 	SessionID string `json:"sessionId"`
 }
 
-// OpenedSession is what a workflow knows of its session when it starts.
+// OpenedSession is the state of a session that its workflow starts with.
 type OpenedSession struct {
 	Status       session.State          `json:"status"`
 	StatusReason string                 `json:"statusReason,omitempty"`
@@ -64,7 +64,7 @@ type DeadlineRequest struct {
 	Kind      deadline.Kind `json:"kind"`
 }
 
-// Announced is what became of the announcement of a deadline.
+// Announced is the result of the announcement of a deadline.
 type Announced struct {
 	At          time.Time     `json:"at,omitzero"` // of the deadline; zero if there is none now
 	IdleTimeout time.Duration `json:"idleTimeout,omitempty"`
@@ -81,7 +81,7 @@ type PendingCommand struct {
 	Reason   string              `json:"reason,omitempty"`
 }
 
-// Waiting is what waits for a workflow: pending commands and the first of the queued prompts.
+// Waiting has the pending commands and the first queued prompts of a session.
 type Waiting struct {
 	Commands    []PendingCommand       `json:"commands,omitempty"`
 	Next        []session.QueuedPrompt `json:"prompts,omitempty"`
@@ -89,7 +89,7 @@ type Waiting struct {
 	IdleTimeout time.Duration          `json:"idleTimeout"`
 }
 
-// TakenBack is what a workflow reads that takes its session back from an attendant.
+// TakenBack is the state of a session that its workflow takes back from an attendant.
 type TakenBack struct {
 	Waiting
 	// Run is in progress, and the attendant keeps the session until it ends. Nil: the session has no attendant any more.
@@ -173,7 +173,7 @@ type Saved struct {
 	Released bool `json:"released,omitempty"`
 }
 
-// Problem is what a command of the session came to that could not be done.
+// Problem is the failure of a command of the session.
 type Problem struct {
 	SessionID string `json:"sessionId"`
 	Code      string `json:"code"`
@@ -201,7 +201,7 @@ type TurnRequest struct {
 	SandboxID  string `json:"sandboxId"`
 	// ParkAfter is how long nothing but an open question may keep the run busy before it is parked. 0 for ever.
 	ParkAfter time.Duration `json:"parkAfter,omitempty"`
-	// Look asks for what waits after the run, which is read with its end.
+	// Look asks for the commands and prompts that are pending after the run, which are read with its end.
 	Look bool `json:"look,omitempty"`
 	// Attend allows the attempt to attend the session after the run. Nil: it does not.
 	Attend *Attend `json:"attend,omitempty"`
@@ -250,7 +250,7 @@ type ContinueRequest struct {
 	Generation int64  `json:"generation"`
 }
 
-// Continuation is what became of a request to continue a parked run.
+// Continuation is the result of a request to continue a parked run.
 type Continuation struct {
 	Granted  bool      `json:"granted,omitempty"`
 	Over     bool      `json:"over,omitempty"` // the run has ended
@@ -271,7 +271,7 @@ type SettleRequest struct {
 	Reason  string          `json:"reason"`
 }
 
-// Settled is what became of a run that was settled. A run that was over keeps its outcome.
+// Settled is the result of settling a run. A run that has ended keeps its outcome.
 type Settled struct {
 	Outcome session.Outcome `json:"outcome,omitempty"`
 	// Returned: its prompt is queued again.

@@ -39,7 +39,7 @@ const (
 	retainEvery = 30 * time.Second
 )
 
-// PurgeStore is what purges and retention need of Postgres. Every method may be repeated.
+// PurgeStore is the part of the store for purges and retention. Every method may be repeated.
 type PurgeStore interface {
 	// PurgesTake returns purges that are due, each to one caller for a while.
 	PurgesTake(ctx context.Context, limit int) ([]purge.Purge, error)
@@ -80,7 +80,7 @@ type PurgeWorkflows interface {
 	Erase(ctx context.Context, sessionID string) (found bool, err error)
 }
 
-// Retention says what is deleted with time. Zero keeps for ever.
+// Retention has the ages after which data is deleted. Zero keeps it forever.
 type Retention struct {
 	Terminated time.Duration // sessions, after they were terminated
 	Events     time.Duration // events of sessions that sleep or are terminated
@@ -100,7 +100,7 @@ type Purger struct {
 	retainAt       time.Time
 }
 
-// NewPurger returns a purger that works with what the activities work with.
+// NewPurger returns a purger with the configuration of the activities.
 func NewPurger(c *Control, store PurgeStore, workflows PurgeWorkflows, r Retention) *Purger {
 	return &Purger{reconciler: c.reconciler, store: store, workflows: workflows, retention: r}
 }

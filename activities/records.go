@@ -103,12 +103,12 @@ func (g *records) RecordTransition(ctx context.Context, t session.Transition) er
 	return stored(g.store.TransitionRecord(ctx, t))
 }
 
-// TellProblem reports to readers of the session's events what could not be done.
+// TellProblem reports a failed command to readers of the session's events.
 func (g *records) TellProblem(ctx context.Context, in Problem) error {
 	return stored(g.store.ProblemReport(ctx, in.SessionID, in.Code, in.Message))
 }
 
-// AnnounceDeadline reports to readers of the session's events what happens to it soon, and when.
+// AnnounceDeadline reports the next deadline of the session to readers of its events.
 func (g *records) AnnounceDeadline(ctx context.Context, in DeadlineRequest) (Announced, error) {
 	a, err := g.store.DeadlineAnnounce(ctx, in.SessionID, in.Kind)
 	return Announced(a), stored(err)

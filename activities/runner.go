@@ -36,7 +36,7 @@ type runnerStore interface {
 	TranscriptAppend(ctx context.Context, segments []transcript.Segment) error
 	// TranscriptGap counts that a turn has failed because a segment left a gap, and returns how often it has.
 	TranscriptGap(ctx context.Context, sessionID, runID string) (int, error)
-	// FilesPosition says how much of what has happened in a workspace is stored.
+	// FilesPosition returns the position of the newest stored change of a workspace.
 	FilesPosition(ctx context.Context, sessionID string) (workspacefile.Position, error)
 	// FilesKnown are the files that are stored, for a runner that does not know.
 	FilesKnown(ctx context.Context, sessionID string) ([]workspacefile.Known, error)

@@ -38,7 +38,7 @@ type DeliveryRef struct {
 	DeliveryID string `json:"deliveryId"`
 }
 
-// Attempted is what came of an attempt.
+// Attempted is the result of an attempt.
 type Attempted struct {
 	Over  bool          `json:"over,omitempty"`
 	Pause time.Duration `json:"pause,omitempty"` // until the next attempt

@@ -19,7 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// Agents is what the API needs of the registry of agents.
+// Agents is the part of the registry of agents that the API uses.
 type Agents interface {
 	Names() []string
 	Describe() []agent.Description
@@ -42,7 +42,7 @@ type noMasks struct{}
 
 func (noMasks) Masker(context.Context) (*secret.Masker, error) { return nil, nil }
 
-// SandboxInfo says what sandboxes this installation has.
+// SandboxInfo describes the sandboxes of this installation.
 type SandboxInfo struct {
 	Driver    string `json:"driver"`    // such as "modal"
 	Isolation string `json:"isolation"` // such as "namespaces", or "provider" for a remote one
@@ -58,7 +58,7 @@ type OpenBreaker struct {
 	Until    resource.Time `json:"until"` // when the next one is tried
 }
 
-// Config is what a server is made of.
+// Config is the configuration of a server.
 type Config struct {
 	Store    Store    // required
 	Signaler Signaler // required
@@ -129,7 +129,7 @@ type Config struct {
 	MaxConnections int
 	// HeaderTimeout bounds the time that a client takes for the headers of a request. Default 10 s.
 	HeaderTimeout time.Duration
-	// ShutdownTimeout is what requests have to end when the server stops. Default 10 s.
+	// ShutdownTimeout bounds the requests that are in progress when the server stops. Default 10 s.
 	ShutdownTimeout time.Duration
 
 	keyDelay     func(context.Context, time.Duration) // waits after a wrong key; replaced in tests

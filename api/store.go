@@ -61,7 +61,8 @@ type Signaler interface {
 	SignalSettings(ctx context.Context, sessionID string, idleTimeout time.Duration) error
 	// State is the workflow's own view, as JSON.
 	State(ctx context.Context, sessionID string) (json.RawMessage, error)
-	// History is what explains a session in the history of its workflow. It does not fail: without Temporal it says so.
+	// History reads the facts for explanations from the history of the session's workflow. It does not fail: without
+	// Temporal, the result says so.
 	History(ctx context.Context, sessionID string) why.History
 	// HistoryPage reads the history of the session's workflow, the newest run first, with its payloads masked.
 	HistoryPage(

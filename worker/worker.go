@@ -20,7 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
-// Config is what a worker runs. Every field is needed unless it has a default.
+// Config is the configuration of a worker. Every field is required unless it has a default.
 type Config struct {
 	Temporal client.Client
 	Control  *activities.Control

@@ -10,7 +10,7 @@ import (
 // ArchivePrefix begins the ids of archives.
 const ArchivePrefix = "arc_"
 
-// ArchiveState says how far an archive is.
+// ArchiveState is the state of an archive.
 type ArchiveState string
 
 // The states of an archive.

@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Bundle is what a session wakes from: immutable, committed whole or not at all.
+// Bundle is a saved state that a session wakes from: immutable, committed whole or not at all.
 type Bundle struct {
 	ID         string
 	SessionID  string
@@ -30,7 +30,7 @@ const MaxPins = 100
 // RunOpen is the outcome in a View of a run that has not ended: it waits for an answer to a question.
 const RunOpen session.Outcome = "open"
 
-// View is a bundle for those who read it.
+// View is a bundle as clients see it.
 type View struct {
 	Bundle
 	LastSeq  int64           // newest event of the session that it has

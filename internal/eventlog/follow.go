@@ -124,7 +124,7 @@ var ErrFollowerStopped = errors.New("eventlog: the follower is stopped")
 var ErrReaderClosed = errors.New("eventlog: the reader is closed")
 
 // Follower lets any number of readers follow logs over one listening connection.
-// It is safe for concurrent use. Before Start readers get what was there when they began.
+// It is safe for concurrent use. Before Start, readers get the events that existed when they began.
 type Follower struct {
 	source   Source
 	options  FollowerOptions

@@ -21,7 +21,7 @@ type Format struct {
 	Mark func(e *Event) bool
 }
 
-// Batch is what a reader gets at once: consecutive events, encoded.
+// Batch has consecutive events, encoded, that a reader gets at once.
 type Batch struct {
 	// After is the position before the first event, and Last that of the last one. They are equal if
 	// there are no events.

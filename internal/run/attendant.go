@@ -16,7 +16,7 @@ type Claim struct {
 	Attempt    int64  // of the engine at the attendant's activity
 }
 
-// Claimed is what a claim of an attendant came to.
+// Claimed is the result of a claim of an attendant.
 type Claimed struct {
 	// Attended: the attendance continues. Otherwise the workflow has taken the session back, or is to have it back because
 	// something other than a prompt waits.
@@ -24,7 +24,7 @@ type Claimed struct {
 	Start    *Start // of the prompt that was claimed; nil if none waits
 }
 
-// TakenBack is what a workflow reads that takes its session back from an attendant.
+// TakenBack is the state of a session that its workflow takes back from an attendant.
 type TakenBack struct {
 	session.Look
 	// Run is in progress, and the attendant keeps the session until it ends. Nil: the session has no attendant any more.

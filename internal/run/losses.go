@@ -1,10 +1,10 @@
 package run
 
-// Doing says what the attempt that holds a run does with its frames. It is stored before the attempt does it,
-// so that the next attempt knows what it was lost in.
+// Doing is the step that the attempt at a run is in. It is stored before the step begins, so that the next attempt knows
+// in which step this one was lost.
 type Doing string
 
-// What an attempt does.
+// The steps of an attempt.
 const (
 	DoingNothing  Doing = ""            // no attempt is attached, or the last one ended by itself
 	DoingAttached Doing = "attached"    // it waits for frames, or handles them and none was lost at its position before
@@ -14,11 +14,10 @@ const (
 	DoingRefused  Doing = "quarantined" // the run is quarantined; no attempt reads frames any more
 )
 
-// Losses counts the attempts at a run that were lost, which is that they ended without saying so, at one position:
-// the last frame that is committed. Progress begins the count again. Every worker may be killed at any time, so
-// a loss says little by itself: the first one at a position counts one point. What speaks against the frames is that
-// another attempt is lost while it handles the very frames that waited, which takes milliseconds: that counts four, as
-// a panic does. At five points the run is quarantined.
+// Losses counts the lost attempts at a run, which ended without recording it, at one position: the last committed frame.
+// Progress resets the count. Any worker may be killed at any time, so the first loss at a position counts one point. A
+// loss while the frames that waited are handled, which takes milliseconds, makes those frames suspect: it counts four
+// points, as a panic does. At five points the run is quarantined.
 type Losses struct {
 	Frame  int64
 	Points int
@@ -29,7 +28,7 @@ const quarantineAt = 5
 
 var pointsOf = map[Doing]int{DoingReading: 1, DoingHandling: 4, DoingPanicked: 4}
 
-// After returns the losses after an attempt has ended in what it did, where frame is the newest committed one.
+// After returns the losses after an attempt was lost in a step; frame is the newest committed frame.
 func (l Losses) After(doing Doing, frame int64) Losses {
 	if l.Frame != frame || l.Points == 0 {
 		l = Losses{Frame: frame}

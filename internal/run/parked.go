@@ -17,7 +17,7 @@ type Parking struct {
 	AtWork bool
 }
 
-// Continuation is what became of the request to continue a parked run in a sandbox.
+// Continuation is the result of a request to continue a parked run in a sandbox.
 type Continuation struct {
 	Granted  bool
 	Over     bool      // it has ended

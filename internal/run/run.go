@@ -49,7 +49,7 @@ type Run struct {
 	Usage      usage.Usage
 	StartedAt  time.Time
 	EndedAt    time.Time
-	// Look is what waits after the run, where its end was asked for that.
+	// Look has the commands and prompts that are pending after the run, if its ending asked for them.
 	Look *session.Look
 	// Attended: the attempt that has ended the run may claim the session's next prompt.
 	Attended bool
@@ -79,7 +79,7 @@ type Verdict struct {
 	OnUnknown session.OnUnknown
 }
 
-// Start is what a worker needs to carry on a run.
+// Start is the state that an attempt at a run begins with.
 type Start struct {
 	Run     Run
 	Prompt  session.Prompt
@@ -107,7 +107,7 @@ type Start struct {
 	HandOff *fork.HandOff
 	// Transcripts says how much of each native file is stored already.
 	Transcripts []transcript.Position
-	// Files says how much of what happened in the workspace is stored.
+	// Files is the position of the newest stored change of the workspace.
 	Files workspacefile.Position
 }
 
@@ -133,7 +133,7 @@ type Ending struct {
 	Attend string
 }
 
-// Ended is what is logged and measured of a run that has ended.
+// Ended has the values of an ended run that are logged and measured.
 type Ended struct {
 	Agent string
 	// QueueWait is the time from the acceptance of the prompt to its claim; negative if the prompt is queued again.

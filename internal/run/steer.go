@@ -1,6 +1,6 @@
 package run
 
-// SteerTopic is what is notified of when a prompt waits for the running turn of a session.
+// SteerTopic is the topic of notifications about prompts that wait for the running turn of a session.
 func SteerTopic(sessionID string) string { return sessionID + "/steer" }
 
 // SteerTake is a request of the attempt at a run for the prompts that its agent is to get in the running turn.

@@ -6,7 +6,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// View is a run for those who read it: what a prompt was asked to continue, and what became of it. A run outlives its claims.
+// View is a run as clients see it: the session or bundle that it continues, and its outcome. A run outlives its claims.
 type View struct {
 	ID        string
 	SessionID string

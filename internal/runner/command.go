@@ -23,7 +23,7 @@ type PingRequest struct {
 	Wait time.Duration `json:"wait,omitempty"` // nanoseconds
 }
 
-// Ping is what a runner says of itself.
+// Ping is a runner's description of itself.
 type Ping struct {
 	Version  int    `json:"version"` // of the protocol
 	PID      int    `json:"pid"`
@@ -59,7 +59,7 @@ type AbortRequest struct {
 	Interrupt Interrupt `json:"interrupt"`
 }
 
-// Abort is what an abort came to.
+// Abort is the result of an abort.
 type Abort struct {
 	// Reached: the agent got the abort, or will as soon as it has the prompt of a run that has not
 	// started. Otherwise there is nothing to abort: another run has begun, the sandbox was sealed,
@@ -97,7 +97,7 @@ type SealRequest struct {
 	KnownFiles []workspacefile.Known   `json:"knownFiles,omitempty"`
 }
 
-// Seal is what a sealed sandbox holds.
+// Seal is the content of a sealed sandbox.
 type Seal struct {
 	// Manifest has everything but LastSeq, which only the event log knows.
 	Manifest  manifest.Manifest `json:"manifest"`
@@ -108,7 +108,7 @@ type Seal struct {
 	Files bool `json:"files,omitempty"`
 }
 
-// Sealed is what the runner answers to the seal command, which adds the manifest and the diff.
+// Sealed is the runner's answer to the seal command, which adds the manifest and the diff.
 type Sealed struct {
 	Files     []string `json:"files"` // the agent's
 	Run       string   `json:"run"`
@@ -244,7 +244,7 @@ func ParseVerify(stdout []byte) (Verification, error) { return parse[Verificatio
 // Put is the command line that writes files; WritePut makes its stdin.
 func (p Paths) Put() []string { return []string{p.Binary, "put"} }
 
-// Written is what put has done.
+// Written is the result of put.
 type Written struct {
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`

@@ -8,7 +8,7 @@ const changeCost = 256
 // FileGatherer makes batches of a runner's reports on the workspace.
 type FileGatherer struct {
 	batch workspacefile.Batch
-	// Bytes is about what the changes gathered take in memory.
+	// Bytes estimates the memory of the gathered changes.
 	Bytes int
 	any   bool
 }

@@ -138,7 +138,7 @@ func (l *Link) Ended() bool {
 	}
 }
 
-// Welcome is what the runner said when the link was opened, last of all by Reattach.
+// Welcome is the runner's message when the link was opened, or reopened by Reattach.
 func (l *Link) Welcome() Welcome { return l.welcome }
 
 // Start asks for the delivery of the run's prompt. A runner that has a journal of

@@ -84,7 +84,7 @@ type Interrupt struct {
 // Settle says that the turn of the link's run has ended.
 type Settle struct{}
 
-// Flush asks for what the transcript files hold now; Flushed answers with its ID.
+// Flush asks for the present content of the transcript files; Flushed answers with its ID.
 type Flush struct {
 	ID int64 `json:"id"`
 }
@@ -109,7 +109,7 @@ type Detach struct{}
 // Detached answers Detach. Nothing of the link follows it.
 type Detached struct{}
 
-// Delivery says how far a run's prompt has got; doc.go has the diagram.
+// Delivery is the state of the delivery of a run's prompt; doc.go has the diagram.
 type Delivery string
 
 // The stages of a delivery.

@@ -2,7 +2,7 @@ package runner
 
 import "time"
 
-// ProtocolVersion is what both ends must agree on. The runner is put into the sandbox's image by
+// ProtocolVersion must be the same at both ends. The runner is put into the sandbox's image by
 // the build that uses it, and into a snapshot when it wakes, so there is no negotiation: another
 // version is refused with CodeVersion. A sandbox that is awake during a deploy keeps its runner: an
 // older runner must be able to refuse what is new, and the turn continues without it.

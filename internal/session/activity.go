@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ActivityState is what a session is doing, more finely than its status.
+// ActivityState divides the status of a session more finely.
 type ActivityState string
 
 // The activities of a session.
@@ -30,7 +30,7 @@ const (
 	StepWait    = "wait" // others keep failing: see Breaker
 )
 
-// Activity is what a session is doing now.
+// Activity is the present activity of a session.
 type Activity struct {
 	State ActivityState
 	Step  string // of a start
@@ -39,7 +39,7 @@ type Activity struct {
 	Until time.Time
 }
 
-// Activity derives what the session is doing from its row.
+// Activity derives the activity of the session from its row.
 func (s Session) Activity() Activity {
 	switch s.Status {
 	case Initializing:

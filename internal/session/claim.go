@@ -19,7 +19,7 @@ func ClaimID(runID string, n int) string {
 	return runID + claimSeparator + strconv.Itoa(n)
 }
 
-// RunOf is the run that a claim is of. It is what clients see: a prompt that was queued again is claimed once more, and has the same run.
+// RunOf returns the run that a claim belongs to. Clients see only the run: a prompt that was queued again is claimed once more, and has the same run.
 func RunOf(claimID string) string {
 	if len(claimID) > RunIDLength && strings.HasPrefix(claimID[RunIDLength:], claimSeparator) {
 		return claimID[:RunIDLength]

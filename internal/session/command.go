@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// CommandKind is what a session was asked to do. The name is the last part of the command's route.
+// CommandKind is the kind of a command. Its text is the last part of the command's route.
 type CommandKind string
 
 // The commands of a session.
@@ -79,7 +79,7 @@ const (
 // MaxCommandsKept bounds the commands of one session that have ended and are still stored.
 const MaxCommandsKept = 100
 
-// CommandVerdict says what follows from a command for a session in its present state.
+// CommandVerdict is the decision about a command for a session in its present state.
 type CommandVerdict struct {
 	// Refused says why the command is not possible; nil otherwise.
 	Refused *failure.Error
@@ -90,7 +90,7 @@ type CommandVerdict struct {
 	Supersedes []CommandKind
 }
 
-// Pending is what is known of a session where a command is judged.
+// Pending is the state of a session that a command is judged by.
 type Pending struct {
 	Status   State
 	Reason   string // of the status; empty if that needs none
@@ -366,8 +366,8 @@ func ForWorkflow(commands []Command, status State) []Command {
 	return out
 }
 
-// Look is what a workflow reads when there may be something new: everything that is pending, and the
-// prompts that wait, the first of them by name.
+// Look is the state that a workflow reads after a signal: all pending commands, and the prompts that wait, the first of
+// them by name.
 type Look struct {
 	Status      State
 	Commands    []Command
@@ -379,7 +379,7 @@ type Look struct {
 // MaxWaitingSeen bounds the prompts that a Look names.
 const MaxWaitingSeen = 16
 
-// Commanded is what became of a command that was submitted.
+// Commanded is the result of a submitted command.
 type Commanded struct {
 	Session Session  // afterwards
 	Command *Command // nil where there was nothing to do

@@ -2,8 +2,7 @@ package session
 
 import "time"
 
-// Loaded is what a workflow takes up when it starts: the session as Postgres
-// has it, with everything that is under way.
+// Loaded is the state that a workflow starts with: the session in Postgres, with its pending prompts and its run.
 type Loaded struct {
 	Session
 	ErrorCause   ErrorCause     // of the state error

@@ -29,7 +29,7 @@ var PromptStatuses = []PromptStatus{PromptQueued, PromptProcessing, PromptComple
 // Final reports whether the prompt has its outcome.
 func (s PromptStatus) Final() bool { return s != PromptQueued && s != PromptProcessing }
 
-// Mode says how a prompt meets a turn that is running.
+// Mode says how a prompt is delivered while a turn is running.
 type Mode string
 
 // The modes of delivery. Followup, the default, waits for its turn. Collect is a followup that waits for others of its mode before, so that the
@@ -40,7 +40,7 @@ const (
 	Collect  Mode = "collect"
 )
 
-// OnUnknown says what to do with a prompt whose outcome was lost.
+// OnUnknown is the policy for a prompt whose outcome was lost.
 type OnUnknown string
 
 // The policies for a lost outcome. Hold, the default, leaves it to a person, as a [Resolution] of the prompt; the prompts
@@ -51,7 +51,7 @@ const (
 	Fail  OnUnknown = "fail"
 )
 
-// Prompt is one message to the agent and what became of it.
+// Prompt is one message to the agent, with its outcome.
 type Prompt struct {
 	ID        string
 	SessionID string
@@ -79,7 +79,7 @@ type Prompt struct {
 	CollectUntil time.Time
 	// Usage is of its last run, once that is over. It is read by PromptGet and PromptList alone.
 	Usage *PromptUsage
-	// Resolved is what a person last did about an unknown outcome; nil if nothing.
+	// Resolved is the last resolution of an unknown outcome; nil if there is none.
 	Resolved *Resolved
 	// RequestID is the X-Request-Id of the request that accepted it; empty if it is not known.
 	RequestID string
@@ -105,7 +105,7 @@ type Prompt struct {
 // only for a prompt that is joined to another.
 func (p Prompt) Run() string { return cmp.Or(RunOf(p.RunID), p.AllottedRun) }
 
-// PromptUsage is what a prompt's last run has used, and the model that it ran on as far as that is known.
+// PromptUsage is the usage of a prompt's last run, and its model if that is known.
 type PromptUsage struct {
 	usage.Usage
 	Model string

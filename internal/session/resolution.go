@@ -6,7 +6,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// Resolution is what a person does with a prompt whose outcome is unknown.
+// Resolution is the action of a person on a prompt whose outcome is unknown.
 type Resolution string
 
 // The resolutions of a prompt.
@@ -25,7 +25,7 @@ const MaxNoteBytes = 1000
 // MaxAttempt bounds the number of an attempt in a request.
 const MaxAttempt = 1_000_000
 
-// Resolved is what became of a prompt whose outcome was unknown.
+// Resolved is the resolution of a prompt whose outcome was unknown.
 type Resolved struct {
 	Action Resolution
 	Note   string

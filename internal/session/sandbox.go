@@ -2,7 +2,7 @@ package session
 
 import "time"
 
-// SandboxStatus is what is known of the sandbox of a session.
+// SandboxStatus is the last known status of the sandbox of a session.
 type SandboxStatus string
 
 // The statuses of a sandbox.

@@ -93,7 +93,7 @@ type Metrics struct {
 	ToolCalls     int64   `json:"toolCalls"`
 	InputTokens   int64   `json:"inputTokens"`
 	OutputTokens  int64   `json:"outputTokens"`
-	// CostUSD is the sum of what turns have reported; nil if turns have ended and none has.
+	// CostUSD is the sum of the costs that turns have reported; nil if turns have ended and none has reported a cost.
 	CostUSD *float64 `json:"costUsd"`
 }
 
@@ -126,5 +126,5 @@ type Transition struct {
 // ErrorCause says whether the reason of an error may pass. Errors that earlier versions recorded have none.
 type ErrorCause string
 
-// CauseRefused is the cause of what would fail again, until a person does something about it.
+// CauseRefused is the cause of an error that would occur again until a person fixes its reason.
 const CauseRefused ErrorCause = "refused"

@@ -37,7 +37,7 @@ func (s State) HasSandbox() bool {
 	return s == Initializing || s == Running || s == Hibernating || s == Restoring || s == Error
 }
 
-// Event is what moves a session from one state to the next.
+// Event moves a session from one state to the next.
 type Event string
 
 // The events of a session's life.

@@ -21,7 +21,7 @@ type turnState struct {
 	End        *agent.TurnEnd `json:"end,omitempty"`
 	// Limits is how much the turn has said. Runs of an earlier version have none.
 	Limits conversation.Limiter `json:"limits"`
-	// Held is what is held back of open blocks, since it may be the beginning of a secret's value.
+	// Held is the text of open blocks that is held back, because it may begin a secret's value.
 	Held []heldText `json:"held,omitempty"`
 	// Part is the part of the run that the translator reads.
 	Part int64 `json:"part,omitempty"`

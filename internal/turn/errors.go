@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// Kind says what an error means that every later attempt would meet as well.
+// Kind is the kind of a final error: every later attempt would get it too.
 type Kind int
 
 const (

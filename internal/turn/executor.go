@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Config is what turns are executed with. Every field is needed unless it says otherwise.
+// Config is the configuration of an executor. Every field is required unless it says otherwise.
 type Config struct {
 	Store   Store
 	Log     Log
@@ -48,7 +48,7 @@ type Config struct {
 	Logger  *slog.Logger
 }
 
-// Store is what turns need of Postgres. Every method may be called again with the same arguments.
+// Store is the part of the store that turns use. Every method may be called again with the same arguments.
 type Store interface {
 	attemptStore
 	questionStore
@@ -84,7 +84,7 @@ type Changes interface {
 	Watch(sessionID string) (changed <-chan struct{}, stop func())
 }
 
-// Progress is notified of what an attempt does, by one goroutine.
+// Progress is notified of the steps of an attempt, by one goroutine.
 type Progress interface {
 	// Made: a step is done.
 	Made()
@@ -101,7 +101,7 @@ type Executor struct {
 	linked    atomic.Int64 // turns that have a link
 }
 
-// New returns an executor of turns, which share its room for what is read ahead.
+// New returns an executor. Its turns share the memory for frames that are read ahead.
 func New(c Config) *Executor {
 	if c.ReadAhead == 0 {
 		c.ReadAhead = defaultReadAhead

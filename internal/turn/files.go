@@ -12,7 +12,7 @@ import (
 // fileStore keeps what has happened in workspaces.
 type fileStore interface {
 	FilesAppend(ctx context.Context, b workspacefile.Batch) error
-	// FilesLogged returns what the log has of the changes of a workspace in a run.
+	// FilesLogged returns the changes of a workspace in a run that are in the log.
 	FilesLogged(ctx context.Context, sessionID, runID string) (workspacefile.Logged, error)
 	FilesKnown(ctx context.Context, sessionID string) ([]workspacefile.Known, error)
 }
