@@ -141,41 +141,50 @@ func (b *appendTx) lock(ctx context.Context, in *lookups, ids []string) ([]dbsql
 	return locked, err
 }
 
-// append takes one append in, or says why not.
-func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
+// admit returns the session of an append, and its run if it has one. An append that is fenced off or invalid is refused.
+func (b *appendTx) admit(a eventlog.Append, folds []foldDraft) (*appendSession, *appendRun, error) {
 	s := b.sessions[a.SessionID]
 	if s == nil && b.skipLocked {
-		return eventlog.ErrBusy
+		return nil, nil, eventlog.ErrBusy
 	}
 	if s == nil {
-		return noSession(a.SessionID)
+		return nil, nil, noSession(a.SessionID)
 	}
 	// Nothing follows the status that ends a session.
 	if s.Generation > a.Generation || session.State(s.Status).Final() {
-		return eventlog.ErrFenced
+		return nil, nil, eventlog.ErrFenced
 	}
 	var run *appendRun
 	if a.RunID != "" {
 		run = b.runs[a.RunID]
 		if run == nil || run.SessionID != a.SessionID {
-			return noRun(a.RunID)
+			return nil, nil, noRun(a.RunID)
 		}
 		if run.IsOver || a.Token == "" || run.Token != a.Token {
-			return eventlog.ErrFenced
+			return nil, nil, eventlog.ErrFenced
 		}
 	}
 	for i, d := range a.Events {
 		if !folds[i].plain && !json.Valid(d.Data) {
-			return failure.Errorf(failure.Invalid, "the data of event %d (%s) is not JSON", i, d.Type)
+			return nil, nil, failure.Errorf(failure.Invalid, "the data of event %d (%s) is not JSON", i, d.Type)
 		}
 	}
 	if err := checkFrames(a); err != nil {
-		return err
+		return nil, nil, err
 	}
 	for _, q := range a.Questions {
 		if _, err := json.Marshal(q.Asked); err != nil {
-			return failure.Errorf(failure.Invalid, "question %s is not JSON", q.Asked.ID)
+			return nil, nil, failure.Errorf(failure.Invalid, "question %s is not JSON", q.Asked.ID)
 		}
+	}
+	return s, run, nil
+}
+
+// append takes one append in, or says why not.
+func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
+	s, run, err := b.admit(a, folds)
+	if err != nil {
+		return err
 	}
 	questions, resolved := a.Questions, a.Resolved
 	// asked takes in what frames before one have said of questions.
