@@ -89,7 +89,7 @@ type Waiting struct {
 	IdleTimeout time.Duration          `json:"idleTimeout"`
 }
 
-// TakenBack is the state of a session that its workflow takes back from an attendant.
+// TakenBack is the state of a session after its workflow has ended the attendance.
 type TakenBack struct {
 	Waiting
 	// Run is in progress, and the attendant keeps the session until it ends. Nil: the session has no attendant any more.

@@ -47,7 +47,7 @@ type AwakeSessions interface {
 const (
 	drainInterval = 100 * time.Millisecond // between two looks at what is awake
 	drainAtOnce   = 16                     // sessions that are asked at the same time
-	drainAskAgain = 2 * time.Second        // a client's wake may have superseded what a session was asked
+	drainAskAgain = 2 * time.Second        // a client's wake may have superseded the hibernation
 )
 
 // run returns when all sessions sleep, when the time is up, or when ctx ends.

@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// masking masks the errors of activities: what a program in a sandbox has printed is in them, and Temporal
+// masking masks the errors of activities: they quote output of programs in sandboxes, and Temporal
 // and the session's row keep them.
 func (w *Worker) masking() []interceptor.WorkerInterceptor {
 	if w.config.Mask == nil {

@@ -134,7 +134,7 @@ func (w *Worker) moveFrom(ctx context.Context, version string) (moved int, err e
 			if err == nil {
 				err = w.config.Relay.Signaler.SignalPrompt(ctx, e.GetWorkflowId(), "", 0)
 			}
-			if err != nil { // the reconciler starts what was terminated
+			if err != nil { // the reconciler starts a terminated workflow again
 				return moved, fmt.Errorf("move session %s: %w", e.GetWorkflowId(), err)
 			}
 			moved++

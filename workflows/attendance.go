@@ -34,7 +34,7 @@ func (l *life) attendance(ctx workflow.Context) *activities.Attend {
 	return &activities.Attend{For: l.attends, Until: l.moveAt(), MaxPrompts: min(left, maxAttendedPrompts)}
 }
 
-// urgency is what cannot wait for the end of an attendance.
+// urgency reports the work that cannot wait for the end of an attendance.
 type urgency struct{ stop, abort, force, outlived, lost, givenUp bool }
 
 func (l *life) urgent(now, giveUp time.Time) urgency {
@@ -65,7 +65,8 @@ func (l *life) followAttendant(ctx workflow.Context, run *session.Processing, an
 	return takenBack, err
 }
 
-// takeBack ends the attendance unless a run is in progress, which run is then. It reads what waits, as look does.
+// takeBack ends the attendance. If a run is in progress, the attendance continues, and run is that run. It reads the
+// pending commands and prompts, as look does.
 func (l *life) takeBack(ctx workflow.Context, run *session.Processing) (takenBack bool, err error) {
 	l.signalled, l.moved, l.rung, l.doubted = false, false, false, false
 	l.queue = session.NewQueue(nil, l.queue.Seen()) // prompts that are signalled meanwhile stay in it

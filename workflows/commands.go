@@ -45,8 +45,8 @@ func (l *life) readWaiting(ctx workflow.Context) error {
 	return nil
 }
 
-// takeWaiting takes in what was read with the end of a turn, as readWaiting does. What the workflow has read itself during the turn
-// may be newer; it then looks again.
+// takeWaiting applies the commands and prompts that were read with the end of a turn, as readWaiting does. If the workflow
+// has read them itself during the turn, its own may be newer, and it reads them again.
 func (l *life) takeWaiting(found *activities.Waiting) {
 	if found == nil || l.looks > 0 || l.wants.Stop {
 		return
@@ -111,7 +111,7 @@ func (l *life) applyCommand(c activities.PendingCommand) {
 	}
 }
 
-// forgetCommand drops what a command asked for that is not pending any more. A stop stays.
+// forgetCommand drops the request of a command that is no longer pending. A stop stays.
 func (l *life) forgetCommand(kind session.CommandKind) {
 	switch kind {
 	case session.CommandHibernate, session.CommandDrop, session.CommandRestart:

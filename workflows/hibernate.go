@@ -64,7 +64,7 @@ func (l *life) saveOf(ctx workflow.Context, request activities.SaveRequest, lost
 		return saved, err
 	}
 	if l.reason == session.ReasonDropped {
-		// Nothing of it is wanted but what was said; whether it still lives makes no difference.
+		// Only its transcripts are needed; it makes no difference whether it is still alive.
 		err = l.doUnlessStopped(ctx, "store what was said", saveOptions, control.DropSandbox, request, &saved)
 		return saved, err
 	}

@@ -18,7 +18,7 @@ const pausesAfterLosses = "pauses-after-losses"
 const steadyAfter = 2 * time.Minute
 
 // losses are sandboxes in a row that ended soon after they were ready, and in which no turn was carried to its end. They
-// never lead to error: what ends them may pass, and no request was refused.
+// never lead to error: their reason may pass, and no request was refused.
 type losses struct {
 	times    int
 	since    time.Time // of the first

@@ -88,8 +88,8 @@ var (
 			MaximumAttempts:    4,
 		},
 	}
-	// commandOptions are for what was asked for and is not needed to continue, a checkpoint or a revert, in
-	// workflows from before commandsOutlast.
+	// commandOptions are for requested steps that the session can continue without, a checkpoint or a revert, in
+	// workflows that began before commandsOutlast.
 	commandOptions = workflow.ActivityOptions{
 		StartToCloseTimeout: snapshotBudget,
 		HeartbeatTimeout:    15 * time.Second,

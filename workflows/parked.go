@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// park takes in that the turn has ended with its run parked: what it waits for is read with the session.
+// park records that the turn has ended with its run parked. The questions that it waits for are read with the session.
 func (l *life) park(ctx workflow.Context, result activities.TurnResult) {
 	l.endAttendance(result)
 	l.losses.endedTurn()
@@ -55,8 +55,8 @@ func (l *life) parkOver(now time.Time) string {
 	return ""
 }
 
-// servePark is what a running session does with a parked run: it sleeps, at once if the run was parked in this
-// sandbox, and when the session has been idle for long if a person has woken it; or it continues the run. Prompts wait.
+// servePark handles the parked run of a running session. The session hibernates at once if the run was parked in this
+// sandbox, and otherwise, if a client has woken it, after its idle timeout; or it continues the run. Prompts wait.
 func (l *life) servePark(ctx workflow.Context, now time.Time) error {
 	switch {
 	case l.fresh():

@@ -10,13 +10,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Session keeps one session alive. It decides what happens next and leaves all
-// doing to activities; what is, it reads from Postgres when it starts, so that
-// it may be reset, continued or started again at any time. Cancelling it, as one
-// may in Temporal UI, stops the session.
+// Session keeps one session alive. It decides what happens next, and activities do
+// the work. When it starts, it reads the session's state from Postgres, so it may be
+// reset, continued as new or started again at any time. Cancelling it, for example in
+// Temporal's UI, stops the session.
 func Session(ctx workflow.Context, in contract.WorkflowInput) error {
 	l := newLife(ctx, in)
-	// Whatever ends a session must itself not be cancelled.
+	// The steps that end a session must not be cancelled.
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	if err := l.handle(ctx); err != nil {
 		return err
@@ -177,8 +177,8 @@ func (l *life) load(ctx workflow.Context) error {
 	return l.project(ctx)
 }
 
-// forget drops what was asked for before the state was known and does not go with
-// it, as if it had been asked for now.
+// forget drops requests that arrived before the state was known and that the state
+// does not allow, as if they had arrived now.
 func (l *life) forget() {
 	l.abort = l.abort && (l.processing != nil || l.parked != nil)
 	l.wants.Recover = l.wants.Recover && l.state == session.Error

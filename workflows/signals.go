@@ -125,8 +125,8 @@ func (l *life) notePrompt(s contract.PromptSignal, now time.Time) {
 	l.doubted = l.doubted || known && l.attended
 }
 
-// forgetPrompts empties the queue, because it is held. The release signals what waits then; if its signal has come already, the
-// workflow reads what waits.
+// forgetPrompts empties the queue, because it is held. The release signals the prompts that wait then; if its signal has
+// already arrived, the workflow reads them.
 func (l *life) forgetPrompts() { l.queue = session.NewQueue(nil, l.queue.Seen()) }
 
 // noteAttended takes in which prompts came during an attendance. What happens to them is in its result, or in Postgres; they
@@ -178,7 +178,7 @@ func (l *life) askRevert(s contract.RevertSignal) {
 
 func (l *life) revertible() bool { return l.state != session.Error && l.state != session.Initializing }
 
-// askSync wants a bundle of what is there now. What sleeps is saved already.
+// askSync requests a bundle of the present state. A session that sleeps is saved already.
 func (l *life) askSync() {
 	l.wants.Sync = !l.opened || l.state == session.Running || l.state == session.Restoring
 }

@@ -54,7 +54,7 @@ func (l *life) errorVersion(ctx workflow.Context) workflow.Version {
 	return workflow.GetVersion(ctx, leavesError, workflow.DefaultVersion, patientVersion)
 }
 
-// trouble is what a session in error knows of its error.
+// trouble is the error of a session, and its retries.
 type trouble struct {
 	since      time.Time // zero until its step was looked at
 	looked     bool      // at the row, for a sandbox
@@ -144,9 +144,9 @@ func (l *life) findSandbox(ctx workflow.Context) error {
 	return nil
 }
 
-// salvage saves what the sandbox of a session in error has that no bundle covers, or what is left of that, and ends
-// it. One that cannot be saved is kept for as long again, unless it is gone and what is left is refused: a restore
-// tries again to rescue that.
+// salvage saves the work in the sandbox of a session in error that no bundle covers, as far as it is left, and ends the
+// sandbox. A sandbox that cannot be saved is kept for the same time again, unless it is gone and its rest is refused: a
+// restore tries again to rescue that.
 func (l *life) salvage(ctx workflow.Context, lost bool) error {
 	request := activities.SaveRequest{
 		SessionID: l.id, Generation: l.trouble.generation, SandboxID: l.trouble.sandboxID, Unsaved: true,

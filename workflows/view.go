@@ -73,9 +73,9 @@ func (l *life) explains(ctx workflow.Context) bool {
 	return workflow.GetVersion(ctx, explainsItself, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
-// note puts into the memo what remains to be read when no worker answers, and after the workflow is closed: what the session is,
-// where it is found, and what a person can do about it. An event of the history for each change, which are few. The title is the one
-// that a person gave it: no text of a prompt enters Temporal.
+// note writes the memo, which can be read when no worker answers and after the workflow is closed: the session, its
+// address, and the next step for a person. Each change is an event of the history; there are few. The title is in it only
+// if a person has set it: no text of a prompt enters Temporal.
 func (l *life) note(ctx workflow.Context) error {
 	if !l.explains(ctx) {
 		return nil
@@ -108,7 +108,7 @@ func (l *life) note(ctx workflow.Context) error {
 	return nil
 }
 
-// nextStep is what a person can do about the session where it does not continue by itself.
+// nextStep describes for people how to continue a session that does not continue by itself.
 func (l *life) nextStep() string {
 	switch l.state {
 	case session.Error:

@@ -19,7 +19,7 @@ const abortGrace = 30 * time.Second
 // the prompt over.
 const believesAttempts = "believes-attempts"
 
-// turnWatch is what the workflow does while a turn's activity runs.
+// turnWatch drives the workflow while a turn's activity runs.
 type turnWatch struct {
 	*life
 	run       *session.Processing // the newest that the workflow knows of

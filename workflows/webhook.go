@@ -15,7 +15,7 @@ const DeliverWebhookName = "DeliverWebhook"
 // webhooks names the activities; they are never called here.
 var webhooks = new(activities.Webhooks)
 
-// attemptOptions retry what could not be read or recorded. That the receiver fails is a result.
+// attemptOptions retry reads and records. A failure of the receiver is a result and is not retried.
 var attemptOptions = workflow.ActivityOptions{
 	StartToCloseTimeout: time.Minute,
 	RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 500 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: time.Minute},

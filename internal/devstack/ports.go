@@ -21,8 +21,8 @@ const (
 )
 
 // portChooser hands out ports, each once, until it is closed. Several stacks of a machine may start at the same time, and a
-// part listens only some seconds after its port was chosen: so a chooser reserves those that it found, for as long as it
-// is open.
+// part listens only some seconds after its port was chosen. A chooser therefore reserves the ports that it found until it
+// is closed.
 type portChooser struct {
 	taken    map[int]bool
 	reserved []net.Listener

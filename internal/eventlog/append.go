@@ -33,8 +33,8 @@ var ErrStopped = errors.New("eventlog: the appender is stopped")
 // AppenderOptions are the choices of an appender.
 type AppenderOptions struct {
 	// Interval and MaxInterval bound the pause after a commit that several appends shared. It lasts as long as that
-	// commit took, and at least a millisecond for each of its appends: what costs less per append when more share it is done half of
-	// the time at most. After an append on its own there is none. Default 3ms and 12ms.
+	// commit took, and at least a millisecond for each of its appends, so that commits take at most half of the time: a
+	// commit costs less per append if more appends share it. After an append on its own there is none. Default 3ms and 12ms.
 	Interval    time.Duration
 	MaxInterval time.Duration
 	// MaxBatch bounds the appends of one commit. Default 256.
@@ -45,7 +45,7 @@ type AppenderOptions struct {
 	// MaxBytes bounds the data of one commit; a single append may have more.
 	// Default 8 MiB.
 	MaxBytes int
-	// MaxQueued and MaxQueuedBytes bound what waits for a commit in one session; further calls of
+	// MaxQueued and MaxQueuedBytes bound the appends of one session that wait for a commit; further calls of
 	// Append for that session wait until there is room, other sessions are unaffected. Default
 	// 64 appends, 16 MiB; a single append may have more.
 	MaxQueued      int
@@ -331,7 +331,7 @@ func (a *Appender) commit(ctx context.Context, b *batch) {
 	a.signal()
 }
 
-// size is roughly what an append takes in memory and on its way to the server.
+// size estimates the bytes of an append in memory and on its way to the server.
 func (a *Append) size() int {
 	const overhead = 128 // ids, times, columns
 	n := overhead + len(a.State)

@@ -65,13 +65,13 @@ type FollowerOptions struct {
 	Poll time.Duration
 	// PageEvents is how many events are read at once. Default 1024.
 	PageEvents int
-	// TailBytes bounds what is kept in memory of one session's newest events. Default 4 MiB.
+	// TailBytes bounds the tail of one session in memory. Default 4 MiB.
 	TailBytes int
 	// KeepBytes is how much of it is kept for longer than Keep. Default 64 KiB.
 	KeepBytes int
 	// Keep is how long the rest is kept, for readers that are slow or come back. Default 10s.
 	Keep time.Duration
-	// MemoryBytes bounds what is kept of all sessions. Default 64 MiB.
+	// MemoryBytes bounds the tails of all sessions together. Default 64 MiB.
 	MemoryBytes int
 	// Linger is how long events are kept after the last reader of a session has left; negative for not at
 	// all. Default 30s.
@@ -322,8 +322,8 @@ func (f *Follower) Follow(ctx context.Context, sessionID string, after int64) (*
 	if isClosed(f.stopped) {
 		return nil, ErrFollowerStopped
 	}
-	// First the place among the readers, then the look: what is committed in between
-	// has the tail read for nothing, rather than not at all.
+	// Join the readers first and read the bounds then: a commit in between may cause an
+	// unnecessary read of the tail, but is never missed.
 	t := f.topics.enter(sessionID)
 	bounds, err := f.source.EventsBounds(ctx, sessionID)
 	if err == nil {

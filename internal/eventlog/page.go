@@ -48,7 +48,7 @@ func (b *Batch) Len() int {
 
 // Page collects consecutive events of one session. A Source adds them in order.
 type Page struct {
-	// SessionID and After say what to read: the events after a position, up to and including Through.
+	// The page has the events of SessionID after a position, up to and including Through.
 	SessionID string
 	After     int64
 	Through   int64
@@ -194,7 +194,7 @@ func (p *Page) offset(position int64) int {
 	return p.end(int(position - p.After))
 }
 
-// size is roughly what the page takes in memory.
+// size estimates the bytes of the page in memory.
 func (p *Page) size() int {
 	const overhead = 256
 	return overhead + cap(p.frames) + 4*cap(p.ends) + 8*cap(p.marks) + 16*cap(p.holes)

@@ -54,7 +54,7 @@ const (
 	queueCommitting
 )
 
-// batch is what one commit writes.
+// batch has the appends of one commit.
 type batch struct {
 	queues       []*queue
 	pending      []*pending // those of one queue in order
@@ -70,11 +70,11 @@ type batch struct {
 // largeCommit is from how many events on a commit is large.
 const largeCommit = 256
 
-// pausePerAppend is what each of the appends of a commit adds to the pause after it. So pauses grow to the longest if more than about one
-// append comes in a millisecond, and stay short if fewer come.
+// pausePerAppend is added to the pause after a commit for each of its appends. Pauses grow to the longest if about one append
+// or more arrives in a millisecond, and stay short otherwise.
 const pausePerAppend = time.Millisecond
 
-// never is when nothing is due.
+// never is the wait if nothing is due.
 const never = time.Hour
 
 // add queues an append, or returns what to wait for while its session's queue is full.
@@ -219,11 +219,11 @@ func (s *schedule) lockWait(now time.Time) *batch {
 	return nil
 }
 
-// mayBegin returns how long the next commit has to wait. Commits follow one another, for the longer one takes the more
-// appends share the next; only a slow one is not waited for. After one that several appends shared there is a pause, which is longer the
-// more they were: when words come one after the other from many sessions, most of what they cost is the commits. After a
-// large one, and before one, it is short: what a commit costs besides its events is a small part of it, and only the callers that have had
-// their answers need time to append again.
+// mayBegin returns how long the next commit has to wait. Commits follow one another: the longer one takes, the more
+// appends share the next. Only a slow commit is not waited for. After a commit that several appends shared there is a
+// pause, which grows with their number, because the words of many sessions cost mostly commits. After a large commit, and
+// before one, the pause is short: its events are most of its cost, and only the callers that were just answered need time to
+// append again.
 func (s *schedule) mayBegin(now time.Time, stopping bool) time.Duration {
 	if len(s.running) >= s.options.MaxCommits {
 		return never

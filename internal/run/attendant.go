@@ -24,7 +24,7 @@ type Claimed struct {
 	Start    *Start // of the prompt that was claimed; nil if none waits
 }
 
-// TakenBack is the state of a session that its workflow takes back from an attendant.
+// TakenBack is the state of a session after its workflow has ended the attendance.
 type TakenBack struct {
 	session.Look
 	// Run is in progress, and the attendant keeps the session until it ends. Nil: the session has no attendant any more.

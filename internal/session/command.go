@@ -38,7 +38,7 @@ type CommandStatus string
 // The states of a command.
 const (
 	CommandPending CommandStatus = "pending"
-	// CommandApplied: the session did what was asked.
+	// CommandApplied: the session executed it.
 	CommandApplied CommandStatus = "applied"
 	// CommandSuperseded: a later command or a later state of the session made it pointless.
 	CommandSuperseded CommandStatus = "superseded"
@@ -110,7 +110,7 @@ func (p Pending) has(kinds ...CommandKind) []CommandKind {
 	return found
 }
 
-// InError refuses what a session in error cannot do. It names the reason of the error and how to leave it.
+// InError refuses a command that a session in error cannot execute. It names the reason of the error and how to leave it.
 func InError(reason string) *failure.Error {
 	return failure.Errorf(failure.InError, "the session is in error: %s; POST recover to try again (after a PATCH of workspace, if that is the cause), "+
 		"environment/terminate to continue in a sandbox without its files, or stop to end it", cmp.Or(reason, "no reason is known"))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Patch changes what is not nil.
+// Patch changes the fields that are not nil.
 type Patch struct {
 	Title       *string
 	Metadata    json.RawMessage
@@ -16,11 +16,11 @@ type Patch struct {
 	Workspace *Workspace
 }
 
-// Idempotency is a client's key for a create, with a digest of the body, so that a resend finds
-// what the first call made, and a key with another body is refused.
+// Idempotency is a client's key for a create, with a digest of the body. A repeated request finds
+// the object that the first one created; a key with another body is refused.
 type Idempotency struct {
 	Key    string
 	Digest string
-	// Refusal is what a request fails with that is not repeated; nil if it may be carried out.
+	// Refusal is the error of a request that is not a repeated one; nil if it may be executed.
 	Refusal error
 }

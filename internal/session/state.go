@@ -48,9 +48,9 @@ const (
 	EventHibernate Event = "hibernate"
 	// EventSaved: a bundle to wake from is committed and the sandbox is gone.
 	EventSaved Event = "saved"
-	// EventWake: a call or a prompt wants the session back.
+	// EventWake: a command or a prompt restores the session.
 	EventWake Event = "wake"
-	// EventFail: the retry policy has given up; the reason says on what.
+	// EventFail: the retries are exhausted; the reason names the failed step.
 	EventFail Event = "fail"
 	// EventRecover: a person asks to try again after an error.
 	EventRecover Event = "recover"
