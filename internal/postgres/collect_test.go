@@ -125,7 +125,7 @@ func TestCollectedPromptsRunAsOne(t *testing.T) {
 	require.Equal(t, want, after, "they have one turn")
 }
 
-// TestFilesOfJoinedPromptsHaveNamesThatFit: the number that tells a file from another of its name leaves the name within its bound.
+// TestFilesOfJoinedPromptsHaveNamesThatFit: the number that distinguishes a file from another of its name leaves the name within its bound.
 func TestFilesOfJoinedPromptsHaveNamesThatFit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -1730,7 +1730,7 @@ export interface paths {
          * Get the conversation as messages of the AI SDK
          * @description The initial messages of a page: each prompt and the reply to it, with the same ids as in the streams, and with the parts
          *     that the blocks of the conversation have. Parts that come only from events, such as answered questions, are
-         *     missing. The reply to the running prompt is included as it is now; its stream replaces it. Queued prompts are
+         *     missing. The reply to the running prompt is included as far as it goes; its stream replaces it. Queued prompts are
          *     last.
          */
         get: operations["chatMessages"];
