@@ -23,37 +23,43 @@ func nextWindow(window, turns int64) int64 {
 }
 
 // pacer has a runner hold its agent back that prints more than the worker handles.
+//
+// A window may shrink while taken is on its way, and then the frames that were handled meanwhile may be all that the agent prints before it waits.
+// So took stores what is handled before it compares, and send stores what it sent before it does: one of them sees the other.
 type pacer struct {
-	link   *runner.Link
-	turns  *atomic.Int64 // of the worker that have links
-	base   int64         // of the frames of the link in the run
-	noted  int64         // the newest frame that took has noted
-	window atomic.Int64  // that the runner was given last
-	taken  atomic.Int64  // the newest frame that was handled, to be sent
-	due    chan struct{} // it is; there is one sender
-	done   chan struct{}
+	link    *runner.Link
+	turns   *atomic.Int64 // of the worker that have links
+	base    int64         // of the frames of the link in the run
+	handled atomic.Int64  // the newest frame that was handled
+	sent    atomic.Int64  // of those, the newest that the runner knows of
+	window  atomic.Int64  // that the runner was given last
+	due     chan struct{} // half of the window is handled and not sent
+	done    chan struct{}
 }
 
 // newPacer returns a pacer of a link that begins after a frame.
 func newPacer(link *runner.Link, turns *atomic.Int64, base, frame int64) *pacer {
-	p := &pacer{link: link, turns: turns, base: base, noted: frame, due: make(chan struct{}, 1), done: make(chan struct{})}
-	p.taken.Store(frame)
+	p := &pacer{link: link, turns: turns, base: base, due: make(chan struct{}, 1), done: make(chan struct{})}
+	p.handled.Store(frame)
+	p.sent.Store(frame)
 	p.window.Store(minWindow)
 	return p
 }
 
 // took notes that the frames up to one are handled. It does not wait for the runner, which is notified once half of its window is.
 func (p *pacer) took(frame int64) {
-	if frame-p.noted < p.window.Load()/2 {
+	p.handled.Store(frame)
+	if !p.half() {
 		return
 	}
-	p.noted = frame
-	p.taken.Store(frame)
 	select {
 	case p.due <- struct{}{}:
-	default: // the one before has not been sent; it will say this frame
+	default: // send has not begun with the one before, and will read this frame
 	}
 }
+
+// half reports whether half of the window is handled and not sent.
+func (p *pacer) half() bool { return p.handled.Load()-p.sent.Load() >= p.window.Load()/2 }
 
 // send notifies the runner of what is handled until ctx ends or the link is closed.
 func (p *pacer) send(ctx context.Context) {
@@ -64,10 +70,13 @@ func (p *pacer) send(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		window := nextWindow(p.window.Load(), p.turns.Load())
-		if p.link.Taken(p.taken.Load()+1-p.base, window) != nil {
-			return // the link has ended, which its reader finds
+		for p.half() {
+			handled, window := p.handled.Load(), nextWindow(p.window.Load(), p.turns.Load())
+			if p.link.Taken(handled+1-p.base, window) != nil {
+				return // the link has ended, which its reader finds
+			}
+			p.sent.Store(handled)
+			p.window.Store(window)
 		}
-		p.window.Store(window)
 	}
 }

@@ -34,27 +34,17 @@ func TestTurnsShareWhatMayWait(t *testing.T) {
 func TestARunnerIsNotifiedOfHalfAWindowAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		fromWorker, toRunner := io.Pipe()
-		fromRunner, toWorker := io.Pipe()
+		runnerEnd, link := linkedRunner(t)
 		var heard []runner.Taken
 		go func() {
-			r := bufio.NewReader(fromWorker)
-			if _, err := runner.ReadMessage(r); err != nil {
-				t.Error(err)
-			}
-			if err := runner.WriteMessage(toWorker, &runner.Welcome{Version: runner.ProtocolVersion, LastFrame: -1, Window: true}); err != nil {
-				t.Error(err)
-			}
 			for {
-				m, err := runner.ReadMessage(r)
+				m, err := runner.ReadMessage(runnerEnd)
 				if err != nil {
 					return // the test is over
 				}
 				heard = append(heard, *m.(*runner.Taken))
 			}
 		}()
-		link, err := runner.Dial(t.Context(), toRunner, fromRunner, runner.Hello{Run: "run_1"}, nil)
-		require.NoError(t, err)
 		var turns atomic.Int64
 		turns.Store(1)
 		p := newPacer(link, &turns, 1000, 1009)
@@ -80,9 +70,54 @@ func TestARunnerIsNotifiedOfHalfAWindowAtATime(t *testing.T) {
 
 		cancel()
 		<-p.done
+	})
+}
+
+// TestAWindowThatShrinksOnItsWayIsMoved: the agent already waits when the runner gets the smaller window, and prints nothing that would have it moved.
+func TestAWindowThatShrinksOnItsWayIsMoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runnerEnd, link := linkedRunner(t)
+		var turns atomic.Int64
+		turns.Store(1000)
+		p := newPacer(link, &turns, 0, -1)
+		p.window.Store(maxWindow)
+		ctx, cancel := context.WithCancel(t.Context())
+		go p.send(ctx)
+		p.took(maxWindow/2 - 1)
+		synctest.Wait() // the runner does not read it yet
+		p.took(maxWindow - 2)
+		for _, want := range []runner.Taken{{Next: maxWindow / 2, Window: minWindow}, {Next: maxWindow - 1, Window: minWindow}} {
+			m, err := runner.ReadMessage(runnerEnd)
+			require.NoError(t, err)
+			require.Equal(t, &want, m)
+		}
+		cancel()
+		<-p.done
+	})
+}
+
+// linkedRunner is a link, and what its runner reads after the welcome.
+func linkedRunner(t *testing.T) (*bufio.Reader, *runner.Link) {
+	t.Helper()
+	fromWorker, toRunner := io.Pipe()
+	fromRunner, toWorker := io.Pipe()
+	r := bufio.NewReader(fromWorker)
+	go func() {
+		if _, err := runner.ReadMessage(r); err != nil {
+			t.Error(err)
+		}
+		if err := runner.WriteMessage(toWorker, &runner.Welcome{Version: runner.ProtocolVersion, LastFrame: -1, Window: true}); err != nil {
+			t.Error(err)
+		}
+	}()
+	link, err := runner.Dial(t.Context(), toRunner, fromRunner, runner.Hello{Run: "run_1"}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() {
 		require.NoError(t, link.Close())
 		require.NoError(t, fromWorker.Close())
 	})
+	return r, link
 }
 
 // TestFramesThatWaitForOthersAreHandled: an agent that prints much and says nothing is not held back until they are committed.
@@ -98,7 +133,7 @@ func TestFramesThatWaitForOthersAreHandled(t *testing.T) {
 		require.NoError(t, a.commit(t.Context(), nil, messages))
 		a.pace(link)
 		require.Empty(t, log.appends)
-		require.EqualValues(t, minWindow-1, link.pacer.taken.Load())
+		require.EqualValues(t, minWindow-1, link.pacer.handled.Load())
 		require.Len(t, link.pacer.due, 1)
 	})
 }
