@@ -18,8 +18,8 @@ func (b *harness) abort(in activities.TurnRequest) error {
 	return err
 }
 
-// TestAnAbortReachesTheAgentAtOnce measures from the call to the agent's own last
-// word of the run. The best of many counts: the machine may be busy.
+// TestAnAbortReachesTheAgentAtOnce measures from the call to the agent's last output in the run,
+// and takes the best of many, since the machine may be busy.
 func TestAnAbortReachesTheAgentAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -18,34 +18,36 @@ import (
 )
 
 const (
-	// archivesAtOnce is how many archives a worker makes at once: each has a sandbox.
+	// archivesAtOnce bounds the archives that a worker makes concurrently, because each has a
+	// sandbox.
 	archivesAtOnce = 2
 	// archiveTries is how often an archive is tried.
 	archiveTries = 3
 	// archiveTimeout bounds one attempt. It is less than the life of the sandbox that it reads in.
 	archiveTimeout = 9 * time.Minute
-	// archivesCollect is the pause between two looks for archives that nothing needs.
+	// archivesCollect is the interval at which unneeded archives are deleted.
 	archivesCollect = time.Minute
-	// archiveRenew is how often a worker says that it still makes an archive.
+	// archiveRenew is the interval at which a worker renews its lease of an archive.
 	archiveRenew = 10 * time.Second
 )
 
-// ArchiveStore keeps archives of bundles. Every method may be repeated.
+// ArchiveStore stores archives of bundles. Every method may be repeated.
 type ArchiveStore interface {
-	// ArchivesTake returns archives that are to be made, each to one caller for a minute.
+	// ArchivesTake returns due archives, each leased to one caller for a minute.
 	ArchivesTake(ctx context.Context, limit int) ([]bundle.ArchiveWork, error)
-	// ArchiveRenew keeps an archive with an attempt; illegal_state if it is another one's.
+	// ArchiveRenew renews the lease of an attempt; illegal_state if another attempt has it.
 	ArchiveRenew(ctx context.Context, id string, attempt int64) error
-	// ArchiveWrite stores the content of an archive, and makes it ready once all of it is stored.
+	// ArchiveWrite stores the content of an archive, and marks it ready once all of it is stored.
 	ArchiveWrite(ctx context.Context, id string, attempt int64, content io.Reader) error
-	// ArchiveFail records why an attempt has failed.
+	// ArchiveFail records the error of a failed attempt.
 	ArchiveFail(ctx context.Context, id string, attempt int64, reason string, final bool) error
-	// ArchivesCollect deletes archives that nothing needs.
+	// ArchivesCollect deletes unneeded archives.
 	ArchivesCollect(ctx context.Context) error
 }
 
-// Archiver makes the archives of bundles that were requested: it starts a sandbox of the bundle's snapshot, in which no agent runs,
-// and stores what the runner's command prints. Every worker has one; an archive is in the hands of one worker at a time.
+// Archiver makes the requested archives of bundles: it starts a sandbox from the bundle's snapshot,
+// without an agent, and stores the output of the runner's command. Every worker has one; one worker
+// at a time makes an archive.
 type Archiver struct {
 	*sandboxes
 	store     ArchiveStore
@@ -57,7 +59,7 @@ func NewArchiver(c *Control, store ArchiveStore) *Archiver {
 	return &Archiver{sandboxes: c.sandboxes, store: store}
 }
 
-// Pass makes the archives that are due, and deletes those that nothing needs.
+// Pass makes the archives that are due, and deletes unneeded ones.
 func (a *Archiver) Pass(ctx context.Context) error {
 	var collected error
 	if now := time.Now(); now.After(a.collectAt) {
@@ -66,7 +68,7 @@ func (a *Archiver) Pass(ctx context.Context) error {
 	}
 	due, err := a.store.ArchivesTake(ctx, archivesAtOnce)
 	failed := errors.Join(collected, err)
-	done := make(chan error, len(due)) // so that each can end
+	done := make(chan error, len(due)) // so that no goroutine blocks
 	for _, work := range due {
 		go func() { done <- a.make(ctx, work) }()
 	}
@@ -80,7 +82,7 @@ func (a *Archiver) Pass(ctx context.Context) error {
 func (a *Archiver) make(ctx context.Context, work bundle.ArchiveWork) error {
 	err := a.attempt(ctx, work)
 	if err == nil || ctx.Err() != nil || failure.CodeOf(err) == failure.IllegalState {
-		return nil //nolint:nilerr // another attempt has it, or makes it later
+		return nil //nolint:nilerr // another attempt makes it, now or later
 	}
 	reason := ReasonOf(err)
 	last := work.Tries >= archiveTries || sandbox.CodeOf(err) == sandbox.Gone || TypeOf(err) == Refused
@@ -107,7 +109,7 @@ func (a *Archiver) attempt(ctx context.Context, work bundle.ArchiveWork) error {
 	})
 }
 
-// packer returns the path of a runner that knows the command pack.
+// packer returns the path of a runner that supports the command pack.
 func (a *Archiver) packer(ctx context.Context, sb *sandbox.Sandbox, b bundle.Bundle) (string, error) {
 	binary := runner.DefaultPaths().Binary
 	if !a.outdated(b.Manifest.Runner) {
@@ -121,7 +123,8 @@ func (a *Archiver) packer(ctx context.Context, sb *sandbox.Sandbox, b bundle.Bun
 	return binary, sb.WriteFile(ctx, binary, program, 0o755)
 }
 
-// pack stores what the runner's command prints while it checks it: a program in the sandbox may have forged it.
+// pack stores the output of the runner's command and verifies it at the same time, since a program
+// in the sandbox may have forged it.
 func (a *Archiver) pack(ctx context.Context, sb *sandbox.Sandbox, binary string, work bundle.ArchiveWork) error {
 	request := runner.PackRequest{Manifest: portable.Manifest{
 		CreatedAt: time.Now().UTC(), Session: portable.Session{Agent: work.Agent}, Workspace: runner.DefaultWorkspace, Home: runner.DefaultHome,
@@ -134,7 +137,7 @@ func (a *Archiver) pack(ctx context.Context, sb *sandbox.Sandbox, binary string,
 	if err != nil {
 		return err
 	}
-	defer process.Close() // only cuts the link
+	defer process.Close() // only closes the link
 	if err := errors.Join(writeAll(process.Stdin, e.Stdin), process.Stdin.Close()); err != nil {
 		return err
 	}
@@ -158,14 +161,14 @@ func (a *Archiver) pack(ctx context.Context, sb *sandbox.Sandbox, binary string,
 	return errors.Join(<-written, readErr)
 }
 
-// complaint is what a command that failed has printed.
+// complaint returns the output of a failed command.
 func (a *Archiver) complaint(ctx context.Context, process *sandbox.Process) string {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	if code, err := process.Wait(ctx); err != nil || code == runner.ExitOK {
 		return ""
 	}
-	said, _ := io.ReadAll(io.LimitReader(process.Stderr, outputTail)) // as much as there is
+	said, _ := io.ReadAll(io.LimitReader(process.Stderr, outputTail)) // a partial read is enough
 	return string(said)
 }
 
@@ -181,7 +184,8 @@ func writeAll(w io.Writer, data []byte) error {
 	return err
 }
 
-// renew keeps the archive with this attempt until stop is called. It cancels the attempt if another one has taken over.
+// renew renews the lease of this attempt until stop is called. It cancels the attempt if another
+// one has taken over.
 func (a *Archiver) renew(ctx context.Context, cancel context.CancelFunc, work bundle.ArchiveWork) (stop func()) {
 	return repeatedly(ctx, archiveRenew, func(ctx context.Context) {
 		if failure.CodeOf(a.store.ArchiveRenew(ctx, work.ID, work.Attempt)) == failure.IllegalState {
@@ -190,8 +194,8 @@ func (a *Archiver) renew(ctx context.Context, cancel context.CancelFunc, work bu
 	})
 }
 
-// unpackArchive writes the archive of a bundle into a new sandbox, unless that is done. What is in the sandbox then is what a clone
-// would have made of it: only the setup is left to do.
+// unpackArchive writes the archive of a bundle into a new sandbox, unless that is done. Afterwards
+// the sandbox is like one with a completed clone: only the setup remains.
 func (g *restores) unpackArchive(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, bundle bundle.Bundle) error {
 	if err := runnerexec.Unpack(ctx, sb, bundle.ArchiveID, g.store.ArchiveContent(ctx, bundle.ArchiveID)); err != nil {
 		return fmt.Errorf("unpack the archive of the session: %w", err)

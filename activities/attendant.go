@@ -15,24 +15,25 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
-// attendantStore keeps attendances of sessions.
+// attendantStore stores attendances of sessions.
 type attendantStore interface {
-	// AttendantDue reports whether a claim of the attendant may come to anything. It locks nothing.
+	// AttendantDue reports whether a claim of the attendant may succeed. It locks nothing.
 	AttendantDue(ctx context.Context, sessionID, attendant string) (bool, error)
-	// AttendantLeave ends an attendance and returns what waits for the workflow; nil if the session has another attendant,
-	// or none.
+	// AttendantLeave ends an attendance and returns the pending commands and prompts for the
+	// workflow; nil if the session has another attendant, or none.
 	AttendantLeave(ctx context.Context, sessionID, attendant, workflowRunID string) (*session.Look, error)
 	// RunClaim claims the next prompt for an attendant, with the attempt that runs it.
 	RunClaim(ctx context.Context, c run.Claim) (run.Claimed, error)
 }
 
-// claimPause is the time between two tries of a claim that Postgres has not answered.
+// claimPause is the pause before a claim that Postgres has not answered is repeated.
 const claimPause = 500 * time.Millisecond
 
-// attendant attends a session after a turn, if the request and the worker allow that. The session's row has its token, its
-// generation and the workflow run that it works for; each claim is refused if one of them is not the session's any more,
-// or if anything other than a prompt waits. So an attendant that was frozen, or that has lost the engine, does no
-// harm: it cannot claim, and a run that it has claimed is fenced off like any other when another attempt attaches to it.
+// attendant attends a session after a turn, if the request and the worker allow that. The session's
+// row has its token, its generation and the workflow run that it works for; each claim is refused
+// if one of them has changed, or if anything other than a prompt waits. So an attendant that was
+// frozen, or that has lost Temporal, is harmless: it cannot claim, and a run that it has claimed is
+// fenced like any other when another attempt attaches to it.
 //
 //	the turn ends: the row has its token ──▶ wait: a change of the session's log ──▶ claim ──▶ run the turn ──┐
 //	              ▲                             │ time is up, the place or the worker is wanted, or no claim  │
@@ -69,7 +70,8 @@ func (a *attendant) stop() {
 	}
 }
 
-// ready returns the token to ask for an attendance with when a turn ends; "" for none. From here on no change is missed.
+// ready returns the token that requests an attendance when a turn ends; "" for none. Changes after
+// this call are not missed.
 func (a *attendant) ready() string {
 	until := time.Time{}
 	if a.in.Attend != nil {
@@ -82,13 +84,13 @@ func (a *attendant) ready() string {
 		a.changed, a.unwatch = a.t.Changes.Watch(a.in.SessionID)
 	}
 	select {
-	case <-a.changed: // by the turn; what has come with it is read with its end
+	case <-a.changed: // a change by the turn, whose end reads the pending prompts
 	default:
 	}
 	return a.token
 }
 
-// report adds to the result of the last run what the attendant has done.
+// report adds the attendant's runs to the result of the last run.
 func (a *attendant) report(result TurnResult) TurnResult {
 	if len(a.runs) > 0 {
 		result.Attended = &Attended{Runs: a.runs, PromptIDs: a.prompts, Ordinal: a.ordinal}
@@ -96,8 +98,8 @@ func (a *attendant) report(result TurnResult) TurnResult {
 	return result
 }
 
-// next waits for the next prompt and claims it. Nil without an error if the attendance has ended; result then has what
-// waits for the workflow.
+// next waits for the next prompt and claims it. It returns nil without an error if the attendance
+// has ended; result then lists the pending commands and prompts for the workflow.
 func (a *attendant) next(ctx context.Context, result *TurnResult) (*run.Start, error) {
 	a.pulse.Waiting()
 	a.place.rest()
@@ -109,14 +111,14 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*run.Start, e
 		RunID: session.NewID(session.RunPrefix), Token: turn.NewToken(), Attempt: int64(activity.GetInfo(ctx).Attempt),
 	}
 	due := result.Waiting == nil || result.Waiting.Queued > 0
-	expected := true // the change that comes first is the end of the turn, as a rule
+	expected := true // the first change is usually the end of the turn
 	for {
 		if due {
 			claimed, err := a.claim(ctx, claim)
 			switch {
 			case err != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errHandOver):
 				return nil, ctx.Err()
-			case err != nil: // it may have succeeded all the same
+			case err != nil: // it may have succeeded nevertheless
 				a.t.Logger.WarnContext(ctx, "an attendant could not claim a prompt; the workflow reads the session again",
 					slog.String("session_id", a.in.SessionID), slog.Any("error", err))
 				result.Waiting, result.Reread = nil, true
@@ -149,7 +151,8 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*run.Start, e
 	}
 }
 
-// waitLimit is how long the attendant waits for a prompt: not until the session is to hibernate, or to move.
+// waitLimit returns how long the attendant waits for a prompt. It ends before the session must
+// hibernate or move.
 func (a *attendant) waitLimit(waiting *Waiting) time.Duration {
 	d := min(a.in.Attend.For, a.t.Attend)
 	if waiting != nil && waiting.IdleTimeout > 0 {
@@ -161,7 +164,8 @@ func (a *attendant) waitLimit(waiting *Waiting) time.Duration {
 	return d
 }
 
-// claim claims until Postgres has answered: a claim whose answer was lost may have succeeded.
+// claim repeats the claim until Postgres answers, because a claim whose answer was lost may have
+// succeeded.
 func (a *attendant) claim(ctx context.Context, c run.Claim) (run.Claimed, error) {
 	byWorkflow := session.WithWorkflowRun(ctx, activity.GetInfo(ctx).WorkflowExecution.RunID)
 	for {
@@ -177,8 +181,8 @@ func (a *attendant) claim(ctx context.Context, c run.Claim) (run.Claimed, error)
 	}
 }
 
-// due reports whether it is worth it to claim, which locks the session: its client is likely to send the next prompt now. It
-// is if Postgres does not answer.
+// due reports whether a claim may succeed. A claim locks the session, and its client is likely to
+// send the next prompt now. If Postgres does not answer, due returns true.
 func (a *attendant) due(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
@@ -192,7 +196,7 @@ func (a *attendant) claimOnce(ctx context.Context, c run.Claim) (run.Claimed, er
 	return a.t.store.RunClaim(ctx, c)
 }
 
-// leave gives the session back to its workflow and reports what waits.
+// leave returns the session to its workflow and reports the pending commands and prompts.
 func (a *attendant) leave(ctx context.Context, result *TurnResult) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// attended has turns attend the session, which a workflow has opened.
+// attended makes turns attend the session, which a workflow has opened.
 func (b *harness) attended(t *testing.T, change func(*activities.Config)) {
 	t.Helper()
 	changes := eventlog.NewFollower(b.db, eventlog.FollowerOptions{})
@@ -67,7 +67,7 @@ func (b *harness) over(t *testing.T, p session.Prompt) session.Prompt {
 	return b.prompt(t, p.ID)
 }
 
-// ranOnce checks that a prompt has completed with what was asked, in one run.
+// ranOnce checks that a prompt has completed with the expected output, in one run.
 func (b *harness) ranOnce(t *testing.T, p session.Prompt, said string) {
 	t.Helper()
 	p = b.over(t, p)
@@ -79,7 +79,7 @@ func (b *harness) ranOnce(t *testing.T, p session.Prompt, said string) {
 	require.Equal(t, 1, runs)
 }
 
-// carriedOn opens the session as the next workflow run does and continues the run that it finds.
+// carriedOn opens the session like the next workflow run, and continues the run that it finds.
 func (b *harness) carriedOn(t *testing.T, s activities.SandboxReady) session.Processing {
 	t.Helper()
 	opened := b.open(t)
@@ -93,8 +93,8 @@ func (b *harness) carriedOn(t *testing.T, s activities.SandboxReady) session.Pro
 	return run
 }
 
-// TestAnAttendantRunsThePromptsThatFollow: in their order, those that came during a turn and those that come later, until its
-// worker stops. Then the result says what was run and what waits.
+// TestAnAttendantRunsThePromptsThatFollow: in their order, both those submitted during a turn and
+// later ones, until its worker stops. Then the result lists the runs and the pending prompts.
 func TestAnAttendantRunsThePromptsThatFollow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -127,7 +127,8 @@ func TestAnAttendantRunsThePromptsThatFollow(t *testing.T) {
 	require.False(t, result.Reread)
 	require.Nil(t, b.takeBack(t).Run)
 
-	// The engine's next attempt at the same request finds its run over, and others may have followed.
+	// Temporal's next attempt at the same request finds that its run has ended, and others may have
+	// followed.
 	again, err := b.turn(in)
 	require.NoError(t, err)
 	require.True(t, again.Reread)
@@ -200,7 +201,7 @@ func TestAnAttendantLeaves(t *testing.T) {
 			if c.waits != nil {
 				c.waits(t, *result.Waiting)
 			}
-			// Nothing is claimed for it any more.
+			// It cannot claim prompts any more.
 			p := b.submit(t, "for the workflow")
 			require.Nil(t, b.takeBack(t).Run)
 			require.Equal(t, session.PromptQueued, b.prompt(t, p.ID).Status)
@@ -208,7 +209,7 @@ func TestAnAttendantLeaves(t *testing.T) {
 	}
 }
 
-// freezer stops the first attempt that reaches a step, before or after it, until it is thawed.
+// freezer blocks the first attempt that reaches a step, before or after it, until it is thawed.
 type freezer struct {
 	reached, thaw chan struct{}
 	frozen        atomic.Bool
@@ -236,9 +237,10 @@ func (b *harness) freezeAt(t *testing.T, step string, after bool) *freezer {
 	return f
 }
 
-// TestAnAttendantThatIsFrozenRunsNoPromptTwice: its worker stops between two of its steps, for longer than the engine and the
-// relay have patience. The workflow takes the session back, or finds the run that the attendant has claimed and gives it to
-// another worker. What the attendant believes when it wakes up changes nothing any more.
+// TestAnAttendantThatIsFrozenRunsNoPromptTwice: its worker stops between two of its steps, for
+// longer than the timeouts of Temporal and the relay. The workflow ends the attendance, or finds
+// the run that the attendant has claimed and gives it to another worker. When the attendant
+// continues, its writes have no effect.
 func TestAnAttendantThatIsFrozenRunsNoPromptTwice(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -339,7 +341,8 @@ func (l *losingClaims) RunClaim(ctx context.Context, c run.Claim) (run.Claimed, 
 	return claimed, err
 }
 
-// TestAnAttendedTurnIsHandedOver: its worker stops in the midst of it. The workflow finds the run and gives it to another.
+// TestAnAttendedTurnIsHandedOver: its worker stops during it. The workflow finds the run and gives
+// it to another worker.
 func TestAnAttendedTurnIsHandedOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -361,8 +364,8 @@ func TestAnAttendedTurnIsHandedOver(t *testing.T) {
 	b.ranOnce(t, third, "one two three four five six seven eight nine ten")
 }
 
-// TestTheEndOfItsTurnIsNoReasonToClaim: an attendant is also notified about its own commits. It looks whether a prompt waits
-// before it locks the session, which the client is about to prompt.
+// TestTheEndOfItsTurnIsNoReasonToClaim: an attendant is also notified of its own commits. It checks
+// whether a prompt waits before it locks the session, because the client may be about to send one.
 func TestTheEndOfItsTurnIsNoReasonToClaim(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -383,7 +386,7 @@ func TestTheEndOfItsTurnIsNoReasonToClaim(t *testing.T) {
 	}
 }
 
-// reportedChanges are taken by the one that watches, when it waits.
+// reportedChanges is an unbuffered channel, so a change is only sent when the watcher waits.
 type reportedChanges chan struct{}
 
 func (r reportedChanges) Watch(string) (<-chan struct{}, func()) { return r, func() {} }

@@ -11,23 +11,23 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/contract"
 )
 
-// awaited is what an attempt at an activity waits for. Its heartbeats report it, so that an explanation names a provider that does
-// not answer while the call hangs.
+// awaited names what an attempt at an activity waits for. Its heartbeats report it, so that an
+// explanation can name a provider that does not answer while the call hangs.
 type awaited struct {
 	now atomic.Pointer[contract.Awaited]
 }
 
 type awaitedKey struct{}
 
-// awaitedImage is what a restore waits for first: whether the snapshot is still there.
+// awaitedImage is the first wait of a restore: whether the snapshot still exists.
 const awaitedImage = "the provider to look for the snapshot"
 
-// withAwaited returns the context of an attempt that may say what it waits for.
+// withAwaited returns the context of an attempt that may report its waits.
 func withAwaited(ctx context.Context) context.Context {
 	return context.WithValue(ctx, awaitedKey{}, new(awaited))
 }
 
-// await says what the attempt waits for until done is called. It is for one thing at a time: the last one counts.
+// await records what the attempt waits for, until done is called. Only the last wait is recorded.
 func await(ctx context.Context, what string) (done func()) {
 	a, ok := ctx.Value(awaitedKey{}).(*awaited)
 	if !ok {
@@ -38,7 +38,7 @@ func await(ctx context.Context, what string) (done func()) {
 	return func() { a.now.CompareAndSwap(mine, nil) }
 }
 
-// awaitedDetails are the details of a heartbeat; nil while the attempt waits for nothing.
+// awaitedDetails returns the details of a heartbeat; nil while the attempt does not wait.
 func awaitedDetails(ctx context.Context) *common.Payloads {
 	a, ok := ctx.Value(awaitedKey{}).(*awaited)
 	if !ok {
@@ -49,7 +49,7 @@ func awaitedDetails(ctx context.Context) *common.Payloads {
 		return nil
 	}
 	details, err := converter.GetDefaultDataConverter().ToPayloads(*now)
-	if err != nil { // an explanation lacks it
+	if err != nil { // only the explanation lacks it
 		return nil
 	}
 	return details

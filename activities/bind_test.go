@@ -50,7 +50,7 @@ func TestAnAgentIsGivenTheSecretsThatItsProfileNames(t *testing.T) {
 	require.ErrorContains(t, err, "the profile names the secret MISSING_KEY, which is not stored")
 }
 
-// The check is in the way of every prompt, and says so as the reason of a failed turn.
+// The check precedes every prompt, and its error becomes the reason of the failed turn.
 func TestAPromptIsNotDeliveredWithAKeyForAnotherHost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -16,32 +16,32 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 )
 
-// BreakerOpen is the type of the error of a start that waits for others: so many have failed in a row that one is tried at a time.
-// It may pass.
+// BreakerOpen is the type of the error of a start that has to wait: so many starts have failed in a
+// row that only one is tried at a time. It is not final.
 const BreakerOpen = "BreakerOpen"
 
-// breakerStore keeps the circuit breakers of starts. See breaker.Breaker.
+// breakerStore stores the circuit breakers of starts. See breaker.Breaker.
 type breakerStore interface {
-	// BreakerTry returns how long a start of the session's sandbox is to wait; 0 for not at all.
+	// BreakerTry returns how long a start of the session's sandbox must wait; 0 if it may begin.
 	BreakerTry(ctx context.Context, provider, sessionID string) (b breaker.Breaker, wait time.Duration, err error)
-	// BreakerFail counts a start that has failed, and reports whether that has opened the breaker.
+	// BreakerFail counts a failed start, and reports whether it opened the breaker.
 	BreakerFail(ctx context.Context, provider, sessionID, reason string) (opened bool, err error)
-	// BreakerRelease ends the trial of a start that says nothing of the provider.
+	// BreakerRelease ends the trial of a start whose result does not depend on the provider.
 	BreakerRelease(ctx context.Context, provider, sessionID string) error
-	// BreakerClose forgets failures, and returns since when the breaker was open.
+	// BreakerClose resets the failures, and returns the time at which the breaker was opened.
 	BreakerClose(ctx context.Context, provider, sessionID string) (openedAt time.Time, err error)
 	// ProblemReport adds an error event to the session's log.
 	ProblemReport(ctx context.Context, sessionID, code, message string) error
 }
 
-// silentError is that of a sandbox whose runner does not answer.
+// silentError is the error of a sandbox whose runner does not answer.
 type silentError struct{ cause error }
 
 func (e *silentError) Error() string { return e.cause.Error() }
 func (e *silentError) Unwrap() error { return e.cause }
 
-// pass asks the breaker whether a start may begin. If not, the session's events say what it waits for, and the error has the
-// engine try again when it may.
+// pass asks the breaker whether a start may begin. If not, an event reports what the session waits
+// for, and Temporal retries after the delay in the error.
 func (g *sandboxes) pass(ctx context.Context, in SandboxRequest) error {
 	b, wait, err := g.store.BreakerTry(ctx, g.Sandbox.Describe().Driver, in.SessionID)
 	if err != nil {
@@ -53,7 +53,7 @@ func (g *sandboxes) pass(ctx context.Context, in SandboxRequest) error {
 	message := fmt.Sprintf("starts of sandboxes of agent %s have failed %d times in a row since %s, and are tried one at a time; this one waits until %s: %s",
 		b.Agent, b.Failures, b.OpenedAt.UTC().Format(time.RFC3339), time.Now().Add(wait).UTC().Format(time.RFC3339), b.Reason)
 	g.Metrics.BreakerRefused(b.Agent)
-	if activity.GetInfo(ctx).Attempt == 1 { // the next attempts say nothing new
+	if activity.GetInfo(ctx).Attempt == 1 { // later attempts have nothing new to report
 		code := problem.ProvisioningDelayed
 		if in.Generation > 1 {
 			code = problem.RestoringDelayed
@@ -63,12 +63,12 @@ func (g *sandboxes) pass(ctx context.Context, in SandboxRequest) error {
 		}
 	}
 	return temporal.NewApplicationErrorWithOptions(message, BreakerOpen, temporal.ApplicationErrorOptions{
-		NextRetryDelay: wait + time.Duration(rand.Int64N(int64(time.Second))), //nolint:gosec // so that they do not all come at once
-		Category:       temporal.ApplicationErrorCategoryBenign,               // it waits; what has failed is logged
+		NextRetryDelay: wait + time.Duration(rand.Int64N(int64(time.Second))), //nolint:gosec // jitter, so that they do not all start at once
+		Category:       temporal.ApplicationErrorCategoryBenign,               // it only waits; the failures themselves are logged
 	})
 }
 
-// passed records at the breaker how a start has ended.
+// passed reports the result of a start to the breaker.
 func (g *sandboxes) passed(ctx context.Context, in SandboxRequest, from origin, cause error) {
 	stopped := ctx.Err() != nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -92,13 +92,14 @@ func (g *sandboxes) passed(ctx context.Context, in SandboxRequest, from origin, 
 	default:
 		err = g.store.BreakerRelease(ctx, provider, in.SessionID)
 	}
-	if err != nil { // the start has ended as it has
+	if err != nil { // the result of the start is unaffected
 		g.Logger.WarnContext(ctx, "could not record how a start has ended", append(attrs, slog.Any("error", err))...)
 	}
 }
 
-// countsAgainstProvider reports whether a start that failed says something of those of other sessions: the provider was away, had no
-// room or took too long, or a runner did not start in what every sandbox of the agent starts from. A snapshot is one session's.
+// countsAgainstProvider reports whether the failure of a start predicts that of other sessions: the
+// provider was unavailable, had no room or took too long, or a runner did not start from the
+// agent's image. A snapshot belongs to one session.
 func countsAgainstProvider(err error, from origin) bool {
 	if _, ok := errors.AsType[*silentError](err); ok {
 		return !from.snapshot

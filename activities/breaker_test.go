@@ -24,7 +24,7 @@ func (b *harness) starts(t *testing.T, sessionID string) error {
 	return err
 }
 
-// pauseOver has the pause of the open breaker end.
+// pauseOver ends the pause of the open breaker.
 func (b *harness) pauseOver(t *testing.T) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
@@ -35,8 +35,9 @@ func (b *harness) pauseOver(t *testing.T) {
 	require.EqualValues(t, 1, tag.RowsAffected())
 }
 
-// TestStartsThatKeepFailingOpenABreaker: with each kind of error that the driver returns while a provider is away. The provider is
-// left alone until the pause is over, one start tries it, and the first that succeeds lets all others start, at any worker.
+// TestStartsThatKeepFailingOpenABreaker: with each kind of error that the driver returns while a
+// provider is unavailable. The provider is not called until the pause has ended, then one start
+// tries it, and the first success lets all others start, on any worker.
 func TestStartsThatKeepFailingOpenABreaker(t *testing.T) {
 	t.Parallel()
 	for _, code := range []driver.Code{driver.Unavailable, driver.Throttled, driver.Timeout} {
@@ -92,7 +93,8 @@ func TestStartsThatKeepFailingOpenABreaker(t *testing.T) {
 	}
 }
 
-// TestWhatOneSessionIsRefusedOpensNoBreaker: what the provider refuses for good says nothing of other starts.
+// TestWhatOneSessionIsRefusedOpensNoBreaker: a permanent refusal does not predict the result of
+// other starts.
 func TestWhatOneSessionIsRefusedOpensNoBreaker(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

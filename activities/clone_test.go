@@ -21,7 +21,7 @@ import (
 func TestCredentialsGoToTheirHostOnly(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
-	asked := map[string][]string{} // the passwords that each server got
+	asked := map[string][]string{} // the passwords that each server received
 	server := func(name string, serve http.HandlerFunc) *httptest.Server {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, password, ok := r.BasicAuth()

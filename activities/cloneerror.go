@@ -20,18 +20,21 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// What clone.sh exits with, apart from what git does: git itself exits with 128 for every failure of a fetch.
+// Exit codes of clone.sh in addition to those of git, which exits with 128 for every failure of a
+// fetch.
 const (
-	exitNoRef = 66 // the server answers, and has no such branch, tag or commit
+	exitNoRef = 66 // the server answers, but has no such branch, tag or commit
 	exitNoGit = 69
 )
 
-// What git and its HTTP library print, in the C locale, for failures that git's exit code does not tell apart.
+// Messages of git and its HTTP library, in the C locale, for failures that git's exit code does not
+// distinguish.
 var (
 	noRepository   = regexp.MustCompile(`(?m)^fatal: repository '.*' not found$`)
 	httpStatus     = regexp.MustCompile(`The requested URL returned error: ([0-9]{3})`)
 	unresolvedHost = regexp.MustCompile(`Could not resolve host: ([^\s;]+)`)
-	// afterTime differs from one attempt to the next, of which explanations show only one then.
+	// afterTime matches a time that differs in each attempt. It is removed, so that explanations
+	// show repeated failures once.
 	afterTime   = regexp.MustCompile(` after [0-9]+ ms`)
 	neverClones = []string{
 		"not valid: is this a git repository?",
@@ -40,20 +43,20 @@ var (
 	}
 )
 
-// resolveTimeout bounds the question whether a host exists.
+// resolveTimeout bounds the check whether a host exists.
 const resolveTimeout = 5 * time.Second
 
-// userError is a final error that the session's own settings cause: a person corrects them. The engine does not log it
-// as an error of the worker; the activity logs it once.
+// userError is a final error caused by the session's own settings, which a person must correct.
+// Temporal does not log it as an error of the worker; the activity logs it once.
 func userError(err error) error {
 	return temporal.NewApplicationErrorWithOptions(err.Error(), Refused, temporal.ApplicationErrorOptions{
 		NonRetryable: true, Cause: err, Category: temporal.ApplicationErrorCategoryBenign,
 	})
 }
 
-// judgeClone makes the error of a failed clone final if another attempt would fail in the same way: the repository or
-// its ref does not exist, the server refuses it, or its host does not exist or may not be reached. Timeouts, 5xx and
-// everything that is not recognized may pass.
+// judgeClone makes the error of a failed clone final if another attempt would fail in the same way:
+// the repository or its ref does not exist, the server refuses it, or its host does not exist or
+// may not be reached. Timeouts, 5xx and all unrecognized errors may be transient.
 func (g *sandboxes) judgeClone(ctx context.Context, sb *sandbox.Sandbox, u *url.URL, authenticated bool, err error) error {
 	failed, ok := errors.AsType[*stageError](err)
 	if !ok {
@@ -85,7 +88,8 @@ func (g *sandboxes) judgeClone(ctx context.Context, sb *sandbox.Sandbox, u *url.
 	return err
 }
 
-// refusesRequest reports whether a server that answered with an HTTP status will do so again.
+// refusesRequest reports whether a server that answered with an HTTP status will repeat that
+// answer.
 func refusesRequest(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -94,8 +98,8 @@ func refusesRequest(status int) bool {
 	return status >= 400 && status < 500
 }
 
-// unknownHost reports whether a name that git could not resolve does not exist. Git's message is the same if its DNS
-// server does not answer, so the worker's is asked as well.
+// unknownHost reports whether a name that git could not resolve does not exist. Git's message is
+// the same if its DNS server does not answer, so the worker's DNS server is asked as well.
 func (g *sandboxes) unknownHost(ctx context.Context, host string) bool {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
@@ -104,8 +108,8 @@ func (g *sandboxes) unknownHost(ctx context.Context, host string) bool {
 	return ok && notFound.IsNotFound && !notFound.IsTemporary && !notFound.IsTimeout
 }
 
-// refusedConnection is a destination that the network of the sandbox has refused; empty if there is none, or the
-// sandbox's driver cannot say.
+// refusedConnection returns a destination that the network of the sandbox has refused; empty if
+// there is none, or the sandbox's driver does not report it.
 func (g *sandboxes) refusedConnection(ctx context.Context, sb *sandbox.Sandbox) string {
 	refusals, _, err := sb.Refusals(ctx, 0)
 	if err != nil {
@@ -122,5 +126,5 @@ func (g *sandboxes) refusedConnection(ctx context.Context, sb *sandbox.Sandbox) 
 	return ""
 }
 
-// verdictRefused is the verdict of a connection that the policy of the sandbox's network does not allow.
+// verdictRefused is the verdict of a connection that the sandbox's network policy does not allow.
 const verdictRefused = "refused"

@@ -21,18 +21,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// failingClone is a clone that fails, and what is to follow.
+// failingClone is a failing clone and its expected result.
 type failingClone struct {
 	path, ref string
-	host      string // in the place of the server's
-	status    int    // of the server's answers; 0 where it serves
+	host      string // instead of the server's
+	status    int    // of the server's answers; 0 if it serves the repository
 	resolve   error  // of the worker's own look-up
 	stored    bool   // credentials are stored for the host
-	passing   bool   // the failure may pass
+	passing   bool   // the failure may be transient
 	message   string
 }
 
-// lines are what was logged.
+// lines collects the log.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

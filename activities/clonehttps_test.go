@@ -64,7 +64,7 @@ func (a *authority) issue(t *testing.T, name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// trust has the sandboxes of a test start from an image whose git trusts the authority.
+// trust makes the sandboxes of a test start from an image whose git trusts the authority.
 func (b *harness) trust(a *authority) {
 	const file = "/overwinter/test-authority.pem"
 	img := runnerImage(b.provider)
@@ -178,7 +178,7 @@ func TestAPrivateRepositoryOnThisMachineIsClonedOverHTTPS(t *testing.T) {
 		"grep -rsl "+gitPassword+" /workspace /overwinter /root /tmp /proc/[0-9]*/environ || echo none"), "the sandbox keeps no credentials")
 }
 
-// redirect is where a git server sends its clients.
+// redirect is a redirection by a git server.
 type redirect struct {
 	to      func(thief *gitServer) string
 	message string // of the clone's failure

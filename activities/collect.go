@@ -29,55 +29,56 @@ type imageStore interface {
 	SnapshotsCondemn(ctx context.Context, limit int) ([]string, error)
 	// SnapshotsForget records that images are deleted at the provider.
 	SnapshotsForget(ctx context.Context, ids []string) error
-	// SnapshotsRenew returns snapshots that sleeping sessions wake from and that their
-	// provider deletes within the time.
+	// SnapshotsRenew returns the snapshots of sleeping sessions that their provider will delete
+	// within the given time.
 	SnapshotsRenew(ctx context.Context, within time.Duration, limit int) ([]image.Renewal, error)
-	// SnapshotReplace has a session wake from a copy of its snapshot, unless it has moved on.
+	// SnapshotReplace makes a session wake from a copy of its snapshot, unless the session has
+	// changed meanwhile.
 	SnapshotReplace(ctx context.Context, intent image.Intent, oldID, newID string) error
-	// ExitImagesDue returns ended sandboxes whose image is to be found. One that is
-	// not settled is returned again after a growing pause.
+	// ExitImagesDue returns ended sandboxes whose exit image must be looked up. Those that are not
+	// settled are returned again after a growing pause.
 	ExitImagesDue(ctx context.Context, limit int) ([]image.Exit, error)
-	// ExitImagesSettle stores what was found. Images without a bundle are unneeded.
+	// ExitImagesSettle stores the result of the lookup. Images without a bundle are unneeded.
 	ExitImagesSettle(ctx context.Context, found []image.Exit) error
-	// ImagesStray condemns listed images that nothing knows of, and returns how many.
+	// ImagesStray condemns listed images without a record, and returns their number.
 	ImagesStray(ctx context.Context, listed []image.Listed, age time.Duration) (int, error)
-	// BaseImagesCondemn returns base images that nothing uses, last used before age.
+	// BaseImagesCondemn returns unused base images whose last use is older than age.
 	BaseImagesCondemn(ctx context.Context, age time.Duration, limit int) ([]string, error)
 	// BaseImagesForget records that base images are deleted at the provider.
 	BaseImagesForget(ctx context.Context, ids []string) error
 }
 
 const (
-	// snapshotAge is how old a snapshot must be that no bundle was made of before it
-	// is deleted: longer than saving a bundle can take.
+	// snapshotAge is the minimum age at which a snapshot without a bundle is deleted. Saving a
+	// bundle takes less time.
 	snapshotAge = time.Hour
-	// baseAge is how long a base image is kept after its last use: longer than a
-	// sandbox's creation can take, and than a deploy takes.
+	// baseAge is how long a base image is kept after its last use. The creation of a sandbox and a
+	// deploy take less time.
 	baseAge = 24 * time.Hour
-	// exitTimeout is how long a look waits for one exit image that is still being made.
+	// exitTimeout is how long a reconciliation waits for one exit image that is still being made.
 	exitTimeout = 5 * time.Second
 	// exitAge is how long an exit image is looked for: providers keep it for 30 days.
 	exitAge = 31 * 24 * time.Hour
-	// HiddenAge is how old the intent of an image must be to count as one whose
-	// image may exist although its id was lost.
+	// HiddenAge is the age at which an intent without an image is taken to have one whose id was
+	// lost.
 	HiddenAge = time.Hour
-	// snapshotLifetime is when a provider deletes a snapshot that we have not: one that
-	// a crash hid. Snapshots that are needed are renewed long before.
+	// snapshotLifetime is the age at which a provider deletes a snapshot by itself, such as one
+	// whose id was lost in a crash. Needed snapshots are renewed long before.
 	snapshotLifetime = 365 * 24 * time.Hour
-	// renewBefore is how long before its end a snapshot is renewed. An installation may
-	// be off for so long without losing one.
+	// renewBefore is how long before its expiry a snapshot is renewed. An installation may be off
+	// for this long without losing a snapshot.
 	renewBefore = 120 * 24 * time.Hour
-	// renewAtOnce is how many snapshots one look renews.
+	// renewAtOnce bounds the snapshots that one reconciliation renews.
 	renewAtOnce = 8
 	// intentAge is how long an intent is kept where images cannot be listed.
 	intentAge = snapshotLifetime
-	// auditPage is how many kept snapshots one look checks for a mark that was missed.
+	// auditPage is how many kept snapshots one reconciliation checks for a missing mark.
 	auditPage = 500
 	// collectPage is how many images are taken at once.
 	collectPage = 500
 )
 
-// collect finds the images that nothing needs and deletes them.
+// collect finds unneeded images and deletes them.
 func (l *look) collect(ctx context.Context) error {
 	return errors.Join(
 		l.settleExits(ctx),
@@ -92,8 +93,8 @@ func (l *look) collect(ctx context.Context) error {
 	)
 }
 
-// renew copies the snapshots of sleeping sessions that would expire before long.
-// Sessions that are awake get a new snapshot when they go to sleep.
+// renew copies the snapshots of sleeping sessions that would expire soon. Awake sessions get a new
+// snapshot when they hibernate.
 func (l *look) renew(ctx context.Context) error {
 	due, err := l.store.SnapshotsRenew(ctx, renewBefore, renewAtOnce)
 	if err != nil {
@@ -121,9 +122,8 @@ func (l *look) renew(ctx context.Context) error {
 	})
 }
 
-// settleExits looks for the images that the provider made of ended sandboxes. The
-// row of a sandbox is ended only when its session has taken what it wants, so an
-// image that no bundle has by then is unneeded.
+// settleExits looks up the images that the provider made of ended sandboxes. The row of a sandbox
+// is ended only after its session has saved it, so an image that no bundle has by then is unneeded.
 func (l *look) settleExits(ctx context.Context) error {
 	for {
 		due, err := l.store.ExitImagesDue(ctx, collectPage)
@@ -160,7 +160,7 @@ func (l *look) findExit(ctx context.Context, e *image.Exit) (known bool, err err
 		e.ImageID = image
 		return true, nil
 	case sandbox.Gone, sandbox.Unsupported, sandbox.Invalid:
-		return true, nil // there is none, and never will be
+		return true, nil // no image exists, and none will be made
 	case sandbox.Conflict, sandbox.Timeout: // still running, or still being made
 		err = nil
 	}
@@ -170,8 +170,8 @@ func (l *look) findExit(ctx context.Context, e *image.Exit) (known bool, err err
 	return false, err
 }
 
-// audit checks a page of what is kept. Marks are made where a need ends; one that
-// was missed, as by an older release, is made up for within some looks.
+// audit checks a page of the kept snapshots. A snapshot is marked when it is no longer needed; a
+// mark that was missed, for example by an older release, is added within a few reconciliations.
 func (l *look) audit(ctx context.Context) error {
 	l.cursors.mu.Lock()
 	defer l.cursors.mu.Unlock()
@@ -182,10 +182,10 @@ func (l *look) audit(ctx context.Context) error {
 	return err
 }
 
-// findStrays compares the images that the provider lists with what is recorded.
-// What no record knows was hidden by a crash, or by an answer that was lost. A young
-// one may be about to be recorded. Where images cannot be listed, an intent stays
-// until its image has expired.
+// findStrays compares the images that the provider lists with the records. An image without a
+// record was made by a worker that crashed, or its id was lost with the provider's answer; a young
+// one may still be recorded. If images cannot be listed, an intent stays until its image has
+// expired.
 func (l *look) findStrays(ctx context.Context) error {
 	listed, err := l.Sandbox.ListImages(ctx)
 	if sandbox.CodeOf(err) == sandbox.Unsupported {
@@ -226,8 +226,8 @@ func listedImages(page []sandbox.ImageListing) []image.Listed {
 	return images
 }
 
-// deleteImages deletes images until none is left whose turn it is, the time is over,
-// or the provider does not serve. One that cannot be deleted is tried again later.
+// deleteImages deletes images until no due image is left, the time is up, or the provider is
+// unavailable. One that cannot be deleted is retried later.
 func (l *look) deleteImages(ctx context.Context, take func(context.Context) ([]string, error), forget func(context.Context, []string) error) error {
 	for {
 		ids, err := take(ctx)
@@ -260,7 +260,7 @@ func (l *look) deleteImages(ctx context.Context, take func(context.Context) ([]s
 			failed = nil
 		}
 		if len(deleted) > 0 {
-			// What is deleted is noted even when the time is over.
+			// Deletions are recorded even if the time is up.
 			forgetCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			failed = errors.Join(failed, forget(forgetCtx, deleted))
 			cancel()

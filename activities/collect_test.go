@@ -34,7 +34,7 @@ func (b *harness) images(t *testing.T) (ids []string) {
 	return ids
 }
 
-// look reconciles; nothing waits for its turn, nothing is too young.
+// look reconciles with all pauses and minimum ages removed.
 func (b *harness) look(t *testing.T) activities.Reconciled {
 	t.Helper()
 	b.sql(t, `UPDATE snapshots SET delete_after = now()`)
@@ -47,8 +47,7 @@ func (b *harness) look(t *testing.T) activities.Reconciled {
 	return found
 }
 
-// TestNothingIsLeftOfAStoppedSession goes through sleep and wake until the stop, at
-// the local Modal.
+// TestNothingIsLeftOfAStoppedSession hibernates, wakes and stops a session, with the local Modal.
 func TestNothingIsLeftOfAStoppedSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -85,8 +84,7 @@ func TestNothingIsLeftOfAStoppedSession(t *testing.T) {
 	require.Zero(t, counts)
 }
 
-// TestTheExitImageOfASavedSandboxIsDeleted and that of one whose session may still
-// want it is not.
+// TestTheExitImageOfASavedSandboxIsDeleted, while the exit image of an unsaved sandbox is kept.
 func TestTheExitImageOfASavedSandboxIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -120,7 +118,7 @@ func TestTheExitImageOfASavedSandboxIsDeleted(t *testing.T) {
 	require.Contains(t, b.images(t), rescued)
 }
 
-// TestAnImageThatACrashHidIsFound: the provider made it, and its id was lost.
+// TestAnImageThatACrashHidIsFound: the provider made it, but its id was lost.
 func TestAnImageThatACrashHidIsFound(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(b *harness){
@@ -187,7 +185,7 @@ func TestAnImageThatWasFoundFirstIsNotUsed(t *testing.T) {
 	require.Equal(t, []string{b.head(t).SnapshotID}, b.images(t))
 }
 
-// TestASnapshotThatExpiresIsRenewed: its session sleeps on and wakes from the copy.
+// TestASnapshotThatExpiresIsRenewed: its session stays asleep and wakes from the copy.
 func TestASnapshotThatExpiresIsRenewed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -235,8 +233,8 @@ func TestASnapshotThatExpiresIsRenewed(t *testing.T) {
 	require.False(t, exists)
 }
 
-// TestABacklogOfDeletionsIsDrained in one look, and images that cannot be deleted
-// do not keep it from the others.
+// TestABacklogOfDeletionsIsDrained in one reconciliation, and images that cannot be deleted do not
+// block others.
 func TestABacklogOfDeletionsIsDrained(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -256,8 +254,8 @@ func TestABacklogOfDeletionsIsDrained(t *testing.T) {
 	require.Equal(t, 6, b.look(t).Deleted)
 }
 
-// TestAProviderThatIsAwayIsNotAskedForEveryImage: the pauses of the images do not
-// grow for what is not their fault.
+// TestAProviderThatIsAwayIsNotAskedForEveryImage: the retry pauses of the images do not grow,
+// because the failure is not theirs.
 func TestAProviderThatIsAwayIsNotAskedForEveryImage(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

@@ -9,16 +9,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// commandStore has the pending commands of sessions.
+// commandStore stores the pending commands of sessions.
 type commandStore interface {
 	// SessionLook returns the pending commands and prompts of a session, and records that the workflow run has read them.
 	SessionLook(ctx context.Context, sessionID, workflowRunID string) (session.Look, error)
 	// SessionTakeBack is SessionLook for a session that may have an attendant, whose attendance ends unless a run is in
 	// progress.
 	SessionTakeBack(ctx context.Context, sessionID, workflowRunID string) (run.TakenBack, error)
-	// CommandSubmit stores a command as pending; one that no client sent, with its reason.
+	// CommandSubmit stores a pending command, with its reason if no client sent it.
 	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
-	// CommandEnd ends a command that was carried out, or could not be, without a transition.
+	// CommandEnd ends a command that succeeded or failed without a transition.
 	CommandEnd(ctx context.Context, sessionID, commandID string, status session.CommandStatus, reason string) error
 }
 
@@ -54,8 +54,8 @@ func (g *commands) EndCommand(ctx context.Context, in CommandEnding) error {
 	return stored(g.store.CommandEnd(ctx, in.SessionID, in.CommandID, in.Status, in.Reason))
 }
 
-// RecordStop stores a stop that no client asked for, and returns the reason of the stop that is pending
-// then: a client may have asked for one before.
+// RecordStop stores a stop that no client requested, and returns the reason of the pending stop,
+// which a client may have requested earlier.
 func (g *commands) RecordStop(ctx context.Context, in StopRequest) (string, error) {
 	done, err := g.store.CommandSubmit(ctx, session.Command{SessionID: in.SessionID, Kind: session.CommandStop, Reason: in.Reason})
 	if err != nil || done.Command == nil {

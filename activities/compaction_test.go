@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
 
-// compactions records what it is asked to compact.
+// compactions records its calls.
 type compactions struct {
 	*postgres.DB
 	ages []time.Duration

@@ -31,17 +31,18 @@ type Config struct {
 	Changes Changes
 	// Secrets opens the installation's secrets. Default: there are none.
 	Secrets Secrets
-	// Masks masks the values of stored secrets in what agents say. Default: nothing is masked.
+	// Masks masks the values of stored secrets in agents' output. Default: nothing is masked.
 	Masks Masks
 	// Links keeps links open between turns. Default: none is kept.
 	Links *turn.Links
-	// Runner is put in the place of another build that a snapshot has. Default: every snapshot
-	// starts with what it has.
+	// Runner replaces a runner of another build in a snapshot. Default: every snapshot keeps its
+	// runner.
 	Runner Runner
-	// Queue is the task queue of this installation's workflows. Workflows on another one move to it
-	// when they continue as new. Default: they stay where they are.
+	// Queue is the task queue of this installation's workflows. Workflows on another queue move to
+	// it when they continue as new. Default: they keep their queue.
 	Queue string
-	// PublicURL is where people reach the API, for links in Temporal's UI. Default: there are no links.
+	// PublicURL is the address of the API for people, used in links in Temporal's UI. Default:
+	// there are no links.
 	PublicURL string
 	// Keys are the installation's, the same on every worker.
 	Keys Keys
@@ -50,31 +51,34 @@ type Config struct {
 	SandboxTimeout time.Duration
 	// SnapshotTimeout bounds one snapshot. Default 5m.
 	SnapshotTimeout time.Duration
-	// RunnerGrace is how long a session may be restoring while a sandbox with unsaved work runs and its
-	// runner does not answer. Then its files are saved without the runner. Default 1m.
+	// RunnerGrace is how long a restore waits for the runner of a running sandbox with unsaved
+	// work. After that, its files are saved without the runner. Default 1m.
 	RunnerGrace time.Duration
-	// ConfirmPause is the time between two questions about an image that was not found. Default 2s.
+	// ConfirmPause is the time between two queries for an image that was not found. Default 2s.
 	ConfirmPause time.Duration
 	// ImageSoon is how long the preparation of an image may take before the session reports it as a step of its start: most exist
 	// already. Default 1s.
 	ImageSoon time.Duration
-	// InterruptedPause is the time between the report of a runner that it was interrupted while it had a run, and the end of
-	// that run: a program in its place can report it for each run, and the policy of a prompt may be to run it again. Default 2s.
+	// InterruptedPause is the time between the report of a runner that it was interrupted while it
+	// had a run, and the end of that run: a forged runner can report it for each run, and the
+	// policy of a prompt may be to run it again. Default 2s.
 	InterruptedPause time.Duration
 	// FlushTimeout bounds the end of a turn, in which its runner sends the rest of the transcripts. Default 2m.
 	FlushTimeout time.Duration
-	// Resolve looks up a host that a sandbox could not: one that does not exist is an error of the session, a DNS server that does not
-	// answer may recover. Default: the resolver of this process.
+	// Resolve looks up a host that a sandbox could not resolve. A host that does not exist is an
+	// error of the session; a DNS server that does not answer may recover. Default: the resolver of
+	// this process.
 	Resolve func(ctx context.Context, host string) ([]string, error)
 	// SetupTimeout bounds a session's setup script, in whole seconds. Default 10m.
 	SetupTimeout time.Duration
 	// TurnStall is how long the loop of a turn may make no progress before its attempt is
 	// handed over. Waiting for the agent is progress. Default 1m.
 	TurnStall time.Duration
-	// Attend is how long a turn attends its session after its end, to claim the next prompt by itself. It needs Changes.
-	// Default: not at all.
+	// Attend is how long a turn attends its session after its end, to claim the next prompt by
+	// itself. It needs Changes. Default: no attendance.
 	Attend time.Duration
-	// ParkAfter is how long nothing but an open question may keep a turn busy before its session sleeps. Default: for ever.
+	// ParkAfter is the time after which a session hibernates if its turn only waits for open
+	// questions. Default: never.
 	ParkAfter time.Duration
 	// NoTools: agents are not offered the tools of overwinter.
 	NoTools bool
@@ -84,15 +88,15 @@ type Config struct {
 	Shutdown *Shutdown
 	// MaxTurns is how many turns run on this worker at once. Attendants leave some room for turns. Default 1000.
 	MaxTurns int
-	// ReadAhead is how many bytes of what agents have said may wait in memory for commits, of all
-	// turns together and beyond a small share of each. Default 256 MiB.
+	// ReadAhead bounds the bytes of agents' output that wait in memory for commits, over all turns
+	// and in addition to a small share of each. Default 256 MiB.
 	ReadAhead int64
 	// OrphanAge is how old a sandbox, or a snapshot, without an owner must be before the reconciler
 	// ends it. Default 1m for sandboxes; snapshots wait an hour.
 	OrphanAge time.Duration
 	// CallTimeout bounds each call of the reconciler that ends a sandbox or asks about one. Default 15s.
 	CallTimeout time.Duration
-	// Metrics count and time the activities. Default: metrics that no one reads.
+	// Metrics count and time the activities. Default: unregistered metrics.
 	Metrics *metrics.Worker
 	Logger  *slog.Logger
 }
@@ -102,15 +106,15 @@ type Agents interface {
 	Get(name string) (agent.Adapter, error)
 }
 
-// Image prepares what sandboxes of an agent start from and returns its id. It may be
-// called often: what is prepared is found again.
+// Image prepares the image of an agent's sandboxes and returns its id. A prepared image is found
+// again.
 type Image interface {
 	Prepare(ctx context.Context, agentName string) (string, error)
 }
 
 // Secrets opens the installation's secrets.
 type Secrets interface {
-	// Secrets returns those of the named secrets that are stored, by name.
+	// Secrets returns the named secrets that are stored, by name.
 	Secrets(ctx context.Context, names []string) (map[string]secret.Stored, error)
 }
 
@@ -126,9 +130,9 @@ func (noMasks) Masker(context.Context) (*secret.Masker, error) { return nil, nil
 
 // Keys are the keys that the tokens of runner links are derived from.
 type Keys interface {
-	// KeyID names the one for new sandboxes.
+	// KeyID returns the id of the key for new sandboxes.
 	KeyID() string
-	// LinkKey returns the key of an id; "" is that of releases without key ids.
+	// LinkKey returns the key with an id; "" is the key of releases without key ids.
 	LinkKey(id string) ([]byte, error)
 }
 
@@ -138,25 +142,27 @@ func (noSecrets) Secrets(context.Context, []string) (map[string]secret.Stored, e
 	return nil, nil
 }
 
-// Signaler reaches the workflows of sessions.
+// Signaler sends signals to the workflows of sessions.
 type Signaler interface {
-	// Revive starts the workflow of a session again if it is not open: one that was terminated by
-	// hand left its session without one. An open workflow is signalled to read the session again if
-	// it does not execute the session's run, or if another run of it has opened the session, as
-	// before a reset. One of an earlier version whose session is in error is replaced: it would
-	// wait there for a person.
+	// Revive restarts the workflow of a session if it is not open, for example because it was
+	// terminated by hand. It signals an open workflow to read the session again if that does not
+	// execute the session's run, or if another run of it has opened the session, as before a reset.
+	// A workflow of an earlier version whose session is in error is replaced, because it would wait
+	// for a person.
 	Revive(ctx context.Context, s backlog.Attended) (revived bool, err error)
 	// SignalPrompt notifies the workflow of a session of a prompt, and starts it if it is not open.
 	SignalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) error
-	// SignalSandbox reports the state of a sandbox to the workflow. No open workflow is
-	// no error.
+	// SignalSandbox reports the state of a sandbox to the workflow. It is not an error if no
+	// workflow is open.
 	SignalSandbox(ctx context.Context, sessionID string, s contract.SandboxSignal) error
 }
 
-// promptedTimeout bounds the signal of a prompt that an agent has sent: its turn waits for it.
+// promptedTimeout bounds the signal of a prompt that an agent has sent, because its turn waits for
+// it.
 const promptedTimeout = time.Second
 
-// prompted signals the prompts that agents send to other sessions. Failing is no error: a relay signals for what no run has claimed.
+// prompted signals the prompts that agents send to other sessions. A failure is not an error,
+// because the relay signals for prompts that no run has claimed.
 func prompted(signaler Signaler, logger *slog.Logger) func(context.Context, session.Prompt) {
 	return func(ctx context.Context, p session.Prompt) {
 		ctx, cancel := context.WithTimeout(ctx, promptedTimeout)
@@ -167,7 +173,8 @@ func prompted(signaler Signaler, logger *slog.Logger) func(context.Context, sess
 	}
 }
 
-// Control holds the short activities of sessions, for the queue control. Each group has what it needs of the store.
+// Control holds the short activities of sessions, for the queue control. Each group has its own
+// part of the store.
 type Control struct {
 	*records
 	*commands
@@ -179,7 +186,7 @@ type Control struct {
 	*reconciler
 }
 
-// withDefaults returns c with the defaults of what is not set.
+// withDefaults returns c with the defaults of unset fields.
 func (c Config) withDefaults() Config {
 	if c.SandboxTimeout == 0 {
 		c.SandboxTimeout = 24 * time.Hour

@@ -13,8 +13,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
-// Interceptor converts the errors of all activities of a worker, within a workflow's task too: see converted. What the
-// workflows of sessions ask for carries their run, so that a stale one is refused.
+// Interceptor converts the errors of all activities of a worker, including local activities: see
+// converted. Requests of session workflows carry the workflow's run, so that a stale run is
+// refused.
 type Interceptor struct {
 	interceptor.WorkerInterceptorBase
 }
@@ -33,8 +34,8 @@ func (i *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 	return result, converted(err)
 }
 
-// byWorkflow returns the context of an activity with the run of the session's workflow that asks for it. Turns have
-// none: attempts at a run have a separate order, and one in progress ends in the sandbox that it has.
+// byWorkflow returns the context of an activity with the workflow run that requests it. Turns have
+// none: attempts at a run have their own order, and one in progress ends in its sandbox.
 func byWorkflow(ctx context.Context) context.Context {
 	info := activity.GetInfo(ctx)
 	if info.WorkflowType == nil || info.WorkflowType.Name != contract.WorkflowName || info.ActivityType.Name == runTurn {
@@ -46,18 +47,18 @@ func byWorkflow(ctx context.Context) context.Context {
 // runTurn is the name of [Turns.RunTurn].
 const runTurn = "RunTurn"
 
-// mixed is the type of an error that may pass although a final one is joined to it.
+// mixed is the type of an error that may be transient although a final one is joined to it.
 const mixed = "Mixed"
 
-// converted is an activity's error as the engine is to have it. The engine looks at the outermost error only: a
-// final one that an activity has wrapped with more words would be retried without end, and the workflow would not
-// recognize its kind. Joined errors are final only if each of them is, because one that may pass is worth another
-// attempt.
+// converted returns an activity's error in Temporal's form. Temporal looks at the outermost error
+// only: a final error that an activity has wrapped would be retried without end, and the workflow
+// would not recognize its kind. Joined errors are final only if each of them is, because a
+// transient one is worth another attempt.
 func converted(err error) error {
 	if err == nil {
 		return nil
 	}
-	switch e := err.(type) { //nolint:errorlint // what is outermost is what the engine sees
+	switch e := err.(type) { //nolint:errorlint // Temporal sees the outermost error
 	case *temporal.ApplicationError:
 		return err
 	case *turn.Error:
@@ -67,7 +68,7 @@ func converted(err error) error {
 		return final(kind, err)
 	}
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
-		// The retries within a workflow's task look further than the engine's.
+		// The retries of local activities look at wrapped errors too.
 		kind := app.Type()
 		if IsFinal(app) {
 			kind = mixed
@@ -86,7 +87,7 @@ var kinds = map[turn.Kind]string{
 	turn.DeliveryUnknown: DeliveryUnknown,
 }
 
-// finalIn is the type of the error that makes err final; "" if err may pass.
+// finalIn returns the type of the error that makes err final; "" if err may be transient.
 func finalIn(err error) string {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case *temporal.ApplicationError:

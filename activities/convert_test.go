@@ -30,7 +30,7 @@ func TestAFinalErrorStaysFinalHoweverItIsWrapped(t *testing.T) {
 	passing := &failure.Error{Code: failure.Unavailable, Message: "the database is not available", Err: errors.New("connection refused")}
 	for name, c := range map[string]struct {
 		err  error
-		kind string // "" where it may pass
+		kind string // "" if it may be transient
 	}{
 		"unchanged":            {final, activities.Fenced},
 		"wrapped":              {fmt.Errorf("end generation 1: %w", final), activities.Fenced},
@@ -63,7 +63,8 @@ func TestAFinalErrorStaysFinalHoweverItIsWrapped(t *testing.T) {
 	}
 }
 
-// inAnActivity returns what a workflow gets that has three attempts at an activity which fails with err.
+// inAnActivity returns the error of a workflow whose activity fails with err in up to three
+// attempts.
 func inAnActivity(t *testing.T, err error) (attempts int, got error) {
 	t.Helper()
 	return attempted(t, err, func(ctx workflow.Context) error {

@@ -13,24 +13,24 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// sandboxStore keeps the rows of sandboxes and what was done in them.
+// sandboxStore stores the rows of sandboxes and their stages.
 type sandboxStore interface {
 	breakerStore
-	// SessionGet returns the session as it is stored.
+	// SessionGet returns the stored session.
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 	// WorkflowCheck returns stale_workflow for a context of a workflow run if another run of the workflow has opened
 	// the session since. Writes to a session are refused for the same reason.
 	WorkflowCheck(ctx context.Context, sessionID string) error
 	// GenerationReserve records the intent to make the sandbox of a generation.
 	GenerationReserve(ctx context.Context, sessionID string, generation int64, imageID string) error
-	// SandboxRecord stores which sandbox the generation got and when its life ends.
+	// SandboxRecord stores the sandbox of a generation and its deadline.
 	SandboxRecord(ctx context.Context, sessionID string, generation int64, sandboxID string, status session.SandboxStatus, deadline time.Time) error
 	// SandboxEnd records that the sandbox of a generation is gone.
 	SandboxEnd(ctx context.Context, sessionID string, generation int64, reason string) error
-	// SandboxesOpen lists every sandbox not seen to end: of one session, or with
-	// an empty id of all.
+	// SandboxesOpen lists the sandboxes that have not ended: of one session, or with an empty id of
+	// all.
 	SandboxesOpen(ctx context.Context, sessionID string) ([]session.SandboxRow, error)
-	// ExitImageExpect has the image of an ended sandbox looked for that no row names.
+	// ExitImageExpect requests a lookup of the exit image of a sandbox that no row names.
 	ExitImageExpect(ctx context.Context, e image.Exit) error
 	// SandboxCloned records that the repository is complete in the sandbox of a generation.
 	SandboxCloned(ctx context.Context, sessionID string, generation int64) error
@@ -48,13 +48,13 @@ type sandboxes struct {
 	store sandboxStore
 }
 
-// CreateSandbox makes the sandbox of a generation from the prepared image, or
-// finds the one that an earlier attempt made, and returns when its runner answers.
+// CreateSandbox creates the sandbox of a generation from the prepared image, or finds the one that
+// an earlier attempt created, and returns when its runner answers.
 func (g *sandboxes) CreateSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
 	stop := beat(ctx)
 	defer stop()
 	if g.Shutdown.isSet() {
-		<-ctx.Done() // another worker makes it, when the installation runs again
+		<-ctx.Done() // another worker creates it when the installation runs again
 		return SandboxReady{}, errShutdown()
 	}
 	image, err := g.imageOf(ctx, in)
@@ -71,18 +71,19 @@ func (g *sandboxes) CreateSandbox(ctx context.Context, in SandboxRequest) (Sandb
 	return ready, nil
 }
 
-// origin is what a sandbox starts from.
+// origin is the image that a sandbox starts from.
 type origin struct {
 	image    string
-	snapshot bool // of the session; else it is what every sandbox of its agent starts from
-	outdated bool // the runner in it is not this worker's
-	// meanwhile does what needs no runner that serves while it starts; nil for nothing.
+	snapshot bool // a snapshot of the session; otherwise the image of its agent
+	outdated bool // its runner is of another build
+	// meanwhile runs while the runner starts; may be nil.
 	meanwhile func(context.Context, *sandbox.Sandbox) error
 }
 
-// imageOf is the image that an earlier attempt reserved for this generation, if it still exists, else the
-// one that the agent has now. Two workers may have built the same image, or a new version of the agent
-// may have come since: the sandbox of the earlier attempt, with what its setup has done, is kept.
+// imageOf returns the image that an earlier attempt reserved for this generation, if it still
+// exists, and otherwise the current image of the agent. Two workers may have built the same image,
+// or the agent may have a new version: the sandbox of the earlier attempt is kept, with its
+// progress in the setup.
 func (g *sandboxes) imageOf(ctx context.Context, in SandboxRequest) (string, error) {
 	rows, err := g.store.SandboxesOpen(ctx, in.SessionID)
 	if err != nil {
@@ -103,7 +104,7 @@ func (g *sandboxes) imageOf(ctx context.Context, in SandboxRequest) (string, err
 	return g.image(ctx, in.SessionID)
 }
 
-// image prepares what the session's sandbox starts from where it has no snapshot.
+// image prepares the image for a session without a snapshot.
 func (g *sandboxes) image(ctx context.Context, sessionID string) (string, error) {
 	s, err := g.store.SessionGet(ctx, sessionID)
 	if err != nil {
@@ -120,8 +121,8 @@ func (g *sandboxes) image(ctx context.Context, sessionID string) (string, error)
 	return image, nil
 }
 
-// start makes the sandbox of a generation, or adopts the one that an earlier attempt made, and ends
-// whatever sandbox the session had before. GenerationSpent if the name belongs to a foreign
+// start creates the sandbox of a generation, or adopts the one that an earlier attempt created, and
+// ends any earlier sandbox of the session. GenerationSpent if the name belongs to a foreign
 // sandbox, or the sandbox failed to start.
 func (g *sandboxes) start(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
 	if err := g.pass(ctx, in); err != nil {
@@ -132,7 +133,7 @@ func (g *sandboxes) start(ctx context.Context, in SandboxRequest, from origin) (
 	return ready, sb, err
 }
 
-// startNow is start without a look at the breaker.
+// startNow is start without the breaker.
 func (g *sandboxes) startNow(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
 	deadline, err := g.reserve(ctx, in, from.image)
 	if err != nil {
@@ -182,7 +183,7 @@ func (g *sandboxes) startNow(ctx context.Context, in SandboxRequest, from origin
 	return SandboxReady{Generation: in.Generation, SandboxID: sb.ID(), Deadline: deadline}, sb, nil
 }
 
-// settleIn waits for the runner of a sandbox, and for what is done concurrently.
+// settleIn waits for the runner of a sandbox, and for the concurrent task.
 func (g *sandboxes) settleIn(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, meanwhile func(context.Context, *sandbox.Sandbox) error) error {
 	other := make(chan error, 1)
 	go func() {
@@ -205,9 +206,9 @@ func (g *sandboxes) settleIn(ctx context.Context, in SandboxRequest, sb *sandbox
 	return g.spentOr(ctx, in, sb, meanwhileErr)
 }
 
-// reserve records the intent to make the sandbox of a generation and returns when
-// its life ends at the latest that is certain: a sandbox that is found does not
-// live longer for being found. GenerationSpent when an earlier attempt has ended it.
+// reserve records the intent to create the sandbox of a generation and returns its deadline, which
+// counts from the first attempt because the sandbox may exist already. GenerationSpent if an
+// earlier attempt has ended it.
 func (g *sandboxes) reserve(ctx context.Context, in SandboxRequest, image string) (deadline time.Time, err error) {
 	err = g.store.GenerationReserve(ctx, in.SessionID, in.Generation, image)
 	if failure.CodeOf(err) == failure.IllegalState {
@@ -234,8 +235,8 @@ func (g *sandboxes) reserve(ctx context.Context, in SandboxRequest, image string
 	return time.Time{}, fmt.Errorf("generation %d was ended while it was reserved", in.Generation)
 }
 
-// unreached reports whether the provider was away for a moment, which says nothing
-// of the sandbox.
+// unreached reports whether the provider could not be reached, which does not reveal the state of
+// the sandbox.
 func unreached(err error) bool {
 	e, ok := errors.AsType[*sandbox.Error](err)
 	return ok && (e.Code == sandbox.Unavailable || e.Code == sandbox.Throttled)
@@ -247,8 +248,8 @@ func (g *sandboxes) notAwake(ctx context.Context, in SandboxRequest, sb *sandbox
 	return g.spent(ctx, in, sb, "its runner does not answer", cause)
 }
 
-// spentOr is lostOr for a sandbox that its session does not use yet: nothing of
-// it is missed, and another takes its place.
+// spentOr is lostOr for a sandbox that its session does not use yet: another one replaces it
+// without a loss.
 func (g *sandboxes) spentOr(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, err error) error {
 	if err = lostOr(ctx, sb, err); TypeOf(err) != SandboxLost {
 		return err
@@ -260,7 +261,7 @@ func (g *sandboxes) spentOr(ctx context.Context, in SandboxRequest, sb *sandbox.
 	return spent
 }
 
-// spent ends a sandbox that never came to use: the next generation gets another.
+// spent ends a sandbox that was never used; the next generation gets another.
 func (g *sandboxes) spent(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, reason string, cause error) error {
 	row := session.SandboxRow{SessionID: in.SessionID, Generation: in.Generation, SandboxID: sb.ID()}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)

@@ -52,7 +52,7 @@ func TestARunnerThatNeverAnswersSpendsItsGeneration(t *testing.T) {
 	b := setupMemory(t)
 	b.memory.Handle("overwinter-runner", func(ctx context.Context, p *memsandbox.Proc) int {
 		if p.Args[1] == "ping" {
-			return 3 // nothing serves
+			return 3 // no runner serves
 		}
 		return idleRunner(ctx, p)
 	})
@@ -105,7 +105,7 @@ func TestACancelledCreateLeavesItsSandboxToTheNext(t *testing.T) {
 	require.Equal(t, listed[0].ID, b.create(t).SandboxID)
 }
 
-// TestCreateAdoptsASandboxOfAnOlderImage: the agent's image may become another between two attempts.
+// TestCreateAdoptsASandboxOfAnOlderImage: the agent's image may change between two attempts.
 func TestCreateAdoptsASandboxOfAnOlderImage(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -130,7 +130,7 @@ func TestCreateAdoptsASandboxOfAnOlderImage(t *testing.T) {
 	require.Len(t, listed, 1)
 	require.Equal(t, ready.SandboxID, listed[0].ID)
 
-	// Where the image is gone, the one of today takes its place.
+	// If the image is deleted, the current one replaces it.
 	other := b.session(t)
 	require.NoError(t, b.db.GenerationReserve(b.ctx, other, 1, "im-gone"))
 	_, err = do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: other, Generation: 1})

@@ -15,18 +15,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// attachmentStore has the files that prompts come with.
+// attachmentStore stores the files that are attached to prompts.
 type attachmentStore interface {
 	AttachmentGet(ctx context.Context, sessionID, id string) (attachment.Attachment, error)
 }
 
-// attachmentDir is where the attachments of a prompt are in the workspace.
+// attachmentDir is the workspace directory of a prompt's attachments.
 func attachmentDir(promptID string) string {
 	return path.Join(workspacefile.AttachmentDir, promptID)
 }
 
-// placeAttachments writes the attachments of the prompt into the sandbox, each whole or not at all: one at a time is in memory.
-// It may be repeated. The directory ignores itself, so that neither git nor the watcher sees it.
+// placeAttachments writes the attachments of the prompt into the sandbox, each atomically, and
+// holds one at a time in memory. It may be repeated. The directory contains a .gitignore that
+// covers it, so git and the watcher skip it.
 func (a *attempt) placeAttachments(ctx context.Context) error {
 	attachments := a.start.Prompt.Attachments
 	if len(attachments) == 0 {
@@ -63,7 +64,8 @@ func (a *attempt) placeAttachments(ctx context.Context) error {
 	return nil
 }
 
-// images are those of the prompt, with their bytes as far as the adapter has them sent.
+// images returns the images of the prompt, with their bytes if the adapter sends images to the
+// agent.
 func (a *attempt) images(ctx context.Context) ([]agent.Image, error) {
 	images := imagesOf(a.start.Prompt)
 	carrier, ok := a.adapter.(agent.ImageCarrier)
@@ -86,7 +88,7 @@ func (a *attempt) images(ctx context.Context) ([]agent.Image, error) {
 	return images, nil
 }
 
-// imagesOf are the attachments that models take as images.
+// imagesOf returns the attachments that models accept as images.
 func imagesOf(p session.Prompt) []agent.Image {
 	var out []agent.Image
 	for _, at := range p.Attachments {
@@ -100,7 +102,7 @@ func imagesOf(p session.Prompt) []agent.Image {
 	return out
 }
 
-// withAttachments is the content of a prompt with where its attachments are.
+// withAttachments returns the content of a prompt, followed by the paths of its attachments.
 func withAttachments(p session.Prompt) string {
 	if len(p.Attachments) == 0 {
 		return p.Content

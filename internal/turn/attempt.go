@@ -18,15 +18,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// attemptStore keeps what attempts at runs do.
+// attemptStore records the progress of attempts at runs.
 type attemptStore interface {
 	// RunDoing records what the attempt with the token does with the run's frames.
 	RunDoing(ctx context.Context, runID, token string, doing run.Doing) error
 	// NetworkRecord adds network events of a run to the session's log.
 	NetworkRecord(ctx context.Context, sessionID, runID string, refusals []session.Refusal) error
-	// TranscriptAppend stores segments; what is stored already or beyond a limit is skipped, a gap is illegal_state.
+	// TranscriptAppend stores segments. It skips those that are stored already or exceed a limit; a
+	// gap is illegal_state.
 	TranscriptAppend(ctx context.Context, segments []transcript.Segment) error
-	// TranscriptGap counts that a turn has failed because a segment left a gap, and returns how often it has.
+	// TranscriptGap counts a turn that failed because a segment left a gap, and returns the count.
 	TranscriptGap(ctx context.Context, sessionID, runID string) (int, error)
 }
 
@@ -53,10 +54,10 @@ type attempt struct {
 	// run has handed the prompt to a runner.
 	mayHaveDelivered bool
 
-	heard   time.Time           // when the runner sent something last, or the agent was answered
-	tried   time.Time           // when the run was to be parked last, and was not
-	parked  bool                // the run is, and this attempt is over
-	answers []question.Question // with which this part of the run begins
+	heard   time.Time           // the last message of the runner, or answer to the agent
+	tried   time.Time           // the last attempt to park the run, which did not succeed
+	parked  bool                // the run is parked, and this attempt has ended
+	answers []question.Question // that this part of the run begins with
 
 	answeredTo int64 // the frame up to which calls are answered
 
@@ -70,7 +71,7 @@ type attempt struct {
 	files       runner.FileGatherer
 	// tooLargeLogged: the log says that the workspace has too many files.
 	tooLargeLogged bool
-	spoken         bool // an event of this attempt is committed
+	spoken         bool // an event of this attempt has been committed
 }
 
 func (x *Executor) newAttempt(ctx context.Context, in Request, progress Progress) (*attempt, error) {
@@ -90,7 +91,7 @@ func (x *Executor) newAttempt(ctx context.Context, in Request, progress Progress
 		permissions: permissionsOf(start),
 		files:       runner.NewFileGatherer(start.Files, in.Generation),
 	}
-	if !a.fresh() { // else nothing is said before the prompt is ready, which reads them
+	if !a.fresh() { // a fresh attempt emits nothing until deliver has read the secrets
 		err = a.remask(ctx)
 	}
 	return a, err
@@ -129,7 +130,8 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		link.close()
 		return err
 	}
-	// A write to a runner that does not read takes no context: what ends it is the end of its exec's link.
+	// A write to a runner that does not read cannot be cancelled by a context. Closing the exec's
+	// link ends it.
 	unblock := context.AfterFunc(ctx, func() { link.process.Close() })
 	defer unblock()
 	defer func() {
@@ -141,7 +143,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		a.Links.keep(ctx, a.in.SandboxID, open, process)
 	}()
 	if a.start.Run.Attempt > 1 {
-		a.watchAnswers() // what was asked before this attempt may have been answered since
+		a.watchAnswers() // earlier questions may have been answered since
 		a.waiting.again = true
 	}
 	defer a.stopWatching()
@@ -178,22 +180,24 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	return traced(ctx, "flush transcripts", func(ctx context.Context) error { return a.flush(ctx, link) })
 }
 
-// errNotFlushed ends the wait for a runner that keeps its link alive and does not say that it has sent everything.
+// errNotFlushed ends the wait for a runner that keeps its link alive without reporting that
+// everything is sent.
 var errNotFlushed = errors.New("the runner has not sent the rest of the transcripts in time")
 
-// flush settles the turn and stores the rest of the transcripts. It takes FlushTimeout at most, whatever the runner does.
+// flush settles the turn and stores the rest of the transcripts, within FlushTimeout.
 func (a *attempt) flush(ctx context.Context, link *turnLink) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.FlushTimeout, errNotFlushed)
 	defer cancel()
-	// The transcript's last lines belong to this turn: a bundle may be all that
-	// is left of it a second from now.
+	// The last lines of the transcript belong to this turn. The sandbox may be replaced by its
+	// bundle a second from now.
 	if err := link.link.SettleAndFlush(flushAtEnd); err != nil {
 		return fmt.Errorf("settle the turn and flush the transcripts: %w", err)
 	}
 	return a.follow(ctx, link, flushed, func() {})
 }
 
-// open opens the link to the runner. A fresh attempt prepares its prompt meanwhile: both mostly wait for others.
+// open opens the link to the runner. A fresh attempt prepares its prompt concurrently, since both
+// mostly wait for other services.
 func (a *attempt) open(ctx context.Context) (*turnLink, error) {
 	var link *turnLink
 	var err error
@@ -239,7 +243,7 @@ func (a *attempt) prepare(ctx context.Context) *prepared {
 	return &prepared{start, err}
 }
 
-// deliver hands the prompt over unless the runner has it from an earlier attempt.
+// deliver sends the prompt unless the runner has it from an earlier attempt.
 func (a *attempt) deliver(ctx context.Context, link *turnLink, watch *refusalWatch) error {
 	welcome := link.welcome()
 	if welcome.Delivery != runner.NotStarted {
@@ -264,8 +268,8 @@ func (a *attempt) deliver(ctx context.Context, link *turnLink, watch *refusalWat
 	return nil
 }
 
-// resend sends the agent again what an earlier attempt may have sent over a broken link: the
-// frame that asked for it is committed, and none will ask again.
+// resend repeats the input that an earlier attempt may have sent over a broken link. The frame that
+// asked for it is committed, so no frame will ask for it again.
 func (a *attempt) resend(link *turnLink) error {
 	listener, ok := a.translator.(agent.Listener)
 	if !ok || a.closed {
@@ -281,7 +285,8 @@ func (a *attempt) resend(link *turnLink) error {
 	return nil
 }
 
-// prompt returns what the runner must start. The profile is in the sandbox when it returns.
+// prompt returns the message that starts the run, after it has written the profile into the
+// sandbox.
 func (a *attempt) prompt(ctx context.Context) (runner.Start, error) {
 	launch, err := a.launch(ctx)
 	if err != nil {
@@ -314,7 +319,8 @@ func (a *attempt) prompt(ctx context.Context) (runner.Start, error) {
 	if err := a.bind(ctx, secrets, launch.Env); err != nil {
 		return runner.Start{}, err
 	}
-	// The agent may say at once what it was given, and a secret may have been stored since this attempt began.
+	// The agent may print its input at once, and a secret may have been stored since this attempt
+	// began.
 	if err := a.remask(ctx); err != nil {
 		return runner.Start{}, err
 	}

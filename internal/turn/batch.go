@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// maxBatchBytes and maxBatchEvents are where a commit is divided. The events of one
-	// frame stay together.
+	// maxBatchBytes and maxBatchEvents bound a commit; more is divided. The events of one frame
+	// stay together.
 	maxBatchBytes  = 1 << 20
 	maxBatchEvents = 1024
 	// maxDelta bounds the text of deltas that are joined to one.
 	maxDelta = 32 << 10
 )
 
-// batch is what frames are committed together as.
+// batch is the events and state of frames that are committed together.
 type batch struct {
 	add   eventlog.Append
 	bytes int
@@ -29,7 +29,8 @@ type batch struct {
 	delta joinedDelta
 	// images are stored before the events.
 	images []attachment.Attachment
-	// urgent: a frame of it was answered, which the next attempt need not repeat.
+	// urgent: a frame of the batch was answered. A commit spares the next attempt from answering it
+	// again.
 	urgent bool
 	began  time.Time
 	// prelude is when the first event came; zero before. said: there are events that readers wait for.
@@ -37,8 +38,9 @@ type batch struct {
 	said    bool
 }
 
-// joinedDelta is the text of the last event of a batch, if that is a delta and another one has followed it. It is
-// decoded only then: an agent that prints a word now and then makes a delta per commit.
+// joinedDelta is the text of the last event of a batch, if that is a delta and another one has
+// followed it. Otherwise it is not decoded: an agent that prints a word now and then makes a delta
+// per commit.
 type joinedDelta struct {
 	decoded bool // block and text are those of the last event
 	joined  int  // deltas that were added to text
@@ -66,8 +68,8 @@ func (b *batch) addEvents(events []eventlog.Draft) error {
 	return nil
 }
 
-// observe takes in whether the events of a frame are only a prelude: the prompt that the agent repeats, the opening of a
-// block of text that is empty so far, or what the turn has used.
+// observe determines whether the events of a frame are only a prelude: the agent's echo of the
+// prompt, the opening of an empty text block, or the usage of the turn.
 func (b *batch) observe(events []conversation.Event) {
 	for _, e := range events {
 		switch d := e.Data.(type) {
@@ -125,7 +127,7 @@ func (b *batch) join(e eventlog.Draft) (bool, error) {
 	return true, nil
 }
 
-// endDelta encodes what was joined to the last event. No delta is joined to it any more.
+// endDelta encodes the joined deltas as the last event. No further delta is joined to it.
 func (b *batch) endDelta() error {
 	d := &b.delta
 	if d.joined > 0 {

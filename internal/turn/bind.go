@@ -15,11 +15,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// A stored key is bound to hosts: those that were stored with it, or else its provider's own and that of the base URL
-// that is stored for the provider. The profile of a session cannot point it elsewhere. This covers variables and the
-// configuration files of agents; a profile that runs its own programs can do anything with the keys that it is given.
+// A stored key is bound to hosts: those that were stored with it or, without any, its provider's
+// hosts and the host of the base URL that is stored for the provider. The profile of a session
+// cannot redirect it to another host. This covers variables and the configuration files of agents;
+// a profile that runs its own programs can do anything with the keys it receives.
 
-// boundKey is a stored key that an agent is given.
+// boundKey is a stored key that an agent receives.
 type boundKey struct {
 	name     string
 	provider string
@@ -55,8 +56,8 @@ func (e *boundError) Error() string {
 		"to allow it, store the secret again with \"hosts\": [%q]", e.from, e.key.name, host, bound, host)
 }
 
-// bind refuses to start an agent whose keys would be sent to a host that they are not bound to. secrets are the
-// Stored ones that it is given, and win over the variables in env.
+// bind refuses to start an agent whose keys would be sent to a host that they are not bound to.
+// secrets are the agent's stored secrets, which override the variables in env.
 func (a *attempt) bind(ctx context.Context, secrets, env map[string]string) error {
 	keys, err := a.boundKeys(ctx, secrets, env)
 	if err != nil || len(keys) == 0 {
@@ -86,7 +87,7 @@ func (a *attempt) bind(ctx context.Context, secrets, env map[string]string) erro
 	return nil
 }
 
-// boundKeys are the keys among the secrets of an agent, with what they are bound to.
+// boundKeys returns the keys among the secrets of an agent, with the hosts that they are bound to.
 func (a *attempt) boundKeys(ctx context.Context, secrets, env map[string]string) ([]boundKey, error) {
 	var keys []boundKey
 	var names []string // of the keys, and of the base URLs of their providers
@@ -114,7 +115,8 @@ func (a *attempt) boundKeys(ctx context.Context, secrets, env map[string]string)
 	for i := range keys {
 		keys[i].stated = found[keys[i].name].Hosts
 	}
-	// Stored base URLs have the same owner as stored keys, also those that this agent is not given.
+	// Stored base URLs have the same owner as stored keys, including those that this agent does not
+	// receive.
 	for name, s := range found {
 		if provider, ok := secret.ProviderOfURL(name); ok {
 			addOwn(keys, provider, s.Value.Reveal())
@@ -141,8 +143,8 @@ func addOwn(keys []boundKey, provider, base string) {
 	}
 }
 
-// checkVariable checks where a variable points the keys of its provider. A stored one has the same owner as the
-// keys: it counts only against hosts that were stated.
+// checkVariable checks the host to which a variable directs the keys of its provider. A stored
+// variable has the same owner as the keys, so it is only checked against hosts that were stated.
 func checkVariable(name, from, value string, keys []boundKey, isStored bool) error {
 	if value == "" {
 		return nil
@@ -166,7 +168,7 @@ func checkURL(from, base string, keys []boundKey, isStored bool, concerns func(b
 		if len(k.stated) > 0 {
 			own = nil
 		} else if storedHost(k, base) {
-			continue // also over http, as it is stored
+			continue // http is allowed too, because it is stored
 		}
 		if !secret.Sends(base, own, allowed) {
 			return &boundError{key: k, from: from, base: base}
@@ -175,17 +177,17 @@ func checkURL(from, base string, keys []boundKey, isStored bool, concerns func(b
 	return nil
 }
 
-// storedHost reports whether a base URL leads to the host of one that is stored.
+// storedHost reports whether a base URL has the host of a stored one.
 func storedHost(k boundKey, base string) bool {
 	host, err := secret.HostOf(base)
 	return err == nil && slices.Contains(k.own, host) && !slices.Contains(secret.OwnHosts(k.provider), host)
 }
 
-// environmentReference is how a configuration names a variable: {env:NAME}, ${NAME} or $NAME.
+// environmentReference matches a variable in a configuration: {env:NAME}, ${NAME} or $NAME.
 var environmentReference = regexp.MustCompile(`\{env:([A-Za-z_][A-Za-z0-9_]*)\}|\$\{?([A-Za-z_][A-Za-z0-9_]*)`)
 
-// checkConfig checks the base URLs in a configuration: each gets the keys of the provider that it
-// belongs to, and those that are named next to it.
+// checkConfig checks the base URLs in a configuration. Each receives the keys of its provider, and
+// those named next to it.
 func checkConfig(from, text string, keys []boundKey, isStored bool) error {
 	var document any
 	if json.Unmarshal([]byte(text), &document) != nil {
@@ -224,10 +226,12 @@ func references(text string) []string {
 	return names
 }
 
-// textURL finds base URLs in configurations that are no JSON: NAME_BASE_URL=…, base_url = "…", "baseURL": "…".
+// textURL finds base URLs in configurations that are not JSON: NAME_BASE_URL=…, base_url = "…",
+// "baseURL": "…".
 var textURL = regexp.MustCompile(`(?i)([A-Z0-9_]*BASE_?URL)["']?\s*[:=]\s*["']?([a-z]+://[^\s"',}]+)`)
 
-// checkText checks the base URLs in a text: one with a provider's name concerns its keys, any other one all keys.
+// checkText checks the base URLs in a text. A URL with a provider's name concerns the keys of that
+// provider, any other URL all keys.
 func checkText(from, text string, keys []boundKey, isStored bool) error {
 	for _, m := range textURL.FindAllStringSubmatch(text, -1) {
 		provider, ok := secret.ProviderOfURL(m[1])
@@ -239,7 +243,7 @@ func checkText(from, text string, keys []boundKey, isStored bool) error {
 	return nil
 }
 
-// checkFiles checks the files of a profile that agents are configured by.
+// checkFiles checks the configuration files of agents in a profile.
 func checkFiles(files []profile.File, keys []boundKey) error {
 	for _, f := range files {
 		if !f.IsConfiguration() {
@@ -259,8 +263,8 @@ func checkFiles(files []profile.File, keys []boundKey) error {
 	return nil
 }
 
-// checkDefaults refuses a key that is bound to other hosts than its provider's and is given no base URL: it would
-// be sent to the provider.
+// checkDefaults refuses a key that is bound to other hosts than its provider's but has no base URL,
+// because it would be sent to the provider.
 func checkDefaults(keys []boundKey, secrets, env map[string]string) error {
 	for _, k := range keys {
 		own := secret.OwnHosts(k.provider)

@@ -18,8 +18,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// A call of one of overwinter's tools is a frame of the run. What it does is committed with the frame, and the answer is kept in
-// the state of the turn, so that it happens once, and a worker that takes over sends the answer again.
+// A call of one of overwinter's tools is a frame of the run. Its effect is committed with the
+// frame, and its answer is kept in the state of the turn. So the effect happens once, and a worker
+// that takes over can send the answer again.
 
 // answeredCall is a call with its answer.
 type answeredCall struct {
@@ -27,7 +28,7 @@ type answeredCall struct {
 	Answer agenttool.Answer `json:"a"`
 }
 
-// maxAnswers bounds the answers that are kept. No more calls wait than that.
+// maxAnswers bounds the answers that are kept. It is also the limit of waiting calls.
 const maxAnswers = runner.MaxCalls
 
 // Why a call is not carried out.
@@ -40,12 +41,12 @@ const (
 
 // messageStore takes the messages that agents send.
 type messageStore interface {
-	// PromptByAgent stores a prompt that an agent sends. The same again changes nothing.
+	// PromptByAgent stores a prompt that an agent sends. It is idempotent.
 	PromptByAgent(ctx context.Context, m agentmessage.Message) (session.Prompt, error)
 }
 
-// send stores the message of a call, before its frame is committed: an attempt that is lost in between leaves a prompt that the
-// next one finds. A refusal is the answer to the call.
+// send stores the message of a call before its frame is committed. If the attempt is lost in
+// between, the next one finds the prompt. A refusal becomes the answer to the call.
 func (a *attempt) send(ctx context.Context, frame int64, effect agenttool.Effect) (agenttool.Effect, error) {
 	if effect.Message == nil {
 		return effect, nil
@@ -67,7 +68,7 @@ func (a *attempt) send(ctx context.Context, frame int64, effect agenttool.Effect
 	return agenttool.Effect{}, Stored(err)
 }
 
-// report makes events of what a call does, and keeps its answer.
+// report returns the events of a call's effect, and keeps its answer.
 func (c *convert) report(f agent.Frame, effect agenttool.Effect) (translation, error) {
 	images := c.kept(effect.Images)
 	if len(images) < len(effect.Images) {
@@ -86,8 +87,8 @@ func (c *convert) report(f agent.Frame, effect agenttool.Effect) (translation, e
 	return translation{events: drafts, images: images}, nil
 }
 
-// carry decides what a call does.
-func (c *convert) carry(data []byte) agenttool.Effect {
+// effectOf decides the effect of a call.
+func (c *convert) effectOf(data []byte) agenttool.Effect {
 	c.called++
 	switch {
 	case c.called > agenttool.MaxPerTurn:
@@ -119,7 +120,8 @@ func (a *attempt) answerCalls(link *turnLink) error {
 	return nil
 }
 
-// answerAgain answers the calls that wait although their frames are committed: the attempt before this one was lost in between.
+// answerAgain answers the calls that still wait although their frames are committed, because the
+// previous attempt was lost before it answered.
 func (a *attempt) answerAgain(link *turnLink) error {
 	for _, frame := range link.welcome().Calls {
 		if frame > a.frame {
@@ -147,8 +149,8 @@ func (l *turnLink) answer(c answeredCall) error {
 	return nil
 }
 
-// offersTools reports whether the agent is offered the tools of overwinter: the installation and the profile may switch them off,
-// and a server of the profile with their name takes their place.
+// offersTools reports whether the agent is offered the tools of overwinter. The installation and
+// the profile may switch them off, and a server of the profile with their name replaces them.
 func (a *attempt) offersTools() bool {
 	p := a.start.Profile
 	switch {

@@ -56,7 +56,7 @@ func TestACallIsCarriedOutWithItsFrame(t *testing.T) {
 	st := setup(t, script{
 		frames: []string{
 			says("one"), calls("set_title", `{"title":" Tests \n of Xylophone7Quartz "}`), calls("set_title", `{"title":""}`),
-			calls("set_title", `{"title":"`+strings.Repeat("x", 201)+`"}`), calls("no_tool", `{}`), "CALL7", ends,
+			calls("set_title", `{"title":"`+strings.Repeat("x", 201)+`"}`), calls("no_tool", `{}`), "CALL7", endsTurn,
 		},
 		masks: masks{secret.NewMasker([]secret.Named{{Name: "KEY", Value: secret.NewValue("Xylophone7Quartz")}})},
 	})
@@ -100,7 +100,7 @@ func TestACallHappensOnceAcrossLostWorkers(t *testing.T) {
 	for name, before := range map[string]bool{"before the commit": true, "before the answer": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			st := setup(t, script{frames: []string{says("one"), calls("set_title", `{"title":"Once"}`), says("two"), ends}, waiting: []int64{1}})
+			st := setup(t, script{frames: []string{says("one"), calls("set_title", `{"title":"Once"}`), says("two"), endsTurn}, waiting: []int64{1}})
 			whole := st.executor
 			lost := whole.Config
 			lost.Log = losing{Log: lost.Log, frame: 1, before: before}
@@ -125,7 +125,7 @@ func TestCallsOfATurnAreBounded(t *testing.T) {
 	for i := range agenttool.MaxPerTurn + 1 {
 		frames = append(frames, calls("set_title", fmt.Sprintf(`{"title":"Title %d"}`, i)))
 	}
-	st := setup(t, script{frames: append(frames, ends)})
+	st := setup(t, script{frames: append(frames, endsTurn)})
 	_, err := st.executor.Run(t.Context(), st.take(t), &progress{})
 	require.NoError(t, err)
 	require.Len(t, st.events(t, "title"), agenttool.MaxPerTurn)
@@ -140,7 +140,7 @@ func TestAScreenshotIsStoredBeforeItsEvent(t *testing.T) {
 		return fmt.Sprintf(`CALL{"tool":"save_screenshot","input":{"path":"a.png","description":"the page"},"image":%q}`, base64.StdEncoding.EncodeToString(image))
 	}
 	st := setup(t, script{
-		frames: []string{shot(image), shot(secretImage), ends},
+		frames: []string{shot(image), shot(secretImage), endsTurn},
 		masks:  masks{secret.NewMasker([]secret.Named{{Name: "KEY", Value: secret.NewValue("Xylophone7Quartz")}})},
 	})
 	_, err := st.executor.Run(t.Context(), st.take(t), &progress{})
@@ -165,7 +165,7 @@ func TestAMessageIsAPromptOnce(t *testing.T) {
 	for i := range session.MaxAgentPrompts {
 		frames = append(frames, calls("session_message", fmt.Sprintf(`{"message":"message %d"}`, i)))
 	}
-	st := setup(t, script{frames: append(frames, ends)})
+	st := setup(t, script{frames: append(frames, endsTurn)})
 	whole := st.executor
 	lost := whole.Config
 	lost.Log = losing{Log: lost.Log, before: true}
@@ -203,7 +203,7 @@ func TestTheToolsAreOffWhereTheyAreSwitchedOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			st := setup(t, script{frames: []string{says("one"), ends}})
+			st := setup(t, script{frames: []string{says("one"), endsTurn}})
 			config := st.executor.Config
 			config.NoTools = c.noTools
 			in := st.take(t)
@@ -235,7 +235,7 @@ func (m mailbox) PromptByAgent(_ context.Context, message agentmessage.Message) 
 func TestAMessageToAnotherSession(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{
-		calls("session_message", `{"message":"one","to":"parent"}`), calls("session_message", `{"message":"two","to":"parent"}`), ends,
+		calls("session_message", `{"message":"one","to":"parent"}`), calls("session_message", `{"message":"two","to":"parent"}`), endsTurn,
 	}})
 	c := st.executor.Config
 	var sent []agentmessage.Message
@@ -265,7 +265,7 @@ func TestAMessageThatIsNotTaken(t *testing.T) {
 	for _, code := range codes {
 		frames = append(frames, calls("session_message", fmt.Sprintf(`{"message":%q,"to":"parent"}`, code)))
 	}
-	st := setup(t, script{frames: append(frames, calls("session_message", `{"message":"unavailable","to":"parent"}`), ends)})
+	st := setup(t, script{frames: append(frames, calls("session_message", `{"message":"unavailable","to":"parent"}`), endsTurn)})
 	c := st.executor.Config
 	away := true
 	c.Store = mailbox{c.Store, func(m agentmessage.Message) (session.Prompt, error) {

@@ -13,19 +13,21 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// turnState is what is kept of a run between workers: the translator's state and
-// the end, if a frame has brought it. Between that frame and the run's outcome a
-// worker may be lost, and the next one must not wait for an end that has been.
+// turnState is the state of a run that passes from worker to worker: the translator's state and the
+// end of the turn, once a frame has contained it. If a worker is lost between that frame and the
+// run's outcome, the next one must not wait for the end again.
 type turnState struct {
 	Translator []byte         `json:"translator"`
 	End        *agent.TurnEnd `json:"end,omitempty"`
-	// Limits is how much the turn has said. Runs of an earlier version have none.
+	// Limits counts the turn's output. Runs of an earlier version have none.
 	Limits conversation.Limiter `json:"limits"`
-	// Held is the text of open blocks that is held back, because it may begin a secret's value.
+	// Held is the text of open blocks that is held back because it may be the start of a secret's
+	// value.
 	Held []heldText `json:"held,omitempty"`
 	// Part is the part of the run that the translator reads.
 	Part int64 `json:"part,omitempty"`
-	// Given are the questions whose answer the agent was given before this part, and that it has asked again.
+	// Given are the questions that were answered before this part and that the agent has asked
+	// again.
 	Given []string `json:"given,omitempty"`
 	// Called is how many calls of overwinter's tools the turn has made, and Calls are the answers to the newest ones.
 	Called int            `json:"called,omitempty"`
@@ -40,9 +42,10 @@ type convert struct {
 	runID      string
 	part       int64 // see turnState
 	given      []string
-	// explain returns the reason of a turn whose key the model's server has refused. Without one it is that of the agent.
+	// explain returns the reason of a turn whose key was refused by the model's server. If nil, the
+	// agent's reason is used.
 	explain func(agent.TurnEnd) string
-	// view says what calls of tools are about. Without one, blocks do not say it.
+	// view describes calls of tools in their blocks. If nil, blocks have no description.
 	view    func(name string, input json.RawMessage) conversation.Tool
 	retried func() // counts a request to a model that was sent again
 	called  int
@@ -52,9 +55,9 @@ type convert struct {
 // maxState bounds the state of a turn.
 const maxState = 8 << 20
 
-// encodeState encodes the state of a turn after a frame, whose events it returns. Where the state would
-// be too large, every open block is closed: what a translator keeps is mostly about those. One that is
-// still too large is refused.
+// encodeState encodes the state of a turn after a frame, whose events it returns. If the state
+// would be too large, it closes every open block, because those make up most of a translator's
+// state. If the state is still too large, it is refused.
 func (c *convert) encodeState(end *agent.TurnEnd, events []eventlog.Draft, frame int64, at time.Time) ([]byte, []eventlog.Draft, error) {
 	state, err := c.encode(end)
 	if err == nil && len(state) > maxState {
@@ -79,7 +82,7 @@ func (c *convert) encode(end *agent.TurnEnd) ([]byte, error) {
 	return json.Marshal(turnState{Translator: state, End: end, Limits: *c.limits, Held: c.masking.held, Part: c.part, Given: c.given, Called: c.called, Calls: c.calls})
 }
 
-// resume continues where the run's last commit left off. What it returns masks nothing yet.
+// resume continues after the run's last commit. The returned convert masks nothing yet.
 func (x *Executor) resume(start run.Start) (*convert, *agent.TurnEnd, error) {
 	adapter, err := x.Agents.Get(start.Agent)
 	if err != nil {
@@ -107,15 +110,15 @@ func (x *Executor) resume(start run.Start) (*convert, *agent.TurnEnd, error) {
 	return c, state.End, nil
 }
 
-// translation is what a frame meant, ready to be stored.
+// translation is the result of translating a frame, ready to be stored.
 type translation struct {
 	agent.Translation
 	events []eventlog.Draft
 	images []attachment.Attachment
 }
 
-// translate reads a frame. Where the agent then has too many blocks open, all of them are closed: what is
-// known of each is in the state of the turn, and that is written with every commit.
+// translate translates a frame. If the agent has too many open blocks afterwards, all are closed,
+// because the state of the turn grows with each and is written with every commit.
 func (c *convert) translate(f agent.Frame) (translation, error) {
 	translated, err := c.translator.Translate(f)
 	if err != nil {

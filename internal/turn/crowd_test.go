@@ -29,7 +29,7 @@ var openCalls = map[string]string{
 	"acp":        `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"call%05d","title":"run","status":"in_progress","rawInput":{"x":"%s"}}}}`,
 }
 
-// beginnings are the lines that come before.
+// beginnings are the lines that precede them.
 var beginnings = map[string][]string{
 	"codex":    {`{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}`},
 	"opencode": {`{"id":"e","type":"message.updated","properties":{"info":{"id":"m","sessionID":"s","role":"assistant","time":{"created":1}}}}`},
@@ -122,8 +122,8 @@ func (s largeState) State() ([]byte, error) { return s, nil }
 
 func (largeState) Cut(time.Time) []conversation.Event { return nil }
 
-// TestWhatPeopleAreAskedIsBounded: a question that is too large, or one too many, is rejected in their place,
-// and what it was about is not kept.
+// TestWhatPeopleAreAskedIsBounded: a question that is too large, or one too many, is rejected
+// without asking anyone, and its content is not kept.
 func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 	t.Parallel()
 	adapter, err := catalog.Agents().Get("claude-sdk")
@@ -150,7 +150,7 @@ func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 	require.Equal(t, agent.DecisionOnce, asked[0].Decided.Decision, "no person has to read what is allowed")
 	require.Equal(t, small.Input, asked[0].Asked.Input, "the agent receives what it may do")
 
-	// What a policy decides is bounded as well.
+	// Questions that a policy answers are bounded as well.
 	asked = turn.ask([]agent.Question{large}, 4)
 	require.Equal(t, agent.DecisionReject, asked[0].Decided.Decision)
 	require.Contains(t, asked[0].Decided.Message, "at most 1 MiB")

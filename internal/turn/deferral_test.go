@@ -18,7 +18,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestFramesWithoutEventsAreCommittedWithTheNext: they cost no commit, and nothing that a reader or the next run needs waits.
+// TestFramesWithoutEventsAreCommittedWithTheNext: they cost no commit, and delay nothing that a
+// reader or the next run needs.
 func TestFramesWithoutEventsAreCommittedWithTheNext(t *testing.T) {
 	t.Parallel()
 	silent, word, end, repeat, opens := "", "word", "end", "prompt", "opens"
@@ -54,7 +55,7 @@ func TestFramesWithoutEventsAreCommittedWithTheNext(t *testing.T) {
 	}
 }
 
-// TestFramesWithoutEventsWaitForASecond: at most, whether frames follow or not.
+// TestFramesWithoutEventsWaitForASecond at most, whether or not frames follow.
 func TestFramesWithoutEventsWaitForASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +72,8 @@ func TestFramesWithoutEventsWaitForASecond(t *testing.T) {
 	})
 }
 
-// TestAPreludeWaitsForMilliseconds: what follows it is committed with it, and without anything it is committed by itself.
+// TestAPreludeWaitsForMilliseconds: it is committed together with the events that follow, or by
+// itself if there are none.
 func TestAPreludeWaitsForMilliseconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

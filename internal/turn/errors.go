@@ -12,19 +12,21 @@ import (
 type Kind int
 
 const (
-	// Refused says that the store, the provider or the agent's adapter will never accept this.
+	// Refused means that the store, the provider or the agent's adapter will never accept the
+	// request.
 	Refused Kind = iota + 1
-	// Fenced says that a newer generation or attempt has taken over, or the session has moved on.
+	// Fenced means that a newer generation or attempt has taken over, or that the session's state
+	// has changed.
 	Fenced
-	// SessionMissing says that the session has no row.
+	// SessionMissing means that the session has no row.
 	SessionMissing
-	// StaleWorkflow says that another run of the session's workflow has opened the session since.
+	// StaleWorkflow means that another run of the session's workflow has opened the session since.
 	StaleWorkflow
-	// DeliveryUnknown says that the sandbox lives, but its runner lost the run.
+	// DeliveryUnknown means that the sandbox is alive, but its runner lost the run.
 	DeliveryUnknown
 )
 
-// Error is final: the same again cannot succeed. All other errors may pass.
+// Error is final: a retry cannot succeed. All other errors may be transient.
 type Error struct {
 	Kind Kind
 	Err  error
@@ -47,7 +49,8 @@ func TakenOver(err error) bool {
 
 func final(kind Kind, err error) error { return &Error{Kind: kind, Err: err} }
 
-// Stored returns an error of the store as a final [Error] if the store would refuse the same again, and unchanged if it may pass.
+// Stored converts an error of the store into a final [Error] if a retry would be refused too, and
+// returns a transient one unchanged.
 func Stored(err error) error {
 	switch failure.CodeOf(err) {
 	case "":
@@ -64,8 +67,8 @@ func Stored(err error) error {
 	return final(Refused, err)
 }
 
-// kept sorts the errors of storing changes of the workspace. Illegal state is not a sign of a newer attempt, which
-// eventlog.ErrFenced reports.
+// kept classifies the errors of storing changes of the workspace. Illegal state does not indicate a
+// newer attempt; eventlog.ErrFenced does.
 func kept(err error) error {
 	if failure.CodeOf(err) == failure.IllegalState {
 		return err

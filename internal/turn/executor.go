@@ -36,12 +36,13 @@ type Config struct {
 	InterruptedPause time.Duration
 	// FlushTimeout bounds the end of a turn, in which its runner sends the rest of the transcripts.
 	FlushTimeout time.Duration
-	// ReadAhead is how many bytes of what agents have said may wait in memory for commits, of all
-	// turns together and beyond a small share of each. Default 256 MiB.
+	// ReadAhead bounds the bytes of agents' output that wait in memory for commits, over all turns
+	// and in addition to a small share of each. Default 256 MiB.
 	ReadAhead int64
 	// NoTools: agents are not offered the tools of overwinter.
 	NoTools bool
-	// Prompted notifies the workflow of another session of a prompt that an agent has sent it. Default: a relay does, seconds later.
+	// Prompted notifies the workflow of another session of a prompt that an agent has sent to it.
+	// Default: the relay does so, seconds later.
 	Prompted func(ctx context.Context, p session.Prompt)
 	// Retried is called with the agent for each request to a model that was sent again. Default: nothing is called.
 	Retried func(agent string)
@@ -60,7 +61,7 @@ type Store interface {
 	steerStore
 }
 
-// Log is where the events of runs go.
+// Log appends the events of runs.
 type Log interface {
 	// Append returns when the events are committed. eventlog.ErrFenced means that
 	// a newer generation or attempt has taken over and nothing was written.
@@ -74,13 +75,14 @@ type Agents interface {
 
 // Secrets opens the installation's secrets.
 type Secrets interface {
-	// Secrets returns those of the named secrets that are stored, by name.
+	// Secrets returns the named secrets that are stored, by name.
 	Secrets(ctx context.Context, names []string) (map[string]secret.Stored, error)
 }
 
-// Changes signals when something has been written about a session, such as an answer.
+// Changes signals changes in a session's log, such as an answer.
 type Changes interface {
-	// Watch returns a channel that is sent to when the session's log has grown. It may miss one.
+	// Watch returns a channel that receives a value when the session's log has grown. A change may
+	// be missed.
 	Watch(sessionID string) (changed <-chan struct{}, stop func())
 }
 
@@ -88,9 +90,9 @@ type Changes interface {
 type Progress interface {
 	// Made: a step is done.
 	Made()
-	// Waiting: until the next step the attempt waits for the agent, which may take as long as it likes.
+	// Waiting: until the next step the attempt waits for the agent, without a limit.
 	Waiting()
-	// IsWaiting reports which of them was called last.
+	// IsWaiting reports whether Waiting was called after the last Made.
 	IsWaiting() bool
 }
 
@@ -119,24 +121,26 @@ type Request struct {
 	Generation int64
 	SandboxID  string
 	Token      string    // of the attempt, with which Start was read
-	Start      run.Start // what the run needs, and where the attempts before have got to
-	// ParkAfter is how long nothing but open questions may keep the run busy before it is parked; 0 for ever.
+	Start      run.Start // the run's input, and the progress of earlier attempts
+	// ParkAfter is the time after which a run that only waits for open questions is parked; 0 means
+	// never.
 	ParkAfter time.Duration
 }
 
-// Result is how far an attempt got.
+// Result is the progress of an attempt.
 type Result struct {
 	// End is the end of the turn, committed; nil if it has none yet.
 	End *agent.TurnEnd
 	// MayHaveDelivered is false only if it is certain that no attempt at the run has handed the prompt to a runner.
 	MayHaveDelivered bool
-	// Parked: the run is parked, and this attempt is over.
+	// Parked: the run is parked, and this attempt has ended.
 	Parked bool
 }
 
-// Run makes one attempt at a run: it attaches to the runner, delivers the prompt if the runner does not have it and follows
-// the frames to the end of the turn. The result is how far it got; nil if what is stored of the run could not be read. A turn
-// that has ended may have an error too: then the last lines of its transcripts may be missing.
+// Run makes one attempt at a run: it attaches to the runner, delivers the prompt if the runner does
+// not have it and follows the frames to the end of the turn. The result is its progress, or nil if
+// the stored state of the run could not be read. If there is an error although the turn has ended,
+// the last lines of its transcripts may be missing.
 func (x *Executor) Run(ctx context.Context, in Request, progress Progress) (*Result, error) {
 	a, err := x.newAttempt(ctx, in, progress)
 	if err != nil {

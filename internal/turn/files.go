@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// fileStore keeps what has happened in workspaces.
+// fileStore stores the changes of workspaces.
 type fileStore interface {
 	FilesAppend(ctx context.Context, b workspacefile.Batch) error
 	// FilesLogged returns the changes of a workspace in a run that are in the log.
@@ -17,7 +17,7 @@ type fileStore interface {
 	FilesKnown(ctx context.Context, sessionID string) ([]workspacefile.Known, error)
 }
 
-// listFiles sends a runner that starts without an index the files that are stored.
+// listFiles sends the stored list of files to a runner that starts without an index.
 func (a *attempt) listFiles(ctx context.Context, link *runner.Link) error {
 	known, err := a.Store.FilesKnown(ctx, a.in.SessionID)
 	if err != nil {
@@ -51,8 +51,8 @@ func (a *attempt) commitFiles(ctx context.Context, messages []runner.Message) er
 	return nil
 }
 
-// countFiles counts the file events of earlier attempts at the run, which the state of the turn does not have: changes are
-// Stored apart from frames.
+// countFiles counts the file events of earlier attempts at the run. The state of the turn lacks
+// them, because changes are stored separately from frames.
 func (a *attempt) countFiles(ctx context.Context) error {
 	if a.start.Run.Attempt <= 1 {
 		return nil

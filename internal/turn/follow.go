@@ -16,16 +16,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// exhausted reports whether every frame that there will ever be is committed.
+// exhausted reports whether all frames are committed and no more can arrive.
 func (a *attempt) exhausted() bool { return a.closed && a.frame >= a.lastFrame }
 
-// follow turns frames into events until done. What has come in while a commit
-// was under way is committed together next. It calls waiting before it waits for the
-// next message; a loop in which that does nothing must make progress by itself.
+// follow turns frames into events until done. Messages that arrive during a commit are committed
+// together afterwards. It calls waiting before it waits for the next message; if that function does
+// nothing, the loop must make progress by itself.
 func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner.Message) bool, waiting func()) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	due := time.NewTimer(time.Hour) // of what is deferred for a short time
+	due := time.NewTimer(time.Hour) // for batches that are deferred for a short time
 	defer due.Stop()
 	var messages []runner.Message
 	for !done(messages) {
@@ -67,7 +67,8 @@ func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner
 	return nil
 }
 
-// pace notes which frames are handled: those that are committed, and those without events that are committed with the next ones.
+// pace reports the frames that are handled: those that are committed, and those without events that
+// will be committed with the next ones.
 func (a *attempt) pace(link *turnLink) {
 	if link.pacer == nil {
 		return
@@ -79,9 +80,9 @@ func (a *attempt) pace(link *turnLink) {
 	link.pacer.took(frame)
 }
 
-// commit stores what the messages mean: transcript segments, files, and the events of
-// frames with the translator's state after the last of them. What the frames ask
-// to be written to the agent is written first: twice does no harm, never does.
+// commit stores the contents of the messages: transcript segments, files, and the events of frames
+// with the translator's state after the last of them. The input that the frames request for the
+// agent is written first, because writing it twice is harmless and losing it is not.
 func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.Message) error {
 	if segments := a.segments(messages); len(segments) > 0 {
 		if err := a.Store.TranscriptAppend(ctx, segments); err != nil {
@@ -106,7 +107,7 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 	for _, m := range messages {
 		f, ok := m.(*runner.Frame)
 		if !ok || next.end != nil {
-			continue // frames after the end wait in the journal; no one has asked for them
+			continue // frames after the end stay in the journal for the next run
 		}
 		if f.No <= next.frame {
 			continue
@@ -131,11 +132,12 @@ func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.
 	return a.append(ctx, next)
 }
 
-// addFrame adds what a frame means to a batch. It carries out a call of a tool, and writes to the agent what the frame asks for.
+// addFrame adds the events of a frame to a batch. It executes a call of a tool, and writes the
+// input that the frame requests to the agent.
 func (a *attempt) addFrame(ctx context.Context, link *turnLink, next *batch, f *runner.Frame) error {
 	read := a.translate
 	if f.Stream == runner.Call {
-		effect, err := a.send(ctx, f.No, a.carry(f.Data))
+		effect, err := a.send(ctx, f.No, a.effectOf(f.Data))
 		if err != nil {
 			return err
 		}
@@ -174,15 +176,16 @@ func (a *attempt) addFrame(ctx context.Context, link *turnLink, next *batch, f *
 const (
 	// maxDeferral is how long frames without events wait for others to be committed with.
 	maxDeferral = time.Second
-	// maxPreludeDeferral is how long a prelude waits for what the agent says.
+	// maxPreludeDeferral is how long a prelude waits for the agent's output.
 	maxPreludeDeferral = 5 * time.Millisecond
 )
 
-// mayWait reports whether a batch may be committed with the next: its frames only change the state of the translator, or
-// are a prelude. No reader waits for them, and an attempt after this one reads them again. Agents print several such
-// lines right before their first words, which would wait for the commits of those. It is not so for the first frame of a
-// session, from which the next run knows that the agent has a conversation to resume, and for those that a lost attempt is
-// suspected of.
+// mayWait reports whether a batch may be committed with the next: its frames only change the state
+// of the translator, or are a prelude. No reader waits for them, and an attempt after this one
+// reads them again. Agents print several such lines right before their first words, which would
+// otherwise wait for the commits of those lines. The exceptions are the first frame of a session,
+// from which the next run knows that the agent has a conversation to resume, and the frames
+// suspected of having ended an earlier attempt.
 func (a *attempt) mayWait(b *batch) bool {
 	silent := len(b.add.Questions)+len(b.add.Resolved)+len(b.images) == 0 && b.end == nil && !b.urgent
 	if !silent || !a.start.Resume || a.closed || a.suspicion.until >= 0 || time.Since(b.began) >= maxDeferral {
@@ -191,12 +194,12 @@ func (a *attempt) mayWait(b *batch) bool {
 	return len(b.add.Events) == 0 || !b.prelude.IsZero() && !b.said && time.Since(b.prelude) < maxPreludeDeferral
 }
 
-// MaxFrames bounds the frames of a turn: an agent's lines cost a worker time, also those that make no events.
+// MaxFrames bounds the frames of a turn, because lines without events cost a worker time too.
 const MaxFrames = 10_000_000
 
-// checkFrame refuses a frame that does not follow the one before it. A runner numbers the lines of a run without gaps, and
-// sends all of them after the one that it is asked for. A number that is taken over is stored as the position of the run,
-// so that no frame with a lower one would be read any more.
+// checkFrame refuses a frame that does not follow the one before it. A runner numbers the lines of
+// a run without gaps, and sends all lines after the requested one. An accepted number becomes the
+// stored position of the run, and frames with lower numbers are not read again.
 func checkFrame(no, before int64) error {
 	switch {
 	case no != before+1:
@@ -207,8 +210,8 @@ func checkFrame(no, before int64) error {
 	return nil
 }
 
-// gap sorts the errors of storing segments. After a gap the next attempt asks its runner again for what follows the stored
-// end, which is what a runner sends. One that leaves gaps again and again is not tried without end.
+// gap classifies the errors of storing segments. After a gap, the next attempt asks its runner
+// again for the segments after the stored end. If a runner keeps leaving gaps, the turn fails.
 func (a *attempt) gap(ctx context.Context, err error) error {
 	if failure.CodeOf(err) != failure.IllegalState {
 		return Stored(err)
@@ -233,8 +236,8 @@ func (a *attempt) newBatch() *batch {
 	}}
 }
 
-// append commits a batch. A store that refuses it for what is in it would refuse it again in every
-// later attempt, so the turn fails after a few refusals.
+// append commits a batch. A store that refuses its content would refuse it in every later attempt
+// too, so the turn fails after a few refusals.
 func (a *attempt) append(ctx context.Context, b *batch) error {
 	if b.frame == a.frame {
 		if a.suspicion.marked {

@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/fork"
 )
 
-// maskHandOff masks the secrets that were stored since the conversation was.
+// maskHandOff masks secrets in the handed-off conversation that were stored after it.
 func (a *attempt) maskHandOff(ctx context.Context) error {
 	if a.start.HandOff == nil {
 		return nil
@@ -26,7 +26,8 @@ func (a *attempt) maskHandOff(ctx context.Context) error {
 	return nil
 }
 
-// handOffNote gives an agent the conversation that another one had before its session was forked; empty if there is none.
+// handOffNote returns the conversation that another agent had before the session was forked; empty
+// if there is none.
 func handOffNote(h *fork.HandOff) string {
 	if h == nil || len(h.Said) == 0 {
 		return ""
@@ -61,7 +62,7 @@ func saidBy(s fork.Said) string {
 	}
 }
 
-// withoutTags changes what would end the note in the form in which agents are given it.
+// withoutTags escapes text that would end the note early.
 func withoutTags(text string) string {
 	return strings.ReplaceAll(text, "system-reminder>", "system-reminder >")
 }

@@ -14,7 +14,8 @@ type imageStore interface {
 	AttachmentsAppend(ctx context.Context, b attachment.Batch) error
 }
 
-// kept returns those of a frame's images that are to be stored. The blocks that name others are marked by the limiter.
+// kept returns the images of a frame that are within the limits. The limiter marks the blocks that
+// name others.
 func (c *convert) kept(images []conversation.ImageData) []attachment.Attachment {
 	var out []attachment.Attachment
 	for _, i := range images {
@@ -30,8 +31,9 @@ func (c *convert) kept(images []conversation.ImageData) []attachment.Attachment 
 	return out
 }
 
-// storeImages stores the images of a batch before the events that name them: no reader finds a name without an image. An attempt
-// that is lost between the two leaves images that the next one stores again.
+// storeImages stores the images of a batch before the events that name them, so a reader never
+// finds a name without its image. If the attempt is lost between the two, the next one stores the
+// images again.
 func (a *attempt) storeImages(ctx context.Context, b *batch) error {
 	if len(b.images) == 0 {
 		return nil

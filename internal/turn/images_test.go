@@ -34,7 +34,7 @@ func TestImagesAreSentAsFarAsThereIsRoom(t *testing.T) {
 		}
 	}
 	images := make(chan []agent.Image, 1)
-	st := setup(t, script{frames: []string{ends}, agent: carrier{images: images}, attachments: []attachment.Attachment{
+	st := setup(t, script{frames: []string{endsTurn}, agent: carrier{images: images}, attachments: []attachment.Attachment{
 		file("a", "image/png", 10), file("b", "text/plain", 10), file("c", "image/png", 1000), file("d", "image/gif", 10),
 	}})
 	_, err := st.executor.Run(t.Context(), st.take(t), &progress{})

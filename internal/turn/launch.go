@@ -24,8 +24,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// launch says how the agent is started for this run. What the session's profile has for it is in
-// the sandbox when it returns.
+// launch returns the command that starts the agent for this run, after it has written the profile's
+// files into the sandbox.
 func (a *attempt) launch(ctx context.Context) (agent.Launch, error) {
 	in := a.launchInput()
 	launch, err := a.adapter.Launch(in)
@@ -56,7 +56,7 @@ func (a *attempt) launch(ctx context.Context) (agent.Launch, error) {
 	return launch, nil
 }
 
-// launchInput is what the launch of this run depends on.
+// launchInput returns the input of the adapter's Launch for this run.
 func (a *attempt) launchInput() agent.LaunchInput {
 	paths := runner.DefaultPaths()
 	in := agent.LaunchInput{
@@ -72,8 +72,8 @@ func (a *attempt) launchInput() agent.LaunchInput {
 	return in
 }
 
-// secrets opens the secrets of the agent: those that its adapter asks for, as far as they are stored, and those that
-// its profile names, all of which must be.
+// secrets opens the secrets of the agent: the stored ones among those that its adapter asks for,
+// and those that its profile names, which must all be stored.
 func (a *attempt) secrets(ctx context.Context, wanted []string) (map[string]string, error) {
 	var named []string
 	if a.start.Profile != nil {
@@ -95,7 +95,7 @@ func (a *attempt) secrets(ctx context.Context, wanted []string) (map[string]stri
 	return opened, nil
 }
 
-// permissionsOf are the session's own word, then its profile's.
+// permissionsOf returns the rules of the session, followed by those of its profile.
 func permissionsOf(start run.Start) permission.Rules {
 	var p permission.Rules
 	if start.Profile != nil {
@@ -128,8 +128,8 @@ func profileFiles(adapter agent.Adapter, in agent.LaunchInput) ([]transcript.Fil
 const commandTimeout = 20 * time.Second
 
 // profileMark is a sandbox's record of the profile that was written into it. It is next to the
-// runner's state, so that a restored sandbox has it too. It is read with every delivery: another
-// worker may have written another version since.
+// runner's state, so that a restored sandbox has it too. It is read with every delivery, because
+// another worker may have written another version.
 type profileMark struct {
 	Ref   string            `json:"ref"`
 	Files map[string]string `json:"files"` // SHA-256 of what was written, by path
@@ -138,9 +138,9 @@ type profileMark struct {
 func profileMarkPath() string { return path.Join(runner.DefaultPaths().State, "profile.json") }
 
 // installProfile writes the files of a profile into a sandbox that does not have them all, and
-// removes those of another version outside of the workspace. A file of the workspace is written if
-// the profile's own content of it has changed, and else left as the agent and its users have
-// changed it. The mark comes last, so that an interrupted installation is repeated.
+// removes those of another version outside of the workspace. A file of the workspace is written
+// only if its content in the profile has changed, so that changes by the agent and its users
+// survive. The mark is written last, so that an interrupted installation is repeated.
 func (a *attempt) installProfile(ctx context.Context, ref string, files []transcript.File) error {
 	mark := profileMark{Ref: ref, Files: map[string]string{}}
 	for _, f := range files {
@@ -184,12 +184,12 @@ func (a *attempt) installProfile(ctx context.Context, ref string, files []transc
 	return nil
 }
 
-// profileGap is how the look at the mark ends where a file is missing.
+// profileGap is the exit code of the command that reads the mark if a file is missing.
 const profileGap = 3
 
-// readProfileMark returns an empty mark where there is none, and whether the files outside of the
-// workspace are all there: an agent that cleans its home up takes them away, and without one of them it may
-// not even start.
+// readProfileMark returns the mark, which is empty if the sandbox has none, and whether all files
+// outside of the workspace exist. An agent that cleans up its home directory may delete them, and
+// may not start without them.
 func (a *attempt) readProfileMark(
 	ctx context.Context, files []transcript.File, workspace string,
 ) (mark profileMark, whole bool, err error) {

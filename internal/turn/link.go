@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// linkBacklog is how many messages wait for the commit under way. What does
-	// not fit waits in the runner's journal.
+	// linkBacklog bounds the messages that wait for the commit in progress. Further ones wait in
+	// the runner's journal.
 	linkBacklog = 1024
-	// linkBytes bounds what of a turn waits or is being committed.
+	// linkBytes bounds the messages of a turn that wait or are being committed.
 	linkBytes = 8 << 20
-	// linkShare is how much of it every turn may have at any time. What is beyond
-	// comes from the room that all turns of a worker share, so that a turn that is
-	// stuck, or one with much to read, keeps no other from reading.
+	// linkShare is the part of linkBytes that every turn may use at any time. The rest comes from
+	// the room that all turns of a worker share, so a turn that is stuck or reads a lot does not
+	// block others.
 	linkShare = 256 << 10
 	// messageCost is what a message takes besides its content.
 	messageCost = 256
 	// defaultReadAhead is the room that all turns of a worker share.
 	defaultReadAhead = 256 << 20
-	// linkSilence is how long a link may say nothing before it counts as broken:
-	// the runner speaks every AliveInterval.
+	// linkSilence is how long a link may be silent before it counts as broken. The runner sends a
+	// message every AliveInterval.
 	linkSilence = 4 * runner.AliveInterval
 	// dialTimeout bounds the exec and the runner's first answer.
 	dialTimeout = 20 * time.Second
@@ -41,7 +41,7 @@ const (
 type turnLink struct {
 	link     *runner.Link
 	process  *sandbox.Process
-	base     int64 // what the runner numbers from 0 is numbered from here in the run
+	base     int64 // the number in the run of the runner's frame 0
 	messages chan heldMessage
 	room     *semaphore.Weighted // of linkBytes
 	share    *semaphore.Weighted // of linkShare
@@ -50,7 +50,7 @@ type turnLink struct {
 	steered  bool                // a prompt waits for the running turn
 	failed   error               // set before messages is closed
 	pacer    *pacer              // nil if the runner does not hold its agent back
-	unlink   func()              // the turn has a link no more
+	unlink   func()              // counts the link as closed
 	cancel   context.CancelFunc
 	done     chan struct{}
 }
@@ -93,9 +93,9 @@ func (a *attempt) attach(ctx context.Context) (*turnLink, error) {
 	return l, nil
 }
 
-// dial opens a link over the exec that the turn before has left, or over a new one.
-// Where the one that was left fails this attempt does: its hello may be on its way, and
-// must not displace a link of the same attempt.
+// dial opens a link over the exec that the previous turn has left open, or over a new one. If the
+// reused exec fails, so does this attempt: its hello may still arrive, and must not displace a link
+// of the same attempt.
 func (a *attempt) dial(ctx context.Context, hello runner.Hello) (*runner.Link, *sandbox.Process, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errNoAnswer)
 	defer cancel()
@@ -122,7 +122,7 @@ type readCloser struct{ *sandbox.Process }
 
 func (r readCloser) Read(p []byte) (int, error) { return r.Stdout.Read(p) }
 
-// welcome is the runner's, with frames numbered as in the run.
+// welcome returns the runner's welcome, with frames numbered as in the run.
 func (l *turnLink) welcome() runner.Welcome {
 	w := l.link.Welcome()
 	w.LastFrame += l.base
@@ -164,17 +164,17 @@ func (l *turnLink) read(ctx context.Context) {
 	}
 }
 
-// silenceWatch ends the reading of a link that makes no progress for linkSilence while a message is waited for. Its own
-// timer checks at intervals, so that no timer is set for a message.
+// silenceWatch ends reads from a link that makes no progress for linkSilence while a message is
+// awaited. One timer checks at intervals, so that no timer has to be set for each message.
 type silenceWatch struct {
 	link    *runner.Link
 	over    <-chan struct{} // closed by fail
 	fail    context.CancelCauseFunc
-	waiting atomic.Int64 // since when a message is waited for, in Unix nanoseconds; 0 if none is
+	waiting atomic.Int64 // the start of the wait for a message, in Unix nanoseconds; 0 if none is awaited
 	timer   *time.Timer
 }
 
-// watchSilence begins the watch; fail ends what waits for messages.
+// watchSilence begins the watch; fail ends the wait for messages.
 func watchSilence(link *runner.Link, over <-chan struct{}, fail context.CancelCauseFunc) *silenceWatch {
 	w := &silenceWatch{link: link, over: over, fail: fail}
 	w.timer = time.AfterFunc(2*linkSilence, w.look)
@@ -189,7 +189,7 @@ func (w *silenceWatch) next(ctx context.Context) (runner.Held, error) {
 	return w.link.NextHeld(ctx)
 }
 
-// look fails the link if it has been silent for too long, and looks again when it may have been.
+// look fails the link if it has been silent for too long, and otherwise schedules the next look.
 func (w *silenceWatch) look() {
 	left := linkSilence
 	if since := w.waiting.Load(); since != 0 {
@@ -209,7 +209,7 @@ func (w *silenceWatch) look() {
 	}
 }
 
-// stop ends the watch; a look that is under way may be followed by one more.
+// stop ends the watch; one more look may follow one in progress.
 func (w *silenceWatch) stop() {
 	w.fail(nil)
 	w.timer.Stop()
@@ -258,7 +258,7 @@ func (l *turnLink) giveBack(h heldMessage) {
 	}
 }
 
-// weight is about how much memory the content of a message takes.
+// weight estimates the memory that the content of a message takes.
 func weight(m runner.Message) int64 {
 	n := messageCost
 	switch m := m.(type) {
@@ -279,8 +279,8 @@ var errNoAnswer = errors.New("the runner did not answer in time")
 var errSilent = fmt.Errorf("the runner has said nothing for %s", linkSilence)
 
 // take waits for a message, one of the ticks, a change or the end of ctx, and returns all messages
-// that are there. What came before the link broke is returned before the error is.
-// Calling it says that what it returned before is done with.
+// received so far. Messages that arrived before the link broke are returned before the error. A
+// call releases the messages that the previous call returned.
 func (l *turnLink) take(
 	ctx context.Context, tick, due <-chan time.Time, change, steer <-chan struct{},
 ) (out []runner.Message, changed bool, err error) {
@@ -320,7 +320,7 @@ func (l *turnLink) take(
 	return out, false, nil
 }
 
-// free gives back the room of the messages that take returned last.
+// free releases the room of the messages that take returned last.
 func (l *turnLink) free() {
 	for _, h := range l.held {
 		l.giveBack(h)
@@ -329,7 +329,7 @@ func (l *turnLink) free() {
 	l.held = l.held[:0]
 }
 
-// drain gives back all room: no one takes messages any more.
+// drain releases all room, once no further messages are taken.
 func (l *turnLink) drain() {
 	l.free()
 	for h := range l.messages {
@@ -349,7 +349,7 @@ func (l *turnLink) close() {
 	l.link.Close() // the agent continues either way
 	l.stopped()
 	l.drain()
-	l.process.Close() // only cuts the link
+	l.process.Close() // only closes the link
 }
 
 // stopped waits for the goroutines of the link.
@@ -361,7 +361,7 @@ func (l *turnLink) stopped() {
 	l.unlink()
 }
 
-// release ends the reading of a link whose turn is over, for others to use it.
+// release stops reading from the link of a turn that has ended, so that it can be reused.
 func (l *turnLink) release() (*runner.Link, *sandbox.Process) {
 	l.cancel()
 	l.stopped()
@@ -375,7 +375,7 @@ func isStale(err error) bool {
 	return ok && refused.Code == runner.CodeStale
 }
 
-// flushed reports whether the runner has said that everything on disk was sent.
+// flushed reports whether the runner has reported that everything on disk is sent.
 func flushed(messages []runner.Message) bool {
 	for _, m := range messages {
 		if f, ok := m.(*runner.Flushed); ok && f.ID == flushAtEnd {

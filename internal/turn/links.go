@@ -12,8 +12,8 @@ import (
 const (
 	// linkKept is how long a link is kept after a turn. It must be shorter than runner.MaxDetached.
 	linkKept = time.Minute
-	// maxLinksKept is how many are kept at a time: each holds a small process in
-	// its sandbox and two streams to the provider.
+	// maxLinksKept bounds the kept links: each occupies a small process in its sandbox and two
+	// streams to the provider.
 	maxLinksKept = 1000
 	// detachTimeout bounds the detaching of a link.
 	detachTimeout = 5 * time.Second
@@ -44,7 +44,7 @@ type keptLink struct {
 
 func (k *keptLink) close() {
 	k.link.Close()
-	k.process.Close() // only cuts the link
+	k.process.Close() // only closes the link
 }
 
 // keep detaches a link, concurrently with the caller, and keeps it for the next turn in the
@@ -80,8 +80,7 @@ func (l *Links) register(sandboxID string, k *keptLink) bool {
 	return true
 }
 
-// take returns the link that is kept for a sandbox; nil where there is none that
-// is whole.
+// take returns the link that is kept for a sandbox; nil if there is no working one.
 func (l *Links) take(ctx context.Context, sandboxID string) *keptLink {
 	if l == nil {
 		return nil
@@ -119,7 +118,7 @@ func (l *Links) drop(sandboxID string, k *keptLink) {
 	}
 }
 
-// Close gives up every link, also those that are kept later.
+// Close closes every link, including those that are kept later.
 func (l *Links) Close() {
 	l.mu.Lock()
 	kept := l.kept

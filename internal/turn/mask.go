@@ -22,14 +22,14 @@ type Masks interface {
 const (
 	// remaskEvery is how often a turn looks for secrets that were stored since it began.
 	remaskEvery = 5 * time.Second
-	// maxHeld and maxHeldBytes bound what is held back of the open blocks of a turn. Of the oldest
-	// beyond them nothing is shown.
+	// maxHeld and maxHeldBytes bound the text that is held back of the open blocks of a turn.
+	// Beyond them, the oldest text is dropped.
 	maxHeld      = 1000
 	maxHeldBytes = 256 << 10
 )
 
-// masking masks the text of a turn's events. All events of agents pass it, in front of the limiter. Its
-// fields, except for the masker, are its state, which continues in another process.
+// masking masks the text of a turn's events. All events of agents pass through it before the
+// limiter. Its fields, except for the masker, are its state, which another process can resume.
 type masking struct {
 	masker *secret.Masker
 	held   []heldText
@@ -42,7 +42,7 @@ type heldText struct {
 	Text         string `json:"t"`
 }
 
-// take returns what is held back of a block, and forgets it.
+// take removes and returns the text that is held back of a block.
 func (m *masking) take(conversationID, blockID string) string {
 	for i, h := range m.held {
 		if h.Conversation == conversationID && h.Block == blockID {
@@ -68,8 +68,8 @@ func (m *masking) hold(conversationID, blockID, text string) {
 	}
 }
 
-// events returns what stands for an event, usually one. The text of a block that ends without being
-// repeated whole gets what was held back of it first.
+// events returns the masked form of an event, usually one event. If a block ends without repeating
+// its whole text, an event with its held-back text comes first.
 func (m *masking) events(e conversation.Event) []conversation.Event {
 	text := m.masker.Text
 	e.ConversationID = text(e.ConversationID)
@@ -128,7 +128,7 @@ func (m *masking) events(e conversation.Event) []conversation.Event {
 	return []conversation.Event{e}
 }
 
-// block masks a block, with its content if that is all of it.
+// block masks a block, including its content if that is complete.
 func (m *masking) block(b conversation.Block, whole bool) conversation.Block {
 	text := m.masker.Text
 	b.ID, b.ToolUseID, b.SubagentID = text(b.ID), text(b.ToolUseID), text(b.SubagentID)
@@ -140,7 +140,7 @@ func (m *masking) block(b conversation.Block, whole bool) conversation.Block {
 	return b
 }
 
-// end masks what the end of a turn says.
+// end masks the texts in the end of a turn.
 func (m *masking) end(e *agent.TurnEnd) *agent.TurnEnd {
 	if e == nil || m.masker == nil {
 		return e
@@ -150,7 +150,7 @@ func (m *masking) end(e *agent.TurnEnd) *agent.TurnEnd {
 	return &masked
 }
 
-// shown is a question in the form that people see. The agent gets back what it asked.
+// shown returns a question in the form that people see. The agent gets its original input back.
 func (m *masking) shown(q question.Asked) *question.Asked {
 	if m.masker == nil {
 		return nil
@@ -159,7 +159,7 @@ func (m *masking) shown(q question.Asked) *question.Asked {
 	return &masked
 }
 
-// masker is that for the secrets that are stored now.
+// masker returns the masker for the secrets that are stored now.
 func (x *Executor) masker(ctx context.Context) (*secret.Masker, error) {
 	masker, err := x.Masks.Masker(ctx)
 	if err != nil {
@@ -168,7 +168,7 @@ func (x *Executor) masker(ctx context.Context) (*secret.Masker, error) {
 	return masker, nil
 }
 
-// remask has the turn mask the secrets that are stored now.
+// remask updates the turn's masker to the secrets that are stored now.
 func (a *attempt) remask(ctx context.Context) error {
 	masker, err := a.masker(ctx)
 	if err != nil {
@@ -178,7 +178,7 @@ func (a *attempt) remask(ctx context.Context) error {
 	return nil
 }
 
-// remaskSometimes is remask for a turn that works already: if it fails the masker is unchanged.
+// remaskSometimes is remask for a running turn: if it fails, the masker stays unchanged.
 func (a *attempt) remaskSometimes(ctx context.Context) {
 	if time.Since(a.remasked) < remaskEvery {
 		return

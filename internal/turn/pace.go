@@ -8,21 +8,23 @@ import (
 )
 
 const (
-	// paceFrames is how many frames the agents of a worker may have printed that it has not handled, all turns together.
+	// paceFrames bounds the printed and unhandled frames of all turns of a worker together.
 	paceFrames = 32 << 10
-	// minWindow and maxWindow bound the share of one turn. A turn begins with the least, which doubles each time that half of it is handled:
-	// of many turns that begin at once none prints much before the others have begun.
+	// minWindow and maxWindow bound the share of one turn. A turn begins with minWindow, which
+	// doubles each time that half of it is handled. So of many turns that begin at once, none
+	// prints much before the others have begun.
 	minWindow = 256
 	maxWindow = 8 << 10
 )
 
-// nextWindow is how many frames of a turn may wait after some were handled, if so many turns have links. All have the same share in the end,
-// so that on a machine that is too slow for its agents each is as fast as the others.
+// nextWindow returns how many frames of a turn may wait after some were handled, given the number
+// of turns with links. All end up with the same share, so that on a machine that is too slow for
+// its agents all are equally fast.
 func nextWindow(window, turns int64) int64 {
 	return min(2*window, max(paceFrames/max(turns, 1), minWindow), maxWindow)
 }
 
-// pacer has a runner hold its agent back that prints more than the worker handles.
+// pacer makes a runner pause an agent that prints more than the worker handles.
 //
 // A window may shrink while taken is on its way, and then the frames that were handled meanwhile may be all that the agent prints before it waits.
 // So took stores what is handled before it compares, and send stores what it sent before it does: one of them sees the other.
@@ -30,8 +32,8 @@ type pacer struct {
 	link    *runner.Link
 	turns   *atomic.Int64 // of the worker that have links
 	base    int64         // of the frames of the link in the run
-	handled atomic.Int64  // the newest frame that was handled
-	sent    atomic.Int64  // of those, the newest that the runner knows of
+	handled atomic.Int64  // the newest handled frame
+	sent    atomic.Int64  // the newest handled frame that the runner was notified of
 	window  atomic.Int64  // that the runner was given last
 	due     chan struct{} // half of the window is handled and not sent
 	done    chan struct{}
@@ -46,7 +48,8 @@ func newPacer(link *runner.Link, turns *atomic.Int64, base, frame int64) *pacer 
 	return p
 }
 
-// took notes that the frames up to one are handled. It does not wait for the runner, which is notified once half of its window is.
+// took records that the frames up to the given one are handled. It does not wait for the runner,
+// which is notified once half of its window is handled.
 func (p *pacer) took(frame int64) {
 	p.handled.Store(frame)
 	if !p.half() {
@@ -61,7 +64,7 @@ func (p *pacer) took(frame int64) {
 // half reports whether half of the window is handled and not sent.
 func (p *pacer) half() bool { return p.handled.Load()-p.sent.Load() >= p.window.Load()/2 }
 
-// send notifies the runner of what is handled until ctx ends or the link is closed.
+// send notifies the runner of handled frames until ctx ends or the link is closed.
 func (p *pacer) send(ctx context.Context) {
 	defer close(p.done)
 	for {

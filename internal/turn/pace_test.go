@@ -30,7 +30,7 @@ func TestTurnsShareWhatMayWait(t *testing.T) {
 	}
 }
 
-// TestARunnerIsNotifiedOfHalfAWindowAtATime: a turn that says little sends nothing.
+// TestARunnerIsNotifiedOfHalfAWindowAtATime: a turn with few frames sends nothing.
 func TestARunnerIsNotifiedOfHalfAWindowAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,8 @@ func TestARunnerIsNotifiedOfHalfAWindowAtATime(t *testing.T) {
 	})
 }
 
-// TestAWindowThatShrinksOnItsWayIsMoved: the agent already waits when the runner gets the smaller window, and prints nothing that would have it moved.
+// TestAWindowThatShrinksOnItsWayIsMoved: the agent already waits when the runner gets the smaller
+// window, and prints nothing that would move it.
 func TestAWindowThatShrinksOnItsWayIsMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,7 +121,8 @@ func linkedRunner(t *testing.T) (*bufio.Reader, *runner.Link) {
 	return r, link
 }
 
-// TestFramesThatWaitForOthersAreHandled: an agent that prints much and says nothing is not held back until they are committed.
+// TestFramesThatWaitForOthersAreHandled: an agent that prints many frames without events does not
+// wait for their commit.
 func TestFramesThatWaitForOthersAreHandled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 // agentRun is the name of the run for its agent and the runner.
 func (a *attempt) agentRun() string { return run.AgentID(a.in.RunID, a.start.Run.Part) }
 
-// park parks the run if nothing but open questions has kept it busy for long. What the agent would say from then on is in its
-// transcripts alone.
+// park parks the run if it has only waited for open questions for a while. Later output of the
+// agent is only in its transcripts.
 func (a *attempt) park(ctx context.Context, link *turnLink) error {
 	open := !a.waiting.expires.IsZero()
 	if a.heard.IsZero() { // the attempt has just begun
@@ -41,8 +41,8 @@ func (a *attempt) park(ctx context.Context, link *turnLink) error {
 	return nil
 }
 
-// beginPart begins the part of a run that follows an answer: what the part before has left open is closed, and a translator
-// for what the agent says in this one begins.
+// beginPart begins the part of a run that follows an answer: it closes the blocks that the previous
+// part left open, and starts a new translator.
 func (a *attempt) beginPart(ctx context.Context) (err error) {
 	part := a.start.Run.Part
 	if part == 0 || a.end != nil {
@@ -80,7 +80,8 @@ func (a *attempt) beginPart(ctx context.Context) (err error) {
 	return err
 }
 
-// promptInput is what the agent is sent: the prompt, or in a later part of the run what became of its questions.
+// promptInput returns the agent's input: the prompt, or in a later part of the run the outcome of
+// its questions.
 func (a *attempt) promptInput() agent.PromptInput {
 	in := agent.PromptInput{
 		RunID: a.agentRun(), PromptID: a.start.Prompt.ID, Content: withAttachments(a.start.Prompt),
@@ -92,7 +93,8 @@ func (a *attempt) promptInput() agent.PromptInput {
 	return in
 }
 
-// answered records that the agent has what became of the questions that this part of the run begins with.
+// answered records that the agent has received the outcome of the questions that this part of the
+// run begins with.
 func (a *attempt) answered(ctx context.Context) error {
 	var ids []string
 	for _, q := range a.answers {
@@ -106,8 +108,8 @@ func (a *attempt) answered(ctx context.Context) error {
 	return Stored(a.Store.QuestionsDelivered(ctx, a.token, ids))
 }
 
-// givenAnswer is the answer to a question that the agent asks again, as it was at work at the same when its session went to
-// sleep: each is given once.
+// givenAnswer returns the answer to a question that the agent asks again because it repeats the
+// work it was doing when its session hibernated. Each answer is used once.
 func (a *attempt) givenAnswer(q agent.Question) *agent.Answer {
 	for _, before := range a.answers {
 		same := before.Asked.Kind == q.Kind && before.Asked.ToolName == q.ToolName &&
@@ -128,7 +130,7 @@ func sameJSON(a, b json.RawMessage) bool {
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// answerOf is the answer to a question that is not open, as its agent gets it.
+// answerOf returns the agent's form of the answer to a question that is no longer open.
 func answerOf(q question.Question) question.Answer {
 	if q.Answer != nil {
 		return *q.Answer
@@ -136,8 +138,8 @@ func answerOf(q question.Question) question.Answer {
 	return question.Answer{Decision: question.Reject, Message: nobodyAnswered}
 }
 
-// continuation says what became of questions whose agent has been stopped since, so that it can continue: in words, since no
-// agent waits for an answer across a restart.
+// continuation describes, for an agent that was stopped, the outcome of its questions. It is text,
+// because no agent waits for an answer across a restart.
 func continuation(questions []question.Question) string {
 	var b strings.Builder
 	b.WriteString("You were paused while you waited for people, and have been resumed. Calls that were waiting have not run. " +
@@ -177,5 +179,5 @@ func outcomeOf(q question.Question) string {
 	return subject + strings.Join(said, ". ")
 }
 
-// maxQuotedInput bounds the input of a call that is quoted to its agent, which has it in its memory.
+// maxQuotedInput bounds the quoted input of a call. The agent has all of it in its memory.
 const maxQuotedInput = 4 << 10

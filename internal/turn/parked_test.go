@@ -22,7 +22,7 @@ var (
 	expired = question.Question{ID: "q4", Asked: question.Asked{ID: "4", Kind: question.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"rm"}`)}}
 )
 
-// TestAnAgentIsResumedWithWhatWasAnswered: every question and what became of it, in words.
+// TestAnAgentIsResumedWithWhatWasAnswered: its input lists every question and its outcome.
 func TestAnAgentIsResumedWithWhatWasAnswered(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, `You were paused while you waited for people, and have been resumed. Calls that were waiting have not run. Other calls and subagents that were at work have been stopped and have no result.
@@ -38,7 +38,8 @@ You asked for permission to use Bash with {"command":"rm"}. No answer came in ti
 Continue with what you were doing.`, continuation([]question.Question{allowed, rejected, chosen, expired}))
 }
 
-// TestAQuestionThatIsAskedAgainIsGivenItsAnswerOnce: the same call, however its input is written; another call is another question.
+// TestAQuestionThatIsAskedAgainIsGivenItsAnswerOnce: a call is the same however its JSON is
+// formatted; another call is another question.
 func TestAQuestionThatIsAskedAgainIsGivenItsAnswerOnce(t *testing.T) {
 	t.Parallel()
 	a := &attempt{convert: &convert{}, answers: []question.Question{allowed, expired}}

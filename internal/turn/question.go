@@ -16,19 +16,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/run"
 )
 
-// questionStore keeps the questions of agents.
+// questionStore stores the questions of agents.
 type questionStore interface {
-	// QuestionsPending are the questions of a run whose end its agent has not received, open ones
-	// included; with again also those whose end an earlier attempt has sent.
+	// QuestionsPending returns the open questions of a run and the ended ones whose outcome its
+	// agent has not received; with again, also those whose outcome an earlier attempt has sent.
 	QuestionsPending(ctx context.Context, runID string, again bool) ([]question.Question, error)
-	// QuestionExpire ends an open question whose time is over and returns the question.
+	// QuestionExpire ends an open question that has expired, and returns it.
 	QuestionExpire(ctx context.Context, sessionID, questionID string) (question.Question, error)
 	// QuestionsDelivered records that the ends of questions were sent to the agent. It counts only
 	// while token is the run's newest.
 	QuestionsDelivered(ctx context.Context, token string, questionIDs []string) error
-	// QuestionsParked are the questions that a part of a run begins with.
+	// QuestionsParked returns the questions that a part of a run begins with.
 	QuestionsParked(ctx context.Context, runID string, part int64) ([]question.Question, error)
-	// RunPark ends the attempt with the token and parks the run, if nothing happens in it but that people are asked.
+	// RunPark ends the attempt with the token and parks the run, if it only waits for people.
 	RunPark(ctx context.Context, p run.Parking) (bool, error)
 }
 
@@ -36,7 +36,7 @@ type questionStore interface {
 // answer.
 const lookForAnswers = 5 * time.Second
 
-// What an agent receives if no person has answered.
+// The answers that an agent receives if no person has answered.
 const (
 	deniedByPolicy  = "The permissions of this session do not allow this."
 	nobodyAnswered  = "No answer came in time."
@@ -47,19 +47,19 @@ const (
 	tooManyToAsk    = "The people of this session have been asked 1000 times in this turn, which is the limit."
 )
 
-// waiting is what a turn knows of the questions that its agent waits for. The rows are the truth:
-// an answer is accepted there, by one statement, whether a worker is up or not.
+// waiting is a turn's view of the questions that its agent waits for. The rows are authoritative:
+// one statement accepts an answer there, whether or not a worker is running.
 type waiting struct {
 	changed <-chan struct{} // the session's log has grown; nil while nothing is asked
 	stop    func()          // of the watch; nil likewise
 	expires time.Time       // when the first of them does
-	looked  time.Time       // when the rows were read last
-	due     bool            // they are to be read now
+	looked  time.Time       // the last read of the rows
+	due     bool            // the rows must be read now
 	again   bool            // an earlier attempt may have sent answers over a link that lost them
 }
 
-// ask sorts what a frame asks: permissions that the session's policy decides have their answer, the
-// rest is for people. Both are stored with the frame, and sent after it.
+// ask sorts the questions of a frame: the session's policy answers the permissions that it covers,
+// and people the others. Both are stored with the frame, and sent after it.
 func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Question {
 	if _, ok := a.adapter.(agent.Answerer); !ok {
 		return nil
@@ -109,7 +109,7 @@ func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Questi
 		default:
 			a.limits.Asked++
 		}
-		if reason != "" { // what is asked is stored without what is large; it is not needed to reject it
+		if reason != "" { // stored without its large parts, which a rejection does not need
 			asked.Asked.Input, asked.Asked.Inquiries, asked.Asked.Suggestions = nil, nil, nil
 			asked.Asked.Title, asked.Asked.ToolName = conversation.BoundedID(q.Title), conversation.BoundedID(q.ToolName)
 			asked.Asked.ToolUseID = conversation.BoundedID(q.ToolUseID)
@@ -124,8 +124,9 @@ func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Questi
 // questionCost is what a question takes besides its content.
 const questionCost = 1 << 10
 
-// unfit is why a question is not stored whole, and so not put to people or allowed: it is too large, or there were
-// too many. A permission that is sent to an agent includes the input that it asked with.
+// unfit returns the reason why a question cannot be stored in full, and therefore is neither asked
+// nor allowed: it is too large, or there were too many. A permission that is sent to an agent
+// includes the input of the question.
 func (a *attempt) unfit(q agent.Question, policy permission.Policy) string {
 	size := sizeOf(q)
 	switch {
@@ -165,7 +166,7 @@ func (a *attempt) answer(link *turnLink, answerer agent.Answerer, q agent.Questi
 	return nil
 }
 
-// watchAnswers has the rows read, now and whenever the session's log grows.
+// watchAnswers makes the attempt read the rows now and whenever the session's log grows.
 func (a *attempt) watchAnswers() {
 	a.waiting.due = true
 	if a.waiting.stop == nil && a.Changes != nil {
@@ -180,7 +181,7 @@ func (a *attempt) stopWatching() {
 	a.waiting = waiting{}
 }
 
-// sendAnswers sends the agent what has been answered, and what has not been in time.
+// sendAnswers sends the agent the answers, and the rejections of questions that expired.
 func (a *attempt) sendAnswers(ctx context.Context, link *turnLink) error {
 	now := time.Now()
 	w := &a.waiting

@@ -8,13 +8,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// Bounds of what an agent is given of a receipt.
+// Bounds of the receipt's note for the agent.
 const (
 	maxNoted     = 20 // items of a list
 	maxNotedItem = 200
 )
 
-// notes are what an agent must know before a prompt, in addition to it.
+// notes returns the text that precedes a prompt in the agent's input.
 func notes(start run.Start) string {
 	receipt := start.Receipt
 	if start.HandOff != nil && receipt != nil {
@@ -29,7 +29,8 @@ func notes(start run.Start) string {
 	return note
 }
 
-// receiptNote is what an agent must know of the restore of its sandbox, before the first prompt in it; empty if all came back.
+// receiptNote describes the restore of the sandbox to the agent, before its first prompt; empty if
+// everything was restored.
 func receiptNote(r *receipt.Receipt) string {
 	if r == nil {
 		return ""

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// refusalInterval and maxRefusalInterval are how often a turn asks what its sandbox's network has refused: the pause
-	// doubles as long as it has refused nothing.
+	// refusalInterval and maxRefusalInterval bound the pause between two queries for connections
+	// that the sandbox's network has refused. It doubles after each query without a refusal.
 	refusalInterval    = 2 * time.Second
 	maxRefusalInterval = 8 * time.Second
-	// refusalTimeout bounds each question, also the last one, which the end of the turn
-	// waits for.
+	// refusalTimeout bounds each query, including the last one, which the end of the turn waits
+	// for.
 	refusalTimeout = 5 * time.Second
 	// maxRefusals ends the watch of one attempt at a turn. The store bounds the events of all its attempts.
 	maxRefusals = 100
@@ -25,7 +25,7 @@ const (
 type refusalWatch struct {
 	turn   *attempt
 	begun  bool          // after is known
-	after  int64         // the newest refusal that is recorded, or that the turn began after
+	after  int64         // the newest refusal that is recorded or precedes the turn
 	count  int           // recorded
 	looked chan struct{} // when closed, the first look is over
 	stop   chan struct{}
@@ -33,7 +33,7 @@ type refusalWatch struct {
 	leave  context.CancelFunc // ends a look
 }
 
-// watchRefusals begins. What was refused before awaitBegin returns is not reported.
+// watchRefusals starts the watch. Refusals before awaitBegin returns are not reported.
 func (a *attempt) watchRefusals(ctx context.Context) *refusalWatch {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &refusalWatch{turn: a, looked: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}), leave: cancel}
@@ -48,10 +48,10 @@ func (a *attempt) watchRefusals(ctx context.Context) *refusalWatch {
 	return w
 }
 
-// awaitBegin returns when the watch knows what has been refused so far.
+// awaitBegin returns when the watch has the position of the newest earlier refusal.
 func (w *refusalWatch) awaitBegin() { <-w.looked }
 
-// end records what is new and returns when the watch has ended.
+// end records new refusals and returns when the watch has ended.
 func (w *refusalWatch) end() {
 	close(w.stop)
 	<-w.done
@@ -85,7 +85,7 @@ func (w *refusalWatch) run(ctx context.Context) {
 	}
 }
 
-// nextRefusalPause is the pause after one in which something was refused, or nothing.
+// nextRefusalPause returns the next pause, given whether something was refused in this one.
 func nextRefusalPause(pause time.Duration, refused bool) time.Duration {
 	if refused {
 		return refusalInterval
@@ -93,7 +93,7 @@ func nextRefusalPause(pause time.Duration, refused bool) time.Duration {
 	return min(2*pause, maxRefusalInterval)
 }
 
-// look records what is new and reports whether it is worth asking again.
+// look records new refusals and reports whether to continue.
 func (w *refusalWatch) look(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, refusalTimeout)
 	defer cancel()

@@ -37,7 +37,8 @@ import (
 // waitLimit bounds every wait of a test.
 const waitLimit = 2 * time.Minute
 
-// stage is a session with a prompt in a database, a sandbox in memory, and what executes turns: no part of the engine.
+// stage is a session with a prompt in a database, a sandbox in memory, and an executor of turns,
+// without Temporal.
 type stage struct {
 	db       *postgres.DB
 	executor *turn.Executor
@@ -47,24 +48,24 @@ type stage struct {
 	input    atomic.Value
 	dispatch int64
 	answers  answers
-	launches sync.Map // how the agent was started, by run
+	launches sync.Map // launches of the agent, by run
 	steers   steers
 	changes  *changes
 	// attachments are those of the prompt.
 	attachments []attachment.Attachment
 }
 
-// script is what the program in the place of the runner prints once it has the prompt.
+// script is the output of the program that replaces the runner, once it has the prompt.
 type script struct {
 	frames      []string // the lines of the agent
 	lost        bool     // the runner was interrupted while it had the run
 	masks       turn.Masks
 	agent       agent.Adapter // default: the demo agent
 	attachments []attachment.Attachment
-	waiting     []int64  // the frames of calls that the runner says wait for an answer
+	waiting     []int64  // the frames of calls that the runner reports as waiting
 	started     func()   // called when the prompt has arrived, before the first frame
-	noSteers    bool     // the runner is of a release that knows no prompts for running turns
-	windowed    bool     // the runner holds its agent back: it prints no more than its window
+	noSteers    bool     // the runner's release does not support prompts for running turns
+	windowed    bool     // the runner pauses its agent at the end of its window
 	steered     []string // the lines of the agent that follow such a prompt; STEER is its uuid, and PROMPT its id
 }
 
@@ -106,14 +107,14 @@ func setup(t *testing.T, s script) *stage {
 	return st
 }
 
-// none are no secrets.
+// none has no secrets.
 type none struct{}
 
 func (none) Secrets(context.Context, []string) (map[string]secret.Stored, error) { return nil, nil }
 
 func (none) Masker(context.Context) (*secret.Masker, error) { return nil, nil }
 
-// countedMasks are no secrets, and count how often they are read.
+// countedMasks has no secrets, and counts the reads.
 type countedMasks struct{ read atomic.Int64 }
 
 func (m *countedMasks) Masker(context.Context) (*secret.Masker, error) {
@@ -121,12 +122,12 @@ func (m *countedMasks) Masker(context.Context) (*secret.Masker, error) {
 	return nil, nil
 }
 
-// TestTheSecretsToMaskAreReadOnceForAPrompt, which waits for each read: also where there are none.
+// TestTheSecretsToMaskAreReadOnceForAPrompt, which waits for each read, even if there are none.
 func TestTheSecretsToMaskAreReadOnceForAPrompt(t *testing.T) {
 	t.Parallel()
 	var masks countedMasks
 	var before atomic.Int64
-	st := setup(t, script{frames: []string{ends}, masks: &masks, started: func() { before.Store(masks.read.Load()) }})
+	st := setup(t, script{frames: []string{endsTurn}, masks: &masks, started: func() { before.Store(masks.read.Load()) }})
 	_, err := st.executor.Run(t.Context(), st.take(t), &progress{})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, before.Load())
@@ -137,7 +138,7 @@ type masks struct{ masker *secret.Masker }
 
 func (m masks) Masker(context.Context) (*secret.Masker, error) { return m.masker, nil }
 
-// claim has a session with a sandbox and a prompt, which is claimed for a run.
+// claim creates a session with a sandbox and a prompt, and claims the prompt for a run.
 func (st *stage) claim(t *testing.T, provider *sandbox.Provider) {
 	t.Helper()
 	ctx := t.Context()
@@ -163,7 +164,7 @@ func (st *stage) claim(t *testing.T, provider *sandbox.Provider) {
 	st.in = turn.Request{SessionID: s.ID, RunID: run, Generation: 1, SandboxID: sb.ID()}
 }
 
-// take takes the run for a new attempt.
+// take attaches a new attempt to the run.
 func (st *stage) take(t *testing.T) turn.Request {
 	t.Helper()
 	in := st.in
@@ -175,7 +176,7 @@ func (st *stage) take(t *testing.T) turn.Request {
 	return in
 }
 
-// attach speaks for the runner on one link, until that is closed.
+// attach acts as the runner on one link until it is closed.
 func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 	st.attaches.Add(1)
 	r := bufio.NewReader(p.Stdin)
@@ -243,7 +244,7 @@ func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
 	return runner.ExitOK
 }
 
-// put speaks for the runner's command.
+// put acts as the runner's put command.
 func (st *stage) put(p *memsandbox.Proc) int {
 	r := bufio.NewReader(p.Stdin)
 	name := ""
@@ -283,19 +284,19 @@ func (st *stage) events(t *testing.T, kind string) []eventlog.Event {
 	return slices.DeleteFunc(page, func(e eventlog.Event) bool { return e.RunID != st.in.RunID || e.Type != kind })
 }
 
-// ends is the line of the demo agent that ends a turn.
-const ends = `{"type":"result","runId":"RUN","outcome":"completed"}`
+// endsTurn is the line of the demo agent that ends a turn.
+const endsTurn = `{"type":"result","runId":"RUN","outcome":"completed"}`
 
 // says is a line of the demo agent.
 func says(text string) string {
 	return fmt.Sprintf(`{"type":"assistant","uuid":%q,"content":%q}`, "block-"+text, text)
 }
 
-// TestATurnRunsWithoutAnEngine: from the prompt to its end, the events are committed before the end is known, and nothing but
-// the outcome is left to the caller.
+// TestATurnRunsWithoutAnEngine: the events are committed before the end is reported, and only the
+// outcome is left to the caller.
 func TestATurnRunsWithoutAnEngine(t *testing.T) {
 	t.Parallel()
-	st := setup(t, script{frames: []string{says("one"), says("two"), ends}})
+	st := setup(t, script{frames: []string{says("one"), says("two"), endsTurn}})
 	var p progress
 	result, err := st.executor.Run(t.Context(), st.take(t), &p)
 	require.NoError(t, err)
@@ -310,7 +311,7 @@ func TestATurnRunsWithoutAnEngine(t *testing.T) {
 	require.Empty(t, run.Outcome, "that is the caller's")
 	require.Len(t, st.events(t, "block_complete"), 2)
 
-	// Another attempt finds the end, and asks for no frame again.
+	// Another attempt finds the end, and requests no frame again.
 	result, err = st.executor.Run(t.Context(), st.take(t), &p)
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.End.Outcome)
@@ -318,7 +319,8 @@ func TestATurnRunsWithoutAnEngine(t *testing.T) {
 	require.EqualValues(t, 1, st.attaches.Load(), "the link of the first is reused")
 }
 
-// TestATurnOfMoreLinesThanItsWindowIsFollowedToItsEnd: the runner is notified of what is handled, and has its agent continue.
+// TestATurnOfMoreLinesThanItsWindowIsFollowedToItsEnd: the runner is notified of handled frames,
+// and lets its agent continue.
 func TestATurnOfMoreLinesThanItsWindowIsFollowedToItsEnd(t *testing.T) {
 	t.Parallel()
 	const lines = 3000
@@ -326,7 +328,7 @@ func TestATurnOfMoreLinesThanItsWindowIsFollowedToItsEnd(t *testing.T) {
 	for i := range lines {
 		frames = append(frames, fmt.Sprintf(`{"type":"assistant","uuid":"block-%d","content":"line"}`, i))
 	}
-	st := setup(t, script{frames: append(frames, ends), windowed: true})
+	st := setup(t, script{frames: append(frames, endsTurn), windowed: true})
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	result, err := st.executor.Run(ctx, st.take(t), &progress{})
@@ -340,7 +342,7 @@ func TestATurnOfMoreLinesThanItsWindowIsFollowedToItsEnd(t *testing.T) {
 // TestAnAttemptWithoutTheTokenWritesNothing: a newer attempt has taken the run before the first commit.
 func TestAnAttemptWithoutTheTokenWritesNothing(t *testing.T) {
 	t.Parallel()
-	st := setup(t, script{frames: []string{says("one"), ends}})
+	st := setup(t, script{frames: []string{says("one"), endsTurn}})
 	older := st.take(t)
 	st.take(t)
 	result, err := st.executor.Run(t.Context(), older, &progress{})
@@ -349,7 +351,7 @@ func TestAnAttemptWithoutTheTokenWritesNothing(t *testing.T) {
 	require.Empty(t, st.events(t, "block_complete"))
 }
 
-// TestATurnWhoseRunnerWasInterruptedIsUnknown: what the runner has is committed first.
+// TestATurnWhoseRunnerWasInterruptedIsUnknown: the frames that the runner has are committed first.
 func TestATurnWhoseRunnerWasInterruptedIsUnknown(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one")}, lost: true})
@@ -361,8 +363,8 @@ func TestATurnWhoseRunnerWasInterruptedIsUnknown(t *testing.T) {
 	require.Len(t, st.events(t, "block_complete"), 1)
 }
 
-// TestAnAttemptThatIsCancelledSaysWhetherThePromptMayBeDelivered: with an agent that says nothing, and before the runner is
-// reached.
+// TestAnAttemptThatIsCancelledSaysWhetherThePromptMayBeDelivered: while the agent is silent, and
+// before the runner is reached.
 func TestAnAttemptThatIsCancelledSaysWhetherThePromptMayBeDelivered(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{})
@@ -371,7 +373,7 @@ func TestAnAttemptThatIsCancelledSaysWhetherThePromptMayBeDelivered(t *testing.T
 	in := st.take(t)
 	result, err := st.executor.Run(ctx, in, &progress{})
 	require.Error(t, err)
-	if result != nil { // else what is stored could not be read
+	if result != nil { // nil if the stored state could not be read
 		require.False(t, result.MayHaveDelivered)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
@@ -392,7 +394,8 @@ func (c *cancelling) Waiting() {
 	c.cancel()
 }
 
-// TestASettledRunHasNoOpenBlocks: its worker is gone, and the state in the row says what was open.
+// TestASettledRunHasNoOpenBlocks: its worker is lost, and the state in the row lists the open
+// blocks.
 func TestASettledRunHasNoOpenBlocks(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{`{"type":"tool_use","uuid":"call1","name":"run","input":{"x":"y"}}`}, lost: true})
@@ -422,7 +425,7 @@ func TestImagesOfResultsAreStored(t *testing.T) {
 	image := []byte("\x89PNG\r\n\x1a\nof the first")
 	secretImage := []byte("\x89PNG\r\n\x1a\nwith Xylophone7Quartz")
 	st := setup(t, script{
-		frames: []string{looks(image), looks(image), looks(secretImage), looks([]byte("<svg>")), ends},
+		frames: []string{looks(image), looks(image), looks(secretImage), looks([]byte("<svg>")), endsTurn},
 		masks:  masks{secret.NewMasker([]secret.Named{{Name: "KEY", Value: secret.NewValue("Xylophone7Quartz")}})},
 	})
 	_, err := st.executor.Run(ctx, st.take(t), &progress{})
@@ -457,7 +460,7 @@ func TestAttachmentsArePlacedBeforeThePromptIsDelivered(t *testing.T) {
 			Data: []byte(text),
 		}
 	}
-	st := setup(t, script{frames: []string{ends}, attachments: []attachment.Attachment{file("notes 1.txt", large), file("b", "two")}})
+	st := setup(t, script{frames: []string{endsTurn}, attachments: []attachment.Attachment{file("notes 1.txt", large), file("b", "two")}})
 	_, err := st.executor.Run(t.Context(), st.take(t), &progress{})
 	require.NoError(t, err)
 	prompt := st.take(t).Start.Prompt

@@ -12,24 +12,22 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/run"
 )
 
-// settleStore ends runs that no worker can end any more.
+// settleStore ends runs that no worker can end.
 type settleStore interface {
-	// RunFence makes token the only one that counts, so that no worker can add to
-	// the run any more, and returns it like RunAttach, without counting an attempt.
+	// RunFence makes token the only valid one, so that no worker can add to the run. It returns the
+	// run like RunAttach, without counting an attempt.
 	RunFence(ctx context.Context, runID, token string) (run.Start, error)
 	RunEnd(ctx context.Context, ending run.Ending) (run.Run, error)
 }
 
-// Settle ends a run that no worker can end any more. The run's token is taken
-// first, which fences off a worker that still believes in it, and every block
-// that was left open is closed. Where a frame had ended the turn already, and
-// only its outcome was not written, that end stands; a run that is over keeps its
-// outcome.
+// Settle ends a run that no worker can end. It first takes the run's token, which fences any worker
+// that still has the run, and closes every open block. If a frame had already ended the turn and
+// only the outcome was not written, that end is used; a run that has ended keeps its outcome.
 func (x *Executor) Settle(ctx context.Context, ending run.Ending) error {
 	token := NewToken()
 	start, err := x.Store.RunFence(ctx, ending.RunID, token)
 	if failure.CodeOf(err) == failure.IllegalState {
-		return nil // over already
+		return nil // it has already ended
 	}
 	if err != nil {
 		return Stored(err)
@@ -41,7 +39,7 @@ func (x *Executor) Settle(ctx context.Context, ending run.Ending) error {
 	c, end, err := x.resume(start)
 	switch {
 	case err != nil:
-		// Blocks stay open rather than the session stuck.
+		// An open block does less harm than a stuck session.
 		x.Logger.ErrorContext(ctx, "what a run left open cannot be closed", slog.String("session_id", start.Run.SessionID),
 			slog.String("run_id", ending.RunID), slog.Any("error", err))
 	case end != nil:
@@ -57,7 +55,7 @@ func (x *Executor) Settle(ctx context.Context, ending run.Ending) error {
 	return Stored(err)
 }
 
-// cut closes every block that a run left open: no frame of it will come any more.
+// cut closes every block that a run left open, since no more frames of it can arrive.
 func (x *Executor) cut(ctx context.Context, start run.Start, c *convert, token string) error {
 	frame := start.Run.LastFrame + 1
 	drafts, err := c.drafts(c.translator.Cut(time.Now().UTC()), frame)

@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// TestALinkThatSaysNothingIsBroken: a message, or a part of one, puts the end off. Time in which no message is waited for
-// does not count.
+// TestALinkThatSaysNothingIsBroken: a message, or a part of one, restarts the timeout. Time in
+// which no message is awaited does not count.
 func TestALinkThatSaysNothingIsBroken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestALinkThatSaysNothingIsBroken(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		watch := watchSilence(link, ctx.Done(), cancel)
-		<-time.After(3 * linkSilence / 4) // no message is waited for
+		<-time.After(3 * linkSilence / 4) // no message is awaited
 		began := time.Now()
 		m, err := watch.next(ctx)
 		require.NoError(t, err)

@@ -10,30 +10,35 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Prompts of the mode steer are given to the agent in the running turn, one after the other: the next once the agent has taken or declined the
-// one before. The store gives a prompt to the attempt, the translator is notified, and only then is it sent. So the turn does not end while
-// a prompt is on its way. A worker that takes over is given the same prompts and sends them again; the runner writes each to the agent once.
+// Prompts of the mode steer are sent to the agent in the running turn, one after the other: the
+// next once the agent has accepted or declined the previous one. The store assigns a prompt to the
+// attempt, the translator is notified, and only then is it sent. So the turn does not end while a
+// prompt is being delivered. A worker that takes over gets the same prompts and sends them again;
+// the runner writes each to the agent once.
 //
 //	store ──SteersTake──▶ attempt ──Expect──▶ translator        the turn does not end from here on
 //	                         └──────Steer──▶ runner ──stdin──▶ agent
 //	store ◀─SteersSettle─ attempt ◀────── a frame that says what the agent has done with it
 
-// steerStore has the prompts for running turns.
+// steerStore stores the prompts for running turns.
 type steerStore interface {
 	// SteersWait reports whether SteersTake may return another prompt. It locks nothing.
 	SteersWait(ctx context.Context, runID string) (bool, error)
-	// SteersTake returns the prompts that the agent gets in the running turn, those that were taken before and, if asked for, the next.
+	// SteersTake returns the prompts of the running turn that were taken before and, on request,
+	// the next one.
 	SteersTake(ctx context.Context, t run.SteerTake) ([]session.Prompt, error)
-	// SteersSettle records that the agent has taken prompts. It counts only while the token is the run's newest.
+	// SteersSettle records that the agent has accepted prompts. It has no effect unless the token
+	// is the run's newest.
 	SteersSettle(ctx context.Context, t run.SteerTaken) error
 }
 
-// lookForSteers is how often the rows of prompts for the turn are read without a notification.
+// lookForSteers is the interval at which the rows of prompts for the turn are read without a
+// notification.
 const lookForSteers = 10 * time.Second
 
-// steering is what an attempt knows of prompts for its running turn.
+// steering is an attempt's view of the prompts for its running turn.
 type steering struct {
-	steerer agent.Steerer // nil if the agent takes none, or its runner does not
+	steerer agent.Steerer // nil if the agent or its runner does not support them
 	changed <-chan struct{}
 	stop    func()
 	due     bool
@@ -42,8 +47,9 @@ type steering struct {
 	sent    map[string]bool // by this attempt
 }
 
-// beginSteering has the attempt give prompts to its agent if that takes them. Those that the attempt before has taken are given again, before
-// any frame is read: one may have the end of the turn.
+// beginSteering enables prompts for the running turn if the agent accepts them. Those that the
+// previous attempt took are sent again before any frame is read, because a frame may contain the
+// end of the turn.
 func (a *attempt) beginSteering(ctx context.Context, link *turnLink) error {
 	steerer, ok := a.adapter.(agent.Steerer)
 	if _, expects := a.translator.(agent.Expecter); !ok || !expects || !link.welcome().Steers || a.closed {
@@ -67,7 +73,8 @@ func (a *attempt) stopSteering() {
 	a.steering = steering{}
 }
 
-// steer gives the agent the next prompt for its turn, if it has done with the one before.
+// steer sends the agent the next prompt for its turn, if it has accepted or declined the previous
+// one.
 func (a *attempt) steer(ctx context.Context, link *turnLink) error {
 	s := &a.steering
 	if s.steerer == nil || a.end != nil || a.exhausted() {
@@ -118,7 +125,8 @@ func (a *attempt) takeSteers(ctx context.Context, link *turnLink, more bool) err
 	return nil
 }
 
-// settleSteers records what the agent has done with prompts, before the frame that says it is committed: twice does no harm.
+// settleSteers records which prompts the agent has accepted or declined, before the frame that
+// reports it is committed. Recording twice is harmless.
 func (a *attempt) settleSteers(ctx context.Context, verdicts []agent.SteerVerdict) error {
 	taken := run.SteerTaken{RunID: a.in.RunID, Token: a.token, Part: a.start.Run.Part}
 	for _, v := range verdicts {

@@ -17,11 +17,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
-// steers is what the runner has been given for the running turn, and has printed.
+// steers is the prompts that the runner has received for the running turn, and its output.
 type steers struct {
 	mu     sync.Mutex
 	frames []string
-	sent   []string // ids, each as often as it came
+	sent   []string // ids, with repetitions
 }
 
 func (s *steers) lines() []string {
@@ -36,7 +36,8 @@ func (s *steers) ids() []string {
 	return s.sent
 }
 
-// give takes a prompt for the running turn as a runner does: once. It returns from where on its agent says something more.
+// give accepts a prompt for the running turn once, like a runner. It returns the position of the
+// agent's further output.
 func (s *steers) give(m *runner.Steer, says []string) (from int64, given bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +54,7 @@ func (s *steers) give(m *runner.Steer, says []string) (from int64, given bool) {
 	return from, true
 }
 
-// changes wakes those who watch.
+// changes wakes watchers.
 type changes struct {
 	mu      sync.Mutex
 	watched map[string]chan struct{}
@@ -78,7 +79,7 @@ func (c *changes) wake(topic string) {
 	}
 }
 
-// steer submits a prompt of the mode steer once the turn has said something.
+// steer submits a prompt of the mode steer once the turn has output.
 func (st *stage) steer(t *testing.T) session.Prompt {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(st.events(t, "block_complete")) > 0 }, waitLimit, time.Millisecond)
@@ -95,7 +96,7 @@ func (st *stage) submitSteer(t *testing.T) session.Prompt {
 	return p
 }
 
-// ended ends the run as its attempt does, and returns a prompt then.
+// ended ends the run like its attempt, and returns the prompt afterwards.
 func (st *stage) ended(t *testing.T, in turn.Request, result *turn.Result, promptID string) session.Prompt {
 	t.Helper()
 	require.NotNil(t, result)
@@ -108,9 +109,9 @@ func (st *stage) ended(t *testing.T, in turn.Request, result *turn.Result, promp
 	return p
 }
 
-// taken are the lines with which the demo agent takes a prompt in its turn, and ends that.
+// taken is the demo agent's output when it accepts a prompt in its turn and ends the turn.
 var taken = []string{
-	`{"type":"user","uuid":"STEER","runId":"RUN","promptId":"PROMPT","content":"and this"}`, says("two"), ends,
+	`{"type":"user","uuid":"STEER","runId":"RUN","promptId":"PROMPT","content":"and this"}`, says("two"), endsTurn,
 }
 
 const declined = `{"type":"declined","uuid":"STEER","runId":"RUN"}`
@@ -132,7 +133,7 @@ func (st *stage) run(t *testing.T, x *turn.Executor, in turn.Request) (wait func
 	}
 }
 
-// TestAPromptIsGivenToTheAgentInItsTurn: what the agent takes ends with the turn.
+// TestAPromptIsGivenToTheAgentInItsTurn: an accepted prompt ends with the turn.
 func TestAPromptIsGivenToTheAgentInItsTurn(t *testing.T) {
 	t.Parallel()
 	st := setup(t, script{frames: []string{says("one")}, steered: taken})
@@ -148,10 +149,10 @@ func TestAPromptIsGivenToTheAgentInItsTurn(t *testing.T) {
 	require.Len(t, st.events(t, "block_complete"), 3)
 }
 
-// TestAPromptThatIsDeclinedReturnsToItsPlace: the agent has ended the turn when it comes.
+// TestAPromptThatIsDeclinedReturnsToItsPlace: it arrives after the agent has ended the turn.
 func TestAPromptThatIsDeclinedReturnsToItsPlace(t *testing.T) {
 	t.Parallel()
-	st := setup(t, script{frames: []string{says("one")}, steered: []string{ends, declined}})
+	st := setup(t, script{frames: []string{says("one")}, steered: []string{endsTurn, declined}})
 	in := st.take(t)
 	wait := st.run(t, st.executor, in)
 	p := st.steer(t)
@@ -162,8 +163,9 @@ func TestAPromptThatIsDeclinedReturnsToItsPlace(t *testing.T) {
 	require.Negative(t, p.Rank)
 }
 
-// TestAPromptIsTakenOnceAcrossLostWorkers: a worker is lost after it has read that the agent has taken the prompt, before that is committed or
-// after it. The next one sends the prompt again, and does not end the turn without it.
+// TestAPromptIsTakenOnceAcrossLostWorkers: a worker is lost after it has read that the agent
+// accepted the prompt, before or after that is committed. The next worker sends the prompt again,
+// and does not end the turn without it.
 func TestAPromptIsTakenOnceAcrossLostWorkers(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]bool{"before the commit": true, "after it": false} {
@@ -190,7 +192,7 @@ func TestAPromptIsTakenOnceAcrossLostWorkers(t *testing.T) {
 // TestAPromptThatAWorkerTookAndDidNotSendIsSent: by the next one, before it reads the end of the turn, which the agent had printed.
 func TestAPromptThatAWorkerTookAndDidNotSendIsSent(t *testing.T) {
 	t.Parallel()
-	st := setup(t, script{frames: []string{says("one"), ends}, steered: []string{declined}})
+	st := setup(t, script{frames: []string{says("one"), endsTurn}, steered: []string{declined}})
 	in := st.take(t)
 	require.NoError(t, st.executor.Log.Append(t.Context(), eventlog.Append{
 		SessionID: in.SessionID, RunID: in.RunID, Generation: 1, Token: in.Token, State: []byte(`{}`), Steers: true,

@@ -10,21 +10,23 @@ import (
 )
 
 const (
-	// noteTimeout bounds a record of what an attempt does. An attempt that ends waits for it.
+	// noteTimeout bounds the writing of an attempt's record, which the end of the attempt waits
+	// for.
 	noteTimeout = 2 * time.Second
 	// suspectWait is how long an attempt after a loss waits for the frames that its runner says it has.
 	suspectWait = 10 * time.Second
 )
 
-// suspicion is how an attempt at a run handles the frames that were waiting when the attempt before it was lost: all
-// together, as that one may have done, with a record of what it does. If it is lost too, the record counts against
-// the frames. Attempts after an orderly end, and nearly all others, write no such records.
+// suspicion is the handling of frames that were waiting when the previous attempt was lost: the
+// attempt handles them together, as the previous one may have done, and records that it does. If it
+// is lost too, the record counts against the frames. Attempts that follow an orderly end, and
+// nearly all others, write no such records.
 type suspicion struct {
 	until   int64     // the frames up to this one are suspect; -1 if none is
-	expires time.Time // a runner may have lied about what it has
+	expires time.Time // the runner may have reported frames that it does not have
 	held    []runner.Message
 	bytes   int64
-	marked  bool // it is recorded that they are being handled
+	marked  bool // the handling of the frames is recorded
 }
 
 // suspect begins the suspicion, if the attempt before was lost and frames wait.
@@ -65,7 +67,7 @@ func (a *attempt) handling(ctx context.Context, messages []runner.Message) error
 	return a.note(ctx, run.DoingHandling)
 }
 
-// handled ends the suspicion: the attempt has survived the frames, and stores what they mean.
+// handled ends the suspicion: the attempt has survived the frames, and stores their events.
 func (a *attempt) handled(ctx context.Context) error {
 	if a.suspicion.until < 0 {
 		return nil
@@ -74,15 +76,15 @@ func (a *attempt) handled(ctx context.Context) error {
 	return a.note(ctx, run.DoingReading)
 }
 
-// note records what the attempt does with the frames of its run.
+// note records the attempt's progress with the frames of its run.
 func (a *attempt) note(ctx context.Context, doing run.Doing) error {
 	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
 	return Stored(a.Store.RunDoing(ctx, a.in.RunID, a.token, doing))
 }
 
-// leave records that the attempt ended by itself: it was not lost. If it cannot, the next attempt takes it for a loss
-// at a position where none may have been, which has no consequence by itself.
+// leave records that the attempt ended by itself and was not lost. If this fails, the next attempt
+// assumes a loss at that position, which has no consequence by itself.
 func (a *attempt) leave(ctx context.Context) {
 	if err := a.note(context.WithoutCancel(ctx), run.DoingNothing); err != nil {
 		a.log().WarnContext(ctx, "could not record the end of an attempt", slog.Any("error", err))

@@ -14,7 +14,7 @@ func traced(ctx context.Context, step string, do func(context.Context) error) er
 	defer span.End()
 	err := do(ctx)
 	if err != nil {
-		span.SetStatus(codes.Error, "") // what went wrong may say what an agent said
+		span.SetStatus(codes.Error, "") // the error may quote the agent's output
 	}
 	return err
 }

@@ -8,10 +8,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// TestTheStepsOfATurnAreSpans of the turn's own, without what was said in it.
+// TestTheStepsOfATurnAreSpans below the span of the turn, without any content.
 func TestTheStepsOfATurnAreSpans(t *testing.T) {
 	t.Parallel()
-	st := setup(t, script{frames: []string{says("planted"), ends}})
+	st := setup(t, script{frames: []string{says("planted"), endsTurn}})
 	exporter := tracetest.NewInMemoryExporter()
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(exporter))
 	ctx, span := provider.Tracer("test").Start(t.Context(), "turn")

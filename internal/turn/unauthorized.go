@@ -13,20 +13,21 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// codeAuthentication is the code of the error event of a turn whose key the model's server has refused.
+// codeAuthentication is the code of the error event of a turn whose key was refused by the model's
+// server.
 const codeAuthentication = "authentication_failed"
 
-// maxQuoted bounds the agent's words in a reason.
+// maxQuoted bounds the quoted output of the agent in a reason.
 const maxQuoted = 300
 
-// usedKey is a key that the agent was given.
+// usedKey is a key that the agent received.
 type usedKey struct {
 	name, provider string
 	isStored       bool // as a secret; otherwise it is a variable of the profile
 }
 
-// unauthorized is the reason of a turn that failed because the server of the model refused the agent's key: which server,
-// which key, and how to correct it.
+// unauthorized returns the reason of a turn that failed because the model's server refused the
+// agent's key. It names the server and the key, and says how to correct it.
 func (a *attempt) unauthorized(ctx context.Context, end agent.TurnEnd) string {
 	launch, err := a.adapter.Launch(a.launchInput())
 	var secrets map[string]string
@@ -45,8 +46,8 @@ func (a *attempt) unauthorized(ctx context.Context, end agent.TurnEnd) string {
 	return refusal(end, launch.Secrets, secrets, env)
 }
 
-// refusal describes a refused key. names are the secrets that the agent can use, the preferred ones first; of them it had
-// those in secrets, and the variables in env.
+// refusal describes a refused key. names lists the secrets that the agent can use, the preferred
+// ones first; it had those in secrets, and the variables in env.
 func refusal(end agent.TurnEnd, names []string, secrets, env map[string]string) string {
 	keys := keysOf(*end.Unauthorized, names, secrets, env)
 	var b strings.Builder
@@ -86,7 +87,8 @@ func refusal(end agent.TurnEnd, names []string, secrets, env map[string]string) 
 	return b.String()
 }
 
-// keysOf are the keys among names that the agent was given, as far as it is known for the server that refused.
+// keysOf returns the keys among names that the agent received, limited to those for the server that
+// refused if that is known.
 func keysOf(refused agent.Unauthorized, names []string, secrets, env map[string]string) []usedKey {
 	var all, matching []usedKey
 	for _, name := range names {
@@ -107,13 +109,13 @@ func keysOf(refused agent.Unauthorized, names []string, secrets, env map[string]
 	return all
 }
 
-// serverOf is the address of the server that refused: the one that the agent was given, or else reported, or else the
-// default of the provider. It has no path and no password.
+// serverOf returns the address of the server that refused: the configured one, the one that the
+// agent reported, or the default of the provider. It has no path and no password.
 func serverOf(refused agent.Unauthorized, keys []usedKey, secrets, env map[string]string) string {
 	var base, standard string
 	if len(keys) > 0 {
 		provider := keys[0].provider
-		for _, variables := range []map[string]string{env, secrets} { // a stored one counts more
+		for _, variables := range []map[string]string{env, secrets} { // a stored one has priority
 			for name, value := range variables {
 				if p, ok := secret.ProviderOfURL(name); ok && p == provider && value != "" {
 					base = value
