@@ -364,8 +364,8 @@ func TestAnAttendedTurnIsHandedOver(t *testing.T) {
 	b.ranOnce(t, third, "one two three four five six seven eight nine ten")
 }
 
-// TestTheEndOfItsTurnIsNoReasonToClaim: an attendant is also notified of its own commits. It checks
-// whether a prompt waits before it locks the session, because the client may be about to send one.
+// TestTheEndOfItsTurnIsNoReasonToClaim: an attendant receives notifications about its own commits too.
+// It checks whether a prompt waits before it locks the session, because the client may be about to send one.
 func TestTheEndOfItsTurnIsNoReasonToClaim(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -1,4 +1,4 @@
-// Package activities carries out what workflows decide: it makes, saves, restores and ends
+// Package activities executes the decisions of workflows: it creates, saves, restores and ends
 // sandboxes, executes turns, and keeps the records. Every activity may be interrupted anywhere and
 // run again.
 //
@@ -15,22 +15,22 @@
 //
 // # Invariants
 //
-//   - What a run said is in the log before the run is over. An end that was not
-//     committed is not an end.
-//   - A prompt is handed over at most once: the runner's journal knows of the run.
+//   - The output of a run is in the log before the run ends. An end that was not
+//     committed does not count.
+//   - A prompt is delivered at most once: the runner's journal records the run.
 //   - An attempt writes only while its token is the newest. A caller that settles a run takes the
 //     token first. Attempts are ordered by the dispatch that the workflow was allotted and
-//     Temporal's attempt: an older one never takes a newer one's token.
+//     Temporal's attempt number: an older one never takes a newer one's token.
 //   - The row of a generation is written before its sandbox is made, and closed
 //     only when the provider says that the sandbox is gone.
 //   - A snapshot is recorded before anything depends on it, and a bundle is verified
 //     only when its snapshot resolves at the provider.
-//   - A snapshot starts with this worker's runner, put there first where it has another.
-//   - A sandbox is taken up again only while it is the newest generation's and has
-//     no bundle but checkpoints.
+//   - A snapshot starts with this worker's runner, which replaces another one first.
+//   - A sandbox is reused only while it is the newest generation's and has
+//     no bundles except checkpoints.
 //   - The answer to an agent's question is stored in a row before it is sent.
-//   - An attempt that ends says so in the row of its run. One that does not is lost, and counts: a run whose
-//     frames end workers is quarantined (run.Losses).
+//   - An attempt that ends records it in the row of its run. Otherwise it counts as lost: a run whose
+//     frames crash workers is quarantined (run.Losses).
 //   - Inputs and results hold ids and small state: no text of a prompt, no secret.
 //
 // # What makes an activity safe to run twice
@@ -41,55 +41,55 @@
 //	SaveBundle, RescueBundle,       the generation: it has one bundle
 //	  DropSandbox
 //	  of a checkpoint               the bundle's id: a generation may have many
-//	RevertSession                   the agent's memory: what it does not know is reverted already
-//	TerminateSandbox                the open rows of the session; gone is gone
+//	RevertSession                   the agent's memory: a run that it does not know is already reverted
+//	TerminateSandbox                the open rows of the session
 //	BeginRun                        the run's id: the same claim is granted again
 //	RunTurn                         the newest frame that is committed, then the run's outcome
 //	  answers to questions          sent again by every new attempt; the agent acts on the first
 //	  a profile                     its mark in the sandbox
 //	  files of the workspace        lineage and number of the newest change that is committed
 //	SettleRun, CancelPrompts        the run's outcome: the first stays
-//	ReturnRun                       the run is over, and its id is spent
+//	ReturnRun                       the run has ended, and its id is not used again
 //	RecordTransition                the transition's number
-//	Reconcile                       it only compares, and looks again
+//	Reconcile                       it compares again
 //
 // # What each failure means
 //
-//	type                  what it says                            what the workflow does
+//	type                  meaning                                 what the workflow does
 //	SandboxLost           the provider says it has ended          rescue; a prompt in it is unknown
-//	PromptNotDelivered    … and no attempt handed the prompt over the prompt goes back to its place
-//	DeliveryUnknown       the runner lost the run, the sandbox lives  the prompt is unknown
+//	PromptNotDelivered    … and no attempt delivered the prompt   the prompt returns to its place
+//	DeliveryUnknown       the runner lost the run, not the sandbox  the prompt is unknown
 //	GenerationSpent       this generation gets no sandbox         the next generation
-//	Refused               the same again would be refused         the prompt fails; else error
+//	Refused               a retry would be refused too            the prompt fails; else error
 //	SessionMissing        the session has no row                  completes
 //	Fenced                a newer attempt or generation has it    reads the row again
-//	HandOver              the worker stops                        the engine starts another attempt
-//	anything else         it may pass                             the engine tries again
+//	HandOver              the worker stops                        Temporal starts another attempt
+//	anything else         it may be transient                     Temporal retries
 //
 // # When things fail
 //
 //	the worker is lost in a turn       another attaches after the last committed frame
-//	a paused worker wakes up late      its token is old: nothing is written, it reports the run's end
+//	a paused worker continues late     its token is old: nothing is written, it reports the run's end
 //	the link to the runner ends        tried again; the provider then says whether the sandbox lives
 //	the worker is lost after the end   the end is stored with the translator's state; RunEnd follows
 //	a commit of files is lost          the runner reports them again to the next attempt
-//	Postgres is away                   the agent continues; the journal keeps its output
-//	the answer to a create is lost     the next attempt adopts what it made
+//	Postgres is unavailable            the agent continues; the journal keeps its output
+//	the answer to a create is lost     the next attempt adopts the sandbox
 //	the runner never answers           the sandbox is ended, the generation spent
-//	the provider is away               nothing is ended or spent for it
+//	the provider is unavailable        no sandbox is ended, no generation spent
 //	a snapshot fails or is not found   no bundle; the sandbox stays
-//	a restored agent file differs      the newer of it and the stored transcript is used; the receipt is not full
+//	a restored agent file differs      the newer of both is used; the receipt is not full
 //	work that no bundle covers         saved or rescued before its sandbox is ended or replaced
-//	the snapshot is gone or damaged    confirmed; then an older one, or a fresh sandbox with the transcripts; partial
+//	the snapshot is lost or damaged    confirmed; then an older one, or a fresh sandbox with the transcripts; partial
 //	no image of ours is known          refused: it is the wrong account or environment
 //
 // # Timeouts
 //
-// They belong to classes, which workflows/options.go sets: records (10s, retried
+// Each class of activities has its timeouts, set in workflows/options.go: records (10s, retried
 // without end), provision (30m, four attempts, repeated by the workflow), save (10m, the same), terminate
 // (1m, without end), flush (15s, once), abort (10s, five attempts), turn (25h, a
 // heartbeat every 16s at least, without end), reconcile (5m, once). Within them an
-// attach takes at most 20s and a link may say nothing for 20s.
+// attach takes at most 20s and a link may be silent for 20s.
 //
 // # Heartbeats
 //

@@ -7,46 +7,47 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Kinds of the errors of activities: the types that they have at the engine. All but
-// NotHandedOver, HandOver and QueueHeld are final: the same call again cannot succeed, so the engine does not retry it and
-// the workflow acts on it. An error of any other type may pass and is retried, whatever its
-// type is called: the engine names errors without one after their Go type.
+// Kinds of the errors of activities: their types in Temporal. All but NotHandedOver, HandOver and
+// QueueHeld are final: a retry cannot succeed, so Temporal does not retry and the workflow acts on
+// the error. An error of any other type may be transient and is retried, whatever its type is
+// called: Temporal names errors without a type after their Go type.
 const (
-	// SandboxLost: the provider says that the sandbox has ended.
+	// SandboxLost: the provider reports that the sandbox has ended.
 	SandboxLost = "SandboxLost"
 	// SandboxLimit: the provider ended the sandbox during a turn because it exceeded a limit. The same prompt would
 	// exceed it again.
 	SandboxLimit = "SandboxLimit"
-	// PromptNotDelivered: the attempt ended before the agent got the prompt, and no other
-	// attempt had handed it over.
+	// PromptNotDelivered: the attempt ended before the agent got the prompt, and no other attempt
+	// had delivered it.
 	PromptNotDelivered = "PromptNotDelivered"
-	// DeliveryUnknown: the sandbox lives, but its runner lost the run: it is unknown whether the
-	// agent got the prompt, or how far it came.
+	// DeliveryUnknown: the sandbox is alive, but its runner lost the run. It is unknown whether the
+	// agent got the prompt, and how much of it was done.
 	DeliveryUnknown = "DeliveryUnknown"
-	// GenerationSpent: the generation cannot have a sandbox any more, because its
-	// name belongs to something that is not ours or its sandbox never came to use.
-	// The next generation can.
+	// GenerationSpent: the generation cannot have a sandbox any more, because its name belongs to a
+	// foreign sandbox or its sandbox was ended before use. The next generation can.
 	GenerationSpent = "GenerationSpent"
 	// Refused: the provider or the store will never accept this.
 	Refused = "Refused"
 	// SessionMissing: Postgres has no row of the session.
 	SessionMissing = "SessionMissing"
 	// NotHandedOver: the attempt was cancelled before the agent got the prompt, and no other
-	// attempt had handed it over. Not final: if the cancellation was not requested, for example
+	// attempt had delivered it. Not final: if the cancellation was not requested, for example
 	// because a heartbeat was not answered, Temporal starts another attempt.
 	NotHandedOver = "NotHandedOver"
-	// HandOver: the worker stops; the engine gives the turn to another.
+	// HandOver: the worker stops; Temporal gives the turn to another one.
 	HandOver = "HandOver"
-	// StaleWorkflow: another run of the session's workflow has opened the session since: this one was reset, or
-	// terminated, or continued as new. A workflow that gets it reads the session again and continues from there.
+	// StaleWorkflow: another run of the session's workflow has opened the session since, because
+	// this run was reset, terminated or continued as new. A workflow that gets this error reads the
+	// session again and continues from there.
 	StaleWorkflow = "StaleWorkflow"
-	// QueueHeld: only prompts ask for it, and the queue of the session is held. It may pass.
+	// QueueHeld: only prompts require this start, and the queue of the session is held. It is not
+	// final.
 	QueueHeld = "QueueHeld"
-	// Fenced: a newer generation or attempt has taken over, or the session has moved on.
+	// Fenced: a newer generation or attempt has taken over, or the session's state has changed.
 	Fenced = "Fenced"
 )
 
-// IsFinal reports whether doing the same again cannot help. Everything else may pass.
+// IsFinal reports whether a retry cannot succeed. All other errors may be transient.
 func IsFinal(err error) bool {
 	app, ok := errors.AsType[*temporal.ApplicationError](err)
 	if !ok {
@@ -71,7 +72,7 @@ func TypeOf(err error) string {
 	return ""
 }
 
-// maxReason bounds what is kept of an error's words, in bytes.
+// maxReason bounds the stored message of an error, in bytes.
 const maxReason = 2000
 
 // ReasonOf returns the message of an error for people, without Temporal's wrapping.

@@ -25,21 +25,21 @@ import (
 
 type converterValues = converter.EncodedValues
 
-// faulty breaks chosen calls of a driver. A hook that is not set does nothing.
+// faulty injects faults into chosen calls of a driver. An unset hook does nothing.
 type faulty struct {
 	driver.Driver
 
 	mu          sync.Mutex
 	exec        func(r driver.ExecRequest) error // before a process is started
-	deaf        string                           // processes stop reading their input before what has this
+	deaf        string                           // processes stop reading their input before this text
 	snapshot    func(id string) error            // before a snapshot is made
 	imageExists func(id string) error
 	list        func() error
 	deleteImage func(id string) error
 	terminate   func(id string) error // before a sandbox is terminated
-	running     int                   // so many answers say that a sandbox runs, whether it does or not
+	running     int                   // the number of answers that report a running sandbox, whether it runs or not
 	unlisted    bool                  // listings are empty
-	execs       [][]string            // every argv there was
+	execs       [][]string            // the argv of every exec
 }
 
 func (f *faulty) set(change func(f *faulty)) {
@@ -190,7 +190,7 @@ func (f *faulty) SnapshotFor(ctx context.Context, id string, budget, lifetime ti
 	return expirer.SnapshotFor(ctx, id, budget, lifetime)
 }
 
-// Network passes the question on: a wrapped driver has no other methods than driver.Driver's.
+// Network forwards the call, because a wrapped driver only has the methods of driver.Driver.
 func (f *faulty) Network(ctx context.Context) (driver.Network, error) {
 	networked, ok := f.Driver.(driver.Networked)
 	if !ok {
@@ -199,7 +199,7 @@ func (f *faulty) Network(ctx context.Context) (driver.Network, error) {
 	return networked.Network(ctx)
 }
 
-// Refusals passes the question on.
+// Refusals forwards the call.
 func (f *faulty) Refusals(ctx context.Context, id string, after int64) ([]driver.Refusal, int64, error) {
 	networked, ok := f.Driver.(driver.Networked)
 	if !ok {
@@ -353,7 +353,7 @@ func (l logSteps) Position(ctx context.Context, sessionID string) (int64, error)
 	return l.log.Position(ctx, sessionID)
 }
 
-// signalLog remembers what workflows were notified of.
+// signalLog records the signals to workflows.
 type signalLog struct {
 	mu        sync.Mutex
 	signals   []contract.SandboxSignal
@@ -383,7 +383,7 @@ func (t *signalLog) SignalSandbox(_ context.Context, sessionID string, s contrac
 	return nil
 }
 
-// Revive opens a workflow that was closed, and reminds one of a run that it does not know of.
+// Revive opens a closed workflow, and signals an open one about a run that it does not know of.
 func (t *signalLog) Revive(_ context.Context, s backlog.Attended) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// fileEvents are the changes that were reported, as "CHANGE PATH". A file that is read while it is
-// written is reported twice, in its first and in its final state: that counts as one.
+// fileEvents returns the reported changes, as "CHANGE PATH". A file that is read while it is
+// written is reported twice, in its first and in its final state; both count as one change.
 func (b *harness) fileEvents(t *testing.T) []string {
 	t.Helper()
 	var out []string
@@ -38,7 +38,7 @@ func (b *harness) fileText(t *testing.T, path string) string {
 	return string(f.Data)
 }
 
-// withoutDisk loses a sandbox with its disk, and creates the next one.
+// withoutDisk discards a sandbox with its disk, and creates the next one.
 func (b *harness) withoutDisk(t *testing.T, ready activities.SandboxReady) activities.SandboxReady {
 	t.Helper()
 	require.NoError(t, b.provider.Open(ready.SandboxID).Terminate(b.ctx))
@@ -64,7 +64,7 @@ func TestATurnStoresWhatItsAgentWrites(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, diff.FilesChanged)
 
-	// What happens between two turns is found by the next, and by a seal.
+	// Changes between two turns are found by the next turn, and by a seal.
 	told := len(b.fileEvents(t))
 	b.shell(t, ready.SandboxID, "rm /workspace/there")
 	_, err = b.turn(b.claim(t, ready, "hello"))
@@ -86,7 +86,7 @@ func TestATurnStoresWhatItsAgentWrites(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, diff.FilesChanged)
 
-	// It wakes and continues, and reports nothing that was stored.
+	// It wakes and continues, and reports no change that is stored.
 	b.terminate(t, ready)
 	woken, err := b.restore(2)
 	require.NoError(t, err)
@@ -130,7 +130,8 @@ func TestAFreshSandboxIsComparedWithWhatIsStored(t *testing.T) {
 	require.Equal(t, failure.NoFile, failure.CodeOf(err))
 }
 
-// TestASealOfAFreshSandboxIsComparedWithWhatIsStored seals a sandbox whose runner was never given the files that are stored.
+// TestASealOfAFreshSandboxIsComparedWithWhatIsStored seals a sandbox whose runner never received
+// the list of stored files.
 func TestASealOfAFreshSandboxIsComparedWithWhatIsStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

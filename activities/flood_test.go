@@ -13,8 +13,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestABacklogIsCommittedInPieces has an agent speak while no worker listens. The attempt that finds it
-// all in the journal commits it in pieces of bounded size, with the deltas of a piece joined.
+// TestABacklogIsCommittedInPieces lets an agent print while no worker is attached. The next attempt
+// finds the output in the journal and commits it in pieces of bounded size, with the deltas of a
+// piece joined.
 func TestABacklogIsCommittedInPieces(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -51,7 +52,7 @@ func TestABacklogIsCommittedInPieces(t *testing.T) {
 	require.Less(t, len(b.of(t, in.RunID, "text_delta")), 20_000, "deltas that are committed together are joined")
 }
 
-// TestATurnWhoseEventsTheStoreRefusesFails: the same events would be refused for ever.
+// TestATurnWhoseEventsTheStoreRefusesFails: the same events would always be refused.
 func TestATurnWhoseEventsTheStoreRefusesFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -26,7 +26,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// forged is a program of the sandbox in the place of its runner.
+// forged is a program of the sandbox that replaces its runner.
 type forged struct {
 	welcome *runner.Welcome
 	attach  func(send func(runner.Message), run string) // after the prompt was delivered
@@ -68,7 +68,8 @@ func answer(p *memsandbox.Proc, values ...any) int {
 	return runner.ExitOK
 }
 
-// link speaks for the run of the first hello, and keeps the exec until its link is closed.
+// link acts as the runner for the run of the first hello, and keeps the exec until its link is
+// closed.
 func (f forged) link(ctx context.Context, p *memsandbox.Proc) int {
 	r := bufio.NewReader(p.Stdin)
 	send := func(m runner.Message) { _ = runner.WriteMessage(p.Stdout, m) } // the worker may be gone
@@ -99,7 +100,7 @@ func frameOf(no int64, format string, args ...any) *runner.Frame {
 	return &runner.Frame{No: no, Stream: runner.Stdout, At: time.Now(), Data: fmt.Appendf(nil, format, args...)}
 }
 
-// logged is the data of all events of a run.
+// logged returns the data of all events of a run.
 func (b *harness) logged(t *testing.T, runID string) string {
 	t.Helper()
 	var out strings.Builder
@@ -113,7 +114,8 @@ func (b *harness) logged(t *testing.T, runID string) string {
 
 const completedLine = `{"type":"result","runId":%q,"outcome":"completed"}`
 
-// TestARunThatIsOverEndsAlthoughItsRunnerNeverSaysThatItHasFlushed: the link is kept alive, so that nothing else ends the wait.
+// TestARunThatIsOverEndsAlthoughItsRunnerNeverSaysThatItHasFlushed: the link is kept alive, so only
+// the timeout ends the wait.
 func TestARunThatIsOverEndsAlthoughItsRunnerNeverSaysThatItHasFlushed(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -138,8 +140,8 @@ func TestARunThatIsOverEndsAlthoughItsRunnerNeverSaysThatItHasFlushed(t *testing
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
 }
 
-// TestARunEndsIfAFrameDoesNotFollowTheOneBefore: the number of a frame is the position of its run. With the highest one no
-// frame would be read any more, so that only an abort ended the run.
+// TestARunEndsIfAFrameDoesNotFollowTheOneBefore: the number of a frame is the position of its run.
+// After the highest number no further frame was read, and only an abort ended the run.
 func TestARunEndsIfAFrameDoesNotFollowTheOneBefore(t *testing.T) {
 	t.Parallel()
 	for name, no := range map[string]int64{"the highest number": math.MaxInt64, "one is missing": 2} {
@@ -184,8 +186,8 @@ func TestARunIsBoundedInLines(t *testing.T) {
 	require.EqualValues(t, turn.MaxFrames-1, b.run(t, in.RunID).LastFrame)
 }
 
-// TestARunEndsIfItsRunnerLeavesGapsInTranscripts: an attempt after a gap asks its runner for what follows the stored end. A
-// program in the place of the runner left the same gap in every attempt, without end.
+// TestARunEndsIfItsRunnerLeavesGapsInTranscripts: an attempt after a gap asks its runner for the
+// segments after the stored end. A forged runner left the same gap in every attempt, without end.
 func TestARunEndsIfItsRunnerLeavesGapsInTranscripts(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -209,7 +211,8 @@ func TestARunEndsIfItsRunnerLeavesGapsInTranscripts(t *testing.T) {
 	}
 }
 
-// TestARunContinuesAfterAGapInATranscript has what follows the stored end come with the next attempt.
+// TestARunContinuesAfterAGapInATranscript lets the next attempt report the segments after the
+// stored end.
 func TestARunContinuesAfterAGapInATranscript(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -234,7 +237,8 @@ func TestARunContinuesAfterAGapInATranscript(t *testing.T) {
 	require.Equal(t, []transcript.Position{{Path: "/root/t", Version: 1, Size: 14}}, positions)
 }
 
-// TestASessionSleepsAlthoughItsSealsLeaveGaps: a seal that failed for a gap was repeated without end.
+// TestASessionSleepsAlthoughItsSealsLeaveGaps: a seal that failed because of a gap was repeated
+// without end.
 func TestASessionSleepsAlthoughItsSealsLeaveGaps(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -254,8 +258,8 @@ func TestASessionSleepsAlthoughItsSealsLeaveGaps(t *testing.T) {
 	require.Equal(t, []transcript.Position{{Path: "/root/other", Version: 1, Size: 5}}, positions)
 }
 
-// TestEventsOfFilesCountAsEventsOfTheTurn lets a runner report changes in two attempts at a run that has room for a few more
-// events. Nothing bounded them.
+// TestEventsOfFilesCountAsEventsOfTheTurn lets a runner report changes in two attempts at a run
+// that has room for a few more events. They were not bounded.
 func TestEventsOfFilesCountAsEventsOfTheTurn(t *testing.T) {
 	t.Parallel()
 	const room = 2000
@@ -355,8 +359,8 @@ func TestARunThatItsRunnerReportsAsInterruptedEndsAfterAPause(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), b.config.InterruptedPause)
 }
 
-// TestASealThatIsForgedIsBounded: what a restore reports is an event and in the workflow's history, which would refuse many
-// megabytes, so that the session could not wake.
+// TestASealThatIsForgedIsBounded: the report of a restore is stored as an event and in the
+// workflow's history. The history refuses many megabytes, so the session could not wake.
 func TestASealThatIsForgedIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

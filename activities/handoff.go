@@ -16,12 +16,13 @@ import (
 const (
 	// installTimeout bounds each command that installs an agent in a sandbox.
 	installTimeout = 5 * time.Minute
-	// maxInstallOutput is how much of the output of such a command is kept.
+	// maxInstallOutput bounds the output of such a command that is kept.
 	maxInstallOutput = 64 << 10
 )
 
-// installAgent installs the agent of a session in a sandbox that was restored from a snapshot of another agent's sandbox, unless it has it.
-// The mark comes last and is part of later snapshots. The commands may run twice, also at once.
+// installAgent installs the agent of a session in a sandbox that was restored from a snapshot of
+// another agent's sandbox, unless the sandbox has it. The mark is written last and is part of later
+// snapshots. The commands may run twice, even concurrently.
 func (g *sandboxes) installAgent(ctx context.Context, sessionID string, sb *sandbox.Sandbox) error {
 	s, err := g.store.SessionGet(ctx, sessionID)
 	if err != nil {

@@ -23,7 +23,8 @@ func (installed) Name() string { return "installed" }
 
 func (i installed) Installation() agent.Installation { return agent.Installation{Commands: i.commands} }
 
-// TestAForkWithAnotherAgentHasItInstalled restores such a fork until its agent can be installed, and once more.
+// TestAForkWithAnotherAgentHasItInstalled restores such a fork until its agent can be installed,
+// and one more time.
 func TestAForkWithAnotherAgentHasItInstalled(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)
@@ -43,7 +44,7 @@ func TestAForkWithAnotherAgentHasItInstalled(t *testing.T) {
 	require.Equal(t, activities.Refused, activities.TypeOf(err), "%v", err)
 	require.Contains(t, activities.ReasonOf(err), "install installed in the sandbox of another agent: sh ended with 7: no network")
 
-	// The sandbox of the attempt that was refused is not used again without its agent.
+	// The sandbox of the refused attempt is not reused without its agent.
 	with(count)
 	ready, err := b.restore(2)
 	require.NoError(t, err)

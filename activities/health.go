@@ -12,17 +12,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// healthStore has the open sandboxes and their health.
+// healthStore stores the open sandboxes and their health.
 type healthStore interface {
 	// SandboxesPage lists open sandboxes after a key, in the order of their keys.
 	SandboxesPage(ctx context.Context, after session.SandboxKey, limit int) ([]session.SandboxRow, error)
-	// SandboxesSeen stores the health of sandboxes as it was found now. Nothing is
-	// written for one whose status is the same.
+	// SandboxesSeen stores the current health of sandboxes. A sandbox with an unchanged status is
+	// not written.
 	SandboxesSeen(ctx context.Context, seen []session.SandboxSeen) error
 }
 
-// health looks whether the sandboxes run that sessions own. A look whose time is over is continued by this
-// worker's next one after the last row that was looked at, so that no row is always the last.
+// health checks whether the sandboxes of sessions run. If its time is up, this worker's next
+// reconciliation continues after the last checked row, so that every row gets its turn.
 func (l *look) health(ctx context.Context, running *sandboxSet) error {
 	var failed failures
 	from := l.cursors.health()
@@ -47,7 +47,7 @@ func (l *look) health(ctx context.Context, running *sandboxSet) error {
 	}
 }
 
-// healthPage looks at one page of rows and returns the last that it has looked at. What has changed is written in one
+// healthPage checks one page of rows and returns the last checked row. Changes are written in one
 // statement.
 func (l *look) healthPage(ctx context.Context, after session.SandboxKey, rows []session.SandboxRow, running *sandboxSet) (session.SandboxKey, error) {
 	var (
@@ -88,7 +88,7 @@ func (l *look) healthPage(ctx context.Context, after session.SandboxKey, rows []
 	case begun == len(unlisted) && len(rows) > 0:
 		after = keyOf(rows[len(rows)-1])
 	}
-	// What was found is stored even when the time is over.
+	// The results are stored even if the time is up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), seenTimeout)
 	defer cancel()
 	return after, errors.Join(failed, l.store.SandboxesSeen(ctx, seen))
@@ -101,8 +101,8 @@ func keyOf(row session.SandboxRow) session.SandboxKey {
 	return session.SandboxKey{SessionID: row.SessionID, Generation: row.Generation}
 }
 
-// check asks about a sandbox that a session owns and that was not listed, and returns its health; "" where nothing is
-// known. A list may lag behind.
+// check asks the provider about a session's sandbox that was not listed, since a list may lag
+// behind, and returns its health; "" if it is not known.
 func (l *look) check(ctx context.Context, row session.SandboxRow) (session.SandboxStatus, error) {
 	pollCtx, cancel := context.WithTimeout(ctx, l.CallTimeout)
 	defer cancel()
@@ -120,7 +120,7 @@ func (l *look) check(ctx context.Context, row session.SandboxRow) (session.Sandb
 	})
 }
 
-// cursors are where this worker's next look continues.
+// cursors are the positions at which this worker's next reconciliation continues.
 type cursors struct {
 	mu    sync.Mutex
 	row   session.SandboxKey

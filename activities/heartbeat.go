@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// heartbeatMargin is how long Temporal may stall, just before a heartbeat, without the attempt being lost: the ten
-	// seconds that are promised, the retry after them, and a slow answer.
+	// heartbeatMargin is how long Temporal may stall just before a heartbeat without losing the
+	// attempt: the guaranteed ten seconds, the retry after them, and a slow answer.
 	heartbeatMargin = 12 * time.Second
-	// heartbeatCall bounds one call. A call that the server answers late is as good
-	// as one that it answers in time, so it is longer than the interval.
+	// heartbeatCall bounds one call. It is longer than the interval, because a late answer is as
+	// good as one in time.
 	heartbeatCall = 5 * time.Second
 	// heartbeatRetry is the pause after a call that failed.
 	heartbeatRetry = 500 * time.Millisecond
@@ -32,28 +32,26 @@ var errStalled = fmt.Errorf("%w: the turn has made no progress", errHandOver)
 
 // pulse sends the heartbeats of one attempt at an activity from its own goroutine.
 //
-// The SDK's own RecordHeartbeat cancels the activity as soon as one call fails or
-// takes longer than the throttle interval. A pulse tries again instead: only an
-// answer that says so ends the attempt (cancelled, paused, reset, not found). While
-// Temporal does not answer, the attempt continues. If another one was started
-// meanwhile, the run's attempt token fences this one off.
+// The SDK's own RecordHeartbeat cancels the activity as soon as one call fails or takes longer than
+// the throttle interval. A pulse retries instead: only an answer that ends the attempt (cancelled,
+// paused, reset, not found) stops it. While Temporal does not answer, the attempt continues. If
+// another one was started meanwhile, the run's attempt token fences this one.
 type pulse struct {
 	cancel context.CancelCauseFunc // of the attempt
 	logger *slog.Logger
 	stall  time.Duration // heartbeats stop after so long without progress; 0 for never
 
 	began time.Time
-	// progressed is when the attempt last made progress, after began; negative while
-	// it waits for the agent, which may take as long as it likes.
+	// progressed is the time of the last progress, as a duration since began; negative while the
+	// attempt waits for the agent, which has no limit.
 	progressed atomic.Int64
 
 	stopped context.CancelFunc
 	done    chan struct{}
 }
 
-// startPulse sends heartbeats until stop is called. The context it returns ends with
-// the cause errStalled after stall without progress, or when Temporal takes the
-// attempt back.
+// startPulse sends heartbeats until stop is called. The context it returns ends with the cause
+// errStalled after stall without progress, or when Temporal revokes the attempt.
 func startPulse(ctx context.Context, stall time.Duration, logger *slog.Logger) (context.Context, *pulse) {
 	beating, stopped := context.WithCancel(ctx)
 	p := &pulse{stall: stall, logger: logger, began: time.Now(), stopped: stopped, done: make(chan struct{})}
@@ -125,7 +123,7 @@ func (p *pulse) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case taken:
-			// The SDK hears the same answer and cancels the activity with what it means.
+			// The SDK receives the same answer and cancels the activity with the matching error.
 			activity.RecordHeartbeat(ctx)
 			p.cancel(context.Canceled)
 			return
@@ -142,14 +140,15 @@ func (p *pulse) run(ctx context.Context) {
 	}
 }
 
-// heartbeatInterval is the time between heartbeats: each costs Temporal a write of the workflow's state, so there are no
-// more than the timeout needs. One that is lost never costs the attempt.
+// heartbeatInterval returns the time between heartbeats. Each costs Temporal a write of the
+// workflow's state, so there are no more than the timeout requires. A single lost heartbeat never
+// costs the attempt.
 func heartbeatInterval(timeout time.Duration) time.Duration {
 	return max(timeout/5, min(timeout/3, timeout-heartbeatMargin))
 }
 
-// send sends one heartbeat and reports whether Temporal has taken the attempt back. An
-// error says that it is not known.
+// send sends one heartbeat and reports whether Temporal has revoked the attempt. An error means
+// that this is unknown.
 func (p *pulse) send(ctx context.Context) (taken bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatCall)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestATurnWhoseCommitIsStuckIsHandedOver holds the lock of the session's row while a turn wants to
-// commit: its attempt ends by itself, and the next one finishes the turn once the lock is free.
+// TestATurnWhoseCommitIsStuckIsHandedOver holds the lock of the session's row while a turn commits:
+// its attempt ends by itself, and the next one finishes the turn once the lock is free.
 func TestATurnWhoseCommitIsStuckIsHandedOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -69,7 +69,7 @@ func TestATurnWhoseDeliveryIsStuckIsHandedOver(t *testing.T) {
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 }
 
-// TestWaitingForTheAgentIsProgress has an agent say nothing for longer than a turn may stall.
+// TestWaitingForTheAgentIsProgress runs an agent that is silent for longer than a turn may stall.
 func TestWaitingForTheAgentIsProgress(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -82,8 +82,8 @@ func TestWaitingForTheAgentIsProgress(t *testing.T) {
 	require.EqualValues(t, 1, b.run(t, in.RunID).Attempt)
 }
 
-// TestAShortTurnSendsNoHeartbeat: each heartbeat is a write of the workflow's state in Temporal. The start of an attempt
-// is as good as one, so that a turn which is shorter than the interval needs none.
+// TestAShortTurnSendsNoHeartbeat: each heartbeat is a write of the workflow's state in Temporal.
+// The start of an attempt counts as one, so a turn that is shorter than the interval needs none.
 func TestAShortTurnSendsNoHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

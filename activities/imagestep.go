@@ -14,7 +14,7 @@ func (g *sandboxes) prepareImage(ctx context.Context, s session.Session) (string
 		image string
 		err   error
 	}
-	done := make(chan prepared, 1) // so that it ends though nothing receives
+	done := make(chan prepared, 1) // buffered, so that the goroutine ends even if nothing receives
 	go func() {
 		image, err := g.Image.Prepare(ctx, s.Agent)
 		done <- prepared{image, err}
@@ -31,7 +31,7 @@ func (g *sandboxes) prepareImage(ctx context.Context, s session.Session) (string
 		p = <-done
 		return refusedOr(p.err)
 	})
-	if p.err == nil && p.image == "" { // the report failed before it waited
+	if p.err == nil && p.image == "" { // the report failed before prepareImage waited
 		p = <-done
 	}
 	if p.err != nil {

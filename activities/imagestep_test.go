@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 )
 
-// slowImage is prepared when the session has reported that it waits for it.
+// slowImage becomes ready once the session has reported that it waits for the image.
 type slowImage struct {
 	preparer
 	reported func() bool

@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxKeyword is what a search attribute of type Keyword may take. Temporal's visibility store on
-// Postgres and MySQL has columns of 255 characters.
+// maxKeyword bounds a search attribute of type Keyword. Temporal's visibility store on Postgres and
+// MySQL has columns of 255 characters.
 const maxKeyword = 255
 
-// keyword is the address of a repository as a search attribute: without credentials, valid UTF-8,
-// and cut to the length that every visibility store takes.
+// keyword returns the address of a repository as a search attribute: without credentials, valid
+// UTF-8, and truncated to the length that every visibility store accepts.
 func keyword(address string) string {
 	address = strings.ToValidUTF8(address, "\uFFFD")
 	if u, err := url.Parse(address); err == nil && u.Host != "" {
@@ -24,7 +24,8 @@ func keyword(address string) string {
 	return cutKeyword(address)
 }
 
-// ownerOf is who a session belongs to, by the member "owner" of its metadata; empty if it is not text.
+// ownerOf returns the owner of a session, the member "owner" of its metadata; empty if it is not a
+// string.
 func ownerOf(metadata json.RawMessage) string {
 	var m struct {
 		Owner json.RawMessage `json:"owner"`
@@ -36,7 +37,7 @@ func ownerOf(metadata json.RawMessage) string {
 	return cutKeyword(strings.ToValidUTF8(owner, "\uFFFD"))
 }
 
-// cutKeyword cuts a text to what a search attribute takes.
+// cutKeyword truncates a text to the length of a search attribute.
 func cutKeyword(text string) string {
 	for cut := maxKeyword; len(text) > maxKeyword; cut-- {
 		if utf8.RuneStart(text[cut]) {

@@ -28,7 +28,7 @@ func (b *harness) profile(t *testing.T, p profile.Profile) profile.Profile {
 	return p
 }
 
-// printed is what a turn's tools have printed.
+// printed returns the output of a turn's tools.
 func (b *harness) printed(t *testing.T, runID string) string {
 	t.Helper()
 	var out strings.Builder
@@ -52,14 +52,15 @@ func TestAProfileIsInTheSandboxBeforeTheAgentIs(t *testing.T) {
 	require.Contains(t, b.printed(t, first.RunID), "from version one")
 	require.Contains(t, b.printed(t, first.RunID), "level one")
 
-	// Another worker, which has no memory of this sandbox, writes nothing again.
+	// Another worker, which does not know this sandbox, writes nothing again.
 	b.build()
 	second := b.claim(t, ready, "$ cat docs/note.md")
 	_, err = b.turn(second)
 	require.NoError(t, err)
 	require.Contains(t, b.printed(t, second.RunID), "edited", "what was worked on is not overwritten")
 
-	// Another version starts the agent with its variables; a file that is as it was stays edited.
+	// Another version starts the agent with its variables; a file whose content in the profile is
+	// unchanged stays edited.
 	p.Spec.Environment["LEVEL"] = "two"
 	p = b.profile(t, p)
 	kept := b.claim(t, ready, "$ cat docs/note.md; echo level $LEVEL")
@@ -68,7 +69,7 @@ func TestAProfileIsInTheSandboxBeforeTheAgentIs(t *testing.T) {
 	require.Contains(t, b.printed(t, kept.RunID), "edited")
 	require.Contains(t, b.printed(t, kept.RunID), "level two")
 
-	// One that has changed is written.
+	// A file whose content in the profile has changed is written.
 	p.Spec.Files[0].Content = "from version three"
 	b.profile(t, p)
 	third := b.claim(t, ready, "$ cat docs/note.md; echo level $LEVEL")

@@ -54,7 +54,7 @@ func TestAPromptWhoseSandboxExceedsItsDiskFails(t *testing.T) {
 	requireType(t, activities.SandboxLimit, err)
 	require.ErrorContains(t, err, "disk: the sandbox has written more than its limit of 128.0 MiB of disk")
 
-	// What is left of it are its transcripts, not its files, and the stream says why.
+	// Its transcripts survive, its files do not, and an event reports why.
 	b.remember(t, "what was said")
 	saved, err := b.rescue(ready)
 	require.NoError(t, err)

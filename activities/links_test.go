@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// attaches counts the execs of a link.
+// attaches counts the execs of links.
 func (b *harness) attaches() int {
 	n := 0
 	for _, argv := range b.driver.argvs() {
@@ -31,7 +31,7 @@ func TestATurnGoesOverTheLinkOfTheOneBefore(t *testing.T) {
 	}
 	require.Equal(t, 1, b.attaches())
 
-	// Another worker has different links, and this one's is intact after it.
+	// Another worker has its own links, and this one's stays intact.
 	mine := b.turns
 	config := b.config
 	config.Links = nil
@@ -48,7 +48,8 @@ func TestALinkThatBreaksBetweenTurnsCostsNothing(t *testing.T) {
 	b := setup(t)
 	ready := b.create(t)
 	require.Equal(t, "one", b.say(t, ready, "one"))
-	// Whether the worker has noticed it by the next turn is open; either way nothing is lost or done twice.
+	// The worker may or may not have noticed it by the next turn. Either way nothing is lost or
+	// done twice.
 	b.shell(t, ready.SandboxID, `for p in /proc/[0-9]*; do tr '\0' ' ' < $p/cmdline 2>/dev/null | grep -q '[r]unner attach' && kill -9 ${p#/proc/}; done; true`)
 	in := b.claim(t, ready, "two")
 	result, err := b.untilFinal(t, in, b.begin(t, in))
@@ -57,8 +58,8 @@ func TestALinkThatBreaksBetweenTurnsCostsNothing(t *testing.T) {
 	require.Equal(t, "two", b.said(t, in.RunID))
 }
 
-// TestASandboxThatDiesBetweenTurnsHasNotHadTheNextPrompt: that the link of the turn before is broken must
-// not leave open whether the agent got the prompt.
+// TestASandboxThatDiesBetweenTurnsHasNotHadTheNextPrompt: the broken link of the previous turn must
+// not make the delivery of the next prompt unknown.
 func TestASandboxThatDiesBetweenTurnsHasNotHadTheNextPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -21,8 +21,8 @@ const (
 	firstHostPort = 20000
 )
 
-// sharesNetwork reports whether sandboxes here share the machine's network, and so do not need what
-// these tests are about.
+// sharesNetwork reports whether sandboxes here share the machine's network, so that these tests do
+// not apply.
 func sharesNetwork(t *testing.T) bool {
 	t.Helper()
 	for _, lack := range modal.Lacks() {

@@ -19,8 +19,8 @@ import (
 // runnerBinary is the runner as it goes into sandboxes, built for this run of the tests.
 var runnerBinary string
 
-// modal is the local Modal of this run of the tests. Every test has its own
-// installation there, so that none sees what belongs to another.
+// modal is the local Modal of this run of the tests. Every test has its own installation there, so
+// tests do not see each other's sandboxes.
 var modal *localmodal.Server
 
 // modalDir is its data directory.

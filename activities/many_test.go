@@ -16,8 +16,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// many has the activities work with a provider of very many sandboxes. The last orphans of them have no row, and the
-// sessions of the first moved continue without theirs.
+// many connects the activities to a provider with many sandboxes. The last orphans of them have no
+// row, and the sessions of the first moved continue without theirs.
 func (b *harness) many(t *testing.T, sandboxes, orphans, moved int) *modalPages {
 	t.Helper()
 	installation, err := b.db.Installation(b.ctx)
@@ -31,7 +31,7 @@ func (b *harness) many(t *testing.T, sandboxes, orphans, moved int) *modalPages 
 	return m
 }
 
-// statements counts what a look asks Postgres, and samples the memory that is in use meanwhile.
+// statements counts the statements of a reconciliation, and samples the memory in use meanwhile.
 type statements struct {
 	activities.Store
 	n      atomic.Int64
@@ -62,9 +62,9 @@ func (s *statements) SandboxesSeen(ctx context.Context, seen []session.SandboxSe
 	return s.Store.SandboxesSeen(ctx, seen)
 }
 
-// TestReconcileLooksAtFiftyThousandSandboxes speaks to a server of Modal's protocol through Modal's SDK. The number of
-// calls and statements is bounded, nothing is written that has not changed, and the memory in use does not grow with
-// the number of sandboxes by more than their hashes.
+// TestReconcileLooksAtFiftyThousandSandboxes uses a server of Modal's protocol through Modal's SDK.
+// The number of calls and statements is bounded, unchanged rows are not written, and the memory in
+// use grows with the number of sandboxes by no more than their hashes.
 func TestReconcileLooksAtFiftyThousandSandboxes(t *testing.T) { //nolint:paralleltest // it measures memory
 	peak := func(sandboxes int) int64 {
 		const orphans, moved = 20, 20
@@ -126,8 +126,9 @@ func TestReconcileLooksAtFiftyThousandSandboxes(t *testing.T) { //nolint:paralle
 	require.Less(t, many-few, int64(4<<20), "memory per sandbox that is listed: %d bytes", (many-few)/40_000)
 }
 
-// TestAPageOfTheListFails: the SDK asks again for a page that fails, or takes too long. If it fails for good, what was
-// listed before is ended, and so is what rows name; nothing is said about the health of the others.
+// TestAPageOfTheListFails: the SDK retries a page that fails or takes too long. If it keeps
+// failing, the sandboxes listed before it are ended, and so are those named by rows; the health of
+// the others stays unknown.
 func TestAPageOfTheListFails(t *testing.T) {
 	t.Parallel()
 	const sandboxes, orphans, moved = 1000, 5, 5
@@ -173,7 +174,8 @@ func TestAPageOfTheListFails(t *testing.T) {
 	}
 }
 
-// TestSandboxesThatCannotBeEndedDelayNoOther: more of them than places, the first that are listed.
+// TestSandboxesThatCannotBeEndedDelayNoOther: there are more of them than parallel calls, and they
+// are listed first.
 func TestSandboxesThatCannotBeEndedDelayNoOther(t *testing.T) {
 	t.Parallel()
 	const sandboxes, orphans, stuck = 500, 100, 40

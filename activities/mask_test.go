@@ -25,8 +25,9 @@ func (b *harness) mask(name, value string) {
 	b.build()
 }
 
-// The agent says a key in words, one frame each, and the worker is lost after each commit that holds back a part of
-// it. Nothing that is committed shows the key or more than a third of it, and nothing else is lost.
+// The agent prints a key word by word, one frame each, and the worker is lost after each commit
+// that holds back a part of it. The committed events show at most a third of the key, and no other
+// text is lost.
 func TestAKeyThatIsSplitOverFramesIsMaskedAlthoughItsWorkerIsLost(t *testing.T) {
 	t.Parallel()
 	const key = "correct horse battery staple of nine words in all"
@@ -63,7 +64,7 @@ func TestAKeyThatIsSplitOverFramesIsMaskedAlthoughItsWorkerIsLost(t *testing.T) 
 		if err == nil {
 			break
 		}
-		b.build() // another worker, which knows only what is stored
+		b.build() // another worker, which only has the stored state
 	}
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(losses), 3, "the worker was lost within the key: %v", losses)
@@ -113,7 +114,7 @@ func TestThePathsOfFilesAreMaskedInEvents(t *testing.T) {
 	in := b.claim(t, ready, "$ touch name-not-to-be-seen-1234.txt plain.txt\nslow 100ms: and the watcher finds them both in time")
 	_, err := b.turn(in)
 	require.NoError(t, err)
-	_, err = b.save(ready) // what the turn has not found is found now
+	_, err = b.save(ready) // the seal finds files that the turn has not found
 	require.NoError(t, err)
 	var told []string
 	for _, e := range b.events(t) {

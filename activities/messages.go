@@ -25,7 +25,7 @@ type OpenedSession struct {
 	Agent        string                 `json:"agent"`
 	Workspace    string                 `json:"workspace,omitempty"` // repository, for the search attribute
 	Owner        string                 `json:"owner,omitempty"`     // for the search attribute
-	Title        string                 `json:"title,omitempty"`     // that a person gave it, never one of a prompt
+	Title        string                 `json:"title,omitempty"`     // set by a person, never taken from a prompt
 	URL          string                 `json:"url,omitempty"`       // of the session in the API
 	Lazy         bool                   `json:"lazy,omitempty"`
 	IdleTimeout  time.Duration          `json:"idleTimeout"`
@@ -38,15 +38,16 @@ type OpenedSession struct {
 	SandboxID    string                 `json:"sandboxId,omitempty"`
 	SandboxSince time.Time              `json:"sandboxSince,omitzero"` // when its life began
 	Deadline     time.Time              `json:"deadline,omitzero"`
-	// Queue is where the workflow continues as new; "" is where it is.
+	// Queue is the task queue on which the workflow continues as new; "" is the current one.
 	Queue string `json:"queue,omitempty"`
 	// Commands are pending.
 	Commands []PendingCommand `json:"commands,omitempty"`
 	// Announce: the deadlines of the session are announced by events. Workflows that began before it continue without.
 	Announce bool `json:"announce,omitempty"`
-	// Held: the queue is held, so that no prompt is among Waiting.
+	// Held: the queue is held, so Waiting has no prompts.
 	Held bool `json:"held,omitempty"`
-	// ParkAfter is how long nothing but an open question may keep a turn of this session busy before it sleeps. 0 for ever.
+	// ParkAfter is the time after which the session hibernates if its turn only waits for open
+	// questions; 0 means never.
 	ParkAfter time.Duration `json:"parkAfter,omitempty"`
 	// Attend is how long turns of this session may be attended: see Attend. 0 for never.
 	Attend time.Duration `json:"attend,omitempty"`
@@ -58,7 +59,7 @@ type OpenedSession struct {
 	ClosesAsleep bool `json:"closesAsleep,omitempty"`
 }
 
-// DeadlineRequest asks for the announcement of a deadline.
+// DeadlineRequest requests the announcement of a deadline.
 type DeadlineRequest struct {
 	SessionID string        `json:"sessionId"`
 	Kind      deadline.Kind `json:"kind"`
@@ -71,7 +72,7 @@ type Announced struct {
 	Done        bool          `json:"done,omitempty"` // it has its event; otherwise it is too early
 }
 
-// PendingCommand is a command that the session is to carry out.
+// PendingCommand is a command that the session has not executed yet.
 type PendingCommand struct {
 	ID       string              `json:"id"`
 	Kind     session.CommandKind `json:"kind"`
@@ -85,14 +86,15 @@ type PendingCommand struct {
 type Waiting struct {
 	Commands    []PendingCommand       `json:"commands,omitempty"`
 	Next        []session.QueuedPrompt `json:"prompts,omitempty"`
-	Queued      int64                  `json:"queued,omitempty"` // how many prompts wait in all
+	Queued      int64                  `json:"queued,omitempty"` // the number of queued prompts
 	IdleTimeout time.Duration          `json:"idleTimeout"`
 }
 
 // TakenBack is the state of a session after its workflow has ended the attendance.
 type TakenBack struct {
 	Waiting
-	// Run is in progress, and the attendant keeps the session until it ends. Nil: the session has no attendant any more.
+	// Run is in progress, and the attendant keeps the session until it ends. Nil: the attendance
+	// has ended.
 	Run          *session.Processing `json:"run,omitempty"`
 	LastActivity time.Time           `json:"lastActivity"`
 }
@@ -111,22 +113,22 @@ type StopRequest struct {
 	Reason    string `json:"reason"`
 }
 
-// SandboxRequest asks for the sandbox of a generation.
+// SandboxRequest requests the sandbox of a generation.
 type SandboxRequest struct {
 	SessionID  string `json:"sessionId"`
 	Generation int64  `json:"generation"`
-	// Fresh asks a restore for a new sandbox with the stored transcripts, without the files of the
-	// old one. The snapshot is kept for a while.
+	// Fresh requests a restore into a new sandbox with the stored transcripts, without the files of
+	// the old one. The snapshot is kept for a while.
 	Fresh bool `json:"fresh,omitempty"`
 }
 
 // SandboxReady is a sandbox whose runner answers.
 type SandboxReady struct {
-	// Generation is the one asked for, or that of a living sandbox that a restore took up again.
+	// Generation is the requested one, or that of a running sandbox that a restore reuses.
 	Generation int64     `json:"generation"`
 	SandboxID  string    `json:"sandboxId"`
-	Deadline   time.Time `json:"deadline,omitzero"` // when the provider ends it
-	// Since is when its life began, of one that was taken up again.
+	Deadline   time.Time `json:"deadline,omitzero"` // the time at which the provider ends it
+	// Since is the start of a reused sandbox.
 	Since   time.Time        `json:"since,omitzero"`
 	Receipt *receipt.Receipt `json:"receipt,omitempty"` // of a restore
 }
@@ -139,24 +141,26 @@ type SandboxRef struct {
 	Reason     string `json:"reason,omitempty"`
 }
 
-// SaveRequest asks for a bundle of a sandbox, under an id chosen beforehand so
-// that asking twice makes one.
+// SaveRequest requests a bundle of a sandbox. The caller chooses its id, so that a repeated request
+// makes one bundle.
 type SaveRequest struct {
 	SessionID  string `json:"sessionId"`
 	Generation int64  `json:"generation"`
 	SandboxID  string `json:"sandboxId"`
 	BundleID   string `json:"bundleId"`
-	// Checkpoint: the sandbox is to work on, and will be saved again.
+	// Checkpoint: the sandbox continues to work, and will be saved again.
 	Checkpoint bool `json:"checkpoint,omitempty"`
-	// Unsaved: save the sandbox only if the session has worked in it and no bundle covers that: one of a restore
-	// that failed half-way must not be saved. An error if an earlier generation has unsaved work.
+	// Unsaved: save the sandbox only if the session has worked in it and no bundle covers that
+	// work. A sandbox of an incomplete restore must not be saved. An error if an earlier generation
+	// has unsaved work.
 	Unsaved bool `json:"unsaved,omitempty"`
 	// Release, if not empty, is the reason for which SaveBundle terminates the session's sandboxes once the bundle is
 	// committed.
 	Release string `json:"release,omitempty"`
 }
 
-// RevertRequest asks to revert the agent of an idle session to before a prompt.
+// RevertRequest requests that the agent of an idle session is reverted to its state before a
+// prompt.
 type RevertRequest struct {
 	SessionID  string `json:"sessionId"`
 	Generation int64  `json:"generation"`
@@ -164,8 +168,8 @@ type RevertRequest struct {
 	PromptID   string `json:"promptId"`
 }
 
-// Saved describes what a session can wake from. An empty BundleID means that there is nothing to
-// wake from.
+// Saved describes the bundle that a session can wake from. An empty BundleID means that there is
+// none.
 type Saved struct {
 	BundleID string `json:"bundleId,omitempty"`
 	Verified bool   `json:"verified"`
@@ -186,11 +190,12 @@ type ClaimRequest struct {
 	PromptID   string `json:"promptId"`
 	RunID      string `json:"runId"` // proposed
 	Generation int64  `json:"generation"`
-	// Allotted: the run may have the id that its prompt was allotted. Workflows of earlier releases take it to be the one that they propose.
+	// Allotted: the run may have the id that was allotted to its prompt. Workflows of earlier
+	// releases expect the proposed id.
 	Allotted bool `json:"allotted,omitempty"`
 }
 
-// TurnRequest asks for a run to be carried to its end.
+// TurnRequest requests the execution of a run.
 type TurnRequest struct {
 	// Dispatch is the number that the workflow was allotted for this request.
 	Dispatch   int64  `json:"dispatch,omitempty"`
@@ -199,9 +204,11 @@ type TurnRequest struct {
 	PromptID   string `json:"promptId"`
 	Generation int64  `json:"generation"`
 	SandboxID  string `json:"sandboxId"`
-	// ParkAfter is how long nothing but an open question may keep the run busy before it is parked. 0 for ever.
+	// ParkAfter is the time after which the run is parked if it only waits for open questions; 0
+	// means never.
 	ParkAfter time.Duration `json:"parkAfter,omitempty"`
-	// Look asks for the commands and prompts that are pending after the run, which are read with its end.
+	// Look requests the commands and prompts that are pending after the run. They are read in the
+	// transaction of its end.
 	Look bool `json:"look,omitempty"`
 	// Attend allows the attempt to attend the session after the run. Nil: it does not.
 	Attend *Attend `json:"attend,omitempty"`
@@ -211,7 +218,7 @@ type TurnRequest struct {
 // itself, until one of the bounds is reached or something other than a prompt waits.
 type Attend struct {
 	For        time.Duration `json:"for"`            // without a prompt
-	Until      time.Time     `json:"until,omitzero"` // zero: there is no such time
+	Until      time.Time     `json:"until,omitzero"` // zero: no bound
 	MaxPrompts int           `json:"prompts"`        // that it may claim
 }
 
@@ -221,26 +228,26 @@ type TurnResult struct {
 	Reason    string          `json:"reason,omitempty"`
 	Usage     usage.Usage     `json:"usage"`
 	LastFrame int64           `json:"lastFrame"`
-	// Waiting is what waits after the run. Nil where it was not asked for, an earlier attempt has ended the run, or the
-	// worker is of an earlier version.
+	// Waiting lists the commands and prompts that are pending after the run. Nil if it was not
+	// requested, an earlier attempt has ended the run, or the worker is of an earlier version.
 	Waiting *Waiting `json:"waiting,omitempty"`
-	// Parked is the run that is parked, if the attempt has ended with that. The fields before are of no run then.
+	// Parked is the run, if the attempt has parked it. The fields above are unset then.
 	Parked *session.Processing `json:"parked,omitempty"`
-	// Attended is what the attempt claimed and ran after the run of the request; the other fields are those of its last run.
-	// Nil: nothing.
+	// Attended describes the runs that the attempt claimed after the requested one; the other
+	// fields are those of its last run. Nil: none.
 	Attended *Attended `json:"attended,omitempty"`
-	// Reread: other runs may have followed; the workflow has to read the session.
+	// Reread: other runs may have followed; the workflow must read the session.
 	Reread bool `json:"reread,omitempty"`
 	// EndedAt is when the last run ended, if the attempt was allowed to attend.
 	EndedAt time.Time `json:"endedAt,omitzero"`
 }
 
-// Attended are the runs of an attendance.
+// Attended describes the runs of an attendance.
 type Attended struct {
 	Runs []string `json:"runs"`
-	// PromptIDs are those of the runs. Workers of earlier versions do not report them.
+	// PromptIDs are the prompts of the runs. Workers of earlier versions do not report them.
 	PromptIDs []string `json:"prompts,omitempty"`
-	// Ordinal is that of the last prompt. Those before it were claimed or had been withdrawn.
+	// Ordinal is the ordinal of the last prompt. Earlier ones were claimed or withdrawn.
 	Ordinal int64 `json:"ordinal"`
 }
 
@@ -254,12 +261,12 @@ type ContinueRequest struct {
 type Continuation struct {
 	Granted  bool      `json:"granted,omitempty"`
 	Over     bool      `json:"over,omitempty"` // the run has ended
-	Until    time.Time `json:"until,omitzero"` // neither: a question is open until then
+	Until    time.Time `json:"until,omitzero"` // otherwise, the expiry of an open question
 	Dispatch int64     `json:"dispatch,omitempty"`
 	Part     int64     `json:"part,omitempty"`
 }
 
-// SettleRequest ends a run that no worker can end any more.
+// SettleRequest ends a run that no worker can end.
 type SettleRequest struct {
 	// ReturnUntouched: if no attempt has ever attached, the prompt returns to its place in the queue
 	// instead.
@@ -278,7 +285,7 @@ type Settled struct {
 	Returned bool `json:"returned,omitempty"`
 }
 
-// PromptsRequest is about every prompt of a session that is not over.
+// PromptsRequest concerns every prompt of a session that has not ended.
 type PromptsRequest struct {
 	SessionID string `json:"sessionId"`
 	Reason    string `json:"reason"`
@@ -290,7 +297,7 @@ type PromptRef struct {
 	PromptID  string `json:"promptId"`
 }
 
-// AbortRequest interrupts the turn that a run has under way.
+// AbortRequest interrupts the running turn of a run.
 type AbortRequest struct {
 	SessionID  string `json:"sessionId"`
 	Agent      string `json:"agent"`
@@ -300,11 +307,11 @@ type AbortRequest struct {
 	Part       int64  `json:"part,omitempty"` // of the run
 }
 
-// Reconciled counts what one look at the provider led to.
+// Reconciled counts the results of one reconciliation.
 type Reconciled struct {
 	Listed     int `json:"listed"`
 	Reported   int `json:"reported"`   // sandboxes found dead, reported to their workflows
 	Terminated int `json:"terminated"` // sandboxes without an owner
-	Revived    int `json:"revived"`    // sessions whose workflow was not open any more
+	Revived    int `json:"revived"`    // sessions whose workflow was not open
 	Deleted    int `json:"deleted"`    // snapshots that no bundle needed
 }

@@ -23,14 +23,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// modalPages is a server for Modal's SDK with very many sandboxes, numbered from 1, of which it keeps only those that
-// have ended. It lists the newest first, modalPage at a time.
+// modalPages is a server for Modal's SDK with many sandboxes, numbered from 1. It stores only
+// which of them have ended. It lists the newest first, modalPage at a time.
 type modalPages struct {
 	pb.UnimplementedModalClientServer
 	sandboxes    int
 	installation string
 
-	// onPage is called before a page is served, with its number from 1 and how often it was asked for before.
+	// onPage is called before a page is served, with its number from 1 and the number of earlier
+	// requests for it.
 	onPage func(ctx context.Context, page, before int) error
 	// onEnd is called before a sandbox is ended.
 	onEnd func(ctx context.Context, n int) error
@@ -159,7 +160,7 @@ func (m *modalPages) SandboxWaitV2(_ context.Context, q *pb.SandboxWaitRequest) 
 	return pb.SandboxWaitResponse_builder{Result: result}.Build(), nil
 }
 
-// took resets and returns the calls since it was called before.
+// took returns the calls since the last call of took, and resets them.
 func (m *modalPages) took() map[string]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,19 +5,20 @@ import (
 	"sync"
 )
 
-// places are the turns that a worker runs at once. Attendants use places too, but they give way: whenever only a tenth of
-// the places is free, the one that has waited longest for a prompt leaves for each turn that comes.
+// places bounds the turns that a worker runs concurrently. Attendants use places too, but give way
+// to turns: if only a tenth of the places is free, the attendant that has waited longest leaves for
+// each new turn.
 type places struct {
 	mu      sync.Mutex
-	room    int // of the places that turns and attendants use together
+	room    int // number of places for turns and attendants
 	taken   int
-	resting []*place // the first has rested longest
+	resting []*place // ordered by the start of the rest
 }
 
 // place is one of them.
 type place struct {
 	of     *places
-	wanted chan struct{} // closed when an attendant is to leave
+	wanted chan struct{} // closed when the attendant must leave
 }
 
 func newPlaces(turns int) *places { return &places{room: turns - max(1, turns/10)} }
@@ -47,7 +48,7 @@ func (p *place) spare() bool {
 	return p.of.taken <= p.of.room
 }
 
-// rest lets the place be wanted until rise is called.
+// rest marks the place as one that turns may claim, until rise is called.
 func (p *place) rest() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -64,7 +65,7 @@ func (p *place) rise() {
 	p.of.resting = slices.DeleteFunc(p.of.resting, func(r *place) bool { return r == p })
 	select {
 	case <-p.wanted:
-		p.wanted = make(chan struct{}) // the turn that comes now is not an attendance
+		p.wanted = make(chan struct{}) // the new turn is not an attendance
 	default:
 	}
 }

@@ -20,20 +20,20 @@ import (
 const (
 	// purgesAtOnce is how many sessions a worker erases at once.
 	purgesAtOnce = 4
-	// purgeTimeout bounds one pass over one session. What it does not get to is done in a later one.
+	// purgeTimeout bounds one pass over one session. A later pass does the rest.
 	purgeTimeout = 2 * time.Minute
-	// purgeLease is for how long a purge stays with the worker that carries it out, unless it is renewed.
-	// It is renewed every purgeRenew, which is shorter than the shortest lease that PurgesTake gives.
+	// purgeLease is how long a worker has a purge, unless it renews the lease. It is renewed every
+	// purgeRenew, which is shorter than the shortest lease that PurgesTake gives.
 	purgeLease = 15 * time.Second
 	purgeRenew = time.Second
-	// purgeSettle is how long after a session's row the last look at Temporal is taken: longer than a request that has read
-	// the row may take to signal.
+	// purgeSettle is the pause between the deletion of a session's row and the last query to
+	// Temporal. A request that has read the row takes less time to signal.
 	purgeSettle = 30 * time.Second
-	// purgesOpen is how many purges retention has under way at most.
+	// purgesOpen bounds the open purges of retention.
 	purgesOpen = 200
-	// retainSessions is how many sessions one pass looks at for old events.
+	// retainSessions is how many sessions one pass checks for old events.
 	retainSessions = 2000
-	// compactEvents is at how many events one pass of the compaction looks at most.
+	// compactEvents bounds the events that one pass of the compaction reads.
 	compactEvents = 200_000
 	// retainEvery is the pause between two passes of retention.
 	retainEvery = 30 * time.Second
@@ -45,10 +45,11 @@ type PurgeStore interface {
 	PurgesTake(ctx context.Context, limit int) ([]purge.Purge, error)
 	// PurgeRenew keeps other callers from taking a purge for at least a while.
 	PurgeRenew(ctx context.Context, sessionID string, lease time.Duration) error
-	// PurgeSet moves a purge to a state, never to an earlier one, and has it looked at after a pause. It is erased only
-	// after the last look at its workflow, and no workflow has begun since.
+	// PurgeSet moves a purge to a state, never to an earlier one, and makes it due after a pause. A
+	// session counts as erased only after the last check of its workflow, if no workflow has begun
+	// since.
 	PurgeSet(ctx context.Context, sessionID string, state purge.State, after time.Duration) error
-	// PurgeContent erases everything of a terminated session but what its images are found by.
+	// PurgeContent erases all data of a terminated session except the records of its images.
 	PurgeContent(ctx context.Context, sessionID string) error
 	// ImageIntentsOf returns the IDs of the intents of a session's images that are still recorded.
 	ImageIntentsOf(ctx context.Context, sessionID string) ([]string, error)
@@ -58,10 +59,11 @@ type PurgeStore interface {
 	PurgeSession(ctx context.Context, sessionID string) error
 	// PurgeTerminated requests the purge of sessions that were terminated longer than age ago.
 	PurgeTerminated(ctx context.Context, age time.Duration, limit int) (int, error)
-	// EventsRetain deletes events older than age of some sessions that sleep or are over, those after a number.
+	// EventsRetain deletes events older than age of some hibernated or terminated sessions, those
+	// after a number.
 	EventsRetain(ctx context.Context, age time.Duration, after int64, limit int) (next, pruned int64, err error)
-	// EventsCompact drops deltas of texts that are older than age, where a later event has their text as a whole, of some
-	// sessions, those after a number. It looks at about budget events.
+	// EventsCompact deletes the deltas older than age whose whole text is in a later event, for
+	// some sessions, those after a number. It reads about budget events.
 	EventsCompact(ctx context.Context, age time.Duration, after int64, limit, budget int) (next, dropped int64, err error)
 
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
@@ -84,11 +86,12 @@ type PurgeWorkflows interface {
 type Retention struct {
 	Terminated time.Duration // sessions, after they were terminated
 	Events     time.Duration // events of sessions that sleep or are terminated
-	Deltas     time.Duration // deltas of texts that a later event has as a whole
+	Deltas     time.Duration // deltas whose whole text is in a later event
 }
 
-// Purger erases sessions whose purge was requested, and applies the retention. Every worker has one; a purge is in the
-// hands of one worker at a time, and of another one within a minute if that is lost. Every step may be repeated.
+// Purger erases sessions whose purge was requested, and applies the retention. Every worker has
+// one. One worker at a time has a purge; if it is lost, another takes over within a minute. Every
+// step may be repeated.
 type Purger struct {
 	*reconciler
 	store     PurgeStore
@@ -105,7 +108,7 @@ func NewPurger(c *Control, store PurgeStore, workflows PurgeWorkflows, r Retenti
 	return &Purger{reconciler: c.reconciler, store: store, workflows: workflows, retention: r}
 }
 
-// Pass takes the purges that are due one step further, and looks at some sessions for the retention.
+// Pass advances the purges that are due by one step, and applies the retention to some sessions.
 func (p *Purger) Pass(ctx context.Context) error {
 	retained := p.retain(ctx)
 	due, err := p.store.PurgesTake(ctx, purgesAtOnce)
@@ -128,8 +131,8 @@ func (p *Purger) Pass(ctx context.Context) error {
 	return errors.Join(retained, group.Wait())
 }
 
-// renew keeps a purge with this worker until stop is called: a pass over a large session takes longer than the lease that
-// PurgesTake gives. A lease that could not be renewed costs repeated work, and nothing else.
+// renew renews the lease of a purge until stop is called, because a pass over a large session takes
+// longer than the lease. A lease that could not be renewed only costs repeated work.
 func (p *Purger) renew(ctx context.Context, id string) (stop func()) {
 	return repeatedly(ctx, purgeRenew, func(ctx context.Context) {
 		if err := p.store.PurgeRenew(ctx, id, purgeLease); err != nil && ctx.Err() == nil {
@@ -138,7 +141,7 @@ func (p *Purger) renew(ctx context.Context, id string) (stop func()) {
 	})
 }
 
-// step takes a purge as far as it gets.
+// step advances a purge as far as possible.
 func (p *Purger) step(ctx context.Context, next purge.Purge) error {
 	id := next.SessionID
 	switch next.State {
@@ -171,8 +174,8 @@ func (p *Purger) step(ctx context.Context, next purge.Purge) error {
 	return nil
 }
 
-// stop asks for the end of a session and reports whether it has ended: its workflow has terminated the sandbox then and
-// cancelled what was queued.
+// stop requests the stop of a session and reports whether it has ended. Its workflow has then
+// terminated the sandbox and cancelled the queued prompts.
 func (p *Purger) stop(ctx context.Context, id string) (stopped bool, err error) {
 	s, err := p.store.SessionGet(ctx, id)
 	if err != nil {
@@ -187,8 +190,9 @@ func (p *Purger) stop(ctx context.Context, id string) (stopped bool, err error) 
 	return false, p.workflows.SignalStop(ctx, id)
 }
 
-// erase does what can be done now and reports whether nothing of the session is left. What fails does not keep the rest
-// from being erased. The row goes last: while it is there, the erasure is known to be incomplete.
+// erase erases as much as possible and reports whether nothing of the session is left. A failure
+// does not prevent the rest. The row is erased last: while it exists, the erasure is known to be
+// incomplete.
 func (p *Purger) erase(ctx context.Context, id string) (erased bool, err error) {
 	sandboxes := p.endSandboxes(ctx, id)
 	content := ignoreNoSession(p.store.PurgeContent(ctx, id))
@@ -212,8 +216,8 @@ func (p *Purger) endSandboxes(ctx context.Context, id string) error {
 	return failed
 }
 
-// deleteImagesOf has the provider delete what is due, the images of the session among it, and returns how many it may
-// have left.
+// deleteImagesOf deletes due images at the provider, including those of the session, and returns
+// how many of the session may be left.
 func (p *Purger) deleteImagesOf(ctx context.Context, id string) (int64, error) {
 	if err := p.findLost(ctx, id); err != nil {
 		return 0, err
@@ -233,8 +237,9 @@ func (p *Purger) deleteImagesOf(ctx context.Context, id string) (int64, error) {
 	return p.store.PurgeImages(ctx, id)
 }
 
-// findLost lists the images of a session if an ID may have been lost with a worker or an answer, and records those without a record
-// to be deleted. If the provider cannot list images, the intents stay recorded until their images have expired.
+// findLost lists the images of a session if an ID may have been lost with a worker or an answer,
+// and marks those without a record for deletion. If the provider cannot list images, the intents
+// stay recorded until their images have expired.
 func (p *Purger) findLost(ctx context.Context, id string) error {
 	intents, err := p.store.ImageIntentsOf(ctx, id)
 	if err != nil || len(intents) == 0 {
@@ -293,7 +298,7 @@ func (p *Purger) retain(ctx context.Context) error {
 	return failed
 }
 
-// ignoreNoSession is err unless the session is gone.
+// ignoreNoSession returns err unless it says that the session does not exist.
 func ignoreNoSession(err error) error {
 	if failure.CodeOf(err) == failure.NoSession {
 		return nil

@@ -48,13 +48,13 @@ func (s *slowPurge) PurgeContent(ctx context.Context, id string) error {
 	return s.DB.PurgeContent(ctx, id)
 }
 
-// noWorkflows is an engine that has none.
+// noWorkflows is a Temporal without workflows.
 type noWorkflows struct{}
 
 func (noWorkflows) SignalStop(context.Context, string) error    { return nil }
 func (noWorkflows) Erase(context.Context, string) (bool, error) { return false, nil }
 
-// TestAPurgeStaysWithItsWorker however long a pass takes.
+// TestAPurgeStaysWithItsWorker even if a pass takes longer than the lease.
 func TestAPurgeStaysWithItsWorker(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

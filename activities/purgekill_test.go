@@ -40,30 +40,30 @@ import (
 
 var errKilled = errors.New("the process was killed")
 
-// mortal is a process that takes steps, one at a time, and has a fault at one of them. A step is a statement or a
-// transaction's end that Postgres has answered, a call of the provider, or a call of the engine.
+// mortal is a process that takes steps, one at a time, with a fault at one of them. A step is a
+// statement or a commit that Postgres has answered, a call of the provider, or a call of Temporal.
 type mortal struct {
 	mu     sync.Mutex
 	steps  []string
-	at     int // the step of the fault, from 1; 0 for none
+	at     int // the number of the step with the fault, from 1; 0 for none
 	fault  stepFault
 	killed bool
-	away   part          // what refuses the process at present
+	away   part          // the part that currently refuses the process
 	kill   func()        // ends the process
 	cut    func()        // ends its connections to Postgres
 	frozen chan struct{} // closed when the process is frozen
 	thawed chan struct{} // closed to let a frozen process continue
 }
 
-// stepFault is what happens to a process after a step, before it has the answer.
+// stepFault is a fault after a step, before the process has the answer.
 type stepFault int
 
 const (
 	kills          stepFault = iota
-	loses                    // the answer to the step, and the process continues
-	freezes                  // the process, until it is thawed
-	missesPostgres           // it refuses the process until the test ends that
-	missesProvider           // likewise
+	loses                    // the answer is lost, and the process continues
+	freezes                  // the process is frozen until it is thawed
+	missesPostgres           // Postgres refuses the process until the test ends the outage
+	missesProvider           // the same for the provider
 )
 
 // part is a part of the system that may refuse a process.
@@ -90,7 +90,7 @@ func (m *mortal) taken(step string) (lost bool) {
 	case kills:
 		m.killed = true
 		m.kill()
-	case freezes: // all of it: no other step is taken while the lock is held
+	case freezes: // the whole process, since no step is taken while the lock is held
 		close(m.frozen)
 		<-m.thawed
 		return false
@@ -110,14 +110,14 @@ func (m *mortal) dead() bool {
 	return m.killed
 }
 
-// missing is the part that refuses the process.
+// missing returns the part that refuses the process.
 func (m *mortal) missing() part {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.away
 }
 
-// back has no part refuse the process any more.
+// back ends the outage.
 func (m *mortal) back() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,7 +174,8 @@ func (d mortalDriver) ExitSnapshot(ctx context.Context, id string, budget time.D
 	return request(d.process, "exit snapshot", func() (string, error) { return d.faulty.ExitSnapshot(ctx, id, budget) })
 }
 
-// engine has the workflows of sessions. The signal to stop terminates the session, as a workflow on another worker does.
+// engine replaces the workflows of sessions. The stop signal terminates the session, as its
+// workflow would.
 type engine struct {
 	mu   sync.Mutex
 	stop func(sessionID string)
@@ -331,7 +332,7 @@ func (w *pgRelay) relay(client net.Conn) {
 			if _, err := answer.WriteTo(client); err != nil {
 				return
 			}
-		case 'R', 'A': // what follows may wait for the client
+		case 'R', 'A': // the server may now wait for the client
 			if _, err := answer.WriteTo(client); err != nil {
 				return
 			}
@@ -525,7 +526,7 @@ func (b *harness) requireErased(t *testing.T, e *engine, words string) {
 	require.Zero(t, e.left(b.id))
 }
 
-// newEngine returns an engine whose workflows terminate their session when they are signalled to stop.
+// newEngine returns an engine whose workflows terminate their session at the stop signal.
 func (b *harness) newEngine(t *testing.T) *engine {
 	t.Helper()
 	return &engine{runs: map[string]int{}, stop: func(id string) {
@@ -572,15 +573,17 @@ func TestAPurgeIsCompletedWhereverItsWorkerIsFrozen(t *testing.T) {
 	testPurgeSteps(t, freezes)
 }
 
-// TestAPurgeIsCompletedAfterAnOutageOfPostgres refuses the worker of a purge at Postgres from steps of it on, one in each purge, for many
-// passes. The same worker completes the purge when Postgres is back.
+// TestAPurgeIsCompletedAfterAnOutageOfPostgres starts an outage of Postgres at steps of a purge,
+// one in each purge, that lasts for many passes. The same worker completes the purge when Postgres
+// is back.
 func TestAPurgeIsCompletedAfterAnOutageOfPostgres(t *testing.T) {
 	t.Parallel()
 	testPurgeSteps(t, missesPostgres)
 }
 
-// TestAPurgeIsCompletedAfterAnOutageOfTheProvider refuses the worker of a purge at the provider from steps of it on, one in each purge,
-// for many passes. Meanwhile the session is not called erased if the provider has anything of it.
+// TestAPurgeIsCompletedAfterAnOutageOfTheProvider starts an outage of the provider at steps of a
+// purge, one in each purge, that lasts for many passes. Meanwhile the session does not count as
+// erased if the provider has any of its data.
 func TestAPurgeIsCompletedAfterAnOutageOfTheProvider(t *testing.T) {
 	t.Parallel()
 	testPurgeSteps(t, missesProvider)
@@ -656,8 +659,8 @@ func (b *harness) purgeOutage(t *testing.T, p *purging) {
 	require.True(t, b.purge(t, p), "away from step %d on", p.at)
 }
 
-// purgeFrozen lets a process that is frozen at a step, and a second one meanwhile, erase the session of the bundle, and the first one
-// continue after that.
+// purgeFrozen freezes a process at a step of the erasure of the bundle's session, lets a second one
+// complete it, and then lets the first one continue.
 func (b *harness) purgeFrozen(t *testing.T, e *engine, p *purging) {
 	t.Helper()
 	passed := make(chan error, 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// quarantine ends a run whose frames have ended workers. Its agent is interrupted, its frames are not read any more,
-// and the session continues with its next prompt.
+// quarantine ends a run whose frames crash workers. It interrupts the agent; no further frames are
+// read, and the session continues with its next prompt.
 func (t *Turns) quarantine(ctx context.Context, in TurnRequest, start run.Start) (TurnResult, error) {
 	logger := t.Logger.With(slog.String("session_id", in.SessionID), slog.String("run_id", in.RunID))
 	logger.ErrorContext(ctx, "quarantined run: workers were lost while they handled its output",
@@ -33,8 +33,8 @@ func (t *Turns) quarantine(ctx context.Context, in TurnRequest, start run.Start)
 	return t.superseded(ctx, in, errors.New("the run is quarantined"))
 }
 
-// settleDamaged is settle for a run whose stored state may make its adapter panic: then blocks stay open rather than
-// the session stuck.
+// settleDamaged is settle for a run whose stored state may make its adapter panic. If it does, its
+// blocks stay open, so that the session is not stuck.
 func (t *Turns) settleDamaged(ctx context.Context, ending run.Ending, logger *slog.Logger) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

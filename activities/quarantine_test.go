@@ -30,20 +30,20 @@ import (
 // so that it can die.
 const workerVariable = "ACTIVITIES_TEST_WORKER"
 
-// order is what such a worker is to do.
+// order is the input of such a worker.
 type order struct {
 	URL, Modal, TokenID, TokenSecret string
 	Turn                             activities.TurnRequest
 	Mask                             string // a secret named PASSPHRASE; "" for none
 }
 
-// What an agent prints to end the worker that handles it.
+// Output of the agent that crashes the worker.
 const (
 	deadly    = "deadly-marker"
 	panicking = "panic-marker"
 )
 
-// fragile is the demo agent, with a translator that some frames end the process of.
+// fragile is the demo agent, with a translator that ends its process at some frames.
 type fragile struct{ demo.Adapter }
 
 func (f fragile) NewTranslator(run agent.RunContext, state []byte) (agent.Translator, error) {
@@ -54,9 +54,9 @@ func (f fragile) NewTranslator(run agent.RunContext, state []byte) (agent.Transl
 type fragileTranslator struct{ agent.Translator }
 
 func (f fragileTranslator) Translate(frame agent.Frame) (agent.Translation, error) {
-	// The prompt, which is echoed, has the words apart.
+	// The echoed prompt has the words separated.
 	if bytes.Contains(frame.Data, []byte(deadly)) {
-		syscall.Kill(os.Getpid(), syscall.SIGKILL) //nolint:errcheck // as the kernel does to one that has too much memory
+		syscall.Kill(os.Getpid(), syscall.SIGKILL) //nolint:errcheck // like the kernel when memory runs out
 		select {}
 	}
 	if bytes.Contains(frame.Data, []byte(panicking)) {
@@ -163,7 +163,7 @@ func (p *process) result(t *testing.T) activities.TurnResult {
 	return out
 }
 
-// requireQuarantined checks the end of a run, and that the session works on.
+// requireQuarantined checks the end of a run, and that the session continues.
 func (b *harness) requireQuarantined(t *testing.T, ready activities.SandboxReady, in activities.TurnRequest, result activities.TurnResult) {
 	t.Helper()
 	require.Equal(t, session.OutcomeFailed, result.Outcome)
@@ -186,8 +186,8 @@ func (b *harness) requireQuarantined(t *testing.T, ready activities.SandboxReady
 	require.Equal(t, "all is well", b.said(t, next.RunID))
 }
 
-// The first attempt has stored what came before the deadly frame when that comes. The frames between come with it or not,
-// as they happen to be read: the second loss counts as of the same position either way.
+// When the deadly frame arrives, the first attempt has stored the earlier frames. The frames in
+// between may or may not be read with it; either way the second loss counts at the same position.
 func TestARunWhoseFramesEndTwoWorkersIsQuarantined(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -219,8 +219,8 @@ func TestARunThatMakesTwoWorkersPanicIsQuarantined(t *testing.T) {
 	b.requireQuarantined(t, ready, in, b.worker(t, in).result(t))
 }
 
-// A long turn outlives its workers, which are killed while it prints, while it is silent, twice at the same position, and
-// as soon as they have attached, and one that is stopped.
+// A long turn survives the loss of its workers, which are killed while it prints, while it is
+// silent, twice at the same position, and right after they attach; another one is stopped.
 func TestAnInnocentTurnOutlivesItsWorkers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -256,7 +256,7 @@ func TestAnInnocentTurnOutlivesItsWorkers(t *testing.T) {
 	}
 	opened = true
 	b.shell(t, ready.SandboxID, "touch /tmp/go")
-	for range 2 { // before it has read what waits
+	for range 2 { // before it has read the waiting frames
 		lose(func() {})
 	}
 	for range 2 {
@@ -274,7 +274,7 @@ func (b *harness) silent(t *testing.T, in activities.TurnRequest) {
 	require.Eventually(t, func() bool { return b.run(t, in.RunID).Attempt > 0 && len(b.toolsOf(t, in.RunID)) > 0 }, waitLimit, 5*time.Millisecond)
 }
 
-// toolsOf are the calls of tools that a run has begun.
+// toolsOf returns the tool calls that a run has begun.
 func (b *harness) toolsOf(t *testing.T, runID string) []string {
 	t.Helper()
 	var out []string
@@ -286,8 +286,8 @@ func (b *harness) toolsOf(t *testing.T, runID string) []string {
 	return out
 }
 
-// The agent says a key in words, one frame each, and the process of the worker is killed between two of them:
-// once the first is committed.
+// The agent prints a key word by word, one frame each, and the worker's process is killed once the
+// first is committed.
 func TestAKeyThatIsSplitOverFramesIsMaskedAlthoughItsWorkerIsKilled(t *testing.T) {
 	t.Parallel()
 	const key = "correct horse battery staple"

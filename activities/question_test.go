@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// asked starts a turn that asks and returns when its question is there.
+// asked starts a turn that asks a question, and returns when the question is stored.
 func (b *harness) asked(t *testing.T) (activities.TurnRequest, *pending[activities.TurnResult], question.Question) {
 	t.Helper()
 	in := b.claim(t, b.create(t), "ask: Which colour? | Red | Blue")
@@ -45,7 +45,7 @@ func TestAnAnswerGivenWithoutAWorkerIsHandedOver(t *testing.T) {
 	require.Contains(t, b.printed(t, in.RunID), "Green")
 }
 
-// TestAnAnswerSentToABrokenLinkIsSentAgain: the row says that the agent has it, and it has not.
+// TestAnAnswerSentToABrokenLinkIsSentAgain: the row says that the agent has it, but it does not.
 func TestAnAnswerSentToABrokenLinkIsSentAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

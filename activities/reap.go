@@ -15,11 +15,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// reapStore knows which sandboxes have no owner.
+// reapStore finds the sandboxes without an owner.
 type reapStore interface {
-	// SandboxesAbandoned lists those older than age whose session has moved on without them.
+	// SandboxesAbandoned lists sandboxes older than age that their session no longer uses.
 	SandboxesAbandoned(ctx context.Context, age time.Duration, after session.SandboxKey, limit int) ([]session.SandboxRow, error)
-	// SandboxesUnowned returns the indexes of the keys that no open sandbox has.
+	// SandboxesUnowned returns the indexes of the keys without an open sandbox.
 	SandboxesUnowned(ctx context.Context, keys []session.SandboxKey) ([]int, error)
 	ExitImageExpect(ctx context.Context, e image.Exit) error
 }
@@ -27,19 +27,19 @@ type reapStore interface {
 const (
 	// listPage is how many listed sandboxes are compared with the rows in one statement.
 	listPage = 1000
-	// reapQueue is how many sandboxes wait to be ended while the listing continues. More delay it.
+	// reapQueue is how many sandboxes may wait to be ended before the listing is delayed.
 	reapQueue = 4096
 	// maxStuck is how many sandboxes that could not be ended a worker remembers.
 	maxStuck = 10_000
 )
 
-// abandoned reports whether the session of a row has moved on without its sandbox.
+// abandoned reports whether a session no longer uses the sandbox of its row.
 func abandoned(row session.SandboxRow) bool {
 	return !row.Current || row.Status == session.Hibernated || row.Status == session.Terminated
 }
 
-// sandboxSet has a hash of 8 bytes of each ID. The seed is another one in each look, so that a collision, which would
-// make an ended sandbox look like a running one, does not last.
+// sandboxSet holds an 8-byte hash of each ID. The seed changes with each reconciliation, so that a
+// collision, which makes an ended sandbox look like a running one, does not last.
 type sandboxSet struct {
 	seed   maphash.Seed
 	hashes map[uint64]struct{}
@@ -56,9 +56,10 @@ func (s *sandboxSet) has(id string) bool {
 	return ok
 }
 
-// reap ends the sandboxes of rows whose session has moved on, and those that the provider lists and no open row has. It
-// ends them while the listing continues, and returns all that were listed; an incomplete listing is listErr. A
-// sandbox that could not be ended by the look before is tried after all others.
+// reap ends the sandboxes that their sessions no longer use, and those that the provider lists
+// without an open row. It ends them while the listing continues, and returns all listed ones; an
+// incomplete listing is listErr. A sandbox that the previous reconciliation could not end is tried
+// after all others.
 func (l *look) reap(ctx context.Context) (running *sandboxSet, listErr, err error) {
 	r := &reaper{look: l, jobs: make(chan reaping, reapQueue), known: l.cursors.stuckBefore(), stuck: map[string]struct{}{}, byRows: newSandboxSet()}
 	running = newSandboxSet()
@@ -85,16 +86,16 @@ func (l *look) reap(ctx context.Context) (running *sandboxSet, listErr, err erro
 type reaper struct {
 	*look
 	jobs     chan reaping
-	known    map[string]struct{} // the look before could not end them
+	known    map[string]struct{} // the previous reconciliation could not end them
 	failures failures
 
 	mu     sync.Mutex
 	late   []reaping
 	stuck  map[string]struct{}
-	byRows *sandboxSet // those that rows name: their rows are ended first, and the listing may come after that
+	byRows *sandboxSet // sandboxes named by rows, which may be listed after their rows are ended
 }
 
-// reaping is a sandbox to be ended: that of a row, or one that was listed.
+// reaping is a sandbox to end: that of a row, or a listed one.
 type reaping struct {
 	row    session.SandboxRow
 	listed sandbox.Listing // if the row is empty
@@ -107,7 +108,7 @@ func (r reaping) key() string {
 	return session.SandboxName(r.row.SessionID, r.row.Generation)
 }
 
-// add has a sandbox ended as soon as there is a place.
+// add queues a sandbox to be ended.
 func (r *reaper) add(ctx context.Context, job reaping) error {
 	key := job.key()
 	if _, ok := r.known[key]; ok {
@@ -152,8 +153,8 @@ func (r *reaper) end(ctx context.Context, job reaping) {
 	}
 }
 
-// rows finds the sandboxes of rows whose session has moved on. A young one may be in the hands of an activity that is
-// about to end it.
+// rows finds the sandboxes that their sessions no longer use. A young one is skipped, because an
+// activity may be about to end it.
 func (r *reaper) rows(ctx context.Context) error {
 	for after := (session.SandboxKey{}); ; {
 		rows, err := r.store.SandboxesAbandoned(ctx, r.OrphanAge, after, reconcilePage)
@@ -190,8 +191,9 @@ func (r *reaper) named(s sandbox.Listing) bool {
 	return r.byRows.has(s.ID)
 }
 
-// list reads what runs at the provider, and finds what no open row has: the session was terminated, or its row was
-// ended without the sandbox. A row is written before its sandbox is made, so whatever was listed has had one since.
+// list reads the running sandboxes from the provider, and finds those without an open row: the
+// session was terminated, or the row was ended without the sandbox. A row is written before its
+// sandbox is created, so every listed sandbox has had one.
 func (r *reaper) list(ctx context.Context, running *sandboxSet) error {
 	var page []sandbox.Listing
 	compare := func() {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// partBudget is the time of each part of a look. Together they are less than the activity may take.
-	// The provider's list is part of the first.
+	// partBudget bounds each part of a reconciliation. Together the parts take less than the
+	// activity's timeout. The provider's list belongs to the first part.
 	partBudget = time.Minute
 	// reconcilePage is how many rows one query returns.
 	reconcilePage = 5000
@@ -26,13 +26,13 @@ const (
 	reconcileErrors = 5
 )
 
-// reconcileStore is what a look at the provider is compared with.
+// reconcileStore is the part of the store that a reconciliation compares with the provider.
 type reconcileStore interface {
 	reapStore
 	imageStore
 	attendedStore
 	healthStore
-	// SessionCountsFold keeps the counts of sessions short.
+	// SessionCountsFold folds the rows of the session counts.
 	SessionCountsFold(ctx context.Context) error
 }
 
@@ -44,13 +44,12 @@ type reconciler struct {
 	cursors cursors
 }
 
-// Reconcile lists the provider's sandboxes once and compares them with what the
-// sessions own. Sandboxes that no session owns are terminated first, while the list
-// is read; then images that nothing needs are deleted, then the health of what is left
-// is looked at and dead ones are reported to their workflows. Each part has its own time
-// and reports its own errors: a failure in one does not keep Reconcile from the others.
-// The list and the rows are read in pages. Of each sandbox that is listed, 8 bytes
-// are kept until the end.
+// Reconcile lists the provider's sandboxes once and compares them with what the sessions own.
+// Sandboxes without an owner are terminated first, while the list is read. Then unneeded images are
+// deleted, the health of the remaining sandboxes is checked, and dead ones are reported to their
+// workflows. Each part has its own time limit and reports its own errors; a failure in one does not
+// prevent the others. The list and the rows are read in pages. Reconcile keeps 8 bytes of each
+// listed sandbox until the end.
 func (g *reconciler) Reconcile(ctx context.Context) (out Reconciled, err error) {
 	stop := beat(ctx)
 	defer stop()
@@ -67,11 +66,11 @@ func (g *reconciler) Reconcile(ctx context.Context) (out Reconciled, err error) 
 			return errors.Join(listErr, err)
 		}),
 		l.part(ctx, "collect images", l.collect),
-		// Before reports, which only an open workflow hears.
+		// Before health is reported, because only an open workflow receives the report.
 		l.part(ctx, "revive workflows", func(ctx context.Context) error { return l.revive(ctx, &l.out) }),
 		l.part(ctx, "look at health", func(ctx context.Context) error {
 			if listErr != nil {
-				return nil //nolint:nilerr // reported above; nothing can be said about what was not listed
+				return nil //nolint:nilerr // reported above; the health of sandboxes that were not listed is unknown
 			}
 			return l.health(ctx, running)
 		}),
@@ -99,7 +98,7 @@ func (l *look) count(change func(out *Reconciled)) {
 	change(&l.out)
 }
 
-// part runs one part of a look within its time.
+// part runs one part of a reconciliation within its time limit.
 func (l *look) part(ctx context.Context, name string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, partBudget, fmt.Errorf("%s took more than %v", name, partBudget))
 	defer cancel()
@@ -117,7 +116,7 @@ func each[T any](ctx context.Context, items []T, do func(context.Context, T) err
 	return err
 }
 
-// eachFirst is each and also returns how many items it has begun with before ctx ended.
+// eachFirst is each, and also returns the number of items that it started before ctx ended.
 func eachFirst[T any](ctx context.Context, items []T, do func(context.Context, T) error) (begun int, err error) {
 	var (
 		failed failures
@@ -141,8 +140,8 @@ func eachFirst[T any](ctx context.Context, items []T, do func(context.Context, T
 
 func moreErrors(n int) error { return fmt.Errorf("and %d more", n) }
 
-// away reports whether err says that the provider cannot serve now, rather than
-// something about what was asked for.
+// away reports whether err says that the provider is unavailable, rather than something about the
+// request.
 func away(err error) bool {
 	switch sandbox.CodeOf(err) {
 	case sandbox.Unavailable, sandbox.Throttled, sandbox.Timeout, sandbox.Denied:

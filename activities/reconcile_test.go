@@ -122,7 +122,7 @@ func TestReconcileAsksBeforeItCallsASandboxDead(t *testing.T) {
 	b.create(t)
 	b.transit(t, session.EventReady)
 	for _, code := range []driver.Code{driver.Unavailable, driver.Timeout} {
-		// The listing lags behind, and the provider does not answer when it is asked.
+		// The listing lags behind, and the provider does not answer queries.
 		b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpPoll, Code: code})
 		b.driver.set(func(f *faulty) { f.unlisted = true })
 		_, err := b.reconcile()
@@ -167,8 +167,8 @@ func TestReconcileTerminatesTheSandboxOfASessionThatHasMovedOn(t *testing.T) {
 	require.False(t, b.running(t, ready.SandboxID))
 }
 
-// TestReconcileSparesASandboxThatIsMadeWhileItLooks: its row comes between the
-// look at the rows and the listing.
+// TestReconcileSparesASandboxThatIsMadeWhileItLooks: its row is written after the rows are read and
+// before the listing.
 func TestReconcileSparesASandboxThatIsMadeWhileItLooks(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

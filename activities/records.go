@@ -14,12 +14,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
-// recordStore keeps what a workflow records of its session, its runs and its prompts.
+// recordStore stores a workflow's records of its session, runs and prompts.
 type recordStore interface {
-	// SessionOpen marks the session loaded and returns all a workflow must know, with a
-	// new dispatch for a run that is open. workflowRunID is the run of the workflow that does.
+	// SessionOpen marks the session loaded and returns its state for the workflow, with a new
+	// dispatch for an open run. workflowRunID is the workflow run that opens it.
 	SessionOpen(ctx context.Context, sessionID, workflowRunID string) (session.Loaded, error)
-	// SessionClose marks it not loaded: its workflow is about to complete.
+	// SessionClose marks the session not loaded, because its workflow is about to complete.
 	SessionClose(ctx context.Context, sessionID string) error
 	// TransitionRecord stores a transition, projects it on the session (status,
 	// reason, receipt, running time, sandbox) and appends the status event. A
@@ -31,26 +31,28 @@ type recordStore interface {
 	ProblemReport(ctx context.Context, sessionID, code, message string) error
 	// DeadlineAnnounce adds a deadline event to the session's log, if the deadline is near.
 	DeadlineAnnounce(ctx context.Context, sessionID string, kind deadline.Kind) (deadline.Announced, error)
-	// RunBegin claims a prompt for a run: queued to processing in one statement,
-	// with the events turn_start, prompt and queue.
+	// RunBegin claims a prompt for a run: queued to processing in one statement, with the events
+	// turn_start, prompt and queue.
 	RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (run.Verdict, error)
-	// RunBeginAllotted is RunBegin for a run with the id that was allotted to the prompt, which the verdict says.
+	// RunBeginAllotted is RunBegin for a run with the id that was allotted to the prompt, which the
+	// verdict contains.
 	RunBeginAllotted(ctx context.Context, sessionID, promptID, claimID string, generation int64) (run.Verdict, error)
-	// RunReturn puts the prompt of a run that never reached the agent back in its place in the
-	// queue; with untouched only if no attempt has ever attached. It reports whether the prompt is
+	// RunReturn returns the prompt of a run that never reached the agent to its place in the queue;
+	// with untouched, only if no attempt has ever attached. It reports whether the prompt is
 	// queued.
 	RunReturn(ctx context.Context, runID, reason string, untouched bool) (bool, error)
-	// RunContinue gives a parked run to the session's sandbox of a generation, once its questions are not open any more.
+	// RunContinue gives a parked run to the session's sandbox of a generation, once none of its
+	// questions is open.
 	RunContinue(ctx context.Context, runID string, generation int64) (run.Continuation, error)
-	// RunGet returns a run as it stands.
+	// RunGet returns the current state of a run.
 	RunGet(ctx context.Context, runID string) (run.Run, error)
-	// RunOpen returns the id of the session's run that is not over; "" when there is none.
+	// RunOpen returns the id of the session's open run; "" if there is none.
 	RunOpen(ctx context.Context, sessionID string) (string, error)
-	// PromptRequeue puts a prompt whose outcome is unknown back in the queue, as its policy asks.
+	// PromptRequeue returns a prompt whose outcome is unknown to the queue, as its policy requires.
 	PromptRequeue(ctx context.Context, sessionID, promptID string) error
-	// CommandSubmit stores a command as pending; one that no client sent, with its reason.
+	// CommandSubmit stores a pending command, with its reason if no client sent it.
 	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
-	// PromptsCancel ends every prompt that is not over.
+	// PromptsCancel ends every prompt that has not ended.
 	PromptsCancel(ctx context.Context, sessionID, reason string) (int64, error)
 }
 
@@ -61,7 +63,7 @@ type records struct {
 	runs  *turn.Executor
 }
 
-// OpenSession marks the session loaded and returns what its workflow must know.
+// OpenSession marks the session loaded and returns its state for the workflow.
 func (g *records) OpenSession(ctx context.Context, in SessionRef) (OpenedSession, error) {
 	l, err := g.store.SessionOpen(ctx, in.SessionID, activity.GetInfo(ctx).WorkflowExecution.RunID)
 	if err != nil {
@@ -95,7 +97,7 @@ func (g *records) CloseSession(ctx context.Context, in SessionRef) error {
 	return stored(g.store.SessionClose(ctx, in.SessionID))
 }
 
-// RecordTransition records one step of a session's life.
+// RecordTransition records a transition of a session.
 func (g *records) RecordTransition(ctx context.Context, t session.Transition) error {
 	if t.To == session.Restoring && g.Shutdown.isSet() {
 		return errShutdown()
@@ -129,14 +131,14 @@ func (g *records) BeginRun(ctx context.Context, in ClaimRequest) (run.Verdict, e
 	return v, stored(err)
 }
 
-// ReturnRun puts the prompt of a run that never reached the agent back.
+// ReturnRun returns the prompt of a run that never reached the agent to the queue.
 func (g *records) ReturnRun(ctx context.Context, in SettleRequest) error {
 	_, err := g.store.RunReturn(ctx, in.RunID, in.Reason, false)
 	return stored(err)
 }
 
-// SettleRun ends a run that no worker can end any more, or returns its prompt to the queue. A run
-// that is over keeps its outcome.
+// SettleRun ends a run that no worker can end, or returns its prompt to the queue. A run that has
+// ended keeps its outcome.
 func (g *records) SettleRun(ctx context.Context, in SettleRequest) (Settled, error) {
 	if in.ReturnUntouched {
 		returned, err := g.store.RunReturn(ctx, in.RunID, in.Reason, true)
@@ -152,7 +154,7 @@ func (g *records) SettleRun(ctx context.Context, in SettleRequest) (Settled, err
 	if err != nil || !in.Requeue {
 		return Settled{Outcome: run.Outcome}, stored(err)
 	}
-	// The run is over, so that this changes nothing.
+	// The run has ended, so this changes nothing.
 	queued, err := g.store.RunReturn(ctx, in.RunID, in.Reason, true)
 	return Settled{Outcome: run.Outcome, Returned: queued}, stored(err)
 }
@@ -163,13 +165,13 @@ func (g *records) ContinueRun(ctx context.Context, in ContinueRequest) (Continua
 	return Continuation(c), stored(err)
 }
 
-// RequeuePrompt puts a prompt with a lost outcome back in the queue.
+// RequeuePrompt returns a prompt with an unknown outcome to the queue.
 func (g *records) RequeuePrompt(ctx context.Context, in PromptRef) error {
 	return stored(g.store.PromptRequeue(ctx, in.SessionID, in.PromptID))
 }
 
-// CancelPrompts ends every prompt of the session that is not over, and closes
-// what the running one left open.
+// CancelPrompts ends every prompt of the session that has not ended, and closes the open blocks of
+// the running one.
 func (g *records) CancelPrompts(ctx context.Context, in PromptsRequest) error {
 	runID, err := g.store.RunOpen(ctx, in.SessionID)
 	if err != nil {
@@ -185,7 +187,8 @@ func (g *records) CancelPrompts(ctx context.Context, in PromptsRequest) error {
 	return stored(err)
 }
 
-// stored sorts the errors of the store as turns do. A held queue is an error of prompts alone.
+// stored classifies the errors of the store like turns do. A held queue is an error of prompts
+// only.
 func stored(err error) error {
 	if failure.CodeOf(err) == failure.QueueHeld {
 		return temporal.NewApplicationErrorWithCause(err.Error(), QueueHeld, err)

@@ -74,8 +74,8 @@ func TestARunThatIsOverKeepsItsOutcome(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, b.run(t, in.RunID).Outcome)
 }
 
-// TestAnEndThatOnlyTheLogHasIsKept: the worker was lost between the last frame
-// and the outcome, and then the sandbox was.
+// TestAnEndThatOnlyTheLogHasIsKept: the worker was lost between the last frame and the outcome, and
+// the sandbox afterwards.
 func TestAnEndThatOnlyTheLogHasIsKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -114,8 +114,8 @@ func (b *harness) token(t *testing.T, keys activities.Keys, generation int64) st
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// TestNoSecretIsStoredWhereItCanBeRead looks for the text of a prompt and the
-// token of the runner in what the engine keeps, and on every command line.
+// TestNoSecretIsStoredWhereItCanBeRead looks for the text of a prompt and the token of the runner
+// in the inputs and results that Temporal stores, and in every command line.
 func TestNoSecretIsStoredWhereItCanBeRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -144,8 +144,8 @@ func TestNoSecretIsStoredWhereItCanBeRead(t *testing.T) {
 	}
 }
 
-// TestMessagesHaveNoRoomForText: no field of an activity's input or result is
-// for the content of a prompt, an event or a file.
+// TestMessagesHaveNoRoomForText: no field of an activity's input or result can hold the content of
+// a prompt, an event or a file.
 func TestMessagesHaveNoRoomForText(t *testing.T) {
 	t.Parallel()
 	var walk func(at string, typ reflect.Type)

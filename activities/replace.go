@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 )
 
-// Runner is the runner's program as this worker puts it into sandboxes.
+// Runner is the runner's program that this worker installs in sandboxes.
 type Runner struct {
 	Program string // its path on this machine
 	Build   string // see runner.Build
@@ -22,30 +22,30 @@ func FindRunner(program string) (Runner, error) {
 	return Runner{Program: program, Build: build}, err
 }
 
-// A snapshot brings the runner of its time along, and a deploy may have changed what a
-// worker says to it. So a sandbox whose runner is of another build, or of an unknown
-// one, is started with a command that waits until this worker's runner is in its
-// place. It names nothing that only some runners know.
+// A snapshot contains the runner of its time, and a deploy may have changed the protocol. So a
+// sandbox whose runner is of another build, or of an unknown one, is started with a command that
+// waits until this worker's runner is installed. The command uses no feature that only some runners
+// have.
 const awaitRunner = `until [ -e "$1" ]; do sleep 0.05; done; shift; exec "$@"`
 
-// readyMark says in a sandbox that its runner may start. A snapshot has those of the
-// generations before it.
+// readyMark is the file that lets the runner of a generation start. A snapshot contains the marks
+// of earlier generations.
 func readyMark(generation int64) string {
 	return fmt.Sprintf("%s.ready-%d", runner.DefaultPaths().Binary, generation)
 }
 
-// awaitingCommand is serveCommand for a sandbox whose runner is to be replaced first.
+// awaitingCommand is serveCommand for a sandbox whose runner must be replaced first.
 func (g *sandboxes) awaitingCommand(generation int64) []string {
 	return append([]string{"sh", "-c", awaitRunner, "await-runner", readyMark(generation)}, g.serveCommand()...)
 }
 
-// outdated reports whether the runner that a snapshot has is not this worker's.
+// outdated reports whether a snapshot's runner is of another build than this worker's.
 func (g *sandboxes) outdated(build string) bool {
 	return g.Runner.Program != "" && build != g.Runner.Build
 }
 
-// replaceRunner puts this worker's runner into a sandbox that waits for it. Again it
-// changes nothing that matters: the running program stays as it was.
+// replaceRunner installs this worker's runner in a sandbox that waits for it. It may be repeated:
+// the running program is not affected.
 func (g *sandboxes) replaceRunner(ctx context.Context, sb *sandbox.Sandbox, generation int64) error {
 	program, err := os.ReadFile(g.Runner.Program)
 	if err != nil {

@@ -22,36 +22,39 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
-// restoreStore has what a session can wake from, and records what came of it.
+// restoreStore stores the bundles that a session can wake from, and the results of restores.
 type restoreStore interface {
 	WorkflowCheck(ctx context.Context, sessionID string) error
 	SandboxUnsaved(ctx context.Context, sessionID string) (session.UnsavedSandbox, bool, error)
 	SandboxesOpen(ctx context.Context, sessionID string) ([]session.SandboxRow, error)
-	// SandboxesFailed counts the sandboxes of a session that were made of an image and ended before
-	// their runner ever answered.
+	// SandboxesFailed counts the sandboxes of a session that were created from an image and ended
+	// before their runner answered.
 	SandboxesFailed(ctx context.Context, sessionID, imageID string) (int64, error)
 	BundleHead(ctx context.Context, sessionID string) (bundle.Bundle, error)
-	// HandOff returns the agent that worked in a session before it was forked with another one, empty if it was not, and whether the
-	// present one has none of its memory yet.
+	// HandOff returns the agent that worked in a session before it was forked with another one,
+	// empty if it was not, and whether the present agent has no memory yet.
 	HandOff(ctx context.Context, sessionID string) (from string, due bool, err error)
 	// BundleProve records that a restore has matched the bundle's manifest.
 	BundleProve(ctx context.Context, bundleID string) error
 	// BundlesRestorable lists older bundles of a session whose snapshot is kept and is not snapshotID,
 	// newest first.
 	BundlesRestorable(ctx context.Context, sessionID, snapshotID string) ([]bundle.Bundle, error)
-	// SnapshotKeep puts off the deletion of a snapshot that could not be restored.
+	// SnapshotKeep delays the deletion of a snapshot that could not be restored.
 	SnapshotKeep(ctx context.Context, snapshotID string, age time.Duration) error
 	// ImagesKnown lists other images that this installation has made and that should exist at the provider.
 	ImagesKnown(ctx context.Context, except string) ([]string, error)
 	// ArchiveContent reads an archive in pieces, each valid until the next.
 	ArchiveContent(ctx context.Context, archiveID string) iter.Seq2[[]byte, error]
 	TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error)
-	// RevertDue returns the revert with files that a session waits for, if there is one, and the bundle that it leads to.
+	// RevertDue returns the revert with files that a session waits for, if there is one, and its
+	// target bundle.
 	RevertDue(ctx context.Context, sessionID string) (due bundle.RevertDue, ok bool, err error)
-	// SessionRevertTo carries it out once the sandbox of a generation was restored from that bundle: a copy of it becomes the head, and
-	// what followed it is removed. illegal_state if the command is not pending, a run is open, or the generation is not the newest.
+	// SessionRevertTo executes the revert once the sandbox of a generation was restored from that
+	// bundle: a copy of the bundle becomes the head, and everything that followed it is removed.
+	// illegal_state if the command is not pending, a run is open, or the generation is not the
+	// newest.
 	SessionRevertTo(ctx context.Context, sessionID string, generation int64, commandID string) error
-	// CommandEnd ends a command that could not be carried out.
+	// CommandEnd ends a command that failed.
 	CommandEnd(ctx context.Context, sessionID, commandID string, status session.CommandStatus, reason string) error
 	// ProblemReport adds an error event to the session's log.
 	ProblemReport(ctx context.Context, sessionID, code, message string) error
@@ -69,8 +72,8 @@ type restores struct {
 const (
 	// confirmQuestions is how often the provider is asked about an image that it does not find.
 	confirmQuestions = 3
-	// maxFailedSandboxes is how many sandboxes of a snapshot may end before their runner answers; then
-	// the snapshot counts as damaged.
+	// maxFailedSandboxes is how many sandboxes of a snapshot may end before their runner answers,
+	// until the snapshot counts as damaged.
 	maxFailedSandboxes = 2
 	// maxFallbacks bounds the bundles that one restore falls back to.
 	maxFallbacks = 6
@@ -78,13 +81,13 @@ const (
 	keepUnrestorable = 7 * 24 * time.Hour
 )
 
-// RestoreSandbox makes the sandbox of a generation from the session's newest bundle and compares the
-// result with the bundle's manifest. Agent files are brought up to date from the stored transcripts.
+// RestoreSandbox creates the sandbox of a generation from the session's newest bundle and compares
+// the result with the bundle's manifest. It updates the agent's files from the stored transcripts.
 //
-// Work that no bundle covers comes first, as after a failed snapshot: a sandbox that still runs is used
-// again, or saved if its runner does not answer; one that has ended is rescued. Only the provider's
-// word counts for which of the two it is. A revert with files comes next: see revertTo. A snapshot that is gone or damaged is replaced by an older
-// one, or by a fresh sandbox, once that was confirmed.
+// Work that no bundle covers comes first, for example after a failed snapshot: a sandbox that still
+// runs is reused, or saved if its runner does not answer; one that has ended is rescued. Only the
+// provider decides which of the two it is. A revert with files comes next: see revertTo. A missing
+// or damaged snapshot is replaced by an older one, or by a fresh sandbox, once that is confirmed.
 func (g *restores) RestoreSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
 	stop := beat(ctx)
 	defer stop()
@@ -129,7 +132,7 @@ func (g *restores) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandb
 	return SandboxReady{}, fmt.Errorf("restore %s: more than %d snapshots could not be restored", in.SessionID, maxFallbacks)
 }
 
-// restoreFrom makes the sandbox from one bundle. *unusableError: its snapshot cannot be restored.
+// restoreFrom creates the sandbox from one bundle. *unusableError: its snapshot cannot be restored.
 func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bundle.Bundle) (SandboxReady, error) {
 	from := origin{image: bundle.SnapshotID, snapshot: bundle.SnapshotID != "", outdated: g.outdated(bundle.Manifest.Runner)}
 	var found verification
@@ -199,15 +202,15 @@ func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle bu
 	return ready, nil
 }
 
-// settleUnsaved deals with what the session's newest bundle does not cover. It returns true with the
-// sandbox that has the work, if that one is to be used again.
+// settleUnsaved handles work that the session's newest bundle does not cover. It returns true with
+// the sandbox that has the work, if that sandbox is reused.
 func (g *restores) settleUnsaved(ctx context.Context, in SandboxRequest) (SandboxReady, bool, error) {
 	unsaved, worked, err := g.store.SandboxUnsaved(ctx, in.SessionID)
 	if err != nil {
 		return SandboxReady{}, false, stored(err)
 	}
 	row := unsaved.SandboxRow
-	if !worked { // there may be a sandbox whose setup has failed; nothing is lost with it
+	if !worked { // a sandbox whose setup has failed may exist; it holds no work
 		var found bool
 		if row, found, err = g.unused(ctx, in); err != nil || !found {
 			return SandboxReady{}, false, err
@@ -227,10 +230,10 @@ func (g *restores) settleUnsaved(ctx context.Context, in SandboxRequest) (Sandbo
 		return SandboxReady{}, false, fmt.Errorf("ask for sandbox %s: %w", row.SandboxID, err)
 	}
 	running := err == nil && status.Running
-	// Once the next generation is reserved, the one before is fenced off, however alive it is.
+	// Once the next generation is reserved, the previous one is fenced, even if it is alive.
 	if running && row.Current && row.Generation == in.Generation-1 {
 		if err = g.awake(ctx, sb, row.SessionID, row.Generation, time.Second); err == nil {
-			if !worked { // else the workspace was complete before the first turn
+			if !worked { // if it has worked, the workspace was complete before the first turn
 				if err := g.prepareWorkspace(ctx, row.SessionID, row.Generation, sb); err != nil {
 					return SandboxReady{}, false, g.passingIfLost(ctx, sb, err)
 				}
@@ -255,8 +258,8 @@ func (g *restores) passingIfLost(ctx context.Context, sb *sandbox.Sandbox, err e
 	return fmt.Errorf("sandbox %s has ended meanwhile: %w", sb.ID(), err)
 }
 
-// unused finds the newest sandbox that became ready and in which the session has not worked. One that was set up from
-// settings that have changed since is not used again.
+// unused finds the newest sandbox that became ready and in which the session has not worked. It
+// skips one whose setup used settings that have changed since.
 func (g *restores) unused(ctx context.Context, in SandboxRequest) (session.SandboxRow, bool, error) {
 	rows, err := g.store.SandboxesOpen(ctx, in.SessionID)
 	if err != nil {
@@ -275,13 +278,13 @@ func (g *restores) unused(ctx context.Context, in SandboxRequest) (session.Sandb
 	return session.SandboxRow{}, false, nil
 }
 
-// saveUnsaved commits a bundle of a sandbox that is not going to be used again: of its files as they are
-// if it runs, else of what is left.
+// saveUnsaved commits a bundle of a sandbox that will not be reused: from its current files if it
+// runs, otherwise from its remains.
 func (g *restores) saveUnsaved(ctx context.Context, in SandboxRequest, row session.SandboxRow, running bool) error {
 	bundle := bundle.Bundle{
 		ID: session.NewID(session.BundlePrefix), SessionID: in.SessionID, Generation: row.Generation, CreatedAt: time.Now().UTC(),
 	}
-	if !row.Current { // only the newest generation may have a bundle; it gets another one when it is left
+	if !row.Current { // only the newest generation may have a bundle; it gets another one when the session leaves it
 		bundle.Generation, bundle.Checkpoint = in.Generation, true
 	}
 	g.Logger.WarnContext(ctx, "saving work that no bundle covers", slog.String("session_id", in.SessionID),
@@ -308,7 +311,7 @@ func (g *restores) saveUnsaved(ctx context.Context, in SandboxRequest, row sessi
 }
 
 // resolves reports whether the provider has an image. A single answer that it does not exist may be
-// wrong: it is asked again after a pause.
+// wrong, so it asks again after a pause.
 func (g *sandboxes) resolves(ctx context.Context, image string) (bool, error) {
 	defer await(ctx, awaitedImage)()
 	for asked := 1; ; asked++ {
@@ -338,20 +341,20 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// unusableError says that no sandbox can be made of a snapshot.
+// unusableError means that no sandbox can be created from a snapshot.
 type unusableError struct{ cause error }
 
 func (e *unusableError) Error() string { return e.cause.Error() }
 func (e *unusableError) Unwrap() error { return e.cause }
 
-// blamesImage reports whether err, of a create, may be the fault of the image.
+// blamesImage reports whether the image may be the cause of err, an error of a create.
 func blamesImage(err error) bool {
 	e, ok := errors.AsType[*sandbox.Error](err)
 	return ok && (e.Code == sandbox.Gone || e.Code == sandbox.Damaged || e.Code == sandbox.Invalid)
 }
 
-// startFromSnapshot is start from a snapshot. A failure that may be the snapshot's fault is confirmed by
-// another create after a pause.
+// startFromSnapshot is start from a snapshot. If the snapshot may be the cause of a failure,
+// another create after a pause confirms it.
 func (g *restores) startFromSnapshot(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
 	failed, err := g.store.SandboxesFailed(ctx, in.SessionID, from.image)
 	if err != nil {
@@ -383,8 +386,8 @@ func (g *restores) startFromSnapshot(ctx context.Context, in SandboxRequest, fro
 	return ready, sb, err
 }
 
-// checkEnvironment returns an error if none of the installation's images is known to the provider:
-// then it is the wrong account or environment that was asked, and nothing is lost.
+// checkEnvironment returns an error if the provider knows none of the installation's images: then
+// the account or environment is the wrong one, and nothing is lost.
 func (g *restores) checkEnvironment(ctx context.Context, except string) error {
 	images, err := g.store.ImagesKnown(ctx, except)
 	if err != nil {
@@ -407,8 +410,8 @@ func (g *restores) checkEnvironment(ctx context.Context, except string) error {
 		"check the provider's account and environment, then recover", except, len(images)))
 }
 
-// fallbackFor chooses the bundle whose files take the place of those of a bundle that cannot be
-// restored; the zero bundle stands for none. It makes sure that a sandbox of this session can be created at all.
+// fallbackFor chooses the bundle whose files replace those of a bundle that cannot be restored; the
+// zero bundle means none. It verifies that a sandbox of this session can be created at all.
 func (g *restores) fallbackFor(ctx context.Context, in SandboxRequest, saved bundle.Bundle, cause *unusableError) (bundle.Bundle, error) {
 	older, err := g.store.BundlesRestorable(ctx, in.SessionID, saved.SnapshotID)
 	if err != nil {
@@ -443,8 +446,9 @@ func (g *restores) fallbackFor(ctx context.Context, in SandboxRequest, saved bun
 	return bundle.Bundle{}, nil
 }
 
-// fallBack commits a bundle with the files of an older one, or with none, and the stored transcripts. It
-// says what is lost. The snapshot that could not be restored is kept for a while.
+// fallBack commits a bundle with the files of an older one, or with none, and the stored
+// transcripts. The bundle lists the losses. The snapshot that could not be restored is kept for a
+// while.
 func (g *restores) fallBack(ctx context.Context, in SandboxRequest, saved, older bundle.Bundle) error {
 	if err := g.store.SnapshotKeep(ctx, saved.SnapshotID, keepUnrestorable); err != nil {
 		return stored(err)
@@ -467,8 +471,8 @@ func (g *restores) fallBack(ctx context.Context, in SandboxRequest, saved, older
 	return err
 }
 
-// repairTranscripts repairs what the stored transcripts can repair in a restored sandbox, and says honestly what
-// came back.
+// repairTranscripts repairs a restored sandbox from the stored transcripts, and reports what was
+// restored.
 func (g *restores) repairTranscripts(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, bundle bundle.Bundle, found verification, fresh bool) (receipt.Receipt, error) {
 	r := receipt.Receipt{Kind: receipt.Full, Missing: []string{}}
 	if bundle.ID == "" {
@@ -509,16 +513,16 @@ func (g *restores) repairTranscripts(ctx context.Context, in SandboxRequest, sb 
 	return r, nil
 }
 
-// agentFiles is what became of the agent's files in a restore.
+// agentFiles is the result of a restore for the agent's files.
 type agentFiles struct {
-	missing   []string // what could not be restored
-	unchecked []string // what was not compared, and versions that neither continue nor precede the stored ones
+	missing   []string // files that could not be restored
+	unchecked []string // files that were not compared, and versions that diverge from the stored ones
 	changed   bool     // files were written, or are newer than the manifest
 }
 
-// updateTranscripts makes the agent's files in a sandbox at least as new as those that are stored: a file
-// that is missing or is the beginning of the stored one is written, one that continues it stays. Of two that
-// have gone different ways the stored one is used and the other is kept next to it.
+// updateTranscripts makes the agent's files in a sandbox at least as new as the stored ones. It
+// writes a file that is missing or is a prefix of the stored one, and keeps one that continues it.
+// If the two diverge, it writes the stored one and keeps the other next to it.
 func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, in SandboxRequest, m manifest.Manifest, differing []string) (agentFiles, error) {
 	var out agentFiles
 	positions, err := g.store.TranscriptPositions(ctx, in.SessionID)
@@ -562,7 +566,7 @@ func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, i
 			continue
 		}
 		if !slices.Contains(v.Mismatched, p.Path) {
-			continue // the same, or it continues what is stored
+			continue // equal to the stored file, or a continuation of it
 		}
 		older, err := g.isOlder(ctx, in.SessionID, p, want.AgentFiles[i], v.Found)
 		if err != nil {
@@ -583,8 +587,8 @@ func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, i
 	return out, nil
 }
 
-// doubtfulFiles are the files of an agent that may not be in a sandbox as they are stored: those that differ from the
-// manifest of its files, and those that were stored after the manifest was taken.
+// doubtfulFiles returns the files of an agent that may differ between the sandbox and the store:
+// those that differ from the manifest, and those that were stored after the manifest was taken.
 func doubtfulFiles(positions []transcript.Position, m manifest.Manifest, differing []string) map[string]bool {
 	sizes := make(map[string]int64, len(m.AgentFiles))
 	for _, f := range m.AgentFiles {
@@ -596,7 +600,7 @@ func doubtfulFiles(positions []transcript.Position, m manifest.Manifest, differi
 	}
 	for _, p := range positions {
 		size, ok := sizes[p.Path]
-		whole := p.Cut && size > p.Size // the manifest describes more than what is stored
+		whole := p.Cut && size > p.Size // the manifest describes more than the stored part
 		if !ok || size != p.Size && !whole {
 			doubtful[p.Path] = true
 		}
@@ -604,7 +608,7 @@ func doubtfulFiles(positions []transcript.Position, m manifest.Manifest, differi
 	return doubtful
 }
 
-// isOlder reports whether what was found in a sandbox is the beginning of a stored transcript.
+// isOlder reports whether the file in a sandbox is a prefix of the stored transcript.
 func (g *restores) isOlder(ctx context.Context, sessionID string, p transcript.Position, whole manifest.File, found []manifest.File) (bool, error) {
 	i := slices.IndexFunc(found, func(m manifest.File) bool { return m.Path == p.Path })
 	if i < 0 || found[i].Size < 0 || found[i].Size > p.Size {
@@ -618,8 +622,8 @@ func (g *restores) isOlder(ctx context.Context, sessionID string, p transcript.P
 	return found[i] == beginning, err
 }
 
-// copyFile copies a file in a sandbox. A copy that is there already stays: it is of an earlier attempt,
-// which may have replaced the file since.
+// copyFile copies a file in a sandbox. It keeps an existing copy, which is of an earlier attempt
+// that may have replaced the file since.
 func (g *restores) copyFile(ctx context.Context, sb *sandbox.Sandbox, from, to string) error {
 	script := `[ -e "$2" ] || { cp -p -- "$1" "$2.new" && mv -- "$2.new" "$2"; }`
 	result, err := sb.Run(ctx, sandbox.RunSpec{Argv: []string{"sh", "-c", script, "keep", from, to}, Timeout: commandTimeout})
@@ -632,11 +636,11 @@ func (g *restores) copyFile(ctx context.Context, sb *sandbox.Sandbox, from, to s
 	return nil
 }
 
-// verification is how a sandbox differs from a manifest.
+// verification lists the differences between a sandbox and a manifest.
 type verification struct {
-	differing []string // agent files that are missing or another, and what git says
+	differing []string // missing or different agent files, and differences in git
 	workspace []string // entries of the workspace that are missing, changed or added
-	unchecked []string // what was not compared
+	unchecked []string // not compared
 }
 
 // verify compares a sandbox with a bundle's manifest.

@@ -16,8 +16,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// asleep has a session that has had a turn and was saved; its sandbox is gone.
-// atSnapshot, if it is given, is called when everything is sealed.
+// asleep creates a session that has had a turn and was saved, without a sandbox. atSnapshot, if not
+// nil, is called when everything is sealed.
 func asleep(t *testing.T, atSnapshot func(b *harness, sandboxID string) error) *harness {
 	t.Helper()
 	b := setup(t)
@@ -52,8 +52,8 @@ func TestARestoreThatMatchesIsFull(t *testing.T) {
 	require.Contains(t, answer, "my name is Robin")
 }
 
-// TestASnapshotOfAnotherBuildWakes: what a deploy has changed between worker and runner must not keep
-// what sleeps from waking.
+// TestASnapshotOfAnotherBuildWakes: a deploy that changes the protocol between worker and runner
+// must not prevent sessions from waking.
 func TestASnapshotOfAnotherBuildWakes(t *testing.T) {
 	t.Parallel()
 	for name, build := range map[string]string{"older": "older", "unknown": ""} {
@@ -74,7 +74,7 @@ func TestASnapshotOfAnotherBuildWakes(t *testing.T) {
 			require.Equal(t, first, second)
 			require.Contains(t, b.say(t, first, "recall"), "my name is Robin")
 
-			// What is saved now has the runner of today.
+			// The new bundle has the current runner.
 			saved, err := b.save(first)
 			require.NoError(t, err)
 			require.True(t, saved.Verified)
@@ -136,8 +136,8 @@ func TestASandboxThatLivesAfterAFailedSaveIsTakenUpAgain(t *testing.T) {
 	require.True(t, saved.Verified)
 }
 
-// TestASandboxThatWasSavedIsNotTakenUpAgain: its generation has its bundle, and
-// what came after would never be saved.
+// TestASandboxThatWasSavedIsNotTakenUpAgain: its generation has its bundle, so later work would
+// never be saved.
 func TestASandboxThatWasSavedIsNotTakenUpAgain(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -151,7 +151,8 @@ func TestASandboxThatWasSavedIsNotTakenUpAgain(t *testing.T) {
 	require.False(t, b.running(t, first.SandboxID))
 }
 
-// working has a session whose newest bundle is of generation 1, and that has worked in generation 2 since.
+// working creates a session whose newest bundle is of generation 1, and that has worked in
+// generation 2 since.
 func working(t *testing.T) (*harness, activities.SandboxReady) {
 	t.Helper()
 	b := asleep(t, nil)
@@ -188,7 +189,7 @@ func TestARunningSandboxSurvivesOneFailedCall(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }
 
-// TestASandboxWhoseRunnerIsFrozenIsSavedBeforeItIsEnded: its files need no runner.
+// TestASandboxWhoseRunnerIsFrozenIsSavedBeforeItIsEnded: saving files does not need the runner.
 func TestASandboxWhoseRunnerIsFrozenIsSavedBeforeItIsEnded(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -212,8 +213,9 @@ func TestASandboxWhoseRunnerIsFrozenIsSavedBeforeItIsEnded(t *testing.T) {
 	require.True(t, saved.Verified)
 }
 
-// TestOnlyWhatIsUnsavedIsSavedInError: of the sandboxes that a session in error has, the one that it has worked in,
-// and only once. One that a restore has left half-made is not a state of the session.
+// TestOnlyWhatIsUnsavedIsSavedInError: of the sandboxes of a session in error, only the one that it
+// has worked in is saved, and only once. The sandbox of an incomplete restore is not a state of the
+// session.
 func TestOnlyWhatIsUnsavedIsSavedInError(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -234,8 +236,8 @@ func TestOnlyWhatIsUnsavedIsSavedInError(t *testing.T) {
 	require.Equal(t, second.Generation, b.head(t).Generation)
 }
 
-// TestASandboxThatIsFencedOffIsSavedBeforeItIsEnded: the next generation was reserved, as by a worker of
-// the version before.
+// TestASandboxThatIsFencedOffIsSavedBeforeItIsEnded: the next generation was reserved, for example
+// by a worker of the previous version.
 func TestASandboxThatIsFencedOffIsSavedBeforeItIsEnded(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -252,7 +254,8 @@ func TestASandboxThatIsFencedOffIsSavedBeforeItIsEnded(t *testing.T) {
 	require.Equal(t, saved.BundleID, b.head(t).ID)
 }
 
-// TestUnsavedWorkOfASandboxThatDiedIsRescued: as one that dies while its session is in error.
+// TestUnsavedWorkOfASandboxThatDiedIsRescued: for example one that dies while its session is in
+// error.
 func TestUnsavedWorkOfASandboxThatDiedIsRescued(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -264,8 +267,8 @@ func TestUnsavedWorkOfASandboxThatDiedIsRescued(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }
 
-// TestUnsavedWorkThatIsLostIsSaidToBe: no exit snapshot is left, so the files are of the bundle before, and
-// the memory is the stored one.
+// TestUnsavedWorkThatIsLostIsSaidToBe: there is no exit snapshot, so the files are those of the
+// previous bundle, and the memory is the stored one.
 func TestUnsavedWorkThatIsLostIsSaidToBe(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -288,7 +291,7 @@ func TestUnsavedWorkThatIsLostIsSaidToBe(t *testing.T) {
 	require.Contains(t, string(files[0].Data), "my dog is Rex")
 }
 
-// TestATranscriptThatIsNewerInTheSnapshotStays: a worker was lost before it stored the last of it.
+// TestATranscriptThatIsNewerInTheSnapshotStays: a worker was lost before it stored the end of it.
 func TestATranscriptThatIsNewerInTheSnapshotStays(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
@@ -365,7 +368,7 @@ func TestFilesOfTheWorkspaceThatChangedInTheSnapshotAreNamed(t *testing.T) {
 	}
 }
 
-// TestABundleOfTheVersionBeforeIsUnverified: it has no index of its workspace.
+// TestABundleOfTheVersionBeforeIsUnverified: the bundle has no index of its workspace.
 func TestABundleOfTheVersionBeforeIsUnverified(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)
@@ -405,7 +408,7 @@ func TestADamagedSnapshotFallsBackToTheStoredTranscripts(t *testing.T) {
 	require.Equal(t, receipt.Receipt{Kind: receipt.Partial, Missing: []string{"workspace"}}, *ready.Receipt)
 	require.Contains(t, b.say(t, ready, "recall"), "my name is Robin")
 
-	// A later bundle that is proved does not have the old snapshot deleted yet.
+	// A later, proven bundle does not lead to the deletion of the old snapshot yet.
 	_, err = b.save(ready)
 	require.NoError(t, err)
 	b.terminate(t, ready)
@@ -450,8 +453,8 @@ func TestADamagedSnapshotFallsBackToAnOlderOne(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }
 
-// TestASnapshotWhoseRunnerDoesNotStartCountsAsDamaged: the image is there, a sandbox starts, and nothing
-// answers in it.
+// TestASnapshotWhoseRunnerDoesNotStartCountsAsDamaged: the image exists, a sandbox starts, but
+// nothing answers in it.
 func TestASnapshotWhoseRunnerDoesNotStartCountsAsDamaged(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, func(b *harness, id string) error {
@@ -469,7 +472,7 @@ func TestASnapshotWhoseRunnerDoesNotStartCountsAsDamaged(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), "my name is Robin")
 }
 
-// TestOneAnswerThatASnapshotIsGoneIsNotBelieved: a lagging replica, or one that restarts.
+// TestOneAnswerThatASnapshotIsGoneIsNotBelieved: a replica may lag or restart.
 func TestOneAnswerThatASnapshotIsGoneIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	for name, refusals := range map[string]int{"once": 1, "by every lookup": 100} {
@@ -494,7 +497,7 @@ func TestOneAnswerThatASnapshotIsGoneIsNotBelieved(t *testing.T) {
 	}
 }
 
-// TestAProviderThatKnowsNoImageAtAllIsTheWrongOne: nothing of the session is given up for it.
+// TestAProviderThatKnowsNoImageAtAllIsTheWrongOne: nothing of the session is discarded.
 func TestAProviderThatKnowsNoImageAtAllIsTheWrongOne(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, nil)
@@ -512,7 +515,7 @@ func TestAProviderThatKnowsNoImageAtAllIsTheWrongOne(t *testing.T) {
 	require.Equal(t, receipt.Full, ready.Receipt.Kind)
 }
 
-// TestARestoreMayBeAskedForAFreshSandbox: as environment/terminate does for a session in error.
+// TestARestoreMayBeAskedForAFreshSandbox: environment/terminate requests it for a session in error.
 func TestARestoreMayBeAskedForAFreshSandbox(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)

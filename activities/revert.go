@@ -22,10 +22,10 @@ type revertStore interface {
 	WorkflowCheck(ctx context.Context, sessionID string) error
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 	RunOpen(ctx context.Context, sessionID string) (string, error)
-	// RunsFrom are the runs of a prompt and of all that came after it, oldest first.
+	// RunsFrom returns the runs of a prompt and of all later ones, oldest first.
 	RunsFrom(ctx context.Context, sessionID, promptID string) ([]string, error)
-	// SessionRevert replaces the stored transcripts and removes the blocks of runs and of what
-	// followed them. illegal_state while a run is under way.
+	// SessionRevert replaces the stored transcripts and removes the blocks of the given and all
+	// later runs. illegal_state while a run is in progress.
 	SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []transcript.File) error
 }
 
@@ -35,16 +35,17 @@ type reverts struct {
 	*transcripts
 	*Config
 	store revertStore
-	// reverting admits one revert at a time: it has the transcripts of a session in memory.
+	// reverting admits one revert at a time, because it holds the transcripts of a session in
+	// memory.
 	reverting *semaphore.Weighted
 }
 
-// RevertSession reverts the agent of an idle session to before a prompt: it is stopped, its memory
-// is rewritten as if the prompt had never been sent, in the store and in the sandbox, and the
-// blocks of the prompt are removed. The agent continues from there with the next prompt. Files of
-// the workspace are not changed.
+// RevertSession reverts the agent of an idle session to its state before a prompt. It stops the
+// agent, rewrites its memory in the store and in the sandbox as if the prompt had never been sent,
+// and removes the blocks of the prompt. The agent continues from there with the next prompt. Files
+// of the workspace are not changed.
 //
-// The store comes last. An attempt that finds the memory rewritten already only does the rest.
+// The store is changed last. An attempt that finds the memory already rewritten only does the rest.
 func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 	stop := beat(ctx)
 	defer stop()
@@ -63,7 +64,8 @@ func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 	if !ok {
 		return final(Refused, fmt.Errorf("the agent %s does not support revert", s.Agent))
 	}
-	// The workflow that asked may have been terminated by hand since, and the one after it runs a turn.
+	// The requesting workflow may have been terminated by hand since, and its successor may run a
+	// turn.
 	if open, err := g.store.RunOpen(ctx, in.SessionID); err != nil {
 		return stored(err)
 	} else if open != "" {
@@ -80,7 +82,7 @@ func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 	if len(runs) == 0 {
 		return final(Refused, errors.New("the prompt has had no run"))
 	}
-	// One at a time: the files are in memory, before and after.
+	// One at a time: both versions of the files are in memory.
 	if err := g.reverting.Acquire(ctx, 1); err != nil {
 		return err
 	}
@@ -91,8 +93,8 @@ func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 	}
 	reverted, err := revert(reverter, files, runs)
 	if err != nil {
-		// The agent knows of none of them: an earlier attempt has got as far as its memory, or they
-		// ended before they got there.
+		// The agent knows none of the runs: an earlier attempt has rewritten its memory, or they
+		// ended before they reached the agent.
 		g.Logger.InfoContext(ctx, "nothing to revert in the agent's transcript", slog.String("session_id", in.SessionID), slog.Any("error", err))
 		reverted = agent.Reverted{Files: files}
 	} else if err := g.rewrite(ctx, sb, files, reverted); err != nil {
@@ -106,7 +108,8 @@ func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 	return nil
 }
 
-// revert finds the first run that the agent knows of: one may have ended before it got there.
+// revert finds the first run that the agent knows, since a run may have ended before it reached the
+// agent.
 func revert(r agent.Reverter, files []transcript.File, runs []string) (out agent.Reverted, err error) {
 	for _, run := range runs {
 		if out, err = r.Revert(files, run); err == nil {
@@ -116,7 +119,7 @@ func revert(r agent.Reverter, files []transcript.File, runs []string) (out agent
 	return agent.Reverted{}, err
 }
 
-// rewrite makes the agent's files in the sandbox what they are to be.
+// rewrite replaces the agent's files in the sandbox.
 func (g *reverts) rewrite(ctx context.Context, sb *sandbox.Sandbox, before []transcript.File, to agent.Reverted) error {
 	gone := slices.Clone(to.Remove)
 	for _, f := range before {

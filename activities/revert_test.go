@@ -55,7 +55,7 @@ func TestARevertContinuesWhereAnAttemptEnded(t *testing.T) {
 	require.Equal(t, activities.Refused, activities.TypeOf(b.revert(ready, "nobody")))
 }
 
-// TestARevertLeavesATurnAlone: the workflow that asked may be another than the one that runs the turn.
+// TestARevertLeavesATurnAlone: the requesting workflow may not be the one that runs the turn.
 func TestARevertLeavesATurnAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

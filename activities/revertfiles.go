@@ -15,10 +15,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// revertTo carries out the revert with files that a session waits for. The sandbox of the generation is made from the bundle that it
-// leads to and compared with the manifest; only then is anything changed, in one transaction that makes the bundle the head. The
-// restore that follows finds that sandbox, as it does after an attempt that ended here. A revert that cannot be carried out is
-// refused, and the session is restored from its own head.
+// revertTo executes the revert with files that a session waits for. It creates the sandbox of the
+// generation from the target bundle and compares it with the manifest. Only then it changes
+// anything, in one transaction that makes the bundle the head. The restore that follows finds that
+// sandbox, like after an attempt that ended here. If the revert is not possible, it is refused, and
+// the session is restored from its own head.
 func (g *restores) revertTo(ctx context.Context, in SandboxRequest) error {
 	due, ok, err := g.store.RevertDue(ctx, in.SessionID)
 	if err != nil || !ok {
@@ -62,7 +63,8 @@ func (g *restores) revertTo(ctx context.Context, in SandboxRequest) error {
 // maxDifferingNamed bounds the files that the refusal of a revert names.
 const maxDifferingNamed = 5
 
-// refuseRevert ends a revert that cannot be carried out. Nothing of the session changes, and an event says why.
+// refuseRevert ends a revert that is not possible. The session does not change, and an event
+// reports why.
 func (g *restores) refuseRevert(ctx context.Context, in SandboxRequest, due bundle.RevertDue, cause error) error {
 	g.Logger.WarnContext(ctx, "could not revert a session to a bundle", slog.String("session_id", in.SessionID), slog.Any("error", cause))
 	if err := g.store.CommandEnd(ctx, in.SessionID, due.CommandID, session.CommandRefused, cause.Error()); err != nil {

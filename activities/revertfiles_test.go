@@ -19,7 +19,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// twice has a session with a bundle after each of two turns. It sleeps with the second one.
+// twice creates a session with a bundle after each of two turns. It is hibernated with the second
+// one.
 func twice(t *testing.T) (b *harness, first, second bundle.Bundle) {
 	t.Helper()
 	b = asleep(t, nil)
@@ -139,7 +140,8 @@ func TestARevertWithFilesIsCompleted(t *testing.T) {
 	}
 }
 
-// TestARevertThatIsRefusedChangesNothing: it leaves files, memory and conversation, and says why.
+// TestARevertThatIsRefusedChangesNothing: files, memory and conversation stay the same, and the
+// refusal says why.
 func TestARevertThatIsRefusedChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, b *harness, first bundle.Bundle){
@@ -185,7 +187,7 @@ func TestARevertThatIsRefusedChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAnOutageDuringARevertIsNoRefusal: what may pass leaves the revert pending.
+// TestAnOutageDuringARevertIsNoRefusal: a transient error leaves the revert pending.
 func TestAnOutageDuringARevertIsNoRefusal(t *testing.T) {
 	t.Parallel()
 	b, first, _ := twice(t)

@@ -12,24 +12,25 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/backlog"
 )
 
-// attendedStore has the sessions that need an open workflow.
+// attendedStore lists the sessions that need an open workflow.
 type attendedStore interface {
-	// Attended lists, a page at a time in order of ids, loaded sessions that have something to do,
-	// with an open run that has been silent for as long as quiet.
+	// Attended returns a page of the loaded sessions with pending work, ordered by id, each with
+	// its open run if that has been silent for the time quiet.
 	Attended(ctx context.Context, after string, quiet time.Duration, limit int) ([]backlog.Attended, error)
 }
 
 const (
 	// attendedPage is how many sessions are read at a time.
 	attendedPage = 500
-	// attendedAtOnce is how many workflows are asked for at a time.
+	// attendedAtOnce bounds the concurrent queries for workflows.
 	attendedAtOnce = 16
-	// quietRun is how long an open run may be silent before its workflow is asked about it.
+	// quietRun is how long an open run may be silent before its workflow is queried.
 	quietRun = 20 * time.Second
 )
 
-// revive looks whether every loaded session that has something to do has an open workflow, which knows of the session's
-// open run. It starts those that are closed and asks the others to read their session again.
+// revive checks that every loaded session with pending work has an open workflow that knows the
+// session's open run. It starts closed workflows and signals the others to read their session
+// again.
 func (g *reconciler) revive(ctx context.Context, out *Reconciled) error {
 	var (
 		mu     sync.Mutex

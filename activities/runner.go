@@ -24,24 +24,25 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// runnerStore has the keys of runner links, and keeps what a runner reports when it is sealed.
+// runnerStore stores the keys of runner links and the reports of sealed runners.
 type runnerStore interface {
-	// SandboxLinkKeySet records which key the token of a sandbox's runner is derived from, and returns
-	// the one that was recorded first.
+	// SandboxLinkKeySet records the key from which the token of a sandbox's runner is derived, and
+	// returns the one that was recorded first.
 	SandboxLinkKeySet(ctx context.Context, sessionID string, generation int64, keyID string) (string, error)
-	// SandboxLinkKey returns it: "" if none is recorded.
+	// SandboxLinkKey returns the recorded key; "" if there is none.
 	SandboxLinkKey(ctx context.Context, sessionID string, generation int64) (string, error)
 	TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error)
-	// TranscriptAppend stores segments; what is stored already or beyond a limit is skipped, a gap is illegal_state.
+	// TranscriptAppend stores segments. It skips those that are stored already or exceed a limit; a
+	// gap is illegal_state.
 	TranscriptAppend(ctx context.Context, segments []transcript.Segment) error
-	// TranscriptGap counts that a turn has failed because a segment left a gap, and returns how often it has.
+	// TranscriptGap counts a turn that failed because a segment left a gap, and returns the count.
 	TranscriptGap(ctx context.Context, sessionID, runID string) (int, error)
 	// FilesPosition returns the position of the newest stored change of a workspace.
 	FilesPosition(ctx context.Context, sessionID string) (workspacefile.Position, error)
-	// FilesKnown are the files that are stored, for a runner that does not know.
+	// FilesKnown returns the stored files, for a runner without an index.
 	FilesKnown(ctx context.Context, sessionID string) ([]workspacefile.Known, error)
-	// FilesAppend stores what has happened in a workspace, with its events; what is stored already is
-	// skipped. eventlog.ErrFenced when a newer generation or attempt has taken over.
+	// FilesAppend stores the changes of a workspace with their events, and skips those that are
+	// stored already. eventlog.ErrFenced when a newer generation or attempt has taken over.
 	FilesAppend(ctx context.Context, b workspacefile.Batch) error
 }
 
@@ -53,18 +54,18 @@ type runners struct {
 }
 
 const (
-	commandTimeout = 20 * time.Second // of a runner command that only asks
+	commandTimeout = 20 * time.Second // for a runner command that only queries
 	verifyTimeout  = 5 * time.Minute
 	sealTimeout    = 5 * time.Minute
 )
 
-// linkKeys remembers the ids of the keys of sandboxes, which do not change.
+// linkKeys caches the key ids of sandboxes, which do not change.
 type linkKeys struct {
 	mu sync.Mutex
 	of map[session.SandboxKey]string
 }
 
-// maxLinkKeys bounds what is remembered.
+// maxLinkKeys bounds the cache.
 const maxLinkKeys = 10_000
 
 func (l *linkKeys) get(k session.SandboxKey) (string, bool) {
@@ -83,9 +84,9 @@ func (l *linkKeys) remember(k session.SandboxKey, id string) {
 	l.of[k] = id
 }
 
-// runnerToken is the token of the links to one generation's runner. It is derived, so that every
-// worker has it and nothing stores it. The store says from which key: it stays the same when the key of the
-// installation is replaced.
+// runnerToken returns the token of the links to one generation's runner. It is derived, so that
+// every worker has it and it is never stored. The store names its key, which stays the same when
+// the key of the installation is replaced.
 func (g *runners) runnerToken(ctx context.Context, sessionID string, generation int64) (string, error) {
 	sandboxKey := session.SandboxKey{SessionID: sessionID, Generation: generation}
 	id, known := g.linkKeys.get(sandboxKey)
@@ -114,8 +115,8 @@ func (g *runners) deriveToken(k session.SandboxKey, keyID string) (string, error
 
 func (g *runners) serveCommand() []string { return runner.DefaultPaths().Serve() }
 
-// serveEnv gives the runner of a new sandbox the hash of its token: the token itself is never in a
-// sandbox.
+// serveEnv passes the hash of the token to the runner of a new sandbox. The token itself is never
+// in a sandbox.
 func (g *runners) serveEnv(ctx context.Context, sessionID string, generation int64) (map[string]string, error) {
 	id, err := g.store.SandboxLinkKeySet(ctx, sessionID, generation, g.Keys.KeyID())
 	if err != nil {
@@ -143,11 +144,11 @@ func (g *runners) awake(ctx context.Context, sb *sandbox.Sandbox, sessionID stri
 	return err
 }
 
-// sealBatch is how much content of files is stored at a time while a sandbox is sealed.
+// sealBatch bounds the content of files that a seal stores at a time.
 const sealBatch = 8 << 20
 
-// seal stops the agent, stores the rest of its transcripts and of its files, and
-// returns the manifest.
+// seal stops the agent, stores the rest of its transcripts and file changes, and returns the
+// manifest.
 func (g *runners) seal(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, grace time.Duration) (manifest.Manifest, error) {
 	token, err := g.runnerToken(ctx, sessionID, generation)
 	if err != nil {
@@ -181,14 +182,14 @@ func (g *runners) seal(ctx context.Context, sessionID string, generation int64, 
 	return sealed.Manifest.Bounded(), nil
 }
 
-// sealOnce runs the seal command in a sandbox, and hands what it prints to store, with nil at the end.
+// sealOnce runs the seal command in a sandbox, and passes its output to store, with nil at the end.
 func (g *runners) sealOnce(ctx context.Context, sb *sandbox.Sandbox, request runner.SealRequest, store func(runner.Message) error) (runner.Seal, error) {
 	e := runner.DefaultPaths().Seal(request)
 	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: e.Argv, Timeout: sealTimeout})
 	if err != nil {
 		return runner.Seal{}, err
 	}
-	defer process.Close() // only cuts the link
+	defer process.Close() // only closes the link
 	if _, err := process.Stdin.Write(e.Stdin); err != nil {
 		return runner.Seal{}, err
 	}
@@ -212,8 +213,8 @@ func (g *runners) sealOnce(ctx context.Context, sb *sandbox.Sandbox, request run
 	return sealed, nil
 }
 
-// sealStore stores what a seal hands over: segments of transcripts at once, changes of files in batches, and at the end, when it is
-// called with nil.
+// sealStore stores the messages of a seal: segments of transcripts at once, changes of files in
+// batches, and the last batch when it is called with nil.
 func (g *runners) sealStore(ctx context.Context, sessionID string, position workspacefile.Position, generation int64, masker *secret.Masker) func(runner.Message) error {
 	gatherer := runner.NewFileGatherer(position, generation)
 	// A seal may report as much as a turn.
@@ -228,7 +229,7 @@ func (g *runners) sealStore(ctx context.Context, sessionID string, position work
 		if failure.CodeOf(err) == failure.Unavailable {
 			return err
 		}
-		if err != nil { // a session must be able to sleep without them
+		if err != nil { // a session must be able to hibernate without them
 			g.Logger.WarnContext(ctx, "files of a sealed workspace are not stored", slog.String("session_id", sessionID), slog.Any("error", err))
 		}
 		return nil
@@ -250,8 +251,8 @@ func (g *runners) sealStore(ctx context.Context, sessionID string, position work
 	}
 }
 
-// sealedGap is the error of storing a segment of a seal. Where seals leave gaps again and again, the segments that do are left
-// out: a session must be able to sleep, and the snapshot has the whole file.
+// sealedGap returns the error of storing a segment of a seal. If seals keep leaving gaps, such
+// segments are skipped: a session must be able to hibernate, and the snapshot has the whole file.
 func (g *runners) sealedGap(ctx context.Context, sessionID string, err error) error {
 	if failure.CodeOf(err) != failure.IllegalState {
 		return err
@@ -265,15 +266,15 @@ func (g *runners) sealedGap(ctx context.Context, sessionID string, err error) er
 	return nil
 }
 
-// FlushSandbox has the agent stopped and the rest of its transcripts stored
-// before its sandbox is terminated for good.
+// FlushSandbox stops the agent and stores the rest of its transcripts before its sandbox is
+// terminated for good.
 func (g *runners) FlushSandbox(ctx context.Context, in SandboxRef) error {
 	_, err := g.seal(ctx, in.SessionID, in.Generation, g.Sandbox.Open(in.SandboxID), 500*time.Millisecond)
 	return err
 }
 
-// AbortRun interrupts the turn of a run. Whatever the agent still runs after its
-// grace is killed by the runner. A run that is not open any more is no error.
+// AbortRun interrupts the turn of a run. The runner kills the agent's processes that remain after a
+// grace period. It is not an error if the run has ended.
 func (g *runners) AbortRun(ctx context.Context, in AbortRequest) error { return g.interrupt(ctx, in) }
 
 func (g *runners) interrupt(ctx context.Context, in AbortRequest) error {

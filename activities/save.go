@@ -15,17 +15,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// bundleStore keeps bundles, and the snapshots that they are made of.
+// bundleStore stores bundles and their snapshots.
 type bundleStore interface {
 	WorkflowCheck(ctx context.Context, sessionID string) error
-	// SandboxUnsaved returns the newest sandbox in which the session has worked and that its newest
-	// bundle does not cover, ended or not; false if there is none.
+	// SandboxUnsaved returns the newest sandbox with work that the session's newest bundle does not
+	// cover, ended or not; false if there is none.
 	SandboxUnsaved(ctx context.Context, sessionID string) (session.UnsavedSandbox, bool, error)
 	// ImageIntend records that an image is about to be made.
 	ImageIntend(ctx context.Context, intent image.Intent) error
-	// ImageIntentEnd forgets an intent that failed.
+	// ImageIntentEnd removes an intent that failed.
 	ImageIntentEnd(ctx context.Context, intentID string) error
-	// SnapshotMade stores the image that came of an intent, before anything depends on it.
+	// SnapshotMade stores the image of an intent, before anything depends on it.
 	SnapshotMade(ctx context.Context, intent image.Intent, snapshotID string) error
 	// SnapshotRecord is SnapshotMade for an image that had no intent.
 	SnapshotRecord(ctx context.Context, sessionID string, generation int64, snapshotID string) error
@@ -116,7 +116,8 @@ func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
 	})
 }
 
-// unsavedOf names the sandbox that a request for what is unsaved means, and reports whether there is one.
+// unsavedOf returns the sandbox with unsaved work that a request refers to, and reports whether
+// there is one.
 func (g *bundles) unsavedOf(ctx context.Context, in SaveRequest) (SaveRequest, bool, error) {
 	if !in.Unsaved {
 		return in, true, nil
@@ -125,7 +126,7 @@ func (g *bundles) unsavedOf(ctx context.Context, in SaveRequest) (SaveRequest, b
 	if err != nil || !worked {
 		return in, false, stored(err)
 	}
-	if row.Generation != in.Generation { // fenced off: only a restore saves it
+	if row.Generation != in.Generation { // fenced: only a restore saves it
 		return in, false, fmt.Errorf("generation %d has unsaved work, which a restore saves", row.Generation)
 	}
 	in.SandboxID = row.SandboxID
@@ -157,10 +158,10 @@ func (g *bundles) DropSandbox(ctx context.Context, in SaveRequest) (Saved, error
 	return g.commit(ctx, bundle)
 }
 
-// RescueBundle saves what is left of a sandbox that has ended: the files as the provider kept them, or
-// those of the previous bundle, with the transcripts that were stored while the agent worked. The
-// result is not verified. If nothing is left, no bundle is made. A sandbox that turns out to run is saved
-// like any other.
+// RescueBundle saves the remains of an ended sandbox: the files that the provider kept, or those of
+// the previous bundle, with the transcripts that were stored while the agent worked. The result is
+// not verified. If nothing is left, no bundle is made. A sandbox that turns out to be running is
+// saved like any other.
 func (g *bundles) RescueBundle(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()
@@ -209,10 +210,10 @@ func (g *bundles) rescue(ctx context.Context, in SaveRequest, bundle bundle.Bund
 	return g.commit(ctx, bundle)
 }
 
-// lostSince is what is lost if a session falls back to the files of a bundle.
+// lostSince returns the losses of a session that falls back to the files of a bundle.
 func lostSince(b bundle.Bundle) []string {
 	if len(b.Manifest.Lost) > 0 {
-		return b.Manifest.Lost // of an even older time
+		return b.Manifest.Lost // its files are of an even older bundle
 	}
 	return []string{"workspace changes since " + b.CreatedAt.UTC().Format(time.RFC3339)}
 }
@@ -285,7 +286,7 @@ func lostOr(ctx context.Context, sb *sandbox.Sandbox, err error) error {
 	return refusedOr(err)
 }
 
-// limitError is why a provider ended a sandbox that exceeded a limit.
+// limitError is the reason of a provider that ended a sandbox because of a limit.
 type limitError struct{ limit, reason string }
 
 func (e *limitError) Error() string { return e.limit + ": " + e.reason }
@@ -296,7 +297,7 @@ func exceeded(err error) bool {
 	return ok
 }
 
-// reportLimit records which limit a sandbox exceeded that has ended, if it was ended for that.
+// reportLimit records the limit that an ended sandbox exceeded, if that ended it.
 func (g *bundles) reportLimit(ctx context.Context, in SaveRequest) error {
 	if in.SandboxID == "" {
 		return nil
@@ -313,7 +314,7 @@ func (g *bundles) reportLimit(ctx context.Context, in SaveRequest) error {
 	return stored(g.store.ProblemReport(ctx, in.SessionID, problem.SandboxLimit, (&limitError{status.Limit, status.Reason}).Error()))
 }
 
-// refusedOr makes err final where the provider would refuse the same again.
+// refusedOr makes err final if the provider would refuse a retry too.
 func refusedOr(err error) error {
 	if e, ok := errors.AsType[*sandbox.Error](err); ok && e.Final() {
 		return final(Refused, err)

@@ -54,7 +54,7 @@ type harness struct {
 	db       *postgres.DB
 	steps    *steps
 	driver   *faulty
-	memory   *memsandbox.Driver // nil where sandboxes are real
+	memory   *memsandbox.Driver // nil if sandboxes are real
 	provider *sandbox.Provider
 	image    activities.Image
 	signals  *signalLog
@@ -66,7 +66,7 @@ type harness struct {
 	dispatches atomic.Int64 // allotted to turns
 }
 
-// setup has real sandboxes, of the local Modal, with the real runner in them.
+// setup uses real sandboxes of the local Modal, with the real runner.
 func setup(t *testing.T) *harness {
 	t.Helper()
 	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: modal.URL(), TokenID: modal.Token().ID, TokenSecret: secret.NewValue(modal.Token().Secret)})
@@ -75,8 +75,7 @@ func setup(t *testing.T) *harness {
 	return newBundle(t, drv)
 }
 
-// setupMemory has sandboxes in memory whose runner answers every command and
-// does nothing.
+// setupMemory uses sandboxes in memory whose runner answers every command and does nothing.
 func setupMemory(t *testing.T) *harness {
 	t.Helper()
 	drv := memsandbox.New()
@@ -158,7 +157,7 @@ func (b *harness) endSandboxes(t *testing.T) {
 	}
 }
 
-// preparer prepares what sandboxes start from.
+// preparer prepares the images of sandboxes.
 type preparer struct {
 	images *sandbox.Images
 	recipe sandbox.Recipe
@@ -186,13 +185,13 @@ func (b *harness) session(t *testing.T) string {
 
 // attempt is one attempt at an activity.
 type attempt struct {
-	ctx  context.Context // ended as when the engine gives the attempt up; nil for never
+	ctx  context.Context // cancelled when Temporal revokes the attempt; nil for never
 	stop chan struct{}   // closed when the worker stops; nil for never
-	beat func()          // called with every heartbeat that reaches the engine
+	beat func()          // called with every heartbeat that reaches Temporal
 }
 
-// do runs an activity as the engine does: input, result and error are encoded on the way. A turn
-// gets a new dispatch each time unless its request has a number.
+// do runs an activity like Temporal, including the encoding of input, result and error. A turn gets
+// a new dispatch each time unless its request has a number.
 func do[I, O any](b *harness, a attempt, act func(context.Context, I) (O, error), in I) (O, error) {
 	if turn, ok := any(&in).(*activities.TurnRequest); ok && turn.Dispatch == 0 {
 		turn.Dispatch = b.dispatches.Add(1)
@@ -226,7 +225,7 @@ func do[I, O any](b *harness, a attempt, act func(context.Context, I) (O, error)
 	return out, value.Get(&out)
 }
 
-// plain makes an activity without a result one with an empty one.
+// plain gives an activity without a result an empty one.
 func plain[I any](act func(context.Context, I) error) func(context.Context, I) (struct{}, error) {
 	return func(ctx context.Context, in I) (struct{}, error) { return struct{}{}, act(ctx, in) }
 }
@@ -266,7 +265,7 @@ func (b *harness) terminate(t *testing.T, s activities.SandboxReady) {
 	require.NoError(t, err)
 }
 
-// awake records that the session is up, as its workflow does once a sandbox is.
+// awake records that the session is awake, as its workflow does once a sandbox is ready.
 func (b *harness) awake(t *testing.T) {
 	t.Helper()
 	for {
@@ -304,7 +303,7 @@ func (b *harness) turn(in activities.TurnRequest) (activities.TurnResult, error)
 	return do(b, attempt{}, b.turns.RunTurn, in)
 }
 
-// pending is an attempt under way.
+// pending is an attempt in progress.
 type pending[O any] struct {
 	done   chan struct{} // closed when out and err are set
 	out    O
@@ -313,7 +312,7 @@ type pending[O any] struct {
 	stop   chan struct{}
 }
 
-// begin runs a turn concurrently with the test, which ends it if it does not wait for it.
+// begin runs a turn concurrently with the test, whose clean-up ends it.
 func (b *harness) begin(t *testing.T, in activities.TurnRequest) *pending[activities.TurnResult] {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -339,7 +338,7 @@ func (p *pending[O]) wait(t *testing.T) (O, error) {
 	return p.out, p.err
 }
 
-// say carries a prompt to its completed end and returns what the agent said.
+// say runs a prompt to its completion and returns the agent's text.
 func (b *harness) say(t *testing.T, s activities.SandboxReady, content string) string {
 	t.Helper()
 	in := b.claim(t, s, content)
@@ -356,7 +355,7 @@ func (b *harness) events(t *testing.T) []eventlog.Event {
 	for {
 		page, err := b.db.EventsPage(b.ctx, b.id, int64(len(events)), 100_000)
 		if failure.CodeOf(err) == failure.Unavailable {
-			continue // a test has cut connections
+			continue // a test has closed connections
 		}
 		require.NoError(t, err)
 		if len(page) == 0 {
@@ -370,7 +369,7 @@ func (b *harness) events(t *testing.T) []eventlog.Event {
 	return events
 }
 
-// of are the events of a run with this type.
+// of returns the events of a run with this type.
 func (b *harness) of(t *testing.T, runID, kind string) []eventlog.Event {
 	t.Helper()
 	var out []eventlog.Event
@@ -382,7 +381,7 @@ func (b *harness) of(t *testing.T, runID, kind string) []eventlog.Event {
 	return out
 }
 
-// said is the text of a run, as its deltas give it.
+// said returns the text of a run, assembled from its deltas.
 func (b *harness) said(t *testing.T, runID string) string {
 	t.Helper()
 	var text strings.Builder
@@ -421,7 +420,7 @@ func (b *harness) head(t *testing.T) bundle.Bundle {
 	return head
 }
 
-// transit takes the next step of the session's life.
+// transit records the next transition of the session.
 func (b *harness) transit(t *testing.T, event session.Event) {
 	t.Helper()
 	s, err := b.db.SessionGet(b.ctx, b.id)
@@ -483,7 +482,7 @@ func execOf(argv ...string) sandbox.ExecSpec {
 	return sandbox.ExecSpec{Argv: argv, Timeout: waitLimit}
 }
 
-// requirePassing wants an error that the engine tries again after.
+// requirePassing requires an error that Temporal retries.
 func requirePassing(t *testing.T, err error) {
 	t.Helper()
 	require.Error(t, err)
@@ -492,7 +491,7 @@ func requirePassing(t *testing.T, err error) {
 	require.False(t, app.NonRetryable(), "error: %v", err)
 }
 
-// untilFinal tries a turn that is under way again until it ends or fails for good.
+// untilFinal retries a turn until it ends or fails with a final error.
 func (b *harness) untilFinal(t *testing.T, in activities.TurnRequest, turn *pending[activities.TurnResult]) (activities.TurnResult, error) {
 	t.Helper()
 	for {

@@ -10,26 +10,26 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Shutdown is set once the installation stops with this worker: no session gets a sandbox and no prompt a run any more, while those
-// that are awake hibernate. The zero value is not set, and so is nil.
+// Shutdown is set once the installation stops with this worker: awake sessions hibernate, and no
+// session gets a sandbox and no prompt a run. The zero value and nil are not set.
 type Shutdown struct{ begun atomic.Bool }
 
-// Begin sets it. What has begun before continues.
+// Begin sets it. Work that has begun continues.
 func (s *Shutdown) Begin() { s.begun.Store(true) }
 
 func (s *Shutdown) isSet() bool { return s != nil && s.begun.Load() }
 
-// errShutdown is what keeps a sleeping session asleep: its workflow tries again until another worker lets it.
+// errShutdown prevents a session from waking: its workflow retries until another worker allows it.
 func errShutdown() error {
 	return temporal.NewApplicationErrorWithOptions("the installation stops; the session wakes when it runs again", HandOver,
 		temporal.ApplicationErrorOptions{Category: temporal.ApplicationErrorCategoryBenign})
 }
 
-// hibernateFirst has a session hibernate that is about to run a prompt.
+// hibernateFirst hibernates a session that is about to run a prompt.
 func (g *records) hibernateFirst(ctx context.Context, sessionID string) error {
 	_, err := g.store.CommandSubmit(ctx, session.Command{SessionID: sessionID, Kind: session.CommandHibernate, Reason: session.ReasonShutdown})
 	if failure.CodeOf(err) == failure.IllegalState {
-		return nil // then no prompt is run either
+		return nil // no prompt is run in that case either
 	}
 	return err
 }

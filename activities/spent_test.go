@@ -11,9 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// TestASandboxThatIsLostInARestoreSpendsItsGeneration: nothing of the session is
-// lost with it, so it is not a failure of the session's. The next generation is
-// restored from the same bundle.
+// TestASandboxThatIsLostInARestoreSpendsItsGeneration: the session loses nothing, so this is not a
+// failure of the session. The next generation is restored from the same bundle.
 func TestASandboxThatIsLostInARestoreSpendsItsGeneration(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

@@ -18,13 +18,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// by makes an activity one that a run of the session's workflow asks for.
+// by turns a call of an activity into a request of a workflow run.
 func by[I, O any](run string, act func(context.Context, I) (O, error)) func(context.Context, I) (O, error) {
 	return func(ctx context.Context, in I) (O, error) { return act(session.WithWorkflowRun(ctx, run), in) }
 }
 
-// TestAStaleWorkflowRunTouchesNoSandbox: a run that a reset has made replays requests of an earlier time. Until it has
-// read the session it neither ends the session's sandbox, nor stops the agent in it, nor makes another one.
+// TestAStaleWorkflowRunTouchesNoSandbox: a run created by a reset repeats earlier requests. Until
+// it has read the session, it does not end the session's sandbox, stop the agent in it, or create
+// another one.
 func TestAStaleWorkflowRunTouchesNoSandbox(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -35,7 +36,7 @@ func TestAStaleWorkflowRunTouchesNoSandbox(t *testing.T) {
 	b.transit(t, session.EventReady)
 	ref := activities.SandboxRef{SessionID: b.id, Generation: ready.Generation, SandboxID: ready.SandboxID, Reason: "hibernated"}
 
-	// Each of them the run that has opened the session may do.
+	// The run that has opened the session may make each of these requests.
 	requests := map[string]func(run string) error{
 		"save": func(run string) error {
 			_, err := do(b, attempt{}, by(run, b.control.SaveBundle), b.saveRequest(ready))
@@ -86,7 +87,7 @@ func TestAStaleWorkflowRunTouchesNoSandbox(t *testing.T) {
 	require.False(t, b.running(t, ready.SandboxID))
 }
 
-// TestActivitiesOfASessionsWorkflowSayWhichRunAsks: all but turns, which have a separate order.
+// TestActivitiesOfASessionsWorkflowSayWhichRunAsks: except turns, which have their own order.
 func TestActivitiesOfASessionsWorkflowSayWhichRunAsks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -7,10 +7,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
-// Store is all that activities need of Postgres. Each group of activities declares its own part, next to its code, and
-// has no other. Every method is one transaction, safe to call again with the same arguments, and returns *failure.Error
-// for errors that are reported: session_not_found, illegal_state for a call that is fenced off by a newer generation,
-// attempt or transition, stale_workflow for a write of a workflow run if another run has opened the session since.
+// Store is the part of Postgres that activities use. Each group of activities declares its own part
+// next to its code. Every method is one transaction, is safe to call again with the same arguments,
+// and returns *failure.Error for reported errors: session_not_found; illegal_state for a call that
+// is fenced by a newer generation, attempt or transition; stale_workflow for a write of a workflow
+// run if another run has opened the session since.
 type Store interface {
 	recordStore
 	commandStore
@@ -25,13 +26,14 @@ type Store interface {
 	turnStore
 }
 
-// Changes signals when something has been written about a session, such as an answer.
+// Changes signals changes in a session's log, such as an answer.
 type Changes interface {
-	// Watch returns a channel that is sent to when the session's log has grown. It may miss one.
+	// Watch returns a channel that receives a value when the session's log has grown. A change may
+	// be missed.
 	Watch(sessionID string) (changed <-chan struct{}, stop func())
 }
 
-// Log is where the events of runs go.
+// Log appends the events of runs.
 type Log interface {
 	// Append returns when the events are committed. eventlog.ErrFenced means that
 	// a newer generation or attempt has taken over and nothing was written.

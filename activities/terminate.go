@@ -10,9 +10,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TerminateSandbox ends every sandbox that the session still has: the one named, and any from a
-// create whose response was lost. It returns when they are gone. Without Postgres it terminates the
-// one that is named and returns an error, so that it is repeated for the rows.
+// TerminateSandbox ends every sandbox of the session: the named one, and any from a create whose
+// response was lost. It returns when they have ended. If Postgres is unavailable, it terminates the
+// named one and returns an error, so that it is repeated for the rows.
 func (g *sandboxes) TerminateSandbox(ctx context.Context, in SandboxRef) error {
 	stop := beat(ctx)
 	defer stop()
@@ -44,8 +44,8 @@ func (g *sandboxes) terminateNamed(ctx context.Context, in SandboxRef) error {
 	return nil
 }
 
-// end terminates the sandbox of a row and records that it is gone. It does not for a stale workflow run, which may
-// not know what the sandbox is used for.
+// end terminates the sandbox of a row and records that it is gone. It refuses a stale workflow run,
+// which may not know that the sandbox is in use.
 func (g *sandboxes) end(ctx context.Context, row session.SandboxRow, reason string) error {
 	if err := g.store.WorkflowCheck(ctx, row.SessionID); err != nil {
 		return stored(err)
@@ -55,12 +55,12 @@ func (g *sandboxes) end(ctx context.Context, row session.SandboxRow, reason stri
 		found, err := g.Sandbox.Find(ctx, row.SessionID, row.Generation)
 		switch {
 		case sandbox.CodeOf(err) == sandbox.Gone, errors.Is(err, sandbox.ErrNameForeign):
-			// Never made, or not ours to end.
+			// Never created, or not owned by this installation.
 		case err != nil:
 			return err
 		default:
 			id = found.ID()
-			// Its row does not name it: the image that it leaves is looked for all the same.
+			// Its row does not name it, so its exit image must be requested separately.
 			e := image.Exit{SandboxID: id, SessionID: row.SessionID, Generation: row.Generation}
 			if err := g.store.ExitImageExpect(ctx, e); err != nil {
 				return stored(err)

@@ -7,10 +7,10 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 )
 
-// tracer makes spans where the program has set a provider, and none elsewhere.
+// tracer makes spans if the program has set a provider.
 var tracer = otel.Tracer("github.com/overwinter-dev/overwinter/activities")
 
-// tracedBy is ctx in the trace of a W3C traceparent; ctx itself if that is empty.
+// tracedBy returns ctx in the trace of a W3C traceparent; ctx itself if that is empty.
 func tracedBy(ctx context.Context, parent string) context.Context {
 	if parent == "" {
 		return ctx

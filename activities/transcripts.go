@@ -17,10 +17,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// transcriptStore has the stored transcripts.
+// transcriptStore reads the stored transcripts.
 type transcriptStore interface {
 	TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error)
-	// TranscriptContent reads what a position describes in pieces of at most 1 MiB, each valid until the next.
+	// TranscriptContent reads the content up to a position in pieces of at most 1 MiB, each valid
+	// until the next.
 	TranscriptContent(ctx context.Context, sessionID string, p transcript.Position) iter.Seq2[[]byte, error]
 	TranscriptLimitsReached(ctx context.Context, sessionID string) ([]transcript.Limit, error)
 }
@@ -31,7 +32,7 @@ type transcripts struct {
 	store transcriptStore
 }
 
-// storedFile describes a stored transcript, of which it holds one piece in memory.
+// storedFile describes a stored transcript. It holds one piece in memory.
 func (g *transcripts) storedFile(ctx context.Context, sessionID string, p transcript.Position) (manifest.File, error) {
 	sum := sha256.New()
 	for piece, err := range g.store.TranscriptContent(ctx, sessionID, p) {
@@ -60,8 +61,8 @@ func (g *transcripts) storedManifest(ctx context.Context, b *bundle.Bundle) erro
 	return stored(err)
 }
 
-// putTranscripts writes stored transcripts into a sandbox piece by piece: what is in memory is one piece of one file
-// and what the exec's stdin buffers.
+// putTranscripts writes stored transcripts into a sandbox piece by piece. One piece of one file is
+// in memory, in addition to the buffer of the exec's stdin.
 func (g *transcripts) putTranscripts(ctx context.Context, sb *sandbox.Sandbox, sessionID string, positions []transcript.Position) error {
 	files := make([]runner.PutFile, len(positions))
 	for i, p := range positions {
@@ -70,8 +71,8 @@ func (g *transcripts) putTranscripts(ctx context.Context, sb *sandbox.Sandbox, s
 	return runnerexec.Put(ctx, sb, files)
 }
 
-// wholeTranscripts reads the transcripts of a session into memory, to be rewritten. It refuses those that are too
-// large, or not stored whole: what is not stored would be lost.
+// wholeTranscripts reads the transcripts of a session into memory, to be rewritten. It refuses
+// transcripts that are too large, or stored incompletely, because the rest would be lost.
 func (g *transcripts) wholeTranscripts(ctx context.Context, sessionID string) ([]transcript.File, error) {
 	positions, err := g.store.TranscriptPositions(ctx, sessionID)
 	if err != nil {
@@ -105,7 +106,7 @@ func (g *transcripts) wholeTranscripts(ctx context.Context, sessionID string) ([
 	return files, nil
 }
 
-// unstoredFiles says for people which files have no stored bytes at all.
+// unstoredFiles lists, for people, the files without any stored bytes.
 func unstoredFiles(reached []transcript.Limit) []string {
 	var out []string
 	if slices.Contains(reached, transcript.LimitFiles) {

@@ -17,8 +17,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// TestATranscriptBeyondItsLimit: the session continues and wakes whole from its snapshots. Without one it says what is
-// missing.
+// TestATranscriptBeyondItsLimit: the session continues, and its snapshots restore it completely.
+// Without a snapshot it reports what is missing.
 func TestATranscriptBeyondItsLimit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -74,7 +74,7 @@ func TestATranscriptBeyondItsLimit(t *testing.T) {
 	require.Contains(t, strings.Join(third.Receipt.Missing, "\n"), "what follows its first 64 bytes was not stored")
 }
 
-// TestTranscriptsThatAreTooLargeForMemoryAreNotReverted has more of them than an adapter may be given.
+// TestTranscriptsThatAreTooLargeForMemoryAreNotReverted has more bytes than an adapter may receive.
 func TestTranscriptsThatAreTooLargeForMemoryAreNotReverted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -88,7 +88,7 @@ func TestTranscriptsThatAreTooLargeForMemoryAreNotReverted(t *testing.T) {
 	require.ErrorContains(t, err, "at most 134217728 can be reverted")
 }
 
-// TestFilesAreWrittenInPieces gives put one piece of a file after the other.
+// TestFilesAreWrittenInPieces passes a file to put piece by piece.
 func TestFilesAreWrittenInPieces(t *testing.T) {
 	t.Parallel()
 	const piece, pieces = 1 << 20, 64

@@ -26,29 +26,27 @@ type Turns struct {
 	places  *places
 }
 
-// turnStore is what turns need of the store.
+// turnStore is the part of the store that turns use.
 type turnStore interface {
 	attendantStore
-	// RunAttach makes token the attempt whose appends count and returns what the
-	// worker needs. illegal_state when the run is over, or another attempt that is
-	// not older than by has it.
+	// RunAttach makes token the only valid one of the run and returns the run's input.
+	// illegal_state if the run has ended, or another attempt that is not older than by has it.
 	RunAttach(ctx context.Context, runID, token string, by run.Dispatch) (run.Start, error)
 	RunGet(ctx context.Context, runID string) (run.Run, error)
-	// RunEnd gives run and prompt their outcome with the events turn_end, prompt
-	// and queue, and counts metrics. A run that is over keeps its outcome, which
-	// is returned either way.
+	// RunEnd gives run and prompt their outcome with the events turn_end, prompt and queue, and
+	// counts metrics. A run that has ended keeps its outcome, which is returned either way.
 	RunEnd(ctx context.Context, ending run.Ending) (run.Run, error)
 	ProblemReport(ctx context.Context, sessionID, code, message string) error
 }
 
-// errHandOver is what a turn ends with on a worker that stops: the agent works
-// on, and the next worker attaches where this one stood.
+// errHandOver ends a turn on a worker that stops. The agent continues, and the next worker attaches
+// after the last committed frame.
 var errHandOver = errors.New("this worker stops; another carries the turn on")
 
 // RunTurn executes a run to its end: it attaches to the runner, delivers the prompt if the runner
-// does not have it, turns every frame into events and gives the run its outcome. Whatever it did is
-// committed, so another worker continues at the next frame. See the package documentation for how
-// each loss is reported.
+// does not have it, turns every frame into events and gives the run its outcome. Its progress is
+// committed, so another worker can continue at the next frame. See the package documentation for
+// how each loss is reported.
 func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error) {
 	ctx, pulse := startPulse(ctx, t.TurnStall, t.Logger.With(slog.String("session_id", in.SessionID), slog.String("run_id", in.RunID)))
 	defer pulse.stop()
@@ -92,7 +90,7 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	}
 }
 
-// measuredTurn is runTurn with what is measured of an attempt.
+// measuredTurn is runTurn with the metrics of an attempt.
 func (t *Turns) measuredTurn(ctx context.Context, in TurnRequest, start run.Start, token string, a *attendant) (TurnResult, bool, error) {
 	end := t.Metrics.AttemptBegun()
 	ctx, span := tracer.Start(tracedBy(ctx, start.Prompt.TraceParent), "turn", trace.WithAttributes(
@@ -160,18 +158,18 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start run.Start, to
 	}
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), errHandOver):
-		return TurnResult{}, false, handedOver() // the next attempt ends the run, unless it is over
+		return TurnResult{}, false, handedOver() // the next attempt ends the run, unless it has ended
 	case err != nil:
 		return TurnResult{}, false, stored(err)
 	}
 	result = resultOf(run)
-	if in.Attend != nil { // without a look another attempt has ended the run
+	if in.Attend != nil { // if there is nothing pending to report, another attempt has ended the run
 		result.EndedAt, result.Reread = run.EndedAt, run.Look == nil && in.Look
 	}
 	return result, run.Attended, nil
 }
 
-// parkedOf is a parked run as its workflow knows it. What it waits for is in the row.
+// parkedOf returns a parked run in its workflow's form. Its questions are in their rows.
 func parkedOf(start run.Start) *session.Processing {
 	return &session.Processing{
 		PromptID: start.Prompt.ID, Ordinal: start.Prompt.Ordinal, RunID: start.Run.ID, Generation: start.Run.Generation,
@@ -179,15 +177,15 @@ func parkedOf(start run.Start) *session.Processing {
 	}
 }
 
-// handedOver is the error of a turn that another worker carries on.
+// handedOver returns the error of a turn that another worker continues.
 func handedOver() error {
 	return temporal.NewApplicationErrorWithOptions(errHandOver.Error(), HandOver, temporal.ApplicationErrorOptions{
 		Category: temporal.ApplicationErrorCategoryBenign, // it happens with every deploy
 	})
 }
 
-// recordTimeout bounds one statement of a turn on its run: shorter than the heartbeat's timeout, so
-// that an attempt which meets a store that hangs ends by itself.
+// recordTimeout bounds one statement of a turn on its run. It is shorter than the heartbeat's
+// timeout, so that an attempt ends by itself if the store hangs.
 const recordTimeout = 5 * time.Second
 
 // recorded makes one such statement, heartbeating meanwhile.
@@ -208,9 +206,9 @@ func resultOf(r run.Run) TurnResult {
 	return out
 }
 
-// superseded reports the end of a run that is over, since the answer of the attempt that ended it
-// may have been lost; that one may have run other prompts since, if it was allowed to attend. Fenced while the run is open:
-// the workflow reads the row again.
+// superseded reports the end of a run that has ended, since the answer of the attempt that ended it
+// may have been lost; that attempt may have run other prompts since, if it was allowed to attend.
+// If the run is open, the error is Fenced, and the workflow reads the row again.
 func (t *Turns) superseded(ctx context.Context, in TurnRequest, cause error) (TurnResult, error) {
 	run, err := t.store.RunGet(ctx, in.RunID)
 	if err != nil {
@@ -228,8 +226,8 @@ func (t *Turns) superseded(ctx context.Context, in TurnRequest, cause error) (Tu
 	return TurnResult{}, final(Fenced, cause)
 }
 
-// turnError says what a failed attempt means for the run. Where the sandbox still
-// runs, the engine tries again and the journal has kept everything.
+// turnError returns the error of a failed attempt for the workflow. If the sandbox still runs,
+// Temporal retries, and the journal has kept everything.
 func (t *Turns) turnError(ctx context.Context, in TurnRequest, at *turn.Result, err error) error {
 	if err = converted(err); TypeOf(err) != "" {
 		return err

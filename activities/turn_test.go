@@ -46,7 +46,7 @@ func TestATurnRunsAndRunsAgainWithTheSameEnd(t *testing.T) {
 	require.Contains(t, string(files[0].Data), "hello there, agent", "the transcript was flushed before the turn ended")
 }
 
-// hasEnd reports whether an append brings the end of its turn.
+// hasEnd reports whether an append contains the end of its turn.
 func hasEnd(a *eventlog.Append) bool {
 	return a != nil && strings.Contains(string(a.State), `"end":`)
 }
@@ -140,8 +140,9 @@ func TestAStoppedWorkerHandsOverAndTheAgentContinues(t *testing.T) {
 	require.EqualValues(t, 2, b.run(t, in.RunID).Attempt)
 }
 
-// TestAnAttemptThatWasPausedBeforeItAttachedComesTooLate: its worker is frozen between the start of the
-// attempt and its first statement. The engine starts another attempt, which works when the first wakes up.
+// TestAnAttemptThatWasPausedBeforeItAttachedComesTooLate: its worker is frozen between the start of
+// the attempt and its first statement. Temporal starts another attempt, which is at work when the
+// first continues.
 func TestAnAttemptThatWasPausedBeforeItAttachedComesTooLate(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -169,7 +170,7 @@ func TestAnAttemptThatWasPausedBeforeItAttachedComesTooLate(t *testing.T) {
 	require.Len(t, b.of(t, in.RunID, "turn_start"), 1)
 }
 
-// TestAnAttemptDoesNotHangInAStoreThatDoes: another transaction holds the session's row and does
+// TestAnAttemptDoesNotHangInAStoreThatDoes: another transaction locks the session's row and does
 // not end.
 func TestAnAttemptDoesNotHangInAStoreThatDoes(t *testing.T) {
 	t.Parallel()
@@ -226,8 +227,8 @@ func TestTwoWorkersOnOneRunEndWithOne(t *testing.T) {
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 }
 
-// TestAWorkerThatWakesUpLateWritesNothing stops a worker between its deeds, as a
-// paused machine does, until another has ended the turn.
+// TestAWorkerThatWakesUpLateWritesNothing stops a worker between its steps, like a paused machine,
+// until another one has ended the turn.
 func TestAWorkerThatWakesUpLateWritesNothing(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{stepAppend, stepEnd} {
@@ -249,7 +250,7 @@ func TestAWorkerThatWakesUpLateWritesNothing(t *testing.T) {
 			newer, err := b.turn(in)
 			close(awake)
 			require.NoError(t, err)
-			// The run is over, so the older one reports its end: that is as good as its own.
+			// The run has ended, so the older attempt reports that end as its own.
 			late, err := older.wait(t)
 			require.NoError(t, err)
 			require.Equal(t, newer, late)
@@ -299,8 +300,8 @@ func TestASandboxThatDiesBeforeTheDeliveryHasNotHadThePrompt(t *testing.T) {
 	require.Equal(t, session.PromptQueued, b.prompt(t, in.PromptID).Status)
 }
 
-// killRunner kills the runner from inside; the words are parted so that the
-// shell does not find itself.
+// killRunner kills the runner from inside; its name is split so that the shell does not match
+// itself.
 const killRunner = `for p in /proc/[0-9]*; do
 	case "$(tr '\0' ' ' <$p/cmdline 2>/dev/null)" in *"runner ser""ve"*) kill -9 ${p#/proc/};; esac
 done; true`

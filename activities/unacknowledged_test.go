@@ -63,8 +63,8 @@ func (h *hesitation) Unacknowledged() []byte {
 	return nil
 }
 
-// TestWhatAnAgentHasNotAcknowledgedIsSentAgain: the link breaks after the commit of the frame that asked,
-// and what was written to it is lost.
+// TestWhatAnAgentHasNotAcknowledgedIsSentAgain: the link breaks after the commit of the frame that
+// asked, and the input written to it is lost.
 func TestWhatAnAgentHasNotAcknowledgedIsSentAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

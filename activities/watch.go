@@ -13,14 +13,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// watching measures and logs what has been committed: ends of turns, transitions and questions. No line has the text of a
-// prompt, of an answer or of a question.
+// watching measures and logs commits: ends of turns, transitions and questions. No log line
+// contains the text of a prompt, an answer or a question.
 type watching struct {
 	metrics *metrics.Worker
 	logger  *slog.Logger
 }
 
-// watchedStore is a Store whose commits are watched. What is committed although its answer is lost is not seen.
+// watchedStore is a Store whose commits are watched. A commit whose answer is lost is missed.
 type watchedStore struct {
 	Store
 	watching
@@ -77,7 +77,7 @@ func (s watchedStore) TransitionRecord(ctx context.Context, t session.Transition
 	}
 	requestID := ""
 	if t.Command != "" {
-		requestID, _ = s.CommandRequest(ctx, t.Command) // the line does without
+		requestID, _ = s.CommandRequest(ctx, t.Command) // it is only logged
 	}
 	s.transition(ctx, t, requestID)
 	return nil
@@ -110,7 +110,8 @@ func (w watching) transition(ctx context.Context, t session.Transition, requestI
 	w.logger.LogAttrs(ctx, level, "session status changed", attrs...)
 }
 
-// measure records how long a session was in the state that it leaves, if that is one that it passes through.
+// measure records how long a session was in the state that it leaves, if that is a transitional
+// state.
 func (w watching) measure(t session.Transition, took time.Duration) {
 	switch {
 	case t.From == session.Initializing && t.To == session.Running:
@@ -144,7 +145,8 @@ func (l watchedLog) Append(ctx context.Context, a eventlog.Append) error {
 // maxLoggedReason bounds the reason in a log line.
 const maxLoggedReason = 200
 
-// brief is the first line of a reason, cut: the rest may be the output of a script or of an agent.
+// brief returns the first line of a reason, truncated. The rest may be the output of a script or of
+// an agent.
 func brief(reason string) string {
 	reason, _, _ = strings.Cut(reason, "\n")
 	if len(reason) <= maxLoggedReason {

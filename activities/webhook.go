@@ -12,15 +12,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/webhook"
 )
 
-// webhookStore has the deliveries.
+// webhookStore stores the deliveries.
 type webhookStore interface {
-	// WebhookDeliveryDue returns a delivery with all that an attempt needs; delivery_not_found if it was deleted.
+	// WebhookDeliveryDue returns a delivery with its endpoint and event; delivery_not_found if it
+	// was deleted.
 	WebhookDeliveryDue(ctx context.Context, id string) (webhook.Due, error)
-	// WebhookAttempted records an attempt, if one was made, and what follows; over reports that the delivery is over.
+	// WebhookAttempted records an attempt, if one was made, and the next state; over reports that
+	// the delivery has ended.
 	WebhookAttempted(ctx context.Context, id string, a *webhook.Attempt, v webhook.Verdict) (over bool, err error)
 }
 
-// Opener opens what is sealed under a name.
+// Opener opens values that are sealed under a name.
 type Opener interface {
 	Open(name string, sealed []byte) (secret.Value, error)
 }
@@ -44,8 +46,8 @@ type Attempted struct {
 	Pause time.Duration `json:"pause,omitempty"` // until the next attempt
 }
 
-// AttemptDelivery makes an attempt at a delivery, unless it is over or its next attempt is not due. If its result is lost, the receiver
-// gets the delivery again, with the same id.
+// AttemptDelivery makes an attempt at a delivery, unless it has ended or its next attempt is not
+// due. If its result is lost, the receiver gets the delivery again, with the same id.
 func (w *Webhooks) AttemptDelivery(ctx context.Context, in DeliveryRef) (Attempted, error) {
 	due, err := w.Store.WebhookDeliveryDue(ctx, in.DeliveryID)
 	if failure.CodeOf(err) == failure.NoDelivery {

@@ -33,18 +33,19 @@ var (
 
 const (
 	cloneTimeout = 10 * time.Minute
-	// setupSlack is what the exec of a setup may take beyond two time limits: it may have to wait for an
-	// earlier activity's script before it runs its own.
+	// setupSlack is the time that the exec of a setup may take beyond two time limits, since it may
+	// have to wait for an earlier activity's script before it runs its own.
 	setupSlack = 30 * time.Second
-	// A setup script that does not arrive whole is not run.
+	// The exit code of a setup script that did not arrive completely and was not run.
 	exitTruncated  = 75
 	truncatedInput = "the setup script arrived truncated"
-	// outputTail is how much of what a failed stage printed goes into the reason.
+	// outputTail bounds the output of a failed stage in the reason.
 	outputTail = 1000
 )
 
-// prepareWorkspace clones and sets up the workspace of a session in its sandbox, as far as that is not done. Once the store
-// says that the clone is complete other programs run in the sandbox, and no credentials are sent into it.
+// prepareWorkspace clones and sets up the workspace of a session in its sandbox, and skips
+// completed stages. Once the store says that the clone is complete, other programs run in the
+// sandbox and no credentials are sent into it.
 func (g *sandboxes) prepareWorkspace(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox) error {
 	s, err := g.store.SessionGet(ctx, sessionID)
 	if err != nil {
@@ -73,8 +74,8 @@ func (g *sandboxes) prepareWorkspace(ctx context.Context, sessionID string, gene
 	return g.reportStage(ctx, s.ID, "setup", func() error { return g.setUp(ctx, sb, *s.Workspace, s.TransitionNo) })
 }
 
-// reportStage runs a stage and reports its progress in the session's log. A stage that passing errors
-// interrupt is reported again by the next attempt.
+// reportStage runs a stage and reports its progress in the session's log. A stage that a transient
+// error interrupts is reported again by the next attempt.
 func (g *sandboxes) reportStage(ctx context.Context, sessionID, stage string, run func() error) error {
 	if err := g.store.SetupRecord(ctx, sessionID, stage, "started"); err != nil {
 		return stored(err)
@@ -95,8 +96,8 @@ func (g *sandboxes) reportStage(ctx context.Context, sessionID, stage string, ru
 	return err
 }
 
-// clone fetches the repository. Its credentials go in by stdin and are in the environment of git
-// alone. judgeClone says which failures are retried.
+// clone fetches the repository. Its credentials are passed by stdin and are only in the environment
+// of git. judgeClone decides which failures are retried.
 func (g *sandboxes) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace) error {
 	u, err := url.Parse(ws.RepoURL)
 	if err != nil {
@@ -119,11 +120,11 @@ func (g *sandboxes) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.W
 			}
 		}
 	}
-	seen, err := url.Parse(repoURL) // git asks for the host that it sees
+	seen, err := url.Parse(repoURL) // git asks for the credentials of the host in its URL
 	if err != nil {
 		return final(Refused, err)
 	}
-	repoURL = seen.Scheme + repoURL[len(seen.Scheme):] // git knows schemes in lower case only
+	repoURL = seen.Scheme + repoURL[len(seen.Scheme):] // git accepts schemes in lower case only
 	err = g.stage(ctx, sb, stage{
 		script: cloneScript, args: []string{repoURL, ws.Ref, seen.Scheme, seen.Host},
 		stdin: []byte(user + "\n" + password + "\n"), timeout: cloneTimeout, hide: password,
@@ -138,8 +139,8 @@ func (g *sandboxes) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.W
 	return g.judgeClone(ctx, sb, u, password != "" || user != "", fmt.Errorf("clone the repository: %w", err))
 }
 
-// credentials are those stored for the host of a repository. They are empty unless they go there over https, or
-// stay on the machine.
+// credentials returns those stored for the host of a repository. They are empty unless they are
+// sent over https or stay on the machine.
 func (g *sandboxes) credentials(ctx context.Context, u *url.URL) (secret.Value, error) {
 	if u.Scheme != "https" && !loopback.IsHost(u.Hostname()) {
 		return secret.Value{}, nil
@@ -158,17 +159,17 @@ func (g *sandboxes) isPrivate(ctx context.Context, sessionID string) (bool, erro
 	if s.Workspace == nil || s.Workspace.RepoURL == "" {
 		return false, nil
 	}
-	if u, err := url.Parse(s.Workspace.RepoURL); err == nil { // else the clone refuses it
+	if u, err := url.Parse(s.Workspace.RepoURL); err == nil { // the clone refuses an invalid one
 		credentials, err := g.credentials(ctx, u)
 		return credentials.Reveal() != "", err
 	}
 	return false, nil
 }
 
-// setUp runs the session's setup script. While the session stays in its state, which transition is the
-// number of, all attempts run the script once and get the same result, even if the worker that started it
-// is gone. A failure, or a script that was killed at its time limit, is for a person to look at: recover
-// changes the state and has the script run again.
+// setUp runs the session's setup script. While the session stays in its state, which transition is
+// the number of, all attempts run the script once and get the same result, even if the worker that
+// started it is lost. A failure, or a script that was killed at its time limit, needs a person:
+// recover changes the state, so that the script runs again.
 func (g *sandboxes) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace, transition int64) error {
 	err := g.stage(ctx, sb, stage{
 		script: setupScript, stdin: []byte(ws.Setup), timeout: 2*g.SetupTimeout + setupSlack,
@@ -182,7 +183,7 @@ func (g *sandboxes) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.W
 	if !ok || failed.truncated() {
 		return err
 	}
-	if failed.killed() { // the sandbox's end shows by what, which its provider may report a moment later
+	if failed.killed() { // the cause may be the sandbox's end, which its provider may report a moment later
 		runs, pollErr := g.outlives(ctx, sb)
 		if pollErr != nil || !runs {
 			return errors.Join(err, pollErr)
@@ -191,8 +192,7 @@ func (g *sandboxes) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.W
 	return userError(err)
 }
 
-// outlives reports whether a sandbox runs on after one of its processes was killed. Only a sandbox that still runs
-// after some time does.
+// outlives reports whether a sandbox still runs some time after one of its processes was killed.
 func (g *sandboxes) outlives(ctx context.Context, sb *sandbox.Sandbox) (bool, error) {
 	for asked := 1; ; asked++ {
 		status, err := sb.Poll(ctx)
@@ -229,7 +229,8 @@ func (e *stageError) Error() string {
 	return fmt.Sprintf("exit code %d: %s", e.code, e.output)
 }
 
-// unauthorized reports whether a server refused git's credentials, or asked for some where there are none.
+// unauthorized reports whether a server refused git's credentials, or asked for credentials that
+// are not stored.
 func (e *stageError) unauthorized() bool {
 	return strings.Contains(e.output, "Authentication failed") || strings.Contains(e.output, "could not read Username")
 }
@@ -237,7 +238,7 @@ func (e *stageError) unauthorized() bool {
 // killed reports whether the stage's own shell was killed.
 func (e *stageError) killed() bool { return e.code == 128+int(syscall.SIGKILL) }
 
-// truncated reports whether the stage did nothing because its input was cut short on the way.
+// truncated reports whether the stage did nothing because its input was truncated.
 func (e *stageError) truncated() bool { return e.code == exitTruncated && e.output == truncatedInput }
 
 func (g *sandboxes) stage(ctx context.Context, sb *sandbox.Sandbox, s stage) error {

@@ -30,7 +30,7 @@ func withSetup(t *testing.T, script string) *harness {
 	return b
 }
 
-// recover takes the session to error and on to restoring, as a person does.
+// recover moves the session to error and then to restoring, like a person's command.
 func (b *harness) recover(t *testing.T) {
 	t.Helper()
 	b.transit(t, session.EventFail)
@@ -92,7 +92,7 @@ func TestASetupScriptSurvivesTheLossOfItsWorker(t *testing.T) {
 	require.Equal(t, []string{"setup started", "setup completed"}, b.stages(t), "a stage that has not ended is reported once")
 }
 
-// stages are the setup events of the session.
+// stages returns the setup events of the session.
 func (b *harness) stages(t *testing.T) (out []string) {
 	t.Helper()
 	for _, e := range b.of(t, "", "setup") {
@@ -158,8 +158,8 @@ func TestASetupScriptOverItsTimeLimitIsKilledAndRecoverRunsItAgain(t *testing.T)
 	require.Equal(t, "run\nrun\n", b.shell(t, id, "cat /workspace/runs"))
 }
 
-// TestASetupWhoseShellIsKilledDiffersFromOneThatWorks kills the shell that waits for the script, as a
-// provider does at the timeout of an exec or a kernel without memory.
+// TestASetupWhoseShellIsKilledDiffersFromOneThatWorks kills the shell that waits for the script,
+// like a provider at the timeout of an exec or a kernel without memory.
 func TestASetupWhoseShellIsKilledDiffersFromOneThatWorks(t *testing.T) {
 	t.Parallel()
 	b := withSetup(t, "[ -e fixed ] || sleep 1000")
@@ -171,7 +171,7 @@ func TestASetupWhoseShellIsKilledDiffersFromOneThatWorks(t *testing.T) {
 	_, err = b.beginCreate(t).wait(t)
 	requireType(t, activities.Refused, err)
 	require.ErrorContains(t, err, "was killed before it ended")
-	require.Eventually(t, func() bool { // what is killed is listed until it gets a CPU to end on
+	require.Eventually(t, func() bool { // a killed process is listed until it gets a CPU
 		left := b.shell(t, id, `for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline 2>/dev/null; echo; done`)
 		return !slices.Contains(strings.Split(left, "\n"), "sleep 1000 ")
 	}, waitLimit, 20*time.Millisecond)
@@ -183,8 +183,8 @@ func TestASetupWhoseShellIsKilledDiffersFromOneThatWorks(t *testing.T) {
 	require.Equal(t, "run\nrun\n", b.shell(t, id, "cat /workspace/runs"))
 }
 
-// TestASetupWhoseSandboxEndsIsNoRefusal: the shell of the script is killed with its sandbox, and the provider reports the
-// sandbox's end later than the shell's.
+// TestASetupWhoseSandboxEndsIsNoRefusal: the shell of the script is killed with its sandbox, and
+// the provider reports the end of the sandbox after that of the shell.
 func TestASetupWhoseSandboxEndsIsNoRefusal(t *testing.T) {
 	t.Parallel()
 	b := withSetup(t, "sleep 1000")
@@ -196,7 +196,8 @@ func TestASetupWhoseSandboxEndsIsNoRefusal(t *testing.T) {
 	requireType(t, activities.GenerationSpent, err)
 }
 
-// TestASetupOfTheVersionBeforeIsNotRunTwiceByOneActivity: that version recorded only that the script had begun.
+// TestASetupOfTheVersionBeforeIsNotRunTwiceByOneActivity: the previous version recorded only that
+// the script had begun.
 func TestASetupOfTheVersionBeforeIsNotRunTwiceByOneActivity(t *testing.T) {
 	t.Parallel()
 	b := withSetup(t, "")
@@ -242,8 +243,8 @@ func (s gitSecret) Secrets(ctx context.Context, names []string) (map[string]secr
 	return kept{values: map[string]string{string(s): "robot:hunter2-password"}}.Secrets(ctx, names)
 }
 
-// Credentials are sent into a sandbox as long as nothing but the clone has run there: a setup script may change
-// what the next one is sent to.
+// Credentials are only sent into a sandbox while just the clone has run there, because a setup
+// script may change which program receives the next ones.
 func TestCredentialsAreNotSentIntoAUsedSandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

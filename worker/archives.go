@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Archives makes the archives of bundles that were requested. Every worker does; Postgres gives each archive to one of them at a
-// time. Without an Archiver it does nothing.
+// Archives makes the requested archives of bundles. Every worker does so; Postgres leases each
+// archive to one worker at a time. Without an Archiver it does nothing.
 type Archives struct {
 	Archiver Archiver
 	// Every is the time between two passes. Default 2s.

@@ -9,37 +9,38 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/metrics"
 )
 
-// CommandRelay signals workflows again for commands that have been pending for a while: the row is kept,
-// but its signal may have been lost, as may the workflow run that had read it. Every worker has one; two
-// signals for the same command change nothing.
+// CommandRelay signals workflows again for commands that have been pending for a while: the signal
+// may have been lost, or the workflow run that had read the row. Every worker has one; a repeated
+// signal has no effect.
 type CommandRelay struct {
 	Rows     OverdueCommands
 	Signaler CommandSignaler
-	// Metrics count the signals. Default: some that are not shown.
+	// Metrics count the signals. Default: unregistered metrics.
 	Metrics *metrics.Worker
-	// Every is the time between two looks. Default 2s.
+	// Every is the interval between passes. Default 2s.
 	Every time.Duration
-	// Age is how long a command may be pending before its workflow is looked at. Default 3s.
+	// Age is how long a command may be pending before its workflow is checked. Default 3s.
 	Age time.Duration
-	// Batch is how many sessions one look signals at most. Default 200.
+	// Batch bounds the sessions that one pass signals. Default 200.
 	Batch int
 }
 
-// OverdueCommands lists sessions with commands that are pending for longer than age, those first of which no
-// workflow run has read all.
+// OverdueCommands lists sessions with commands that are pending for longer than age, beginning with
+// those whose commands no workflow run has read completely.
 type OverdueCommands interface {
 	CommandsOverdue(ctx context.Context, age time.Duration, limit int) ([]backlog.Overdue, error)
 }
 
-// CommandSignaler reaches the workflow of a session, started if need be.
+// CommandSignaler signals the workflow of a session, and starts it if necessary.
 type CommandSignaler interface {
 	SignalCommands(ctx context.Context, sessionID string) error
 	SignalStop(ctx context.Context, sessionID string) error
-	// CurrentRun is the id of the session's open workflow run; empty when none is open.
+	// CurrentRun returns the id of the session's open workflow run; empty if none is open.
 	CurrentRun(ctx context.Context, sessionID string) (string, error)
 }
 
-// failuresInARow end a look: Temporal does not answer, and every further session would wait for a deadline.
+// failuresInARow is the number of consecutive failures that end a pass: Temporal does not answer,
+// and every further session would wait for a timeout.
 const failuresInARow = 3
 
 func (r CommandRelay) run(ctx context.Context, logger *slog.Logger) error {
@@ -66,13 +67,13 @@ func (r CommandRelay) run(ctx context.Context, logger *slog.Logger) error {
 	})
 }
 
-// pauseUntil is when a session is looked at again, and the pause after that.
+// pauseUntil is the time at which a session is checked again, and the pause after that.
 type pauseUntil struct {
 	at   time.Time
 	next time.Duration
 }
 
-// maxCommandPause is the longest pause between two looks at the workflow of one session.
+// maxCommandPause is the longest pause between two checks of the workflow of one session.
 const maxCommandPause = 30 * time.Second
 
 func (r CommandRelay) look(ctx context.Context, logger *slog.Logger, waits map[backlog.Overdue]pauseUntil) error {

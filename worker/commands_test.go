@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
-// notifier remembers what it was asked to send.
+// notifier records the requested signals.
 type notifier struct {
 	mu      sync.Mutex
 	current string // the open workflow run
@@ -42,7 +42,7 @@ func (n *notifier) CurrentRun(context.Context, string) (string, error) {
 	return n.current, nil
 }
 
-// until waits for a condition on what has happened.
+// until waits for a condition on the recorded calls.
 func (n *notifier) until(t *testing.T, what string, ok func(*notifier) bool) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -7,22 +7,24 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// Deployment says which worker deployment of Temporal the workers of an installation are, and which build this worker is.
+// Deployment names the Temporal worker deployment of an installation, and the build of this worker.
 type Deployment struct {
-	// Name of the deployment. Default: that of the installation, see DeploymentOf.
+	// Name of the deployment. Default: the name of the installation's deployment, see DeploymentOf.
 	Name string
-	// Build is the version of the deployment that the workflows of sessions are pinned to while this worker has them. Default: they
-	// are not pinned, and the deployment is only looked at for workflows that others have pinned.
+	// Build is the version of the deployment to which this worker pins the workflows of sessions.
+	// Default: they are not pinned, and the deployment is only checked for workflows that other
+	// workers have pinned.
 	Build string
-	// StrandedEvery is how often the worker looks for workflows that are pinned to a build without workers, and StrandedAfter how long
-	// no worker of that build must have polled. Default 30s and 3m.
+	// StrandedEvery is the interval at which the worker looks for workflows that are pinned to a
+	// build without workers: no worker of the build has polled for StrandedAfter. Default 30s and
+	// 3m.
 	StrandedEvery, StrandedAfter time.Duration
 }
 
-// MinStrandedAfter is more than the time after which a poll that has found nothing is repeated.
+// MinStrandedAfter is longer than an empty poll, after which a worker polls again.
 const MinStrandedAfter = 90 * time.Second
 
-// DeploymentOf is the name of the worker deployment of an installation.
+// DeploymentOf returns the name of the worker deployment of an installation.
 func DeploymentOf(installation string) string { return "overwinter-" + installation }
 
 func (d Deployment) withDefaults(installation string) Deployment {
@@ -38,7 +40,7 @@ func (d Deployment) withDefaults(installation string) Deployment {
 	return d
 }
 
-// options say to Temporal which build a poller is.
+// options returns a poller's deployment options for Temporal.
 func (d Deployment) options() worker.DeploymentOptions {
 	if d.Build == "" {
 		return worker.DeploymentOptions{}

@@ -1,5 +1,5 @@
 // Package worker runs the workflows and the activities of overwinter, and the loops that need no
-// workflow: the relay, which signals again for prompts that no run has claimed, the schedule of the
+// workflow: the relay, which repeats the signals of unclaimed prompts, the schedule of the
 // reconciler, and the loops that purge sessions, make archives and send webhooks.
 //
 // Any number of workers may run, and each may be killed at any time. Another worker continues its

@@ -15,14 +15,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Drain puts every session of the installation to sleep before the worker stops, for installations whose sandboxes end
-// with it. Without rows a worker hands its turns over instead.
+// Drain hibernates every session of the installation before the worker stops, for installations
+// whose sandboxes end with it. Without rows a worker hands its turns over instead.
 //
 //	the worker is to stop ──▶ no new runs, no wakes; every awake session gets the command hibernate ──▶ all sleep ──▶ stop
 //	                             │ Timeout: runs in progress are interrupted       ▲
 //	                             └─────────────────────────────────────────────────┘
 //
-// What is not asleep within Grace after that is left: the sandboxes end, and the sessions continue from their last bundles.
+// Sessions that are not hibernated within Grace after that are abandoned: their sandboxes end, and
+// they continue from their last bundles.
 type Drain struct {
 	Rows     AwakeSessions
 	Signaler CommandSignaler
@@ -37,7 +38,7 @@ type Drain struct {
 // DrainGrace is the default of Drain.Grace.
 const DrainGrace = 45 * time.Second
 
-// AwakeSessions has the sessions that are to sleep.
+// AwakeSessions lists the sessions to hibernate.
 type AwakeSessions interface {
 	// Awake lists the sessions that are running, restoring or hibernating.
 	Awake(ctx context.Context) ([]backlog.Awake, error)
@@ -45,12 +46,12 @@ type AwakeSessions interface {
 }
 
 const (
-	drainInterval = 100 * time.Millisecond // between two looks at what is awake
-	drainAtOnce   = 16                     // sessions that are asked at the same time
+	drainInterval = 100 * time.Millisecond // between two queries for awake sessions
+	drainAtOnce   = 16                     // concurrent requests
 	drainAskAgain = 2 * time.Second        // a client's wake may have superseded the hibernation
 )
 
-// run returns when all sessions sleep, when the time is up, or when ctx ends.
+// run returns when all sessions are hibernated, when the time is up, or when ctx ends.
 func (d Drain) run(ctx context.Context, logger *slog.Logger) {
 	if d.Rows == nil {
 		return
@@ -80,7 +81,7 @@ func (d Drain) run(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// drain is a Drain at work.
+// drain is a running Drain.
 type drain struct {
 	Drain
 	logger    *slog.Logger
@@ -90,13 +91,13 @@ type drain struct {
 	asked map[string]request
 }
 
-// request is the last that a session was asked.
+// request is the last request to a session.
 type request struct {
 	at     time.Time
 	forced bool
 }
 
-// look asks the sessions that are awake to hibernate, and returns how many there are.
+// look asks the awake sessions to hibernate, and returns their number.
 func (d *drain) look(ctx context.Context, force bool) (int, error) {
 	awake, err := d.Rows.Awake(ctx)
 	if err != nil {
@@ -106,7 +107,7 @@ func (d *drain) look(ctx context.Context, force bool) (int, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(drainAtOnce)
 	for _, s := range awake {
-		if s.Status == session.Hibernating { // it does what it would be asked
+		if s.Status == session.Hibernating { // it is hibernating already
 			continue
 		}
 		force := force && s.RunID != ""
@@ -136,17 +137,18 @@ func (d *drain) announce(ctx context.Context, awake []backlog.Awake) {
 		slog.Int("sessions", len(awake)), slog.Int("runs", runs), slog.Duration("interrupted_after", d.Timeout))
 }
 
-// ask has one session hibernate. It is signalled the first time, and later if the command was not pending any more.
+// ask requests the hibernation of one session. It signals the workflow the first time, and later if
+// the command was no longer pending.
 func (d *drain) ask(ctx context.Context, sessionID string, force, first bool) error {
 	done, err := d.Rows.CommandSubmit(ctx, session.Command{
 		SessionID: sessionID, Kind: session.CommandHibernate, Force: force, Reason: session.ReasonShutdown,
 	})
 	switch failure.CodeOf(err) {
-	case failure.IllegalState, failure.Terminated, failure.NoSession: // it has moved on
+	case failure.IllegalState, failure.Terminated, failure.NoSession: // its state has changed
 		err = nil
 	}
 	if err == nil && (first || done.Notify) {
-		err = d.Signaler.SignalCommands(ctx, sessionID) // also if Postgres believes it signalled: its relay is not running any more
+		err = d.Signaler.SignalCommands(ctx, sessionID) // even if Postgres has recorded the signal: this worker's relay has stopped
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		d.logger.WarnContext(ctx, "a session could not be asked to hibernate; retrying", slog.String("session_id", sessionID), slog.Any("error", err))

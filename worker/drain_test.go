@@ -18,7 +18,8 @@ import (
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
-// sleepers are sessions that are awake until they are signalled for a command that they can carry out.
+// sleepers are sessions that stay awake until they are signalled for a command that they can
+// execute.
 type sleepers struct {
 	mu       sync.Mutex
 	sessions map[string]*sleeper
@@ -81,7 +82,7 @@ func (s *sleepers) CommandSubmit(_ context.Context, c session.Command) (session.
 	return session.Commanded{Notify: true}, nil
 }
 
-// wake is a client's: it supersedes what the session was asked.
+// wake is a client's wake, which supersedes the request.
 func (s *sleepers) wake(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

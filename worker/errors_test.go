@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// refusing refuses to list sandboxes, for good.
+// refusing refuses to list sandboxes with a final error.
 type refusing struct {
 	activities.Store
 	calls atomic.Int64

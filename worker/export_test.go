@@ -18,7 +18,7 @@ func RunLifecycle(ctx context.Context, l Lifecycle) {
 // MoveStranded looks once for workflows whose build has no workers.
 func MoveStranded(ctx context.Context, w *Worker) (int, error) { return w.moveOnce(ctx) }
 
-// DeploymentOptionsOf are those of the pollers of an installation.
+// DeploymentOptionsOf returns the deployment options of an installation's pollers.
 func DeploymentOptionsOf(d Deployment, installation string) worker.DeploymentOptions {
 	return d.withDefaults(installation).options()
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/contract"
 )
 
-// Legacy knows whether an installation was upgraded from a release whose installations shared the
-// names of queues and schedule. The zero interface means that it was not.
+// Legacy reports whether an installation was upgraded from a release whose installations shared the
+// names of queues and schedule. Nil means that it was not.
 type Legacy interface {
 	// LegacyQueues reports whether workflows may be open on the old queues.
 	LegacyQueues(ctx context.Context) (bool, error)
-	// LegacyQueuesDrained records that none is.
+	// LegacyQueuesDrained records that no workflow is open on the old queues.
 	LegacyQueuesDrained(ctx context.Context) error
 }
 
 // drainLegacy polls the queues of earlier releases until no workflow is open on them: sessions
 // leave them when their workflow continues as new, or is completed and started again. Without a
-// poller they would not progress. It is over at once in an installation that never had them.
+// poller they would not progress. It returns at once in an installation that never had them.
 func (w *Worker) drainLegacy(ctx context.Context) error {
 	if w.config.Legacy == nil {
 		return nil
@@ -42,7 +42,8 @@ func (w *Worker) drainLegacy(ctx context.Context) error {
 			return nil
 		}
 		if err == nil && stop == nil {
-			// Without a build: other installations poll them too, and their workflows leave them for a queue whose pollers have one.
+			// These pollers have no build: other installations poll the queues too, and the
+			// workflows leave them for a queue whose pollers have a build.
 			stop, err = start(w.newPollers(contract.QueuesOf(""), worker.DeploymentOptions{}))
 		}
 		wait := w.config.LegacyEvery
@@ -66,7 +67,7 @@ func (w *Worker) drainLegacy(ctx context.Context) error {
 }
 
 // retireLegacy deletes the old schedule, which this installation has replaced, and records when the
-// old queues are drained. The next look ends the polling then.
+// old queues are drained. The next check then ends the polling.
 func (w *Worker) retireLegacy(ctx context.Context) error {
 	if err := w.deleteSchedule(ctx, contract.ScheduleOf("")); err != nil {
 		return err

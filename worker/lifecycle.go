@@ -8,19 +8,22 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/lifecycle"
 )
 
-// Lifecycle gives lifecycle events their positions, and deletes old ones. Every worker does; Postgres lets one at a time. Without a
-// store it does nothing.
+// Lifecycle assigns positions to lifecycle events, and deletes old events. Every worker does so;
+// Postgres admits one at a time. Without a store it does nothing.
 type Lifecycle struct {
 	Store LifecycleStore
-	// Every is the time between two passes: how long an event may wait for its position. Default 500ms.
+	// Every is the interval between passes, which bounds how long an event waits for its position.
+	// Default 500ms.
 	Every time.Duration
 }
 
-// LifecycleStore has the lifecycle events.
+// LifecycleStore stores the lifecycle events.
 type LifecycleStore interface {
-	// LifecycleNumber gives the events that have no position theirs, some at a time, and reports whether there were any.
+	// LifecycleNumber assigns positions to some of the events without one, and reports whether
+	// there were any.
 	LifecycleNumber(ctx context.Context) (bool, error)
-	// LifecycleDelete deletes events from before a time, some at a time, and reports whether others are left.
+	// LifecycleDelete deletes some of the events from before a time, and reports whether others are
+	// left.
 	LifecycleDelete(ctx context.Context, before time.Time) (bool, error)
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
-// ordered counts what it was asked, and fails at first.
+// ordered counts its calls, and fails at first.
 type ordered struct {
 	mu      sync.Mutex
 	fails   int

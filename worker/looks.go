@@ -22,8 +22,9 @@ const (
 	looksAtOnce = 200
 )
 
-// forgetLooks deletes the workflows of completed reconciliations and deliveries, so that lists of workflows show sessions: there is one
-// for every interval of the schedule, and for every event that a webhook gets. Those that failed are kept for as long as the namespace keeps workflows.
+// forgetLooks deletes the workflows of completed reconciliations and deliveries, because there is
+// one for every interval of the schedule and for every event of a webhook, and lists of workflows
+// should show sessions. Failed ones are kept for the retention period of the namespace.
 func (w *Worker) forgetLooks(ctx context.Context) error {
 	every := w.config.ForgetEvery
 	ticker := time.NewTicker(every)

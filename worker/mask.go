@@ -9,8 +9,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// masking masks the errors of activities: they quote output of programs in sandboxes, and Temporal
-// and the session's row keep them.
+// masking masks the errors of activities, which may quote output of programs in sandboxes and are
+// stored by Temporal and in the session's row.
 func (w *Worker) masking() []interceptor.WorkerInterceptor {
 	if w.config.Mask == nil {
 		return nil
@@ -33,7 +33,8 @@ type activityMasker struct {
 	mask func(string) string
 }
 
-// ExecuteActivity replaces an error whose text has a secret by one of the same kind without its causes.
+// ExecuteActivity replaces an error whose text contains a secret by one of the same kind without
+// its causes.
 func (m *activityMasker) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	out, err := m.Next.ExecuteActivity(ctx, in)
 	return out, maskError(err, m.mask)
@@ -49,7 +50,7 @@ func maskError(err error, mask func(string) string) error {
 		return err
 	}
 	kind, options := strings.TrimPrefix(fmt.Sprintf("%T", err), "*"), temporal.ApplicationErrorOptions{}
-	if e, ok := err.(*temporal.ApplicationError); ok { //nolint:errorlint // Temporal does not look at causes either
+	if e, ok := err.(*temporal.ApplicationError); ok { //nolint:errorlint // Temporal ignores causes too
 		kind = e.Type()
 		options.NonRetryable, options.NextRetryDelay, options.Category = e.NonRetryable(), e.NextRetryDelay(), e.Category()
 		masked = mask(e.Message())

@@ -25,7 +25,7 @@ func TestErrorsOfActivitiesAreMaskedAndKeepTheirKind(t *testing.T) {
 	require.Equal(t, activities.Refused, activities.TypeOf(masked))
 	require.True(t, activities.IsFinal(masked))
 
-	// The engine names an error without a type after its Go type, which is retried.
+	// Temporal names an error without a type after its Go type, and retries it.
 	wrapped := maskError(fmt.Errorf("clone: %w", refused), mask)
 	require.NotContains(t, wrapped.Error(), "hunter2")
 	require.False(t, activities.IsFinal(wrapped))

@@ -8,24 +8,24 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Outages records when this worker did not reach Postgres or Temporal. An attempt that outlasts an outage leaves no trace of it
-// elsewhere, and explanations are to name it.
+// Outages records the periods in which this worker could not reach Postgres or Temporal. An attempt
+// that outlasts an outage leaves no other trace of it, but explanations must name it.
 type Outages struct {
-	// Store records them, once it can be reached. Nil: nothing is watched.
+	// Store records outages once it can be reached. If nil, outages are not watched.
 	Store OutageStore
 	// Database and Temporal report whether they answer.
 	Database, Temporal func(ctx context.Context) error
-	// Every is how often it looks. Default 2s.
+	// Every is the interval between checks. Default 2s.
 	Every time.Duration
-	// Timeout bounds one look. Default 5s.
+	// Timeout bounds one check. Default 5s.
 	Timeout time.Duration
 	// Shortest is the shortest outage that is recorded. Default 5s.
 	Shortest time.Duration
 }
 
-// OutageStore keeps outages.
+// OutageStore stores outages.
 type OutageStore interface {
-	// OutageRecord records an outage of a part that began and ended so long ago.
+	// OutageRecord records an outage of a part, with the time since it began and ended.
 	OutageRecord(ctx context.Context, part string, began, ended time.Duration) error
 }
 
@@ -55,11 +55,11 @@ func (o Outages) run(ctx context.Context, logger *slog.Logger) error {
 	return group.Wait()
 }
 
-// suspended is how much later than planned a look may begin or end. Beyond that it is this process that did not run, and nothing
-// is known of the part.
+// suspended is how much later than planned a check may begin or end. Beyond that this process
+// itself was suspended, and the state of the part is unknown.
 const suspended = 10 * time.Second
 
-// watch looks at one part until ctx ends.
+// watch checks one part until ctx ends.
 func (o Outages) watch(ctx context.Context, logger *slog.Logger, part string, look func(context.Context) error) error {
 	ticker := time.NewTicker(o.Every)
 	defer ticker.Stop()
@@ -79,7 +79,7 @@ func (o Outages) watch(ctx context.Context, logger *slog.Logger, part string, lo
 			since = began
 			logger.WarnContext(ctx, "a part of the installation does not answer", slog.String("part", part), slog.Any("error", err))
 		case err != nil:
-			until = time.Time{} // one that follows before it was recorded is the same
+			until = time.Time{} // an outage that follows before this one is recorded extends it
 		case !since.IsZero() && until.IsZero():
 			until = now
 		}
@@ -94,7 +94,7 @@ func (o Outages) watch(ctx context.Context, logger *slog.Logger, part string, lo
 	}
 }
 
-// record stores an outage that is over, and reports whether it need not be tried again.
+// record stores an outage that has ended, and reports whether no retry is needed.
 func (o Outages) record(ctx context.Context, logger *slog.Logger, part string, since, until time.Time) bool {
 	if until.Sub(since) < o.Shortest {
 		return true

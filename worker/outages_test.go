@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recordedOutage is what an outageStore was given.
+// recordedOutage is an outage as passed to outageStore.
 type recordedOutage struct {
 	part          string
 	since, lasted time.Duration // since the test began
 }
 
-// outageStore is reached only while the database is not away.
+// outageStore fails during an outage of the database.
 type outageStore struct {
 	begun   time.Time
 	away    *atomic.Bool
@@ -37,7 +37,8 @@ func TestOutagesAreRecordedWhenTheyAreOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var database, temporal, refused, frozen atomic.Bool
-		// look hangs until its deadline while a part is away, and longer while this process is frozen.
+		// look hangs until its deadline during an outage of a part, and longer while this process
+		// is frozen.
 		look := func(away *atomic.Bool) func(context.Context) error {
 			return func(ctx context.Context) error {
 				if frozen.Load() {

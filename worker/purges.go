@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Purges erases sessions whose purge was requested. Every worker does; Postgres gives each purge to one of them at a time.
-// Without a Purger it does nothing.
+// Purges erases sessions whose purge was requested. Every worker does so; Postgres leases each
+// purge to one worker at a time. Without a Purger it does nothing.
 type Purges struct {
 	Purger Purger
 	// Every is the time between two passes. Default 2s.
 	Every time.Duration
 }
 
-// Purger takes purges that are due a step further.
+// Purger advances due purges by a step.
 type Purger interface {
 	Pass(ctx context.Context) error
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
-// installation is a database and what works for it.
+// installation is a database and its Temporal client.
 type installation struct {
 	*postgres.DB
 	url string
@@ -36,7 +36,7 @@ func setupInstallation(t *testing.T) *installation {
 	return i
 }
 
-// worker is one that loads the installation's sessions.
+// worker returns a worker that loads the installation's sessions.
 func (i *installation) worker(c client.Client) worker.Config {
 	control, turns := activities.New(activities.Config{
 		Store: i.DB, Queue: contract.QueuesOf(i.id).Control, Logger: slog.New(slog.DiscardHandler),
@@ -47,14 +47,14 @@ func (i *installation) worker(c client.Client) worker.Config {
 	}
 }
 
-// session is a lazy one whose workflow is started on a queue.
+// session creates a lazy session whose workflow is started on a queue.
 func (i *installation) session(t *testing.T, c client.Client, queue string) string {
 	t.Helper()
 	s, _, err := i.SessionCreate(t.Context(), session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo", Lazy: true}, nil, session.Idempotency{})
 	require.NoError(t, err)
 	o := sessionclient.New(c, "default", sessionclient.At(queue))
 	require.Eventually(t, func() bool { return o.SignalPrompt(t.Context(), s.ID, "", 0) == nil }, waitLimit, 20*time.Millisecond)
-	t.Cleanup(func() { c.TerminateWorkflow(t.Context(), s.ID, "", "the test is over") }) //nolint:errcheck // it may be over
+	t.Cleanup(func() { c.TerminateWorkflow(t.Context(), s.ID, "", "the test is over") }) //nolint:errcheck // it may have ended
 	return s.ID
 }
 
@@ -98,7 +98,7 @@ func TestQueuesOfAnEarlierReleaseArePolledUntilTheyAreDrained(t *testing.T) { //
 	}
 }
 
-// drainsLegacyQueues has a worker of a build, "" for none, which need not be current.
+// drainsLegacyQueues runs a worker of a build, "" for none, which need not be current.
 func drainsLegacyQueues(t *testing.T, build string) {
 	t.Helper()
 	c := dial(t)

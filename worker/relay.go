@@ -13,36 +13,36 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/metrics"
 )
 
-// Relay signals workflows again for work that no run has claimed: the row is the promise, the
-// signal only notifies, and it may be lost if Temporal was away or the api died between the two.
-// Every worker has one; that two signal for the same prompt changes nothing.
+// Relay signals workflows again for work that no run has claimed. The row is the promise; the
+// signal only notifies, and is lost if Temporal is unavailable or the api dies between the two.
+// Every worker has a relay; a repeated signal has no effect.
 type Relay struct {
 	Rows     Unclaimed
 	Signaler PromptSignaler
-	// Metrics count the signals. Default: some that are not shown.
+	// Metrics count the signals. Default: unregistered metrics.
 	Metrics *metrics.Worker
-	// Every is how often it looks. Default 2s.
+	// Every is the interval between passes. Default 2s.
 	Every time.Duration
-	// Age is how long a row may wait before it is signaled for again. Default 3s.
+	// Age is how long a row may wait before it is signalled for again. Default 3s.
 	Age time.Duration
-	// Batch is how many sessions one look signals at most. Default 200.
+	// Batch bounds the sessions that one pass signals. Default 200.
 	Batch int
 }
 
-// Unclaimed lists work that no run has claimed, in order of sessions, after one of them.
+// Unclaimed lists work that no run has claimed, ordered by session, after a given session.
 type Unclaimed interface {
 	Unclaimed(ctx context.Context, after string, age time.Duration, limit int) ([]backlog.Unclaimed, error)
 }
 
-// PromptSignaler reaches the workflow of a session, started if need be.
+// PromptSignaler signals the workflow of a session, and starts it if necessary.
 type PromptSignaler interface {
 	SignalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) error
 }
 
 const (
-	// signalsAtOnce bounds the signals of a relay that are under way.
+	// signalsAtOnce bounds the concurrent signals of a relay.
 	signalsAtOnce = 8
-	// lookTimeout bounds one look: what it did not get to is signalled in a later one.
+	// lookTimeout bounds one pass; a later one signals for the rest.
 	lookTimeout = 10 * time.Second
 )
 
@@ -69,8 +69,8 @@ func (r Relay) run(ctx context.Context, logger *slog.Logger) error {
 	})
 }
 
-// look signals once for a page of unclaimed work and returns where the next page begins. A signal
-// that fails delays no other: each session has its own pause.
+// look signals once for a page of unclaimed work and returns the start of the next page. A failed
+// signal does not delay others, because each session has its own pause.
 func (r Relay) look(ctx context.Context, logger *slog.Logger, after string, pauses *pacer) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -90,7 +90,7 @@ func (r Relay) look(ctx context.Context, logger *slog.Logger, after string, paus
 	for _, work := range pauses.due(waiting, time.Now()) {
 		all.Go(func() error {
 			if ctx.Err() != nil {
-				return nil // not tried: nothing is charged
+				return nil // not tried, so its pause does not grow
 			}
 			err := r.Signaler.SignalPrompt(ctx, work.SessionID, work.PromptID, work.Ordinal)
 			pauses.tried(work, time.Now())
@@ -112,8 +112,8 @@ func (r Relay) look(ctx context.Context, logger *slog.Logger, after string, paus
 // longestPause is the longest pause between two signals for the same row.
 const longestPause = 30 * time.Second
 
-// pacer remembers what was signalled for: the pause doubles with every signal, so that
-// a system that is slow to answer is not flooded. It is safe for concurrent use.
+// pacer records the sent signals: the pause doubles with every signal for the same work, so that a
+// slow system is not flooded. It is safe for concurrent use.
 type pacer struct {
 	first time.Duration
 
@@ -130,7 +130,8 @@ func newPacer(first time.Duration) *pacer {
 	return &pacer{first: first, pauses: map[backlog.Unclaimed]pause{}}
 }
 
-// due returns the work whose pause is over. Rows that were not signalled for in a long time are forgotten.
+// due returns the work whose pause has ended. It drops rows that were not signalled for in a long
+// time.
 func (p *pacer) due(waiting []backlog.Unclaimed, now time.Time) []backlog.Unclaimed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +149,7 @@ func (p *pacer) due(waiting []backlog.Unclaimed, now time.Time) []backlog.Unclai
 	return due
 }
 
-// tried notes that a signal was sent, whatever came of it.
+// tried records that a signal was sent, whatever its result.
 func (p *pacer) tried(work backlog.Unclaimed, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
-// schedule makes sure that the reconciler's schedule exists with this worker's
-// interval, trying until Temporal has taken it.
+// schedule creates or updates the reconciler's schedule with this worker's interval, and retries
+// until Temporal accepts it.
 func (w *Worker) schedule(ctx context.Context) error {
 	return backoff.Retry(ctx, backoff.New(time.Second, 30*time.Second), func(ctx context.Context) error {
 		err := w.ensureSchedule(ctx)
@@ -41,7 +41,7 @@ func (w *Worker) ensureSchedule(ctx context.Context) error {
 			WorkflowExecutionTimeout: 10 * time.Minute,
 		},
 		Overlap: enums.SCHEDULE_OVERLAP_POLICY_SKIP,
-		// A look that was missed is made up for by the next one.
+		// A missed reconciliation is covered by the next one.
 		CatchupWindow: w.config.ReconcileEvery,
 	})
 	if err == nil || !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
@@ -57,7 +57,7 @@ func (w *Worker) ensureSchedule(ctx context.Context) error {
 	})
 }
 
-// deleteSchedule deletes a schedule, if it is there.
+// deleteSchedule deletes a schedule, if it exists.
 func (w *Worker) deleteSchedule(ctx context.Context, id string) error {
 	err := w.config.Temporal.ScheduleClient().GetHandle(ctx, id).Delete(ctx)
 	if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {

@@ -16,8 +16,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/contract"
 )
 
-// moveStranded looks for workflows that are pinned to a build without workers, as after a rollout that did not wait for its sessions,
-// and has each start again on the current build, or on workers without builds if there is none: the session's state is in Postgres.
+// moveStranded looks for workflows that are pinned to a build without workers, for example after a
+// rollout that did not wait for its sessions. It restarts each on the current build, or on workers
+// without builds if there is no current one. The session's state is in Postgres.
 func (w *Worker) moveStranded(ctx context.Context) error {
 	ticker := time.NewTicker(w.config.Deployment.StrandedEvery)
 	defer ticker.Stop()
@@ -59,7 +60,7 @@ func (w *Worker) moveOnce(ctx context.Context) (moved int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if !polled[current] { // its workers are late, or away too; there is nowhere to move to
+	if !polled[current] { // it has no workers either, so the workflows cannot be moved
 		w.config.Logger.WarnContext(ctx, "no worker has the current build of the deployment; sessions that wake wait for one, or for another build to become current",
 			slog.String("deployment", name), slog.String("current_build", current))
 		return 0, nil
@@ -70,7 +71,7 @@ func (w *Worker) moveOnce(ctx context.Context) (moved int, err error) {
 			continue
 		}
 		if build == current || build == ramping {
-			continue // they would start on it again
+			continue // the workflows would start on it again
 		}
 		n, err := w.moveFrom(ctx, name+":"+build)
 		moved += n
@@ -93,7 +94,8 @@ func unknownDeployment(err error) bool {
 	return ok
 }
 
-// polledBuilds are those whose workers have polled the control queue lately; "" is for workers without builds.
+// polledBuilds returns the builds whose workers have polled the control queue recently; "" means
+// workers without builds.
 func (w *Worker) polledBuilds(ctx context.Context) (map[string]bool, error) {
 	builds := map[string]bool{w.config.Deployment.Build: true}
 	queue, err := w.config.Temporal.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
@@ -129,7 +131,7 @@ func (w *Worker) moveFrom(ctx context.Context, version string) (moved int, err e
 			e := found.GetExecution()
 			err := w.config.Temporal.TerminateWorkflow(ctx, e.GetWorkflowId(), e.GetRunId(), "no worker is left of the build that it is pinned to; it starts again on the current one")
 			if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
-				continue // it has ended since
+				continue // it has ended meanwhile
 			}
 			if err == nil {
 				err = w.config.Relay.Signaler.SignalPrompt(ctx, e.GetWorkflowId(), "", 0)

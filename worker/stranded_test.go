@@ -31,7 +31,7 @@ func newBuilds(t *testing.T, installation string) *builds {
 	return b
 }
 
-// poll runs a worker of a build; "" is for one without.
+// poll runs a worker of a build; "" means one without.
 func (b *builds) poll(t *testing.T, build string) (stop func()) {
 	t.Helper()
 	w := sdkworker.New(b.temporal, contract.QueuesOf(b.installation).Control, sdkworker.Options{
@@ -46,7 +46,7 @@ func (b *builds) poll(t *testing.T, build string) (stop func()) {
 	return w.Stop
 }
 
-// makeCurrent has workflows start on a build; "" is for workers without.
+// makeCurrent makes workflows start on a build; "" means workers without.
 func (b *builds) makeCurrent(t *testing.T, build string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -56,7 +56,7 @@ func (b *builds) makeCurrent(t *testing.T, build string) {
 	}, waitLimit, 100*time.Millisecond)
 }
 
-// session starts a workflow and returns once a build has it.
+// session starts a workflow and returns once a worker of a build has it.
 func (b *builds) session(t *testing.T, build string) (id string) {
 	t.Helper()
 	id = session.NewID(session.SessionPrefix)
@@ -65,7 +65,8 @@ func (b *builds) session(t *testing.T, build string) (id string) {
 	return id
 }
 
-// run is the open run of a workflow, the build that it is pinned to, and whether a worker has seen it.
+// run returns the open run of a workflow, the build that it is pinned to, and whether a worker has
+// started it.
 func (b *builds) run(t *testing.T, id string) (run, build string, seen bool) {
 	t.Helper()
 	d, err := b.temporal.DescribeWorkflowExecution(t.Context(), id, "")
@@ -83,13 +84,14 @@ func (b *builds) reaches(t *testing.T, id, build string) {
 	}, waitLimit, 50*time.Millisecond)
 }
 
-// Polls last for a minute where there is nothing to do. Builds whose workers have stopped are looked at as if long ago.
+// An empty poll lasts for a minute. Builds whose workers have stopped are checked as if they had
+// stopped long ago.
 const (
 	longerThanAPoll = 5 * time.Minute
 	longAgo         = time.Millisecond
 )
 
-// look is one of a worker's looks for workflows to move.
+// look is one search of a worker for workflows to move.
 func (b *builds) look(t *testing.T, build string, after time.Duration) (moved int) {
 	t.Helper()
 	w := worker.New(worker.Config{
@@ -103,9 +105,9 @@ func (b *builds) look(t *testing.T, build string, after time.Duration) (moved in
 	return moved
 }
 
-// TestWorkflowsWhoseBuildHasNoWorkersAreMoved: workers of a build end with workflows open that are pinned to it. Those workflows
-// start again on the current build; before, they wait for a worker that does not come. So they do after the way back to workers
-// without builds.
+// TestWorkflowsWhoseBuildHasNoWorkersAreMoved: the workers of a build stop while workflows are
+// pinned to it. Without moveStranded, those workflows wait without end; with it, they start again
+// on the current build, or on workers without builds after a rollback to those.
 func TestWorkflowsWhoseBuildHasNoWorkersAreMoved(t *testing.T) {
 	t.Parallel()
 	b := newBuilds(t, "0123456789abcdef000000000057a4ed")
@@ -135,7 +137,8 @@ func TestWorkflowsWhoseBuildHasNoWorkersAreMoved(t *testing.T) {
 	require.NotEqual(t, second, third)
 }
 
-// TestNothingIsMovedWithoutWorkersOfTheCurrentBuild: the workers of the current build are late, and there is nowhere to move to.
+// TestNothingIsMovedWithoutWorkersOfTheCurrentBuild: the current build has no workers yet, so the
+// workflows cannot be moved.
 func TestNothingIsMovedWithoutWorkersOfTheCurrentBuild(t *testing.T) {
 	t.Parallel()
 	b := newBuilds(t, "0123456789abcdef000000000057a4ee")

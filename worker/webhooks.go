@@ -14,29 +14,30 @@ import (
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
-// Webhooks makes deliveries of lifecycle events and starts a workflow for each. Every worker does; Postgres decides who makes which. Without
-// a store it does nothing.
+// Webhooks makes deliveries of lifecycle events and starts a workflow for each. Every worker does
+// so; Postgres assigns each delivery to one worker. Without a store it does nothing.
 type Webhooks struct {
 	Store WebhookStore
 	// Attempts makes the attempts.
 	Attempts *activities.Webhooks
-	// Every is the time between two passes. Default 500ms.
+	// Every is the interval between passes. Default 500ms.
 	Every time.Duration
 }
 
-// WebhookStore has the webhooks.
+// WebhookStore stores the webhooks and their deliveries.
 type WebhookStore interface {
-	// WebhooksDispatch makes deliveries, some at a time, and reports whether there were any.
+	// WebhooksDispatch makes some of the due deliveries, and reports whether there were any.
 	WebhooksDispatch(ctx context.Context) (bool, error)
-	// WebhookDeliveriesDue are deliveries whose workflow is to be started.
+	// WebhookDeliveriesDue returns deliveries whose workflow must be started.
 	WebhookDeliveriesDue(ctx context.Context, limit int) ([]string, error)
-	// WebhookDeliveriesStarted records that it was.
+	// WebhookDeliveriesStarted records that their workflows were started.
 	WebhookDeliveriesStarted(ctx context.Context, ids []string) error
-	// WebhookDeliveriesDelete deletes deliveries that were over before a time, some at a time, and reports whether others are left.
+	// WebhookDeliveriesDelete deletes some of the deliveries that ended before a time, and reports
+	// whether others are left.
 	WebhookDeliveriesDelete(ctx context.Context, before time.Time) (bool, error)
 }
 
-// deliveriesAtOnce is how many workflows of deliveries are started with one look.
+// deliveriesAtOnce bounds the delivery workflows that one pass starts.
 const deliveriesAtOnce = 100
 
 func (w *Worker) webhooks(ctx context.Context) error {

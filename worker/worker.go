@@ -28,12 +28,12 @@ type Config struct {
 	Relay    Relay
 	// Installation is the id in the names of the task queues and of the schedule.
 	Installation string
-	// Legacy is set while workflows may be open that were started on the queues of QueuesOf(""). The
-	// worker polls these too, until none is open.
+	// Legacy is set while workflows may be open on the queues of QueuesOf(""). The worker polls
+	// these too, until none is open.
 	Legacy Legacy
-	// LegacyEvery is how often it looks whether one is. Default 1m.
+	// LegacyEvery is the interval at which it checks for open ones. Default 1m.
 	LegacyEvery time.Duration
-	// Commands signals again for pending commands. Without rows it does nothing.
+	// Commands repeats the signals of pending commands. Without rows it does nothing.
 	Commands CommandRelay
 	Outages  Outages
 	// Purges erases sessions. Without a Purger it does nothing.
@@ -44,15 +44,18 @@ type Config struct {
 	Lifecycle Lifecycle
 	// Webhooks delivers lifecycle events. Without a store it does nothing.
 	Webhooks Webhooks
-	// Drain puts all sessions to sleep before the worker stops. Without rows, running turns are handed over.
+	// Drain hibernates all sessions before the worker stops. Without rows, running turns are handed
+	// over.
 	Drain Drain
 	// ReconcileEvery is the interval of the reconciler's schedule. Default 30s.
 	ReconcileEvery time.Duration
-	// ForgetEvery is how often the workflows of completed reconciliations are deleted. Default 1m.
+	// ForgetEvery is the interval at which the workflows of completed reconciliations are deleted.
+	// Default 1m.
 	ForgetEvery time.Duration
-	// Namespace is that of Temporal. Default "default".
+	// Namespace is the Temporal namespace. Default "default".
 	Namespace string
-	// Deployment pins the workflows of sessions to builds of the worker. Default: it does not.
+	// Deployment pins the workflows of sessions to builds of the worker. Default: they are not
+	// pinned.
 	Deployment Deployment
 	// MaxTurns is how many turns run on this worker at once. Default 1000.
 	MaxTurns int
@@ -94,7 +97,7 @@ func New(c Config) *Worker {
 	if c.StopTimeout == 0 {
 		c.StopTimeout = 5 * time.Second
 	}
-	w := &Worker{config: c, queues: contract.QueuesOf(c.Installation), failed: make(chan error, 1)} // the first one counts
+	w := &Worker{config: c, queues: contract.QueuesOf(c.Installation), failed: make(chan error, 1)} // the first call counts
 	w.pollers = w.newPollers(w.queues, c.Deployment.options())
 	return w
 }
@@ -112,7 +115,7 @@ func (w *Worker) newPollers(q contract.Queues, build worker.DeploymentOptions) [
 		DisableRegistrationAliasing:        true,
 		WorkerStopTimeout:                  w.config.StopTimeout,
 		MaxConcurrentActivityExecutionSize: 500,
-		// A session whose worker was killed waits this long for it before any other takes over.
+		// A session whose worker was killed waits this long before another worker takes over.
 		StickyScheduleToStartTimeout: 2 * time.Second,
 		OnFatalError:                 fatal,
 		Interceptors:                 interceptors,
@@ -133,8 +136,8 @@ func (w *Worker) newPollers(q contract.Queues, build worker.DeploymentOptions) [
 		DisableRegistrationAliasing:        true,
 		WorkerStopTimeout:                  w.config.StopTimeout,
 		MaxConcurrentActivityExecutionSize: w.config.MaxTurns,
-		// Turns send their own heartbeats. The SDK's is used once, when Temporal has taken an
-		// attempt back, and this bounds that call.
+		// Turns send their own heartbeats. The SDK's is only used when Temporal has revoked an
+		// attempt, and this bounds that call.
 		MaxHeartbeatThrottleInterval: 2500 * time.Millisecond,
 		OnFatalError:                 fatal,
 		Interceptors:                 interceptors,
@@ -144,7 +147,7 @@ func (w *Worker) newPollers(q contract.Queues, build worker.DeploymentOptions) [
 	return []worker.Worker{control, turns}
 }
 
-// start has pollers poll until stop is called.
+// start makes pollers poll until stop is called.
 func start(pollers []worker.Worker) (stop func(), err error) {
 	var started []worker.Worker
 	stop = func() {
@@ -162,8 +165,9 @@ func start(pollers []worker.Worker) (stop func(), err error) {
 	return stop, nil
 }
 
-// Run works until ctx ends, then puts the sessions to sleep if it has a Drain, hands over what is running and returns nil. An
-// error means that it could not start or that Temporal has refused it for good.
+// Run works until ctx ends, then hibernates the sessions if it has a Drain, hands over running
+// turns and returns nil. An error means that it could not start or that Temporal has refused it
+// permanently.
 func (w *Worker) Run(ctx context.Context) error {
 	stop, err := start(w.pollers)
 	if err != nil {

@@ -25,11 +25,11 @@ import (
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
-// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
-// all packages' tests share it.
+// waitLimit bounds every wait of a test. A wait takes a moment on a free machine, but the tests of
+// all packages share it.
 const waitLimit = 2 * time.Minute
 
-// engine is where the Temporal of this package's tests listens.
+// engine is the address of the Temporal of this package's tests.
 var engine string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -44,7 +44,7 @@ func run(m *testing.M) int {
 	engine = server.FrontendHostPort()
 	code := m.Run()
 	server.Client().Close()
-	server.Stop() //nolint:errcheck // killed, it says so
+	server.Stop() //nolint:errcheck // an error, since it is killed
 	if err := leaktest.Find(); code == 0 && err != nil {
 		logger.Error("goroutines leak", slog.Any("error", err))
 		return 1
@@ -62,18 +62,18 @@ func dial(t *testing.T) client.Client {
 	return c
 }
 
-// nothing is unclaimed, and no signal arrives.
+// nothing has no unclaimed work, and no signal arrives.
 type nothing struct{}
 
 func (nothing) Unclaimed(context.Context, string, time.Duration, int) ([]backlog.Unclaimed, error) {
 	return nil, nil
 }
 
-// signaler remembers every signal for a prompt.
+// signaler records every signal for a prompt.
 type signaler struct {
 	mu      sync.Mutex
 	waiting []backlog.Unclaimed
-	refuses string // signals for this session; "*" for every one
+	refuses string // the session whose signals it refuses; "*" for all
 }
 
 var errDeaf = errors.New("deaf")
@@ -111,7 +111,7 @@ func start(t *testing.T, c worker.Config) (w *worker.Worker, stop func() error) 
 	}
 	w = worker.New(c)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1) // the test may not ask
+	done := make(chan error, 1) // buffered, since the test may not receive it
 	go func() { done <- w.Run(ctx) }()
 	stop = sync.OnceValue(func() error {
 		cancel()
@@ -151,7 +151,8 @@ func TestTheRelaySignalsForWhatIsUnclaimed(t *testing.T) {
 	}
 }
 
-// TestASignalThatFailsDelaysNoOther: more sessions wait than one look takes, and the first one's signal always fails.
+// TestASignalThatFailsDelaysNoOther: more sessions wait than one pass signals, and the signal of
+// the first one always fails.
 func TestASignalThatFailsDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)

@@ -15,26 +15,26 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// fakes are the activities by their real names, on the rows of a world. Each
-// takes some time of the engine's clock; what it says and does happens at its end
-// unless the real one is seen from outside before.
+// fakes replaces the activities under their real names, with the rows of a world. Each takes some
+// time of the engine's clock. Its effects and its result happen at the end, except for effects of
+// the real activity that are visible earlier.
 type fakes struct {
 	w *world
-	// answer carries an operation to its end in the way of the engine.
+	// answer executes an operation as the engine would.
 	answer func(ctx context.Context, w *world, o *operation) (any, error)
 }
 
-// operation is an activity under way.
+// operation is an activity in progress.
 type operation struct {
 	activity string
 	run      *runRow // of a turn
-	look     bool    // the turn's request asks for what waits after it
+	look     bool    // the turn's request asks for the pending commands and prompts
 	turn     activities.TurnRequest
-	attended *activities.Attended    // what the turn has claimed by itself; nil for nothing
+	attended *activities.Attended    // the prompts that the turn has claimed by itself; nil for none
 	rests    int                     // how often it has waited for a prompt
-	frozen   bool                    // its worker is
-	engine   string                  // the workflow run that asked for it
-	waiting  *activities.TurnRequest // of a turn that no worker has room for
+	frozen   bool                    // its worker is frozen
+	engine   string                  // the workflow run that requested it
+	waiting  *activities.TurnRequest // the request of a turn that no worker has room for
 	over     bool
 	complete func(result any, err error)
 }
@@ -49,7 +49,7 @@ func (w *world) finish(o *operation, result any, err error) {
 	o.complete(result, err)
 }
 
-// cancel asks the activity of that name to end. It learns of it with its next heartbeat.
+// cancel cancels the activity of that name, which notices with its next heartbeat.
 func (w *world) cancel(activity string) {
 	w.canceling[activity] = true
 	for _, o := range w.operations {
@@ -59,7 +59,7 @@ func (w *world) cancel(activity string) {
 	}
 }
 
-// begin says that an activity was called, and whether it is to fail.
+// begin records that an activity was called, and returns its injected error.
 func (w *world) begin(activity string) error {
 	if w.canceling[activity] {
 		return temporal.NewCanceledError()
@@ -72,12 +72,12 @@ func (w *world) begin(activity string) error {
 	return nil
 }
 
-// take runs an activity that takes its time and then does what it does.
+// take runs an activity whose effects happen at its end.
 func take[T any](ctx context.Context, f *fakes, name string, do func(*world) (T, error)) (T, error) {
 	return during(ctx, f, name, func(w *world) error { return w.begin(name) }, do)
 }
 
-// during is take for one that does something already when it begins.
+// during is take for an activity that has an effect when it begins.
 func during[T any](ctx context.Context, f *fakes, name string, first func(*world) error, do func(*world) (T, error)) (none T, err error) {
 	w := f.w
 	w.mu.Lock()
@@ -104,7 +104,7 @@ func during[T any](ctx context.Context, f *fakes, name string, first func(*world
 	if takes == 0 {
 		takes = recordTakes
 	}
-	// What has begun continues at its worker, even when the workflow is discarded.
+	// An activity that has begun continues on its worker, even if the workflow is discarded.
 	w.alarm(takes, func() {
 		if o.over {
 			return
@@ -119,8 +119,8 @@ func during[T any](ctx context.Context, f *fakes, name string, first func(*world
 	return await[T](ctx, f, o)
 }
 
-// checkWorkflow refuses what a run of the workflow asks for after another one has opened the session, as Postgres does
-// for records and activities do before they change something at the provider.
+// checkWorkflow refuses requests of a workflow run after another one has opened the session, as
+// Postgres does for records, and activities do before they change anything at the provider.
 func (w *world) checkWorkflow(ctx context.Context, name string) error {
 	if !activity.IsActivity(ctx) || name == "AbortRun" || name == "FlushSandbox" {
 		return nil
@@ -151,7 +151,7 @@ func await[T any](ctx context.Context, f *fakes, o *operation) (none T, err erro
 	return result.(T), nil
 }
 
-// errTooSlow is the end of a record that the workflow's task had no time for.
+// errTooSlow is the error of a record that did not fit into the workflow task.
 var errTooSlow = temporal.NewTimeoutError(enums.TIMEOUT_TYPE_START_TO_CLOSE, nil)
 
 type nothing = struct{}
@@ -216,8 +216,8 @@ func (f *fakes) RestoreSandbox(ctx context.Context, in activities.SandboxRequest
 	return f.provision(ctx, "RestoreSandbox", in)
 }
 
-// provision is both. The sandbox is at the provider from the beginning: what is
-// cancelled half-way leaves it there.
+// provision is both. The sandbox exists at the provider from the beginning, and a cancelled
+// activity leaves it there.
 func (f *fakes) provision(ctx context.Context, activity string, in activities.SandboxRequest) (activities.SandboxReady, error) {
 	var row *sandboxRow
 	adopted := false
@@ -234,7 +234,7 @@ func (f *fakes) provision(ctx context.Context, activity string, in activities.Sa
 			return err
 		}
 		if err := w.begin(activity); err != nil {
-			return err // reserved, and nothing made of it
+			return err // reserved, but no sandbox was created
 		}
 		w.say("%s of generation %d", activity, in.Generation)
 		w.boot(row)
@@ -293,8 +293,8 @@ func (f *fakes) SaveBundle(ctx context.Context, in activities.SaveRequest) (acti
 	})
 }
 
-// release terminates the sandboxes of a session that is saved, if that was requested and nothing is wrong with
-// TerminateSandbox.
+// release terminates the sandboxes of a saved session, if that was requested and TerminateSandbox
+// has no injected fault.
 func (w *world) release(in activities.SaveRequest, saved activities.Saved) activities.Saved {
 	const activity = "TerminateSandbox"
 	if in.Release == "" || w.earlierWorkers || w.takes[activity] > time.Second {
@@ -321,7 +321,7 @@ func (f *fakes) RescueBundle(ctx context.Context, in activities.SaveRequest) (ac
 		if saved, ok := w.savedBefore(in); ok {
 			return saved, nil
 		}
-		// Something is left where a turn has run or a bundle was made.
+		// There are remains if a turn has run or a bundle was made.
 		for _, run := range w.runs {
 			if run.delivered {
 				return w.commit(in, false), nil
@@ -358,7 +358,7 @@ func (f *fakes) RevertSession(ctx context.Context, in activities.RevertRequest) 
 			case r.outcome != "" || !r.delivered:
 			case asked:
 				w.violate("reverted while %s runs", r.promptID)
-			default: // the workflow that asked was thrown away, and the next one knows nothing of it
+			default: // the requesting workflow was discarded, and the next one does not know of the activity
 				return nothing{}, final(activities.Fenced, "a turn is under way")
 			}
 		}
@@ -368,7 +368,7 @@ func (f *fakes) RevertSession(ctx context.Context, in activities.RevertRequest) 
 	return err
 }
 
-// unsaved names the newest sandbox with work that no bundle covers.
+// unsaved returns the newest sandbox with work that no bundle covers.
 func (w *world) unsaved(in *activities.SaveRequest) bool {
 	head := w.head()
 	for _, s := range slices.Backward(w.sandboxes) {
@@ -460,8 +460,8 @@ func (f *fakes) BeginRun(ctx context.Context, in activities.ClaimRequest) (run.V
 	})
 }
 
-// RunTurn delivers the prompt unless an attempt before has, and ends when the
-// agent does, is interrupted, or loses its sandbox. Where no worker has room it waits.
+// RunTurn delivers the prompt unless an earlier attempt has, and ends when the agent ends, is
+// interrupted, or loses its sandbox. If no worker has room, it waits.
 func (f *fakes) RunTurn(ctx context.Context, in activities.TurnRequest) (activities.TurnResult, error) {
 	w := f.w
 	w.mu.Lock()

@@ -12,13 +12,14 @@ import (
 const (
 	// maxAttendedPrompts bounds the prompts of one attendance: their ids are in its result.
 	maxAttendedPrompts = 100
-	// eventsPerPrompt is about how much of the history a prompt takes that an attendant claims: its signal, and a task that
-	// takes the signal in.
+	// eventsPerPrompt estimates the history events of a prompt that an attendant claims: its
+	// signal, and a workflow task that handles the signal.
 	eventsPerPrompt = 4
 )
 
-// attendance says how long the turn that begins may attend the session; nil if it may not. The session was opened by a worker
-// that allows it, which is in the history: workflows from before continue without.
+// attendance returns the bounds within which the next turn may attend the session; nil if it may
+// not. The history records whether the worker that opened the session allows it: workflows from
+// before continue without.
 func (l *life) attendance(ctx workflow.Context) *activities.Attend {
 	if l.attends <= 0 || workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 		return nil
@@ -46,9 +47,10 @@ func (l *life) urgent(now, giveUp time.Time) urgency {
 	}
 }
 
-// followAttendant answers signals during an attendance, as attend does during a turn. The workflow does not know which run
-// the attendant is at, or whether it is at one, and asks when it has to: before it interrupts a turn, and when a prompt seems
-// to be forgotten. It reports whether it has taken the session back.
+// followAttendant answers signals during an attendance, as attend does during a turn. The workflow
+// does not know whether the attendant has a run, or which one, and asks only if needed: before it
+// interrupts a turn, and when a prompt seems to be lost. It reports whether it has ended the
+// attendance.
 func (l *life) followAttendant(ctx workflow.Context, run *session.Processing, answered *urgency, giveUp time.Time) (takenBack bool, err error) {
 	if l.cancelled {
 		if err := l.recordCancel(ctx); err != nil {
@@ -105,7 +107,8 @@ func (l *life) pendingAbort(runID string) bool {
 	return false
 }
 
-// endAttendance takes in the result of a turn that was allowed to attend, and reports whether it was.
+// endAttendance applies the result of a turn that was allowed to attend, and reports whether it
+// was.
 func (l *life) endAttendance(result activities.TurnResult) bool {
 	if !l.attended {
 		return false

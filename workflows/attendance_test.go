@@ -17,12 +17,13 @@ import (
 )
 
 const (
-	// relayAge is about when the relays signal for a prompt that is not claimed.
+	// relayAge is the approximate age at which the relays signal for an unclaimed prompt.
 	relayAge = 5 * time.Second
-	// heartbeatTimeout is when the engine gives the turn of a frozen worker to another one.
+	// heartbeatTimeout is the time after which the engine gives the turn of a frozen worker to
+	// another one.
 	heartbeatTimeout = 18 * time.Second
-	// claimWait is when the api signals for a prompt that the attendant should have claimed, and recordAfter when it names
-	// prompts that were claimed.
+	// claimWait is the delay before the api signals for a prompt that the attendant should have
+	// claimed, and recordAfter the delay before it reports claimed prompts.
 	claimWait, recordAfter = 250 * time.Millisecond, 5 * time.Second
 	// claimTakes is how long it takes until an attendant has noticed a change and claimed.
 	claimTakes = 2 * time.Millisecond
@@ -105,8 +106,8 @@ func (w *world) leave(o *operation) {
 	w.finish(o, result, nil)
 }
 
-// freeze freezes the worker that has the turn. The engine gives the turn to another one later: that continues the run of
-// the request, or finds that it is over.
+// freeze freezes the worker that has the turn. The engine later gives the turn to another worker,
+// which continues the run of the request, or finds that it has ended.
 func (w *world) freeze() {
 	for _, o := range w.operations {
 		if o.run == nil || o.frozen {
@@ -147,7 +148,8 @@ func (f *fakes) TakeBack(ctx context.Context, _ activities.SessionRef) (activiti
 	})
 }
 
-// TestWhatAnAttendedPromptCostsInTemporal: nothing but its part of a signal and of a task that takes it in.
+// TestWhatAnAttendedPromptCostsInTemporal: only its share of a signal and of the workflow task that
+// handles it.
 func TestWhatAnAttendedPromptCostsInTemporal(t *testing.T) {
 	t.Parallel()
 	commands := func(prompts int) map[string]int {

@@ -61,8 +61,8 @@ func (w *world) submit(c session.Command) (accepted, notify bool) {
 	return true, w.mark(forced || c.Force || c.Kind == session.CommandAbort)
 }
 
-// mark reports whether new work is to be signalled, and notes that it is. Work that a turn does not mind
-// waits for its end.
+// mark reports whether new work must be signalled, and records that it is. Work that does not
+// affect a turn waits for its end.
 func (w *world) mark(urgent bool) bool {
 	if w.signalled || w.state.Final() || !urgent && w.openRun() != nil && !w.openRun().parked {
 		return false
@@ -121,7 +121,7 @@ func (w *world) aborting(runID string) bool {
 	return slices.ContainsFunc(w.pendingCommands(), func(c session.Command) bool { return c.Kind == session.CommandAbort && c.RunID == runID })
 }
 
-// waiting are the pending commands as the workflow gets them.
+// waiting returns the pending commands in the workflow's form.
 func (w *world) waiting() (out []activities.PendingCommand) {
 	for _, c := range w.pendingCommands() {
 		out = append(out, activities.PendingCommand{ID: c.ID, Kind: c.Kind, Force: c.Force, PromptID: c.PromptID, RunID: c.RunID, Reason: c.Reason})
@@ -136,7 +136,7 @@ func (f *fakes) ReadWaiting(ctx context.Context, _ activities.SessionRef) (activ
 	})
 }
 
-// look is what waits for the workflow, which has read it then.
+// look returns the pending commands and prompts, and marks them as read by the workflow.
 func (w *world) look() activities.Waiting {
 	w.signalled, w.loaded = false, true
 	out := activities.Waiting{Commands: w.waiting(), IdleTimeout: w.idleTimeout}
@@ -213,7 +213,7 @@ func (c *cast) oldSignal(kind session.CommandKind, force bool, promptID string) 
 	}
 }
 
-// storm has clients send n requests at once that change nothing in the end.
+// storm sends n concurrent client requests that cancel each other out.
 func (c *cast) storm(n int) error {
 	w := c.stage.world
 	for i := range n {
@@ -248,8 +248,8 @@ func (c *cast) settings() {
 	}
 }
 
-// TestTenThousandCommandsInOneTurn: what clients send during a turn neither uses up the signals of the
-// workflow run nor keeps a stop from being heard.
+// TestTenThousandCommandsInOneTurn: requests during a turn do not use up the signals of the
+// workflow run, and do not delay a stop.
 func TestTenThousandCommandsInOneTurn(t *testing.T) {
 	t.Parallel()
 	script := &strings.Builder{}
@@ -266,7 +266,7 @@ func TestTenThousandCommandsInOneTurn(t *testing.T) {
 	require.Equal(t, session.PromptCancelled, w.prompt("p1").status)
 }
 
-// TestSignalsInATurnAreAnsweredAtIntervals: whatever sends them.
+// TestSignalsInATurnAreAnsweredAtIntervals, whatever their sender.
 func TestSignalsInATurnAreAnsweredAtIntervals(t *testing.T) {
 	t.Parallel()
 	script := &strings.Builder{}

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// looksForWork is the change since which the workflow reads what waits after each turn and transition.
-	// What is submitted during a turn is not signalled.
+	// looksForWork is the change since which the workflow reads the pending commands and prompts
+	// after each turn and transition. Submissions during a turn are not signalled.
 	looksForWork = "looks-for-work"
 	// recordsCancel is the change since which a cancellation in Temporal is stored as a stop.
 	recordsCancel = "records-cancel"
@@ -26,7 +26,8 @@ const (
 	lookInterval    = 30 * time.Second
 )
 
-// readWaiting reads the pending commands and the prompts that wait. Until it has, at most one signal is under way.
+// readWaiting reads the pending commands and prompts. Until then, at most one signal is in
+// progress.
 func (l *life) readWaiting(ctx workflow.Context) error {
 	l.signalled, l.moved, l.rung = false, false, false
 	l.queue = session.NewQueue(nil, l.queue.Seen()) // prompts that are signalled meanwhile stay in it
@@ -45,8 +46,9 @@ func (l *life) readWaiting(ctx workflow.Context) error {
 	return nil
 }
 
-// takeWaiting applies the commands and prompts that were read with the end of a turn, as readWaiting does. If the workflow
-// has read them itself during the turn, its own may be newer, and it reads them again.
+// takeWaiting applies the commands and prompts that were read with the end of a turn, like
+// readWaiting. If the workflow has read them itself during the turn, its own list may be newer, and
+// it reads them again.
 func (l *life) takeWaiting(found *activities.Waiting) {
 	if found == nil || l.looks > 0 || l.wants.Stop {
 		return
@@ -59,10 +61,11 @@ func (l *life) takeWaiting(found *activities.Waiting) {
 	l.replaceCommands(found.Commands)
 }
 
-// readDue reports whether the workflow may have missed something, or has not answered a signal: it was
-// signalled, or a turn or a transition is over. Where a prompt is known to wait, its claim does both.
+// readDue reports whether the workflow may have missed work, or has not answered a signal: it was
+// signalled, or a turn or a transition has ended. If a prompt is known to wait, its claim does
+// both.
 func (l *life) readDue(ctx workflow.Context) bool {
-	idle := l.queue.Len() == 0 || l.state == session.Error // where no claim follows that would read it
+	idle := l.queue.Len() == 0 || l.state == session.Error // if no claim follows that would read it
 	return l.signalled || (l.moved || l.rung) && idle && l.readsWaiting(ctx)
 }
 
@@ -70,8 +73,8 @@ func (l *life) readsWaiting(ctx workflow.Context) bool {
 	return workflow.GetVersion(ctx, looksForWork, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
-// answerAt is when a signal that came during a turn is answered: at once, or after an interval when there
-// have been many.
+// answerAt returns the time at which a signal during a turn is answered: at once, or after an
+// interval if there have been many.
 func (l *life) answerAt(now time.Time) time.Time {
 	if l.looks < maxLooksInATurn {
 		return now
@@ -79,7 +82,7 @@ func (l *life) answerAt(now time.Time) time.Time {
 	return l.lookedAt.Add(lookInterval)
 }
 
-// replaceCommands replaces the commands that the workflow knows to be pending.
+// replaceCommands replaces the workflow's list of pending commands.
 func (l *life) replaceCommands(commands []activities.PendingCommand) {
 	for _, c := range l.pending {
 		l.forgetCommand(c.Kind)
@@ -127,7 +130,7 @@ func (l *life) forgetCommand(kind session.CommandKind) {
 	}
 }
 
-// pendingOf is the pending command of a kind; zero when there is none.
+// pendingOf returns the pending command of a kind; zero if there is none.
 func (l *life) pendingOf(kind session.CommandKind) activities.PendingCommand {
 	i := slices.IndexFunc(l.pending, func(c activities.PendingCommand) bool { return c.Kind == kind })
 	if i < 0 {
@@ -136,10 +139,11 @@ func (l *life) pendingOf(kind session.CommandKind) activities.PendingCommand {
 	return l.pending[i]
 }
 
-// pendingID is the id of the pending command of a kind; empty when there is none.
+// pendingID returns the id of the pending command of a kind; empty if there is none.
 func (l *life) pendingID(kind session.CommandKind) string { return l.pendingOf(kind).ID }
 
-// cause is the command that asks for a transition, which is recorded only while it is pending.
+// cause returns the command that requested a transition. The transition is recorded only while the
+// command is pending.
 func (l *life) cause(event session.Event, reason string) string {
 	switch {
 	case event == session.EventHibernate && (reason == session.ReasonRequested || reason == session.ReasonShutdown):
@@ -158,8 +162,8 @@ func (l *life) cause(event session.Event, reason string) string {
 	return ""
 }
 
-// endCommand ends a command that was carried out, or could not be, without a transition. An empty id, of
-// what no command asked for, needs no end.
+// endCommand ends a command that succeeded or failed without a transition. It does nothing for an
+// empty id, that of a step without a command.
 func (l *life) endCommand(ctx workflow.Context, id string, failed error) error {
 	if id == "" {
 		return nil
@@ -173,7 +177,7 @@ func (l *life) endCommand(ctx workflow.Context, id string, failed error) error {
 	return l.record(ctx, "end the command", control.EndCommand, end, nil)
 }
 
-// noteCancel takes in that the workflow was cancelled in Temporal, which is a stop.
+// noteCancel records that the workflow was cancelled in Temporal, which is a stop.
 func (l *life) noteCancel() {
 	l.canceled, l.cancelled, l.wants.Stop = nil, true, true
 }

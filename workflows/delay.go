@@ -16,13 +16,13 @@ import (
 const retriesPassingErrors = "retries-passing-errors"
 
 const (
-	// firstDelay is the pause before the first repetition; it doubles up to maxPause.
+	// firstDelay is the pause before the first retry; it doubles up to maxPause.
 	firstDelay = 2 * time.Second
-	// reportEvery is how often at most the session's events say that an operation is delayed.
+	// reportEvery is the minimum time between two events that report a delayed operation.
 	reportEvery = time.Minute
 )
 
-// delay is an operation that keeps failing for reasons that may pass.
+// delay is an operation that keeps failing with transient errors.
 type delay struct {
 	code     string // of its events; empty while nothing is delayed
 	times    int
@@ -35,9 +35,9 @@ func (d delay) String() string {
 	return fmt.Sprintf("delayed since %s: %s", d.since.UTC().Format(time.RFC3339), d.cause)
 }
 
-// delayed pauses after an operation has failed for a reason that may pass, so that the state's step can be
-// repeated, and reports whether it did: not where the error is final, and not for a stop. The session's
-// events say what is failing and since when.
+// delayed pauses after a transient error, so that the state's step can be repeated. It reports
+// whether it paused: it does not if the error is final, or for a stop. An event reports which
+// operation fails, and since when.
 func (l *life) delayed(ctx workflow.Context, code, doing string, cause error) (bool, error) {
 	if activities.IsFinal(cause) || l.wants.Stop {
 		return false, nil
@@ -70,16 +70,17 @@ func (l *life) putOff(ctx workflow.Context, code, doing string, cause error) (bo
 }
 
 const (
-	// commandsOutlast is the change since which a checkpoint or a revert that fails for a reason that may pass is
-	// repeated with pauses, until commandBudget is used up. Before it such a command was refused after ten attempts.
+	// commandsOutlast is the change since which a checkpoint or a revert that fails with a
+	// transient error is repeated with pauses, until commandBudget is used up. Before it such a
+	// command was refused after ten attempts.
 	commandsOutlast = "commands-outlast-outages"
 	// commandBudget is how long a command is tried before it is refused. Prompts wait for it meanwhile; a stop, a
 	// hibernation and the loss of the sandbox do not.
 	commandBudget = 15 * time.Minute
 )
 
-// try runs the activity of a command. Where it fails for a reason that may pass it pauses and reports that the command
-// is to be tried again in a later step. failed is the error of the activity.
+// try runs the activity of a command. After a transient error, it pauses and reports that the
+// command must be retried in a later step. failed is the error of the activity.
 func (l *life) try(ctx workflow.Context, code, doing string, activity, in, out any) (again bool, failed, err error) {
 	if workflow.GetVersion(ctx, commandsOutlast, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return false, l.doUnlessStopped(ctx, doing, commandOptions, activity, in, out), nil
@@ -94,13 +95,13 @@ func (l *life) try(ctx workflow.Context, code, doing string, activity, in, out a
 	return again, failed, err
 }
 
-// backoff is the pause before the n-th repetition.
+// backoff returns the pause before the n-th retry.
 func (l *life) backoff(n int) time.Duration {
 	return l.jittered(min(firstDelay<<min(n-1, 4), maxPause), n)
 }
 
-// jittered is between three quarters and all of the nominal length of the n-th pause: sessions that fail together do
-// not all come back in the same moment.
+// jittered returns between three quarters and all of the nominal length of the n-th pause, so that
+// sessions that fail together do not all retry at the same moment.
 func (l *life) jittered(nominal time.Duration, n int) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(l.id + "/" + strconv.Itoa(n))) // never fails

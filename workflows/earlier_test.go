@@ -37,8 +37,9 @@ func (*earlierOutbound) GetVersion(workflow.Context, string, workflow.Version, w
 	return workflow.DefaultVersion
 }
 
-// TestADeployHealsASessionThatAnEarlierVersionLeftInError: its workflow waits there for a person, as it did in the version
-// that began it, although the error has passed. The reconciler of this version replaces it.
+// TestADeployHealsASessionThatAnEarlierVersionLeftInError: its workflow waits for a person, as in
+// the version that started it, although the cause of the error has gone away. The reconciler of
+// this version replaces it.
 func TestADeployHealsASessionThatAnEarlierVersionLeftInError(t *testing.T) {
 	t.Parallel()
 	r := setupEngine(t, "earlier_error")

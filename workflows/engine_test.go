@@ -13,8 +13,8 @@ import (
 )
 
 // engine makes the SDK's environment behave like the server where they differ, and watches the
-// timers. The environment ends a cancelled activity at once, even one that is to be waited for;
-// here, as at the server, such an activity is notified, and ends by itself.
+// timers. The environment ends a cancelled activity at once, even if the workflow waits for its
+// end; here, as with a server, the activity is notified and ends by itself.
 type engine struct {
 	interceptor.WorkerInterceptorBase
 	stage *stage
@@ -75,7 +75,7 @@ func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args .
 	return f
 }
 
-// ExecuteLocalActivity runs it in next to no time: the environment would run it concurrently with
+// ExecuteLocalActivity runs it in almost no time. The environment would run it concurrently with
 // the workflow, while the machine's clock advances.
 //
 //workflowcheck:ignore
@@ -130,13 +130,13 @@ func (o *outbound) GetVersion(ctx workflow.Context, change string, lowest, highe
 	return o.Next.GetVersion(ctx, change, lowest, highest)
 }
 
-// recorded is an error as the workflow gets it: written to history and read back.
+// recorded returns an error as the workflow receives it: written to history and read from it.
 func recorded(err error) error {
 	convert := temporal.GetDefaultFailureConverter()
 	return convert.FailureToError(convert.ErrorToFailure(err))
 }
 
-// inTask is the key of what says that an activity runs within the workflow's task.
+// inTask is the context key that marks a local activity.
 type inTask struct{}
 
 func runsInTask(ctx context.Context) bool {

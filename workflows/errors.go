@@ -10,20 +10,20 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 )
 
-// maxPause is the longest pause before something that failed is tried again.
+// maxPause is the longest pause before a retry.
 const maxPause = 30 * time.Second
 
 // pausesBetweenRefusals is the change since which repeated refusals are answered with a pause.
 const pausesBetweenRefusals = "pauses-between-refusals"
 
-// refusals counts how often in a row the store has refused what the workflow proposed.
+// refusals counts consecutive refusals of the workflow's records by the store.
 type refusals struct {
 	times int
 	last  time.Time
 }
 
 // refused reports whether err is an activity's answer. Such an error never ends a session: its row
-// says where the session stands and what is left to do.
+// has the session's state and the remaining work.
 func refused(err error) bool {
 	if _, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		return true
@@ -35,14 +35,14 @@ func refused(err error) bool {
 	return ok
 }
 
-// reconsider reads the session again after the store has refused a record: another run of this
-// workflow, or a worker that was paused, has moved it on. Where refusals repeat it pauses first,
+// reconsider reads the session again after the store has refused a record, because another run of
+// this workflow, or a paused worker, has changed its state. If refusals repeat, it pauses first,
 // longer each time.
 func (l *life) reconsider(ctx workflow.Context, cause error) error {
 	for {
 		workflow.GetLogger(ctx).Warn("store refused a record; reading the session again", "session_id", l.id, "error", cause)
 		if activities.TypeOf(cause) == activities.SessionMissing {
-			l.closed = true // there is nothing to keep alive
+			l.closed = true // there is no session to keep alive
 			return nil
 		}
 		l.pause(ctx)
@@ -54,8 +54,8 @@ func (l *life) reconsider(ctx workflow.Context, cause error) error {
 	}
 }
 
-// pause lets time pass between refusals: none before the first is answered, then 1s, 2s, 4s and so
-// on up to maxPause. Signals are received meanwhile and acted on afterwards.
+// pause waits between refusals: not after the first, then 1s, 2s, 4s and so on up to maxPause.
+// Signals are received meanwhile and acted on afterwards.
 func (l *life) pause(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	if now.Sub(l.refusals.last) > 2*maxPause {

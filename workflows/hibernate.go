@@ -12,12 +12,12 @@ import (
 // hibernates like any other: the next prompt or wake gets a new sandbox. Before it the session was terminated.
 const restartsWithNothing = "restarts-with-nothing"
 
-// hibernated is the reason for which a sandbox is terminated that has been saved.
+// hibernated is the reason for the termination of a saved sandbox.
 const hibernated = "hibernated"
 
-// hibernate saves a bundle, and only when that is committed lets the sandbox go. The activity that saves it does both,
-// unless the sandbox cannot be terminated then, or the worker is of a version that only saves.
-// Of a sandbox that is gone already it saves what is left.
+// hibernate saves a bundle, and terminates the sandbox only after that is committed. The activity
+// does both, unless the sandbox cannot be terminated then, or the worker is of a version that only
+// saves. If the sandbox has already ended, it saves the remains.
 func (l *life) hibernate(ctx workflow.Context) error {
 	saved, err := l.save(ctx)
 	switch {
@@ -57,7 +57,7 @@ func (l *life) save(ctx workflow.Context) (activities.Saved, error) {
 	return l.saveOf(ctx, request, l.sandboxLost())
 }
 
-// saveOf saves a bundle of a sandbox, or what is left of one that is lost.
+// saveOf saves a bundle of a sandbox, or the remains of a lost one.
 func (l *life) saveOf(ctx workflow.Context, request activities.SaveRequest, lost bool) (saved activities.Saved, err error) {
 	encoded := workflow.SideEffect(ctx, func(workflow.Context) any { return session.NewID(session.BundlePrefix) })
 	if err := encoded.Get(&request.BundleID); err != nil {
@@ -79,8 +79,8 @@ func (l *life) saveOf(ctx workflow.Context, request activities.SaveRequest, lost
 }
 
 // checkpoint saves a bundle of a sandbox that keeps running. The agent is stopped for it and starts
-// again with the next prompt. A sandbox that cannot be saved continues all the same: nothing is
-// lost that would not be lost without a checkpoint.
+// again with the next prompt. A sandbox that cannot be saved continues, since a failed checkpoint
+// loses nothing.
 func (l *life) checkpoint(ctx workflow.Context) error {
 	request := activities.SaveRequest{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, Checkpoint: true}
 	encoded := workflow.SideEffect(ctx, func(workflow.Context) any { return session.NewID(session.BundlePrefix) })
@@ -112,7 +112,7 @@ func (l *life) checkpoint(ctx workflow.Context) error {
 	return nil
 }
 
-// release terminates the sandbox, and insists.
+// release terminates the sandbox, and retries until it has ended.
 func (l *life) release(ctx workflow.Context, why string) error {
 	ref := activities.SandboxRef{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, Reason: why}
 	if err := l.do(ctx, "terminate the sandbox", terminateOptions, control.TerminateSandbox, ref, nil); err != nil {

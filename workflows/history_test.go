@@ -14,16 +14,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// mostEvents is the promise: no run of a session's workflow has more in its history.
+// mostEvents is the guaranteed bound of the history of one run of a session's workflow.
 const mostEvents = 2000
 
 // taskEvents are those of a workflow task: scheduled, started, completed.
 const taskEvents = 3
 
-// historyLength counts the events that a server would have in the history of a run, or more: it assumes a separate task
-// for whatever wakes the workflow. TestAHistoryIsNoLongerThanAssumed compares it with a server.
+// historyLength estimates the events in a server's history of a run from above: it assumes a
+// separate task for everything that wakes the workflow. TestAHistoryIsNoLongerThanAssumed compares
+// it with a server.
 type historyLength struct {
-	counts   bool // otherwise the script says how long the history is
+	counts   bool // otherwise the script sets the length of the history
 	env      *testsuite.TestWorkflowEnvironment
 	length   int
 	versions map[string]bool
@@ -51,9 +52,9 @@ func (h *historyLength) longest() (longest int) {
 	return longest
 }
 
-// TestHistoriesStayShort: a session of 30 days with 5,000 prompts. Every day has prompts one by one and in a row, a turn of
-// hours whose client keeps sending commands, hibernations, and an outage of the provider; once a day the sandbox reaches the
-// end of its life.
+// TestHistoriesStayShort: a session of 30 days with 5,000 prompts. Every day has single and
+// consecutive prompts, a turn of hours whose client keeps sending commands, hibernations, and an
+// outage of the provider; once a day the sandbox reaches its deadline.
 func TestHistoriesStayShort(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]string{
@@ -90,7 +91,8 @@ func TestHistoriesStayShort(t *testing.T) {
 	}
 }
 
-// savesTurns has each turn that is not followed by another at once save a bundle, and four prompts a day reverted.
+// savesTurns makes each turn that is not followed by another at once save a bundle, and reverts
+// four prompts a day.
 const savesTurns = " saves"
 
 // monthOfASession is a script, and how many prompts it has.
@@ -108,7 +110,7 @@ func monthOfASession(options string) (string, int) {
 		for range 4 {
 			for range 30 {
 				prompt("2s", 1)
-				if saves { // as the end of the turn does, which is one of the turn's activity
+				if saves { // like the end of the turn, which is part of the turn's activity
 					fmt.Fprintln(script, "wait 3s\nsync")
 				}
 				fmt.Fprintln(script, "wait 10s")
@@ -138,8 +140,8 @@ func monthOfASession(options string) (string, int) {
 	return script.String(), prompts
 }
 
-// TestAHistoryIsNoLongerThanAssumed has the same prompts on a real server and in the SDK's environment: the lengths that the
-// other tests reckon with are not less than the real ones.
+// TestAHistoryIsNoLongerThanAssumed runs the same prompts on a real server and in the SDK's
+// environment: the lengths that the other tests use are not below the real ones.
 func TestAHistoryIsNoLongerThanAssumed(t *testing.T) {
 	t.Parallel()
 	const prompts = 25

@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// claimable is the prompt that may start now; nil for none.
+// claimable returns the prompt that may start now; nil for none.
 func (w *world) claimable() *promptRow {
 	if w.held {
 		return nil

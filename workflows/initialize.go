@@ -8,8 +8,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// initialize makes the first sandbox: at once, or, of a lazy session, when a
-// prompt or a wake wants one.
+// initialize creates the first sandbox: at once, or for a lazy session when a prompt or a wake
+// requires one.
 func (l *life) initialize(ctx workflow.Context) error {
 	if l.lazy && l.queue.Len() == 0 && !l.wants.Wake {
 		return l.rest(ctx, "wait for the first prompt")
@@ -20,16 +20,16 @@ func (l *life) initialize(ctx workflow.Context) error {
 const (
 	// maxGenerations is how many generations one create or restore may use up in a row.
 	maxGenerations = 5
-	// maxRounds is how often that is repeated, with pauses, before each attempt uses one generation only: what
-	// spends every generation costs a sandbox each time.
+	// maxRounds is how often that is repeated, with pauses, before each attempt uses one generation
+	// only, because each spent generation costs a sandbox.
 	maxRounds = 6
 )
 
 // provision makes the sandbox of the next generation. If that generation is unusable (its name is
 // taken, or its sandbox failed to start or has ended since), it tries the one after it. An unusable
-// generation stays so: recover continues after it. After an error that may pass, or when
-// maxGenerations are used up, it pauses and leaves the state unchanged, to be tried again. Only a
-// refusal leads to error.
+// generation stays unusable: recover continues after it. After a transient error, or when
+// maxGenerations are used up, it pauses and leaves the state unchanged for a retry. Only a refusal
+// leads to error.
 func (l *life) provision(ctx workflow.Context, delayed, doing string, activity any) error {
 	for tried := 1; ; tried++ {
 		var ready activities.SandboxReady
@@ -61,13 +61,13 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 	}
 }
 
-// dropped reports whether the sandbox to be restored must not have the files of the one before.
+// dropped reports whether the new sandbox must not have the files of the previous one.
 func (l *life) dropped() bool {
 	return l.state == session.Restoring && l.reason == session.ReasonDropped
 }
 
-// finishStart moves on from a create or a restore: to running with the sandbox it made,
-// or to error with the reason. A stop that came in between is acted on first.
+// finishStart leaves the state of a create or a restore: to running with the new sandbox, or to
+// error with the reason. A stop that arrived meanwhile is handled first.
 func (l *life) finishStart(ctx workflow.Context, ready activities.SandboxReady, err error) error {
 	if l.wants.Stop {
 		return nil

@@ -17,13 +17,14 @@ const pausesAfterLosses = "pauses-after-losses"
 // steadyAfter is how long a session must have been running for the loss of its sandbox not to count as one in a row.
 const steadyAfter = 2 * time.Minute
 
-// losses are sandboxes in a row that ended soon after they were ready, and in which no turn was carried to its end. They
-// never lead to error: their reason may pass, and no request was refused.
+// losses counts consecutive sandboxes that ended soon after they were ready, before a turn was
+// completed in them. They never lead to error: their cause may be transient, and no request was
+// refused.
 type losses struct {
 	times    int
-	since    time.Time // of the first
-	up       time.Time // when the session became running
-	paused   int       // the number of losses that a pause has followed
+	since    time.Time // the first loss
+	up       time.Time // the time at which the session became running
+	paused   int       // the number of losses that were followed by a pause
 	reported time.Time
 }
 
@@ -35,11 +36,11 @@ func (s *losses) another(now time.Time) {
 	s.times++
 }
 
-// endedTurn begins the count again.
+// endedTurn resets the count.
 func (s *losses) endedTurn() { *s = losses{up: s.up} }
 
-// pauseAfterLosses lets time pass before the sandbox that follows at least two losses in a row: 2s, 4s and so on up to
-// maxPause. The session's events say so at most once a minute. A stop ends the pause.
+// pauseAfterLosses waits before the sandbox that follows at least two consecutive losses: 2s, 4s
+// and so on up to maxPause. An event reports it at most once a minute. A stop ends the pause.
 func (l *life) pauseAfterLosses(ctx workflow.Context) error {
 	n := l.losses.times
 	if n < 2 || l.losses.paused == n ||

@@ -10,16 +10,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// notices are the announcements of deadlines. Each is made once for its time; a deadline that has moved since is announced
-// again when it is near. An announcement costs a timer and a record, and only sessions that become idle, or whose sandbox
-// nears its end, make any.
+// notices holds the announcements of deadlines. Each deadline is announced once; if it moves, it is
+// announced again when it is near. An announcement costs a timer and a record, and only sessions
+// that become idle, or whose sandbox nears its end, make any.
 type notices struct {
 	given  bool      // the session was opened by a worker that announces deadlines
-	sleep  time.Time // when the session was announced to hibernate; zero if it was not
-	expiry time.Time // when it was announced to move
+	sleep  time.Time // the announced time of the hibernation; zero if it was not announced
+	expiry time.Time // the announced time of the move
 }
 
-// sleepNoticeAt is when it is to be announced that the session hibernates; zero if it has been, or is not to be.
+// sleepNoticeAt returns the time at which the hibernation must be announced; zero if it has been,
+// or will not be.
 func (l *life) sleepNoticeAt() time.Time {
 	at := l.idleAt()
 	if move := l.moveAt(); !l.notices.given || l.notices.sleep.Equal(at) || !move.IsZero() && move.Before(at) {
@@ -28,7 +29,8 @@ func (l *life) sleepNoticeAt() time.Time {
 	return at.Add(-deadline.SleepNotice(l.idleTimeout))
 }
 
-// expiryNoticeAt is when it is to be announced that the session moves; zero if it has been, or is not to be.
+// expiryNoticeAt returns the time at which the move must be announced; zero if it has been, or will
+// not be.
 func (l *life) expiryNoticeAt() time.Time {
 	at := l.moveAt()
 	if !l.notices.given || at.IsZero() || l.state != session.Running || l.notices.expiry.Equal(at) {
@@ -47,7 +49,7 @@ func (l *life) expiryDue(now time.Time) bool {
 	return !notice.IsZero() && !now.Before(notice)
 }
 
-// announce has a deadline announced and takes the time from the row, which clients see.
+// announce announces a deadline, with the time in the row, which clients see.
 func (l *life) announce(ctx workflow.Context, kind deadline.Kind) error {
 	request := activities.DeadlineRequest{SessionID: l.id, Kind: kind}
 	var answer activities.Announced
@@ -60,18 +62,18 @@ func (l *life) announce(ctx workflow.Context, kind deadline.Kind) error {
 			l.margin = l.deadline.Sub(answer.At)
 		}
 		l.notices.expiry = l.moveAt()
-	case answer.At.IsZero(): // something waits that has not been read
+	case answer.At.IsZero(): // pending work has not been read
 		l.signalled, l.notices.sleep = true, l.idleAt()
 	default:
 		l.idleTimeout, l.lastActivity = answer.IdleTimeout, answer.At.Add(-answer.IdleTimeout)
-		if answer.Done || l.sleepDue(workflow.Now(ctx)) { // clocks that differ must not lead to a loop
+		if answer.Done || l.sleepDue(workflow.Now(ctx)) { // clock skew must not lead to a loop
 			l.notices.sleep = l.idleAt()
 		}
 	}
 	return nil
 }
 
-// earliest is the first of times that are not zero; zero if all are.
+// earliest returns the first of the non-zero times; zero if there is none.
 func earliest(times ...time.Time) (first time.Time) {
 	for _, t := range times {
 		if !t.IsZero() && (first.IsZero() || t.Before(first)) {

@@ -15,10 +15,12 @@ import (
 const maxHistoryEvents = 2000
 
 const (
-	// stepEvents is what one step may add to the history: a turn with as many signals as are answered at once (see
-	// maxLooksInATurn), or with as many attended prompts as one attendance may have, and what comes around it.
+	// stepEvents bounds the history events of one step: a turn with as many signals as are answered
+	// at once (see maxLooksInATurn), or with as many attended prompts as one attendance may have,
+	// and the events around it.
 	stepEvents = 650
-	// tailEvents is the part of it that is kept free of attended prompts: for signals other than theirs, and the end.
+	// tailEvents is the part of stepEvents that is reserved for signals other than those of
+	// attended prompts, and for the end.
 	tailEvents = 150
 )
 
@@ -26,15 +28,15 @@ const (
 // before its workflow completes. The next prompt or wake starts it again.
 const putAwayAfter = 24 * time.Hour
 
-// snapshotBudget is the time that saving a bundle may take; a sandbox is moved
-// to a new generation so long before its provider ends it.
+// snapshotBudget is the time that saving a bundle may take. A sandbox is moved to a new generation
+// this long before its provider ends it.
 const snapshotBudget = 10 * time.Minute
 
 // recordsInTask is the change since which records are tried within the workflow task first.
 // Workflows that began before it continue as they did until they continue as new.
 const recordsInTask = "records-in-task"
 
-// turnOptionsAt are turnOptions on the queue that goes with the workflow's.
+// turnOptionsAt returns turnOptions with the turn queue that belongs to the workflow's queue.
 func turnOptionsAt(ctx workflow.Context) workflow.ActivityOptions {
 	o := turnOptions
 	o.TaskQueue = contract.QueuesAt(workflow.GetInfo(ctx).TaskQueueName).Turns
@@ -48,7 +50,7 @@ var (
 )
 
 // The classes of activity. All but turns run on the queue of their workflow. Records are retried
-// for as long as it takes: without Postgres a session can do nothing. Provisioning, saving and
+// without end, because a session cannot continue without Postgres. Provisioning, saving and
 // restoring have a few attempts each time; the workflow repeats them, with pauses and an event that
 // says so, until they succeed or are refused.
 var (
@@ -60,8 +62,8 @@ var (
 			MaximumInterval:    5 * time.Second,
 		},
 	}
-	// inTaskOptions are for the one attempt within the workflow's task, which must end long before the
-	// task's ten seconds do.
+	// inTaskOptions are for the one attempt within the workflow task, which must end well within
+	// the ten seconds of the task.
 	inTaskOptions = workflow.LocalActivityOptions{
 		StartToCloseTimeout: 2 * time.Second,
 		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
@@ -101,10 +103,10 @@ var (
 			MaximumAttempts:    10,
 		},
 	}
-	// terminateOptions retry without end: a sandbox that is not gone costs money.
+	// terminateOptions retry without end, because a running sandbox costs money.
 	terminateOptions = workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute,
-		HeartbeatTimeout:    15 * time.Second, // nothing else of the session happens meanwhile
+		HeartbeatTimeout:    15 * time.Second, // the session does nothing else meanwhile
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    200 * time.Millisecond,
 			BackoffCoefficient: 2,
@@ -125,10 +127,10 @@ var (
 			MaximumAttempts:    5,
 		},
 	}
-	// turnOptions have no attempts to run out of: a worker that is lost is
-	// followed by another. What ends a turn is the agent, an abort, or the sandbox.
+	// turnOptions do not limit the attempts: another worker follows a lost one. A turn is ended by
+	// the agent, an abort, or the end of the sandbox.
 	turnOptions = workflow.ActivityOptions{
-		StartToCloseTimeout: 25 * time.Hour, // longer than any sandbox lives
+		StartToCloseTimeout: 25 * time.Hour, // longer than the lifetime of any sandbox
 		// A Temporal server that stalls for ten seconds costs no attempt, and another worker
 		// takes over within twenty seconds of a kill: see activities.pulse.
 		HeartbeatTimeout:    18 * time.Second,

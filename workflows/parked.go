@@ -9,7 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// park records that the turn has ended with its run parked. The questions that it waits for are read with the session.
+// park records that the turn has ended with its run parked. Its open questions are read with the
+// session.
 func (l *life) park(ctx workflow.Context, result activities.TurnResult) {
 	l.endAttendance(result)
 	l.losses.endedTurn()
@@ -18,20 +19,21 @@ func (l *life) park(ctx workflow.Context, result activities.TurnResult) {
 	l.last = endedTurn{}
 }
 
-// fresh reports whether the agent of the parked run still waits in its sandbox, which is left before anything else is done
-// about the run.
+// fresh reports whether the agent of the parked run still waits in its sandbox, which the session
+// must leave before it can continue the run.
 func (l *life) fresh() bool {
 	return l.state == session.Running && l.parked.Generation == l.generation && !l.sandboxLost()
 }
 
-// parkedDue reports whether the session is to be read because of its parked run, or the run is to be aborted.
+// parkedDue reports whether the session must be read because of its parked run, or the run must be
+// aborted.
 func (l *life) parkedDue() bool {
 	unread := l.parked.Until.IsZero() && !l.parked.Due
 	return l.signalled || l.rung || l.moved || unread || l.abort && !l.fresh()
 }
 
-// readParked reads the session while a run of it is parked, and with it whether its questions are answered. A run that is to be
-// aborted ends without its sandbox.
+// readParked reads the session while it has a parked run, including whether its questions are
+// answered. It ends a run with a pending abort, for which no sandbox is needed.
 func (l *life) readParked(ctx workflow.Context) error {
 	if !l.abort || l.fresh() {
 		return l.load(ctx)
@@ -43,8 +45,8 @@ func (l *life) readParked(ctx workflow.Context) error {
 	return err
 }
 
-// parkOver is why a parked run is to continue; empty while its questions are open. What a run waits for that was parked a
-// moment ago has not been read yet.
+// parkOver returns the reason for which a parked run can continue; empty while its questions are
+// open, or have not been read since it was parked.
 func (l *life) parkOver(now time.Time) string {
 	switch p := l.parked; {
 	case p.Due:
@@ -81,7 +83,7 @@ func (l *life) continueParked(ctx workflow.Context) error {
 	case answer.Over:
 		l.parked, l.moved = nil, true
 		return nil
-	case !answer.Granted: // clocks differ, or the question that was answered was not the only one
+	case !answer.Granted: // clocks differ, or another question is still open
 		l.parked.Due, l.parked.Until = false, answer.Until
 		if soon := workflow.Now(ctx).Add(time.Second); answer.Until.Before(soon) {
 			l.parked.Until = soon
@@ -95,8 +97,8 @@ func (l *life) continueParked(ctx workflow.Context) error {
 	return l.runTurn(ctx, run)
 }
 
-// sleepParked keeps a session asleep until the questions of its parked run are answered or have expired. Its workflow stays open,
-// for what expires.
+// sleepParked keeps a session asleep until the questions of its parked run are answered or have
+// expired. Its workflow stays open for the expiry.
 func (l *life) sleepParked(ctx workflow.Context) error {
 	if reason := l.parkOver(workflow.Now(ctx)); reason != "" {
 		return l.transit(ctx, session.EventWake, reason, nil)

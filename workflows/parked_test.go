@@ -9,8 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// ask has the turn of a prompt that asks people park, unless it is answered before. A question is put once. It returns when
-// the turn ends if nothing else happens.
+// ask parks the turn of a prompt that asks people, unless it is answered before. A question is
+// asked once. It returns the time at which the turn ends otherwise.
 func (w *world) ask(o *operation) time.Time {
 	run, p := o.run, w.prompt(o.run.promptID)
 	if !p.asks || run.answered || run.part > 0 {
@@ -42,7 +42,7 @@ func (w *world) ask(o *operation) time.Time {
 	return ends
 }
 
-// answer answers the question of a prompt, and reports whether the workflow is to be signalled.
+// answer answers the question of a prompt, and reports whether the workflow must be signalled.
 func (w *world) answer(id string) (notify bool) {
 	p := w.prompt(id)
 	run := w.runs[p.runID]
@@ -93,7 +93,7 @@ func (w *world) continueRun(in activities.ContinueRequest) (activities.Continuat
 
 func (c *cast) answer(id string) error {
 	w := c.stage.world
-	if w.prompt(id) == nil { // the session was over, or in error
+	if w.prompt(id) == nil { // the session had ended, or was in error
 		return nil
 	}
 	if w.answer(id) {
@@ -103,7 +103,7 @@ func (c *cast) answer(id string) error {
 	return nil
 }
 
-// answerAll answers what is open and has no turn ask from here on.
+// answerAll answers all open questions, and stops turns from asking further ones.
 func (c *cast) answerAll() (err error) {
 	for _, p := range c.stage.world.prompts {
 		if p.asks {

@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// faulty are the activities that may fail, with the faults that the real ones have: a store may be
-// away, have been moved on by another run of the workflow, or refuse for good.
+// faulty lists the activities that may fail, with the faults of the real ones: a store may be
+// unavailable, have been changed by another workflow run, or refuse permanently.
 var faulty = map[string][]string{
 	"BeginRun": stores, "RecordTransition": stores, "OpenSession": stores, "CloseSession": stores, "SettleRun": stores,
 	"ReturnRun": stores, "TellProblem": stores, "AnnounceDeadline": stores, "ContinueRun": stores, "RequeuePrompt": stores, "CancelPrompts": stores,
@@ -28,12 +28,12 @@ var faulty = map[string][]string{
 
 var stores = []string{"passing", "fenced", "refused"}
 
-// TestRandomLivesKeepThePromises plays random scripts, with outages that last an hour among them: whatever is asked for and
-// whatever fails, no prompt starts while the queue is held, every step is in the table, at most one sandbox lives and none
-// while the session sleeps or is over, no prompt is delivered twice unless its
-// policy is retry, one timer is pending at most, every prompt ends by itself within two minutes of the last
-// fault, unless a refusal needs a person, and after a stop every prompt that was accepted has its outcome. The
-// world checks all but the last.
+// TestRandomLivesKeepThePromises plays random scripts, some with outages of an hour. Whatever is
+// requested and whatever fails: no prompt starts while the queue is held; every step is in the
+// table; at most one sandbox is alive, and none while the session is hibernated or terminated; no
+// prompt is delivered twice unless its policy is retry; at most one timer is pending; every prompt
+// ends by itself within two minutes of the last fault, unless a refusal needs a person; and after a
+// stop every accepted prompt has its outcome. The world checks all but the last.
 func TestRandomLivesKeepThePromises(t *testing.T) {
 	t.Parallel()
 	activities := rapid.SampledFrom([]string{
@@ -105,8 +105,7 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 	})
 }
 
-// TestOneTimerForManyPrompts: prompts do not move the timer, they only make it
-// fire in vain once.
+// TestOneTimerForManyPrompts: prompts do not move the timer; it only fires once without an effect.
 func TestOneTimerForManyPrompts(t *testing.T) {
 	t.Parallel()
 	script := &strings.Builder{}
@@ -174,7 +173,8 @@ func TestWhatAHibernationCostsInTemporal(t *testing.T) {
 	require.Equal(t, map[string]int{"activity SaveBundle": 1, "activity RestoreSandbox": 1}, cost)
 }
 
-// TestPromptsEndWithinTwoMinutesOfTheLastFault: however long an outage was, and whatever it kept from being done.
+// TestPromptsEndWithinTwoMinutesOfTheLastFault: however long an outage was, and whatever it
+// interrupted.
 func TestPromptsEndWithinTwoMinutesOfTheLastFault(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"passing", "spent"} {

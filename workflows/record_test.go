@@ -51,8 +51,7 @@ func TestRecord(t *testing.T) { //nolint:paralleltest // it sets the cache of th
 	}
 }
 
-// paths are what the recorded sessions go through. A file name_2.json is the
-// second run of a chain.
+// paths are the scripts of the recorded sessions. A file name_2.json is the second run of a chain.
 var paths = map[string]func(*recorder){
 	"hello": func(r *recorder) {
 		r.start()
@@ -189,7 +188,7 @@ var paths = map[string]func(*recorder){
 		r.over("p1")
 		r.stop()
 	},
-	// What waits is read with the end of a turn.
+	// The pending prompts are read with the end of a turn.
 	"look_with_end": func(r *recorder) {
 		r.start()
 		r.prompt("p1", 500*time.Millisecond, session.Hold)
@@ -270,7 +269,8 @@ var paths = map[string]func(*recorder){
 		r.over("p1")
 		r.stop()
 	},
-	// The history of the run that the reset has made: what it repeats is refused until it has read the session.
+	// The history of the run created by the reset: its repeated requests are refused until it has
+	// read the session.
 	"reset": func(r *recorder) {
 		r.world.reset = true
 		r.start()
@@ -408,7 +408,7 @@ func (r *recorder) workAs(deployment worker.DeploymentOptions, interceptors ...i
 	}
 }
 
-// inRealTime waits for an operation to end, or to be cancelled.
+// inRealTime waits until an operation ends or is cancelled.
 func inRealTime(ctx context.Context, w *world, o *operation) (result any, err error) {
 	done := make(chan struct{})
 	o.complete = func(r any, e error) {

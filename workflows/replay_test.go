@@ -17,8 +17,8 @@ import (
 )
 
 // TestReplaysRecordedHistories: sessions that are open while a new version is deployed continue
-// with it. If this fails, the change needs workflow.GetVersion, and the histories from before it
-// move into a folder that is named for what they lack.
+// with it. If this fails, the change needs workflow.GetVersion, and the earlier histories move into
+// a folder that is named for the change that they lack.
 func TestReplaysRecordedHistories(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/histories/*.json")
@@ -60,7 +60,7 @@ func replay(t *testing.T, file string, interceptors ...interceptor.WorkerInterce
 	return r.ReplayWorkflowHistoryFromJSONFile(quiet, file)
 }
 
-// changed is a version of the workflow that does not do quite the same.
+// changed is a slightly different version of the workflow.
 type changed struct {
 	interceptor.WorkerInterceptorBase
 	skip, twice string

@@ -19,9 +19,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 )
 
-// TestAWorkflowThatIsResetContinuesWhereItsSessionIs resets a workflow on a real server, as one may by hand, to its
-// first and to its last task: in the middle of a turn, while the session sleeps, and while it is idle. No prompt is lost
-// or runs twice, and the session continues in its sandbox.
+// TestAWorkflowThatIsResetContinuesWhereItsSessionIs resets a workflow on a real server, as an
+// operator may, to its first and to its last task: in the middle of a turn, while the session
+// sleeps, and while it is idle. No prompt is lost or runs twice, and the session continues in its
+// sandbox.
 func TestAWorkflowThatIsResetContinuesWhereItsSessionIs(t *testing.T) {
 	t.Parallel()
 	for name, task := range map[string]func(completed []int64) int64{
@@ -62,15 +63,16 @@ func TestAWorkflowThatIsResetContinuesWhereItsSessionIs(t *testing.T) {
 	}
 }
 
-// TestAResetToAnyTaskIsSettledFromTheRow resets the workflow of a session to the tasks of its first run one after the other, while
-// the session is elsewhere: idle in a later sandbox, in a turn, or hibernated. What the new run replays is refused, so
-// that no prompt is lost or runs twice, the living sandbox is kept, and nothing unsaved is dropped.
+// TestAResetToAnyTaskIsSettledFromTheRow resets the workflow of a session to the tasks of its first
+// run one after the other, while the session is elsewhere: idle in a later sandbox, in a turn, or
+// hibernated. The repeated requests of the new run are refused, so that no prompt is lost or runs
+// twice, the running sandbox is kept, and no unsaved work is discarded.
 func TestAResetToAnyTaskIsSettledFromTheRow(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]struct {
 		before func(r *recorder, id string)
 		costs  int64 // sandboxes for each reset
-		every  int   // of the tasks, where one takes long
+		every  int   // only every n-th task, where one takes long
 	}{
 		"idle": {every: 1, before: func(r *recorder, _ string) { r.reach(session.Running) }},
 		"in a turn": {every: 2, before: func(r *recorder, id string) {
@@ -137,7 +139,7 @@ func TestAResetToAnyTaskIsSettledFromTheRow(t *testing.T) {
 	}
 }
 
-// reconcile does for the session what the reconciler does for all of them, until the test ends.
+// reconcile acts as the reconciler for the session, until the test ends.
 func (r *recorder) reconcile() {
 	o := sessionclient.New(r.client, client.DefaultNamespace, sessionclient.At(recordedQueues.Control))
 	ctx, cancel := context.WithCancel(r.t.Context())
@@ -160,7 +162,7 @@ func (r *recorder) reconcile() {
 	}()
 }
 
-// attended is the session as the store lists it for the reconciler.
+// attended returns the session in the store's list for the reconciler.
 func (w *world) attended() (backlog.Attended, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,7 +170,7 @@ func (w *world) attended() (backlog.Attended, bool) {
 	return s, w.loaded && !w.state.Final() && (w.state != session.Hibernated || w.firstQueued() != nil)
 }
 
-// agrees waits until the workflow of a session that does not sleep knows where it is.
+// agrees waits until the workflow of an awake session has the state of its row.
 func (r *recorder) agrees() {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {

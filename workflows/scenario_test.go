@@ -21,9 +21,9 @@ import (
 
 var update = flag.Bool("update", false, "write the transcripts of scenarios as they are now")
 
-// TestScenarios plays testdata/scenarios. A file is blocks of commands, each
-// followed by ---- and the transcript of what came of them until the next block;
-// times are since the beginning. Commands, see cast.do:
+// TestScenarios plays testdata/scenarios. A file has blocks of commands, each followed by ---- and
+// the transcript of their results until the next block; times count from the start. Commands, see
+// cast.do:
 //
 //	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old|each] [attend=20s] [full] [announce] [versioned] [park=3m] [expiry=72h] [status=… reason=with_spaces cause=… generation=N sandbox=alive|dead bundle=N]
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
@@ -51,8 +51,8 @@ func TestScenarios(t *testing.T) {
 			want, err := os.ReadFile(file)
 			require.NoError(t, err)
 			// While an activity begins, the SDK's environment lets time pass with the machine's
-			// clock. In a bubble that clock stops until everything waits: a busy machine changes no
-			// order.
+			// clock. In a bubble that clock stops until everything waits, so a busy machine does
+			// not change the order.
 			var got string
 			var c *cast
 			synctest.Test(t, func(t *testing.T) { got, c = play(t, string(want)) })
@@ -66,7 +66,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// cast carries out the commands of a script.
+// cast executes the commands of a script.
 type cast struct {
 	stage  *stage
 	blocks []*block
@@ -88,7 +88,7 @@ func newCast() *cast {
 	return c
 }
 
-// play carries a script out and returns it with the transcripts as they are now.
+// play executes a script and returns it with the new transcripts.
 func play(t require.TestingT, script string) (string, *cast) {
 	return playWith(t, script, func(*stage) {})
 }
@@ -137,8 +137,7 @@ func (b *block) quiet() bool {
 	return true
 }
 
-// arrange puts the commands of a block into the script from a time on, and
-// returns the time of the next block.
+// arrange schedules the commands of a block from a time on, and returns the time of the next block.
 func (c *cast) arrange(t require.TestingT, i int, b *block, at time.Time) time.Time {
 	if b.quiet() {
 		return at
@@ -352,14 +351,14 @@ func (c *cast) signal(name string, arg any) {
 	}
 }
 
-// create makes the row of the session, new or as an earlier life has left it, and starts its
-// workflow unless it is to be closed.
+// create makes the row of the session, new or in a given state, and starts its workflow unless it
+// must be closed.
 func (c *cast) create(a args) (err error) {
 	w := c.stage.world
 	w.lazy, w.inTask, w.oldSignals = a.has("lazy"), a.get("records"), a.get("signals") == "old"
 	w.eachSignal, w.announces = a.get("signals") == "each", a.has("announce")
 	w.versioned = a.has("versioned")
-	w.keepsRoom = !a.has("full") // as workflows did that were opened by earlier workers
+	w.keepsRoom = !a.has("full") // like workflows that were opened by earlier workers
 	if w.idleTimeout, err = a.duration("idle", w.idleTimeout); err != nil {
 		return err
 	}
@@ -397,7 +396,7 @@ func (c *cast) create(a args) (err error) {
 	return nil
 }
 
-// run makes the row of a run that an earlier life of the workflow has begun.
+// run makes the row of a run that an earlier workflow has begun.
 func (c *cast) run(id string, a args) error {
 	w := c.stage.world
 	ends, err := a.duration("ends", time.Minute)
@@ -479,7 +478,7 @@ func (c *cast) relay(p *promptRow) {
 
 func (c *cast) state() error {
 	s := c.stage
-	s.world.mu.Unlock() // the workflow may run a little to answer
+	s.world.mu.Unlock() // the query may need the lock
 	v, err := s.view()
 	s.world.mu.Lock()
 	if err != nil {

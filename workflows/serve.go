@@ -45,7 +45,7 @@ func (l *life) serve(ctx workflow.Context) error {
 		l.wants.Sync = false
 		return l.checkpoint(ctx)
 	case l.outlived(now):
-		// Not an end: the session moves to the next generation.
+		// The session does not end; it moves to the next generation.
 		l.wants.Wake = true
 		return l.transit(ctx, session.EventHibernate, session.ReasonLifetime, nil)
 	case l.parked != nil:
@@ -69,8 +69,8 @@ func (l *life) serve(ctx workflow.Context) error {
 	return nil
 }
 
-// leave starts the hibernation that was requested. If the step is refused the request stays, unless
-// a later command has replaced it.
+// leave starts the requested hibernation. If the step is refused, the request stays unless a later
+// command has replaced it.
 func (l *life) leave(ctx workflow.Context, reason string) error {
 	wanted := l.wants
 	l.wants.ForgetSandbox()
@@ -83,8 +83,8 @@ func (l *life) leave(ctx workflow.Context, reason string) error {
 	return err
 }
 
-// next claims the first prompt of the queue and runs it. A prompt that was
-// withdrawn or is over is passed by.
+// next claims the first prompt of the queue and runs it. It skips a prompt that was withdrawn or
+// has ended.
 func (l *life) next(ctx workflow.Context) error {
 	p, _ := l.queue.Pop()
 	current := session.Processing{PromptID: p.ID, Ordinal: p.Ordinal, Generation: l.generation}
@@ -94,7 +94,7 @@ func (l *life) next(ctx workflow.Context) error {
 	}
 	claim := activities.ClaimRequest{SessionID: l.id, PromptID: p.ID, RunID: current.RunID, Generation: l.generation, Allotted: true}
 	var verdict run.Verdict
-	l.turn = &current // an abort that comes during the claim is meant for it
+	l.turn = &current // an abort that arrives during the claim applies to it
 	err := l.record(ctx, "claim the prompt", control.BeginRun, claim, &verdict)
 	l.turn = nil
 	if err != nil {
@@ -119,8 +119,8 @@ func (l *life) next(ctx workflow.Context) error {
 		l.queue.First(*verdict.Earlier)
 		return nil
 	case verdict.HeldBy != "" && !verdict.Status.Final():
-		// A run that this workflow does not know has this prompt, or another one: Postgres says
-		// which, and that run is executed first.
+		// An unknown run has this prompt, or another one. Postgres returns that run, and it is
+		// executed first.
 		l.queue.Requeue(p)
 		return l.load(ctx)
 	}
@@ -128,11 +128,11 @@ func (l *life) next(ctx workflow.Context) error {
 	return nil
 }
 
-// idleAt is when a session without prompts hibernates.
+// idleAt returns the time at which a session without prompts hibernates.
 func (l *life) idleAt() time.Time { return l.lastActivity.Add(l.idleTimeout) }
 
-// moveAt is when a session leaves its sandbox before the provider ends it; zero
-// when the sandbox has no end.
+// moveAt returns the time at which a session leaves its sandbox before the provider ends it; zero
+// if the sandbox has no deadline.
 func (l *life) moveAt() time.Time {
 	if l.deadline.IsZero() {
 		return time.Time{}
@@ -140,7 +140,7 @@ func (l *life) moveAt() time.Time {
 	return l.deadline.Add(-l.margin)
 }
 
-// interruptAt is when even a running turn is aborted for the move.
+// interruptAt returns the time at which a running turn is aborted for the move.
 func (l *life) interruptAt() time.Time {
 	if l.deadline.IsZero() {
 		return time.Time{}
@@ -148,8 +148,8 @@ func (l *life) interruptAt() time.Time {
 	return l.deadline.Add(-l.margin / 2)
 }
 
-// plan sets the end of the sandbox's life and how long before it the session
-// moves: long enough to end a turn and to save a bundle, half of a short life.
+// plan sets the deadline of the sandbox and how long before it the session moves: long enough to
+// end a turn and to save a bundle, but at most half of a short lifetime.
 func (l *life) plan(since, end time.Time) {
 	l.deadline = end
 	l.margin = deadline.MoveMargin(since, end)

@@ -38,71 +38,71 @@ type life struct {
 	id    string
 	input contract.WorkflowInput
 
-	// What Postgres had when the workflow started, moved on since.
+	// The state in Postgres when the workflow started, updated since.
 	state        session.State
 	reason       string
 	errorCause   session.ErrorCause // of the state error; empty if an earlier version recorded it
 	agent        string
 	workspace    string
-	owner        string            // who people say that it belongs to
+	owner        string            // the owner in the session's metadata
 	url          string            // of the session in the API; empty if the worker does not know it
-	title        string            // that a person gave it
-	memo         map[string]string // as Temporal has it; nil until this run has set it
+	title        string            // set by a person
+	memo         map[string]string // the memo in Temporal; nil until this run has set it
 	last         endedTurn
 	lazy         bool
 	generation   int64
 	transitionNo int64
-	since        time.Time // it has been in the state, if this run knows that
+	since        time.Time // the start of the state; zero if this run does not know it
 	sandboxID    string
-	deadline     time.Time     // the provider ends the sandbox here; zero: it has no end
+	deadline     time.Time     // the time at which the provider ends the sandbox; zero: never
 	margin       time.Duration // how long before the deadline the session moves
 	notices      notices
 	bundleID     string // to wake from
 	idleTimeout  time.Duration
 	lastActivity time.Time
 	queue        *session.Queue
-	processing   *session.Processing // a run to carry on, found when the workflow started
+	processing   *session.Processing // a run to continue, found when the workflow started
 	parked       *session.Processing // a run that waits for people while the session sleeps
 	parkAfter    time.Duration       // see activities.OpenedSession
 
-	// What has been asked for and not been done.
+	// Pending requests.
 	wants      contract.Wants
-	pending    []activities.PendingCommand // as they were read last; what they ask for is in wants too
-	stopReason string                      // why the session stops, unless a client asked for it
+	pending    []activities.PendingCommand // the result of the last read; their requests are in wants too
+	stopReason string                      // the reason of a stop that no client requested
 	signalled  bool                        // something may have been submitted since
 	rung       bool                        // a signal of a prompt is unanswered
 	moved      bool                        // a turn or a transition has ended since
 	cancelled  bool                        // in Temporal, and not stored yet
-	rechecked  bool                        // what waits was read after the session became idle
+	rechecked  bool                        // the pending work was read after the session became idle
 	looks      int                         // in this turn
 	lookedAt   time.Time
 	abort      bool                   // interrupt the running turn
-	lost       contract.SandboxSignal // the sandbox that is believed gone; zero while none is
+	lost       contract.SandboxSignal // the sandbox that is presumed lost; zero if none is
 
-	opened bool // the fields above are Postgres's, not guesses
-	stale  bool // Postgres may have more than this workflow knows
+	opened bool // the fields above were read from Postgres
+	stale  bool // Postgres may be newer than this workflow's state
 	// superseded: another run of the workflow has opened the session since this one has, as before a reset.
 	superseded   bool
-	turn         *session.Processing // the run under way; in an attended session it may be over
+	turn         *session.Processing // the run in progress; in an attended session it may have ended
 	attends      time.Duration       // how long turns may attend the session; 0 for never
 	keepsRoom    bool                // see activities.OpenedSession
 	closesAsleep bool                // see activities.OpenedSession
 	fellAsleep   bool                // in this run of the workflow
-	attended     bool                // the turn under way may claim prompts by itself
-	newest       string              // prompt that is known to have come while the session was attended
-	doubted      bool                // a prompt is signalled again that an attendant should have claimed
-	leftover     workflow.Future     // of an attendance that the workflow has ended; nil while there was none
+	attended     bool                // the running turn may claim prompts by itself
+	newest       string              // the last prompt that is known to have arrived during the attendance
+	doubted      bool                // a prompt that an attendant should have claimed was signalled again
+	leftover     workflow.Future     // the activity of an attendance that the workflow has ended; nil if none
 	doing        string
 	timer        pendingTimer
 	signals      signals
-	canceled     workflow.ReceiveChannel // nil once it has been heard
+	canceled     workflow.ReceiveChannel // nil once the cancellation is received
 	refusals     refusals
 	delay        delay
 	losses       losses
 	trouble      trouble
 	continued    int64
 	closed       bool
-	taskQueue    string // where it continues as new; "" is where it is
+	taskQueue    string // the queue on which it continues as new; "" is the current one
 }
 
 func newLife(ctx workflow.Context, in contract.WorkflowInput) *life {
@@ -133,8 +133,7 @@ func newLife(ctx workflow.Context, in contract.WorkflowInput) *life {
 	return l
 }
 
-// load reads the session from Postgres. Signals that came before it are
-// merged in, not overwritten.
+// load reads the session from Postgres. Earlier signals are merged, not overwritten.
 func (l *life) load(ctx workflow.Context) error {
 	l.stale, l.superseded = false, false
 	l.signalled, l.moved, l.rung = false, false, false
@@ -177,8 +176,7 @@ func (l *life) load(ctx workflow.Context) error {
 	return l.project(ctx)
 }
 
-// forget drops requests that arrived before the state was known and that the state
-// does not allow, as if they had arrived now.
+// forget drops requests that arrived before the state was known, if the state does not allow them.
 func (l *life) forget() {
 	l.abort = l.abort && (l.processing != nil || l.parked != nil)
 	l.wants.Recover = l.wants.Recover && l.state == session.Error
@@ -193,8 +191,8 @@ func (l *life) forget() {
 	l.wants.Wake = l.wants.Wake && l.state != session.Running && l.state != session.Error
 }
 
-// run executes the life of a session, a state at a time, until it is over or has slept so long that
-// it is unloaded. If the store refuses a record, it reads the session again.
+// run executes the session, one state at a time, until it has ended or has been hibernated so long
+// that it is unloaded. If the store refuses a record, it reads the session again.
 func (l *life) run(ctx workflow.Context) error {
 	for !l.closed {
 		l.drain(ctx)
@@ -215,9 +213,8 @@ func (l *life) run(ctx workflow.Context) error {
 	return nil
 }
 
-// rereadsOnWake is the change since which a wake, and a signal for what the workflow does not know,
-// make it read the session again, and a run that it did not begin is settled or continued in every
-// state.
+// rereadsOnWake is the change since which a wake, and a signal for unknown work, make the workflow
+// read the session again, and a run that it did not begin is settled or continued in every state.
 const rereadsOnWake = "rereads-on-wake"
 
 // reload reads the session again if that was requested.
@@ -232,8 +229,9 @@ func (l *life) reload(ctx workflow.Context) error {
 	return l.load(ctx)
 }
 
-// settleEarlier ends what an earlier run of this workflow, or a claim whose answer was lost, has left open in a
-// state in which no turn runs. While hibernating the turn ends first, in the sandbox that is still there.
+// settleEarlier ends a run that an earlier run of this workflow, or a claim whose answer was lost,
+// has left open in a state without turns. While hibernating, the turn ends first, in the sandbox
+// that still exists.
 func (l *life) settleEarlier(ctx workflow.Context) error {
 	run := *l.processing
 	l.processing = nil
@@ -278,8 +276,8 @@ func (l *life) step(ctx workflow.Context) error {
 	}
 }
 
-// complete ends the workflow of a session that is over. Prompts that lost the
-// race against the stop end as cancelled.
+// complete ends the workflow of a terminated session. Prompts that lost the race against the stop
+// end as cancelled.
 func (l *life) complete(ctx workflow.Context) error {
 	cancel := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
 	if err := l.record(ctx, "cancel what is queued", control.CancelPrompts, cancel, nil); err != nil {
@@ -293,8 +291,8 @@ func (l *life) complete(ctx workflow.Context) error {
 	return nil
 }
 
-// shouldContinue reports whether history has grown so long that the workflow continues as new. It
-// is asked only between steps, with nothing in flight.
+// shouldContinue reports whether the history has grown so long that the workflow continues as new.
+// It is called only between steps, with no activity in progress.
 func (l *life) shouldContinue(ctx workflow.Context) bool {
 	if l.state.Final() && l.refusals.times == 0 {
 		return false // two more records and it completes
@@ -304,7 +302,7 @@ func (l *life) shouldContinue(ctx workflow.Context) bool {
 	}
 	info := workflow.GetInfo(ctx)
 	if l.closesAsleep && l.fellAsleep && l.wakes() {
-		return true // to wake on the current build; one that sleeps on completes
+		return true // to wake on the current build; a session that stays hibernated completes
 	}
 	limit := maxHistoryEvents
 	if l.keepsRoom {
@@ -323,13 +321,14 @@ func (l *life) continueAsNew(ctx workflow.Context) error {
 	if !l.closesAsleep {
 		return workflow.NewContinueAsNewError(ctx, contract.WorkflowName, input)
 	}
-	// The next run reads everything again, so that it need not be of the build that this one is pinned to.
+	// The next run reads everything again, so it does not need the build that this one is pinned
+	// to.
 	current := workflow.ContinueAsNewErrorOptions{InitialVersioningBehavior: workflow.ContinueAsNewVersioningBehaviorAutoUpgrade}
 	return workflow.NewContinueAsNewErrorWithOptions(ctx, current, contract.WorkflowName, input)
 }
 
-// carryOver is what the next run continues with. Deadlines are carried too: an idle session hibernates, and the sandbox of
-// one in error is saved, as if the run had not ended.
+// carryOver returns the state that the next run starts with. It includes deadlines, so an idle
+// session hibernates, and the sandbox of one in error is saved, as if the run had not ended.
 func (l *life) carryOver() *contract.Carry {
 	c := &contract.Carry{
 		Wants: l.wants, Seen: l.queue.Seen(), Runs: l.continued + 1, Retries: l.trouble.tries,

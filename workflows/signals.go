@@ -36,8 +36,7 @@ func (l *life) handle(ctx workflow.Context) error {
 	})
 }
 
-// receivers pairs each channel with what its message changes. A message that
-// arrives twice changes nothing the second time.
+// receivers pairs each channel with the handler of its messages. A repeated message has no effect.
 func (l *life) receivers(ctx workflow.Context) []receiver {
 	return []receiver{
 		{l.signals.commands, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.signalled = true }},
@@ -93,7 +92,7 @@ type receiver struct {
 	receive func(workflow.ReceiveChannel)
 }
 
-// drain takes in every signal that is waiting, without blocking.
+// drain handles every waiting signal, without blocking.
 func (l *life) drain(ctx workflow.Context) {
 	for _, r := range l.receivers(ctx) {
 		for r.channel.Len() > 0 {
@@ -108,9 +107,9 @@ func (l *life) drain(ctx workflow.Context) {
 	}
 }
 
-// notePrompt records that a prompt is waiting in Postgres. An empty id opens the workflow, or makes an
-// open one read the session again; so does a prompt that was taken before and is not being
-// processed.
+// notePrompt records that a prompt is waiting in Postgres. An empty id opens the workflow, or makes
+// an open one read the session again; so does a prompt that was in the queue before and is not
+// being processed.
 func (l *life) notePrompt(s contract.PromptSignal, now time.Time) {
 	l.rung = l.rung || s.PromptID != ""
 	known := s.PromptID == "" || l.queue.Has(s.PromptID)
@@ -125,28 +124,28 @@ func (l *life) notePrompt(s contract.PromptSignal, now time.Time) {
 	l.doubted = l.doubted || known && l.attended
 }
 
-// forgetPrompts empties the queue, because it is held. The release signals the prompts that wait then; if its signal has
-// already arrived, the workflow reads them.
+// forgetPrompts empties the queue, because it is held. The release signals the waiting prompts; if
+// its signal has already arrived, the workflow reads them.
 func (l *life) forgetPrompts() { l.queue = session.NewQueue(nil, l.queue.Seen()) }
 
-// noteAttended takes in which prompts came during an attendance. What happens to them is in its result, or in Postgres; they
-// only show in the history and in the view.
+// noteAttended records the prompts that arrived during an attendance. Their results are in the
+// result of the attendance, or in Postgres; they only show in the history and in the view.
 func (l *life) noteAttended(s contract.AttendedSignal) {
 	if n := len(s.Prompts); n > 0 {
 		l.newest = s.Prompts[n-1].ID
 	}
 }
 
-// askWake requests that the session is awake; the later of wake and hibernate wins. Until the
-// session is opened its state is not known and the request is kept.
+// askWake requests a wake; the later of wake and hibernate wins. Until the session is opened its
+// state is not known, and the request is kept.
 func (l *life) askWake() {
 	l.wants.Hibernate, l.wants.Force, l.wants.Drop, l.wants.Restart = false, false, false, false
 	l.stale = l.opened
 	l.wants.Wake = !l.opened || (l.state != session.Running && l.state != session.Error)
 }
 
-// askHibernate wants the session asleep. One that has never run, has failed or
-// sleeps already has nothing to put to sleep.
+// askHibernate requests a hibernation. It does nothing for a session that has never run, is in
+// error or is hibernated already.
 func (l *life) askHibernate(s contract.HibernateSignal) {
 	l.wants.Wake = false
 	if !l.opened || l.state == session.Running || l.state == session.Restoring {
@@ -155,7 +154,7 @@ func (l *life) askHibernate(s contract.HibernateSignal) {
 	}
 }
 
-// askRestart wants the session in a new sandbox. One that has none needs no other.
+// askRestart requests a new sandbox for the session. It does nothing for a session without one.
 func (l *life) askRestart(s contract.RestartSignal) {
 	if !l.opened || l.state == session.Running || l.state == session.Restoring {
 		l.wants.Hibernate, l.wants.Force = true, l.wants.Force || s.Force
@@ -163,8 +162,8 @@ func (l *life) askRestart(s contract.RestartSignal) {
 	}
 }
 
-// askRevert requests a revert of the agent; the newest request counts. It needs the session awake.
-// One that has failed must recover first, and one that has never run has nothing to revert.
+// askRevert requests a revert of the agent; the newest request counts. The session must be awake:
+// one in error must recover first, and one that has never run has nothing to revert.
 func (l *life) askRevert(s contract.RevertSignal) {
 	if s.PromptID == "" || l.opened && !l.revertible() {
 		return
@@ -178,7 +177,7 @@ func (l *life) askRevert(s contract.RevertSignal) {
 
 func (l *life) revertible() bool { return l.state != session.Error && l.state != session.Initializing }
 
-// askSync requests a bundle of the present state. A session that sleeps is saved already.
+// askSync requests a bundle of the current state. A hibernated session is saved already.
 func (l *life) askSync() {
 	l.wants.Sync = !l.opened || l.state == session.Running || l.state == session.Restoring
 }
@@ -202,8 +201,9 @@ func (l *life) applySettings(s contract.SettingsSignal) {
 	}
 }
 
-// noteSandbox records that the provider calls a sandbox dead; serve and turns check whether it is the
-// one they use. A report about a sandbox that another one of the same generation has replaced is late.
+// noteSandbox records that the provider reports a sandbox dead; serve and turns check whether it is
+// the one they use. A report about a sandbox that another one of the same generation has replaced
+// is outdated.
 func (l *life) noteSandbox(s contract.SandboxSignal) {
 	late := s.Generation == l.generation && s.SandboxID != "" && l.sandboxID != "" && s.SandboxID != l.sandboxID
 	another := s.SandboxID != "" && l.lost.SandboxID != "" && s.SandboxID != l.lost.SandboxID
@@ -212,14 +212,14 @@ func (l *life) noteSandbox(s contract.SandboxSignal) {
 	}
 }
 
-// loseSandbox takes in that a turn has found its sandbox gone, whatever was
-// reported before, and of whichever generation.
+// loseSandbox records that a turn has found its sandbox lost, whatever was reported before, and for
+// any generation.
 func (l *life) loseSandbox() {
 	l.lost = contract.SandboxSignal{Generation: l.generation, Reason: session.ReasonLost}
 }
 
-// sandboxLost reports whether the sandbox of this generation is believed gone. One that was created
-// after the report, under the same generation, is not.
+// sandboxLost reports whether the sandbox of this generation is presumed lost. A sandbox of the
+// same generation that was created after the report is not.
 func (l *life) sandboxLost() bool {
 	replaced := l.lost.SandboxID != "" && l.sandboxID != "" && l.lost.SandboxID != l.sandboxID
 	return l.lost.Generation == l.generation && l.generation > 0 && !replaced

@@ -34,9 +34,8 @@ func (l *life) wakes() bool {
 	return l.wants.Wake || l.parked == nil && (l.queue.Len() > 0 || l.wants.Revert != "")
 }
 
-// rest waits for a signal. After a day without one the workflow completes: an
-// open one costs storage and pins old code. The row stays, and whatever rings
-// next starts the workflow again.
+// rest waits for a signal. After a day without one the workflow completes, because an open workflow
+// costs storage and pins old code. The row stays, and the next signal starts the workflow again.
 func (l *life) rest(ctx workflow.Context, doing string) error {
 	since := l.lastActivity
 	if now := workflow.Now(ctx); since.IsZero() || since.After(now) {
@@ -44,11 +43,11 @@ func (l *life) rest(ctx workflow.Context, doing string) error {
 	}
 	putAway := since.Add(putAwayAfter)
 	if l.closesAsleep {
-		putAway = since // workers of the build that it is pinned to wait for it
+		putAway = since // workers of its pinned build wait for it
 	}
 	if workflow.Now(ctx).Before(putAway) {
 		if l.timer.why != l.why(doing, putAway) && l.explains(ctx) {
-			l.timer.stop() // of a sandbox that is gone: its summary would be read for a day
+			l.timer.stop() // its summary concerns the ended sandbox and would show for a day
 		}
 		l.wait(ctx, doing, putAway)
 		return nil
@@ -74,8 +73,8 @@ func (l *life) restore(ctx workflow.Context) error {
 	return l.provision(ctx, problem.RestoringDelayed, "restore the sandbox", control.RestoreSandbox)
 }
 
-// waitForHelp keeps a failed session until a person recovers or stops it, or its error may have passed.
-// Prompts that were accepted before wait.
+// waitForHelp keeps a session in error until a person recovers or stops it, or its cause may have
+// gone away. Accepted prompts wait.
 func (l *life) waitForHelp(ctx workflow.Context) error {
 	l.wants.ForgetSandbox()
 	l.wants.Wake, l.wants.Revert = false, ""

@@ -20,9 +20,8 @@ import (
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
-// stage runs a session's workflow against a world in the SDK's environment, where time is skipped:
-// from start to end of a script, through every continuation, completion and restart, as an engine
-// would.
+// stage runs a session's workflow against a world in the SDK's environment, which skips time: from
+// start to end of a script, through every continuation, completion and restart, like a real engine.
 type stage struct {
 	world  *world
 	script []scene
@@ -32,7 +31,7 @@ type stage struct {
 
 	env     *testsuite.TestWorkflowEnvironment // nil while no workflow is open
 	at      time.Time                          // while none is
-	ringing []signal                           // what starts the next workflow
+	ringing []signal                           // the signals that start the next workflow
 	timers  timers
 	// Of this run: each reports whether the workflow still has it in progress.
 	activities []func() bool
@@ -42,8 +41,8 @@ type stage struct {
 	history    historyLength
 }
 
-// scene is what is done at one time. One that restarts throws the open workflow
-// away, as a termination by hand does, and starts another from what Postgres has.
+// scene is the commands of one time. A scene that restarts discards the open workflow, like a
+// termination by hand, and starts another from the state in Postgres.
 type scene struct {
 	at      time.Time
 	restart bool
@@ -76,8 +75,7 @@ func (s *stage) after(d time.Duration, f func()) {
 	}
 }
 
-// act plays the script. Workflows that complete are started again by the next
-// signal that does so.
+// act plays the script. A completed workflow is started again by the next signal that may start it.
 func (s *stage) act() {
 	input := contract.WorkflowInput{SessionID: s.world.id}
 	for len(s.script) > 0 || len(s.ringing) > 0 {
@@ -159,10 +157,11 @@ func (s *stage) run(input contract.WorkflowInput) (contract.WorkflowInput, bool)
 	return contract.WorkflowInput{}, false
 }
 
-// maxRegistered is how many scenes the environment is given at a time. It has room for a thousand callbacks.
+// maxRegistered bounds the scenes registered at a time. The environment has room for a thousand
+// callbacks.
 const maxRegistered = 500
 
-// register has the environment play the next scenes at their times.
+// register schedules the next scenes in the environment.
 func (s *stage) register(env *testsuite.TestWorkflowEnvironment, now, limit time.Time) {
 	for s.registered < min(maxRegistered, len(s.script)) && s.script[s.registered].at.Before(limit) {
 		scene := s.script[s.registered]
@@ -179,8 +178,8 @@ func (s *stage) register(env *testsuite.TestWorkflowEnvironment, now, limit time
 	}
 }
 
-// limit is when the run ends that is open until then: with the script, or where
-// the script throws it away.
+// limit returns the time at which an open run ends: at the end of the script, or where the script
+// discards it.
 func (s *stage) limit() time.Time {
 	for _, scene := range s.script {
 		if scene.restart {
@@ -195,7 +194,7 @@ func isTimeout(err error) bool {
 	return ok
 }
 
-// continued decodes what the workflow hands to its next run.
+// continued decodes the input of the next run.
 func (s *stage) continued(next *workflow.ContinueAsNewError) (input contract.WorkflowInput) {
 	if err := converter.GetDefaultDataConverter().FromPayloads(next.Input, &input); err != nil {
 		s.world.violate("the input of the next run: %s", err)
@@ -225,7 +224,7 @@ func (s *stage) answer(ctx context.Context, w *world, o *operation) (any, error)
 	return nil, activity.ErrResultPending
 }
 
-// open reports whether a workflow is open. Where none is, a relay signals for what waits.
+// open reports whether a workflow is open. If none is, a relay signals for pending work.
 func (s *stage) open() bool { return s.env != nil && !s.env.IsWorkflowCompleted() }
 
 // signal reaches the open workflow. If none is open it starts one if start is set, and is lost

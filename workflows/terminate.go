@@ -10,8 +10,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// releasesFirst is the change since which a stop terminates the sandbox before the session's prompts are
-// cancelled: neither a long queue nor a database that refuses the cancellations keeps a sandbox running.
+// releasesFirst is the change since which a stop terminates the sandbox before the session's
+// prompts are cancelled, so that a long queue or a database that refuses the cancellations does not
+// keep a sandbox running.
 const releasesFirst = "releases-first"
 
 // terminate ends the session from whatever state it is in. The sandbox is flushed if that is quick, and
@@ -33,7 +34,7 @@ func (l *life) terminate(ctx workflow.Context) error {
 	return l.finishTermination(ctx, session.EventStop, cmp.Or(l.stopReason, session.ReasonRequested))
 }
 
-// flush stores the last output of a sandbox that is about to be terminated. It is tried, not insisted on.
+// flush stores the last output of a sandbox that is about to be terminated. It is tried once.
 func (l *life) flush(ctx workflow.Context) {
 	ref := activities.SandboxRef{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID}
 	if err := l.do(ctx, "flush the transcripts", flushOptions, control.FlushSandbox, ref, nil); err != nil {
@@ -45,16 +46,16 @@ func (l *life) releasesFirst(ctx workflow.Context) bool {
 	return workflow.GetVersion(ctx, releasesFirst, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
-// cancelPrompts ends every prompt of the session that is not over. The activity commits a bounded number of
-// them at a time.
+// cancelPrompts ends every prompt of the session that has not ended. The activity commits a bounded
+// number of them at a time.
 func (l *life) cancelPrompts(ctx workflow.Context) error {
 	cancel := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
 	return l.record(ctx, "cancel what is queued", control.CancelPrompts, cancel, nil)
 }
 
-// cancelRun gives a run that a stop interrupts its outcome, so that the interrupted turn cannot give it
-// another. It is tried once, within the workflow's task: the stop waits for no database, and whatever is left
-// open is cancelled after the sandbox is gone.
+// cancelRun gives a run that a stop interrupts its outcome, so that the interrupted turn cannot
+// give it another. It is tried once, within the workflow task: the stop does not wait for the
+// database, and a run that stays open is cancelled after the sandbox has ended.
 func (l *life) cancelRun(ctx workflow.Context, run session.Processing) {
 	o := inTaskOptions
 	o.Summary = "cancel the run"
@@ -70,8 +71,8 @@ func (l *life) cancelRun(ctx workflow.Context, run session.Processing) {
 	}
 }
 
-// finishTermination takes the step into terminated. Prompts that came in since are cancelled
-// before it, so that nothing follows the last status; complete cancels what is later still.
+// finishTermination moves the session to terminated. Newer prompts are cancelled before, so that no
+// event follows the last status; complete cancels even later ones.
 func (l *life) finishTermination(ctx workflow.Context, event session.Event, reason string) error {
 	if err := l.cancelPrompts(ctx); err != nil {
 		return err

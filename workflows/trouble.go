@@ -12,17 +12,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// leavesError is the change since which a session in error watches its sandbox, and is tried again where its reason may
-// pass. Since patientVersion that happens after seconds instead of minutes, only refusals and damage lead to error, and
-// environment/terminate leads out of it.
+// leavesError is the change since which a session in error watches its sandbox, and retries if the
+// cause may be transient. Since patientVersion it retries after seconds instead of minutes, only
+// refusals and damage lead to error, and environment/terminate recovers from it.
 const (
 	leavesError    = "leaves-error"
 	patientVersion = 2
 )
 
 const (
-	// errorGrace is how long a sandbox is kept in error before it is saved and terminated: long enough for a
-	// person to look.
+	// errorGrace is how long a sandbox is kept in error before it is saved and terminated, so that
+	// a person can inspect it.
 	errorGrace = 15 * time.Minute
 	// firstRetry is the pause before a session leaves error by itself in workflows from before patientVersion; it
 	// doubles up to maxRetry.
@@ -30,19 +30,20 @@ const (
 	maxRetry   = 10 * time.Minute
 	// unusableReason begins the reason of a session whose generations were all spent.
 	unusableReason = "no sandbox came to use: "
-	// reasonInError is why such a sandbox is terminated.
+	// reasonInError is the reason for the termination of such a sandbox.
 	reasonInError = "in error"
 )
 
-// passingReasons are parts of the reasons that earlier versions recorded for errors that may pass: those of the database,
-// of the provider and of timeouts.
+// passingReasons are parts of the reasons that earlier versions recorded for transient errors:
+// those of the database, of the provider and of timeouts.
 var passingReasons = []string{
 	unusableReason, "the database is not available", ": unavailable", ": throttled", ": timeout", ": conflict",
 	"timeout (type:", "connection refused", "connection reset", "context deadline exceeded",
 }
 
-// mayPass reports whether the session is in error for a reason that may pass. In this version everything of that kind
-// is repeated before it leads to error, and errors have their cause; those of earlier versions have their reason only.
+// mayPass reports whether the cause of a session's error may be transient. This version retries
+// transient errors before they lead to error, and records the cause; earlier versions recorded the
+// reason only.
 func (l *life) mayPass(ctx workflow.Context) bool {
 	if l.errorVersion(ctx) < patientVersion {
 		return strings.HasPrefix(l.reason, unusableReason)
@@ -56,9 +57,9 @@ func (l *life) errorVersion(ctx workflow.Context) workflow.Version {
 
 // trouble is the error of a session, and its retries.
 type trouble struct {
-	since      time.Time // zero until its step was looked at
-	looked     bool      // at the row, for a sandbox
-	tries      int       // how often it has left error by itself since it last ran
+	since      time.Time // zero until its first step
+	looked     bool      // the row was checked for a sandbox
+	tries      int       // how often it has left error by itself since it was last running
 	generation int64     // of the sandbox that it still has
 	sandboxID  string
 }
@@ -74,8 +75,8 @@ func (t trouble) lost(s contract.SandboxSignal) bool {
 	return t.sandboxID != "" && s.Generation == t.generation && (s.SandboxID == "" || s.SandboxID == t.sandboxID)
 }
 
-// stepInError does one thing of a session in error that was not recovered: save and release a sandbox
-// that died or was kept long enough, try again if the reason may pass, or wait.
+// stepInError takes one step of a session in error that was not recovered: it saves and releases a
+// sandbox that died or was kept long enough, retries if the cause may be transient, or waits.
 func (l *life) stepInError(ctx workflow.Context) error {
 	now := workflow.Now(ctx)
 	if l.trouble.since.IsZero() {
@@ -117,7 +118,7 @@ func (l *life) dropFiles(ctx workflow.Context) error {
 	if l.sandboxID != "" && !l.trouble.lost(l.lost) {
 		l.flush(ctx)
 	}
-	// So that the restore does not use it again, nor one from a create whose response was lost.
+	// So that the restore does not reuse it, or one from a create whose response was lost.
 	if err := l.release(ctx, session.ReasonDropped); err != nil || l.wants.Stop {
 		return err
 	}
@@ -129,8 +130,8 @@ func (l *life) dropFiles(ctx workflow.Context) error {
 	return err
 }
 
-// findSandbox reads from the row which sandbox there is: a create that failed may have made one.
-// The generation to continue from is unchanged, so that recover may use that sandbox again.
+// findSandbox reads the sandbox from the row, since a failed create may have created one. The
+// generation to continue from is unchanged, so that recover may reuse that sandbox.
 func (l *life) findSandbox(ctx workflow.Context) error {
 	generation, sandboxID := l.generation, l.sandboxID
 	if err := l.load(ctx); err != nil {
@@ -144,9 +145,9 @@ func (l *life) findSandbox(ctx workflow.Context) error {
 	return nil
 }
 
-// salvage saves the work in the sandbox of a session in error that no bundle covers, as far as it is left, and ends the
-// sandbox. A sandbox that cannot be saved is kept for the same time again, unless it is gone and its rest is refused: a
-// restore tries again to rescue that.
+// salvage saves the work of a session in error that no bundle covers, and ends the sandbox. A
+// sandbox that cannot be saved is kept for the same time again, unless it has ended and its remains
+// are refused; a restore retries the rescue.
 func (l *life) salvage(ctx workflow.Context, lost bool) error {
 	request := activities.SaveRequest{
 		SessionID: l.id, Generation: l.trouble.generation, SandboxID: l.trouble.sandboxID, Unsaved: true,

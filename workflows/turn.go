@@ -7,24 +7,24 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// rereadsFencedRuns is the change since which a run whose attempt was fenced off is read again.
+// rereadsFencedRuns is the change since which a run whose attempt was fenced is read again.
 const rereadsFencedRuns = "rereads-fenced-runs"
 
-// requeuesWithSettle is the change since which a run with a lost outcome is settled and its prompt queued again in one
-// record, and one that was to be aborted is not queued again.
+// requeuesWithSettle is the change since which a run with a lost outcome is settled and its prompt
+// requeued in one record, and the prompt of a run with a pending abort is not requeued.
 const requeuesWithSettle = "requeues-with-settle"
 
 // runTurn executes a run to its end, even if another workflow run began it.
 func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 	l.turn, l.looks, l.newest = &run, 0, ""
 	var result activities.TurnResult
-	takenBack := false // what waits has been read since the last run ended
+	takenBack := false // the pending work was read after the last run ended
 	defer func() {
 		l.turn, l.abort, l.moved, l.attended, l.doubted = nil, false, !takenBack, false, false
 		l.takeWaiting(result.Waiting)
 	}()
 	if run.Generation != l.generation {
-		// Its sandbox is gone, and with it the only witness.
+		// Its sandbox has ended, and with it the journal of the run.
 		return l.settleUnknown(ctx, run, session.ReasonSandboxLost)
 	}
 	var err error
@@ -47,7 +47,7 @@ func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 		l.losses.endedTurn()
 		return nil
 	case l.wants.Stop:
-		return nil // terminate settles it with the rest
+		return nil // terminate settles it
 	}
 	switch activities.TypeOf(err) {
 	case activities.PromptNotDelivered:
@@ -63,12 +63,12 @@ func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 	case activities.DeliveryUnknown:
 		return l.settleUnknown(ctx, run, activities.ReasonOf(err))
 	case activities.StaleWorkflow:
-		return err // the turn may be under way for another run of this workflow
+		return err // the turn may be in progress for another run of this workflow
 	case activities.Fenced:
 		if workflow.GetVersion(ctx, rereadsFencedRuns, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 			return nil
 		}
-		return err // the row says whether the run is over; if not, it is dispatched again
+		return err // the row says whether the run has ended; if not, it is dispatched again
 	case activities.Refused:
 		_, err := l.settle(ctx, run, session.OutcomeFailed, activities.ReasonOf(err), false)
 		return err
@@ -76,7 +76,7 @@ func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 	return l.settleUnknown(ctx, run, activities.ReasonOf(err))
 }
 
-// giveBack returns the prompt of a run that the agent never got to its place in the queue.
+// giveBack returns the prompt of a run that never reached the agent to its place in the queue.
 func (l *life) giveBack(ctx workflow.Context, run session.Processing, reason string) error {
 	ref := activities.SettleRequest{RunID: run.RunID, Reason: reason}
 	if err := l.record(ctx, "put the prompt back", control.ReturnRun, ref, nil); err != nil {
@@ -86,10 +86,9 @@ func (l *life) giveBack(ctx workflow.Context, run session.Processing, reason str
 	return nil
 }
 
-// settleUnknown gives a run whose outcome was lost the outcome unknown, and its
-// prompt what its policy says: hold leaves it to a person, fail ends it as
-// failed, retry puts it back in its place. A run that no attempt ever had is not a loss: its prompt is
-// queued again whatever the policy.
+// settleUnknown gives a run whose outcome was lost the outcome unknown, and applies the policy to
+// its prompt: hold leaves it to a person, fail ends it as failed, retry returns it to its place. A
+// run without any attempt is not a loss: its prompt is requeued whatever the policy.
 func (l *life) settleUnknown(ctx workflow.Context, run session.Processing, reason string) error {
 	outcome := session.OutcomeUnknown
 	if run.OnUnknown == session.Fail {
@@ -99,7 +98,7 @@ func (l *life) settleUnknown(ctx workflow.Context, run session.Processing, reaso
 		request := activities.SettleRequest{
 			RunID: run.RunID, Outcome: outcome, Reason: reason, ReturnUntouched: true, Requeue: run.OnUnknown == session.Retry,
 		}
-		if l.abort { // it has ended, however far it came, and must not run again
+		if l.abort { // an aborted run has ended and must not run again
 			request.Outcome, request.Reason = session.OutcomeCancelled, session.ReasonAborted
 			request.ReturnUntouched, request.Requeue = false, false
 		}

@@ -23,7 +23,7 @@ func (r *recorder) workBuild(build string) (stop func()) {
 	})
 }
 
-// makeCurrent has new workflows start on a build.
+// makeCurrent makes new workflows start on a build.
 func (r *recorder) makeCurrent(build string) {
 	require.Eventually(r.t, func() bool {
 		_, err := r.client.WorkerDeploymentClient().GetHandle(deploymentName).SetCurrentVersion(r.t.Context(), client.WorkerDeploymentSetCurrentVersionOptions{BuildID: build})
@@ -31,7 +31,7 @@ func (r *recorder) makeCurrent(build string) {
 	}, time.Minute, 100*time.Millisecond, "the workers of the build have polled")
 }
 
-// build is the one that the newest run of the session's workflow is pinned to.
+// build returns the build to which the newest run of the session's workflow is pinned.
 func (r *recorder) build() string {
 	d, err := r.client.DescribeWorkflowExecution(r.t.Context(), r.world.id, "")
 	require.NoError(r.t, err)
@@ -53,8 +53,9 @@ func (r *recorder) ring(id string, takes time.Duration) {
 	require.NoError(r.t, err)
 }
 
-// TestASessionCrossesToTheNextBuildAtItsWake: two builds of the worker at once. An awake session stays with the build that it was
-// started on, completes its workflow when it sleeps, and wakes on the current build; so does one that only moves to another sandbox.
+// TestASessionCrossesToTheNextBuildAtItsWake: two builds of the worker run at once. An awake
+// session stays on the build that it was started on, completes its workflow when it hibernates, and
+// wakes on the current build; so does one that only moves to another sandbox.
 func TestASessionCrossesToTheNextBuildAtItsWake(t *testing.T) {
 	t.Parallel()
 	r := setupEngine(t, "versions")

@@ -26,8 +26,8 @@ func (l *life) view() (contract.StateView, error) {
 	return v, nil
 }
 
-// showDoing puts what the session does into the current details that Temporal UI
-// shows; they cost no history.
+// showDoing describes the session's activity in the current details, which Temporal's UI shows.
+// They add no events to the history.
 func (l *life) showDoing(ctx workflow.Context, doing string) {
 	l.doing = doing
 	if l.delay.code != "" {
@@ -66,16 +66,18 @@ func (l *life) showDoing(ctx workflow.Context, doing string) {
 	workflow.SetCurrentDetails(ctx, strings.Join(lines, "\n"))
 }
 
-// explainsItself is the change since which a session's memo says what it is, and a session that sleeps has its own timer.
+// explainsItself is the change since which a memo describes the session, and a hibernated session
+// has its own timer.
 const explainsItself = "explains-itself"
 
 func (l *life) explains(ctx workflow.Context) bool {
 	return workflow.GetVersion(ctx, explainsItself, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
-// note writes the memo, which can be read when no worker answers and after the workflow is closed: the session, its
-// address, and the next step for a person. Each change is an event of the history; there are few. The title is in it only
-// if a person has set it: no text of a prompt enters Temporal.
+// note writes the memo, which can be read when no worker answers and after the workflow is closed:
+// the session, its address, and the next step for a person. Each change is an event of the history;
+// there are few. It has the title only if a person has set it, so that no text of a prompt enters
+// Temporal.
 func (l *life) note(ctx workflow.Context) error {
 	if !l.explains(ctx) {
 		return nil
@@ -93,7 +95,7 @@ func (l *life) note(ctx workflow.Context) error {
 		if known, ok := l.memo[name]; ok && value == known {
 			continue
 		}
-		changed[name] = value // also what an earlier run of the workflow has left, whose memo continues in this one
+		changed[name] = value // including fields from an earlier run, whose memo this run inherits
 		if value == "" {
 			changed[name] = nil // deletes it
 		}
@@ -123,7 +125,8 @@ func (l *life) nextStep() string {
 	}
 }
 
-// why says what a timer waits for. Of several reasons for the same time the one that matters most is named.
+// why describes what a timer waits for. Of several reasons for the same time it names the most
+// important.
 func (l *life) why(doing string, until time.Time) string {
 	switch {
 	case l.turn != nil && until.Equal(l.interruptAt()):
@@ -149,7 +152,7 @@ func (l *life) why(doing string, until time.Time) string {
 	}
 }
 
-// endedTurn is a turn as the current details show it.
+// endedTurn is a turn in the current details.
 type endedTurn struct {
 	Ordinal int64
 	Outcome session.Outcome

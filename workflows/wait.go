@@ -8,9 +8,9 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 )
 
-// wait blocks until one of futures is ready, a signal has come in, or the time until has been
-// reached; a zero until never is. Everything that the main routine ever waits for passes here, so
-// stop and abort are received at any moment.
+// wait blocks until one of futures is ready, a signal arrives, or the time until is reached; a zero
+// until is never reached. All waits of the main routine use it, so stop and abort are received at
+// any moment.
 func (l *life) wait(ctx workflow.Context, doing string, until time.Time, futures ...workflow.Future) {
 	l.showDoing(ctx, doing)
 	sel := workflow.NewSelector(ctx)
@@ -37,7 +37,7 @@ func orNow(ctx workflow.Context, t time.Time) time.Time {
 	return t
 }
 
-// do runs one activity to its end while signals keep coming in.
+// do runs one activity to its end while signals are received.
 func (l *life) do(ctx workflow.Context, doing string, o workflow.ActivityOptions, activity, in, out any) error {
 	f := l.begin(ctx, doing, o, activity, in)
 	for !f.IsReady() {
@@ -46,8 +46,8 @@ func (l *life) do(ctx workflow.Context, doing string, o workflow.ActivityOptions
 	return l.answered(f.Get(ctx, out))
 }
 
-// answered takes in the error of an activity. Where another run of the workflow has opened the session, the row is
-// read again before the next step, whatever the caller makes of the error.
+// answered handles the error of an activity. If another run of the workflow has opened the session,
+// the row is read again before the next step, whatever the caller does with the error.
 func (l *life) answered(err error) error {
 	if activities.TypeOf(err) == activities.StaleWorkflow {
 		l.superseded = true
@@ -75,8 +75,8 @@ func (l *life) record(ctx workflow.Context, doing string, activity, in, out any)
 	return l.do(ctx, doing, recordOptions, activity, in, out)
 }
 
-// doUnlessStopped is do for work that a stop makes pointless: it is cancelled as soon as the
-// session is asked to stop.
+// doUnlessStopped is do for work that a stop makes pointless: it is cancelled as soon as a stop is
+// requested.
 func (l *life) doUnlessStopped(ctx workflow.Context, doing string, o workflow.ActivityOptions, activity, in, out any) error {
 	ctx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -95,9 +95,8 @@ func (l *life) begin(ctx workflow.Context, doing string, o workflow.ActivityOpti
 	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, o), activity, in)
 }
 
-// pendingTimer holds the one timer that a session ever has pending. It is not moved when the time
-// to wait for becomes later: it fires, and the code that waited checks again. Only an earlier time
-// replaces it.
+// pendingTimer holds the only pending timer of a session. If the deadline moves later, the timer is
+// not moved: it fires, and the waiting code checks again. Only an earlier deadline replaces it.
 type pendingTimer struct {
 	future workflow.Future
 	at     time.Time

@@ -11,18 +11,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// abortGrace is how long an interrupted turn may take to end by itself: the
-// runner kills the agent's processes well before.
+// abortGrace is how long an interrupted turn may take to end by itself. The runner kills the
+// agent's processes well before.
 const abortGrace = 30 * time.Second
 
-// believesAttempts is the change since which an attempt that was cancelled is believed that it had not handed
-// the prompt over.
+// believesAttempts is the change since which the workflow trusts a cancelled attempt that reports
+// that it had not delivered the prompt.
 const believesAttempts = "believes-attempts"
 
 // turnWatch drives the workflow while a turn's activity runs.
 type turnWatch struct {
 	*life
-	run       *session.Processing // the newest that the workflow knows of
+	run       *session.Processing // the newest run that the workflow knows
 	turn      workflow.Future
 	cancel    workflow.CancelFunc    // ends the attempt at the turn
 	cancelled func() bool            // reports whether the attempt was cancelled
@@ -30,15 +30,15 @@ type turnWatch struct {
 
 	doing        string
 	answered     urgency
-	interrupting workflow.Future // the abort under way; nil while none is
-	giveUp       time.Time       // when an interrupted run is cancelled; zero until it is interrupted
+	interrupting workflow.Future // the abort in progress; nil if none
+	giveUp       time.Time       // the time at which an interrupted run is cancelled; zero until it is interrupted
 	stopping     bool
 }
 
-// watch runs the turn's activity and, concurrently, whatever an abort, a stop, a forced hibernation
-// or the end of the sandbox's life require. An error of the activity is returned unchanged. The activity may attend the
-// session after the run: run is then the newest that the workflow knows of, and takenBack says that the workflow has ended
-// the attendance while no run was in progress.
+// watch runs the turn's activity and handles, concurrently, an abort, a stop, a forced hibernation
+// and the deadline of the sandbox. It returns an error of the activity unchanged. The activity may
+// attend the session after the run: run is then the newest run that the workflow knows, and
+// takenBack reports that the workflow has ended the attendance while no run was in progress.
 func (l *life) watch(ctx workflow.Context, run *session.Processing, result *activities.TurnResult) (takenBack bool, err error) {
 	turnCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -49,7 +49,7 @@ func (l *life) watch(ctx workflow.Context, run *session.Processing, result *acti
 	l.attended = request.Attend != nil
 	doing := fmt.Sprintf("run prompt #%d %s", run.Ordinal, run.PromptID)
 	turn := l.begin(turnCtx, doing, turnOptionsAt(ctx), turns.RunTurn, request)
-	// An abort that is still on its way when the turn ends has nothing to do any more.
+	// An abort that is still in progress when the turn ends has no effect.
 	abortCtx, forgetAbort := workflow.WithCancel(ctx)
 	defer forgetAbort()
 	w := turnWatch{
@@ -86,7 +86,8 @@ func (l *life) watch(ctx workflow.Context, run *session.Processing, result *acti
 	return w.result(ctx, result)
 }
 
-// follow learns which run the activity is at. It reports whether the workflow has ended the attendance.
+// follow determines the activity's current run. It reports whether the workflow has ended the
+// attendance.
 func (w *turnWatch) follow(ctx workflow.Context) (takenBack bool, err error) {
 	if !w.attended {
 		return false, w.attend(ctx)
@@ -99,13 +100,14 @@ func (w *turnWatch) follow(ctx workflow.Context) (takenBack bool, err error) {
 	return takenBack, err
 }
 
-// act interrupts or cancels the turn if something requires it now. An error is that of a refused record.
+// act interrupts or cancels the turn if that is required now. Its error is that of a refused
+// record.
 func (w *turnWatch) act(ctx workflow.Context, now time.Time) error {
 	at := w.interruptAt()
 	outlived := !at.IsZero() && !now.Before(at)
 	switch {
 	case w.wants.Stop && !w.stopping:
-		// The prompt's outcome first, so that the interrupted turn cannot give it another.
+		// The prompt gets its outcome first, so that the interrupted turn cannot set another.
 		w.stopping, w.doing = true, "stop the turn"
 		if err := w.cancelBeforeStop(ctx, *w.run); err != nil {
 			return err
@@ -119,13 +121,13 @@ func (w *turnWatch) act(ctx workflow.Context, now time.Time) error {
 	case !w.giveUp.IsZero() && !now.Before(w.giveUp):
 		w.cancel()
 	case w.sandboxLost():
-		// The turn's own look at the sandbox decides; cancelling it makes it look now.
+		// The turn itself decides by checking the sandbox; its cancellation makes it check now.
 		w.cancel()
 	}
 	return nil
 }
 
-// pause waits until the turn ends or something must be decided again.
+// pause waits until the turn ends or a new decision is due.
 func (w *turnWatch) pause(ctx workflow.Context, now time.Time) {
 	until := earliest(w.interruptAt(), w.expiryNoticeAt())
 	if !w.giveUp.IsZero() {
@@ -147,7 +149,8 @@ func (w *turnWatch) pause(ctx workflow.Context, now time.Time) {
 	w.wait(ctx, w.doing, until, futures...)
 }
 
-// newestPrompt is the last one of which the workflow knows that it came during the attendance; "" for none.
+// newestPrompt returns the last prompt that is known to have arrived during the attendance; "" for
+// none.
 func (l *life) newestPrompt() string {
 	if ids := l.queue.IDs(); len(ids) > 0 {
 		return ids[len(ids)-1]
@@ -155,11 +158,12 @@ func (l *life) newestPrompt() string {
 	return l.newest
 }
 
-// result reads how the activity ended, and settles a run that was interrupted or whose sandbox was lost.
+// result reads the result of the activity, and settles a run that was interrupted or whose sandbox
+// was lost.
 func (w *turnWatch) result(ctx workflow.Context, result *activities.TurnResult) (takenBack bool, err error) {
 	err = w.turn.Get(ctx, result)
 	if err != nil && w.attended {
-		// It may be about a run that the workflow does not know of.
+		// It may concern a run that the workflow does not know.
 		over, takeErr := w.takeBack(ctx, w.run)
 		switch {
 		case takeErr != nil:
@@ -174,9 +178,9 @@ func (w *turnWatch) result(ctx workflow.Context, result *activities.TurnResult) 
 	if err == nil || !w.cancelled() {
 		return false, err
 	}
-	// It was cancelled here. The way it ended then says little: if a worker is gone, the cancelled
+	// The workflow cancelled it, so its error reveals little: if the worker is lost, the cancelled
 	// activity runs into its heartbeat timeout. If the attempt's state is unknown, the row decides:
-	// a run that no attempt has attached to is returned to the queue.
+	// the prompt of a run without an attempt returns to the queue.
 	kind := activities.TypeOf(err)
 	undelivered := (kind == activities.NotHandedOver || kind == activities.PromptNotDelivered) &&
 		workflow.GetVersion(ctx, believesAttempts, workflow.DefaultVersion, 1) != workflow.DefaultVersion
@@ -194,8 +198,9 @@ func (w *turnWatch) result(ctx workflow.Context, result *activities.TurnResult) 
 	return false, err
 }
 
-// awaitsAbandonedTurns is the change since which a turn that is abandoned for a refused record has
-// ended before the session is read again. Before it, another attempt could begin alongside it.
+// awaitsAbandonedTurns is the change since which the session is read again only after a turn that
+// is abandoned because of a refused record has ended. Before it, another attempt could begin
+// alongside it.
 const awaitsAbandonedTurns = "awaits-abandoned-turns"
 
 // abandon ends the attempt at a turn after the store has refused a record; cause is the refusal:

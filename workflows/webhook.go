@@ -22,7 +22,8 @@ var attemptOptions = workflow.ActivityOptions{
 	Summary:             "make an attempt",
 }
 
-// DeliverWebhook makes attempts at a delivery to a webhook until it is over. All its state is in Postgres: one that is lost is started again.
+// DeliverWebhook makes attempts at a delivery to a webhook until it has ended. All its state is in
+// Postgres, so a lost workflow is started again.
 func DeliverWebhook(ctx workflow.Context, in activities.DeliveryRef) error {
 	ctx = workflow.WithActivityOptions(ctx, attemptOptions)
 	for {

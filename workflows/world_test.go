@@ -16,16 +16,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// world is what a session's workflow meets: rows as Postgres keeps them, and a
-// provider with sandboxes that live and die. It holds the workflow to the
-// promises: what breaks one is noted as a violation.
+// world is the environment of a session's workflow: the rows of Postgres, and a provider with
+// sandboxes that start and end. It checks the workflow against the guarantees, and records each
+// violation.
 type world struct {
 	mu    sync.Mutex
 	clock clock
 	say   func(format string, args ...any) // the transcript
 
 	id           string
-	taskQueue    string // of the installation; "" is where the workflow runs
+	taskQueue    string // of the installation; "" is the workflow's queue
 	state        session.State
 	reason       string
 	errorCause   session.ErrorCause
@@ -39,21 +39,23 @@ type world struct {
 	prompts      []*promptRow
 	runs         map[string]*runRow
 	commands     []session.Command // all of them, in order
-	signalled    bool              // a signal is under way that the workflow has not answered
+	signalled    bool              // the workflow has not answered a signal
 	oldSignals   bool              // commands are separate signals, as by an api of an earlier version
 	eachSignal   bool              // prompts of attended sessions are signalled at once, as by an api of an earlier version
-	held         bool              // the queue is: no prompt starts, and none wakes the session
-	signals      int               // sent for prompts and commands
-	reads        int               // of what waits
-	// answersLate is how long after its end the result of a turn reaches the workflow.
+	held         bool              // the queue is held: no prompt starts or wakes the session
+	signals      int               // number of signals for prompts and commands
+	reads        int               // number of reads of pending work
+	// answersLate is the delay between the end of a turn and the arrival of its result at the
+	// workflow.
 	answersLate time.Duration
-	// earlierWorkers do not report what waits with the end of a turn, and do not terminate what they save.
+	// earlierWorkers: workers do not report pending work with the end of a turn, and do not
+	// terminate saved sandboxes.
 	earlierWorkers bool
 	// attends is how long turns attend the session; attendant is the one that may claim prompts.
 	attends   time.Duration
 	announces bool // deadlines are announced
 	keepsRoom bool // the workflow continues as new while its history has room
-	versioned bool // workers are, and workflows are pinned to them
+	versioned bool // workers are versioned, and workflows are pinned to them
 	parkAfter time.Duration
 	expiry    time.Duration // of questions
 	attendant *operation
@@ -61,14 +63,14 @@ type world struct {
 	bundles   []bundleRow
 
 	reset      bool          // the workflow may be reset: it then dispatches runs under numbers that it had before
-	inTask     string        // what happens to records within the workflow task: done; slow: not tried; lost: done, and it is not known
+	inTask     string        // records within the workflow task: done; slow: not tried; lost: done, but the answer is lost
 	doomed     int           // sandboxes that end soon after they are ready
 	busy       bool          // no worker has room for a turn
 	lifetime   time.Duration // of a sandbox at the provider
 	takes      map[string]time.Duration
 	faults     map[string][]error
 	operations []*operation
-	canceling  map[string]bool // activities asked to end and not begun again since
+	canceling  map[string]bool // cancelled activities that have not been started again
 	alarms     []*alarm
 	violations []string
 }
@@ -86,7 +88,7 @@ type promptRow struct {
 	reason     string
 	runID      string
 	takes      time.Duration
-	outcome    session.Outcome // how its turn ends by itself
+	outcome    session.Outcome // the outcome of its turn unless interrupted
 	stubborn   bool            // its turn does not end when it is interrupted
 	deliveries int
 	asks       bool // its turn asks people, and continues when they have answered
@@ -95,17 +97,17 @@ type promptRow struct {
 type runRow struct {
 	id, promptID string
 	generation   int64
-	dispatch     int64 // allotted last
+	dispatch     int64 // the last allotted dispatch
 	attached     bool  // an attempt has had it
 	delivered    bool
 	aborted      bool
-	endsAt       time.Time // of the agent's work, once delivered
+	endsAt       time.Time // the end of the agent's work, once delivered
 	outcome      session.Outcome
 	held         int64 // the dispatch of the attempt that has it
 	part         int64
 	parked       bool
 	answered     bool      // the question of its prompt
-	expires      time.Time // the question does
+	expires      time.Time // the expiry of the question
 }
 
 type sandboxRow struct {
@@ -126,8 +128,7 @@ type bundleRow struct {
 	checkpoint bool // the sandbox worked on
 }
 
-// alarm is something that happens at the provider at a time, whatever the
-// workflow does meanwhile.
+// alarm is an event at the provider at a given time, independent of the workflow.
 type alarm struct {
 	at   time.Time
 	ring func()
@@ -166,8 +167,8 @@ func (w *world) violate(format string, args ...any) {
 	w.say("VIOLATION: %s", v)
 }
 
-// accept inserts the row of a prompt, as the api does before it rings. A session
-// that is over or in error accepts none.
+// accept inserts the row of a prompt, like the api before its signal. A session that is terminated
+// or in error accepts none.
 func (w *world) accept(p promptRow) *promptRow {
 	if w.state.Final() || w.state == session.Error {
 		return nil
@@ -183,7 +184,7 @@ func (w *world) accept(p promptRow) *promptRow {
 
 func (w *world) touch() { w.lastActivity = w.clock.now() }
 
-// announce says when a deadline is, if it is near.
+// announce returns the time of a deadline that is near.
 func (w *world) announce(kind deadline.Kind) activities.Announced {
 	row := session.Session{Status: w.state, LastActivity: w.lastActivity, IdleTimeout: w.idleTimeout}
 	for _, p := range w.prompts {
@@ -226,7 +227,7 @@ func (w *world) openRun() *runRow {
 	return nil
 }
 
-// firstQueued is the prompt that is next.
+// firstQueued returns the next prompt.
 func (w *world) firstQueued() *promptRow {
 	var first *promptRow
 	for _, p := range w.prompts {
@@ -237,7 +238,7 @@ func (w *world) firstQueued() *promptRow {
 	return first
 }
 
-// end gives a prompt and its run their outcome. One that is over keeps the one it has.
+// end gives a prompt and its run their outcome. A prompt that has ended keeps its outcome.
 func (w *world) end(p *promptRow, outcome session.Outcome, reason string) {
 	if p.status.Final() {
 		return
@@ -293,7 +294,7 @@ func (w *world) alive() (living []*sandboxRow) {
 	return living
 }
 
-// reserve records the intent to make a generation's sandbox, and fences off what is older.
+// reserve records the intent to create a generation's sandbox, and fences older ones.
 func (w *world) reserve(generation int64) (*sandboxRow, error) {
 	row := w.sandbox(generation)
 	switch {
@@ -361,7 +362,7 @@ func (w *world) head() *bundleRow {
 	return &w.bundles[len(w.bundles)-1]
 }
 
-// alarm rings at a time that is kept over a restart of the workflow.
+// alarm calls ring at a time, even if the workflow restarts before.
 func (w *world) alarm(d time.Duration, ring func()) {
 	a := &alarm{at: w.clock.now().Add(d), ring: ring}
 	w.alarms = append(w.alarms, a)
@@ -377,8 +378,8 @@ func (w *world) arm(a *alarm) {
 	}))
 }
 
-// adopt gives the world the clock of the engine that starts to run the workflow. The activities of
-// the one before no longer have a receiver.
+// adopt sets the clock of the engine that starts to run the workflow. The results of the previous
+// engine's activities are discarded.
 func (w *world) adopt(c clock) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -397,7 +398,7 @@ func (w *world) locked(f func()) func() {
 	}
 }
 
-// transit records a step as Postgres does.
+// transit records a step like Postgres.
 func (w *world) transit(t session.Transition) error {
 	if t.No == w.transitionNo && t.To == w.state {
 		return nil
@@ -441,8 +442,9 @@ func (w *world) transit(t session.Transition) error {
 	return nil
 }
 
-// inject makes the next calls of an activity fail, one each. Where the engine alone retries them it is no
-// more in a row than the environment has patience: it gives even endless retries ten attempts.
+// inject makes the next calls of an activity fail, one each. Calls that only the engine retries
+// fail fewer times in a row than the environment allows: it stops even endless retries after ten
+// attempts.
 func (w *world) inject(activity string, times int, err error) {
 	switch activity {
 	case "CreateSandbox", "RestoreSandbox", "SaveBundle", "RescueBundle", "DropSandbox":
@@ -454,7 +456,8 @@ func (w *world) inject(activity string, times int, err error) {
 	}
 }
 
-// calm ends every fault and outage: activities take as long as they do and turns end within a second.
+// calm ends every fault and outage: activities take their normal time, and turns end within a
+// second.
 func (w *world) calm() {
 	w.answersLate = 0
 	w.faults, w.takes, w.inTask = map[string][]error{}, newWorld(w.say).takes, ""
@@ -475,7 +478,7 @@ func (w *world) calm() {
 	w.free()
 }
 
-// settled checks that no prompt waits for anything but a person: in a session that is in error for a refusal.
+// settled checks that prompts only wait in a session that is in error because of a refusal.
 func (w *world) settled() {
 	if w.state == session.Error && w.errorCause == session.CauseRefused {
 		return
@@ -487,8 +490,8 @@ func (w *world) settled() {
 	}
 }
 
-// fault is what a fault in a scenario file is called.
-func fault(kind string) (err error, known bool) { //nolint:revive // the error is what was asked for
+// fault returns the error for a fault's name in a scenario file.
+func fault(kind string) (err error, known bool) { //nolint:revive // the error is the result
 	switch kind {
 	case "passing":
 		return &failure.Error{
