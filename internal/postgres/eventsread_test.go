@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -68,4 +70,67 @@ func TestEventsOfManySessionsAreReadInOneStatement(t *testing.T) {
 		after, last := frames(pages[i])
 		require.Equal(t, want, fmt.Sprintf("%d-%d of %d-%d", after, last, bounds.First, bounds.Newest), i)
 	}
+}
+
+// TestAPageNamesTheRunAndTheConversationOfEachEvent reads pages of several sizes of a log with three runs, what the store wrote
+// between them, and the conversations of two subagents.
+func TestAPageNamesTheRunAndTheConversationOfEachEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	for i, conversations := range [][]string{{"main"}, {"main", "toolu_1", "main"}, {"toolu_2", "", "toolu_1"}} {
+		runID := b.begin(t, b.submit(t, fmt.Sprint("prompt ", i)))
+		a := eventlog.Append{SessionID: b.id, RunID: runID, Token: "t1", Generation: 1, LastFrame: int64(len(conversations))}
+		for n, id := range conversations {
+			d := draft("error", int64(n+1), 0, `{}`)
+			d.ConversationID = id
+			a.Events = append(a.Events, d)
+		}
+		require.NoError(t, b.appendOne(t, a))
+		_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
+		require.NoError(t, err)
+	}
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer conn.Close(b.ctx)
+	rows, err := conn.Query(b.ctx, `SELECT e.seq || ' ' || coalesce(r.id, '') || ' ' || coalesce(c.id, CASE e.conversation_no WHEN 1 THEN 'main' ELSE '' END)
+		FROM event_log e LEFT JOIN runs r ON r.session_id = $1 AND r.no = e.run_no
+		LEFT JOIN event_conversations c ON c.session_no = e.session_no AND c.no = e.conversation_no
+		WHERE e.session_no = (SELECT no FROM sessions WHERE id = $1) ORDER BY e.seq`, b.id)
+	require.NoError(t, err)
+	want, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(want, "\n"), "toolu_2")
+	for _, limit := range []int{1, 2, 5, 1000} {
+		var got []string
+		for len(got) < len(want) {
+			page, err := b.EventsPage(b.ctx, b.id, int64(len(got)), limit)
+			require.NoError(t, err)
+			require.NotEmpty(t, page)
+			for _, e := range page {
+				got = append(got, fmt.Sprintf("%d %s %s", e.Seq, e.RunID, e.ConversationID))
+			}
+		}
+		require.Equal(t, want, got, "pages of %d", limit)
+	}
+}
+
+// TestAnEventThatIsReadAllocatesNothing: a reader that catches up reads a million of them.
+func TestAnEventThatIsReadAllocatesNothing(t *testing.T) {
+	b := setup(t)
+	b.sql(t, `WITH s AS (UPDATE sessions SET last_seq = last_seq + 2000 WHERE id = $1 RETURNING no, last_seq)
+		INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
+		SELECT s.no, s.last_seq - 2000 + n, now(), 0, 1, 'text_delta', '{"blockId":"1","delta":"word "}' FROM s, generate_series(1, 2000) n`, b.id)
+	read := func(limit int) func() {
+		page := eventlog.NewPage(&eventlog.Format{}, b.id, 1)
+		return func() {
+			page.Reset(b.id, 1)
+			page.Limit = limit
+			require.NoError(t, b.EventsRead(b.ctx, []*eventlog.Page{page}))
+			batch := page.Batch()
+			require.Equal(t, limit, batch.Len())
+		}
+	}
+	one, all := testing.AllocsPerRun(20, read(1)), testing.AllocsPerRun(20, read(1000))
+	require.Less(t, all-one, 200.0, "of 1000 events")
 }

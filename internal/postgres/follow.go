@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -18,23 +19,49 @@ import (
 // eventsRead reads the next events of several sessions. It is not generated, so that the data of a row
 // goes into a page without a copy in between. A page ends with the event that brings its data to its
 // bytes or more.
+//
+// An event costs little more than its look-up in the index, so that a reader catches up at the pace of the network. Its row has
+// the numbers of its run and conversation, whose ids are in rows of their own before those of the events: a join for each event
+// would take as long as all the rest. A running sum of sizes would take longer than that, so it is computed only for a page
+// that its bytes end. The parts of a UNION ALL are executed in their order, and never in parallel where a CTE is read.
 const eventsRead = `
-SELECT w.page, s.first_seq, s.last_seq, p.seq, p.type,
-    coalesce(c.id, CASE p.conversation_no WHEN 1 THEN 'main' ELSE '' END) AS conversation_id, coalesce(r.id, '') AS run_id, p.at, p.data
-FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::integer[], $5::bigint[]) WITH ORDINALITY
-    AS w (session_id, after, through, items, bytes, page)
-JOIN sessions s ON s.id = w.session_id
-LEFT JOIN LATERAL (
-    SELECT e.seq, e.type, e.conversation_no, e.run_no, e.at, e.data,
-        sum(octet_length(e.data)) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-    FROM event_log e
-    WHERE e.session_no = s.no AND e.seq > w.after AND e.seq <= w.through
-    ORDER BY e.seq LIMIT w.items
-) p ON p.before IS NULL OR p.before < w.bytes
--- Lateral with a limit: one look-up for each run and conversation of the page, however many the session has.
-LEFT JOIN LATERAL (SELECT k.id FROM runs k WHERE p.run_no > 0 AND k.session_id = s.id AND k.no = p.run_no LIMIT 1) r ON true
-LEFT JOIN LATERAL (SELECT k.id FROM event_conversations k WHERE p.conversation_no > 1 AND k.session_no = s.no AND k.no = p.conversation_no LIMIT 1) c ON true
-ORDER BY w.page, p.seq`
+WITH w AS MATERIALIZED (
+    SELECT w.page, w.after, w.through, w.bytes, s.no, s.id, s.first_seq, s.last_seq, a.*
+    FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::integer[], $5::bigint[]) WITH ORDINALITY
+        AS w (session_id, after, through, items, bytes, page)
+    JOIN sessions s ON s.id = w.session_id
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS events, coalesce(sum(octet_length(e.data)), 0) AS size,
+            min(e.run_no) FILTER (WHERE e.run_no > 0) AS first_run, max(e.run_no) AS last_run, max(e.conversation_no) AS last_conversation
+        FROM (
+            SELECT e.data, e.run_no, e.conversation_no FROM event_log e
+            WHERE e.session_no = s.no AND e.seq > w.after AND e.seq <= w.through
+            ORDER BY e.seq LIMIT w.items
+        ) e
+    ) a
+)
+SELECT w.page, w.last_seq AS newest, w.first_seq AS seq, 0 AS run_no, 0 AS conversation_no, 'epoch'::timestamptz AS at, '' AS name, NULL::text AS data FROM w
+UNION ALL
+SELECT w.page, -1, 0, r.no, 0, 'epoch', r.id, NULL
+FROM w CROSS JOIN LATERAL (SELECT k.no, k.id FROM runs k WHERE k.session_id = w.id AND k.no BETWEEN w.first_run AND w.last_run) r
+WHERE w.last_run > 0
+UNION ALL
+SELECT w.page, -1, 0, 0, c.no, 'epoch', c.id, NULL
+FROM w CROSS JOIN LATERAL (SELECT k.no, k.id FROM event_conversations k WHERE k.session_no = w.no AND k.no BETWEEN 2 AND w.last_conversation) c
+WHERE w.last_conversation > 1
+UNION ALL
+SELECT w.page, -1, p.seq, p.run_no, p.conversation_no, p.at, p.type, p.data
+FROM w CROSS JOIN LATERAL (
+    SELECT e.seq, e.type, e.conversation_no, e.run_no, e.at, e.data FROM event_log e
+    WHERE e.session_no = w.no AND e.seq > w.after AND e.seq <= w.through
+    ORDER BY e.seq LIMIT CASE WHEN w.size < w.bytes THEN w.events ELSE (
+        SELECT count(*) FROM (
+            SELECT sum(octet_length(e.data)) OVER (ORDER BY e.seq ROWS UNBOUNDED PRECEDING) - octet_length(e.data) AS before FROM event_log e
+            WHERE e.session_no = w.no AND e.seq > w.after AND e.seq <= w.through
+            ORDER BY e.seq LIMIT w.events
+        ) b WHERE b.before < w.bytes
+    ) END
+) p`
 
 // EventsRead fills pages of different sessions with one statement: in order and without a gap, within
 // the bounds of each page. The page of a session that does not exist fails with session_not_found.
@@ -55,42 +82,75 @@ func (db *DB) EventsRead(ctx context.Context, pages []*eventlog.Page) error {
 	return fault(doing, db.pool.SendBatch(ctx, &batch).Close())
 }
 
+// pageNames are the ids of the runs and conversations of a page's events.
+type pageNames struct {
+	found               bool // the session exists
+	runs, conversations numberedIDs
+}
+
+// numberedIDs are ids by their number. The zero value has none.
+type numberedIDs struct {
+	byNo   map[int32]string
+	lastNo int32 // of the id that was looked up last, which is mostly the next one as well
+	lastID string
+}
+
+func (n *numberedIDs) add(no int32, id string) {
+	if n.byNo == nil {
+		n.byNo = map[int32]string{}
+	}
+	n.byNo[no] = id
+}
+
+// id returns the id of a number; none for 0, or where the row of the id is deleted.
+func (n *numberedIDs) id(no int32) string {
+	if no != n.lastNo {
+		n.lastNo, n.lastID = no, n.byNo[no]
+	}
+	return n.lastID
+}
+
+// mainConversation is the number of the main conversation in every session.
+const mainConversation = 1
+
 // fillPages fills pages with the rows of eventsRead.
 func fillPages(rows pgx.Rows, pages []*eventlog.Page) error {
 	var (
-		at            = -1 // the page that is being filled
-		number        int64
-		first, newest int64
-		seq           *int64
-		kind          pgtype.DriverBytes
-		conversation  pgtype.DriverBytes
-		run           pgtype.DriverBytes
-		written       *time.Time
-		data          pgtype.DriverBytes
-		e             eventlog.Event
+		number, newest, seq   int64
+		runNo, conversationNo int32
+		at                    time.Time
+		name, data            pgtype.DriverBytes
+		e                     eventlog.Event
+		names                 = make([]pageNames, len(pages))
 	)
+	row := []any{&number, &newest, &seq, &runNo, &conversationNo, &at, &name, &data}
 	for rows.Next() {
-		if err := rows.Scan(&number, &first, &newest, &seq, &kind, &conversation, &run, &written, &data); err != nil {
+		if err := rows.Scan(row...); err != nil {
 			return err
 		}
-		if int(number)-1 != at {
-			for at++; at < int(number)-1; at++ {
-				pages[at].Fail(noSession(pages[at].SessionID))
-			}
-			pages[at].Bounds(first, newest)
+		page, of := pages[number-1], &names[number-1]
+		switch {
+		case data != nil:
+			e.Seq, e.SessionID, e.At, e.Data = seq, page.SessionID, at.UTC(), json.RawMessage(data)
+			e.Type, e.ConversationID, e.RunID = reuse(e.Type, name), of.conversations.id(conversationNo), of.runs.id(runNo)
+			page.Add(&e)
+		case runNo > 0:
+			of.runs.add(runNo, session.RunOf(string(name)))
+		case conversationNo > 0:
+			of.conversations.add(conversationNo, string(name))
+		default:
+			page.Bounds(seq, newest)
+			of.found = true
+			of.conversations.add(mainConversation, conversation.Main)
 		}
-		if seq == nil {
-			continue // there are no further events
-		}
-		e.Seq, e.SessionID, e.At, e.Data = *seq, pages[at].SessionID, written.UTC(), json.RawMessage(data)
-		e.Type, e.ConversationID, e.RunID = reuse(e.Type, kind), reuse(e.ConversationID, conversation), reuse(e.RunID, runVisible(run))
-		pages[at].Add(&e)
 	}
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	for at++; at < len(pages); at++ {
-		pages[at].Fail(noSession(pages[at].SessionID))
+	for i, p := range pages {
+		if !names[i].found {
+			p.Fail(noSession(p.SessionID))
+		}
 	}
 	return nil
 }
@@ -119,14 +179,6 @@ func (db *DB) EventsPage(ctx context.Context, sessionID string, after int64, lim
 		return nil, err
 	}
 	return events, nil
-}
-
-// runVisible is [session.RunOf] without a copy of nearly every id.
-func runVisible(id []byte) []byte {
-	if len(id) <= session.RunIDLength {
-		return id
-	}
-	return []byte(session.RunOf(string(id)))
 }
 
 // reuse returns the text of b, without a copy where the row before had the same.
