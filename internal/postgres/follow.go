@@ -21,7 +21,7 @@ import (
 // bytes or more.
 //
 // An event costs little more than its look-up in the index, so that a reader catches up at the pace of the network. Its row has
-// the numbers of its run and conversation, whose ids are in rows of their own before those of the events: a join for each event
+// the numbers of its run and conversation, whose ids are in separate rows before those of the events: a join for each event
 // would take as long as all the rest. A running sum of sizes would take longer than that, so it is computed only for a page
 // that its bytes end. The parts of a UNION ALL are executed in their order, and never in parallel where a CTE is read.
 const eventsRead = `
