@@ -11,6 +11,7 @@
 # make chaos   injects every fault in every state, then faults at random; ARGS="-minutes 20 -seed 1234" say how long and which
 # make followers  has clients of every protocol follow one session for five minutes while each part of the system is killed; ARGS="-minutes 20" says how long
 # make upgrade  replaces the programs of the release before by those of this build under load, in every order; FROM=COMMIT begins with any commit
+# make real-agents  runs the tests of real agents in the whole system with every agent; make test runs each with some of them
 # make forks  forks and reverts sessions of every agent; three minutes
 # make overload  has a hundred agents print as fast as they can for a minute; ARGS="-overload 5m -overload-sessions 200" say how long and how many
 # make conformance-sandbox  runs all tests of every agent in sandboxes with their own network, as this user and, for root, as an ordinary user too
@@ -41,9 +42,10 @@ LINT     = golangci-lint
 # Some tests wait, for a timeout or a process, and some use both processors: with more at once, the whole takes as long and each waits for the others.
 # Without debugging information the tests' programs are linked in two thirds of the time.
 CPUS    := $(shell getconf _NPROCESSORS_ONLN)
-TESTARGS ?= -timeout 75m -ldflags=-w -p $(CPUS) -parallel $(shell expr $(CPUS) + 1)
+# check-vet vets all packages before the tests run.
+TESTARGS ?= -timeout 75m -vet=off -ldflags=-w -p $(CPUS) -parallel $(shell expr $(CPUS) + 1)
 
-.PHONY: web generate-web dev build release test conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos followers upgrade overload forks check setup programs fmt generate clean \
+.PHONY: web generate-web dev build release test conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos followers upgrade overload forks real-agents check setup programs fmt generate clean \
 	picture check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
 
 # Temporal's server is by far the largest part of the first build, and not needed if an address is given.
@@ -173,6 +175,12 @@ overload: setup programs
 forks: NEEDS = npm curl
 forks: setup agents programs
 	@go test ./test -count 1 -timeout 0 -v -run '^TestEveryAgentIsForkedAndReverted$$' -all-forks $(ARGS)
+
+# In make test each of these tests has some of the agents, and each agent is in some of the tests.
+real-agents: NEEDS = npm git curl
+real-agents: setup agents programs
+	@go test ./test -count 1 -timeout 0 -v -all-agents $(ARGS) \
+		-run '^(TestEveryAgentKeepsItsMemory|TestEveryAgentInTrouble|TestEveryAgentReachesPeople|TestSessionsMoveThereAndBack|TestASessionOutlivesFiveSandboxes)$$'
 
 check: setup-go check-format check-vet check-workflows check-generated check-language check-lint
 

@@ -1,11 +1,13 @@
 package test
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +21,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
 )
+
+var allAgents = flag.Bool("all-agents", false, "run each test of real agents with all of them, not only with those of its short form")
+
+// inShortForm skips the subtest of an agent that a run of all tests leaves out. A real agent takes as much processor time as ten sessions of
+// the demo agent, so there each of these tests has some of the agents, and each agent is in some of the tests.
+func inShortForm(t *testing.T, agent string, short ...string) {
+	t.Helper()
+	if !*allAgents && !slices.Contains(short, agent) {
+		t.Skipf("make real-agents runs it with %s; without -all-agents it runs with %s", agent, strings.Join(short, " and "))
+	}
+}
 
 // plantedKey is the key of every model server here, to be found nowhere else.
 const plantedKey = "sk-planted-7c1d9e"
@@ -105,6 +118,7 @@ func TestEveryAgentKeepsItsMemory(t *testing.T) {
 	t.Parallel()
 	for _, a := range agentsUnderTest {
 		t.Run(a.name, func(t *testing.T) {
+			inShortForm(t, a.name, "codex", "gemini-cli")
 			t.Parallel()
 			keepsItsMemory(t, a)
 		})

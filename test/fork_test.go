@@ -38,7 +38,7 @@ func (a agentUnderTest) forkScripts() map[string][]modelserver.Step {
 
 // TestEveryAgentIsForkedAndReverted forks a session of each agent before the third of its five prompts, with an edited prompt, and reverts it
 // to its second: the agent has the memory of that point, and the session its files. A run of all tests does so with the demo agent, one with
-// -all-forks with all of them; keepsItsMemory forks those of agentsUnderTest in any case.
+// -all-forks with all of them; keepsItsMemory forks sessions of real agents too.
 func TestEveryAgentIsForkedAndReverted(t *testing.T) {
 	t.Parallel()
 	t.Run("demo", func(t *testing.T) {

@@ -29,6 +29,7 @@ func TestASessionOutlivesFiveSandboxes(t *testing.T) {
 		require.Contains(t, text, fmt.Sprintf("%d prompts", worked.prompts))
 	})
 	t.Run("claude-sdk", func(t *testing.T) {
+		inShortForm(t, "claude-sdk", "demo")
 		t.Parallel()
 		scripts := map[string][]modelserver.Step{}
 		for n := range 500 {
