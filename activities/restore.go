@@ -559,7 +559,7 @@ func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, i
 		case p.Cut && longer:
 			out.unchecked = append(out.unchecked, fmt.Sprintf("%s: only its first %d bytes are stored and were compared", p.Path, p.Size))
 		case p.Cut:
-			out.missing = append(out.missing, fmt.Sprintf("%s: what follows its first %d bytes was not stored, because it is beyond a limit", p.Path, p.Size))
+			out.missing = append(out.missing, fmt.Sprintf("%s: the part after its first %d bytes was not stored, because it exceeds a limit", p.Path, p.Size))
 		}
 		if slices.Contains(v.Missing, p.Path) {
 			write = append(write, p)

@@ -69,7 +69,7 @@ func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 	if open, err := g.store.RunOpen(ctx, in.SessionID); err != nil {
 		return stored(err)
 	} else if open != "" {
-		return final(Fenced, fmt.Errorf("run %s is under way", open))
+		return final(Fenced, fmt.Errorf("run %s is in progress", open))
 	}
 	sb := g.Sandbox.Open(in.SandboxID)
 	if _, err := g.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second); err != nil {

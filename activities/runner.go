@@ -261,7 +261,7 @@ func (g *runners) sealedGap(ctx context.Context, sessionID string, err error) er
 	if countErr != nil || gaps < transcript.MaxGaps {
 		return errors.Join(err, countErr)
 	}
-	g.Logger.WarnContext(ctx, "left out a segment of a transcript that does not follow what is stored",
+	g.Logger.WarnContext(ctx, "skipped a transcript segment that does not follow the stored ones",
 		slog.String("session_id", sessionID), slog.Any("error", err))
 	return nil
 }

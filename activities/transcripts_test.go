@@ -71,7 +71,7 @@ func TestATranscriptBeyondItsLimit(t *testing.T) {
 	third, err := do(b, attempt{}, b.control.RestoreSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 5, Fresh: true})
 	require.NoError(t, err)
 	require.Equal(t, receipt.Partial, third.Receipt.Kind)
-	require.Contains(t, strings.Join(third.Receipt.Missing, "\n"), "what follows its first 64 bytes was not stored")
+	require.Contains(t, strings.Join(third.Receipt.Missing, "\n"), "the part after its first 64 bytes was not stored")
 }
 
 // TestTranscriptsThatAreTooLargeForMemoryAreNotReverted has more bytes than an adapter may receive.

@@ -18,7 +18,7 @@ import (
 const (
 	// maxResumed bounds the answers of one request.
 	maxResumed = 100
-	// maxLookedUp bounds how many messages of a request are looked up as prompts.
+	// maxLookedUp bounds the messages of a request that are looked up as prompts.
 	maxLookedUp = 20
 )
 
@@ -29,16 +29,16 @@ type aguiRuns struct {
 	turns     turnStore
 
 	conversations conversationStore
-	// building bounds how many snapshots are collected at a time.
+	// building bounds the snapshots that are collected concurrently.
 	building chan struct{}
 }
 
-// runInput is what a request says: AG-UI's RunAgentInput.
+// runInput is the body of a request: AG-UI's RunAgentInput.
 type runInput struct {
 	threadID, runID string
 	// prompt is the last message if it is the user's; its content is empty otherwise.
 	prompt session.Prompt
-	// said are ids of prompts that the user's messages may be, the newest first.
+	// said lists the ids of prompts that the user's messages may refer to, newest first.
 	said    []string
 	answers []resumed
 }
@@ -50,8 +50,8 @@ type resumed struct {
 	cancelled  bool
 }
 
-// run takes what HttpAgent sends. The response is the conversation so far and then what happens, until the prompt is over
-// or a question waits.
+// run handles a request of HttpAgent. The response is the conversation so far, followed by the
+// events until the prompt has ended or a question is open.
 func (s *aguiRuns) run(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -88,8 +88,8 @@ func (s *aguiRuns) run(c echo.Context) error {
 	return s.stream(ctx, c, aguiRun{sessionID: id, threadID: in.threadID, runID: in.runID, promptID: promptID})
 }
 
-// attach streams the session to a client that sends nothing: until the prompt that is being processed, or is next, or the
-// one that the query names, is over.
+// attach streams the session to a client that sends no message, until the running or next prompt,
+// or the one that the query names, has ended.
 func (s *aguiRuns) attach(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -122,7 +122,8 @@ func (s *aguiRuns) attach(c echo.Context) error {
 	return s.stream(ctx, c, run)
 }
 
-// answered answers a question. An answer that the question has already, and the cancellation of one that is closed, change nothing.
+// answered answers a question. A repeated answer, and the cancellation of a closed question, have
+// no effect.
 func (s *aguiRuns) answered(ctx context.Context, id string, r resumed) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
@@ -153,7 +154,8 @@ func sameAnswer(a, b question.Answer) bool {
 	return err == nil && otherErr == nil && bytes.Equal(one, other)
 }
 
-// said submits the last message, unless it is a prompt that is stored: as it was sent, or as snapshots show it, which is masked.
+// said submits the last message, unless it is already stored as a prompt, in its sent form or in
+// the masked form of snapshots.
 func (s *aguiRuns) said(ctx context.Context, prompt session.Prompt) error {
 	if stored, err := s.turns.PromptGet(ctx, prompt.SessionID, prompt.ID); err == nil {
 		masker, err := s.cfg.Masks.Masker(ctx)
@@ -167,7 +169,7 @@ func (s *aguiRuns) said(ctx context.Context, prompt session.Prompt) error {
 	return s.submitted(ctx, prompt)
 }
 
-// promptSaid finds the newest prompt among messages that the session has.
+// promptSaid finds the newest message that is a prompt of the session.
 func (s *aguiRuns) promptSaid(ctx context.Context, id string, in runInput) (string, error) {
 	for _, promptID := range in.said {
 		_, err := s.turns.PromptGet(ctx, id, promptID)
@@ -178,7 +180,7 @@ func (s *aguiRuns) promptSaid(ctx context.Context, id string, in runInput) (stri
 	return "", failure.Errorf(failure.NoPrompt, "none of the user's messages is a prompt of the session, and the last message is not the user's")
 }
 
-// runInput takes a RunAgentInput. Fields that later versions of the protocol add are left alone.
+// runInput reads a RunAgentInput. It ignores fields that later versions of the protocol may add.
 func (o *object) runInput() runInput {
 	var in runInput
 	in.threadID, in.runID = o.chatID("threadId"), o.chatID("runId")
@@ -200,7 +202,7 @@ func emptyList(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &list) == nil && len(list) == 0
 }
 
-// chatID takes an id that a client makes.
+// chatID reads an id that a client has chosen.
 func (o *object) chatID(name string) string {
 	o.required(name)
 	id, ok := o.text(name)
@@ -210,7 +212,8 @@ func (o *object) chatID(name string) string {
 	return id
 }
 
-// runMessages takes the messages of a run: the last one as a prompt if it is the user's, or else which prompts may be meant.
+// runMessages reads the messages of a run: the last one is the prompt if it is the user's;
+// otherwise it returns the ids of prompts that may be meant.
 func (o *object) runMessages(name string) (prompt session.Prompt, said []string) {
 	raw, ok := o.take(name)
 	if !ok {

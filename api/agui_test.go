@@ -75,7 +75,8 @@ func TestARunStreamsASnapshotAndWhatFollows(t *testing.T) {
 	require.Contains(t, a.body, `"messages":[{"id":"a","role":"assistant","content":"before"},{"id":"m1","role":"user","content":"hello"}]`)
 	require.Contains(t, a.body, `"threadId":"t","runId":"r","outcome":{"type":"success"}`)
 
-	// The same request, one that the client's messages follow, and one that attaches are the same run.
+	// A repeated request, one with later messages of the client, and one that attaches lead to the
+	// same run.
 	for _, again := range []streamed{
 		b.run(id, saidBody("m1", "hello")),
 		b.run(id, runBody(`{"id":"m1","role":"user","content":"hello"},{"id":"x","role":"user","content":[]},{"id":"b","role":"assistant"}`)),
@@ -88,7 +89,8 @@ func TestARunStreamsASnapshotAndWhatFollows(t *testing.T) {
 	require.Len(t, b.store.Row(id).Prompts, 1)
 }
 
-// TestARunThatLosesWhatItHasSentContinuesWithASnapshot has the agent remove a block, and retention the next events.
+// TestARunThatLosesWhatItHasSentContinuesWithASnapshot lets the agent remove a block, and retention
+// the next events.
 func TestARunThatLosesWhatItHasSentContinuesWithASnapshot(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -123,7 +125,7 @@ func TestAQuestionIsAnInterrupt(t *testing.T) {
 	require.Equal(t, []string{"RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"}, a.types(t))
 	require.Contains(t, a.body, `"interrupts":[{"id":"`+first+`","reason":"permission","message":"Run it?","toolCallId":"tool"`)
 
-	// One that attaches later has all questions that wait.
+	// A client that attaches later gets all open questions.
 	second := b.store.Ask(id, asked, time.Hour)
 	a = b.chat("GET", "/api/sessions/"+id+"/ag-ui", "")
 	require.Contains(t, a.body, first)
@@ -143,7 +145,7 @@ func TestAQuestionIsAnInterrupt(t *testing.T) {
 	}
 	require.Equal(t, map[string]question.Decision{first: question.ForSession, second: question.Reject}, answers)
 
-	// The same answers again change nothing; another one is refused.
+	// Repeated answers have no effect; a different one is refused.
 	require.Equal(t, http.StatusOK, b.run(id, saidBody("m1", "hello", resume)).status)
 	b.do("POST", "/api/sessions/"+id+"/ag-ui", saidBody("m1", "hello", `,"resume":[`+entry(second, "resolved", "")+`]`)).problem(409, "question_answered")
 	require.Equal(t, http.StatusOK, b.run(id, saidBody("m1", "hello", `,"resume":[`+entry(first, "cancelled", "")+`]`)).status)

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// maxBuilding is how many snapshots are collected at a time.
+	// maxBuilding bounds the snapshots that are collected concurrently.
 	maxBuilding = 8
-	// snapshotPause is the shortest time between two snapshots of a stream.
+	// snapshotPause is the minimum time between two snapshots of a stream.
 	snapshotPause = time.Second
 )
 
@@ -34,11 +34,12 @@ type aguiStream struct {
 	*aguiRuns
 	run     aguiRun
 	encoder *agui.Encoder
-	prompt  session.Prompt // as it was after the newest snapshot
-	feed    *feed.Feed     // of what follows the newest snapshot
+	prompt  session.Prompt // its state after the newest snapshot
+	feed    *feed.Feed     // the events after the newest snapshot
 }
 
-// stream sends a run to its end. One that ends early ends with its connection, so that clients see that something is missing.
+// stream sends a run to its end. A stream that ends early closes its connection, so that clients
+// notice the missing rest.
 func (s *aguiRuns) stream(ctx context.Context, c echo.Context, run aguiRun) error {
 	st := &aguiStream{
 		stream: stream{
@@ -73,7 +74,7 @@ func (s *aguiRuns) stream(ctx context.Context, c echo.Context, run aguiRun) erro
 	panic(http.ErrAbortHandler)
 }
 
-// follow writes frames, and then the run until it is over.
+// follow writes the given frames, and then the run until it has ended.
 func (st *aguiStream) follow(ctx context.Context, frames []byte) error {
 	if err := st.begin(); err != nil || st.head {
 		return err
@@ -130,7 +131,7 @@ func (st *aguiStream) begun(ctx context.Context) ([]byte, error) {
 	}
 	for {
 		frames, err := st.snapshot(ctx)
-		if _, gone := errors.AsType[*eventlog.PositionGoneError](err); !gone { // retention has passed the snapshot
+		if _, gone := errors.AsType[*eventlog.PositionGoneError](err); !gone { // retention has deleted events after the snapshot
 			return frames, err
 		}
 	}
@@ -158,7 +159,8 @@ func (st *aguiStream) snapshot(ctx context.Context) ([]byte, error) {
 			break
 		}
 	}
-	// Read after the conversation: an outcome that is not in the prompt yet is in an event after it.
+	// The prompt is read after the conversation: if its outcome is not in the row yet, a later
+	// event has it.
 	if st.run.promptID != "" {
 		if st.prompt, err = st.turns.PromptGet(ctx, st.run.sessionID, st.run.promptID); err != nil {
 			return nil, err
@@ -184,7 +186,7 @@ func (st *aguiStream) conversationTail(ctx context.Context, bytes int64, limit i
 	return st.conversations.ConversationTail(ctx, st.run.sessionID, bytes, limit)
 }
 
-// encode returns the frames of what comes next.
+// encode returns the frames of the next item.
 func (st *aguiStream) encode(ctx context.Context, item feed.Item) ([]byte, error) {
 	switch {
 	case item.End: // and the events of the outcome are not kept
@@ -227,7 +229,7 @@ func (st *aguiStream) events(ctx context.Context, b eventlog.Batch) ([]byte, err
 			return nil, err
 		}
 		events, err := st.encoder.Next(e)
-		if err != nil { // the log took it as it came; the events around it are whole
+		if err != nil { // an event that cannot be encoded is skipped
 			st.logger.WarnContext(ctx, "an event is not in the stream of its run", slog.String("session_id", e.SessionID), slog.Int64("seq", seq), slog.Any("error", err))
 		}
 		out = agui.AppendSSE(out, events)

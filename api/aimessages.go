@@ -119,7 +119,7 @@ func (l *messageList) add(ctx context.Context, page conversation.Conversation) e
 	return nil
 }
 
-// leaveRun adds what the subagents of a run have said.
+// leaveRun adds the output of a run's subagents.
 func (l *messageList) leaveRun() {
 	l.blocks = append(l.blocks, l.aside[l.runID]...)
 	delete(l.aside, l.runID)
@@ -134,7 +134,7 @@ func (l *messageList) turn(ctx context.Context) error {
 		if len(blocks) == 0 {
 			return nil
 		}
-		// Of a release that recorded no prompts, or before the first one.
+		// Blocks of a release that recorded no prompts, or from before the first prompt.
 		return l.write(aisdk.Reply(l.sessionID, resource.PromptJSON{ID: blocks[0].Block.ID, Status: session.PromptCompleted}, blocks, nil))
 	}
 	prompt, err := l.server.turns.PromptGet(ctx, l.sessionID, l.promptID)

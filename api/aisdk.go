@@ -20,7 +20,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// maxChatBytes bounds the body of a request that has a whole conversation, of which the last message counts.
+// maxChatBytes bounds the body of a request with a whole conversation, of which only the last
+// message is used.
 const maxChatBytes = 8 << 20
 
 // aiTurns are the routes of the AI SDK.
@@ -55,8 +56,8 @@ func (e aiEncoder) done(frames []byte) []byte {
 	return frames
 }
 
-// submit takes what useChat's DefaultChatTransport sends: the last message is the prompt. The response is its turn. A message
-// that was sent before is the same prompt.
+// submit handles a request of useChat's DefaultChatTransport: the last message is the prompt, and
+// the response is its turn. A repeated message is the same prompt.
 func (s *aiTurns) submit(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -101,7 +102,7 @@ const (
 // maxChatID bounds ids that the AI SDK makes.
 const maxChatID = 256
 
-// resume streams the turn of the prompt that is being processed, or is next, or of the one that the query names.
+// resume streams the turn of the running or next prompt, or of the one that the query names.
 func (s *aiTurns) resume(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -135,7 +136,7 @@ func (s *aiTurns) stream(ctx context.Context, c echo.Context, id, promptID strin
 	return s.streamTurn(ctx, c, s.turns, aiEncoder{aisdk.NewEncoder(id, promptID)}, id, promptID)
 }
 
-// submitted stores a prompt within the time of a request, and has its session take it.
+// submitted stores a prompt within the time of a request, and notifies its session.
 func (s *prompts) submitted(ctx context.Context, prompt session.Prompt) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
@@ -153,7 +154,7 @@ func (s *prompts) submitted(ctx context.Context, prompt session.Prompt) error {
 	return nil
 }
 
-// onUnknown takes what follows a lost outcome.
+// onUnknown reads the policy for a lost outcome.
 func (o *object) onUnknown() session.OnUnknown {
 	return session.OnUnknown(o.oneOf("onUnknown", string(session.Hold), string(session.Hold), string(session.Retry), string(session.Fail)))
 }
@@ -212,7 +213,8 @@ func (o *object) prompt(field, text string) string {
 	return at.content(field)
 }
 
-// promptIDOf is the id of the prompt of a message: the message's own if prompts can have it.
+// promptIDOf returns the id of a message's prompt: the id of the message if it is valid for
+// prompts.
 func promptIDOf(messageID string) string {
 	if session.ValidPromptID(messageID) {
 		return messageID

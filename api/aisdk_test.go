@@ -18,7 +18,7 @@ func chatBody(id, text string) string {
 	return fmt.Sprintf(`{"messages":[{"id":%q,"role":"user","parts":[{"type":"text","text":%q}]}]}`, id, text)
 }
 
-// streamed is what a stream has sent until it ended.
+// streamed is the content of a stream that has ended.
 type streamed struct {
 	status int
 	header http.Header
@@ -41,7 +41,7 @@ func (b *harness) chat(method, path, body string) streamed {
 	return streamed{status: resp.StatusCode, header: resp.Header, body: string(data), err: err}
 }
 
-// claim has a run take a prompt, as far as the log shows it.
+// claim adds the events of a run that claims a prompt.
 func claim(b *harness, id, promptID, runID string) {
 	b.store.With(id, func(r *apitest.Row) {
 		b.store.Append(r, event.TypeTurnStart, event.TurnStartData{RunID: runID, PromptID: promptID, Attempt: 1})
@@ -67,7 +67,7 @@ func TestAChatStreamsTheTurnOfItsMessage(t *testing.T) {
 	require.True(t, strings.HasPrefix(text, `data: {"type":"start","messageId":"reply-m1"`), text)
 	require.True(t, strings.HasSuffix(text, "data: {\"type\":\"finish\",\"finishReason\":\"stop\"}\n\ndata: [DONE]\n\n"), text)
 
-	// The same message again, and its stream by name, are the same turn. Nothing runs twice.
+	// A repeated message, and its stream by name, lead to the same turn. Nothing runs twice.
 	again := b.chat("POST", "/api/sessions/"+id+"/ai", chatBody("m1", "hello"))
 	named := b.chat("GET", "/api/sessions/"+id+"/ai/stream?message=m1", "")
 	require.Equal(t, again.body, named.body)
@@ -75,7 +75,8 @@ func TestAChatStreamsTheTurnOfItsMessage(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, b.do("GET", "/api/sessions/"+id+"/ai/stream", "").status)
 }
 
-// TestAChatWhoseEventsAreNotKept has retention remove the events of a turn: what is left of it is the prompt.
+// TestAChatWhoseEventsAreNotKept removes the events of a turn by retention: only the prompt is
+// left.
 func TestAChatWhoseEventsAreNotKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -22,7 +22,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// archiveExport is an archive that is being sent: what a worker has stored, without the values of secrets, and the conversation.
+// archiveExport sends an archive: the content that a worker has stored, with secrets masked, and
+// the conversation.
 type archiveExport struct {
 	*archives
 	archive bundle.Archive
@@ -38,7 +39,7 @@ func (e *archiveExport) write(ctx context.Context, out io.Writer) error {
 	e.w = portable.NewWriter(out)
 	m := portable.Manifest{}
 	var err error
-	if e.archive.ID == "" { // nothing but the conversation is left
+	if e.archive.ID == "" { // only the conversation is left
 		e.missing = append(e.missing, "workspace")
 		err = e.storedFiles(ctx)
 	} else {
@@ -80,7 +81,8 @@ func (e *archiveExport) write(ctx context.Context, out io.Writer) error {
 	return e.w.Close(m)
 }
 
-// profileName is what people call the profile of the session, with its version: ids are those of this installation.
+// profileName returns the name of the session's profile, with its version. Ids are only valid in
+// this installation.
 func (e *archiveExport) profileName(ctx context.Context) (string, error) {
 	id, version, err := profile.ParseRef(e.session.Profile)
 	if err != nil {
@@ -93,11 +95,11 @@ func (e *archiveExport) profileName(ctx context.Context) (string, error) {
 	return p.Name + "@" + strconv.FormatInt(version, 10), err
 }
 
-// lacksProfile says that an archive has not the profile of its session.
+// lacksProfile reports that an archive does not include the profile of its session.
 func lacksProfile(name string) string { return "the profile " + name }
 
-// stored passes on the entries of the stored archive. Their order, and where the agent's files belong, is in its manifest, which
-// comes last: so the archive is read twice.
+// stored writes the entries of the stored archive. Their order and the places of the agent's files
+// are in its manifest, which comes last, so the archive is read twice.
 func (e *archiveExport) stored(ctx context.Context) (portable.Manifest, error) {
 	read := func(take func(portable.Entry, io.Reader) error) (portable.Manifest, error) {
 		content := &pieces{next: e.archived.ArchiveContent(ctx, e.archive.ID)}
@@ -149,7 +151,7 @@ func (e *archiveExport) entry(entry portable.Entry, r io.Reader) error {
 	return nil // the conversation is read from the store
 }
 
-// storedFiles passes on the transcripts that are stored.
+// storedFiles writes the stored transcripts.
 func (e *archiveExport) storedFiles(ctx context.Context) error {
 	positions, err := e.transcripts.TranscriptPositions(ctx, e.session.ID)
 	if err != nil {
@@ -163,7 +165,8 @@ func (e *archiveExport) storedFiles(ctx context.Context) error {
 	return nil
 }
 
-// agentFile writes one of the agent's own files with its secrets masked. Its size is known only then, so it goes through a temporary file.
+// agentFile writes one of the agent's own files with its secrets masked. Its size is only known
+// afterwards, so it is written to a temporary file first.
 func (e *archiveExport) agentFile(path string, content iter.Seq2[[]byte, error]) (err error) {
 	f, err := os.CreateTemp("", "overwinter-export-")
 	if err != nil {
@@ -193,7 +196,7 @@ type archivedBlock struct {
 	Block        conversation.Block `json:"block"`
 }
 
-// conversation writes the blocks that the bundle has, without what is stored apart from them.
+// conversation writes the blocks of the bundle, without separately stored data.
 func (e *archiveExport) conversation(ctx context.Context) (err error) {
 	f, err := os.CreateTemp("", "overwinter-export-")
 	if err != nil {
@@ -240,7 +243,7 @@ func (e *archiveExport) conversation(ctx context.Context) (err error) {
 	return nil
 }
 
-// pieces reads content that comes in pieces.
+// pieces reads content piece by piece.
 type pieces struct {
 	next iter.Seq2[[]byte, error]
 	pull func() ([]byte, error, bool)
@@ -248,7 +251,7 @@ type pieces struct {
 	left []byte
 }
 
-// close lets the content go.
+// close releases the content.
 func (p *pieces) close() {
 	if p.stop != nil {
 		p.stop()
@@ -275,7 +278,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// piecesOf is the content of a reader in pieces.
+// piecesOf returns the content of a reader in pieces.
 func piecesOf(r io.Reader) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		buffer := make([]byte, 64<<10)

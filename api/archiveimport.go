@@ -33,7 +33,7 @@ import (
 )
 
 const (
-	// maxImporting bounds the imports that are checked at once: each has a temporary file.
+	// maxImporting bounds the concurrent imports, each of which has a temporary file.
 	maxImporting = 4
 	// importTimeout bounds the upload of an archive.
 	importTimeout = 10 * time.Minute
@@ -116,7 +116,8 @@ func (s *archives) receive(c echo.Context, f *os.File) (digest string, err error
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// imported checks an archive and reads what a session is made of, and which secrets its agent needs and has not.
+// imported checks an archive, and returns the session that it describes and the secrets that its
+// agent needs but lacks.
 func (s *archives) imported(ctx context.Context, f *os.File, title, named string) (in bundle.Import, missing []agent.Need, err error) {
 	m, err := readArchive(f, func(portable.Entry, io.Reader) error { return nil })
 	if err != nil {
@@ -175,7 +176,7 @@ func invalidArchive(field, format string, args ...any) error {
 	return &failure.Error{Code: failure.Invalid, Message: "the archive is refused: " + field + " " + message, Fields: []failure.Field{{Field: field, Message: message}}}
 }
 
-// importedSession is the session that a manifest describes, by the rules of a session that is created.
+// importedSession returns the session that a manifest describes, validated like a new session.
 func (s *archives) importedSession(m portable.Manifest, title string) (bundle.Import, error) {
 	for _, text := range []struct{ field, value string }{{"source.place", m.Source.Place}, {"source.promptId", m.Source.PromptID}} {
 		if len(text.value) > maxFilterBytes {
@@ -214,7 +215,7 @@ func importedOutcome(text string) session.Outcome {
 	return ""
 }
 
-// agentFiles lists the agent's own files, which must be files that the agent itself would write.
+// agentFiles lists the agent's own files, whose paths must be among those that the agent writes.
 func agentFiles(adapter agent.Adapter, m portable.Manifest, in *bundle.Import) error {
 	if !session.ValidID(session.SessionPrefix, m.MemoryID) {
 		return invalidArchive("memoryId", "must be %s and 32 lower-case hexadecimal digits", session.SessionPrefix)
@@ -313,7 +314,7 @@ func readConversation(r io.Reader) (conversation.Conversation, error) {
 	return c, nil
 }
 
-// importedBlocks checks blocks, and closes those that were open: nothing follows of them.
+// importedBlocks checks blocks, and closes open ones, since no further events of them will arrive.
 func importedBlocks(c conversation.Conversation) ([]bundle.ImportedBlock, error) {
 	var out []bundle.ImportedBlock
 	seen := map[[2]string]bool{}
@@ -351,7 +352,7 @@ var (
 	}
 )
 
-// wrongBlock says what is wrong with a block.
+// wrongBlock returns the error in a block.
 func wrongBlock(thread string, b conversation.Block) string {
 	switch {
 	case thread == "" || len(thread) > conversation.MaxIDBytes || b.ID == "" || len(b.ID) > conversation.MaxIDBytes || !utf8.ValidString(thread+b.ID):

@@ -19,9 +19,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// archiveStore keeps the archives of bundles.
+// archiveStore stores the archives of bundles.
 type archiveStore interface {
-	// ArchiveRequest has the archive of a bundle made, and returns its present state; bundle_not_found.
+	// ArchiveRequest requests the archive of a bundle, and returns its current state;
+	// bundle_not_found.
 	ArchiveRequest(ctx context.Context, bundleID string) (bundle.Archive, error)
 	// ArchiveShow returns the archive of a bundle; bundle_not_found, illegal_state if it was not requested.
 	ArchiveShow(ctx context.Context, bundleID string) (bundle.Archive, error)
@@ -37,7 +38,7 @@ type archives struct {
 	bundles     bundleStore
 	transcripts transcriptStore
 	archived    archiveStore
-	importing   chan struct{} // has room for the imports that are checked at once
+	importing   chan struct{} // limits concurrent imports
 }
 
 // The routes that send and take archives, for as long as their readers and writers need.
@@ -48,7 +49,7 @@ const (
 
 const archiveType = "application/gzip"
 
-// request handles POST …/export: it has the archive made.
+// request handles POST …/export: it requests the archive.
 func (s *archives) request(c echo.Context) error {
 	id, err := bundleID(c)
 	if err != nil {
@@ -97,10 +98,10 @@ func (s *archives) export(c echo.Context) error {
 		return err
 	}
 	s.logger.LogAttrs(ctx, slog.LevelWarn, "an archive was not sent to its end", slog.String("bundle_id", id), slog.Any("error", err))
-	panic(http.ErrAbortHandler) // so that it does not look whole
+	panic(http.ErrAbortHandler) // so that the response does not look complete
 }
 
-// exportOf finds what an export is made of.
+// exportOf finds the contents of an export.
 func (s *archives) exportOf(ctx context.Context, id string) (*archiveExport, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()

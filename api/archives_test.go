@@ -23,7 +23,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// archived is an archive with a manifest that change changes.
+// archived returns an archive with a manifest that change modifies.
 func archived(t *testing.T, memory string, change func(*portable.Writer, *portable.Manifest)) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -116,7 +116,7 @@ func TestAnImportNamesSecretsAndProfilesThatAreMissing(t *testing.T) {
 	require.Empty(t, in.Manifest.Lost, "nothing is missing")
 }
 
-// TestAnExportNamesSecretsAndTheProfile: names mean something in another installation.
+// TestAnExportNamesSecretsAndTheProfile: names are valid in another installation.
 func TestAnExportNamesSecretsAndTheProfile(t *testing.T) {
 	t.Parallel()
 	b := setupNeedy(t)
@@ -237,7 +237,7 @@ func TestABundleIsExported(t *testing.T) {
 	moved := b.send(a.body, "")
 	require.Equal(t, http.StatusCreated, moved.status, "an export can be imported: %s", moved.body)
 
-	// Damage is found before the archive looks whole.
+	// Damage is found before the response looks complete.
 	b.store.Archive(bundleID, bundle.ArchiveReady, []byte("no archive"))
 	require.GreaterOrEqual(t, b.do("GET", url, "").status, 400)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/attachment"
 )
 
-// attachmentStore keeps what is stored with sessions in addition to their events.
+// attachmentStore stores data of sessions in addition to their events.
 type attachmentStore interface {
 	// AttachmentGet returns an attachment with its content; attachment_not_found when there is none.
 	AttachmentGet(ctx context.Context, sessionID, id string) (attachment.Attachment, error)
@@ -74,7 +74,7 @@ func (s *attachments) attachmentGet(c echo.Context) error {
 	return nil
 }
 
-// extension ends the name of an image that has none.
+// extension returns the file extension for an image without one.
 func extension(mediaType string) string {
 	kind, ok := strings.CutPrefix(mediaType, "image/")
 	if !ok || !slices.Contains(pictures, mediaType) {

@@ -62,5 +62,5 @@ func TestAttachmentsAreServedSafely(t *testing.T) {
 	b.do("GET", url+"att_1", "").problem(http.StatusBadRequest, "invalid_request")
 	b.do("GET", "/api/sessions/"+session.NewID(session.SessionPrefix)+"/attachments/"+plain.ID, "").problem(http.StatusNotFound, "session_not_found")
 	b.do("POST", url+plain.ID, "").problem(http.StatusMethodNotAllowed, "method_not_allowed")
-	require.Empty(t, b.temp.Heard(), "reading wakes no session")
+	require.Empty(t, b.temp.TakeCalls(), "reading wakes no session")
 }

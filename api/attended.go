@@ -11,18 +11,21 @@ import (
 )
 
 const (
-	// maxRecorded bounds the prompts of a session that wait to be recorded: one signal names them all.
+	// maxRecorded bounds the prompts of a session that wait to be recorded, since one signal lists
+	// all of them.
 	maxRecorded = 100
-	// recordsAtOnce bounds the records under way. They must not use up the places of signals that something waits for.
+	// recordsAtOnce bounds the concurrent records, which must not use up the slots of urgent
+	// signals.
 	recordsAtOnce = 8
 )
 
-// attendedPrompts are prompts of sessions that had an attendant when they came. The attendant claims such a prompt at once, so
-// that its workflow has nothing to do with it, and would only compete with the agent for the processor. So the workflow is
-// signalled later: for a prompt that was not claimed in time, by itself, as for any other; for all others of a session
-// together, so that its history has them.
+// attendedPrompts holds prompts of sessions that had an attendant at their arrival. The attendant
+// claims such a prompt at once, so its workflow is not needed, and would only compete with the
+// agent for the CPU. Therefore the workflow is signalled later: separately for each prompt that was
+// not claimed in time, and once for all others of a session, to record them in its history.
 //
-// A prompt whose api is lost before it has looked is signalled by the relay of a worker, like one whose signal was lost.
+// If an api is lost before it has checked a prompt, the relay of a worker signals the prompt, like
+// after a lost signal.
 //
 //	add ── after claimWait: claimed? ── yes ──▶ after recordAfter: one signal for all of the session
 //	                        └─ no, and no run is in progress ──▶ a signal for the prompt
@@ -33,29 +36,30 @@ type attendedPrompts struct {
 	logger *slog.Logger
 
 	claimWait   time.Duration // how long a prompt may wait for its attendant
-	recordAfter time.Duration // how long a session's first prompt waits for others to be recorded with
+	recordAfter time.Duration // how long a session's first prompt waits so that others can be recorded together with it
 
 	mu       sync.Mutex
 	sessions map[string]*attendedSession
 	looking  bool // a loop runs
 	stopped  bool
 	stop     chan struct{} // closed by close
-	sending  int           // records under way
+	sending  int           // records in progress
 	running  sync.WaitGroup
 }
 
-// claimStore knows which prompts were claimed.
+// claimStore reports which prompts were claimed.
 type claimStore interface {
-	// PromptsUnclaimed returns those of some prompts that wait in sessions in which no run is in progress.
+	// PromptsUnclaimed returns those of the given prompts that wait in sessions without a running
+	// turn.
 	PromptsUnclaimed(ctx context.Context, asked []backlog.Unclaimed) ([]backlog.Unclaimed, error)
 }
 
 // attendedSession has the prompts of one session.
 type attendedSession struct {
-	prompts []attendedPrompt // in the order in which they came
-	claimed int              // that many were claimed, or wait for a turn to end
+	prompts []attendedPrompt // in order of arrival
+	claimed int              // the number that were claimed, or wait for a turn to end
 	due     time.Time        // of the next record
-	sending bool             // a record is under way
+	sending bool             // a record is in progress
 }
 
 type attendedPrompt struct {
@@ -63,13 +67,13 @@ type attendedPrompt struct {
 	at time.Time
 }
 
-// newAttendedPrompts completes one of which the fields before the mutex are given.
+// newAttendedPrompts initializes a value whose fields above the mutex are set.
 func newAttendedPrompts(a *attendedPrompts) *attendedPrompts {
 	a.sessions, a.stop = map[string]*attendedSession{}, make(chan struct{})
 	return a
 }
 
-// add takes in a prompt that was just stored.
+// add adds a prompt that was just stored.
 func (a *attendedPrompts) add(ctx context.Context, sessionID string, p session.QueuedPrompt) {
 	if !a.take(sessionID, p) {
 		a.signal(ctx, sessionID, p)
@@ -96,7 +100,7 @@ func (a *attendedPrompts) take(sessionID string, p session.QueuedPrompt) bool {
 	return true
 }
 
-// close signals for whatever waits, and returns when all signals have ended.
+// close signals for all waiting prompts, and returns when all signals have ended.
 func (a *attendedPrompts) close() {
 	a.mu.Lock()
 	if !a.stopped {
@@ -107,7 +111,7 @@ func (a *attendedPrompts) close() {
 	a.running.Wait()
 }
 
-// run looks as long as there are prompts.
+// run checks prompts until none is left.
 func (a *attendedPrompts) run() {
 	ctx := context.Background()
 	ticker := time.NewTicker(max(a.claimWait/2, time.Millisecond))
@@ -128,7 +132,7 @@ func (a *attendedPrompts) run() {
 	}
 }
 
-// unchecked returns the prompts that came until a time and of which it is not known whether they were claimed.
+// unchecked returns the prompts that arrived until a time and were not checked yet.
 func (a *attendedPrompts) unchecked(until time.Time) []backlog.Unclaimed {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -178,7 +182,8 @@ func (a *attendedPrompts) checked(asked, unclaimed []backlog.Unclaimed) []backlo
 	return unclaimed
 }
 
-// recordDue has the workflows of sessions that are due record their prompts, and returns how many sessions have some left.
+// recordDue signals the workflows of due sessions to record their prompts, and returns the number
+// of sessions that have some left.
 func (a *attendedPrompts) recordDue(ctx context.Context, now time.Time) (left int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,8 +205,8 @@ func (a *attendedPrompts) recordDue(ctx context.Context, now time.Time) (left in
 	return len(a.sessions)
 }
 
-// recorded takes in that a record of a session's first n prompts has ended. One that has failed is repeated with the next, as
-// far as there is room.
+// recorded handles the end of a record of a session's first n prompts. A failed record is repeated
+// with the next one, if there is room.
 func (a *attendedPrompts) recorded(ctx context.Context, sessionID string, n int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

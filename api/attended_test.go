@@ -39,7 +39,7 @@ func (b *harness) signals(t *testing.T, n int) []string {
 	t.Helper()
 	var heard []string
 	eventually(t, fmt.Sprintf("%d signals", n), func() bool {
-		heard = append(heard, b.temp.Heard()...)
+		heard = append(heard, b.temp.TakeCalls()...)
 		return len(heard) >= n
 	})
 	return heard
@@ -50,9 +50,9 @@ func TestClaimedPromptsOfAnAttendedSessionShareASignal(t *testing.T) {
 	b, id := setupAttended(t, true, never, never)
 	b.promptNamed(id, "p1")
 	b.promptNamed(id, "p2")
-	require.Empty(t, b.temp.Heard(), "the attendant has them")
+	require.Empty(t, b.temp.TakeCalls(), "the attendant has them")
 	require.NoError(t, b.stop())
-	require.Equal(t, []string{"attended " + id + " [{p1 1} {p2 2}]"}, b.temp.Heard())
+	require.Equal(t, []string{"attended " + id + " [{p1 1} {p2 2}]"}, b.temp.TakeCalls())
 }
 
 func TestClaimedPromptsAreRecordedInTime(t *testing.T) {
@@ -63,7 +63,7 @@ func TestClaimedPromptsAreRecordedInTime(t *testing.T) {
 	b.promptNamed(id, "p2")
 	require.Equal(t, []string{"attended " + id + " [{p2 2}]"}, b.signals(t, 1))
 	require.NoError(t, b.stop())
-	require.Empty(t, b.temp.Heard(), "each once")
+	require.Empty(t, b.temp.TakeCalls(), "each once")
 }
 
 func TestAPromptThatItsAttendantDoesNotClaimIsSignalled(t *testing.T) {
@@ -72,7 +72,7 @@ func TestAPromptThatItsAttendantDoesNotClaimIsSignalled(t *testing.T) {
 	b.promptNamed(id, "p1")
 	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.signals(t, 1))
 	require.NoError(t, b.stop())
-	require.Empty(t, b.temp.Heard(), "it is in the history by itself")
+	require.Empty(t, b.temp.TakeCalls(), "it is in the history by itself")
 }
 
 func TestAServerThatStopsSignalsForWhatIsNotClaimed(t *testing.T) {
@@ -81,7 +81,7 @@ func TestAServerThatStopsSignalsForWhatIsNotClaimed(t *testing.T) {
 	b.promptNamed(id, "p1")
 	b.promptNamed(id, "p2")
 	require.NoError(t, b.stop())
-	require.Equal(t, []string{"prompt " + id + " p1 1", "prompt " + id + " p2 2"}, sorted(b.temp.Heard()))
+	require.Equal(t, []string{"prompt " + id + " p1 1", "prompt " + id + " p2 2"}, sorted(b.temp.TakeCalls()))
 }
 
 func TestAttendedPromptsAreSignalledIfPostgresIsAway(t *testing.T) {
@@ -102,7 +102,7 @@ func TestARecordThatFailsIsRepeated(t *testing.T) {
 	b.temp.Set(func(o *apitest.Signaler) { o.Err = nil })
 	named := "" // in one signal, unless the first is repeated before the second has been looked for
 	eventually(t, "signals name both", func() bool {
-		named += strings.Join(b.temp.Heard(), "\n")
+		named += strings.Join(b.temp.TakeCalls(), "\n")
 		return strings.Contains(named, "{p1 1}") && strings.Contains(named, "{p2 2}")
 	})
 }
@@ -113,9 +113,9 @@ func TestPromptsThatWaitToBeRecordedAreBounded(t *testing.T) {
 	for i := range 102 {
 		b.promptNamed(id, fmt.Sprintf("p%d", i))
 	}
-	require.Equal(t, []string{"prompt " + id + " p100 101", "prompt " + id + " p101 102"}, b.temp.Heard())
+	require.Equal(t, []string{"prompt " + id + " p100 101", "prompt " + id + " p101 102"}, b.temp.TakeCalls())
 	require.NoError(t, b.stop())
-	heard := b.temp.Heard()
+	heard := b.temp.TakeCalls()
 	require.Len(t, heard, 1)
 	require.Equal(t, 100, strings.Count(heard[0], "{"))
 }

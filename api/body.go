@@ -27,25 +27,25 @@ import (
 // maxBodyBytes bounds every request body.
 const maxBodyBytes = 1 << 20
 
-// maxDepth bounds how deep free JSON of a client is nested.
+// maxDepth bounds the nesting of free-form JSON.
 const maxDepth = 32
 
-// maxWrongFields bounds how many wrong fields one response lists.
+// maxWrongFields bounds the invalid fields that one response lists.
 const maxWrongFields = 20
 
-// object reads the fields of one JSON object of a request, strictly: each is taken
-// once by name and type, what is wrong is collected, and what was not taken is
-// unknown. Call done last; what the getters returned counts only if it is nil.
+// object reads the fields of one JSON object of a request strictly: each is read once by name and
+// type, errors are collected, and fields that were not read are unknown. Call done last; the values
+// of the getters are valid only if it returns nil.
 type object struct {
 	path        string // prefix of the names of wrong fields
 	fields      map[string]json.RawMessage
 	taken       map[string]bool
 	wrongFields *[]failure.Field
-	large       *bool // a bound was broken that is a 413 rather than a 400
+	large       *bool // an exceeded bound makes the response a 413 instead of a 400
 }
 
-// readBody reads the request's body as one object. An empty body is an object
-// without fields where empty is true.
+// readBody reads the request's body as one object. If empty is true, an empty body is an object
+// without fields.
 func readBody(c echo.Context, empty bool) (*object, []byte, error) {
 	data, err := readAll(c, maxBodyBytes)
 	if err != nil {
@@ -54,7 +54,8 @@ func readBody(c echo.Context, empty bool) (*object, []byte, error) {
 	return parseBody(data, empty)
 }
 
-// readAll reads the request's body. One that says that it is too large is refused before it is read.
+// readAll reads the request's body. A body whose Content-Length is too large is refused before it
+// is read.
 func readAll(c echo.Context, limit int64) ([]byte, error) {
 	if c.Request().ContentLength > limit {
 		return nil, failure.Errorf(failure.TooLarge, "the body is larger than %d bytes", limit)
@@ -63,7 +64,7 @@ func readAll(c echo.Context, limit int64) ([]byte, error) {
 	return data, broken(err)
 }
 
-// broken sorts the errors of reading a body.
+// broken classifies the errors of reading a body.
 func broken(err error) error {
 	if err == nil {
 		return nil
@@ -74,7 +75,7 @@ func broken(err error) error {
 	return &failure.Error{Code: failure.Invalid, Message: "the body ended too early", Err: err}
 }
 
-// parseBody makes an object of a body.
+// parseBody parses a body as an object.
 func parseBody(data []byte, empty bool) (o *object, raw []byte, err error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		if !empty {
@@ -108,7 +109,7 @@ func readFields(data []byte) (map[string]json.RawMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("is not JSON: %w", err)
 		}
-		key := name.(string) // the decoder gives nothing else where a name stands
+		key := name.(string) // the decoder returns only strings as names
 		if _, twice := fields[key]; twice {
 			return nil, fmt.Errorf("has the field %q twice", key)
 		}
@@ -127,7 +128,7 @@ func readFields(data []byte) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// wrong adds what is wrong with a field, up to maxWrongFields.
+// wrong records an error of a field, up to maxWrongFields.
 func (o *object) wrong(name, format string, args ...any) {
 	if len(*o.wrongFields) == maxWrongFields {
 		return
@@ -197,7 +198,7 @@ func (o *object) content(name string) string {
 	return text
 }
 
-// promptID takes the id that a client has chosen for a prompt, or makes one.
+// promptID reads the id that a client has chosen for a prompt, or generates one.
 func (o *object) promptID() string {
 	const name = "id"
 	id, ok := o.text(name)
@@ -236,13 +237,13 @@ func (o *object) number(name string) (int64, bool) {
 	return n, true
 }
 
-// boolean takes true or false; false where there is none.
+// boolean reads true or false; an absent field is false.
 func (o *object) boolean(name string) bool {
 	b := o.optionalBoolean(name)
 	return b != nil && *b
 }
 
-// optionalBoolean is boolean for a field whose absence says something else; nil if it is absent.
+// optionalBoolean is boolean for a field whose absence has its own meaning; nil if absent.
 func (o *object) optionalBoolean(name string) *bool {
 	raw, ok := o.take(name)
 	switch {
@@ -279,7 +280,7 @@ func (o *object) duration(name string, least, most time.Duration) (time.Duration
 	return d, true
 }
 
-// object takes a nested object; nil where there is none or it is wrong.
+// object reads a nested object; nil if it is absent or invalid.
 func (o *object) object(name string) *object {
 	raw, ok := o.take(name)
 	if !ok {
@@ -330,7 +331,7 @@ func (o *object) metadata(name string) (json.RawMessage, bool) {
 	return compact.Bytes(), true
 }
 
-// storable says what in a JSON value the database could not hold.
+// storable returns the reason why the database cannot store a JSON value; "" if it can.
 func storable(value any, depth int) string {
 	if depth > maxDepth {
 		return fmt.Sprintf("is nested deeper than %d", maxDepth)
@@ -385,7 +386,7 @@ func (o *object) options(name string) (session.Options, bool) {
 	}, true
 }
 
-// unknown reports every field that was not taken.
+// unknown reports every field that was not read.
 func (o *object) unknown() {
 	names := make([]string, 0, len(o.fields))
 	for name := range o.fields {
@@ -399,7 +400,7 @@ func (o *object) unknown() {
 	}
 }
 
-// done returns an error that lists everything that was wrong, or nil.
+// done returns an error that lists all invalid fields, or nil.
 func (o *object) done() error {
 	o.unknown()
 	wrong := *o.wrongFields

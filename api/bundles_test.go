@@ -90,7 +90,7 @@ func TestBundlesAreShown(t *testing.T) {
 	for _, path := range []string{"/files", "/files/dir/a.txt", "/diff"} {
 		b.do("GET", "/api/bundles/"+old+path, "").problem(http.StatusConflict, string(failure.NotSaved))
 	}
-	require.Empty(t, b.temp.Heard(), "reading wakes nothing")
+	require.Empty(t, b.temp.TakeCalls(), "reading wakes nothing")
 
 	var pinned struct{ Pinned bool }
 	for range 2 {

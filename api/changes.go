@@ -21,23 +21,24 @@ import (
 const changesRoute = "/api/ws"
 
 const (
-	// changesEvery is how often an api reads which sessions have changed, while clients want to know it, and how often it sends that to
-	// a client at most.
+	// changesEvery is the interval at which an api reads the changed sessions while clients watch
+	// them, and the minimum time between two messages to a client.
 	changesEvery = 500 * time.Millisecond
-	// maxChanged is how many sessions a message names. With more, all may have changed.
+	// maxChanged bounds the sessions that a message names. With more, the message says that all may
+	// have changed.
 	maxChanged = 100
 	// changesPage is how many events are read at once.
 	changesPage = 500
 )
 
-// changeStore has what happened to all sessions.
+// changeStore reads the lifecycle events of all sessions.
 type changeStore interface {
 	// LifecycleRead returns events after a position. Errors say that the position cannot be read from.
 	LifecycleRead(ctx context.Context, after int64, filter lifecycle.Filter, limit int) (lifecycle.Page, error)
 	LifecycleNewest(ctx context.Context) (int64, error)
 }
 
-// changes reads which sessions have changed, once for all clients of this api. Nothing is read while there are none.
+// changes reads the changed sessions once for all clients of this api, while there are any.
 type changes struct {
 	store  changeStore
 	logger *slog.Logger
@@ -51,7 +52,7 @@ type changes struct {
 type watcher struct {
 	ids map[string]struct{}
 	all bool
-	// wake has room for one: the client takes all that there is.
+	// wake has a buffer of one, since the client takes all changes at once.
 	wake chan struct{}
 }
 
@@ -59,7 +60,7 @@ func newChanges(store changeStore, logger *slog.Logger) *changes {
 	return &changes{store: store, logger: logger, every: changesEvery, watchers: map[*watcher]struct{}{}}
 }
 
-// watch returns a client, to which everything may have changed, and which stop removes.
+// watch adds a client, for which all sessions may have changed at first; stop removes it.
 func (c *changes) watch() (w *watcher, stop func()) {
 	w = &watcher{ids: map[string]struct{}{}, wake: make(chan struct{}, 1)}
 	w.add(nil)
@@ -73,7 +74,8 @@ func (c *changes) watch() (w *watcher, stop func()) {
 	}
 }
 
-// add notes changed sessions, or with none that all may have changed. The caller holds the lock, unless the watcher is new.
+// add records changed sessions; without any, all may have changed. The caller holds the lock,
+// unless the watcher is new.
 func (w *watcher) add(ids []string) {
 	for _, id := range ids {
 		w.ids[id] = struct{}{}
@@ -84,7 +86,7 @@ func (w *watcher) add(ids []string) {
 	}
 	select {
 	case w.wake <- struct{}{}:
-	default: // it is going to look
+	default: // a wake-up is already pending
 	}
 }
 
@@ -115,7 +117,7 @@ func (c *changes) watched() bool {
 	return len(c.watchers) > 0
 }
 
-// run reads until ctx ends. Where it does not know from which position, or has lost it, all sessions may have changed.
+// run reads until ctx ends. If its position is unknown or lost, all sessions may have changed.
 func (c *changes) run(ctx context.Context) {
 	ticker := time.NewTicker(c.every)
 	defer ticker.Stop()
@@ -138,7 +140,7 @@ func (c *changes) run(ctx context.Context) {
 	}
 }
 
-// look reads what follows a position, and returns where to continue.
+// look reads the events after a position, and returns the next position.
 func (c *changes) look(ctx context.Context, position int64) (int64, error) {
 	if position < 0 {
 		newest, err := c.store.LifecycleNewest(ctx)
@@ -199,7 +201,7 @@ func (s *sockets) all(c echo.Context) error {
 	return nil
 }
 
-// changes sends which sessions have changed.
+// changes sends the changed sessions.
 func (k *socketConn) changes(ctx context.Context, w *watcher, tasks *sync.WaitGroup) error {
 	all := k.server.changes
 	beat := time.NewTicker(k.server.cfg.Heartbeat)
@@ -215,14 +217,14 @@ func (k *socketConn) changes(ctx context.Context, w *watcher, tasks *sync.WaitGr
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		select { // what happens at the same time is one message
+		select { // simultaneous changes become one message
 		case <-pause.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		changed := all.take(w)
 		if !changed.All && len(changed.SessionIDs) == 0 {
-			pause.Reset(0) // the message before had what this was woken for
+			pause.Reset(0) // the previous message already had these changes
 			continue
 		}
 		pause.Reset(all.every)

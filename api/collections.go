@@ -9,9 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// collections ends the collection of prompts of the mode collect when its time is over, and has the workflow get them. There is
-// one timer for each session. What is not ended because the api stops, or was killed, is signalled by the relay of a worker, like a prompt
-// whose signal was lost.
+// collections ends the collection of prompts of the mode collect when its time is up, and notifies
+// the workflow. There is one timer for each session. If the api stops or is killed before, the
+// relay of a worker signals, like after a lost signal.
 type collections struct {
 	store   collectStore
 	notify  func(ctx context.Context, p session.Prompt)
@@ -26,12 +26,12 @@ type collections struct {
 
 // collectStore ends collections.
 type collectStore interface {
-	// PromptsCollected ends the collection of prompts of a session if its time is over, and returns the prompt that the workflow is to be
-	// notified of, if there is one. Otherwise it returns what is left of the time.
+	// PromptsCollected ends the collection of prompts of a session if its time is up, and returns
+	// the prompt to notify the workflow of, if any. Otherwise it returns the remaining time.
 	PromptsCollected(ctx context.Context, sessionID string) (next *session.Prompt, left time.Duration, err error)
 }
 
-// add ends the collection of a session after a time, in the place of what was added for the session before.
+// add ends the collection of a session after a time. It replaces an earlier timer of the session.
 func (c *collections) add(sessionID string, after time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *collections) end(sessionID string) {
 	}
 }
 
-// close ends no collection any more, and returns when those that are being ended have.
+// close stops all timers, and returns when calls in progress have ended.
 func (c *collections) close() {
 	c.mu.Lock()
 	c.stopped = true

@@ -29,7 +29,7 @@ func TestCollectedPromptsAreSignalledWhenTheirTimeIsOver(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.collectPrompt(id, "p1").status, "a repetition")
 	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.signals(t, 1))
 	require.NoError(t, b.stop())
-	require.Empty(t, b.temp.Heard())
+	require.Empty(t, b.temp.TakeCalls())
 }
 
 // TestASteerSignalsItsAbort, and no prompt: the workflow is in a turn.
@@ -51,16 +51,16 @@ func TestACollectionThatCannotBeEndedIsLeftToTheRelay(t *testing.T) {
 	b.collectPrompt(id, "p1")
 	eventually(t, "the end of the collection", func() bool { return b.store.Calls("PromptsCollected") > 0 })
 	require.NoError(t, b.stop())
-	require.Empty(t, b.temp.Heard())
+	require.Empty(t, b.temp.TakeCalls())
 }
 
-// TestAServerThatStopsDoesNotWaitForCollections: a relay signals for what they have.
+// TestAServerThatStopsDoesNotWaitForCollections: a relay signals for their prompts.
 func TestAServerThatStopsDoesNotWaitForCollections(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.CollectWindow = never })
 	id := b.store.Put(session.Running)
 	b.collectPrompt(id, "p1")
 	require.NoError(t, b.stop())
-	require.Empty(t, b.temp.Heard())
+	require.Empty(t, b.temp.TakeCalls())
 	require.Zero(t, b.store.Calls("PromptsCollected"))
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// commandStore keeps commands.
+// commandStore stores commands.
 type commandStore interface {
-	// CommandSubmit judges a command by the session's row and stores it as pending. The result's command is
-	// nil where there was nothing to do. session_not_found, session_terminated, illegal_state,
-	// prompt_not_found for a revert, run_not_found for an abort.
+	// CommandSubmit checks a command against the session's row and stores it as pending. The
+	// result's command is nil if there was nothing to do. session_not_found, session_terminated,
+	// illegal_state, prompt_not_found for a revert, run_not_found for an abort.
 	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
@@ -26,13 +26,13 @@ type commands struct {
 	store commandStore
 }
 
-// forced are the commands whose body may say force.
+// forced are the commands whose body may have the field force.
 var forced = map[session.CommandKind]bool{
 	session.CommandHibernate: true, session.CommandRestart: true, session.CommandDrop: true,
 }
 
-// command handles one command, each POST /api/sessions/:id/KIND: 202 where it is stored as pending or was
-// applied at once, 200 where there is nothing to do. What it means is decided by the session's row.
+// command handles one command, each POST /api/sessions/:id/KIND: 202 if it is stored as pending or
+// was applied at once, 200 if there is nothing to do. The session's row decides.
 func (s *commands) command(kind session.CommandKind) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id, err := sessionID(c)
@@ -76,7 +76,7 @@ func (s *commands) submit(c echo.Context, cmd session.Command) error {
 	return c.JSON(status, resource.Session(done.Session))
 }
 
-// runID takes the id of a run, which may be left out.
+// runID reads the optional id of a run.
 func (o *object) runID(name string) string {
 	id, given := o.text(name)
 	if given && !session.ValidID(session.RunPrefix, id) {

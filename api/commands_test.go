@@ -54,7 +54,7 @@ func TestCommandsInEveryState(t *testing.T) {
 		} {
 			id := b.store.Put(in.state, func(s *session.Session) { s.Lazy = in.lazy })
 			a := b.do("POST", "/api/sessions/"+id+"/"+tt.command, "")
-			heard := b.temp.Heard()
+			heard := b.temp.TakeCalls()
 			what := tt.command + " in " + string(in.state)
 			switch in.want {
 			case told:
@@ -96,7 +96,7 @@ func TestAbortOfARunningTurn(t *testing.T) {
 		a := b.do("POST", path, body)
 		require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
 		require.Equal(t, run, a.session().PendingCommands[0].RunID, "the run at the time of the request")
-		require.Equal(t, []string{"notify " + id}, b.temp.Heard())
+		require.Equal(t, []string{"notify " + id}, b.temp.TakeCalls())
 	}
 	b.do("POST", path, `{"runId":"`+session.NewID(session.RunPrefix)+`"}`).problem(http.StatusNotFound, "run_not_found")
 	b.do("POST", path, `{"runId":"x"}`).problem(http.StatusBadRequest, "invalid_request")
@@ -108,7 +108,7 @@ func TestDeleteIsStop(t *testing.T) {
 	b := setup(t)
 	id := b.store.Put(session.Running)
 	require.Equal(t, http.StatusAccepted, b.do("DELETE", "/api/sessions/"+id, "").status)
-	require.Equal(t, []string{"stop " + id}, b.temp.Heard())
+	require.Equal(t, []string{"stop " + id}, b.temp.TakeCalls())
 	b.store.Status(id, session.Terminated)
 	require.Equal(t, http.StatusOK, b.do("DELETE", "/api/sessions/"+id, "").status)
 }
@@ -120,7 +120,7 @@ func TestHibernateTakesForceAndNothingElse(t *testing.T) {
 	path := "/api/sessions/" + id + "/hibernate"
 	for body, force := range map[string]string{``: "false", `{}`: "false", `{"force":false}`: "false", `{"force":true}`: "true"} {
 		require.Equal(t, http.StatusAccepted, b.do("POST", path, body).status, body)
-		require.Equal(t, []string{"notify " + id}, b.temp.Heard(), body)
+		require.Equal(t, []string{"notify " + id}, b.temp.TakeCalls(), body)
 		require.Equal(t, force == "true", b.store.Row(id).Session.Pending[0].Force, body)
 		b.store.With(id, func(r *apitest.Row) { r.Session.Pending = nil })
 	}
@@ -128,10 +128,10 @@ func TestHibernateTakesForceAndNothingElse(t *testing.T) {
 		b.do("POST", path, body).problem(http.StatusBadRequest, "invalid_request")
 	}
 	b.do("POST", "/api/sessions/"+id+"/wake", `{"force":true}`).problem(http.StatusBadRequest, "invalid_request")
-	require.Empty(t, b.temp.Heard())
+	require.Empty(t, b.temp.TakeCalls())
 }
 
-// With Temporal away a command is stored and answered; the relay signals it later.
+// While Temporal is unavailable, a command is stored and answered; the relay signals it later.
 func TestACommandIsAcceptedWhileTemporalIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.SignalWait, c.RingTimeout = time.Millisecond, 10*time.Millisecond })
@@ -151,8 +151,8 @@ func TestACommandIsAcceptedWhileTemporalIsAway(t *testing.T) {
 	}
 }
 
-// A Temporal that hangs holds up no request for longer than SignalWait, and takes no more than a bounded
-// number of goroutines.
+// A Temporal that hangs delays a request by SignalWait at most, and occupies a bounded number of
+// goroutines.
 func TestSignalsThatHangAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.SignalWait = time.Millisecond })
@@ -163,7 +163,7 @@ func TestSignalsThatHangAreBounded(t *testing.T) {
 	for range 100 {
 		require.Equal(t, http.StatusAccepted, b.do("POST", "/api/sessions/"+id+"/hibernate", "").status)
 	}
-	require.LessOrEqual(t, len(b.temp.Heard()), 64)
+	require.LessOrEqual(t, len(b.temp.TakeCalls()), 64)
 	require.Contains(t, b.logs.String(), "too many signals")
 }
 
@@ -175,7 +175,7 @@ func TestAStoreThatIsAwayRefusesACommand(t *testing.T) {
 	a := b.do("POST", "/api/sessions/"+id+"/wake", "")
 	a.problem(http.StatusServiceUnavailable, "unavailable")
 	require.Equal(t, "1", a.header.Get("Retry-After"))
-	require.Empty(t, b.temp.Heard())
+	require.Empty(t, b.temp.TakeCalls())
 }
 
 func TestIdsOfTheWrongShapeAndOfNothing(t *testing.T) {
@@ -212,7 +212,7 @@ func TestIdsOfTheWrongShapeAndOfNothing(t *testing.T) {
 			require.Equal(t, "id", p.Errors[0].Field, bad)
 		}
 	}
-	require.Empty(t, b.temp.Heard())
+	require.Empty(t, b.temp.TakeCalls())
 	b.do("GET", "/api/sessions/"+known+"/prompts/nothing", "").problem(http.StatusNotFound, "prompt_not_found")
 	b.do("DELETE", "/api/sessions/"+known+"/prompts/nothing", "").problem(http.StatusNotFound, "prompt_not_found")
 	p := b.do("GET", "/api/sessions/"+known+"/prompts/a%20b", "").problem(http.StatusBadRequest, "invalid_request")

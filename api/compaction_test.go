@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// spoken is a session whose agent has said two texts in a turn, in its log.
+// spoken is a session whose log has two texts of the agent in one turn.
 type spoken struct {
 	id             string
 	start          [2]int64 // the position of the block_start of each text
@@ -47,7 +47,7 @@ func speak(t *testing.T, b *harness, db *postgres.DB) spoken {
 		a.Events = append(a.Events, eventlog.Draft{Type: kind, ConversationID: "main", At: time.Now(), Data: json.RawMessage(data), Frame: 1, N: len(a.Events)})
 		at++
 	}
-	// An answer of a Durable Stream ends with it, long before what is dropped.
+	// A response of a Durable Stream ends with it, long before the dropped events.
 	add("block_complete", fmt.Sprintf(`{"block":{"id":"large","type":"system","status":"complete","message":%q,"createdAt":"2026-11-21T00:00:00Z"}}`, strings.Repeat("x", 300<<10)))
 	for i, id := range []string{"a", "b"} {
 		add("block_start", fmt.Sprintf(`{"block":{"id":%q,"type":"assistant_text","status":"streaming","createdAt":"2026-11-21T00:00:00Z"}}`, id))
@@ -68,7 +68,7 @@ func speak(t *testing.T, b *harness, db *postgres.DB) spoken {
 	return s
 }
 
-// compact drops what can be dropped.
+// compact runs a compaction.
 func compact(t *testing.T, db *postgres.DB, want int64) {
 	t.Helper()
 	_, dropped, err := db.EventsCompact(t.Context(), time.Nanosecond, 0, 10, 1000)
@@ -76,8 +76,8 @@ func compact(t *testing.T, db *postgres.DB, want int64) {
 	require.Equal(t, want, dropped)
 }
 
-// TestPostgresACompactedLogIsReadByEveryProtocol reads a log from positions before, in and after what was dropped, with an api that has
-// nothing of it in memory.
+// TestPostgresACompactedLogIsReadByEveryProtocol reads a log from positions before, in and after
+// the dropped events, with an api that has none of it in memory.
 func TestPostgresACompactedLogIsReadByEveryProtocol(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.URL(t)
@@ -88,7 +88,7 @@ func TestPostgresACompactedLogIsReadByEveryProtocol(t *testing.T) {
 	require.Equal(t, []string{fmt.Sprintf(`caught_up {"seq":%d}`, s.newest)}, connected.brief(1))
 	type messages = map[int64]json.RawMessage
 	offset := func(after int64) string { return fmt.Sprintf("%s/stream?offset=%016d", path, after) }
-	was := map[int64]messages{} // what a Durable Stream has answered at each offset
+	was := map[int64]messages{} // the responses of a Durable Stream at each offset
 	read := func(a answer) messages {
 		var events []json.RawMessage
 		a.into(&events)
@@ -165,7 +165,7 @@ func TestPostgresACompactedLogIsReadByEveryProtocol(t *testing.T) {
 		b.do("GET", offset(first+5)+"&live=long-poll", "").problem(http.StatusGone, "position_gone")
 		b.do("GET", offset(first+5)+"&live=sse", "").problem(http.StatusGone, "position_gone")
 		require.Equal(t, fmt.Sprintf("%016d", s.newest), b.do("HEAD", path+"/stream", "").header.Get("Stream-Next-Offset"))
-		// An api that has some of it in memory answers no offset otherwise.
+		// An api that has some of it in memory gives the same responses.
 		for after, had := range was {
 			if a := before.do("GET", offset(after), ""); a.status != http.StatusGone {
 				require.Equal(t, had, read(a), "offset %d", after)
@@ -178,7 +178,7 @@ func TestPostgresACompactedLogIsReadByEveryProtocol(t *testing.T) {
 		require.Equal(t, message(t, whole), message(t, body), "the same message")
 	}
 
-	// Who was connected all the time has missed nothing.
+	// A client that stayed connected has missed nothing.
 	require.Equal(t, http.StatusOK, before.do("PATCH", path, `{"title":"later"}`).status)
 	require.Equal(t, []string{fmt.Sprintf("%d title", s.newest+1)}, connected.brief(1))
 }

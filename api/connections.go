@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	// ownDescriptors is what the process keeps of its descriptors for itself: the database, Temporal, files.
+	// ownDescriptors is the number of descriptors that are reserved for the database, Temporal and
+	// files.
 	ownDescriptors = 256
-	// maxConnections bounds connections where the process may have more descriptors.
+	// maxConnections bounds connections even if the process may have more descriptors.
 	maxConnections = 100_000
 )
 
-// defaultConnections follows from how many descriptors the process may have.
+// defaultConnections derives the limit from the process's limit of descriptors.
 func defaultConnections() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > maxConnections {
@@ -28,9 +29,10 @@ func defaultConnections() int {
 	return max(files-ownDescriptors, files/2, 1)
 }
 
-// connections bounds the open connections of a server. Where there is no room for a new one, the connection that
-// has waited for a request the longest is closed: clients that connect, send nothing or send slowly make room for others.
-// Event streams leave a quarter of the places to other requests.
+// connections bounds the open connections of a server. If there is no room for a new one, the
+// connection that has waited longest for a request is closed, so that clients that connect and send
+// nothing, or send slowly, make room for others. Event streams leave a quarter of the places to
+// other requests.
 type connections struct {
 	limit int
 
@@ -45,8 +47,8 @@ func newConnections(limit int) *connections {
 	return &connections{limit: limit, waiting: list.New(), places: map[net.Conn]*list.Element{}}
 }
 
-// changed is the http.Server's ConnState. A connection counts as waiting until its request is whole enough to be
-// served, so StateActive, which its first byte leads to, is not one of the changes.
+// changed is the http.Server's ConnState. A connection counts as waiting until its request can be
+// served, so StateActive, which its first byte causes, is ignored.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +57,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 		c.open++
 		c.wait(conn)
 		if c.open > c.limit {
-			oldest := c.waiting.Front().Value.(net.Conn) // it contains nothing else
+			oldest := c.waiting.Front().Value.(net.Conn) // it only contains connections
 			c.serve(oldest)                              // and is not closed again for the next one
 			_ = oldest.Close()
 		}
@@ -75,7 +77,7 @@ func (c *connections) wait(conn net.Conn) {
 	c.places[conn] = c.waiting.PushBack(conn)
 }
 
-// serve takes a connection from those that wait.
+// serve removes a connection from the waiting ones.
 func (c *connections) serve(conn net.Conn) {
 	if place := c.places[conn]; place != nil {
 		c.waiting.Remove(place)
@@ -83,7 +85,7 @@ func (c *connections) serve(conn net.Conn) {
 	}
 }
 
-// requested notes that the connection of a context has a request.
+// requested records that the connection of a context has a request.
 func (c *connections) requested(ctx context.Context) {
 	conn, ok := ctx.Value(connKey{}).(net.Conn)
 	if !ok {
@@ -94,7 +96,7 @@ func (c *connections) requested(ctx context.Context) {
 	c.serve(conn)
 }
 
-// released notes that a connection which was handed out has been closed.
+// released records that a hijacked connection has been closed.
 func (c *connections) released() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

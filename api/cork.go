@@ -8,21 +8,23 @@ import (
 	"sync"
 )
 
-// corkBytes is how much a corked connection gathers before it writes.
+// corkBytes is the size of the buffer of a corked connection.
 const corkBytes = 16 << 10
 
-// corkBuffers are those of connections that are corked: most are not at any time.
+// corkBuffers pools the buffers, because few connections are corked at any time.
 var corkBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// corkedConn gathers what is written to a connection while it is corked. Messages of a WebSocket are mostly under 200 bytes, and the library writes each
-// by itself: without it, a reader that catches up would cost a system call for each event.
+// corkedConn buffers writes to a connection while it is corked. Messages of a WebSocket are mostly
+// under 200 bytes, and the library writes each separately: without it, a reader that catches up
+// would cost a system call for each event.
 type corkedConn struct {
 	net.Conn
 	mu   sync.Mutex
 	held *bytes.Buffer // nil while it is not corked
 }
 
-// Write writes p, or keeps it until there is enough or uncork is called. An error may be that of an earlier write.
+// Write writes p, or buffers it until the buffer is full or uncork is called. An error may be that
+// of an earlier write.
 func (c *corkedConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +46,7 @@ func (c *corkedConn) cork() {
 	}
 }
 
-// uncork writes what is held. It may wait for the client.
+// uncork writes the buffered data. It may wait for the client.
 func (c *corkedConn) uncork() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +68,7 @@ func (c *corkedConn) flush() error {
 	return err
 }
 
-// corkingWriter has the connection that a handshake takes over be a corkedConn.
+// corkingWriter makes a handshake hijack its connection as a corkedConn.
 type corkingWriter struct {
 	http.ResponseWriter
 	conn *corkedConn

@@ -23,8 +23,8 @@ const (
 	corsMaxAge  = "600" // seconds for which a browser repeats no preflight
 )
 
-// CheckOrigins returns what is wrong with origins that pages may have. withKey says that callers need a key: without one, "*"
-// would give every page that a user of this machine opens the whole API.
+// CheckOrigins validates the allowed origins of pages. withKey reports whether callers need a key:
+// without one, "*" would give every page that a user of this machine opens access to the whole API.
 func CheckOrigins(origins []string, withKey bool) error {
 	for _, o := range origins {
 		if o == anyOrigin {
@@ -41,7 +41,7 @@ func CheckOrigins(origins []string, withKey bool) error {
 	return nil
 }
 
-// admitOrigins lets the pages of configured origins change something too, as far as their callers have a key.
+// admitOrigins allows pages of configured origins to send commands, if their callers have a key.
 func (s *Server) admitOrigins() error {
 	if err := CheckOrigins(s.cfg.CORSOrigins, !s.cfg.WithoutKey); err != nil {
 		return fmt.Errorf("api: CORSOrigins: %w", err)
@@ -58,8 +58,9 @@ func (s *Server) admitOrigins() error {
 	return nil
 }
 
-// shareWithOrigins has browsers give answers to the pages of configured origins, and answers their preflights. Credentials of a browser
-// (cookies) are never asked for: a page sends the key or a token by itself.
+// shareWithOrigins allows browsers to pass responses to the pages of configured origins, and
+// answers their preflights. Credentials of a browser (cookies) are never allowed: a page sends the
+// key or a token by itself.
 func (s *Server) shareWithOrigins(next echo.HandlerFunc) echo.HandlerFunc {
 	if len(s.cfg.CORSOrigins) == 0 {
 		return next

@@ -41,7 +41,7 @@ func (s *streams) durable(c echo.Context) error {
 	err = handler.Read(c.Response(), c.Request().WithContext(ctx), durablestream.Stream{ID: id, ContentType: echo.MIMEApplicationJSON, Log: log})
 	if c.Response().Committed {
 		s.ended(ctx, id, log.position, err)
-		return nil // the client comes back with its offset
+		return nil // the client reconnects with its offset
 	}
 	if err != nil && s.stopping() {
 		return errServerStops()
@@ -62,12 +62,12 @@ func errServerStops() error {
 type sessionLog struct {
 	*streams
 	id       string
-	position int64 // of what was read
+	position int64 // of the last read event
 	dropped  int64 // the newest event that compaction has dropped
 }
 
-// End implements durablestream.Log. The session is read before the log, so that the log has what was written with the session's
-// last state.
+// End implements durablestream.Log. The session is read before the log, so that the log has the
+// events of the session's last state.
 func (l *sessionLog) End(ctx context.Context) (durablestream.End, error) {
 	f, err := l.open(ctx, feed.Latest, 0)
 	if err != nil {
@@ -86,8 +86,9 @@ func (l *sessionLog) open(ctx context.Context, after int64, beat time.Duration) 
 	return feed.Open(ctx, feed.Options{Log: l.cfg.Events, Sessions: l.store, Beat: beat}, l.id, after)
 }
 
-// Follow implements durablestream.Log. The stream begins after what compaction has dropped: the protocol knows retention, but no
-// gaps, and what was read at an offset is never answered with other messages.
+// Follow implements durablestream.Log. The stream begins after the events that compaction has
+// dropped, because the protocol has retention, but no gaps, and the messages at an offset must
+// never change.
 func (l *sessionLog) Follow(ctx context.Context, after int64, beat time.Duration) (durablestream.Reader, error) {
 	var err error
 	if l.dropped, err = l.store.EventsDropped(ctx, l.id); err != nil {
@@ -99,7 +100,8 @@ func (l *sessionLog) Follow(ctx context.Context, after int64, beat time.Duration
 	return l.read(ctx, after, beat)
 }
 
-// beginning is the later one of what was found to be gone and what compaction has dropped.
+// beginning returns the later of the newest deleted event and the newest event that compaction has
+// dropped.
 func (l *sessionLog) beginning(gone *eventlog.PositionGoneError) *eventlog.PositionGoneError {
 	return &eventlog.PositionGoneError{First: max(gone.First, l.dropped+1)}
 }
@@ -121,7 +123,8 @@ type sessionReader struct {
 	final    bool // the session is known to be final
 }
 
-// Next implements durablestream.Reader. The protocol has no word for a gap: the position is gone.
+// Next implements durablestream.Reader. The protocol has no gaps, so a gap is reported as a deleted
+// position.
 func (r *sessionReader) Next(ctx context.Context) (durablestream.Batch, error) {
 	b, gap, err := r.next(ctx)
 	if gap != nil {

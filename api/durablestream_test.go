@@ -28,7 +28,8 @@ func (a answer) seqs() []int64 {
 	return seqs
 }
 
-// position is what the headers of an answer say: the next offset, and whether it is up to date and closed.
+// position returns the headers of a response: the next offset, and whether the stream is up to date
+// and closed.
 func (a answer) position() string {
 	said := a.header.Get("Stream-Next-Offset")
 	if a.header.Get("Stream-Up-To-Date") == "true" {

@@ -25,10 +25,11 @@ type streams struct {
 	store streamStore
 }
 
-// streamStore is what streams ask in addition to the log.
+// streamStore is the store that streams use in addition to the log.
 type streamStore interface {
 	feed.Sessions
-	// EventsDropped is the newest event of a session that compaction has dropped; 0 if it has dropped none.
+	// EventsDropped returns the position of the newest event of a session that compaction has
+	// dropped; 0 if there is none.
 	EventsDropped(ctx context.Context, sessionID string) (int64, error)
 }
 
@@ -59,8 +60,8 @@ func startPosition(c echo.Context) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// events streams a session's log. What can be refused is refused before the
-// stream starts, so that clients see a status code.
+// events streams a session's log. Requests are refused before the stream starts, so that clients
+// get a status code.
 func (s *streams) events(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -105,10 +106,10 @@ func (s *streams) events(c echo.Context) error {
 		response: c.Response(), control: http.NewResponseController(c.Response().Writer), // Echo's own Flush drops errors
 	}
 	s.ended(ctx, id, f.Position(), st.run(ctx, f))
-	return nil // the answer has begun; the client comes back with its position
+	return nil // the response has begun; the client reconnects with its position
 }
 
-// ended records why a stream has ended before its session has.
+// ended records why a stream has ended before its session.
 func (s *streams) ended(ctx context.Context, sessionID string, position int64, err error) {
 	attrs := []any{slog.String("session_id", sessionID), slog.Int64("seq", position)}
 	switch {
@@ -128,8 +129,8 @@ type stream struct {
 	control  *http.ResponseController
 }
 
-// run writes the stream until the session is over, the client leaves, or ctx is done.
-// What a stream holds of the log is the batch that it writes; nothing piles up for a slow client.
+// run writes the stream until the session has ended, the client leaves, or ctx is done. A stream
+// holds only the batch that it writes; no events accumulate for a slow client.
 func (st *stream) run(ctx context.Context, f *feed.Feed) error {
 	if err := st.begin(); err != nil || st.head {
 		return err
@@ -155,7 +156,7 @@ func (st *stream) run(ctx context.Context, f *feed.Feed) error {
 	}
 }
 
-// begin sets the header. The stream may be read for as long as it takes.
+// begin sets the header, and removes the deadline of the response.
 func (st *stream) begin() error {
 	header := st.response.Header()
 	header.Set(echo.HeaderContentType, "text/event-stream")
@@ -170,7 +171,7 @@ func (st *stream) begin() error {
 	return nil
 }
 
-// send writes events, and that there are no more for now.
+// send writes events, and a marker if there are no more for now.
 func (st *stream) send(item feed.Item) error {
 	st.server.metrics.events.Add(float64(item.Events.Len()))
 	frames := item.Events.Frames
@@ -197,7 +198,7 @@ func marker(dst []byte, name string, data any) []byte {
 	return fmt.Appendf(dst, "event: %s\ndata: %s\n\n", name, encoded)
 }
 
-// write hands frames to the client, within WriteTimeout for each piece of them.
+// write sends frames to the client, within WriteTimeout for each piece.
 func (st *stream) write(frames []byte) error {
 	if len(frames) == 0 {
 		return nil

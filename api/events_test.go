@@ -75,8 +75,8 @@ func (s *sse) next() (f frame, ok bool) {
 	return frame{}, false
 }
 
-// heartbeats reads up to the nth heartbeat and returns the rest of what came. On a machine with much
-// to do one may come before anything else does.
+// heartbeats reads up to the nth heartbeat and returns the other frames. On a busy machine, a
+// heartbeat may come before anything else.
 func (s *sse) heartbeats(n int) (others []string) {
 	s.t.Helper()
 	for n > 0 {
@@ -151,7 +151,7 @@ func TestAnEmptyLogIsCaughtUpAtOnce(t *testing.T) {
 	b := setup(t)
 	s := b.stream("/api/sessions/" + b.store.Put(session.Initializing) + "/events?after=0")
 	require.Equal(t, []string{`caught_up {"seq":0}`}, s.brief(1))
-	require.Empty(t, b.temp.Heard(), "reading signals no workflow")
+	require.Empty(t, b.temp.TakeCalls(), "reading signals no workflow")
 }
 
 func TestAStreamResumesAfterItsPosition(t *testing.T) {
@@ -212,7 +212,7 @@ func TestAGapInMidStreamIsReported(t *testing.T) {
 	b.store.Text(id, "x")
 	s := b.stream("/api/sessions/" + id + "/events")
 	require.Equal(t, []string{"1 text_delta", `caught_up {"seq":1}`}, s.brief(2))
-	b.store.With(id, func(r *apitest.Row) { // as if written and deleted before the reader came by
+	b.store.With(id, func(r *apitest.Row) { // as if written and deleted before the reader read it
 		r.First, r.Events = 5, nil
 		b.store.Append(r, "text_delta", map[string]string{"blockId": "b", "delta": "y"})
 	})
@@ -232,7 +232,7 @@ func TestAStreamEndsWhenAllIsSaid(t *testing.T) {
 	require.Equal(t, []string{`caught_up {"seq":0}`}, s.brief(1))
 	b.store.Status(id, session.Terminated)
 	require.Equal(t, []string{"1 status"}, s.brief(1))
-	b.store.Prompt(id, "p", session.PromptCancelled) // what waited ends after the session
+	b.store.Prompt(id, "p", session.PromptCancelled) // waiting prompts end after the session
 	require.Equal(t, []string{"2 prompt", "end {}"}, s.brief(2))
 	s.ended()
 
@@ -332,7 +332,7 @@ func TestASlowReaderIsDropped(t *testing.T) {
 	eventually(t, "the stream is cut", func() bool { return b.store.OpenReaders() == 0 })
 	eventually(t, "it is logged", func() bool { return strings.Contains(b.logs.String(), "stream dropped") })
 	_, err = io.Copy(io.Discard, conn)
-	_ = err // reset or end: either way it is over
+	_ = err // reset or end: either way the connection is closed
 	require.Contains(t, string(b.do("GET", "/metrics", "").body), "overwinter_api_streams_dropped_total 1")
 }
 
@@ -346,8 +346,8 @@ func TestAStreamOutlivesTheDeadlinesOfRequests(t *testing.T) {
 	require.Equal(t, []string{`caught_up {"seq":0}`}, s.heartbeats(3))
 }
 
-// TestAStreamTakesOneGoroutineMoreThanItsConnection counts what streams that are open take: the goroutine
-// that net/http has for a request, and the one with which it sees that a client leaves.
+// TestAStreamTakesOneGoroutineMoreThanItsConnection counts the goroutines of open streams: the one
+// that net/http has for a request, and the one that notices when a client leaves.
 func TestAStreamTakesOneGoroutineMoreThanItsConnection(t *testing.T) { //nolint:paralleltest // goroutines are counted
 	b := setup(t)
 	id := b.store.Put(session.Running)

@@ -13,7 +13,7 @@ import (
 // WithoutKeyDelay makes a server answer wrong keys at once.
 func WithoutKeyDelay(c *Config) { c.keyDelay = func(context.Context, time.Duration) {} }
 
-// What tests make and check stream tokens with.
+// Functions to make and check stream tokens in tests.
 var (
 	SignToken  = signToken
 	CheckToken = checkToken
@@ -70,7 +70,7 @@ func SocketRequests() []string { return socketRequestTypes() }
 // WaitFor sets how long a server waits for statements about presence, and for the answer to a ping.
 func WaitFor(c *Config, limit time.Duration) { c.presenceWait, c.pongWait = limit, limit }
 
-// ReadPresence sets how often a server reads who looks at its sessions, and which sessions have changed.
+// ReadPresence sets how often a server reads the viewers of its sessions, and the changed sessions.
 func ReadPresence(every time.Duration) func(*Config) {
 	return func(c *Config) { c.presenceRead = every }
 }

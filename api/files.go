@@ -23,25 +23,25 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// fileStore keeps the files of workspaces.
+// fileStore stores the files of workspaces.
 type fileStore interface {
 	// FileList is by path.
 	FileList(ctx context.Context, sessionID, prefix string, limit int, cursor string) (items []workspacefile.Info, nextCursor string, err error)
-	// FileGet returns a file of the workspace with its content, if that is saved; file_not_found
-	// when there is none, or none any more.
+	// FileGet returns a file of the workspace with its content, if that is saved; file_not_found if
+	// it does not exist or is deleted.
 	FileGet(ctx context.Context, sessionID, path string) (workspacefile.Content, error)
-	// DiffGet returns the newest diff of the workspace; nil when none was taken yet.
+	// DiffGet returns the newest diff of the workspace; nil if none was taken yet.
 	DiffGet(ctx context.Context, sessionID string) (*workspacefile.Diff, error)
 }
 
 // files are the routes of the files of sessions, or of bundles.
 type files struct {
 	*Server
-	id    func(echo.Context) (string, error) // of what the files are of
+	id    func(echo.Context) (string, error) // the id of the session or bundle
 	store fileStore
 }
 
-// bundleFiles has the files of bundles as a fileStore has those of sessions.
+// bundleFiles is a fileStore of the files of bundles.
 type bundleFiles struct{ bundleStore }
 
 func (s bundleFiles) FileList(ctx context.Context, bundleID, prefix string, limit int, cursor string) (items []workspacefile.Info, nextCursor string, err error) {
@@ -56,8 +56,8 @@ func (s bundleFiles) DiffGet(ctx context.Context, bundleID string) (*workspacefi
 	return s.BundleDiffGet(ctx, bundleID)
 }
 
-// fileTypes are the types by extension that say more than the bytes do. The
-// machine's own table has no part in it: an answer is the same everywhere.
+// fileTypes lists types by extension that are more specific than the detected ones. The machine's
+// own table is not used, so that responses are the same everywhere.
 var fileTypes = map[string]string{
 	".css": "text/css; charset=utf-8", ".csv": "text/csv; charset=utf-8", ".gif": "image/gif",
 	".htm": "text/html; charset=utf-8", ".html": "text/html; charset=utf-8", ".jpeg": "image/jpeg", ".jpg": "image/jpeg",
@@ -66,21 +66,21 @@ var fileTypes = map[string]string{
 	".png": "image/png", ".svg": "image/svg+xml", ".webp": "image/webp", ".xml": "application/xml",
 }
 
-// shown are the types that a browser shows in place. None of them runs anything.
+// shown are the types that a browser may display. None of them can run code.
 var shown = []string{"image/png", "image/jpeg", "image/gif", "image/webp", "text/plain; charset=utf-8"}
 
-// fileType is what a file is, by its name or else by its bytes.
+// fileType returns the media type of a file, by its name or else by its bytes.
 func fileType(name string, data []byte) string {
 	byName, known := fileTypes[strings.ToLower(path.Ext(name))]
 	sniffed := http.DetectContentType(data)
 	switch {
 	case strings.HasPrefix(byName, "image/") && byName != "image/svg+xml" && byName != sniffed:
-		// What calls itself an image and is none is not shown as one.
+		// A file with the name of an image that is not an image is not shown.
 		return echo.MIMEOctetStream
 	case known:
 		return byName
 	case strings.HasPrefix(sniffed, "text/") && utf8.Valid(data):
-		return "text/plain; charset=utf-8" // also what looks like HTML and is not called so
+		return "text/plain; charset=utf-8" // including text that looks like HTML but has another name
 	case strings.HasPrefix(sniffed, "text/"):
 		return echo.MIMEOctetStream
 	}
@@ -114,8 +114,8 @@ func (s *files) fileList(c echo.Context) error {
 	return c.JSON(http.StatusOK, newPage(resource.Files(items), next))
 }
 
-// filePath is the path of the file in the path of the request: with its slashes as
-// they are or percent-encoded.
+// filePath returns the path of the file in the request's path, where its slashes may be
+// percent-encoded.
 func filePath(c echo.Context) (string, error) {
 	// Echo decodes a parameter only where the request has an encoding that Go would not choose.
 	_, rest, _ := strings.Cut(c.Request().URL.EscapedPath(), "/files/")
@@ -172,7 +172,7 @@ func (s *files) fileGet(c echo.Context) error {
 	return nil
 }
 
-// maskedFile finds a file by its path as lists show it.
+// maskedFile finds a file by its masked path in lists.
 func (s *files) maskedFile(ctx context.Context, id, name string, masker *secret.Masker) (workspacefile.Content, error) {
 	prefix, _, _ := strings.Cut(name, "[redacted ")
 	for cursor := ""; ; {
@@ -191,7 +191,7 @@ func (s *files) maskedFile(ctx context.Context, id, name string, masker *secret.
 	}
 }
 
-// unsaved is why the content of a file cannot be read; nil when it can.
+// unsaved returns the reason why the content of a file cannot be read; nil if it can.
 func unsaved(f workspacefile.Info) error {
 	switch f.Unsaved {
 	case "":
@@ -219,7 +219,7 @@ func (s *files) diff(c echo.Context) error {
 	return c.JSON(http.StatusOK, resource.Diff(d))
 }
 
-// maskedDiff is the newest diff of a workspace; nil if none was taken yet.
+// maskedDiff returns the newest diff of a workspace, masked; nil if none was taken yet.
 func (s *files) maskedDiff(ctx context.Context, id string) (*workspacefile.Diff, error) {
 	stored, err := s.store.DiffGet(ctx, id)
 	if err != nil || stored == nil {

@@ -61,7 +61,7 @@ func TestFilesAreListed(t *testing.T) {
 	b.do("GET", url+"/files?prefix=%00", "").problem(http.StatusBadRequest, "invalid_request")
 	b.do("GET", "/api/sessions/"+session.NewID(session.SessionPrefix)+"/files", "").problem(http.StatusNotFound, "session_not_found")
 	b.do("POST", url+"/files", "").problem(http.StatusMethodNotAllowed, "method_not_allowed")
-	require.Empty(t, b.temp.Heard(), "reading wakes no session")
+	require.Empty(t, b.temp.TakeCalls(), "reading wakes no session")
 }
 
 func TestFilesAreServedSafely(t *testing.T) {

@@ -19,8 +19,9 @@ import (
 
 // forkStore forks sessions.
 type forkStore interface {
-	// SessionFork stores a session that begins where another one was, and its first prompt, if there is one. Idempotency is as with
-	// SessionCreate. session_not_found, bundle_not_found, prompt_not_found, no_bundle_there, illegal_state.
+	// SessionFork stores a session that starts at a point of another one, and its first prompt, if
+	// any. Idempotency is as with SessionCreate. session_not_found, bundle_not_found,
+	// prompt_not_found, no_bundle_there, illegal_state.
 	SessionFork(ctx context.Context, f fork.Fork, first *session.Prompt, idem Idempotency) (stored session.Session, created bool, err error)
 	// SessionForks returns a page of the forks of a session, newest first; session_not_found.
 	SessionForks(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Session, nextCursor string, err error)
@@ -102,7 +103,8 @@ func (s *forks) fork(c echo.Context) error {
 	return c.JSON(status, out)
 }
 
-// forkRequest reads the point, and the first prompt of the fork, if it has one, with the files of the form.
+// forkRequest reads the point and the optional first prompt of the fork, with the files of the
+// form.
 func (s *forks) forkRequest(body *object, files []attachment.Attachment, f *fork.Fork) (first *session.Prompt, named string) {
 	f.BundleID, f.PromptID = body.point()
 	f.Before = body.boolean("before")

@@ -36,7 +36,7 @@ func TestASessionIsForked(t *testing.T) {
 	require.Equal(t, id, got.ForkedFrom.SessionID)
 	require.Equal(t, bundleID, got.ForkedFrom.BundleID)
 	require.Equal(t, "p2", got.ForkedFrom.PromptID)
-	require.NotEmpty(t, b.temp.Heard(), "the fork's workflow is notified")
+	require.NotEmpty(t, b.temp.TakeCalls(), "the fork's workflow is notified")
 	var page struct{ Items []struct{ ID string } }
 	b.do("GET", url+"/forks", "").into(&page)
 	require.Len(t, page.Items, 1)

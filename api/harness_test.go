@@ -28,8 +28,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
-// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
-// all packages' tests share it.
+// waitLimit bounds every wait of a test. A wait takes a moment on a free machine, but the tests of
+// all packages share it.
 const waitLimit = 2 * time.Minute
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -67,7 +67,7 @@ func setup(t testing.TB, change ...func(*api.Config)) *harness {
 		},
 		Logger:  slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: "v1",
-		// None of these is to end what merely has no processor yet, or to add heartbeats to what it gets.
+		// None of these must end work that only waits for a CPU, or add heartbeats to a stream.
 		SignalWait: waitLimit, RingTimeout: waitLimit, StateTimeout: waitLimit, HistoryTimeout: waitLimit, RequestTimeout: waitLimit, WriteTimeout: waitLimit,
 		ShutdownTimeout: waitLimit, Heartbeat: waitLimit, LongPoll: waitLimit,
 	}
@@ -102,7 +102,7 @@ type answer struct {
 	body   []byte
 }
 
-// do sends a request with a body as it stands, or none where it is empty.
+// do sends a request with an unmodified body; an empty one is omitted.
 func (b *harness) do(method, path, body string, headers ...string) answer {
 	b.t.Helper()
 	return b.doRaw(method, path, strings.NewReader(body), headers...)
@@ -189,8 +189,8 @@ var specification = sync.OnceValues(func() (*openapi3.T, routers.Router) {
 	return doc, router
 })
 
-// conforms checks an answer against the OpenAPI document. What no path of the
-// document matches must be a problem with 404 or 405.
+// conforms checks a response against the OpenAPI document. A response to a path that the document
+// lacks must be a problem with 404 or 405.
 func conforms(t testing.TB, req *http.Request, resp *http.Response, body []byte) {
 	t.Helper()
 	_, router := specification()
@@ -231,7 +231,7 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// eventually waits for what another goroutine brings about.
+// eventually waits for a condition that another goroutine fulfils.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, waitLimit, 5*time.Millisecond, what)

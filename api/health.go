@@ -31,10 +31,10 @@ type checks struct {
 	Sandbox  SandboxInfo `json:"sandbox"`
 }
 
-// readyStore is what readiness needs of Postgres.
+// readyStore is the part of the store that readiness uses.
 type readyStore interface {
-	// Ready reports whether Postgres can be worked with: it answers, has the right schema and can be
-	// written to. The message of an error says why not, and is shown to anyone who asks.
+	// Ready reports whether Postgres is usable: it answers, has the right schema and is writable.
+	// The message of an error states the reason, and is public.
 	Ready(ctx context.Context) error
 }
 
@@ -44,13 +44,13 @@ type readinessCheck struct {
 	store readyStore
 }
 
-// ready answers 503 if something that the server needs does not work, and while it stops. Causes
-// stay in the log, except for what the store says in words meant for anyone.
+// ready answers 503 if a dependency does not work, and while the server stops. Causes are only
+// logged, except for the store's public messages.
 func (s *readinessCheck) ready(c echo.Context) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), checkTimeout)
 	defer cancel()
 	r := readiness{Status: "ready"}
-	var all sync.WaitGroup // side by side: one that does not answer must not use up the time of the others
+	var all sync.WaitGroup // concurrently, so that one that does not answer does not use up the time of the others
 	all.Go(func() { r.Checks.Sandbox = s.cfg.Sandbox(ctx) })
 	all.Go(func() { r.Checks.Postgres = s.check(ctx, "postgres", s.store.Ready) })
 	all.Go(func() { r.Checks.Temporal = s.check(ctx, "temporal", s.cfg.Signaler.Ping) })
@@ -66,7 +66,7 @@ const checkPassed = "ok"
 
 func (s *Server) check(ctx context.Context, name string, ping func(context.Context) error) string {
 	if err := ping(ctx); err != nil {
-		if !errors.Is(ctx.Err(), context.Canceled) { // else the caller has gone, which is no fault of what was asked
+		if !errors.Is(ctx.Err(), context.Canceled) { // otherwise the caller has left, which is not a failure of the dependency
 			s.logger.WarnContext(ctx, "check failed", slog.String("check", name), slog.Any("error", err))
 		}
 		if f, ok := errors.AsType[*failure.Error](err); ok && name == "postgres" {

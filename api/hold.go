@@ -14,11 +14,12 @@ import (
 type holdStore interface {
 	// SessionHold holds the queue of a session: no prompt starts until SessionRelease. session_not_found, session_terminated.
 	SessionHold(ctx context.Context, sessionID, reason string) (session.Session, error)
-	// SessionRelease ends a hold, and returns the prompt that the workflow is to be notified of, if there is one.
+	// SessionRelease ends a hold, and returns the prompt to notify the workflow of, if any.
 	SessionRelease(ctx context.Context, sessionID string) (released session.Session, next *session.Prompt, err error)
 }
 
-// holds are the routes that hold and release queues. They do not wait for a workflow: every claim asks the row.
+// holds are the routes that hold and release queues. They do not wait for a workflow, because every
+// claim checks the row.
 type holds struct {
 	*Server
 	store holdStore
@@ -70,8 +71,8 @@ func (s *holds) release(c echo.Context) error {
 	return c.JSON(http.StatusOK, resource.Session(released))
 }
 
-// notifyPrompt notifies a session's workflow, or its attendant's, of a prompt that waits, as the store has decided. One that is collected is
-// notified of later.
+// notifyPrompt notifies a session's workflow of a waiting prompt, directly or through its
+// attendant, as the store has decided. For a collected prompt it does so later.
 func (s *Server) notifyPrompt(ctx context.Context, p session.Prompt) {
 	if p.CollectFor > 0 {
 		s.collections.add(p.SessionID, p.CollectFor) //nolint:contextcheck // it is after the request

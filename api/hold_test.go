@@ -24,7 +24,7 @@ func TestAQueueIsHeldAndReleased(t *testing.T) {
 	}
 	require.False(t, post("release", ``).Queue.Held, "it is not held")
 	b.promptNamed(id, "p1")
-	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.temp.Heard())
+	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.temp.TakeCalls())
 
 	held := post("hold", `{"reason":"I look at it"}`)
 	require.True(t, held.Queue.Held)
@@ -34,12 +34,12 @@ func TestAQueueIsHeldAndReleased(t *testing.T) {
 	require.Equal(t, session.Idle, held.Doing.State)
 	require.Contains(t, held.Doing.Text, "its queue is held until a release")
 	require.Equal(t, held, post("hold", ``))
-	require.Empty(t, b.temp.Heard(), "no workflow need know of it")
+	require.Empty(t, b.temp.TakeCalls(), "no workflow need know of it")
 
 	released := post("release", `{}`)
 	require.False(t, released.Queue.Held)
 	require.Nil(t, released.Queue.HeldSince)
-	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.temp.Heard(), "what waits is signalled")
+	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.temp.TakeCalls(), "what waits is signalled")
 }
 
 func TestAReleaseNotifiesTheAttendant(t *testing.T) {
@@ -48,7 +48,7 @@ func TestAReleaseNotifiesTheAttendant(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.do("POST", "/api/sessions/"+id+"/hold", ``).status)
 	b.promptNamed(id, "p1")
 	require.Equal(t, http.StatusOK, b.do("POST", "/api/sessions/"+id+"/release", ``).status)
-	require.Empty(t, b.temp.Heard(), "the attendant has it")
+	require.Empty(t, b.temp.TakeCalls(), "the attendant has it")
 }
 
 func TestAHoldThatIsRefused(t *testing.T) {
@@ -71,7 +71,7 @@ func TestAQueuedPromptIsReplacedPromotedAndCleared(t *testing.T) {
 	id := b.store.Put(session.Running)
 	b.promptNamed(id, "p1")
 	b.promptNamed(id, "p2")
-	b.temp.Heard()
+	b.temp.TakeCalls()
 	for _, name := range []string{"prompts", "messages"} {
 		path := "/api/sessions/" + id + "/" + name + "/p2"
 		var p resource.PromptJSON
@@ -96,7 +96,7 @@ func TestAQueuedPromptIsReplacedPromotedAndCleared(t *testing.T) {
 		require.Equal(t, http.StatusOK, a.status)
 		require.JSONEq(t, want, string(a.body))
 	}
-	require.Empty(t, b.temp.Heard(), "no workflow need know of it")
+	require.Empty(t, b.temp.TakeCalls(), "no workflow need know of it")
 	b.do("PUT", "/api/sessions/"+id+"/prompts/p1", `{"content":"x"}`).problem(http.StatusConflict, "prompt_not_queued")
 	b.do("POST", "/api/sessions/"+id+"/prompts/p1/promote", ``).problem(http.StatusConflict, "prompt_not_queued")
 	b.do("POST", "/api/sessions/"+session.NewID(session.SessionPrefix)+"/queue/clear", ``).problem(http.StatusNotFound, "session_not_found")

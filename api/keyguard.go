@@ -30,13 +30,13 @@ const (
 	keyBusy // too many wrong keys from this caller are being delayed; the key was not compared
 )
 
-// keyGuard checks API keys in constant time and slows down callers that guess. A caller is a
-// remote address, of IPv6 the network of 64 bits that one customer usually has. Each wrong key
-// delays its own answer, twice as long as the one before, and the number of delayed answers per
-// caller is bounded, so guesses per second are bounded too. A delay counts until its end even if
-// the client has left: a right key is answered at once, so a client that does not wait has
-// learned that its key is wrong. A right key is answered at once, whatever others at the same
-// address have sent, unless the bound is reached at that moment.
+// keyGuard checks API keys in constant time and slows down callers that guess. A caller is a remote
+// address, of IPv6 the network of 64 bits that one customer usually has. Each wrong key delays its
+// own answer, twice as long as the one before, and the number of delayed answers per caller is
+// bounded, so guesses per second are bounded too. A delay counts until its end even if the client
+// has left, because a client that does not wait has learned from the missing answer that its key is
+// wrong. A right key is answered at once, whatever others at the same address have sent, unless the
+// bound is reached at that moment.
 type keyGuard struct {
 	want [sha256.Size]byte
 	now  func() time.Time
@@ -65,7 +65,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// check compares key with the server's. It returns after the delay that the caller has earned.
+// check compares key with the server's. It returns after the caller's delay.
 func (g *keyGuard) check(ctx context.Context, caller, key string) keyVerdict {
 	got := sha256.Sum256([]byte(key)) // of one length, so that the comparison takes one time
 	verdict, delay := g.compare(callerOf(caller), got)
@@ -75,7 +75,7 @@ func (g *keyGuard) check(ctx context.Context, caller, key string) keyVerdict {
 	return verdict
 }
 
-// callerOf is the name under which an address counts.
+// callerOf returns the name under which an address is counted.
 func callerOf(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -89,8 +89,8 @@ func callerOf(address string) string {
 	return ip.String()
 }
 
-// compare says whether the key is right, and records one that is wrong with the delay of its answer. It is
-// one step: many keys at the same time are not all compared before the first of them counts.
+// compare reports whether the key is right, and records a wrong one with the delay of its answer.
+// This is atomic, so that concurrent guesses are not all compared before the first of them counts.
 func (g *keyGuard) compare(caller string, got [sha256.Size]byte) (keyVerdict, time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,7 +114,7 @@ func (g *keyGuard) fail(caller string) time.Duration {
 		g.callers[name] = known
 	}
 	delay := maxKeyDelay
-	if known.failures < 6 { // 100 ms × 2⁶ is over the maximum
+	if known.failures < 6 { // 100 ms × 2⁶ exceeds the maximum
 		delay = min(firstKeyDelay<<known.failures, maxKeyDelay)
 	}
 	known.failures++

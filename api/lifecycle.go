@@ -34,9 +34,9 @@ const (
 	fromOldest = "oldest"
 )
 
-// lifecycleStore has the lifecycle events of all sessions, in one order.
+// lifecycleStore stores the lifecycle events of all sessions, in one order.
 type lifecycleStore interface {
-	// LifecycleNumber gives events that have none their positions, and reports whether there were any.
+	// LifecycleNumber assigns positions to events without one, and reports whether there were any.
 	LifecycleNumber(ctx context.Context) (bool, error)
 	// LifecycleRead returns events after a position. Errors: *eventlog.PositionGoneError, *eventlog.FuturePositionError.
 	LifecycleRead(ctx context.Context, after int64, filter lifecycle.Filter, limit int) (lifecycle.Page, error)
@@ -68,7 +68,7 @@ type lifecycleSessionJSON struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-// lifecycleFilter reads which events are wanted.
+// lifecycleFilter reads the filter of a request.
 func lifecycleFilter(c echo.Context) (f lifecycle.Filter, err error) {
 	if text := c.QueryParam("type"); text != "" {
 		for name := range strings.SplitSeq(text, ",") {
@@ -167,7 +167,7 @@ func (s *lifecycleStreams) events(c echo.Context) error {
 	case err != nil && ctx.Err() == nil:
 		s.logger.WarnContext(ctx, "stream aborted", slog.Any("error", err))
 	}
-	return nil // the client comes back with its position
+	return nil // the client reconnects with its position
 }
 
 // lifecycleStream is one open stream of lifecycle events.
@@ -185,7 +185,7 @@ func (st *lifecycleStream) run(ctx context.Context, page lifecycle.Page) error {
 		return err
 	}
 	tail := st.streams.tail
-	tail.enter() //nolint:contextcheck // what it begins is for other streams too
+	tail.enter() //nolint:contextcheck // the loop serves other streams too
 	defer tail.leave()
 	beat := time.NewTimer(st.server.cfg.Heartbeat)
 	defer beat.Stop()
@@ -193,7 +193,7 @@ func (st *lifecycleStream) run(ctx context.Context, page lifecycle.Page) error {
 		if err := st.send(page); err != nil {
 			return err
 		}
-		recent, changed := tail.current() // before the store is read: what comes meanwhile wakes
+		recent, changed := tail.current() // before the store is read, so that new events wake the stream
 		var err error
 		if !st.caughtUp || st.position < recent.from {
 			if page, err = st.streams.store.LifecycleRead(ctx, st.position, st.wanted, lifecyclePage); err != nil {
@@ -219,7 +219,7 @@ func (st *lifecycleStream) run(ctx context.Context, page lifecycle.Page) error {
 	}
 }
 
-// send writes a page, and that there are no more events for now.
+// send writes a page, and a marker if there are no more events for now.
 func (st *lifecycleStream) send(page lifecycle.Page) error {
 	var frames []byte
 	for _, e := range page.Events {

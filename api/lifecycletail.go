@@ -9,10 +9,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/lifecycle"
 )
 
-// lifecycleTail reads new lifecycle events once for all open streams of this api, as long as there are any. It holds those that it
-// has read last; a stream that is elsewhere reads the store.
+// lifecycleTail reads new lifecycle events once for all open streams of this api, as long as there
+// are any. It holds the last events; a stream with another position reads the store.
 //
-// It also has events numbered, as workers do: without a worker, an event would have no position before one starts.
+// It also numbers events, like workers, because without a running worker no other process does.
 type lifecycleTail struct {
 	store  lifecycleStore
 	every  time.Duration
@@ -31,7 +31,8 @@ type lifecycleRange struct {
 	events   []lifecycle.Event
 }
 
-// after is what a filter selects of the events after a position that is not before the range.
+// after returns the events after a position that a filter selects. The position must not precede
+// the range.
 func (r lifecycleRange) after(position int64, wanted lifecycle.Filter) lifecycle.Page {
 	page := lifecycle.Page{Position: max(position, r.to), CaughtUp: true}
 	for _, e := range r.events {
@@ -59,7 +60,7 @@ func (t *lifecycleTail) enter() {
 	}()
 }
 
-// leave ends the reading with the last stream.
+// leave removes a stream, and stops reading with the last one.
 func (t *lifecycleTail) leave() {
 	t.mu.Lock()
 	t.streams--
@@ -86,7 +87,7 @@ func (t *lifecycleTail) publish(r lifecycleRange) {
 	t.changed = make(chan struct{})
 }
 
-// forget releases events that every stream has had the time to take.
+// forget releases events that every stream has had time to read.
 func (t *lifecycleTail) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,8 +112,8 @@ func (t *lifecycleTail) follow(ctx context.Context) {
 	}
 }
 
-// pass reads what is new after a position, and returns the next one. It begins at the newest event: streams wake then, and read what
-// came before by themselves.
+// pass reads new events after a position, and returns the next position. It begins at the newest
+// event; streams then wake and read earlier events by themselves.
 func (t *lifecycleTail) pass(ctx context.Context, position int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics are what the server counts of itself.
+// metrics are the server's own metrics.
 type metrics struct {
 	registry      *prometheus.Registry
 	durations     *prometheus.HistogramVec

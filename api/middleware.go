@@ -22,7 +22,7 @@ import (
 
 var requestID = regexp.MustCompile(`^[\x21-\x7e]{1,64}$`)
 
-// identify gives every request an id, the caller's own where it is fit.
+// identify gives every request an id, the caller's own if it is valid.
 func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := c.Request().Header.Get(echo.HeaderXRequestID)
@@ -37,8 +37,8 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 // idOfRequest is the id that identify gave to a request.
 func idOfRequest(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
 
-// route names a request in logs and metrics. Whatever no route takes has one name,
-// or strangers could make labels without end.
+// route names a request in logs and metrics. All unknown routes share one name, so that callers
+// cannot create labels without end.
 func (s *Server) route(c echo.Context) (method, route string) {
 	method, route = c.Request().Method, c.Path()
 	if s.known[method+" "+route] {
@@ -47,7 +47,7 @@ func (s *Server) route(c echo.Context) (method, route string) {
 	return "other", "other"
 }
 
-// requestAttrs name a request in the log, by route and never by its query.
+// requestAttrs returns the log attributes of a request: its route, never its query.
 func (s *Server) requestAttrs(c echo.Context) []slog.Attr {
 	method, route := s.route(c)
 	attrs := []slog.Attr{
@@ -64,11 +64,11 @@ func (s *Server) requestAttrs(c echo.Context) []slog.Attr {
 // reads reports whether requests of a method change nothing.
 func reads(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
-// observe writes one line per request and measures it. One that only reads, and succeeds, is written at the level debug.
+// observe logs and measures each request. Successful reads are logged at the level debug.
 func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
-		defer func() { // also when a handler gives the connection up
+		defer func() { // even if a handler aborts the connection
 			took := time.Since(start)
 			status := c.Response().Status
 			method, route := s.route(c)
@@ -106,7 +106,7 @@ func (s *Server) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
 			s.logger.LogAttrs(c.Request().Context(), slog.LevelError, "handler panicked",
 				append(s.requestAttrs(c), slog.Any("panic", caught), slog.String("stack", string(debug.Stack())))...)
 			if c.Response().Committed {
-				panic(http.ErrAbortHandler) // half an answer must not look whole
+				panic(http.ErrAbortHandler) // a partial response must not look complete
 			}
 			err = fmt.Errorf("panic: %v", caught)
 		}()
@@ -114,9 +114,8 @@ func (s *Server) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// refuseForeignHosts keeps a server without a key to those who call it by a name of
-// this machine: a page whose own name was made to resolve to loopback would pass
-// every check of origins.
+// refuseForeignHosts restricts a server without a key to requests whose Host names this machine. A
+// page whose own name resolves to loopback would pass every check of origins.
 func (s *Server) refuseForeignHosts(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if s.cfg.WithoutKey && !loopback(c.Request().Host) {
@@ -135,8 +134,8 @@ func loopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// refuseForeignUsers keeps a server without a key to the users that Config.Callers admits: a loopback address is
-// reached by every user of the machine. Whether the server is healthy is no secret.
+// refuseForeignUsers restricts a server without a key to the users that Config.Callers admits,
+// because every user of the machine can reach a loopback address. Health checks are public.
 func (s *Server) refuseForeignUsers(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !s.cfg.WithoutKey || s.cfg.Callers == nil || open[c.Request().URL.Path] {
@@ -154,8 +153,8 @@ func (s *Server) refuseForeignUsers(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// refuseForeignOrigins keeps web pages of others from commanding a server that
-// the browser of a user can reach.
+// refuseForeignOrigins prevents web pages of other origins from sending commands through a user's
+// browser.
 func (s *Server) refuseForeignOrigins(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := s.origins.Check(c.Request()); err != nil {
@@ -165,7 +164,7 @@ func (s *Server) refuseForeignOrigins(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// authorize requires the key where the server has one.
+// authorize requires the key if the server has one.
 func (s *Server) authorize(next echo.HandlerFunc) echo.HandlerFunc {
 	guard := newKeyGuard(s.cfg.Key.Reveal(), s.cfg.keyDelay)
 	return func(c echo.Context) error {

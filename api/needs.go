@@ -13,9 +13,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// needStore says what is stored of what agents need.
+// needStore reports which needs of agents are stored.
 type needStore interface {
-	// SecretsPresent returns those of the names that are names of stored secrets.
+	// SecretsPresent returns those of the names under which a secret is stored.
 	SecretsPresent(ctx context.Context, names []string) ([]string, error)
 	// SessionAgent returns the agent of a session and the reference to its profile, if it has one; session_not_found if
 	// there is no such session.
@@ -24,7 +24,7 @@ type needStore interface {
 	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 }
 
-// described returns what is known of an agent; false if there is none of that name.
+// described returns the description of an agent; false if there is none of that name.
 func (s *Server) described(name string) (agent.Description, bool) {
 	all := s.cfg.Agents.Describe()
 	if i := slices.IndexFunc(all, func(d agent.Description) bool { return d.Name == name }); i >= 0 {
@@ -33,7 +33,7 @@ func (s *Server) described(name string) (agent.Description, bool) {
 	return agent.Description{}, false
 }
 
-// missing are the secrets without which the agent of that name does nothing. The profile may be nil.
+// missing returns the missing secrets that the agent of that name requires. The profile may be nil.
 func (s *Server) missing(ctx context.Context, store needStore, agentName string, p *profile.Spec) ([]agent.Need, error) {
 	d, ok := s.described(agentName)
 	if !ok {
@@ -53,7 +53,8 @@ func (s *Server) missing(ctx context.Context, store needStore, agentName string,
 	return d.Missing(p, func(name string) bool { return slices.Contains(present, name) }), nil
 }
 
-// usable are the names of the stored secrets that a session can use: its agent's, and that of its repository's host.
+// usable returns the names of the stored secrets that a session can use: those of its agent, and
+// that of its repository's host.
 func (s *Server) usable(ctx context.Context, store needStore, sess session.Session) ([]string, error) {
 	var names []string
 	d, _ := s.described(sess.Agent) // one that is not described needs nothing
@@ -72,7 +73,8 @@ func (s *Server) usable(ctx context.Context, store needStore, sess session.Sessi
 	return store.SecretsPresent(ctx, slices.Compact(names))
 }
 
-// absent are the names of secrets that are not stored, in order: those that an agent needs and has not, and those that it had elsewhere.
+// absent returns the sorted names of secrets that are not stored: those that an agent needs, and
+// those that it had elsewhere.
 func absent(ctx context.Context, store needStore, missing []agent.Need, had []string) ([]string, error) {
 	var names []string
 	for _, n := range missing {
@@ -89,8 +91,8 @@ func absent(ctx context.Context, store needStore, missing []agent.Need, had []st
 	return slices.Compact(names), err
 }
 
-// promptable refuses a prompt whose agent could do nothing, before a sandbox is made for it. A prompt that is stored
-// already is not new.
+// promptable refuses a prompt whose agent lacks a required secret, before a sandbox is created for
+// it. It accepts a prompt that is stored already.
 func (s *Server) promptable(ctx context.Context, store needStore, prompt session.Prompt) error {
 	agentName, ref, err := store.SessionAgent(ctx, prompt.SessionID)
 	if err != nil {

@@ -10,24 +10,25 @@ import (
 	"time"
 )
 
-// Bounds of signals. What is signalled is stored already, so a signal that is not sent is only late: the
+// Bounds of signals. The work is stored already, so a signal that is not sent is only late: the
 // relay of a worker sends it.
 const (
-	// signalsAtOnce bounds the signals under way when Temporal is slow. Further ones are left to the relay.
+	// signalsAtOnce bounds the concurrent signals when Temporal is slow. The relay sends further
+	// ones.
 	signalsAtOnce = 64
 	// signalPause is how long requests do not wait for signals after one has failed.
 	signalPause = time.Second
 )
 
-// signals sends signals to workflows next to the requests that cause them.
+// signals sends signals to workflows concurrently with the requests that cause them.
 type signals struct {
-	slots   chan struct{} // one place for each signal under way
-	failed  atomic.Int64  // when the last signal failed, in Unix nanoseconds; 0 after one that did not
+	slots   chan struct{} // one slot for each signal in progress
+	failed  atomic.Int64  // the time at which the last signal failed, in Unix nanoseconds; 0 if it succeeded
 	running sync.WaitGroup
 }
 
-// signal sends one signal and waits for it as long as SignalWait, or not at all shortly after one has
-// failed. It continues when the client has left, since what it signals is stored.
+// signal sends one signal and waits for it for SignalWait, or not at all shortly after a failure.
+// It continues when the client has left, since the work is stored.
 func (s *Server) signal(ctx context.Context, sessionID string, send func(context.Context) error) {
 	failed := func(err error) {
 		s.metrics.failedSignals.Inc()
@@ -65,7 +66,7 @@ func (s *Server) signal(ctx context.Context, sessionID string, send func(context
 	}
 }
 
-// safely turns a panic of send into an error: nothing else recovers it outside a request.
+// safely turns a panic of send into an error, because no handler recovers it outside a request.
 func safely(ctx context.Context, send func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -23,7 +23,7 @@ const (
 	maxPollWait     = time.Minute
 )
 
-// wantsPage reports whether a client asks for events as JSON: by name, and without asking for a stream.
+// wantsPage reports whether a client accepts JSON explicitly, and does not accept a stream.
 func wantsPage(c echo.Context) bool {
 	wants := false
 	for given := range strings.SplitSeq(c.Request().Header.Get(echo.HeaderAccept), ",") {
@@ -37,7 +37,7 @@ func wantsPage(c echo.Context) bool {
 	return wants
 }
 
-// pollQuery reads what only a page of events takes.
+// pollQuery reads the query parameters of a page of events.
 func pollQuery(c echo.Context) (limit int, wait time.Duration, err error) {
 	if !wantsPage(c) {
 		for _, name := range []string{"limit", "wait"} {
@@ -58,7 +58,7 @@ func pollQuery(c echo.Context) (limit int, wait time.Duration, err error) {
 	return limit, wait, nil
 }
 
-// page answers with the events after a position, and waits for one if there are none.
+// page returns the events after a position, and waits for one if there are none.
 func (s *streams) page(ctx context.Context, c echo.Context, id string, after int64, limit int, wait time.Duration) error {
 	beat := wait
 	if beat == 0 {

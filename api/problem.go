@@ -61,7 +61,7 @@ var statuses = map[failure.Code]int{
 	failure.Internal:      http.StatusInternalServerError,
 }
 
-// retryAfter is the Retry-After of answers that ask to come again, in seconds.
+// retryAfter is the Retry-After header of temporary errors, in seconds.
 const retryAfter = 1
 
 // statusClientGone is logged if the client has left before the response; it is never sent.
@@ -69,7 +69,7 @@ const statusClientGone = 499
 
 const problemType = "application/problem+json"
 
-// problem is an error as RFC 9457 wants it, with our code.
+// problem is an RFC 9457 problem with a code.
 type problem struct {
 	Type   string          `json:"type"`
 	Title  string          `json:"title"`
@@ -79,7 +79,7 @@ type problem struct {
 	Errors []failure.Field `json:"errors,omitempty"`
 }
 
-// errorOf says what a client may know of err. Whatever has no code is internal.
+// errorOf returns the public part of err. An error without a code is internal.
 func errorOf(err error) *failure.Error {
 	if f, ok := errors.AsType[*failure.Error](err); ok {
 		return f
@@ -106,7 +106,7 @@ func errorOf(err error) *failure.Error {
 	return &failure.Error{Code: failure.Internal, Message: "internal error; the log of the server has this request's id", Err: err}
 }
 
-// writeError is Echo's error handler: every error that a handler returns ends here.
+// writeError is Echo's error handler, which writes every error that a handler returns.
 func (s *Server) writeError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
@@ -151,7 +151,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 	}
 }
 
-// invalid is a 400 for one field.
+// invalid returns a 400 for one field.
 func invalid(field, format string, args ...any) *failure.Error {
 	message := failure.Errorf("", format, args...).Message
 	return &failure.Error{

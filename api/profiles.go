@@ -22,15 +22,16 @@ import (
 type profileStore interface {
 	// ProfileList is newest first, each in its newest version.
 	ProfileList(ctx context.Context, limit int, cursor string) (items []profile.Profile, nextCursor string, err error)
-	// ProfileGet finds a profile by id or name, in its newest version where version is 0.
+	// ProfileGet finds a profile by id or name; version 0 is the newest.
 	ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error)
 	// ProfileVersions is newest first.
 	ProfileVersions(ctx context.Context, idOrName string, limit int, cursor string) (items []profile.Version, nextCursor string, err error)
-	// ProfileCreate stores version 1; name_taken where it is.
+	// ProfileCreate stores version 1; name_taken if the name is in use.
 	ProfileCreate(ctx context.Context, p profile.Profile) (profile.Profile, error)
-	// ProfileUpdate stores the next version; version_conflict where version is neither 0 nor the newest.
+	// ProfileUpdate stores the next version; version_conflict if version is neither 0 nor the
+	// newest.
 	ProfileUpdate(ctx context.Context, p profile.Profile, version int64) (profile.Profile, error)
-	// ProfileDelete leaves its versions to the sessions that have them.
+	// ProfileDelete deletes a profile. Sessions keep the versions that they use.
 	ProfileDelete(ctx context.Context, id string) error
 }
 
@@ -46,7 +47,7 @@ type profileJSON struct {
 	Name        string        `json:"name"`
 	Description string        `json:"description,omitempty"`
 	Version     int64         `json:"version"`
-	Ref         string        `json:"ref"` // what a session that has it in this version says
+	Ref         string        `json:"ref"` // the reference in sessions that use this version
 	CreatedAt   resource.Time `json:"createdAt"`
 	UpdatedAt   resource.Time `json:"updatedAt"`
 	profile.Spec
@@ -226,7 +227,7 @@ func (s *profiles) profileDelete(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// profile takes a profile: its name, its description and all that agents are given.
+// profile reads a profile: its name, its description and the configuration of agents.
 func (o *object) profile() profile.Profile {
 	var p profile.Profile
 	if name, ok := o.text("name"); ok {
@@ -262,7 +263,7 @@ func (o *object) profile() profile.Profile {
 	return p
 }
 
-// wrongShape says what a decoder did not like, without its own names for things.
+// wrongShape describes a decoder's error without the names of Go types.
 func wrongShape(name string, err error) string {
 	if err != nil {
 		if _, field, ok := strings.Cut(err.Error(), "unknown field "); ok {

@@ -26,11 +26,11 @@ const (
 	maxPromptJSON = 15 << 20
 	// maxPromptForm bounds a prompt, a session or a fork that is a form: its files, its JSON and what separates them.
 	maxPromptForm = attachment.MaxPromptBytes + maxBodyBytes + maxFormHeaders
-	// maxFormHeaders bounds what a form has besides the content of its parts.
+	// maxFormHeaders bounds a form without the content of its parts.
 	maxFormHeaders = 256 << 10
-	// jsonCopies is how often the bytes of a JSON body are in memory while it is read.
+	// jsonCopies is the number of copies of a JSON body in memory while it is read.
 	jsonCopies = 5
-	// largeBodies is how many bytes of bodies over maxBodyBytes are in memory at once; others wait.
+	// largeBodies bounds the bytes of bodies over maxBodyBytes in memory; others wait.
 	largeBodies = 256 << 20
 	// maxMediaTypeBytes bounds the media type of an attachment.
 	maxMediaTypeBytes = 127
@@ -47,17 +47,17 @@ func (m bodyMemory) take(ctx context.Context, bytes int64) (release func(), err 
 		return func() {}, nil
 	}
 	if err := m.room.Acquire(ctx, bytes); err != nil {
-		return nil, &failure.Error{Code: failure.Unavailable, Message: "too many large requests are under way; try again", Err: err}
+		return nil, &failure.Error{Code: failure.Unavailable, Message: "too many large requests are in progress; try again", Err: err}
 	}
 	return func() { m.room.Release(bytes) }, nil
 }
 
-// withFiles is a body that may come with files.
+// withFiles is a body with optional files.
 type withFiles struct {
 	json  *object
 	raw   []byte // of json
 	files []attachment.Attachment
-	// release is to be called when none of it is needed any more.
+	// release must be called when the body is no longer needed.
 	release func()
 }
 
@@ -102,7 +102,7 @@ func (s *Server) readWithFiles(c echo.Context, field string) (body withFiles, er
 	return body, nil
 }
 
-// digest is the same for requests that say the same.
+// digest is equal for equivalent requests.
 func (b withFiles) digest() string {
 	all := digest(b.raw)
 	if len(b.files) == 0 {
@@ -123,7 +123,7 @@ func fileField(field string, n int) string {
 	return promptField + "." + path // of a new session
 }
 
-// readForm reads the parts of a form. A file that is too large is refused as soon as that is known.
+// readForm reads the parts of a form. A file that is too large is refused as early as possible.
 func readForm(c echo.Context, boundary, field string) (body withFiles, err error) {
 	if boundary == "" {
 		return body, failure.Errorf(failure.Invalid, "the Content-Type of the form has no boundary")
@@ -282,8 +282,8 @@ func (o *object) encodedFiles(name string, raw json.RawMessage) []attachment.Att
 	return files
 }
 
-// mediaType is the type of an attachment: as the client says, but that of a picture follows from its bytes, since
-// browsers and models are shown it.
+// mediaType returns the type of an attachment: the client's, except that the type of a picture
+// follows from its bytes, since browsers and models display it.
 func (o *object) mediaType(field string, f attachment.Attachment) string {
 	if kind := http.DetectContentType(f.Data); slices.Contains(pictures, kind) {
 		return kind
@@ -298,7 +298,7 @@ func (o *object) mediaType(field string, f attachment.Attachment) string {
 	case len(kind) > maxMediaTypeBytes:
 		o.wrong(field, "is %d bytes long; at most %d are allowed", len(kind), maxMediaTypeBytes)
 	case slices.Contains(pictures, kind):
-		return echo.MIMEOctetStream // it calls itself a picture and is none
+		return echo.MIMEOctetStream // its type is that of a picture, but it is not one
 	}
 	return kind
 }

@@ -212,7 +212,7 @@ func TestTheFirstPromptOfASessionComesWithFiles(t *testing.T) {
 	for _, a := range prompt.Attachments {
 		require.Len(t, b.do("GET", path+"/"+id+"/attachments/"+a.ID, "").body, int(a.Bytes))
 	}
-	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.temp.Heard())
+	require.Equal(t, []string{"prompt " + id + " p1 1"}, b.temp.TakeCalls())
 
 	// The same again is the same session; other files are another request.
 	again := form(asked, key, named("notes.txt", "notes"), named("shot", pngBytes))

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// promptStore keeps prompts.
+// promptStore stores prompts.
 type promptStore interface {
 	// PromptSubmit stores a prompt at the end of its session's queue with the events prompt and
 	// queue. The same id and body again returns the stored prompt, with created false; another body
@@ -22,10 +22,10 @@ type promptStore interface {
 	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 	// PromptList is oldest first.
 	PromptList(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Prompt, nextCursor string, err error)
-	// PromptWithdraw cancels a queued prompt; prompt_not_queued when it is not queued any more.
+	// PromptWithdraw cancels a queued prompt; prompt_not_queued if it is no longer queued.
 	PromptWithdraw(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
-	// PromptResolve queues a prompt whose outcome is unknown again, or gives it one. The same request again returns the
-	// present prompt, with changed false.
+	// PromptResolve requeues a prompt whose outcome is unknown, or sets its outcome. A repeated
+	// request returns the current prompt, with changed false.
 	PromptResolve(ctx context.Context, r session.Resolve) (p session.Prompt, changed bool, err error)
 	needStore
 }
@@ -101,7 +101,7 @@ func (s *prompts) accept(c echo.Context, prompt session.Prompt) error {
 	return c.JSON(status, promptAccepted{Prompt: resource.Prompt(stored), Position: position})
 }
 
-// mode takes how a prompt meets a running turn.
+// mode reads the mode of a prompt.
 func (o *object) mode(name string) string {
 	return o.oneOf(name, string(session.Followup), string(session.Followup), string(session.Collect), string(session.Steer))
 }
@@ -134,8 +134,7 @@ func (s *prompts) promptGet(c echo.Context) error {
 	return c.JSON(http.StatusOK, resource.Prompt(prompt))
 }
 
-// promptWithdraw does not signal the workflow: its claim of the prompt will return that there is
-// nothing to run.
+// promptWithdraw does not signal the workflow, whose claim of the prompt will find nothing to run.
 func (s *prompts) promptWithdraw(c echo.Context) error {
 	id, promptID, err := promptIDs(c)
 	if err != nil {

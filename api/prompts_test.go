@@ -31,7 +31,7 @@ func TestAPromptIsStoredThenSignalled(t *testing.T) {
 	require.Equal(t, session.Retry, got.Prompt.OnUnknown)
 	require.True(t, strings.HasPrefix(got.Prompt.ID, "prm_"), got.Prompt.ID)
 	require.Equal(t, "/api/sessions/"+id+"/prompts/"+got.Prompt.ID, a.header.Get("Location"))
-	require.Equal(t, []string{"prompt " + id + " " + got.Prompt.ID + " 1"}, b.temp.Heard())
+	require.Equal(t, []string{"prompt " + id + " " + got.Prompt.ID + " 1"}, b.temp.TakeCalls())
 
 	var shown resource.PromptJSON
 	b.do("GET", "/api/sessions/"+id+"/prompts/"+got.Prompt.ID, "").into(&shown)
@@ -44,17 +44,17 @@ func TestTheSamePromptAgain(t *testing.T) {
 	id := b.store.Put(session.Running)
 	path := "/api/sessions/" + id + "/prompts"
 	require.Equal(t, http.StatusAccepted, b.do("POST", path, `{"content":"x","id":"mine-1"}`).status)
-	b.temp.Heard()
+	b.temp.TakeCalls()
 
 	again := b.do("POST", path, `{"id":"mine-1","content":"x"}`)
 	require.Equal(t, http.StatusOK, again.status)
-	require.Equal(t, []string{"prompt " + id + " mine-1 1"}, b.temp.Heard(), "still queued: the first signal may have been lost")
+	require.Equal(t, []string{"prompt " + id + " mine-1 1"}, b.temp.TakeCalls(), "still queued: the first signal may have been lost")
 
 	b.store.Prompt(id, "mine-1", session.PromptCompleted)
 	again = b.do("POST", path, `{"id":"mine-1","content":"x"}`)
 	require.Equal(t, http.StatusOK, again.status)
 	require.Equal(t, session.PromptCompleted, again.accepted().Prompt.Status, "its present state")
-	require.Empty(t, b.temp.Heard())
+	require.Empty(t, b.temp.TakeCalls())
 
 	b.do("POST", path, `{"id":"mine-1","content":"y"}`).problem(http.StatusConflict, "prompt_conflict")
 	b.store.Status(id, session.Error)
@@ -157,7 +157,7 @@ func TestErrorsOfTheStoreAreMappedByCode(t *testing.T) {
 
 	b.store.Fail("PromptSubmit", context.DeadlineExceeded)
 	b.do("POST", path, `{"content":"x"}`).problem(http.StatusServiceUnavailable, "unavailable")
-	require.Empty(t, b.temp.Heard())
+	require.Empty(t, b.temp.TakeCalls())
 }
 
 func TestPromptsAreListedOldestFirst(t *testing.T) {

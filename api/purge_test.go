@@ -17,7 +17,7 @@ func TestAPurgeIsAcceptedInEveryState(t *testing.T) {
 		id := b.store.Put(state)
 		first := b.do("DELETE", "/api/sessions/"+id+"?purge=true", "")
 		require.Equal(t, http.StatusAccepted, first.status, "%s: %s", state, first.body)
-		if heard := b.temp.Heard(); state.Final() {
+		if heard := b.temp.TakeCalls(); state.Final() {
 			require.Empty(t, heard, state)
 		} else {
 			require.Len(t, heard, 1, state)
@@ -25,7 +25,7 @@ func TestAPurgeIsAcceptedInEveryState(t *testing.T) {
 		require.Contains(t, string(first.body), `"purge":{"state":"stopping"`)
 		again := b.do("DELETE", "/api/sessions/"+id+"?purge=true", "")
 		require.Equal(t, http.StatusAccepted, again.status)
-		b.temp.Heard()
+		b.temp.TakeCalls()
 		shown := b.do("GET", "/api/sessions/"+id, "")
 		require.Equal(t, http.StatusOK, shown.status)
 		require.Contains(t, string(shown.body), `"purge":{"state":"stopping"`)
@@ -40,7 +40,7 @@ func TestDeleteRefusesWhatItDoesNotKnow(t *testing.T) {
 	for _, query := range []string{"purge=1", "purge=", "purge=true&purge=true", "forks=purge", "purge=true&x=y"} {
 		a := b.do("DELETE", "/api/sessions/"+id+"?"+query, "")
 		require.Equal(t, http.StatusBadRequest, a.status, "%s: %s", query, a.body)
-		require.Empty(t, b.temp.Heard(), query)
+		require.Empty(t, b.temp.TakeCalls(), query)
 	}
 	require.Equal(t, http.StatusBadRequest, b.do("DELETE", "/api/sessions/"+id+"?purge=true", `{"force":true}`).status)
 	require.NotContains(t, string(b.do("GET", "/api/sessions/"+id, "").body), `"purge"`)

@@ -13,13 +13,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// queryParameters are the names of the query parameters of an operation. Of those that are objects the members
-// are, as in metadata[team].
+// queryParameters are the names of the query parameters of an operation. An object parameter
+// appears as its members, such as metadata[team].
 type queryParameters struct{ names, objects []string }
 
 var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
 
-// documentedQueries returns the query parameters of each route as the OpenAPI document has them.
+// documentedQueries returns the query parameters of each route in the OpenAPI document.
 func documentedQueries(doc *openapi3.T) map[string]queryParameters {
 	routes := map[string]queryParameters{}
 	for path, item := range doc.Paths.Map() {
@@ -61,16 +61,16 @@ func member(name string) (object, key string, ok bool) {
 	return object, key, ok && closed
 }
 
-// maxParameterName bounds how much of the name of an unknown parameter an answer repeats.
+// maxParameterName bounds the name of an unknown parameter in a response.
 const maxParameterName = 100
 
-// strictQuery refuses query parameters that the operation does not have: a filter that is misspelled would select
-// everything. A parameter that is given twice is refused too, as is a query that cannot be read.
+// strictQuery refuses query parameters that the operation does not have, because a misspelled
+// filter would select everything. It also refuses repeated parameters and malformed queries.
 func (s *Server) strictQuery(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		raw := c.Request().URL.RawQuery
 		if raw == "" || c.Path() == streamRoute {
-			return next(c) // the protocol of that route has others ignored
+			return next(c) // the protocol of that route ignores unknown ones
 		}
 		allowed, documented := s.spec.queries[c.Request().Method+" "+c.Path()]
 		if !documented {

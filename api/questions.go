@@ -17,16 +17,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// questionStore keeps the questions of agents.
+// questionStore stores the questions of agents.
 type questionStore interface {
-	// QuestionList is newest first, of one status or with none of all.
+	// QuestionList is newest first, with one status or, if it is empty, all.
 	QuestionList(ctx context.Context, sessionID string, status question.Status, limit int, cursor string) (items []question.Question, nextCursor string, err error)
-	// QuestionInbox has the questions of all sessions, of one status or with none all of them, open ones first.
+	// QuestionInbox returns the questions of all sessions, with one status or, if it is empty, all,
+	// open ones first.
 	QuestionInbox(ctx context.Context, status question.Status, limit int, cursor string) (items []question.Question, nextCursor string, err error)
 	QuestionGet(ctx context.Context, sessionID, questionID string) (question.Question, error)
 	// QuestionAnswer answers an open question with the event question_resolved. question_answered,
-	// question_expired or question_cancelled when it is not open any more, invalid_request when the answer does not fit.
-	// The answer is as durable then as the row: whichever worker has the turn hands it over.
+	// question_expired or question_cancelled if it is no longer open, invalid_request if the answer
+	// does not fit. The row makes the answer durable: any worker that has the turn delivers it.
 	QuestionAnswer(ctx context.Context, sessionID, questionID string, answer question.Answer) (question.Question, error)
 }
 
@@ -105,9 +106,8 @@ func (s *questions) questionGet(c echo.Context) error {
 	return c.JSON(http.StatusOK, resource.Question(q))
 }
 
-// questionAnswer writes the answer down, which is also its verdict: of two answers the second finds
-// the question closed. The commit wakes the worker that has the turn, and a worker that takes the
-// turn up later finds the row.
+// questionAnswer stores the answer, which also closes the question for other answers. The commit
+// wakes the worker that has the turn, and a worker that takes over the turn later finds the row.
 func (s *questions) questionAnswer(c echo.Context) error {
 	id, questionID, err := questionIDs(c)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *questions) questionAnswer(c echo.Context) error {
 	return c.JSON(http.StatusOK, resource.Question(q))
 }
 
-// answer stores an answer, and has a session that sleeps take it.
+// answer stores an answer, and wakes a hibernated session for it.
 func (s *questions) answer(ctx context.Context, id, questionID string, answer question.Answer) (question.Question, error) {
 	q, err := s.store.QuestionAnswer(ctx, id, questionID, answer)
 	if err == nil && q.Notify {
@@ -168,7 +168,7 @@ func (o *object) answer() question.Answer {
 	return a
 }
 
-// answers takes the answers by question: a text each, or a list where several options are chosen.
+// answers reads the answers by question: a text each, or a list if several options are chosen.
 func (o *object) answers(name string, raw []byte) map[string]question.Said {
 	fields, err := readFields(raw)
 	if len(raw) == 0 || raw[0] != '{' || err != nil {
@@ -200,7 +200,7 @@ func (o *object) answers(name string, raw []byte) map[string]question.Said {
 	return out
 }
 
-// texts takes a list of texts; false where there is no list.
+// texts reads a list of texts; false if it is not a list.
 func (o *object) texts(name string) ([]string, bool) {
 	raw := o.fields[name]
 	if len(raw) == 0 || raw[0] != '[' {

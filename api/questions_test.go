@@ -62,7 +62,7 @@ func TestQuestionsAreListedAndAnswered(t *testing.T) {
 	require.Equal(t, question.Answered, got.Status)
 	b.do("GET", path+"?status=open", "").into(&page)
 	require.Empty(t, page.Items)
-	require.Empty(t, b.temp.Heard(), "the row is the word; the worker that has the turn is woken by the commit")
+	require.Empty(t, b.temp.TakeCalls(), "the row is the word; the worker that has the turn is woken by the commit")
 }
 
 func TestALateAnswerIsRefused(t *testing.T) {
@@ -123,16 +123,16 @@ func TestASessionMayAskBeforeItActs(t *testing.T) {
 	}
 }
 
-// TestTheAnswerToASleepingSessionIsSignalled: no turn is under way whose worker would see it.
+// TestTheAnswerToASleepingSessionIsSignalled: there is no running turn whose worker would see it.
 func TestTheAnswerToASleepingSessionIsSignalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for status, want := range map[session.State]int{session.Running: 0, session.Hibernated: 1} {
 		id := b.store.Put(status)
 		question := b.store.Ask(id, mayI, time.Hour)
-		b.temp.Heard()
+		b.temp.TakeCalls()
 		a := b.do("POST", "/api/sessions/"+id+"/questions/"+question+"/answer", `{"answer":"once"}`)
 		require.Equal(t, http.StatusOK, a.status, "%s", a.body)
-		require.Len(t, b.temp.Heard(), want, status)
+		require.Len(t, b.temp.TakeCalls(), want, status)
 	}
 }

@@ -10,10 +10,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// queueStore changes the queue of a session. No workflow need know: the rows decide which prompt a claim gets.
+// queueStore changes the queue of a session. Workflows need not know, because the rows decide which
+// prompt a claim gets.
 type queueStore interface {
-	// PromptReplace replaces the content of a queued prompt, and PromptPromote puts one before all others and returns whether the workflow is
-	// to be notified: prompt_not_found, prompt_not_queued.
+	// PromptReplace replaces the content of a queued prompt, and PromptPromote moves one before all
+	// others and reports whether the workflow must be notified: prompt_not_found,
+	// prompt_not_queued.
 	PromptReplace(ctx context.Context, sessionID, promptID, content string) (session.Prompt, error)
 	PromptPromote(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 	// PromptsClear cancels every queued prompt and returns their ids.

@@ -11,13 +11,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// conversationStore has the conversations of sessions.
+// conversationStore reads the conversations of sessions.
 type conversationStore interface {
-	// ConversationPage returns blocks in the order in which they appeared, as many as limit or a bound of
-	// bytes allows, and the cursor of the next page. Seq is the position at which the first page was read.
+	// ConversationPage returns blocks in the order in which they appeared, as many as limit or a
+	// bound of bytes allows, and the cursor of the next page. Seq is the log position of the first
+	// page.
 	ConversationPage(ctx context.Context, sessionID string, limit int, cursor string) (page conversation.Conversation, nextCursor string, err error)
-	// ConversationTail returns the cursor of a page that begins with the newest blocks, at most limit of about so many bytes together,
-	// and how many are before them; an empty one if there are none.
+	// ConversationTail returns the cursor of a page with the newest blocks, bounded by limit and
+	// about the given bytes, and the number of earlier blocks; an empty cursor if there are no
+	// blocks.
 	ConversationTail(ctx context.Context, sessionID string, bytes int64, limit int) (cursor string, leftOut int64, err error)
 }
 
@@ -27,7 +29,7 @@ type conversations struct {
 	store conversationStore
 }
 
-// maxBlockLimit is how many blocks a page has at most, and if nothing is said.
+// maxBlockLimit is the maximum and the default number of blocks in a page.
 const maxBlockLimit = 1000
 
 // blockPage is a page of a conversation.
@@ -52,7 +54,7 @@ func (s *conversations) blocks(c echo.Context) error {
 	return c.JSON(http.StatusOK, newBlockPage(conv, next))
 }
 
-// newBlockPage has no list that is null in JSON.
+// newBlockPage returns a page without null lists in JSON.
 func newBlockPage(conv conversation.Conversation, next string) blockPage {
 	if len(conv.Threads) == 0 {
 		conv.Threads = []conversation.Thread{{ID: conversation.Main}}
@@ -65,7 +67,7 @@ func newBlockPage(conv conversation.Conversation, next string) blockPage {
 	return blockPage{Conversation: conv, NextCursor: next}
 }
 
-// state asks the workflow itself, the only read that needs a worker.
+// state queries the workflow itself, the only read that needs a worker.
 func (s *Server) state(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
-// reportStore keeps what agents have reported, and what was seen of their repositories.
+// reportStore stores the reports of agents and the states of their repositories.
 type reportStore interface {
 	// WorkspaceGit returns the state of the repository when the newest diff was taken; nil if there is no diff or no repository.
 	WorkspaceGit(ctx context.Context, sessionID string) (*conversation.ObservedGit, error)
@@ -20,7 +20,7 @@ type reportStore interface {
 	ScreenshotList(ctx context.Context, sessionID string, limit int, cursor string) (items []conversation.Shown, nextCursor string, err error)
 }
 
-// reports are the routes of what agents report.
+// reports are the routes of agents' reports.
 type reports struct {
 	*Server
 	store reportStore

@@ -9,7 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// resolve handles one resolution of a prompt whose outcome is unknown: 202 for a retry that was queued now, else 200.
+// resolve handles one resolution of a prompt whose outcome is unknown: 202 for a newly queued
+// retry, otherwise 200.
 func (s *prompts) resolve(action session.Resolution) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id, promptID, err := promptIDs(c)
@@ -55,7 +56,7 @@ func (s *prompts) resolve(action session.Resolution) echo.HandlerFunc {
 	}
 }
 
-// note takes what a person says about a resolution.
+// note reads a person's note about a resolution.
 func (o *object) note(name string) string {
 	text, ok := o.text(name)
 	if ok && len(text) > session.MaxNoteBytes {

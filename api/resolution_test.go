@@ -36,7 +36,7 @@ func TestAPromptOfUnknownOutcomeIsRetriedResolvedOrDismissed(t *testing.T) {
 	p := post("a/retry", `{"runId":"`+lost+`"}`, http.StatusAccepted)
 	require.Equal(t, session.PromptQueued, p.Status)
 	require.Equal(t, session.ResolutionRetry, p.Resolution.Action)
-	require.Equal(t, []string{"prompt " + id + " a 1"}, b.temp.Heard())
+	require.Equal(t, []string{"prompt " + id + " a 1"}, b.temp.TakeCalls())
 	post("a/retry", ``, http.StatusOK)
 
 	p = post("b/resolve", `{"outcome":"failed","note":"the deploy did not happen"}`, http.StatusOK)

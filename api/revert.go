@@ -13,7 +13,7 @@ import (
 // revertCapability is the capability of an agent that supports revert.
 const revertCapability = "revert"
 
-// revert reverts a session to a bundle or to before a prompt.
+// revert reverts a session to a bundle, or to its state before a prompt.
 func (s *commands) revert(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -47,7 +47,8 @@ func (s *commands) revert(c echo.Context) error {
 	return s.submit(c, cmd)
 }
 
-// revertRequest reads where to revert to. A bundle has files, so that they are reverted too unless the request says otherwise.
+// revertRequest reads the target of a revert. For a bundle, files are reverted too unless the
+// request says otherwise.
 func revertRequest(body *object) session.Command {
 	bundle, prompt := body.point()
 	cmd := session.Command{Kind: session.CommandRevert, BundleID: bundle, PromptID: prompt, Force: body.boolean("force")}
@@ -57,8 +58,9 @@ func revertRequest(body *object) session.Command {
 	return cmd
 }
 
-// cannotRevert returns why a session cannot be reverted; nil if it can. p is the first prompt to undo, if the request names it. Files
-// come from a snapshot that has the agent's memory too, so that every agent can be reverted with them.
+// cannotRevert returns why a session cannot be reverted; nil if it can. p is the first prompt to
+// undo, if the request names it. A snapshot has the agent's memory too, so every agent can be
+// reverted with files.
 func (s *commands) cannotRevert(sess session.Session, kind session.CommandKind, p *session.Prompt) *failure.Error {
 	can := kind == session.CommandRevertFiles || slices.ContainsFunc(s.cfg.Agents.Describe(), func(d agent.Description) bool {
 		return d.Name == sess.Agent && slices.Contains(d.Capabilities, revertCapability)

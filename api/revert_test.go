@@ -29,12 +29,12 @@ func TestAPromptMayBeReverted(t *testing.T) {
 		path := in(state, "demo")
 		a := b.do("POST", path+"/revert", `{"promptId":"done"}`)
 		require.Equal(t, http.StatusAccepted, a.status, "%s: %s", state, a.body)
-		require.Equal(t, []string{"notify " + a.session().ID}, b.temp.Heard())
+		require.Equal(t, []string{"notify " + a.session().ID}, b.temp.TakeCalls())
 		require.Equal(t, "done", a.session().PendingCommands[0].PromptID)
 	}
 	path := in(session.Running, "demo")
 	require.Equal(t, http.StatusAccepted, b.do("POST", path+"/revert", `{"promptId":"done","force":true}`).status)
-	require.Len(t, b.temp.Heard(), 1)
+	require.Len(t, b.temp.TakeCalls(), 1)
 	for _, prompt := range []string{"waits", "never", "gone"} {
 		b.do("POST", path+"/revert", `{"promptId":"`+prompt+`"}`).problem(http.StatusConflict, "illegal_state")
 	}
@@ -45,7 +45,7 @@ func TestAPromptMayBeReverted(t *testing.T) {
 	b.do("POST", in(session.Running, "stiff")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "not_supported")
 	b.do("POST", in(session.Error, "demo")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "session_in_error")
 	b.do("POST", in(session.Terminated, "demo")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "session_terminated")
-	require.Empty(t, b.temp.Heard())
+	require.Empty(t, b.temp.TakeCalls())
 }
 
 func TestASessionMayBeRevertedToABundle(t *testing.T) {

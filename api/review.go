@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// maxReviewRunes bounds what a client says about a review.
+	// maxReviewRunes bounds the instructions of a review.
 	maxReviewRunes = 10_000
 	// maxReviewFiles bounds the files that the prompt of a review lists.
 	maxReviewFiles = 100
-	// reviewBegins is what the prompt of a review begins with.
+	// reviewBegins is the beginning of a review prompt.
 	reviewBegins = "Review the changes in this workspace. Do not change any file.\n"
 )
 
@@ -28,8 +28,8 @@ type reviews struct {
 	files *files
 }
 
-// submit queues a prompt that asks the agent for a review. A second request with the same id finds the first, whatever the workspace is
-// now.
+// submit queues a prompt that asks the agent for a review. A repeated request with the same id
+// finds the first prompt, even if the workspace has changed.
 func (s *reviews) submit(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *reviews) submit(c echo.Context) error {
 	return s.accept(c, prompt)
 }
 
-// reviewPrompt asks for a review of what a diff says. Nil is one that was never taken.
+// reviewPrompt returns a prompt for the review of a diff; nil means that no diff was taken.
 func reviewPrompt(instructions string, d *workspacefile.Diff) string {
 	var b strings.Builder
 	b.WriteString(reviewBegins)

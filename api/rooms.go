@@ -14,29 +14,31 @@ import (
 )
 
 const (
-	// presenceRead is how often an api reads who looks at the sessions of its clients, in one statement.
+	// presenceRead is the interval at which an api reads the viewers of its clients' sessions, in
+	// one statement.
 	presenceRead = 2 * time.Second
-	// presenceRenew is how often it renews its clients, in one statement, and presenceLasts how long they are present
-	// without: an api that is lost takes its clients with it after that time.
+	// presenceRenew is the interval at which an api renews its clients, in one statement, and
+	// presenceLasts how long they stay present without a renewal, for example after the loss of
+	// their api.
 	presenceRenew = 10 * time.Second
 	presenceLasts = 30 * time.Second
-	// presenceWait bounds a statement about presence. None is worth more: a client that cannot be stored is not
-	// refused, and others see it with the next renewal.
+	// presenceWait bounds a statement about presence. A client that cannot be stored in time is not
+	// refused; others see it with the next renewal.
 	presenceWait = 2 * time.Second
 )
 
-// presenceStore keeps who looks at sessions, for all apis.
+// presenceStore stores the viewers of sessions, for all apis.
 type presenceStore interface {
 	// PresenceRenew stores clients as present for a while from now.
 	PresenceRenew(ctx context.Context, viewers []presence.Viewer, lasts time.Duration) error
 	PresenceEnd(ctx context.Context, clients []string) error
-	// PresenceRead returns who looks at sessions. Those that no client looks at may be left out.
+	// PresenceRead returns the viewers of sessions. Sessions without viewers may be omitted.
 	PresenceRead(ctx context.Context, sessionIDs []string) (map[string]presence.Presence, error)
 	PresenceSweep(ctx context.Context) error
 }
 
-// rooms are the WebSockets of each session at this api, and who looks at these sessions at all apis. An http.Server does not
-// wait for connections that it has handed out: whatever stops it waits for them here.
+// rooms holds the WebSockets of each session at this api, and the viewers of these sessions at all
+// apis. An http.Server does not wait for hijacked connections, so the shutdown waits for them here.
 type rooms struct {
 	store  presenceStore
 	logger *slog.Logger
@@ -45,24 +47,25 @@ type rooms struct {
 
 	mu     sync.Mutex
 	rooms  map[string]*room
-	left   []string // clients that are still stored
+	left   []string // clients that have left and are still stored
 	closed bool
 	empty  chan struct{} // closed when the rooms are closed and the last member has left
-	// wake has room for one: the loop takes all that have left.
+	// wake has a buffer of one, since the loop handles all clients that have left at once.
 	wake chan struct{}
 }
 
-// room is a session with members. That of the empty session ID is of clients that look at the changes of all sessions.
+// room is a session with members. The room with an empty session ID has the clients that watch the
+// changes of all sessions.
 type room struct {
 	members map[*occupant]struct{}
-	present presence.Presence // as it was read last
+	present presence.Presence // the last read value
 }
 
 // occupant is one WebSocket in a room.
 type occupant struct {
 	viewer presence.Viewer
 	rooms  *rooms
-	// changed has room for one: the member looks at the present state when it wakes.
+	// changed has a buffer of one, since the member reads the current state when it wakes.
 	changed chan struct{}
 }
 
@@ -73,7 +76,7 @@ func newRooms(store presenceStore, logger *slog.Logger) *rooms {
 	}
 }
 
-// enter takes a place in the room of a session, which leave gives back.
+// enter adds a member to the room of a session; leave removes it.
 func (r *rooms) enter(ctx context.Context, viewer presence.Viewer) (*occupant, error) {
 	m := &occupant{viewer: viewer, rooms: r, changed: make(chan struct{}, 1)}
 	if err := r.add(m); err != nil {
@@ -106,7 +109,7 @@ func (r *rooms) add(m *occupant) error {
 	return nil
 }
 
-// leave gives the place back. It is called once.
+// leave removes the member. It is called once.
 func (m *occupant) leave() {
 	r := m.rooms
 	r.mu.Lock()
@@ -125,7 +128,8 @@ func (m *occupant) leave() {
 	}
 }
 
-// present is who looks at the session, this client included: it may not have been read yet.
+// present returns the viewers of the session, including this client, which may not have been read
+// from the store yet.
 func (m *occupant) present() presence.Presence {
 	m.rooms.mu.Lock()
 	defer m.rooms.mu.Unlock()
@@ -138,7 +142,7 @@ func (m *occupant) present() presence.Presence {
 	return p
 }
 
-// look reads who looks at sessions, and wakes the members of those where that has changed.
+// look reads the viewers of sessions, and wakes the members of sessions where they have changed.
 func (r *rooms) look(ctx context.Context, sessionIDs []string) {
 	if len(sessionIDs) == 0 {
 		return
@@ -214,7 +218,8 @@ func (r *rooms) run(ctx context.Context) {
 	}
 }
 
-// flush removes the clients that have left from the store, in one statement. What fails is left to expire.
+// flush removes the clients that have left from the store, in one statement. If that fails, they
+// expire.
 func (r *rooms) flush(ctx context.Context) {
 	r.mu.Lock()
 	left := r.left
@@ -230,7 +235,8 @@ func (r *rooms) flush(ctx context.Context) {
 	}
 }
 
-// close lets no more members in. The channel that it returns is closed when all have left. It is called once.
+// close admits no more members. The returned channel is closed when all have left. It is called
+// once.
 func (r *rooms) close() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

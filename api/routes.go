@@ -17,10 +17,10 @@ const (
 	aguiRoute       = "/api/sessions/:id/ag-ui"
 )
 
-// open are the routes that want no key.
+// open are the routes that do not require a key.
 var open = map[string]bool{"/healthz": true, "/readyz": true, "/openapi.json": true, "/openapi.yaml": true, "/asyncapi.yaml": true}
 
-// withHead makes HEAD answer whatever GET answers, with the same header; net/http leaves the body out.
+// withHead serves HEAD like GET, with the same header; net/http omits the body.
 type withHead struct{ *echo.Echo }
 
 // GET registers a handler for both methods.
@@ -62,7 +62,7 @@ func (s *Server) routeSystem(e withHead, store Store) {
 	e.GET("/asyncapi.yaml", s.asyncapiYAML)
 }
 
-// routeInstallation adds what belongs to no single session.
+// routeInstallation adds the routes of the installation.
 func (s *Server) routeInstallation(e withHead, store Store) {
 	agents, profiles, secrets := &agents{s, store}, &profiles{s, store}, &secrets{s, store}
 	lifecycles := &lifecycleStreams{s, store, &lifecycleTail{store: store, every: s.cfg.LifecyclePoll, logger: s.logger}}
@@ -155,7 +155,7 @@ func (s *Server) routeContent(e withHead, store Store, prompts *prompts) {
 	e.GET(transcriptRoute, transcripts.transcript)
 }
 
-// routeBundles adds bundles, and what begins at them: forks, archives and runs.
+// routeBundles adds the routes of bundles, forks, archives and runs.
 func (s *Server) routeBundles(e withHead, store Store, sessions *sessions) {
 	bundles, filesOfBundles := &bundles{s, store}, &files{s, bundleID, bundleFiles{store}}
 	forks, runs := &forks{sessions, store}, &runs{sessions, store, store, store}

@@ -27,11 +27,12 @@ const (
 	runRoute  = "/api/runs/:runId"
 )
 
-// runStore has the runs of prompts.
+// runStore stores the runs of prompts.
 type runStore interface {
-	// RunSubmit stores the prompt of a run at its base, in its session or in one that is forked from it. The same key and request again
-	// returns the earlier run, with created false. session_not_found, bundle_not_found, run_unfinished, no_bundle_there, not_supported, and
-	// the errors of PromptSubmit.
+	// RunSubmit stores the prompt of a run at its base, in its session or in one that is forked
+	// from it. A repeated request with the same key returns the earlier run, with created false.
+	// session_not_found, bundle_not_found, run_unfinished, no_bundle_there, not_supported, and the
+	// errors of PromptSubmit.
 	RunSubmit(ctx context.Context, r run.Request, idem Idempotency) (run run.View, prompt session.Prompt, created bool, err error)
 	// RunShow returns a run; run_not_found.
 	RunShow(ctx context.Context, runID string) (run.View, error)
@@ -47,7 +48,7 @@ type runs struct {
 	runs    runStore
 }
 
-// limited bounds the part of a request that does not wait.
+// limited bounds a request without its wait.
 func (s *runs) limited(c echo.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.Request().Context(), s.cfg.RequestTimeout)
 }
@@ -116,7 +117,7 @@ func (s *runs) request(ctx context.Context, c echo.Context) (r run.Request, idem
 	return r, idem, wait, err
 }
 
-// base takes what a run continues.
+// base reads the session or bundle that a run continues.
 func (o *object) base() (sessionID, bundleID string) {
 	sessionID, bySession := o.text("baseSessionId")
 	bundleID, byBundle := o.text("baseBundleId")
@@ -131,7 +132,8 @@ func (o *object) base() (sessionID, bundleID string) {
 	return sessionID, bundleID
 }
 
-// agreeOn finds the profile of a request, or that of its base, and checks that its agent has what it needs.
+// agreeOn finds the profile of a request, or that of its base, and checks that its agent has the
+// required secrets.
 func (s *runs) agreeOn(ctx context.Context, r *run.Request, idem *session.Idempotency, named string) error {
 	base := r.BaseSession
 	if r.BaseBundle != "" {
@@ -201,7 +203,8 @@ func (s *runs) get(c echo.Context) error {
 	return c.JSON(http.StatusOK, resource.Run(run))
 }
 
-// await returns a run when it is over, or in its present state when the time is up or the server stops.
+// await returns a run when it has ended, or its current state when the time is up or the server
+// stops.
 func (s *runs) await(c echo.Context, run run.View, wait time.Duration) (run.View, error) {
 	if wait == 0 || run.Status.Final() {
 		return run, nil
@@ -228,7 +231,7 @@ func (s *runs) await(c echo.Context, run run.View, wait time.Duration) (run.View
 	}
 }
 
-// follow returns a run when it is over. With an error it returns the run as it was last.
+// follow returns a run when it has ended. With an error it returns the last known state.
 func (s *runs) follow(ctx context.Context, run run.View) (run.View, error) {
 	f, err := feed.Open(ctx, feed.Options{Log: s.cfg.Events, Sessions: s.store, Beat: s.cfg.Heartbeat}, run.SessionID, feed.Latest)
 	if err != nil {
@@ -236,7 +239,7 @@ func (s *runs) follow(ctx context.Context, run run.View) (run.View, error) {
 	}
 	defer f.Close()
 	for due := true; ; {
-		if due { // after the feed was opened: what changes from now on is in it
+		if due { // after the feed was opened, so later changes are in it
 			now, err := s.runs.RunShow(ctx, run.ID)
 			if err != nil {
 				return run, err
@@ -285,11 +288,11 @@ func (s *runs) list(c echo.Context) error {
 	return c.JSON(http.StatusOK, newPage(resource.Runs(items), next))
 }
 
-// cancelTries is how often a cancellation looks again at a run that has changed meanwhile.
+// cancelTries is how often a cancellation is retried if the run has changed meanwhile.
 const cancelTries = 5
 
-// cancel withdraws the prompt of a run that waits, and interrupts the turn of one that is in progress: 202 until that has ended. A run that
-// is over does not change.
+// cancel withdraws the prompt of a queued run, and interrupts the turn of a run in progress: 202
+// until that has ended. A run that has ended does not change.
 func (s *runs) cancel(c echo.Context) error {
 	id, err := runID(c)
 	if err != nil {
@@ -324,7 +327,8 @@ func (s *runs) cancel(c echo.Context) error {
 	}
 }
 
-// overtaken reports whether a step of a cancellation was refused because the run has moved on.
+// overtaken reports whether a step of a cancellation was refused because the run's state has
+// changed.
 func overtaken(err error) bool {
 	switch failure.CodeOf(err) {
 	case failure.NotQueued, failure.NoRun, failure.Terminated:
@@ -334,7 +338,8 @@ func overtaken(err error) bool {
 	}
 }
 
-// cancelOnce asks for what ends a run in the state that it was read in. StatusAccepted says that its turn is being interrupted.
+// cancelOnce requests the end of a run according to its state. StatusAccepted means that its turn
+// is being interrupted.
 func (s *runs) cancelOnce(ctx context.Context, run run.View, requestID string) (status int, err error) {
 	switch {
 	case run.Status == session.PromptUnknown:

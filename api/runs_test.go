@@ -33,7 +33,7 @@ func TestARunIsStartedShownAndListed(t *testing.T) {
 	a.into(&first)
 	require.Equal(t, "/api/runs/"+first.RunID, a.header.Get("Location"))
 	require.Equal(t, runView{RunID: first.RunID, SessionID: id, PromptID: first.PromptID, Status: "queued", BaseSessionID: id, BaseBundleID: bundleID}, first)
-	require.NotEmpty(t, b.temp.Heard(), "the workflow is notified")
+	require.NotEmpty(t, b.temp.TakeCalls(), "the workflow is notified")
 	a = b.do("POST", "/api/runs", body, "Idempotency-Key", "k")
 	require.Equal(t, http.StatusOK, a.status)
 	a.into(&again)

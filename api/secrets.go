@@ -30,7 +30,7 @@ type secrets struct {
 	store secretStore
 }
 
-// secretJSON is what is shown of a secret: never its value.
+// secretJSON is the public form of a secret, without its value.
 type secretJSON struct {
 	Name      string        `json:"name"`
 	Hosts     []string      `json:"hosts,omitempty"`
@@ -54,7 +54,7 @@ func (s *secrets) secretList(c echo.Context) error {
 	return c.JSON(http.StatusOK, newPage(items, ""))
 }
 
-// secretPut stores a value that no call returns again.
+// secretPut stores a value. No call returns it.
 func (s *secrets) secretPut(c echo.Context) error {
 	name, err := secretName(c)
 	if err != nil {

@@ -32,7 +32,7 @@ type Sealer interface {
 	Seal(name string, v secret.Value) []byte
 }
 
-// Masks knows how to mask the stored secrets.
+// Masks masks the stored secrets.
 type Masks interface {
 	// Masker returns the masker for the secrets that are stored now. unavailable if they cannot be read.
 	Masker(ctx context.Context) (*secret.Masker, error)
@@ -50,7 +50,8 @@ type SandboxInfo struct {
 	Breakers []OpenBreaker `json:"breakers"`
 }
 
-// OpenBreaker is a circuit breaker that is open: starts of an agent's sandboxes keep failing, and are tried one at a time.
+// OpenBreaker is an open circuit breaker: starts of an agent's sandboxes keep failing, and are
+// tried one at a time.
 type OpenBreaker struct {
 	Agent    string        `json:"agent"`
 	Failures int           `json:"failures"` // in a row
@@ -67,12 +68,13 @@ type Config struct {
 
 	// Webhooks keeps webhooks. Without it their routes answer not_supported.
 	Webhooks Webhooks
-	// PrivateWebhooks allows addresses of webhooks that begin with http://. Workers decide where they connect to.
+	// PrivateWebhooks allows webhook addresses that begin with http://. Workers check the
+	// destination.
 	PrivateWebhooks bool
 
-	// Secrets seals the values of secrets. Without it they cannot be stored.
+	// Secrets seals the values of secrets. If nil, secrets cannot be stored.
 	Secrets Sealer
-	// Tokens signs the tokens with which browsers read streams. Without it there are none.
+	// Tokens signs the tokens with which browsers read streams. If nil, there are no tokens.
 	Tokens Signer
 	// CORSOrigins are the origins of pages that may use the API, such as https://app.example.com, or "*" for all, which requires
 	// Key. Default: none but the server's own.
@@ -86,8 +88,8 @@ type Config struct {
 	Key secret.Value
 	// WithoutKey serves callers without a key, at a loopback address only: see Callers. Key must be empty then.
 	WithoutKey bool
-	// Callers returns an error for a connection that must not be served without a key, given the
-	// addresses of this end and of the other. Default: all are served.
+	// Callers returns an error for a connection that must not be served without a key, given its
+	// local and remote address. Default: all are served.
 	Callers func(local, remote net.Addr) error
 	// Logger for requests and failures. Default: none.
 	Logger *slog.Logger
@@ -101,16 +103,16 @@ type Config struct {
 
 	// CollectWindow is how long prompts of the mode collect wait for others. Default 3 s.
 	CollectWindow time.Duration
-	// SignalWait is how long a request waits for the signal that it causes. Default 250 ms.
+	// SignalWait is how long a request waits for its signal. Default 250 ms.
 	SignalWait time.Duration
-	// RingTimeout bounds a signal for what is stored already. Default 1 s.
+	// RingTimeout bounds a signal for stored work. Default 1 s.
 	RingTimeout time.Duration
 	// ClaimWait is how long a prompt to a session with an attendant waits to be claimed before its workflow is signalled.
 	// Default 250 ms.
 	ClaimWait time.Duration
 	// RecordAfter is how long the prompts to such a session gather before one signal names them to its workflow. Default 5 s.
 	RecordAfter time.Duration
-	// StateTimeout bounds asking a workflow for its state. Default 2 s.
+	// StateTimeout bounds a query of a workflow's state. Default 2 s.
 	StateTimeout time.Duration
 	// HistoryTimeout bounds reading the history of a workflow for an explanation. Default 6 s.
 	HistoryTimeout time.Duration
@@ -120,12 +122,13 @@ type Config struct {
 	Heartbeat time.Duration
 	// LongPoll is how long a long poll waits for events. Default 20 s.
 	LongPoll time.Duration
-	// LifecyclePoll is the time between two looks for lifecycle events while streams of them are open. Default 250 ms.
+	// LifecyclePoll is the interval at which lifecycle events are read while streams of them are
+	// open. Default 250 ms.
 	LifecyclePoll time.Duration
 	// WriteTimeout bounds each write to a stream. Default 10 s.
 	WriteTimeout time.Duration
-	// MaxConnections bounds open connections; event streams have three quarters of them. Default: what the process may
-	// open of files, without 256 for itself, and at most 100,000.
+	// MaxConnections bounds open connections; event streams have three quarters of them. Default:
+	// the process's limit of open files minus 256, and at most 100,000.
 	MaxConnections int
 	// HeaderTimeout bounds the time that a client takes for the headers of a request. Default 10 s.
 	HeaderTimeout time.Duration
@@ -226,13 +229,13 @@ type Server struct {
 	changes *changes
 	bodies  bodyMemory
 
-	streams    context.Context //nolint:containedctx // no stream outlives it: it is done when the server stops
+	streams    context.Context //nolint:containedctx // ends all streams when the server stops
 	endStreams context.CancelCauseFunc
 }
 
-var errSignalsFull = errors.New("api: too many signals are under way")
+var errSignalsFull = errors.New("api: too many signals are in progress")
 
-// errStopping is why streams end when the server stops.
+// errStopping is the reason of streams that end because the server stops.
 var errStopping = errors.New("api: the server is stopping")
 
 // New returns a server that is not listening yet.

@@ -142,7 +142,7 @@ func TestReadsNeedNoWorker(t *testing.T) {
 	require.Equal(t, []string{"1 text_delta", `caught_up {"seq":1}`}, b.stream("/api/sessions/"+id+"/events").brief(2))
 	require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions", "").status)
 	require.Equal(t, http.StatusOK, b.do("GET", "/api/agents", "").status)
-	require.Empty(t, b.temp.Heard())
+	require.Empty(t, b.temp.TakeCalls())
 }
 
 func TestAgents(t *testing.T) {
@@ -180,7 +180,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	require.Contains(t, string(a.body), `"temporal":"does not answer"`)
 }
 
-// A check that uses up the time of the others would report faults where there is one.
+// A check that uses up the time of the others would report several faults instead of one.
 func TestReadinessIsAskedSideBySide(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) {
@@ -297,8 +297,8 @@ func TestPagesOfOthersMayNotCommand(t *testing.T) {
 	require.Equal(t, http.StatusCreated, b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Origin", b.url).status)
 }
 
-// A page whose name resolves to loopback has the same origin as far as its browser can know; only
-// the name differs.
+// A page whose name resolves to loopback has the same origin for its browser; only the Host
+// differs.
 func TestAServerWithoutAKeyAnswersToThisMachineOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -314,7 +314,7 @@ func TestAServerWithoutAKeyAnswersToThisMachineOnly(t *testing.T) {
 	require.Equal(t, http.StatusOK, keyed.do("GET", "/api/sessions", "", "Host", "api.example", "Authorization", "Bearer let-me-in-please-or-not").status)
 }
 
-// A loopback address is reached by every user of the machine.
+// Every user of the machine can reach a loopback address.
 func TestAServerWithoutAKeyServesItsUsersOnly(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64

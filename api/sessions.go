@@ -28,17 +28,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// sessionStore keeps sessions.
+// sessionStore stores sessions.
 type sessionStore interface {
-	// SessionCreate stores a session and its first prompt, if there is one. With
-	// a key that was used within 24 hours it returns the session made then, with
-	// created false, or idempotency_conflict when the digest is another.
+	// SessionCreate stores a session and its optional first prompt. With a key that was used within
+	// 24 hours it returns that session, with created false, or idempotency_conflict if the digest
+	// differs.
 	SessionCreate(ctx context.Context, s session.Session, first *session.Prompt, idem Idempotency) (stored session.Session, created bool, err error)
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 	SessionList(ctx context.Context, f listing.Filter) (items []session.Session, nextCursor string, err error)
-	// SessionPatch changes what is given, and appends a title event for a new title and a settings event for all else.
+	// SessionPatch changes the given fields, and appends a title event for a new title and a
+	// settings event for other fields.
 	SessionPatch(ctx context.Context, sessionID string, p session.Patch) (session.Session, error)
-	// PurgeRequest records that everything of a session is to be erased, and returns the session; has_forks.
+	// PurgeRequest records that all data of a session must be erased, and returns the session;
+	// has_forks.
 	PurgeRequest(ctx context.Context, sessionID string, forks fork.Policy) (session.Session, error)
 	ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error)
 	needStore
@@ -50,7 +52,7 @@ type sessions struct {
 	store sessionStore
 }
 
-// Bounds of what a query string may say.
+// Bounds of query strings.
 const (
 	defaultLimit   = 50
 	maxLimit       = 200
@@ -92,7 +94,7 @@ func listQuery(c echo.Context) (limit int, cursor string, err error) {
 	return pageQuery(c, defaultLimit, maxLimit)
 }
 
-// pageQuery reads which page of a list is wanted, and how long it may be.
+// pageQuery reads the cursor and the limit of a page of a list.
 func pageQuery(c echo.Context, fallback, most int) (limit int, cursor string, err error) {
 	if limit, err = limitQuery(c, fallback, most); err != nil {
 		return 0, "", err
@@ -114,7 +116,7 @@ func limitQuery(c echo.Context, fallback, most int) (int, error) {
 	return limit, nil
 }
 
-// filter reads a query parameter that is looked for as text.
+// filter reads a query parameter that is a text.
 func filter(c echo.Context, name string) (string, error) {
 	text := c.QueryParam(name)
 	switch {
@@ -126,7 +128,7 @@ func filter(c echo.Context, name string) (string, error) {
 	return text, nil
 }
 
-// timeFilter reads a time; zero where none is given.
+// timeFilter reads a time; zero if it is absent.
 func timeFilter(c echo.Context, name string) (time.Time, error) {
 	text := c.QueryParam(name)
 	if text == "" {
@@ -232,7 +234,8 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 	return c.JSON(status, out)
 }
 
-// modelWarnings are about a model that the agent's list does not have: it may be newer than the list, or mistyped.
+// modelWarnings warns about a model that is not in the agent's list: it may be newer than the list,
+// or mistyped.
 func (s *Server) modelWarnings(agentName, model string) []resource.WarningJSON {
 	d, ok := s.described(agentName)
 	if !ok || model == "" || len(d.Models) == 0 || slices.Contains(d.Models, model) {
@@ -244,7 +247,7 @@ func (s *Server) modelWarnings(agentName, model string) []resource.WarningJSON {
 	}}
 }
 
-// warnings are about secrets that the first prompt of a session needs.
+// warnings warns about missing secrets that the first prompt of a session needs.
 func warnings(missing []agent.Need, agentName string) (out []resource.WarningJSON) {
 	for _, n := range missing {
 		out = append(out, resource.WarningJSON{Code: string(failure.SecretMissing), Field: "agent", Detail: n.MissingText(agentName)})
@@ -252,8 +255,8 @@ func warnings(missing []agent.Need, agentName string) (out []resource.WarningJSO
 	return out
 }
 
-// newSession reads the session that a request describes, its first prompt, if it has one, with the files of the form, and the profile
-// that it names.
+// newSession reads a request for a session: its optional first prompt with the files of the form,
+// and its profile.
 func (s *sessions) newSession(body *object, files []attachment.Attachment) (sess session.Session, first *session.Prompt, named string) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	sess = session.Session{
@@ -286,7 +289,8 @@ func (s *sessions) newSession(body *object, files []attachment.Attachment) (sess
 	return sess, first, named
 }
 
-// firstPrompt takes the prompt that a new session begins with, with the files of the form; nil if there is none.
+// firstPrompt reads the first prompt of a new session, with the files of the form; nil if there is
+// none.
 func (o *object) firstPrompt(sessionID string, now time.Time, files []attachment.Attachment) *session.Prompt {
 	inner := o.object("prompt")
 	if inner == nil {
@@ -304,8 +308,8 @@ func (o *object) firstPrompt(sessionID string, now time.Time, files []attachment
 	return first
 }
 
-// pinProfile finds the profile that a request names and pins its version: what the session keeps
-// does not change when the profile does.
+// pinProfile finds the profile that a request names and pins its version, so that the session keeps
+// it when the profile changes.
 func (s *sessions) pinProfile(ctx context.Context, ref string) (profile.Profile, error) {
 	name, version, err := profile.ParseRef(ref)
 	if err != nil {
@@ -321,7 +325,7 @@ func (s *sessions) pinProfile(ctx context.Context, ref string) (profile.Profile,
 	return p, err
 }
 
-// digest is the same for bodies that say the same.
+// digest is equal for equivalent bodies.
 func digest(body []byte) string {
 	var value any
 	dec := json.NewDecoder(bytes.NewReader(body))
@@ -334,14 +338,14 @@ func digest(body []byte) string {
 	return digestText(string(body))
 }
 
-// digestText is the digest of what is no JSON, though it may begin as a number does.
+// digestText returns the digest of a text that is not JSON, though it may begin like a number.
 func digestText(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// signalPrompt notifies the session's workflow of stored work. Failing is no error: the row is the promise,
-// and a relay signals again for rows that no workflow claims.
+// signalPrompt notifies the session's workflow of stored work. A failure is not an error: the row
+// is the promise, and the relay signals again for rows that no workflow claims.
 func (s *Server) signalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) {
 	s.signal(ctx, sessionID, func(ctx context.Context) error {
 		return s.cfg.Signaler.SignalPrompt(ctx, sessionID, promptID, ordinal)
@@ -353,7 +357,7 @@ func (s *Server) signalStored(ctx context.Context, sessionID string, p session.Q
 	s.signalPrompt(ctx, sessionID, p.ID, p.Ordinal)
 }
 
-// recordPrompts has the workflow of a session record prompts that its attendant has claimed.
+// recordPrompts signals the workflow of a session to record prompts that its attendant has claimed.
 func (s *Server) recordPrompts(ctx context.Context, sessionID string, prompts []session.QueuedPrompt) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RingTimeout)
 	defer cancel()
@@ -459,7 +463,7 @@ func (s *sessions) sessionPatch(c echo.Context) error {
 	return c.JSON(http.StatusOK, resource.Session(sess))
 }
 
-// sessionDelete stops a session; with purge=true everything of it is erased after that.
+// sessionDelete stops a session; with purge=true all its data is erased afterwards.
 func (s *sessions) sessionDelete(c echo.Context) error {
 	purge, forks := false, fork.Refuse
 	for name, values := range c.QueryParams() {
@@ -493,7 +497,8 @@ func (s *sessions) sessionDelete(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	// The row is the promise: from here on the purge is carried out, and its worker stops the session if this request does not.
+	// The row is the promise: from here on the purge will happen, and its worker stops the session
+	// if this request does not.
 	requested, err := s.store.PurgeRequest(ctx, id, forks)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func TestCreateAnswersAtOnceAndSignals(t *testing.T) {
 	require.Equal(t, resource.Duration(session.DefaultIdleTimeout), s.IdleTimeout)
 	require.JSONEq(t, `{}`, string(s.Metadata))
 	require.Equal(t, "/api/sessions/"+s.ID, a.header.Get("Location"))
-	require.Equal(t, []string{"prompt " + s.ID + "  0"}, b.temp.Heard())
+	require.Equal(t, []string{"prompt " + s.ID + "  0"}, b.temp.TakeCalls())
 	require.True(t, b.store.Row(s.ID).Session.Lazy)
 
 	require.Equal(t, s.ID, b.do("GET", "/api/sessions/"+s.ID, "").session().ID)
@@ -45,7 +45,7 @@ func TestCreateTakesEverythingThatTheContractNames(t *testing.T) {
 	require.JSONEq(t, `{"k":[1,{"x":null}]}`, string(s.Metadata))
 	require.Equal(t, "m1", s.Options.Model)
 	require.EqualValues(t, 1, s.Queue.Queued)
-	require.Equal(t, []string{"prompt " + s.ID + " p-1 1"}, b.temp.Heard())
+	require.Equal(t, []string{"prompt " + s.ID + " p-1 1"}, b.temp.TakeCalls())
 }
 
 func TestASessionIsLazyUnlessAPromptIsGiven(t *testing.T) {
@@ -133,7 +133,7 @@ func TestCreateRefusesWhatIsWrongAndChangesNothing(t *testing.T) {
 		require.NotEmpty(t, p.Errors[0].Message)
 	}
 	require.Zero(t, b.store.Count())
-	require.Empty(t, b.temp.Heard())
+	require.Empty(t, b.temp.TakeCalls())
 }
 
 func TestEveryWrongFieldIsNamedInOneAnswer(t *testing.T) {
@@ -278,10 +278,10 @@ func TestPatchChangesWhatIsGiven(t *testing.T) {
 	require.Equal(t, "new", s.Title)
 	require.JSONEq(t, `{"a":1}`, string(s.Metadata))
 	require.Equal(t, resource.Duration(time.Minute), s.IdleTimeout, "not given, not changed")
-	require.Empty(t, b.temp.Heard(), "nothing that the workflow must know")
+	require.Empty(t, b.temp.TakeCalls(), "nothing that the workflow must know")
 
 	require.Equal(t, resource.Duration(2*time.Minute), b.do("PATCH", "/api/sessions/"+id, `{"idleTimeout":"2m"}`).session().IdleTimeout)
-	require.Equal(t, []string{"settings " + id + " 2m0s"}, b.temp.Heard())
+	require.Equal(t, []string{"settings " + id + " 2m0s"}, b.temp.TakeCalls())
 
 	for _, body := range []string{`{"agent":"other"}`, `{"title":null}`, `{"idleTimeout":"0s"}`, `{"status":"running"}`, `{"metadata":"x"}`} {
 		b.do("PATCH", "/api/sessions/"+id, body).problem(http.StatusBadRequest, "invalid_request")

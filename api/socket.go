@@ -46,7 +46,7 @@ const (
 	closeToken websocket.StatusCode = 4401
 )
 
-// socketStore has what a WebSocket begins with.
+// socketStore reads the opening state of a WebSocket.
 type socketStore interface {
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 	QuestionList(ctx context.Context, sessionID string, status question.Status, limit int, cursor string) ([]question.Question, string, error)
@@ -59,8 +59,8 @@ type sockets struct {
 	store socketStore
 }
 
-// socketOpening is what a connection begins with. It is read before the upgrade, so that what can be refused is answered
-// with a status code.
+// socketOpening is the opening state of a connection. It is read before the upgrade, so that a
+// refusal has a status code.
 type socketOpening struct {
 	feed      *feed.Feed
 	gone      error // the position has been deleted
@@ -124,7 +124,7 @@ func (s *sockets) session(c echo.Context) error {
 	return nil
 }
 
-// untilStop is the context of a request, which ends when the server stops too.
+// untilStop returns the context of a request that also ends when the server stops.
 func (s *sockets) untilStop(c echo.Context) (ctx context.Context, cancel func()) {
 	ctx, end := context.WithCancelCause(c.Request().Context())
 	stop := context.AfterFunc(s.streams, func() { end(context.Cause(s.streams)) })
@@ -136,8 +136,8 @@ func (s *sockets) untilStop(c echo.Context) (ctx context.Context, cancel func())
 func (s *sockets) accept(c echo.Context, protocol string) (*socketConn, error) {
 	options := &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // upgradable has checked the origin, by the rules of all requests
-		// Compression would keep a window for each connection, 32 KiB of it at least, and compress what one event is
-		// alone: mostly under 200 bytes.
+		// Compression would keep a window of at least 32 KiB for each connection, and compress each
+		// event separately, mostly under 200 bytes.
 		CompressionMode: websocket.CompressionDisabled,
 	}
 	if protocol != "" {
@@ -153,8 +153,8 @@ func (s *sockets) accept(c echo.Context, protocol string) (*socketConn, error) {
 	}, nil
 }
 
-// upgradable refuses what is not a handshake, and pages of other origins: a browser sends its user's requests for a WebSocket
-// wherever a page asks it to.
+// upgradable refuses requests that are not handshakes, and pages of other origins, because browsers
+// do not restrict where pages may open WebSockets.
 func (s *sockets) upgradable(r *http.Request) error {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.Method != http.MethodGet || r.Header.Get("Sec-WebSocket-Version") != "13" {
 		return failure.Errorf(failure.Invalid, "this address is a WebSocket: the request must have the headers Upgrade: websocket and Sec-WebSocket-Version: 13")
@@ -167,8 +167,8 @@ func (s *sockets) upgradable(r *http.Request) error {
 	return nil
 }
 
-// open reads what the connection begins with. The conversation is read before the session: what changes meanwhile is in the
-// events that follow. A bare connection begins with events.
+// open reads the opening state of the connection. The conversation is read before the session, so
+// that changes in between are in the events that follow. A bare connection begins with events.
 func (s *sockets) open(ctx context.Context, id string, after int64, resumed, bare bool) (*socketOpening, error) {
 	o := &socketOpening{}
 	if !resumed && !bare {
@@ -198,7 +198,8 @@ func (s *sockets) open(ctx context.Context, id string, after int64, resumed, bar
 	return o, nil
 }
 
-// openQuestions are the questions that wait for an answer, oldest first, as GET /api/sessions/:id/questions has them.
+// openQuestions returns the open questions, oldest first, in the form of GET
+// /api/sessions/:id/questions.
 func (s *sockets) openQuestions(ctx context.Context, id string) ([]json.RawMessage, error) {
 	items, _, err := s.store.QuestionList(ctx, id, question.Open, maxLimit, "")
 	if err != nil {
@@ -220,7 +221,7 @@ func (s *sockets) openQuestions(ctx context.Context, id string) ([]json.RawMessa
 	return out, nil
 }
 
-// viewingUser is who looks at a session, in the words of the client: nothing checks them.
+// viewingUser returns the user who views a session, as the client states without a check.
 func viewingUser(c echo.Context) (presence.User, error) {
 	u := presence.User{ID: c.QueryParam("userId"), Name: c.QueryParam("name")}
 	switch {
@@ -238,7 +239,7 @@ func viewingUser(c echo.Context) (presence.User, error) {
 	return u, nil
 }
 
-// initial is what the first message is made of.
+// initial returns the content of the first message.
 func (s *sockets) initial(o *socketOpening, present presence.Presence) socket.Opening {
 	view := resource.Session(o.session)
 	m := socket.Opening{Seq: o.feed.Position(), Session: view, History: o.history, More: o.cursor != ""}

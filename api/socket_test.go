@@ -363,7 +363,7 @@ func TestASocketCarriesRequestsOut(t *testing.T) {
 	require.Contains(t, string(ack.Result), `"id":"mine"`)
 	require.Equal(t, "hi", b.store.Row(id).Prompts[0].Content)
 	require.Equal(t, ack.RequestID, b.store.Row(id).Prompts[0].RequestID)
-	require.Contains(t, strings.Join(b.temp.Heard(), "\n"), "mine", "the workflow is signalled")
+	require.Contains(t, strings.Join(b.temp.TakeCalls(), "\n"), "mine", "the workflow is signalled")
 	require.Contains(t, string(s.ask(`{"type":"prompt","promptId":"mine","content":"hi"}`).Data), `"status":200`, "sent again")
 	code, message, m := s.refusal(`{"type":"prompt","id":"x","promptId":"mine","content":"other"}`)
 	require.Equal(t, []string{"prompt_conflict", "x", "prompt"}, []string{code, m.ID, m.For})

@@ -23,16 +23,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/socket"
 )
 
-// Bounds of what a client sends.
+// Bounds of the client's messages.
 const (
-	// socketRate and socketBurst bound its messages: so many a second, after so many at once.
+	// socketRate and socketBurst bound the rate of messages per second, and their burst.
 	socketRate  = 20
 	socketBurst = 100
-	// maxSocketRefusals is how many messages in a row may be refused for that before the connection is closed.
+	// maxSocketRefusals is how many consecutive messages may be refused for their rate before the
+	// connection is closed.
 	maxSocketRefusals = 100
 )
 
-// closure is why a connection ends.
+// closure is the reason for which a connection ends.
 type closure struct {
 	code   websocket.StatusCode
 	reason string
@@ -45,7 +46,8 @@ var (
 	errLeft       = &closure{websocket.StatusNormalClosure, ""}
 )
 
-// socketConn is one WebSocket. Its goroutines write alone what they have to say: the connection orders them.
+// socketConn is one WebSocket. Its goroutines write independently; the connection serializes the
+// messages.
 type socketConn struct {
 	server    *sockets
 	conn      *websocket.Conn
@@ -59,7 +61,8 @@ type socketConn struct {
 	pinging   atomic.Bool // a ping has not been answered
 }
 
-// serve runs the connection until write returns why it ends, the client leaves, or ctx is done.
+// serve runs the connection until write returns the reason of its end, the client leaves, or ctx is
+// done.
 func (k *socketConn) serve(ctx context.Context, write func(context.Context, *sync.WaitGroup) error) {
 	k.server.metrics.streams.Inc()
 	defer k.server.metrics.streams.Dec()
@@ -69,7 +72,7 @@ func (k *socketConn) serve(ctx context.Context, write func(context.Context, *syn
 	tasks.Go(func() { stop(k.read(ctx)) })
 	stop(write(ctx, &tasks))
 	end := closing(context.Cause(ctx))
-	// The connection cannot say goodbye in the middle of a message that its client does not take.
+	// A close frame cannot be sent in the middle of a message that the client does not read.
 	if err := k.conn.Close(end.code, end.reason); err != nil {
 		_ = k.conn.CloseNow()
 	}
@@ -83,7 +86,7 @@ func (k *socketConn) serve(ctx context.Context, write func(context.Context, *syn
 	k.server.logger.DebugContext(ctx, "WebSocket closed", attrs...)
 }
 
-// closing is how the client learns why its connection ends.
+// closing returns the close code and reason for a cause.
 func closing(cause error) *closure {
 	if c, ok := errors.AsType[*closure](cause); ok {
 		return c
@@ -106,7 +109,7 @@ func closing(cause error) *closure {
 	return &closure{websocket.StatusInternalError, "internal error; connect again with after"}
 }
 
-// follow sends the opening and then what the log has, to the end of the session.
+// follow sends the opening and then the log, to the end of the session.
 func (k *socketConn) follow(ctx context.Context, o *socketOpening, tasks *sync.WaitGroup) error {
 	if o.gone != nil {
 		f := errorOf(o.gone)
@@ -142,7 +145,7 @@ func (k *socketConn) follow(ctx context.Context, o *socketOpening, tasks *sync.W
 	}
 }
 
-// open sends what precedes the events.
+// open sends the messages that precede the events.
 func (k *socketConn) open(ctx context.Context, o *socketOpening, present presence.Presence) error {
 	if first := k.protocol.Init(k.server.initial(o, present)); first != nil {
 		if err := k.send(ctx, first); err != nil {
@@ -168,8 +171,8 @@ func (k *socketConn) open(ctx context.Context, o *socketOpening, present presenc
 	return nil
 }
 
-// watch sends who has come and gone since the first message. A client that reads slowly gets the difference to the last
-// state that it was sent, not each change.
+// watch sends the changes of viewers since the first message. A client that reads slowly gets the
+// difference to the last state sent, not each change.
 func (k *socketConn) watch(ctx context.Context, before presence.Presence) {
 	for {
 		select {
@@ -187,7 +190,7 @@ func (k *socketConn) watch(ctx context.Context, before presence.Presence) {
 	}
 }
 
-// item sends what a feed returned.
+// item sends an item of the feed.
 func (k *socketConn) item(ctx context.Context, f *feed.Feed, item feed.Item) error {
 	if item.Gap != nil {
 		return k.send(ctx, socket.Message{Type: socket.TypeGap, Data: socket.Range{From: item.Gap.From, To: item.Gap.To}})
@@ -212,7 +215,7 @@ func (k *socketConn) events(ctx context.Context, batch eventlog.Batch) (err erro
 	if batch.Len() > 1 {
 		k.corked.cork()
 		defer func() {
-			// Also after an error: what is held precedes the close frame.
+			// Also after an error, because buffered messages precede the close frame.
 			if uncorked := w.uncork(); err == nil {
 				err = uncorked
 			}
@@ -243,11 +246,12 @@ func (k *socketConn) send(ctx context.Context, m any) error {
 	return w.text(data)
 }
 
-// socketWrite writes messages, in pieces if they are large. A client that takes a piece after WriteTimeout is closed at the end of
-// the message, when a close frame can follow; one that does not take it in twice that time is disconnected.
+// socketWrite writes messages, in pieces if they are large. A client that takes longer than
+// WriteTimeout for a piece is closed at the end of the message, when a close frame can follow; one
+// that takes longer than twice that time is disconnected.
 type socketWrite struct {
 	to          *socketConn
-	ctx         context.Context //nolint:containedctx // that of the writes, until end
+	ctx         context.Context //nolint:containedctx // the context of the writes, until end
 	cancel      context.CancelCauseFunc
 	limit, late *time.Timer
 }
@@ -292,7 +296,8 @@ func (w *socketWrite) text(data []byte) error {
 	return w.timely()
 }
 
-// uncork writes what the connection holds. The library's writes end with their context; this one needs the connection to be closed.
+// uncork writes the connection's buffer. The library's writes end with their context; this one only
+// ends when the connection is closed.
 func (w *socketWrite) uncork() error {
 	stop := context.AfterFunc(w.ctx, func() { _ = w.to.corked.Close() })
 	defer stop()
@@ -302,7 +307,7 @@ func (w *socketWrite) uncork() error {
 	return w.timely()
 }
 
-// piece does what the client has a limited time for.
+// piece runs a write with the client's time limit.
 func (w *socketWrite) piece(write func() error) error {
 	if err := write(); err != nil {
 		if errors.Is(context.Cause(w.ctx), errSlowReader) {
@@ -322,7 +327,7 @@ func (w *socketWrite) timely() error {
 	return nil
 }
 
-// late notes that a write has taken too long, and may still end.
+// late records that a write has taken too long, though it may still end.
 func (k *socketConn) late() {
 	k.slow.Store(true)
 	k.server.logger.Debug("WebSocket is slow", slog.String("session_id", k.sessionID))
@@ -338,7 +343,7 @@ func (k *socketConn) pingOnce(ctx context.Context, tasks *sync.WaitGroup) {
 	}
 }
 
-// ping asks whether the client is there; the connection ends if it does not answer.
+// ping pings the client; the connection ends if it does not answer.
 func (k *socketConn) ping(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.server.cfg.pongWait)
 	defer cancel()
@@ -355,7 +360,7 @@ func (k *socketConn) read(ctx context.Context) error {
 		kind, data, err := k.conn.Read(context.WithoutCancel(ctx)) // which would close the connection without a close frame
 		switch {
 		case err != nil && k.slow.Load():
-			return errSlowReader // a write was given up, and the connection with it
+			return errSlowReader // a write was aborted, which closed the connection
 		case err != nil:
 			if websocket.CloseStatus(err) == -1 && ctx.Err() == nil && !errors.Is(err, websocket.ErrMessageTooBig) {
 				return errLeft // without a close frame
@@ -390,7 +395,7 @@ func (k *socketConn) read(ctx context.Context) error {
 	}
 }
 
-// answer carries a request out.
+// answer executes a request.
 func (k *socketConn) answer(ctx context.Context, r socketRequest, requestID string) (socket.Message, error) {
 	if r.Type == "ping" {
 		return socket.Message{Type: socket.TypePong}, nil
@@ -423,7 +428,7 @@ func (k *socketConn) answer(ctx context.Context, r socketRequest, requestID stri
 	return socket.Message{Type: socket.TypeAck, Data: socket.Done{Status: status, RequestID: requestID, Result: result}}, nil
 }
 
-// problemOf is an error as messages have it.
+// problemOf returns the form of an error in messages.
 func problemOf(f *failure.Error) socket.Problem {
 	p := socket.Problem{Code: string(f.Code), Message: f.Message}
 	if len(f.Fields) > 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// socketRequest is what a client asks for over a WebSocket.
+// socketRequest is a request of a client over a WebSocket.
 type socketRequest struct {
 	Type string
 	ID   string // as the answer names it; empty if the client gave none
@@ -23,11 +23,11 @@ type socketRequest struct {
 	Fields map[string]json.RawMessage
 }
 
-// socketRoutes are the requests, each with the operation of the HTTP API that it is.
+// socketRoutes lists the requests, each with its operation of the HTTP API.
 var socketRoutes = map[string]struct {
 	method string
 	path   string // after the session's; {name} is a field of the request
-	// rename are fields whose name is taken: by the one in the operation.
+	// rename maps fields to their names in the operation, where these are already in use.
 	rename map[string]string
 	body   bool
 }{
@@ -57,7 +57,7 @@ func socketRequestTypes() []string {
 
 var socketRequestID = regexp.MustCompile(`^[\x21-\x7e]{1,64}$`)
 
-// readSocketRequest reads a request, strictly. What it returns with an error names the request as far as it was read.
+// readSocketRequest reads a request strictly. With an error, it returns the fields that were read.
 func readSocketRequest(data []byte) (socketRequest, error) {
 	fields, err := readFields(data)
 	if err != nil {
@@ -100,7 +100,7 @@ func (r socketRequest) answeredBy(user string) {
 
 var pathField = regexp.MustCompile(`\{(\w+)\}`)
 
-// operation is the request to the HTTP API that a request over a WebSocket is.
+// operation returns the request to the HTTP API that corresponds to a request over a WebSocket.
 func (r socketRequest) operation(sessionID string) (method, target string, body []byte, err error) {
 	route := socketRoutes[r.Type]
 	fields := maps.Clone(r.Fields)
@@ -139,7 +139,7 @@ func (r socketRequest) operation(sessionID string) (method, target string, body 
 	return route.method, target, body, nil
 }
 
-// named is an error of the operation in the words of the request.
+// named translates the field names in an operation's error to those of the request.
 func (r socketRequest) named(err error) error {
 	f, ok := errors.AsType[*failure.Error](err)
 	if !ok {

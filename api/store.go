@@ -10,8 +10,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
-// Store is all that the API needs of Postgres. Each group of routes declares its own part, next to its handlers, and has
-// no other. Every method is one transaction and returns *failure.Error for errors that a client may see.
+// Store is the part of Postgres that the API uses. Each group of routes declares its own part next
+// to its handlers. Every method is one transaction and returns *failure.Error for errors that a
+// client may see.
 type Store interface {
 	sessionStore
 	promptStore
@@ -51,7 +52,8 @@ type Signaler interface {
 	// SignalPrompt notifies the session's workflow of a prompt and starts the workflow if it is not open;
 	// with an empty prompt id it only makes sure that the workflow is open.
 	SignalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) error
-	// SignalAttended names prompts that came while the session had an attendant. Its workflow need not do anything.
+	// SignalAttended reports prompts that arrived while the session had an attendant. The workflow
+	// only records them.
 	SignalAttended(ctx context.Context, sessionID string, prompts []session.QueuedPrompt) error
 	// SignalCommands notifies the session's workflow that commands are pending and starts the workflow if
 	// it is not open; SignalStop, that one of them is a stop.
@@ -59,10 +61,10 @@ type Signaler interface {
 	SignalStop(ctx context.Context, sessionID string) error
 	// SignalSettings notifies an open workflow of a changed idle timeout; none open is no error.
 	SignalSettings(ctx context.Context, sessionID string, idleTimeout time.Duration) error
-	// State is the workflow's own view, as JSON.
+	// State returns the workflow's own view, as JSON.
 	State(ctx context.Context, sessionID string) (json.RawMessage, error)
-	// History reads the facts for explanations from the history of the session's workflow. It does not fail: without
-	// Temporal, the result says so.
+	// History reads the facts for explanations from the history of the session's workflow. It does
+	// not fail: if Temporal is unavailable, the result reports that.
 	History(ctx context.Context, sessionID string) why.History
 	// HistoryPage reads the history of the session's workflow, the newest run first, with its payloads masked.
 	HistoryPage(

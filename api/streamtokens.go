@@ -18,13 +18,13 @@ import (
 const (
 	// streamTokenLife is how long a stream token is valid.
 	streamTokenLife = 15 * time.Minute
-	// streamTokenUse names the key that stream tokens are signed with.
+	// streamTokenUse names the signing key of stream tokens.
 	streamTokenUse = "stream tokens"
-	// streamTokenPrefix begins every stream token, so that it is recognized where it does not belong.
+	// streamTokenPrefix begins every stream token, so that a misplaced token is recognized.
 	streamTokenPrefix = "owst_"
 )
 
-// tokenRoutes are the reads that a stream token gives access to. Each has the session's id in its path.
+// tokenRoutes are the reads that a stream token permits. Each has the session's id in its path.
 var tokenRoutes = map[string]bool{eventsRoute: true, streamRoute: true, socketRoute: true}
 
 // Signer signs with a key that only the apis of an installation have.
@@ -34,7 +34,7 @@ type Signer interface {
 	Verify(use string, data, signature []byte) bool
 }
 
-// errTokenExpired is why a stream ends whose token has expired.
+// errTokenExpired is the reason of a stream that ends with its token.
 var errTokenExpired = errors.New("api: the stream token has expired")
 
 // streamToken is the answer to a request for one.
@@ -44,8 +44,8 @@ type streamToken struct {
 	ExpiresAt resource.Time `json:"expiresAt"`
 }
 
-// streamTokenCreate makes a token with which a browser reads the streams of one session: neither EventSource nor WebSocket sends
-// headers, and an API key does not belong into a page.
+// streamTokenCreate makes a token with which a browser reads the streams of one session: neither
+// EventSource nor WebSocket can send headers, and a page must not have an API key.
 func (s *streams) streamTokenCreate(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *streams) streamTokenCreate(c echo.Context) error {
 	return c.JSON(http.StatusCreated, streamToken{SessionID: id, Token: signToken(s.cfg.Tokens, id, expires), ExpiresAt: resource.Time(expires)})
 }
 
-// signToken makes a stream token: when it expires, and the signature of that and of the session.
+// signToken makes a stream token: its expiry, and a signature of the expiry and the session.
 func signToken(signer Signer, sessionID string, expires time.Time) string {
 	at := binary.BigEndian.AppendUint64(nil, uint64(expires.UnixMilli())) //nolint:gosec // after 1970
 	return streamTokenPrefix + base64.RawURLEncoding.EncodeToString(append(at, signer.Sign(streamTokenUse, tokenData(at, sessionID))...))
@@ -76,7 +76,7 @@ func signToken(signer Signer, sessionID string, expires time.Time) string {
 
 func tokenData(at []byte, sessionID string) []byte { return append(at[:8:8], sessionID...) }
 
-// checkToken returns when a token of a session expires.
+// checkToken returns the expiry of a session's token.
 func checkToken(signer Signer, sessionID, token string, now time.Time) (time.Time, error) {
 	text, named := strings.CutPrefix(token, streamTokenPrefix)
 	raw, err := base64.RawURLEncoding.DecodeString(text)
@@ -90,7 +90,7 @@ func checkToken(signer Signer, sessionID, token string, now time.Time) (time.Tim
 	return expires, nil
 }
 
-// withToken serves a read whose address has a stream token, until the token expires.
+// withToken serves a read with a stream token in its URL, until the token expires.
 func (s *Server) withToken(c echo.Context, next echo.HandlerFunc) error {
 	if !reads(c.Request().Method) {
 		return failure.Errorf(failure.Unauthorized, "a stream token is for reading only")

@@ -16,7 +16,7 @@ func (s *Server) traced() http.Handler {
 	return otelhttp.NewHandler(s, "request", otelhttp.WithFilter(isCall))
 }
 
-// isCall leaves the probes and scrapes of monitoring out of traces: they come every few seconds and belong to no prompt.
+// isCall excludes the probes and scrapes of monitoring from traces.
 func isCall(r *http.Request) bool {
 	switch r.URL.Path {
 	case "/healthz", "/readyz", "/metrics":
@@ -25,7 +25,7 @@ func isCall(r *http.Request) bool {
 	return true
 }
 
-// traceOf is the trace that a request belongs to, as a W3C traceparent; empty if it is not traced.
+// traceOf returns the W3C traceparent of a request; empty if it is not traced.
 func traceOf(c echo.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(c.Request().Context(), carrier)

@@ -20,13 +20,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// transcriptStore has the native transcripts of agents.
+// transcriptStore reads the native transcripts of agents.
 type transcriptStore interface {
 	// TranscriptPositions lists the native transcripts by path; session_not_found.
 	TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error)
-	// TranscriptContent reads what a position describes in pieces of at most 1 MiB, each valid until the next.
+	// TranscriptContent reads the content up to a position in pieces of at most 1 MiB, each valid
+	// until the next.
 	TranscriptContent(ctx context.Context, sessionID string, p transcript.Position) iter.Seq2[[]byte, error]
-	// TranscriptFrom reads the same after so many bytes.
+	// TranscriptFrom reads the same from an offset.
 	TranscriptFrom(ctx context.Context, sessionID string, p transcript.Position, from int64) iter.Seq2[[]byte, error]
 }
 
@@ -39,12 +40,13 @@ type transcripts struct {
 // transcriptRoute streams, as the events do.
 const transcriptRoute = "/api/sessions/:id/transcript"
 
-// maxMaskHeld bounds what is held back of a transcript because it may be the beginning of a secret. Beyond it, as
-// with a million line breaks in an encoded value, what is held back is masked by itself.
+// maxMaskHeld bounds the text of a transcript that is held back because it may be the beginning of
+// a secret. Beyond it, for example with a million line breaks in an encoded value, the held text is
+// masked separately.
 const maxMaskHeld = 1 << 20
 
-// transcript sends the agent's own files, of which it holds one piece in memory. Each write has its own deadline, so
-// a large transcript takes as long as its reader needs, if that one reads at all.
+// transcript sends the agent's own files, one piece of which is in memory. Each write has its own
+// deadline, so a slow reader may take as long as it needs if it keeps reading.
 func (s *transcripts) transcript(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -96,7 +98,7 @@ func (s *transcripts) transcript(c echo.Context) error {
 	return s.interrupted(ctx, out, out.end())
 }
 
-// interrupted ends a response that has begun so that it does not look whole.
+// interrupted aborts a response that has begun, so that it does not look complete.
 func (s *transcripts) interrupted(ctx context.Context, out *transcriptWriter, err error) error {
 	if err == nil || !out.response.Committed {
 		return err
@@ -139,7 +141,7 @@ type transcriptWriter struct {
 	buffer      *bufio.Writer
 }
 
-// Write implements io.Writer for what buffer has gathered.
+// Write implements io.Writer for the buffer.
 func (w *transcriptWriter) Write(data []byte) (int, error) {
 	w.begin()
 	if err := w.control.SetWriteDeadline(time.Now().Add(w.server.cfg.WriteTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -163,7 +165,8 @@ func (w *transcriptWriter) end() error {
 	return err
 }
 
-// files writes all files as JSON. Content is text where the bytes are UTF-8, else base64, so each file is read twice.
+// files writes all files as JSON. Content is text if the bytes are UTF-8, otherwise base64, so each
+// file is read twice.
 func (w *transcriptWriter) files(positions []transcript.Position, content func(transcript.Position) iter.Seq2[[]byte, error]) error {
 	w.buffer.WriteString(`{"files":[`) //nolint:errcheck // Flush returns it
 	for i, p := range positions {
@@ -244,7 +247,7 @@ func (w *transcriptWriter) base64(content iter.Seq2[[]byte, error]) error {
 	return encoder.Close()
 }
 
-// wholeRunes divides content between characters where it is UTF-8.
+// wholeRunes divides content between characters if it is UTF-8.
 func wholeRunes(content iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		var carried []byte

@@ -17,18 +17,21 @@ import (
 
 // Bounds of a page of transcripts.
 const (
-	// maxTranscriptPieces is how many pieces of files a page has at most, and if nothing is said.
+	// maxTranscriptPieces is the maximum and the default number of pieces in a page.
 	maxTranscriptPieces = 100
-	// transcriptPageBytes ends a page, and leastPieceBytes keeps it from ending with a small beginning of a file.
+	// transcriptPageBytes bounds a page, and leastPieceBytes prevents it from ending with a small
+	// part of a file.
 	transcriptPageBytes = 1 << 20
 	leastPieceBytes     = 64 << 10
-	// transcriptStep is how much of a file is masked at once: a piece may be longer by that.
+	// transcriptStep is the size of the steps in which a file is masked; a piece may exceed its
+	// bound by one step.
 	transcriptStep = 64 << 10
-	// maxTranscriptCursor is longer than that of the longest path.
+	// maxTranscriptCursor exceeds the cursor of the longest path.
 	maxTranscriptCursor = 4096
 )
 
-// transcriptCursor is where the next page begins: in a version of a file, or in the first file after it.
+// transcriptCursor is the start of the next page: in a version of a file, or in the first file
+// after it.
 type transcriptCursor struct {
 	Path    string `json:"p"`
 	Version int64  `json:"v"`
@@ -60,7 +63,7 @@ func readTranscriptCursor(c echo.Context) (t transcriptCursor, err error) {
 type transcriptPiece struct {
 	Path     string `json:"path"`
 	Version  int64  `json:"version"`
-	Offset   int64  `json:"offset"` // among the bytes that are stored
+	Offset   int64  `json:"offset"` // in the stored bytes
 	Size     int64  `json:"size"`   // of the content
 	Encoding string `json:"encoding"`
 	Content  string `json:"content"`
@@ -113,8 +116,9 @@ func (s *transcripts) page(c echo.Context, sessionID string, positions []transcr
 	return c.JSON(http.StatusOK, page)
 }
 
-// piece reads a file from a position, about as many bytes as there is room for, and returns where the next piece begins. What may be the
-// beginning of a secret at its end is left to that one.
+// piece reads a part of a file from a position, with about the remaining bytes of the page, and
+// returns the start of the next piece. It leaves text at its end that may begin a secret to the
+// next piece.
 func (s *transcripts) piece(c echo.Context, sessionID string, p transcript.Position, from int64, room int, masker *secret.Masker) (piece transcriptPiece, end int64, err error) {
 	var out []byte
 	held, end := "", from
@@ -151,7 +155,7 @@ func (s *transcripts) piece(c echo.Context, sessionID string, p transcript.Posit
 	return piece, end, nil
 }
 
-// wholeBytes is how long a text is without a character at its end that is not complete.
+// wholeBytes returns the length of a text without an incomplete character at its end.
 func wholeBytes(text []byte) int {
 	for back := 1; back <= min(utf8.UTFMax-1, len(text)); back++ {
 		if at := len(text) - back; utf8.RuneStart(text[at]) {
@@ -164,7 +168,7 @@ func wholeBytes(text []byte) int {
 	return len(text)
 }
 
-// only are the positions of one path; not_found if there is none.
+// only returns the positions of one path; not_found if there is none.
 func only(positions []transcript.Position, path string) ([]transcript.Position, error) {
 	i := slices.IndexFunc(positions, func(p transcript.Position) bool { return p.Path == path })
 	if i < 0 {

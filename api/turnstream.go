@@ -19,12 +19,14 @@ import (
 // turnStore finds the turns of prompts.
 type turnStore interface {
 	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
-	// PromptAfter is the position after which the turn of a prompt begins: in front of its first run, or the newest event if no
-	// run has had it. prompt_not_found.
+	// PromptAfter returns the position after which the turn of a prompt begins: before its first
+	// run, or the newest event if it has no run. prompt_not_found.
 	PromptAfter(ctx context.Context, sessionID, promptID string) (int64, error)
-	// PromptsPending are the prompts that are not over: the one that is being processed, and then those that wait, in order.
+	// PromptsPending returns the prompts that have not ended: the running one, and then the waiting
+	// ones, in order.
 	PromptsPending(ctx context.Context, sessionID string, limit int) ([]string, error)
-	// QuestionsOfRuns are the questions that people were asked in runs of a session, oldest first.
+	// QuestionsOfRuns returns the questions that people were asked in runs of a session, oldest
+	// first.
 	QuestionsOfRuns(ctx context.Context, sessionID string, runIDs []string) ([]question.Question, error)
 	streamStore
 }
@@ -33,7 +35,7 @@ type turnStore interface {
 type turnEncoder interface {
 	Start() []byte
 	Next(e eventlog.Event) ([]byte, error)
-	// Gap stands for events that are not kept any more.
+	// Gap replaces events that are deleted.
 	Gap(gap feed.Gap) []byte
 	// Finish ends the stream of a prompt that has its outcome.
 	Finish(p resource.PromptJSON, seq int64) []byte
@@ -41,7 +43,8 @@ type turnEncoder interface {
 	Over() bool
 }
 
-// openTurn takes a place for a stream of a session's turns. The context is done when the server stops; release gives the place back.
+// openTurn reserves a stream of a session's turns. The context is done when the server stops;
+// release ends the reservation.
 func (s *Server) openTurn(c echo.Context) (ctx context.Context, release func(), err error) {
 	if s.stopping() {
 		return nil, nil, errServerStops()
@@ -58,14 +61,15 @@ func (s *Server) openTurn(c echo.Context) (ctx context.Context, release func(), 
 	}, nil
 }
 
-// streamTurn sends the turn of a prompt from its start to its end. A stream that ends early ends with its connection, so that
-// clients see that something is missing.
+// streamTurn sends the turn of a prompt from its start to its end. A stream that ends early closes
+// its connection, so that clients notice the missing rest.
 func (s *Server) streamTurn(ctx context.Context, c echo.Context, store turnStore, encoder turnEncoder, sessionID, promptID string) error {
 	after, err := store.PromptAfter(ctx, sessionID, promptID)
 	if err != nil {
 		return err
 	}
-	// Read after the position: an outcome that is not in the prompt yet is in an event after it.
+	// The prompt is read after the position: if its outcome is not in the row yet, a later event
+	// has it.
 	prompt, err := store.PromptGet(ctx, sessionID, promptID)
 	if err != nil {
 		return err
@@ -112,10 +116,10 @@ func (s *Server) streamTurn(ctx context.Context, c echo.Context, store turnStore
 type turnStream struct {
 	stream
 	encoder turnEncoder
-	prompt  session.Prompt // as it was when the stream was opened
+	prompt  session.Prompt // its state when the stream was opened
 }
 
-// run writes frames, and then the stream until the turn is over.
+// run writes the given frames, and then the stream until the turn has ended.
 func (st *turnStream) run(ctx context.Context, f *feed.Feed, frames []byte) error {
 	if err := st.begin(); err != nil || st.head {
 		return err
@@ -145,7 +149,7 @@ func (st *turnStream) run(ctx context.Context, f *feed.Feed, frames []byte) erro
 	}
 }
 
-// encode returns what the encoder makes of events.
+// encode returns the encoded frames of events.
 func (st *turnStream) encode(ctx context.Context, b eventlog.Batch) ([]byte, error) {
 	st.server.metrics.events.Add(float64(b.Len()))
 	var out []byte
@@ -155,7 +159,7 @@ func (st *turnStream) encode(ctx context.Context, b eventlog.Batch) ([]byte, err
 			return nil, err
 		}
 		frames, err := st.encoder.Next(e)
-		if err != nil { // the log took it as it came; the events around it are whole
+		if err != nil { // an event that cannot be encoded is skipped
 			st.server.logger.WarnContext(ctx, "an event is not in the stream of its turn", slog.String("session_id", e.SessionID), slog.Int64("seq", seq), slog.Any("error", err))
 		}
 		out = append(out, frames...)

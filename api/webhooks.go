@@ -17,26 +17,26 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/webhook"
 )
 
-// Webhooks keeps webhooks and their deliveries.
+// Webhooks stores webhooks and their deliveries.
 type Webhooks interface {
-	// WebhookCreate stores an endpoint and its sealed secret; limit_reached where there are too many.
+	// WebhookCreate stores an endpoint and its sealed secret; limit_reached if there are too many.
 	WebhookCreate(ctx context.Context, e webhook.Endpoint, sealed []byte) (webhook.Endpoint, error)
 	// WebhookList is newest first.
 	WebhookList(ctx context.Context) ([]webhook.Endpoint, error)
-	// WebhookGet returns webhook_not_found where there is none, as every method does.
+	// WebhookGet, like every method, returns webhook_not_found if there is none.
 	WebhookGet(ctx context.Context, id string) (webhook.Endpoint, error)
 	WebhookUpdate(ctx context.Context, id string, change func(*webhook.Endpoint)) (webhook.Endpoint, error)
-	// WebhookRotate replaces the secret; the one before it signs too until the overlap is over.
+	// WebhookRotate replaces the secret; the previous one also signs during the overlap.
 	WebhookRotate(ctx context.Context, id string, sealed []byte, overlap time.Duration) (webhook.Endpoint, error)
 	WebhookDelete(ctx context.Context, id string) error
-	// WebhookTest makes a delivery that tries an endpoint.
+	// WebhookTest makes a test delivery to an endpoint.
 	WebhookTest(ctx context.Context, id string) (webhook.Delivery, error)
 	// WebhookDeliveryList is newest first, without attempts.
 	WebhookDeliveryList(ctx context.Context, id string, status webhook.Status, limit int, cursor string) (items []webhook.Delivery, nextCursor string, err error)
-	// WebhookDeliveryGet returns delivery_not_found where there is none.
+	// WebhookDeliveryGet returns a delivery; delivery_not_found if there is none.
 	WebhookDeliveryGet(ctx context.Context, id, deliveryID string) (webhook.Delivery, error)
-	// WebhookRedeliver sends deliveries that are over again: one, or without its id those with some statuses from a time on. It
-	// returns how many.
+	// WebhookRedeliver repeats deliveries that have ended: one, or without its id those with the
+	// given statuses from a time on. It returns their number.
 	WebhookRedeliver(ctx context.Context, id, deliveryID string, statuses []webhook.Status, since time.Time) (int, error)
 }
 
@@ -62,7 +62,7 @@ type webhookJSON struct {
 	RotatedUntil   *resource.Time    `json:"rotatedUntil,omitempty"`
 	CreatedAt      resource.Time     `json:"createdAt"`
 	UpdatedAt      resource.Time     `json:"updatedAt"`
-	// Secret is there once, where it was made.
+	// Secret is only set in the response that creates it.
 	Secret string `json:"secret,omitempty"`
 }
 
@@ -114,7 +114,7 @@ func deliveryOf(d webhook.Delivery) deliveryJSON {
 	return out
 }
 
-// kept is a handler that needs the store.
+// kept returns a handler that requires the store.
 func (s *webhooks) kept(handler echo.HandlerFunc) echo.HandlerFunc {
 	if s.store != nil {
 		return handler
@@ -319,7 +319,7 @@ func (s *webhooks) delivery(c echo.Context) error {
 	return c.JSON(http.StatusOK, deliveryOf(d))
 }
 
-// redeliver sends one delivery again. One that is pending stays so.
+// redeliver repeats one delivery. A pending one stays pending.
 func (s *webhooks) redeliver(c echo.Context) error {
 	id, delivery, err := deliveryID(c)
 	if err != nil {
@@ -339,7 +339,7 @@ func (s *webhooks) redeliver(c echo.Context) error {
 	return c.JSON(http.StatusAccepted, deliveryOf(d))
 }
 
-// replay sends what is over since a time again.
+// replay repeats deliveries that have ended since a time.
 func (s *webhooks) replay(c echo.Context) error {
 	id, err := webhookID(c)
 	if err != nil {
@@ -365,7 +365,7 @@ func (s *webhooks) replay(c echo.Context) error {
 	return c.JSON(http.StatusAccepted, map[string]int{"replayed": n})
 }
 
-// fields takes what create and patch have in common, and returns what it changes.
+// fields reads the fields that create and patch share, and returns a function that applies them.
 func (s *webhooks) fields(body *object) func(*webhook.Endpoint) {
 	var changes []func(*webhook.Endpoint)
 	if url, ok := body.text("url"); ok {
@@ -413,7 +413,7 @@ const (
 	maxMetadataFilter = 10
 )
 
-// metadataFilter takes texts that the metadata of sessions must have.
+// metadataFilter reads the texts that the metadata of sessions must have.
 func (o *object) metadataFilter(name string) (map[string]string, bool) {
 	raw, ok := o.take(name)
 	if !ok {
@@ -427,7 +427,7 @@ func (o *object) metadataFilter(name string) (map[string]string, bool) {
 	return texts, true
 }
 
-// given takes true or false, and reports whether there was one.
+// given reads true or false, and reports whether the field was present.
 func (o *object) given(name string) (value, ok bool) {
 	_, ok = o.fields[name]
 	return o.boolean(name), ok

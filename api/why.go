@@ -11,11 +11,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
-// whyStore has what explains a session.
+// whyStore reads the facts that explain a session.
 type whyStore interface {
-	// WhyFacts reads what explains a subject. The id is that of a prompt or a question, or the number of a transition; empty for
-	// the newest, or the one at work. session_not_found, prompt_not_found, question_not_found, and invalid_request for a transition
-	// that there is not.
+	// WhyFacts reads the facts that explain a subject. The id is that of a prompt or a question, or
+	// the number of a transition; empty for the newest or current one. session_not_found,
+	// prompt_not_found, question_not_found, and invalid_request for a transition that does not
+	// exist.
 	WhyFacts(ctx context.Context, sessionID string, of why.Subject, id string) (why.Facts, error)
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 }
@@ -26,7 +27,8 @@ type explanations struct {
 	store whyStore
 }
 
-// why explains a session, or a subject of it, from rows and from Temporal. Without Temporal it is from rows alone.
+// why explains a session, or a subject of it, from rows and from Temporal. If Temporal is
+// unavailable, it uses rows only.
 func (s *explanations) why(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// within answers a request to the API that is made on behalf of another one, with its key and from its address: whatever
-// holds for requests of clients holds for it.
+// within executes a request to the API on behalf of another one, with its key and from its address,
+// by the same rules as requests of clients.
 func (s *Server) within(ctx context.Context, caller *http.Request, requestID, method, target string, body []byte) (status int, answer []byte) {
 	r, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {

@@ -14,7 +14,7 @@ const (
 	maxRefBytes     = 255
 )
 
-// gitRef is what a branch, a tag or a commit may look like; git says the rest.
+// gitRef is the syntax of a branch, a tag or a commit; git checks the rest.
 var gitRef = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/@+-]*$`)
 
 // workspace reads the initial content of the working directory of a new session; nil for none.
@@ -26,7 +26,7 @@ func (o *object) workspace(name string) *session.Workspace {
 	return w
 }
 
-// workspacePatch reads a workspace that takes the place of another; nil where none is given.
+// workspacePatch reads a workspace that replaces the current one; nil if it is absent.
 func (o *object) workspacePatch(name string) *session.Workspace {
 	inner := o.object(name)
 	if inner == nil {

@@ -36,7 +36,7 @@ func (c *Client) PromptWait(ctx context.Context, sessionID, promptID string) (Pr
 			return p, err
 		}
 	}
-	return p, fmt.Errorf("wait for prompt %s: the session is over and the prompt is %s", promptID, p.Status)
+	return p, fmt.Errorf("wait for prompt %s: the session has ended and the prompt is %s", promptID, p.Status)
 }
 
 // ended reports whether the prompt is over and will not be run again by itself.

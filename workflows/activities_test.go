@@ -359,7 +359,7 @@ func (f *fakes) RevertSession(ctx context.Context, in activities.RevertRequest) 
 			case asked:
 				w.violate("reverted while %s runs", r.promptID)
 			default: // the requesting workflow was discarded, and the next one does not know of the activity
-				return nothing{}, final(activities.Fenced, "a turn is under way")
+				return nothing{}, final(activities.Fenced, "a turn is in progress")
 			}
 		}
 		w.say("reverted to before %s", in.PromptID)

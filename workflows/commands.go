@@ -33,7 +33,7 @@ func (l *life) readWaiting(ctx workflow.Context) error {
 	l.queue = session.NewQueue(nil, l.queue.Seen()) // prompts that are signalled meanwhile stay in it
 	l.looks, l.lookedAt = l.looks+1, workflow.Now(ctx)
 	var found activities.Waiting
-	err := l.record(ctx, "read what waits", control.ReadWaiting, activities.SessionRef{SessionID: l.id}, &found)
+	err := l.record(ctx, "read pending work", control.ReadWaiting, activities.SessionRef{SessionID: l.id}, &found)
 	if err != nil {
 		l.moved = true
 		return err

@@ -65,7 +65,7 @@ func (l *life) saveOf(ctx workflow.Context, request activities.SaveRequest, lost
 	}
 	if l.reason == session.ReasonDropped {
 		// Only its transcripts are needed; it makes no difference whether it is still alive.
-		err = l.doUnlessStopped(ctx, "store what was said", saveOptions, control.DropSandbox, request, &saved)
+		err = l.doUnlessStopped(ctx, "store the transcripts", saveOptions, control.DropSandbox, request, &saved)
 		return saved, err
 	}
 	if !lost {
@@ -74,7 +74,7 @@ func (l *life) saveOf(ctx workflow.Context, request activities.SaveRequest, lost
 			return saved, err
 		}
 	}
-	err = l.doUnlessStopped(ctx, "rescue what is left", saveOptions, control.RescueBundle, request, &saved)
+	err = l.doUnlessStopped(ctx, "rescue the remains", saveOptions, control.RescueBundle, request, &saved)
 	return saved, err
 }
 

@@ -280,7 +280,7 @@ func (l *life) step(ctx workflow.Context) error {
 // end as cancelled.
 func (l *life) complete(ctx workflow.Context) error {
 	cancel := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
-	if err := l.record(ctx, "cancel what is queued", control.CancelPrompts, cancel, nil); err != nil {
+	if err := l.record(ctx, "cancel queued prompts", control.CancelPrompts, cancel, nil); err != nil {
 		return err
 	}
 	if err := l.record(ctx, "close the session", control.CloseSession, activities.SessionRef{SessionID: l.id}, nil); err != nil {

@@ -32,7 +32,7 @@ func (l *life) handle(ctx workflow.Context) error {
 		attended:  workflow.GetSignalChannel(ctx, contract.SignalAttended),
 	}
 	return workflow.SetQueryHandlerWithOptions(ctx, contract.QueryState, l.view, workflow.QueryHandlerOptions{
-		Description: "What the session is, wants and waits for, as its workflow sees it.",
+		Description: "The state, the pending requests and the current wait of the session, as its workflow sees them.",
 	})
 }
 

@@ -50,7 +50,7 @@ func (l *life) releasesFirst(ctx workflow.Context) bool {
 // number of them at a time.
 func (l *life) cancelPrompts(ctx workflow.Context) error {
 	cancel := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
-	return l.record(ctx, "cancel what is queued", control.CancelPrompts, cancel, nil)
+	return l.record(ctx, "cancel queued prompts", control.CancelPrompts, cancel, nil)
 }
 
 // cancelRun gives a run that a stop interrupts its outcome, so that the interrupted turn cannot

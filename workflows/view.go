@@ -136,15 +136,15 @@ func (l *life) why(doing string, until time.Time) string {
 	case l.turn == nil && l.state == session.Running && until.Equal(l.sleepNoticeAt()):
 		return "announces that the session hibernates"
 	case l.turn != nil:
-		return "reads what waits during the turn: " + doing
+		return "reads pending work during the turn: " + doing
 	case l.state == session.Running && until.Equal(l.moveAt()):
 		return "moves to a new sandbox, as this one reaches the end of its life"
 	case l.state == session.Running && until.Equal(l.idleAt()):
 		return "hibernates, unless something happens before"
 	case l.state == session.Error:
-		return "tries again, or gives up the sandbox that it has kept"
+		return "retries, or terminates the sandbox that it has kept"
 	case l.state == session.Hibernated && l.parked != nil:
-		return "wakes, as the time of a question is over"
+		return "wakes, because a question has expired"
 	case l.state == session.Hibernated:
 		return "closes this workflow until it is needed"
 	default:

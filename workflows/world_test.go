@@ -419,7 +419,7 @@ func (w *world) transit(t session.Transition) error {
 		return final(activities.Fenced, "the queue is held")
 	}
 	if run := w.openRun(); to == session.Hibernating && run != nil && !run.parked {
-		return final(activities.Fenced, "a turn is under way")
+		return final(activities.Fenced, "a turn is in progress")
 	}
 	if to.Final() {
 		w.cancelAll(session.ReasonSessionTerminated)

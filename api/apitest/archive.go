@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Archive has the archive of a bundle, and how far it is.
+// Archive sets the archive of a bundle and its state.
 func (m *Store) Archive(bundleID string, state bundle.ArchiveState, content []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -22,7 +22,7 @@ func (m *Store) Archive(bundleID string, state bundle.ArchiveState, content []by
 	m.archives[bundleID], m.contents[a.ID] = a, content
 }
 
-// Imported returns what was imported last, and its archive.
+// Imported returns the last import, and its archive.
 func (m *Store) Imported() (bundle.Import, []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,7 +104,7 @@ func (m *Store) SessionImport(_ context.Context, in bundle.Import, archive io.Re
 	return m.rows[made.ID].view(), true, nil
 }
 
-// ArchiveOwn has a bundle be one without files, whose archive needs no worker.
+// ArchiveOwn marks a bundle as one without files, whose archive needs no worker.
 func (m *Store) ArchiveOwn(bundleID string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

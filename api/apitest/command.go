@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// CommandSubmit implements api.Store, by the same verdicts as Postgres. Every command that is stored is to
+// CommandSubmit implements api.Store, with the same verdicts as Postgres. Every stored command must
 // be signalled.
 func (m *Store) CommandSubmit(_ context.Context, c session.Command) (session.Commanded, error) {
 	leave, err := m.enter("CommandSubmit")
@@ -63,7 +63,8 @@ func (m *Store) CommandSubmit(_ context.Context, c session.Command) (session.Com
 	return session.Commanded{Session: r.view(), Command: &c, Notify: true}, nil
 }
 
-// End ends the pending command of a kind, in the state that the session has then; an empty one leaves its state.
+// End ends the pending command of a kind and sets the state of the session; an empty state leaves
+// it unchanged.
 func (m *Store) End(id string, kind session.CommandKind, status session.CommandStatus, reason string, to session.State) {
 	m.With(id, func(r *Row) {
 		i := slices.IndexFunc(r.Session.Pending, func(c session.Command) bool { return c.Kind == kind })

@@ -19,15 +19,15 @@ type Signaler struct {
 
 	// Change these in Set alone.
 	Err   error
-	Hang  bool // until the caller gives up, or until Until is closed
+	Hang  bool // until the caller's context ends, or Until is closed
 	Until <-chan struct{}
 	Panic any
 	View  string // the answer of State
 	Past  why.History
 	Pages [][]resource.HistoryEventJSON // of HistoryPage
-	// OnPrompt is called with every signal for a prompt, if it is set: a workflow could begin its work.
+	// OnPrompt, if set, is called with every signal for a prompt.
 	OnPrompt func(sessionID, promptID string)
-	// OnCommands is called with every signal of commands and of a stop, likewise.
+	// OnCommands, if set, is called with every signal of commands and of a stop.
 	OnCommands func(sessionID string)
 }
 
@@ -56,8 +56,8 @@ func (o *Signaler) Set(change func(*Signaler)) {
 	change(o)
 }
 
-// Heard returns the calls since it was last called.
-func (o *Signaler) Heard() []string {
+// TakeCalls returns the calls since it was last called.
+func (o *Signaler) TakeCalls() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	sent := o.sent
@@ -123,7 +123,7 @@ func (o *Signaler) State(ctx context.Context, id string) (json.RawMessage, error
 	return json.RawMessage(o.View), nil
 }
 
-// History notes the call and returns Past; with an error it says that.
+// History notes the call and returns Past, or the error.
 func (o *Signaler) History(ctx context.Context, id string) why.History {
 	if err := o.record(ctx, "history %s", id); err != nil {
 		return why.History{Err: err.Error()}

@@ -28,8 +28,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// Store is Postgres and the log in memory. It keeps the promises of api.Store and
-// api.Events, and has faults on demand.
+// Store implements Postgres and the log in memory. It satisfies the contracts of api.Store and
+// api.Events, and injects faults.
 type Store struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced by every append
@@ -41,7 +41,7 @@ type Store struct {
 	calls    map[string]int // by method
 	secrets  map[string]secretRow
 	profiles []*profileRow
-	blocked  chan struct{} // what Block returned to be closed
+	blocked  chan struct{} // the channel that Block returned
 
 	present    map[string]presence.Viewer // by client
 	attendants map[string]bool            // sessions that have one, and whether it claims
@@ -51,17 +51,17 @@ type Store struct {
 	imported bundle.Import
 
 	lifecycle      []lifecycle.Event
-	lifecycleKept  int64 // those up to this position were deleted
+	lifecycleKept  int64 // events up to this position were deleted
 	lifecycleReads int
 }
 
-// Row is all that the store has of one session.
+// Row is the stored data of one session.
 type Row struct {
 	Session      session.Session
 	Prompts      []session.Prompt
 	Questions    []question.Question // oldest first
 	Events       []eventlog.Event
-	First        int64 // oldest seq that is still there
+	First        int64 // oldest kept seq
 	Conversation conversation.Conversation
 	Transcripts  []transcript.File
 	Files        []workspacefile.Content // by path
@@ -158,7 +158,7 @@ func (m *Store) Block() chan<- struct{} {
 	return m.blocked
 }
 
-// Row returns a copy of what the store has of a session.
+// Row returns a copy of a session's data.
 func (m *Store) Row(id string) Row {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -559,8 +559,8 @@ func (m *Store) ConversationTail(_ context.Context, id string, _ int64, _ int) (
 	return "", 0, err
 }
 
-// ConversationPage implements api.Store: what the row has, else what its events add up to. A cursor is how
-// many blocks were in the pages before.
+// ConversationPage implements api.Store: it returns the row's conversation, or else the fold of its
+// events. A cursor is the number of blocks in earlier pages.
 func (m *Store) ConversationPage(_ context.Context, id string, limit int, cursor string) (conversation.Conversation, string, error) {
 	leave, err := m.enter("ConversationPage")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package conform checks events and blocks against the OpenAPI document, in tests of those who make them. The answers of
-// the api are checked by its own tests.
+// Package conform checks events and blocks against the OpenAPI document, in tests of the packages
+// that make them. The api's own tests check its responses.
 package conform
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// path is where the document is in the source.
+// path returns the document's path in the source.
 func path() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "..", "openapi.yaml")
 }
 
-// HasDocument is false where a test runs without the source, as in a sandbox.
+// HasDocument reports whether the source is available; a test in a sandbox runs without it.
 func HasDocument() bool {
 	_, err := os.Stat(path())
 	return !errors.Is(err, fs.ErrNotExist)
@@ -54,10 +54,10 @@ func check(schema string, data []byte) error {
 	return nil
 }
 
-// Event says what is wrong with an event of a stream, as JSON.
+// Event checks an event of a stream, as JSON.
 func Event(data []byte) error { return check("Event", data) }
 
-// Block says what is wrong with a block.
+// Block checks a block.
 func Block(b conversation.Block) error {
 	data, err := json.Marshal(b)
 	if err != nil {
@@ -66,7 +66,7 @@ func Block(b conversation.Block) error {
 	return check("Block", data)
 }
 
-// AgentEvent says what is wrong with an event of a translator, as a stream would carry it.
+// AgentEvent checks an event of a translator in the form of a stream.
 func AgentEvent(e conversation.Event) error {
 	envelope := map[string]any{
 		"seq": 1, "type": e.Type, "sessionId": "ses_" + strings.Repeat("0", 32), "at": e.At.UTC().Format("2006-01-02T15:04:05.000Z"), "data": e.Data,

@@ -270,7 +270,7 @@ func examineSandboxes(ctx context.Context, c Config, dir string) ([]Finding, rea
 	defer func() { _ = runtime.Close() }() // the probe has ended
 	way := "over overlayfs"
 	if runtime.Copies() {
-		way = "over copied files: starts and snapshots take as long as their files are large"
+		way = "over copied files: starts and snapshots take time in proportion to their files"
 	}
 	networks, reach := "which share the machine's network", reachesAll
 	if runtime.OwnsNetwork() {

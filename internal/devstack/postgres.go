@@ -120,7 +120,7 @@ func (s *postgresServer) letThrough(dir *dataDir) error {
 func (s *postgresServer) create(ctx context.Context) error {
 	part := s.directory + ".part"
 	if err := os.RemoveAll(part); err != nil {
-		return fmt.Errorf("clear what an earlier start left: %w", err)
+		return fmt.Errorf("clear the remains of an earlier start: %w", err)
 	}
 	if err := os.Mkdir(part, 0o700); err != nil {
 		return err

@@ -77,7 +77,7 @@ func (s *Stack) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, dir.close()) }()
 	if err := child.EndLeftovers(ctx, dir.join("run"), s.config.Logger); err != nil {
-		return fmt.Errorf("end what an earlier run left: %w", err)
+		return fmt.Errorf("end the processes of an earlier run: %w", err)
 	}
 
 	supervisor := child.NewSupervisor(child.Options{

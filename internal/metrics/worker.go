@@ -45,8 +45,8 @@ func NewWorker(registry prometheus.Registerer) *Worker {
 	m := &Worker{
 		turns:       counters("turns_total", "Turns that have ended, by agent and outcome.", "agent", "outcome"),
 		turnSeconds: histograms("turn_seconds", "Time from the claim of a prompt to the end of its turn.", turnBuckets, "agent"),
-		attempts:    counters("turn_attempts_total", "Attempts at turns that are over on this worker, by result: ended, handed_over, cancelled, stalled, failed.", "result"),
-		running:     prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "turns_running", Help: "Attempts at turns under way on this worker, without attendants between turns."}),
+		attempts:    counters("turn_attempts_total", "Attempts at turns that have ended on this worker, by result: ended, handed_over, cancelled, stalled, failed.", "result"),
+		running:     prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "turns_running", Help: "Attempts at turns in progress on this worker, without attendants between turns."}),
 		queueWait:   histograms("queue_wait_seconds", "Time from the acceptance of a prompt to its claim.", turnBuckets, "agent"),
 		tokens:      counters("tokens_total", "Tokens of turns that have ended, as agents report them; kind is input or output.", "agent", "kind"),
 		retries:     counters("model_retries_total", "Requests to a model that failed and were sent again, as agents report them.", "agent"),

@@ -282,7 +282,7 @@ func (db *DB) CommandRequest(ctx context.Context, commandID string) (string, err
 func (db *DB) SessionLook(ctx context.Context, sessionID, workflowRunID string) (look session.Look, err error) {
 	var waits looking
 	read := func(in *lookups) error { return waits.read(ctx, db.q, in, sessionID) }
-	err = db.inSessionWith(ctx, "read what waits", sessionID, read, func(s *sessionTx) error {
+	err = db.inSessionWith(ctx, "read pending work", sessionID, read, func(s *sessionTx) error {
 		look = waits.found(s)
 		return s.heard(ctx, workflowRunID)
 	})

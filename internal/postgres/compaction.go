@@ -74,7 +74,7 @@ func (db *DB) compact(ctx context.Context, s dbsqlc.SessionsToCompactRow, age ti
 		looked += len(rows)
 		seqs, err := db.droppable(ctx, s, rows)
 		if err != nil {
-			return looked, dropped, fault("find what is complete", err)
+			return looked, dropped, fault("find complete blocks", err)
 		}
 		drop := dbsqlc.EventsDropParams{SessionNo: s.No, Looked: rows[len(rows)-1].Seq, Seqs: seqs}
 		if len(seqs) > 0 {

@@ -13,7 +13,7 @@ func (db *DB) SandboxesDescribe(ctx context.Context, driver, isolation string) e
 	if _, err := db.Installation(ctx); err != nil { // the row to note it in
 		return err
 	}
-	return fault("note what sandboxes there are", db.q.InstallationDescribe(ctx, db.pool, &dbsqlc.InstallationDescribeParams{
+	return fault("record the description of sandboxes", db.q.InstallationDescribe(ctx, db.pool, &dbsqlc.InstallationDescribeParams{
 		Driver: driver, Isolation: isolation,
 	}))
 }
@@ -34,7 +34,7 @@ func (db *DB) SandboxesDescription(ctx context.Context) (driver, isolation strin
 	case isNoRows(err), err == nil && row.SandboxDriver == "":
 		return "unknown", "unknown", nil
 	case err != nil:
-		return "", "", fault("read what sandboxes there are", err)
+		return "", "", fault("read the description of sandboxes", err)
 	}
 	return row.SandboxDriver, row.SandboxIsolation, nil
 }

@@ -33,7 +33,7 @@ func (db *DB) SessionRevert(ctx context.Context, sessionID string, generation in
 			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
 		}
 		if _, err := s.q.RunGetOpen(ctx, s, sessionID); err == nil {
-			return illegal("a turn is under way")
+			return illegal("a turn is in progress")
 		} else if !isNoRows(err) {
 			return err
 		}

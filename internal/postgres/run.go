@@ -98,7 +98,7 @@ func (s *sessionTx) newClaim(ctx context.Context, p dbsqlc.Prompt, claimID strin
 		return nil
 	}
 	if err == nil && last.ClaimID == claimID {
-		return illegal("run %s, which the claim was granted, is over", last.ID)
+		return illegal("run %s, which the claim was granted, has ended", last.ID)
 	}
 	return err
 }
@@ -266,7 +266,7 @@ func (db *DB) RunAttach(ctx context.Context, runID, token string, by run.Dispatc
 // has the run.
 func (db *DB) RunDoing(ctx context.Context, runID, token string, doing run.Doing) error {
 	err := db.q.RunDoing(ctx, db.pool, &dbsqlc.RunDoingParams{ID: runID, Token: token, Doing: string(doing)})
-	return fault("record what an attempt does", err)
+	return fault("record the progress of an attempt", err)
 }
 
 func heldBy(claim dbsqlc.Run) run.Dispatch {

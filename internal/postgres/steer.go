@@ -119,7 +119,7 @@ func (db *DB) SteersTake(ctx context.Context, t run.SteerTake) (prompts []sessio
 	err = db.inRun(ctx, "take a prompt for a turn", t.RunID, func(s *sessionTx, run dbsqlc.Run) error {
 		prompts = nil
 		if run.EndedAt != nil || t.Token == "" || run.Token != t.Token {
-			return illegal("another attempt has run %s, or it is over", run.ID)
+			return illegal("another attempt has run %s, or the run has ended", run.ID)
 		}
 		rows, err := s.q.SteersTaken(ctx, s, &dbsqlc.SteersTakenParams{SessionID: s.row.ID, RunID: run.ID, Part: &t.Part})
 		if err != nil {

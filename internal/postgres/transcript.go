@@ -212,7 +212,7 @@ func (a *transcriptTx) exceed(limit transcript.Limit, segment transcript.Segment
 		transcript.LimitFiles:   fmt.Sprintf("only %d transcript files are stored of a session", a.limits.Files),
 		transcript.LimitPath:    fmt.Sprintf("the path of a transcript file must be UTF-8 of at most %d bytes", transcript.MaxPath),
 	}[limit]
-	message := fmt.Sprintf("%s: %s; what is beyond this is kept in the sandbox and its snapshots alone", conversation.BoundedID(text(segment.Path)), reason)
+	message := fmt.Sprintf("%s: %s; the rest is only kept in the sandbox and its snapshots", conversation.BoundedID(text(segment.Path)), reason)
 	if limit == transcript.LimitReplaced {
 		message = fmt.Sprintf("%s: a turn can replace %d bytes of transcripts; newer versions are stored with the next turn, or when the session hibernates",
 			conversation.BoundedID(text(segment.Path)), a.limits.TurnReplaced)

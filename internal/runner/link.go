@@ -252,7 +252,7 @@ func (l *Link) send(messages ...Message) error {
 func (l *Link) admit(ctx context.Context, t messageType, n int64) (reserved int64, err error) {
 	l.touch()
 	if bound := linkBound(t); n > bound {
-		return 0, fmt.Errorf("message of type %d has %d bytes, which is over the bound of %d", t, n, bound)
+		return 0, fmt.Errorf("message of type %d has %d bytes, which exceeds the bound of %d", t, n, bound)
 	}
 	for {
 		if unread := l.unread.Load(); unread == 0 || unread+n <= maxUnread {

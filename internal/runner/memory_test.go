@@ -130,7 +130,7 @@ func TestMessagesAreBoundedByTheirKind(t *testing.T) {
 		_, err := h.stdout.Write(head)
 		require.NoError(t, err)
 		_, err = h.Next(t.Context())
-		require.ErrorContains(t, err, "over the bound", "type %d", kind)
+		require.ErrorContains(t, err, "exceeds the bound", "type %d", kind)
 	}
 }
 

@@ -46,7 +46,7 @@ func WriteMessage(w io.Writer, m Message) error {
 	}
 	n := len(head) - headerSize + len(body)
 	if n > maxMessage {
-		return fmt.Errorf("message of %d bytes is over the bound of %d", n, maxMessage)
+		return fmt.Errorf("message of %d bytes exceeds the bound of %d", n, maxMessage)
 	}
 	head[0] = byte(m.messageType())
 	binary.BigEndian.PutUint32(head[1:], uint32(n))
@@ -141,7 +141,7 @@ func readRaw(r io.Reader, admit func(t messageType, bytes int64) (bool, error)) 
 	}
 	n := binary.BigEndian.Uint32(head[1:])
 	if n > maxMessage {
-		return 0, nil, fmt.Errorf("message of %d bytes is over the bound of %d", n, maxMessage)
+		return 0, nil, fmt.Errorf("message of %d bytes exceeds the bound of %d", n, maxMessage)
 	}
 	allocate, err := admit(messageType(head[0]), int64(n))
 	if err != nil {

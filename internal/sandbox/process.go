@@ -55,7 +55,7 @@ type Process struct {
 	broken error // why the link was cut; set before the streams are closed
 }
 
-var errClosed = errors.New("the process was let go")
+var errClosed = errors.New("the process was released")
 
 // Exec starts a process; ctx is for the start alone. The process lives until it
 // ends, is killed at its timeout, or its sandbox dies. Close lets go of it, and must

@@ -40,7 +40,7 @@ func (x *Executor) Settle(ctx context.Context, ending run.Ending) error {
 	switch {
 	case err != nil:
 		// An open block does less harm than a stuck session.
-		x.Logger.ErrorContext(ctx, "what a run left open cannot be closed", slog.String("session_id", start.Run.SessionID),
+		x.Logger.ErrorContext(ctx, "the open blocks of a run cannot be closed", slog.String("session_id", start.Run.SessionID),
 			slog.String("run_id", ending.RunID), slog.Any("error", err))
 	case end != nil:
 		ending.Outcome, ending.Reason, ending.Usage, ending.Model = end.Outcome, end.Reason, end.Usage, end.Model

@@ -31,7 +31,7 @@ var endCodes = map[string]struct {
 	session.ReasonSessionTerminated: {SessionTerminated, "the session was terminated"},
 	session.ReasonSandboxLost:       {SandboxLost, "the sandbox was lost, and with it the outcome or the prompt"},
 	session.ReasonAgentCrashed:      {AgentCrashed, "the process of the agent ended without a result"},
-	session.ReasonQuarantined:       {Quarantined, "what the agent printed has ended workers again and again, so that no worker reads it any more"},
+	session.ReasonQuarantined:       {Quarantined, "the agent's output has crashed workers repeatedly, so no worker reads it any more"},
 }
 
 // prompt explains the status of a prompt.

@@ -74,7 +74,7 @@ func (c *chain) source(t Step) {
 	case !used.HasSnapshot:
 		c.row(SnapshotFailed, used.CreatedAt, ref, "the bundle of generation %d, of %s, has transcripts and no snapshot", used.Generation, clock(used.CreatedAt))
 	case used.SnapshotGone:
-		c.row(SnapshotGone, used.CreatedAt, ref, "the snapshot of the bundle of generation %d, of %s, is gone or condemned", used.Generation, clock(used.CreatedAt))
+		c.row(SnapshotGone, used.CreatedAt, ref, "the snapshot of the bundle of generation %d, of %s, is lost or condemned", used.Generation, clock(used.CreatedAt))
 	case !used.Verified:
 		c.row(BundleUnverified, used.CreatedAt, ref, "the bundle of generation %d was not verified when it was saved", used.Generation)
 	}

@@ -57,7 +57,7 @@ func (w *Watch) AwaitSurvey(ctx context.Context) {
 	case <-w.surveyed:
 	case <-ctx.Done():
 	case <-budget.C:
-		w.logger.WarnContext(ctx, "a prompt is delivered before the first look at the workspace is over")
+		w.logger.WarnContext(ctx, "a prompt is delivered before the first scan of the workspace has ended")
 	}
 }
 

@@ -86,7 +86,7 @@ func report(i *workspace.Index, send func(runner.Message) error) error {
 }
 
 // ErrNotListed says that a list of the files that a worker has stored is needed.
-var ErrNotListed = errors.New("the index does not continue from what is stored")
+var ErrNotListed = errors.New("the index does not continue from the stored files")
 
 // Seal hands over what a worker does not have, and returns the key of the diff
 // that is to be taken; empty when the worker has it. Without a list of what is stored, it fails

@@ -188,7 +188,7 @@ func (j *Journal) Append(stream runner.Stream, at time.Time, data []byte, trunca
 	no := j.frames
 	j.buf = appendFrame(j.buf[:0], runner.Frame{No: no, Stream: stream, At: at, Data: data, Truncated: truncated})
 	if len(j.buf) > recordHeader+maxBody {
-		return 0, fmt.Errorf("frame of %d bytes is over the bound of %d", len(data), runner.MaxLine)
+		return 0, fmt.Errorf("frame of %d bytes exceeds the bound of %d", len(data), runner.MaxLine)
 	}
 	offset := j.end
 	if err := j.write(); err != nil {

@@ -141,7 +141,7 @@ func open(cfg Config) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("lock state directory: another runner has %s: %w", cfg.Dir, err), lock.Close())
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		s.logger.Warn("not a subreaper: what the agent detaches can outlive it", slog.Any("error", err))
+		s.logger.Warn("not a subreaper: processes that the agent detaches can outlive it", slog.Any("error", err))
 	}
 	if err := s.recover(); err != nil {
 		return nil, errors.Join(err, lock.Close())

@@ -87,7 +87,7 @@ func (b *Bridge) command(c stdio.Command) {
 	switch c.Type {
 	case stdio.Prompt:
 		if b.Turn != nil || b.queued != nil {
-			b.log(fmt.Errorf("the prompt of run %s comes while another is at work", c.RunID))
+			b.log(fmt.Errorf("the prompt of run %s arrives while another is in progress", c.RunID))
 			return
 		}
 		b.queued = &c

@@ -217,7 +217,7 @@ func TestAPromptWaitsForTheAgentAndRunsOnce(t *testing.T) {
 	r.expect(t, "known")
 	require.NoError(t, r.stdin.Close())
 	require.Equal(t, bridge.ExitDone, r.code(t))
-	require.Contains(t, <-r.stderr, "the prompt of run run_2 comes while another is at work")
+	require.Contains(t, <-r.stderr, "the prompt of run run_2 arrives while another is in progress")
 
 	past, err := os.ReadFile(r.name)
 	require.NoError(t, err)

@@ -472,7 +472,7 @@ func (p *program) interrupt(ctx context.Context, run string) {
 	}
 	for _, t := range slices.Backward(turns) {
 		if _, err := p.peer.Call(ctx, "thread/backgroundTerminals/clean", map[string]any{"threadId": t.Thread}); err != nil {
-			fmt.Fprintf(p.stderr, "codex bridge: end what runs in the background: %v\n", err)
+			fmt.Fprintf(p.stderr, "codex bridge: end the background processes: %v\n", err)
 		}
 	}
 }

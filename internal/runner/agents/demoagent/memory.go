@@ -58,7 +58,7 @@ func openMemory(dir string) (*memory, error) {
 	}
 	tools, err := os.ReadFile(filepath.Join(dir, demoformat.AllowedFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, errors.Join(fmt.Errorf("read what is allowed: %w", err), file.Close())
+		return nil, errors.Join(fmt.Errorf("read the permissions: %w", err), file.Close())
 	}
 	for name := range strings.FieldsSeq(string(tools)) {
 		m.allowed[name] = true
