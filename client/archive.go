@@ -33,7 +33,8 @@ func (c *Client) BundleArchive(ctx context.Context, bundleID string) (a BundleAr
 	return a, err
 }
 
-// BundleExport writes the portable archive of a bundle, which is prepared, to w. After an error w has nothing that can be used.
+// BundleExport writes the portable archive of a bundle, which is prepared, to w. After an error the
+// content of w is not usable.
 func (c *Client) BundleExport(ctx context.Context, bundleID string, w io.Writer) error {
 	req, err := c.request(ctx, http.MethodGet, "/api/bundles/"+url.PathEscape(bundleID)+"/export", nil)
 	if err != nil {

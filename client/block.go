@@ -10,7 +10,7 @@ import (
 // MainConversation is the id of the conversation that a session's prompts go to.
 const MainConversation = "main"
 
-// BlockType says what a block is.
+// BlockType is the type of a block.
 type BlockType string
 
 // The types of block.
@@ -77,7 +77,7 @@ type Block struct {
 	TruncatedBytes int64 `json:"truncatedBytes,omitempty"`
 }
 
-// Tool is what a call of a tool is about, in the same form for every agent.
+// Tool describes a call of a tool, in the same form for every agent.
 type Tool struct {
 	Kind      string     `json:"kind,omitempty"`  // read, edit, execute, search, fetch, think or other
 	Title     string     `json:"title,omitempty"` // a line for people

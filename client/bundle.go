@@ -6,7 +6,7 @@ import (
 	"net/url"
 )
 
-// Bundle is what a session can be restored from.
+// Bundle is a saved state from which a session can be restored.
 type Bundle struct {
 	ID         string `json:"id"`
 	SessionID  string `json:"sessionId"`

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// CommandKind is what a command does.
+// CommandKind is the kind of a command.
 type CommandKind string
 
 // The commands.

@@ -1,7 +1,8 @@
 // Package client is the Go client of overwinter's HTTP API. The command line is one of its users.
 //
-// A [Client] has a method for each call. Creates and prompts carry ids of the client, so that every call may be repeated without harm: a
-// call is made again if the server was not reached, or asks for that. What the server refuses is an [*Error] with a [Code].
+// A [Client] has a method for each call. Creates and prompts carry ids of the client, so that every
+// call may be repeated without harm: a call is made again if the server was not reached, or asks
+// for that. A refusal of the server is an [*Error] with a [Code].
 //
 // # Following
 //

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Error is what the server has refused, and why.
+// Error is a refusal of the server, with its reason.
 type Error struct {
 	Status int    `json:"status"` // of HTTP
 	Code   Code   `json:"code"`

@@ -81,7 +81,7 @@ type PromptData struct {
 	Prompt Prompt `json:"prompt"`
 }
 
-// QueueData says what has changed in the queue, and what its head is.
+// QueueData has the changes of the queue, and its head.
 type QueueData struct {
 	Changes []QueueChange `json:"changes,omitempty"`
 	// Items are the first prompts that are not over, in order.
@@ -138,7 +138,7 @@ type BlockRemovedData struct {
 	BlockID string `json:"blockId"`
 }
 
-// MetadataData is what a turn has used so far.
+// MetadataData is the usage of a turn so far.
 type MetadataData struct {
 	Usage struct {
 		InputTokens  int64 `json:"inputTokens"`
@@ -224,14 +224,14 @@ type GitStateData struct {
 	Source      string `json:"source,omitempty"`      // agent or workspace
 }
 
-// ReviewData is what the agent asks people to review.
+// ReviewData is a request of the agent for a review by people.
 type ReviewData struct {
 	Title       string   `json:"title"`
 	Description string   `json:"description,omitempty"`
 	Files       []string `json:"files,omitempty"` // relative to the workspace
 }
 
-// ReviewResultData is what the agent says about changes that it was asked to review.
+// ReviewResultData is the agent's report about changes that it was asked to review.
 type ReviewResultData struct {
 	Summary  string          `json:"summary"`
 	Verdict  string          `json:"verdict,omitempty"` // approve, comment or request_changes
@@ -246,7 +246,7 @@ type ReviewFinding struct {
 	Comment  string `json:"comment"`
 }
 
-// PullRequestData is a pull request that the agent has recorded, or what has changed of it.
+// PullRequestData is a pull request that the agent has recorded, or a change of one.
 type PullRequestData struct {
 	Operation  string `json:"operation"` // create or update
 	Title      string `json:"title,omitempty"`

@@ -17,10 +17,11 @@ type BlockChange struct {
 	Seq int64
 }
 
-// FollowBlocks yields the conversation of a session: first each block that there is, in order, then each block that
-// is added, changes or is removed, until the session is over, the server refuses, or ctx is done. A program that keeps the newest state of each block by
-// its conversation and id has what Blocks returns. After a gap in the events it reads the blocks again, and yields those that differ.
-// An error is the last thing yielded.
+// FollowBlocks yields the conversation of a session: first each block that there is, in order, then
+// each block that is added, changes or is removed, until the session has ended, the server refuses,
+// or ctx is done. A program that keeps the newest state of each block by its conversation and id
+// has what Blocks returns. After a gap in the events it reads the blocks again, and yields those
+// that differ. An error is the last thing yielded.
 func (c *Client) FollowBlocks(ctx context.Context, sessionID string) iter.Seq2[BlockChange, error] {
 	return func(yield func(BlockChange, error) bool) {
 		f := blockFollower{client: c, sessionID: sessionID, yield: yield}
@@ -82,7 +83,7 @@ func (f *blockFollower) read(ctx context.Context) (after int64, stopped bool, er
 	return now.Seq, false, nil
 }
 
-// follow yields changes until the stream is over, or has a gap.
+// follow yields changes until the stream has ended, or has a gap.
 func (f *blockFollower) follow(ctx context.Context, after int64) (gap bool, err error) {
 	for e, err := range f.client.Follow(ctx, f.sessionID, after) {
 		if err != nil {
@@ -141,7 +142,7 @@ func (f *blockFollower) apply(e Event) (change BlockChange, changed bool, err er
 	return change, true, nil
 }
 
-// blockOf converts what was folded.
+// blockOf converts a folded block.
 func blockOf(b conversation.Block) Block {
 	out := Block{
 		ID: b.ID, Type: BlockType(b.Type), Status: BlockStatus(b.Status), CreatedAt: Time{b.CreatedAt}, RunID: b.RunID,

@@ -25,9 +25,9 @@ func (c *Client) Position(ctx context.Context, sessionID string) (int64, error) 
 }
 
 // Follow yields the events of a session after the position after, in order and each once, until the
-// session is over (the last is then MarkerEnd), the server refuses, or ctx is done. 0 is the beginning, and Latest the end. It
-// reconnects if an established connection breaks; MarkerCaughtUp is yielded once. An error is the last
-// thing yielded.
+// session has ended (the last event is then MarkerEnd), the server refuses, or ctx is done. 0 is
+// the beginning, and Latest the end. It reconnects if an established connection breaks;
+// MarkerCaughtUp is yielded once. An error is the last thing yielded.
 func (c *Client) Follow(ctx context.Context, sessionID string, after int64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		f := follower{yield: yield}
@@ -51,7 +51,7 @@ type follower struct {
 	caughtUp bool // the marker has been yielded
 }
 
-// take yields what a message means.
+// take yields the event or marker of a message.
 func (f *follower) take(m message) (done bool, err error) {
 	if m.data == "" {
 		return false, nil
@@ -79,7 +79,7 @@ func (f *follower) marker(m message) (done bool, err error) {
 		if err := e.Decode(&at); err != nil {
 			return false, err
 		}
-		f.source.position = max(f.source.position, at.Seq) // a reader of what comes misses nothing while it is disconnected
+		f.source.position = max(f.source.position, at.Seq) // a reader of new events misses nothing while it is disconnected
 		if f.caughtUp {
 			return false, nil
 		}

@@ -30,7 +30,8 @@ const (
 	PromptUnknown PromptStatus = "unknown"
 )
 
-// Final reports whether a prompt with this status is over. One that is unknown may be queued again.
+// Final reports whether a prompt with this status has ended. One that is unknown may be queued
+// again.
 func (s PromptStatus) Final() bool { return s != PromptQueued && s != PromptProcessing }
 
 // OnUnknown says what happens to a prompt if it may have been delivered to the agent or not.
@@ -78,9 +79,10 @@ type Prompt struct {
 	Attachments  []Attachment `json:"attachments,omitempty"`
 	// RequestID is the X-Request-Id of the request that accepted it.
 	RequestID string `json:"requestId,omitempty"`
-	// Resolution is what a person did about an unknown outcome.
+	// Resolution is the decision of a person about an unknown outcome.
 	Resolution *Resolution `json:"resolution,omitempty"`
-	// Usage and Model are of its last run, once that is over. Events do not have them: turn_end has.
+	// Usage and Model are those of its last run, once that has ended. Events do not have them:
+	// turn_end has.
 	Usage     *Usage `json:"usage,omitempty"`
 	Model     string `json:"model,omitempty"`
 	CreatedAt Time   `json:"createdAt"`
@@ -96,7 +98,7 @@ type Attachment struct {
 	Bytes     int64  `json:"bytes"`
 }
 
-// Usage is what a run has used.
+// Usage is the consumption of a run.
 type Usage struct {
 	InputTokens  int64    `json:"inputTokens"`
 	OutputTokens int64    `json:"outputTokens"`
@@ -104,7 +106,7 @@ type Usage struct {
 	CostUSD      *float64 `json:"costUsd"` // nil if it is not known
 }
 
-// Resolution is what a person did with a prompt whose outcome was unknown.
+// Resolution is the decision of a person about a prompt whose outcome was unknown.
 type Resolution struct {
 	Action string `json:"action"` // retry, resolve or dismiss
 	Note   string `json:"note,omitempty"`

@@ -19,7 +19,7 @@ const (
 	QuestionCancelled QuestionStatus = "cancelled" // the agent does not wait any more
 )
 
-// QuestionKind says what a question asks for.
+// QuestionKind is the kind of answer that a question asks for.
 type QuestionKind string
 
 // The kinds of question.

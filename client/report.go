@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// Git is what is known of the repository in a session's workspace, and of the pull request of its changes.
+// Git describes the repository in a session's workspace, and the pull request of its changes.
 type Git struct {
 	Workspace   *WorkspaceGit `json:"workspace"` // nil before the first look, and without a repository
 	Reported    *ReportedGit  `json:"reported"`  // nil if the agent has reported nothing
@@ -54,7 +54,8 @@ type Screenshot struct {
 	At          Time   `json:"at"`
 }
 
-// Git returns what is known of the repository in a session's workspace, and of the pull request of its changes.
+// Git returns the state of the repository in a session's workspace, and the pull request of its
+// changes.
 func (c *Client) Git(ctx context.Context, sessionID string) (g Git, err error) {
 	_, err = c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/git", nil, &g)
 	return g, err

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Run is what an agent was asked, and what became of it.
+// Run is a prompt to an agent, and its result.
 type Run struct {
 	RunID     string `json:"runId"` // which it keeps when its prompt is queued again
 	SessionID string `json:"sessionId"`
@@ -69,7 +69,7 @@ func (c *Client) RunGet(ctx context.Context, runID string) (run Run, err error) 
 	return run, err
 }
 
-// RunWait returns a run when it is over. It ends with ctx.
+// RunWait returns a run when it has ended. It ends with ctx.
 func (c *Client) RunWait(ctx context.Context, runID string) (run Run, err error) {
 	for {
 		_, err = c.call(ctx, http.MethodGet, runPath(runID)+"?wait="+maxRunWait.String(), nil, &run)
@@ -90,7 +90,8 @@ func (c *Client) RunList(ctx context.Context, f RunFilter) (Page[Run], error) {
 	return list[Run](ctx, c, "/api/runs", query, f.Limit)
 }
 
-// RunCancel withdraws a run that waits, or has the turn of one that is in progress interrupted. One that is over does not change.
+// RunCancel withdraws a run that waits, or has the turn of one that is in progress interrupted. A
+// run that has ended does not change.
 func (c *Client) RunCancel(ctx context.Context, runID string) (run Run, err error) {
 	_, err = c.call(ctx, http.MethodPost, runPath(runID)+"/cancel", struct{}{}, &run)
 	return run, err

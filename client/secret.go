@@ -6,7 +6,7 @@ import (
 	"net/url"
 )
 
-// Secret is what the API shows of a secret.
+// Secret is the public form of a secret, without its value.
 type Secret struct {
 	Name      string   `json:"name"`
 	Hosts     []string `json:"hosts,omitempty"`

@@ -83,7 +83,7 @@ type Options struct {
 	Checkpoint string `json:"checkpoint,omitempty"`
 }
 
-// Policy says what happens to calls of tools.
+// Policy decides about calls of tools.
 type Policy string
 
 // The policies; the default is PolicyAllow.
@@ -93,7 +93,7 @@ const (
 	PolicyDeny  Policy = "deny"
 )
 
-// Receipt says what a restore has restored. Missing is [] if everything is there.
+// Receipt is the account of a restore. Missing is [] if everything is there.
 type Receipt struct {
 	Kind      string   `json:"kind"` // full, partial, fresh or unverified
 	Missing   []string `json:"missing"`
@@ -128,8 +128,9 @@ type Hold struct {
 	HeldReason string `json:"heldReason,omitempty"`
 }
 
-// Activity is what a session is doing now. State is not_started, starting, working, waiting_for_answer, idle, hibernating, hibernated,
-// error or terminated; Text is a line for people.
+// Activity is the current activity of a session. State is not_started, starting, working,
+// waiting_for_answer, idle, hibernating, hibernated, error or terminated; Text is a line for
+// people.
 type Activity struct {
 	State string `json:"state"`
 	Step  string `json:"step,omitempty"`
@@ -242,8 +243,8 @@ func (c *Client) SessionList(ctx context.Context, l List) (Page[Session], error)
 // SessionURL is the address of a session in the API.
 func (c *Client) SessionURL(id string) string { return c.base.String() + sessionPath(id) }
 
-// ForksPolicy says what a purge does about the sessions that were forked from a session: nothing ("", which is refused if there
-// are any), "detach" or "purge".
+// ForksPolicy decides how a purge handles the forks of a session: nothing ("", which is refused if
+// there are any), "detach" or "purge".
 type ForksPolicy string
 
 // Purge has everything of a session erased, after it was stopped.

@@ -43,7 +43,8 @@ type source struct {
 	done      bool
 }
 
-// run reads until take has reported the last message. Its error says what the server has refused, or that ctx is done.
+// run reads until take has reported the last message. Its error is a refusal of the server, or the
+// end of ctx.
 func (s *source) run(ctx context.Context) error {
 	pauses := backoff.New(firstWait, maxRetryWait)
 	for {

@@ -63,8 +63,8 @@ func (p transcriptPiece) decode() (TranscriptPiece, error) {
 	return out, err
 }
 
-// TranscriptPieces reads the agent's own files, or that at path alone, in pieces of about 1 MiB. What is yielded with an error is not valid,
-// and nothing follows it.
+// TranscriptPieces reads the agent's own files, or that at path alone, in pieces of about 1 MiB. A
+// value that is yielded with an error is not valid, and is the last one.
 func (c *Client) TranscriptPieces(ctx context.Context, sessionID, path string) iter.Seq2[TranscriptPiece, error] {
 	return func(yield func(TranscriptPiece, error) bool) {
 		query := url.Values{"limit": {"100"}}

@@ -39,7 +39,7 @@ func (c *Client) PromptWait(ctx context.Context, sessionID, promptID string) (Pr
 	return p, fmt.Errorf("wait for prompt %s: the session has ended and the prompt is %s", promptID, p.Status)
 }
 
-// ended reports whether the prompt is over and will not be run again by itself.
+// ended reports whether the prompt has ended and will not run again by itself.
 func (p Prompt) ended() bool {
 	return p.Status.Final() && (p.Status != PromptUnknown || p.OnUnknown != OnUnknownRetry)
 }

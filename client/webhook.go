@@ -70,7 +70,7 @@ func (c *Client) WebhookList(ctx context.Context) (page Page[Webhook], err error
 	return page, err
 }
 
-// WebhookCreate creates a webhook. What it returns has the secret.
+// WebhookCreate creates a webhook. The returned webhook has the secret.
 func (c *Client) WebhookCreate(ctx context.Context, fields WebhookFields) (w Webhook, err error) {
 	_, err = c.call(ctx, http.MethodPost, "/api/webhooks", fields, &w)
 	return w, err

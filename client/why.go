@@ -47,7 +47,7 @@ type Cause struct {
 	Times int `json:"times,omitempty"`
 }
 
-// CauseReference names what a cause is about.
+// CauseReference names the subject of a cause.
 type CauseReference struct {
 	Type string `json:"type"` // session, transition, prompt, run, command, sandbox, bundle or question
 	ID   string `json:"id"`
@@ -61,7 +61,7 @@ type Disagreement struct {
 	Temporal string `json:"temporal"`
 }
 
-// ExplanationTemporal says what was read of the history of the session's workflow.
+// ExplanationTemporal reports how much of the history of the session's workflow was read.
 type ExplanationTemporal struct {
 	Available    bool   `json:"available"`
 	Reason       string `json:"reason,omitempty"` // that it was not read

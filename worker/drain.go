@@ -35,8 +35,8 @@ type Drain struct {
 	Grace time.Duration
 }
 
-// DrainGrace is the default of Drain.Grace.
-const DrainGrace = 45 * time.Second
+// drainGrace is the default of Drain.Grace.
+const drainGrace = 45 * time.Second
 
 // AwakeSessions lists the sessions to hibernate.
 type AwakeSessions interface {
@@ -57,7 +57,7 @@ func (d Drain) run(ctx context.Context, logger *slog.Logger) {
 		return
 	}
 	if d.Grace == 0 {
-		d.Grace = DrainGrace
+		d.Grace = drainGrace
 	}
 	d.Shutdown.Begin()
 	interruptAt := time.Now().Add(d.Timeout)

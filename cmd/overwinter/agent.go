@@ -50,7 +50,7 @@ type agentShowCmd struct {
 	Name string `arg:"" help:"Name of the agent."`
 }
 
-// Run prints what the API says of the agent.
+// Run prints the API's description of the agent.
 func (c *agentShowCmd) Run(ctx context.Context, s streams, parent *agentCmd) error {
 	return parent.with(func(api *client.Client) error {
 		page, err := api.AgentList(ctx)
@@ -76,7 +76,7 @@ func (c *agentShowCmd) Run(ctx context.Context, s streams, parent *agentCmd) err
 	})
 }
 
-// shownAgent is what is shown of an agent.
+// shownAgent is the printed form of an agent.
 type shownAgent struct {
 	Name         string   `json:"name"`
 	Title        string   `json:"title"`

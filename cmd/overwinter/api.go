@@ -193,7 +193,7 @@ const sandboxInfoEvery = time.Second
 // unknownSandbox is the driver and the isolation before a worker has described its sandboxes.
 const unknownSandbox = "unknown"
 
-// sandboxInfo is what the workers last said of their sandboxes.
+// sandboxInfo returns the workers' last description of their sandboxes.
 func sandboxInfo(db *postgres.DB, logger *slog.Logger) func(context.Context) api.SandboxInfo {
 	var mu sync.Mutex
 	var readAt time.Time

@@ -49,7 +49,7 @@ type bundleDiffCmd struct {
 	Stat bool   `help:"Print only the changed files and the size of each change."`
 }
 
-// Run prints the patch, which git apply understands, or what it does.
+// Run prints the patch, which git apply accepts, or a summary.
 func (c *bundleDiffCmd) Run(ctx context.Context, s streams, parent *bundleCmd) error {
 	return parent.with(func(api *client.Client) error {
 		bundle, err := bundleOf(ctx, api, c.ID)

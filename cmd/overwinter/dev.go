@@ -95,7 +95,7 @@ func (c *devCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all *c
 	return stack.Run(ctx)
 }
 
-// config is what the flags say, with what this program knows of itself.
+// config returns the configuration from the flags and from this program's own paths.
 func (c *devCmd) config(logger *slog.Logger, s streams, all *commands) (devstack.Config, error) {
 	executable, err := os.Executable()
 	if err != nil {

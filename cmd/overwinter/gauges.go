@@ -21,7 +21,7 @@ const gaugesAge = 10 * time.Second
 // gaugesTimeout bounds the time for which a scrape waits for Postgres.
 const gaugesTimeout = 2 * time.Second
 
-// counter counts what is stored. *postgres.DB is one.
+// counter counts stored rows. *postgres.DB is one.
 type counter interface {
 	pool
 	ImageCounts(ctx context.Context, age time.Duration) (image.Counts, error)
@@ -48,7 +48,7 @@ var (
 	upDesc = prometheus.NewDesc("overwinter_database_up", "1 if Postgres has counted within the last seconds, 0 if it could not.", nil, nil)
 )
 
-// gauges shows what waits in Postgres, and the pool of connections to it.
+// gauges reports the waiting work in Postgres, and the pool of connections to it.
 type gauges struct {
 	poolGauges
 	counter counter

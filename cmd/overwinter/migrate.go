@@ -15,7 +15,7 @@ type migrateCmd struct {
 	Status migrateStatusCmd `cmd:"" help:"List the migrations and when each one was applied."`
 }
 
-// migrateUpCmd applies what is missing.
+// migrateUpCmd applies the pending migrations.
 type migrateUpCmd struct{ databaseFlags }
 
 // Run returns when the schema is up to date, even if another process has updated it.

@@ -67,7 +67,7 @@ type commands struct {
 	Version    versionCmd    `cmd:"" help:"Print the version and the commit."`
 }
 
-// streams are what a command reads and writes. Commands get it, the context and a *slog.Logger as
+// streams are the standard streams of a command. Commands get it, the context and a *slog.Logger as
 // arguments of their Run method, in any order.
 type streams struct {
 	stdin  io.Reader
@@ -164,7 +164,7 @@ func (p program) fail(code int, err error) int {
 	return code
 }
 
-// logger writes to stderr what the flags ask for.
+// logger returns a logger to stderr with the level and format of the flags.
 func (p program) logger(c *commands) *slog.Logger {
 	options := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: inMilliseconds}
 	if c.LogFormat == "json" {

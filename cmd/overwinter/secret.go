@@ -26,7 +26,7 @@ type secretRotateCmd struct {
 	secretFlags
 }
 
-// Run prints what it did. It fails if something remains that the current key does not open.
+// Run prints its result. It fails if something remains that the current key does not open.
 func (c *secretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
 	keyring, err := c.keyring()
 	if err != nil {
@@ -122,7 +122,7 @@ func resealWebhooks(ctx context.Context, db *postgres.DB, keyring *secret.Keyrin
 	return unread, err
 }
 
-// rotated counts what a rotation came to.
+// rotated counts the results of a rotation.
 type rotated struct{ changed, current, failed, replaced int }
 
 // rotateSecrets seals the stored secrets again. One that changes meanwhile is looked at again: it may have been

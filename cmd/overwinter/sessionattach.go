@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/cli"
 )
 
-// sessionAttachCmd shows a conversation and sends what is typed.
+// sessionAttachCmd shows a conversation and sends typed prompts.
 type sessionAttachCmd struct {
 	sessionArg
 	viewFlags

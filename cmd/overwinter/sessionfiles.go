@@ -70,13 +70,13 @@ func printFile(w io.Writer, data []byte) error {
 	return err
 }
 
-// sessionDiffCmd prints what has changed in a workspace. It wakes no session.
+// sessionDiffCmd prints the changes of a workspace. It wakes no session.
 type sessionDiffCmd struct {
 	sessionArg
 	Stat bool `help:"Print only the changed files and the size of each change."`
 }
 
-// Run prints the patch, which git apply understands, or what it does.
+// Run prints the patch, which git apply accepts, or a summary.
 func (c *sessionDiffCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		d, err := api.Diff(ctx, id)
@@ -87,7 +87,7 @@ func (c *sessionDiffCmd) Run(ctx context.Context, s streams, parent *sessionCmd)
 	})
 }
 
-// printDiff writes the patch, or what it does.
+// printDiff writes the patch, or a summary.
 func (c *apiFlags) printDiff(w io.Writer, d client.Diff, stat bool) error {
 	switch {
 	case c.json():

@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// sessionQuestionsCmd lists what the agent has asked.
+// sessionQuestionsCmd lists the questions of the agent.
 type sessionQuestionsCmd struct {
 	sessionArg
 	Status string `enum:"open,answered,expired,cancelled,all" default:"open" placeholder:"STATUS" help:"List only questions with this status: open, answered, expired, cancelled, or all. Default ${default}."`
@@ -54,7 +54,7 @@ func (c *sessionCmd) printQuestions(w io.Writer, questions []client.Question) er
 	return t.Flush()
 }
 
-// describeQuestion is what is asked, on one line.
+// describeQuestion returns the question on one line.
 func describeQuestion(q client.Question) string {
 	text := terminal.OneLine(q.Title, terminal.LineRunes)
 	switch {

@@ -37,7 +37,7 @@ func (c *sessionPromoteCmd) Run(ctx context.Context, s streams, parent *sessionC
 // sessionClearCmd cancels every queued prompt.
 type sessionClearCmd struct{ sessionArg }
 
-// Run clears the queue and prints what was cancelled.
+// Run clears the queue and prints the cancelled prompts.
 func (c *sessionClearCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.on(ctx, c.sessionArg, func(api *client.Client, id string) error {
 		cleared, err := api.QueueClear(ctx, id)

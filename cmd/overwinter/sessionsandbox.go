@@ -6,7 +6,7 @@ import (
 	"github.com/overwinter-dev/overwinter/client"
 )
 
-// sessionSyncCmd saves what a session has.
+// sessionSyncCmd saves a bundle of a session.
 type sessionSyncCmd struct {
 	sessionArg
 	waitFlags

@@ -28,8 +28,8 @@ type temporalFlags struct {
 	TemporalClientKey  string       `name:"temporal-tls-client-key" env:"TEMPORAL_TLS_CLIENT_KEY_PATH" placeholder:"FILE" help:"Key of the client certificate, PEM."`
 }
 
-// dial returns a client that connects when it is first used, so that a part
-// starts, and says so, while Temporal is away.
+// dial returns a client that connects when it is first used, so that a process starts and reports
+// its state while Temporal is unavailable.
 func (f temporalFlags) dial(logger *slog.Logger, registry prometheus.Registerer) (client.Client, error) {
 	measures, err := temporalMetrics(registry)
 	if err != nil {

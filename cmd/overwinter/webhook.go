@@ -36,7 +36,7 @@ type deliveryArg struct {
 	Delivery string `arg:"" help:"ID of the delivery."`
 }
 
-// webhookFilter says what a webhook is notified of.
+// webhookFilter selects the events of a webhook.
 type webhookFilter struct {
 	Types    []string          `name:"type" placeholder:"TYPE" help:"Type of events to deliver, such as prompt.completed; repeatable. Default: all."`
 	Session  *string           `placeholder:"ID" help:"Only for this session."`

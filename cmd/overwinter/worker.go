@@ -119,7 +119,7 @@ const maxDrainTimeout = time.Hour
 // maxStrandedAfter bounds how long the sessions of a build may wait for its workers.
 const maxStrandedAfter = 24 * time.Hour
 
-// deployment is what the flags say.
+// deployment returns the deployment that the flags describe.
 func (c *workerCmd) deployment() worker.Deployment {
 	d := worker.Deployment{Name: c.DeploymentName, StrandedAfter: c.StrandedAfter}
 	if c.Versioning {
@@ -128,7 +128,7 @@ func (c *workerCmd) deployment() worker.Deployment {
 	return d
 }
 
-// drain is what the flag says.
+// drain returns the drain that the flag describes.
 func (c *workerCmd) drain(db *postgres.DB, signaler *sessionclient.Client, shutdown *activities.Shutdown) worker.Drain {
 	if c.DrainTimeout == nil {
 		return worker.Drain{}
@@ -291,7 +291,7 @@ func (c *workerCmd) run(
 	return group.Wait()
 }
 
-// appendAtStop is how long a worker that stops tries to commit what it has. Agents work on, and
+// appendAtStop is how long a stopping worker tries to commit waiting events. Agents work on, and
 // what is not committed is read again from the journals in their sandboxes.
 const appendAtStop = 5 * time.Second
 

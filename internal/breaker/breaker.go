@@ -10,9 +10,9 @@ const (
 	// Threshold is how many starts in a row must fail for a breaker to open, each within Window of the one before.
 	Threshold = 5
 	Window    = 10 * time.Minute
-	// A breaker that opens stays so for Pause, and twice as long after each trial that fails, up to MaxPause.
+	// A breaker that opens stays so for Pause, and twice as long after each trial that fails, up to maxPause.
 	Pause    = 5 * time.Second
-	MaxPause = 30 * time.Second
+	maxPause = 30 * time.Second
 	// Trial is how long a trial may take before another one begins: its worker may be lost.
 	Trial = time.Minute
 	// Grace is for how long other sessions come before the one that failed last: its own snapshot may be the reason.
@@ -87,7 +87,7 @@ func (b *Breaker) Fail(start, reason string, now time.Time) (opened bool) {
 	if !trial {
 		b.OpenedAt, opened = now, true
 	}
-	b.RetryAt = now.Add(min(MaxPause, Pause<<min(b.Trials, 10)))
+	b.RetryAt = now.Add(min(maxPause, Pause<<min(b.Trials, 10)))
 	return opened
 }
 

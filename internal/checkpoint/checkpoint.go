@@ -18,13 +18,13 @@ const (
 
 // Bounds of a policy that is a duration.
 const (
-	MinInterval = time.Second
-	MaxInterval = 7 * 24 * time.Hour
+	minInterval = time.Second
+	maxInterval = 7 * 24 * time.Hour
 )
 
 // How many of the newest bundles of a session are kept.
 const (
-	DefaultKeep = 10
+	defaultKeep = 10
 	MaxKeep     = 1000
 )
 
@@ -35,7 +35,7 @@ func Parse(text string) (Policy, error) {
 		return c, nil
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil || d < MinInterval || d > MaxInterval {
+	if err != nil || d < minInterval || d > maxInterval {
 		return "", fmt.Errorf("must be hibernate, turn, or a duration from 1s to 168h")
 	}
 	return Policy(d.String()), nil

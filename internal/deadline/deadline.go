@@ -17,8 +17,8 @@ const (
 
 // The longest notice that is given of a deadline. Of a short idle timeout, or the short life of a sandbox, it is a quarter.
 const (
-	MaxSleepNotice  = time.Minute
-	MaxExpiryNotice = 5 * time.Minute
+	maxSleepNotice  = time.Minute
+	maxExpiryNotice = 5 * time.Minute
 )
 
 // MaxMoveMargin is how long before the provider ends its sandbox a session leaves it: long enough to end a turn, and to save
@@ -26,10 +26,10 @@ const (
 const MaxMoveMargin = 20 * time.Minute
 
 // SleepNotice is how long before a session hibernates an event announces that.
-func SleepNotice(idleTimeout time.Duration) time.Duration { return min(MaxSleepNotice, idleTimeout/4) }
+func SleepNotice(idleTimeout time.Duration) time.Duration { return min(maxSleepNotice, idleTimeout/4) }
 
 // ExpiryNotice is how long before a session moves an event announces that; margin is that of the move.
-func ExpiryNotice(margin time.Duration) time.Duration { return min(MaxExpiryNotice, margin/4) }
+func ExpiryNotice(margin time.Duration) time.Duration { return min(maxExpiryNotice, margin/4) }
 
 // MoveMargin is how long before the end of its sandbox's life a session moves; half of a short life.
 func MoveMargin(since, deadline time.Time) time.Duration {

@@ -95,7 +95,7 @@ func programEnvironment(c Config, settings map[string]string) []string {
 }
 
 // workerStop is how long the worker may take to save sessions and to stop, after the time for running turns: see
-// worker.DrainGrace.
+// the default of worker.Drain.Grace.
 const workerStop = time.Minute
 
 // workerSpec runs the worker.

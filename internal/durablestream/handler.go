@@ -12,10 +12,10 @@ import (
 // The protocol's headers.
 const (
 	HeaderNextOffset = "Stream-Next-Offset"
-	HeaderUpToDate   = "Stream-Up-To-Date"
+	headerUpToDate   = "Stream-Up-To-Date"
 	HeaderClosed     = "Stream-Closed"
-	HeaderCursor     = "Stream-Cursor"
-	HeaderEncoding   = "Stream-Sse-Data-Encoding"
+	headerCursor     = "Stream-Cursor"
+	headerEncoding   = "Stream-Sse-Data-Encoding"
 )
 
 // Handler answers reads. Zero fields have defaults.
@@ -104,7 +104,7 @@ func (h Handler) head(w http.ResponseWriter, r *http.Request, s Stream) error {
 func setPosition(header http.Header, position int64, upToDate, closed bool) {
 	header.Set(HeaderNextOffset, Offset(position))
 	if upToDate {
-		header.Set(HeaderUpToDate, "true")
+		header.Set(headerUpToDate, "true")
 	}
 	if closed {
 		header.Set(HeaderClosed, "true")
@@ -144,7 +144,7 @@ func (a *answer) chunk(ctx context.Context) error {
 				return err
 			}
 		}
-		header.Set(HeaderCursor, strconv.FormatInt(nextCursor(a.asked.cursor, time.Now()), 10))
+		header.Set(headerCursor, strconv.FormatInt(nextCursor(a.asked.cursor, time.Now()), 10))
 		if content.count == 0 {
 			setPosition(header, b.Last, true, b.Closed)
 			a.w.WriteHeader(http.StatusNoContent)

@@ -31,7 +31,7 @@ func (a *answer) events(ctx context.Context) error {
 	header.Set("X-Accel-Buffering", "no")
 	encoding := encodingOf(a.stream.ContentType)
 	if encoding == encodeBinary {
-		header.Set(HeaderEncoding, "base64")
+		header.Set(headerEncoding, "base64")
 	}
 	if err := a.control.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("lift read deadline: %w", err)

@@ -25,8 +25,8 @@ type Relation int
 const (
 	// OfOthers: the event belongs to another prompt or another run.
 	OfOthers Relation = iota
-	// OfTurn: it belongs to the prompt, or to the run that has it.
-	OfTurn
+	// ofTurn: it belongs to the prompt, or to the run that has it.
+	ofTurn
 	// OfSession: it concerns the session as a whole.
 	OfSession
 )
@@ -43,7 +43,7 @@ func (t *Turn) Next(e eventlog.Event) (Relation, error) {
 			return OfOthers, nil
 		}
 		t.Prompt = d.Prompt.Whole()
-		return OfTurn, nil
+		return ofTurn, nil
 	case TypeTurnStart, TypeTurnEnd:
 		var d TurnStartData // the first fields of both
 		if err := json.Unmarshal(e.Data, &d); err != nil {
@@ -53,11 +53,11 @@ func (t *Turn) Next(e eventlog.Event) (Relation, error) {
 			return OfOthers, nil
 		}
 		t.RunID = d.RunID
-		return OfTurn, nil
+		return ofTurn, nil
 	}
 	if e.RunID != "" {
 		if e.RunID == t.RunID {
-			return OfTurn, nil
+			return ofTurn, nil
 		}
 		return OfOthers, nil
 	}

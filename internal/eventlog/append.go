@@ -26,8 +26,8 @@ type Store interface {
 	EventsPosition(ctx context.Context, sessionID string) (int64, error)
 }
 
-// ErrStopped means that the appender is stopped. What it was given before is
-// either committed or was answered with this error.
+// ErrStopped means that the appender is stopped. Earlier appends are either committed or were
+// answered with this error.
 var ErrStopped = errors.New("eventlog: the appender is stopped")
 
 // AppenderOptions are the choices of an appender.
@@ -50,8 +50,8 @@ type AppenderOptions struct {
 	// 64 appends, 16 MiB; a single append may have more.
 	MaxQueued      int
 	MaxQueuedBytes int
-	// MaxCommits is how many commits may be under way at once. A second one begins only while the
-	// first is slow. Default 4.
+	// MaxCommits bounds the concurrent commits. A second one begins only while the first is slow.
+	// Default 4.
 	MaxCommits int
 	// MaxLockWaits is how many further commits may wait for a session that another transaction
 	// holds, each for a single session. Default 2.
@@ -97,8 +97,8 @@ func (o AppenderOptions) withDefaults() AppenderOptions {
 }
 
 const (
-	// slowCommit is how long a commit is under way before another may begin alongside it. Below it
-	// batches grow instead, which costs the server less.
+	// slowCommit is how long a commit runs before another may begin alongside it. Below it batches
+	// grow instead, which costs the server less.
 	slowCommit = 100 * time.Millisecond
 	// stalledCommit distinguishes a commit that failed because something in it was stuck from one
 	// that was refused: the next attempt has half the sessions.
@@ -170,9 +170,8 @@ func (a *Appender) Start() {
 	go a.run(ctx)
 }
 
-// Stop commits what waits, answers what cannot be committed until ctx ends with
-// ErrStopped, and returns when the appender is at rest. It may be called before
-// Start and again.
+// Stop commits waiting appends, answers those that cannot be committed until ctx ends with
+// ErrStopped, and returns when the appender is idle. It may be called before Start and again.
 func (a *Appender) Stop(ctx context.Context) {
 	a.lifecycle.Lock()
 	if !a.isStopped() {
@@ -289,7 +288,7 @@ func (a *Appender) run(ctx context.Context) {
 	}
 }
 
-// abandon answers everything that waits; commits under way answer their own.
+// abandon answers everything that waits; commits in progress answer their own.
 func (a *Appender) abandon(cause error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

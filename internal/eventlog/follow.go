@@ -199,8 +199,8 @@ func (f *Follower) changed(sessionIDs []string) {
 	f.hub.publish(sessionIDs)
 }
 
-// listen holds the one listening connection. What was committed while there was
-// none is found by reading all tails once there is one again.
+// listen holds the one listening connection. Commits during its absence are found by reading all
+// tails once it is back.
 func (f *Follower) listen(ctx context.Context) {
 	pauses := newPauses()
 	for {
@@ -242,8 +242,8 @@ func (f *Follower) poll(ctx context.Context) {
 	}
 }
 
-// readTails reads what has been added to the logs of followed sessions, each commit once for all
-// readers in this process.
+// readTails reads the new events of followed sessions, each commit once for all readers in this
+// process.
 func (f *Follower) readTails(ctx context.Context) {
 	pauses := newPauses()
 	var batch []*topic
@@ -294,7 +294,7 @@ func (f *Follower) readTails(ctx context.Context) {
 	}
 }
 
-// publish adds what was read after a position to the tail and wakes the readers.
+// publish adds the events that were read after a position to the tail and wakes the readers.
 func (f *Follower) publish(t *topic, p *Page, after int64) {
 	if p.err != nil {
 		f.topics.fail(t, p.err)

@@ -61,7 +61,7 @@ type Page struct {
 	ends   []uint32 // where the frame of each event ends
 	marks  []int64  // positions of marked events
 	data   int      // bytes of data that were added
-	sparse bool     // what is not kept between two events is a hole
+	sparse bool     // deleted events between two others are a hole
 	holes  []hole   // in order
 
 	first, newest int64     // positions of the oldest and the newest event of the session
@@ -82,7 +82,8 @@ func NewPage(format *Format, sessionID string, after int64) *Page {
 	return p
 }
 
-// Reset empties the page for the events after a position. What was read of it is not valid any more.
+// Reset empties the page for the events after a position. The events that were read are no longer
+// valid.
 func (p *Page) Reset(sessionID string, after int64) {
 	if cap(p.frames) > 4*PageBytes {
 		p.frames = nil // it had a large event

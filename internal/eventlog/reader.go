@@ -108,7 +108,7 @@ func (r *Reader) advance(b Batch, newest int64) Batch {
 	return b
 }
 
-// fetch begins to read a page of what is no longer, or not yet, in memory.
+// fetch begins to read a page of events that are no longer, or not yet, in memory.
 func (r *Reader) fetch(after, through int64) {
 	out := make(chan *Page, 1) // a reader that has left does not take it
 	r.fetching, r.after = out, after

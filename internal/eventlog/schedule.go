@@ -27,7 +27,7 @@ type schedule struct {
 	took    time.Duration // by the commit that ended last
 	ended   time.Time     // when it did
 
-	backoff     time.Duration // of all commits, while Postgres is away
+	backoff     time.Duration // of all commits, while Postgres is unavailable
 	pausedUntil time.Time
 }
 
@@ -138,7 +138,7 @@ func (s *schedule) release(q *queue, p *pending) {
 	}
 }
 
-// idle reports whether nothing waits and no commit is under way.
+// idle reports whether no append waits and no commit is in progress.
 func (s *schedule) idle() bool {
 	return len(s.ready)+len(s.busy)+len(s.running)+s.lockWaits == 0
 }
@@ -179,7 +179,7 @@ func (s *schedule) next(now time.Time, stopping bool) (*batch, time.Duration) {
 	return nil, wait
 }
 
-// retryBusy makes queues ready whose pause is over and returns when to look again.
+// retryBusy makes queues ready whose pause has ended and returns the time of the next check.
 func (s *schedule) retryBusy(now time.Time) time.Duration {
 	wait := never
 	all := s.busy

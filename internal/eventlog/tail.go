@@ -153,7 +153,7 @@ func (t *tail) forget(first int64) {
 	if len(t.chunks) == 0 || t.chunks[0].After >= first-1 {
 		return
 	}
-	// What is deleted does not stay in memory: the chunk is replaced by one without it.
+	// Deleted events do not stay in memory: the chunk is replaced by one without it.
 	old := t.chunks[0]
 	kept := old.from(first - 1)
 	t.chunks[0], t.start = kept, first-1

@@ -205,8 +205,8 @@ func (ts *topics) done(t *topic, more bool) {
 	}
 }
 
-// account counts what the tail takes, and shortens all tails when they take too much together. The
-// caller holds mu.
+// account counts the memory of the tail, and shortens all tails if they exceed their common limit.
+// The caller holds mu.
 func (ts *topics) account(t *topic) {
 	if ts.byID[t.sessionID] != t {
 		return

@@ -19,13 +19,13 @@ type Kind string
 
 // The kinds of record.
 const (
-	KindHeader  Kind = "header"
+	kindHeader  Kind = "header"
 	KindSession Kind = "session"
 	KindPrompt  Kind = "prompt"
 	KindBundle  Kind = "bundle"
 	KindEvent   Kind = "event"
 	KindHistory Kind = "history"
-	KindEnd     Kind = "end"
+	kindEnd     Kind = "end"
 )
 
 // Record is one line of a file.
@@ -60,7 +60,7 @@ type Writer struct {
 // NewWriter writes the header.
 func NewWriter(out io.Writer, h Header) (*Writer, error) {
 	w := &Writer{out: out}
-	return w, w.Write(KindHeader, h)
+	return w, w.Write(kindHeader, h)
 }
 
 // Write writes a record.
@@ -81,5 +81,5 @@ func (w *Writer) Write(kind Kind, data any) error {
 
 // End writes the end, without which the file counts as truncated.
 func (w *Writer) End(historyMissing string) error {
-	return w.Write(KindEnd, End{Records: w.records, HistoryMissing: historyMissing})
+	return w.Write(kindEnd, End{Records: w.records, HistoryMissing: historyMissing})
 }

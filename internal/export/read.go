@@ -73,7 +73,7 @@ func Read(r io.Reader) (File, error) {
 }
 
 func (f *File) header(r Record) error {
-	if r.Record != KindHeader || json.Unmarshal(r.Data, &f.Header) != nil || f.Header.Format != Format {
+	if r.Record != kindHeader || json.Unmarshal(r.Data, &f.Header) != nil || f.Header.Format != Format {
 		return errors.New("the file is not an exported session: its first record is not its header")
 	}
 	if f.Header.Version > Version {
@@ -103,10 +103,10 @@ func (f *File) take(r Record) error {
 		}
 		run := &f.Runs[len(f.Runs)-1]
 		run.Events = append(run.Events, e.Event)
-	case KindEnd:
+	case kindEnd:
 		f.End = new(End)
 		return json.Unmarshal(r.Data, f.End)
-	case KindHeader:
+	case kindHeader:
 		return errors.New("a second header")
 	}
 	return nil

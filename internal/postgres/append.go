@@ -99,7 +99,7 @@ type appendRun struct {
 	changed bool
 }
 
-// read locks the sessions and reads, under the locks, what the appends are about.
+// read locks the sessions and reads, under the locks, the rows that the appends concern.
 func (b *appendTx) read(ctx context.Context, in *lookups) error {
 	var sessionIDs, runIDs []string
 	for _, a := range b.appends {

@@ -77,7 +77,7 @@ func (db *DB) archiveOwn(ctx context.Context, bundleID string) (a bundle.Archive
 	return a, false, nil
 }
 
-// ArchivesTake returns archives that are to be made, each to one caller for a while.
+// ArchivesTake returns due archives, each leased to one caller for a while.
 func (db *DB) ArchivesTake(ctx context.Context, limit int) ([]bundle.ArchiveWork, error) {
 	const doing = "take archives"
 	rows, err := db.q.ArchivesTake(ctx, db.pool, &dbsqlc.ArchivesTakeParams{MaxItems: int32(limit), Seconds: archiveLease.Seconds()})
@@ -114,8 +114,9 @@ func (db *DB) ArchiveRenew(ctx context.Context, id string, attempt int64) error 
 // archivePart is how many bytes of an archive a row has.
 const archivePart = 1 << 20
 
-// ArchiveWrite stores the content of an archive under an attempt, and makes the archive ready once all of it is stored.
-// illegal_state if another attempt has taken over. What an attempt that fails has stored counts for nothing.
+// ArchiveWrite stores the content of an archive under an attempt, and makes the archive ready once
+// all of it is stored. illegal_state if another attempt has taken over. The content of a failed
+// attempt is ignored.
 func (db *DB) ArchiveWrite(ctx context.Context, id string, attempt int64, content io.Reader) error {
 	const doing = "store an archive"
 	if err := db.q.ArchivePartsForget(ctx, db.pool, &dbsqlc.ArchivePartsForgetParams{ArchiveID: id, Attempt: attempt}); err != nil {

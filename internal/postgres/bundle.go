@@ -146,8 +146,8 @@ func (db *DB) ImagesKnown(ctx context.Context, except string) ([]string, error) 
 	return ids, fault("list known images", err)
 }
 
-// BundleProve records that a restore has matched the bundle's manifest. What is
-// older is then not needed any more.
+// BundleProve records that a restore has matched the bundle's manifest. Older snapshots are then no
+// longer needed.
 func (db *DB) BundleProve(ctx context.Context, bundleID string) error {
 	return db.inTx(ctx, "prove a bundle", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		sessionID, err := db.q.BundleProve(ctx, tx, bundleID)

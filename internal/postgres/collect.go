@@ -199,9 +199,9 @@ func (s *sessionTx) rejoin(ctx context.Context, p dbsqlc.Prompt) ([]event.QueueC
 	return s.reportJoined(rows, event.QueueUpdated)
 }
 
-// PromptsCollected ends the collection of prompts of a session whose time is over. The prompt that is next is returned if its workflow is to
-// be notified of it, as SessionRelease does. If the time is not over, because more prompts have joined or clocks differ, it returns what
-// is left of it.
+// PromptsCollected ends the collection of prompts of a session whose time is up. The prompt that is
+// next is returned if its workflow is to be notified of it, as SessionRelease does. If the time is
+// not over, because more prompts have joined or clocks differ, it returns what is left of it.
 func (db *DB) PromptsCollected(ctx context.Context, sessionID string) (next *session.Prompt, left time.Duration, err error) {
 	err = db.inSession(ctx, "end a collection", sessionID, func(s *sessionTx) error {
 		next, left = nil, 0

@@ -48,7 +48,7 @@ func (db *DB) CommandSubmit(ctx context.Context, c session.Command) (result sess
 	return result, nil
 }
 
-// commandable reads what a command is judged by.
+// commandable reads the rows that decide about a command.
 func (s *sessionTx) commandable(ctx context.Context) (session.Pending, error) {
 	p := session.Pending{Status: session.State(s.row.Status), Reason: s.row.StatusReason, Lazy: s.row.Lazy}
 	var in lookups
@@ -64,8 +64,8 @@ func (s *sessionTx) commandable(ctx context.Context) (session.Pending, error) {
 	return p, err
 }
 
-// commandTarget checks what a command names, and names the run that an abort is for. It reports whether
-// the run to interrupt is over.
+// commandTarget checks the target of a command, and sets the run of an abort. It reports whether
+// the run to interrupt has ended.
 func (s *sessionTx) commandTarget(ctx context.Context, db *DB, c *session.Command, p session.Pending) (already bool, err error) {
 	if p.Status.Final() {
 		return false, nil // nothing is possible any more, whatever it names
@@ -87,7 +87,7 @@ func (s *sessionTx) commandTarget(ctx context.Context, db *DB, c *session.Comman
 	return false, nil
 }
 
-// commandAccept stores what an accepted command changes.
+// commandAccept stores the changes of an accepted command.
 func (s *sessionTx) commandAccept(ctx context.Context, c session.Command, p session.Pending, v session.CommandVerdict, result *session.Commanded) error {
 	ended, err := s.commandsEnd(ctx, p.Commands, func(old session.Command) (session.CommandStatus, string) {
 		if slices.Contains(v.Supersedes, old.Kind) {
@@ -236,7 +236,7 @@ func (s *sessionTx) commandsTransit(ctx context.Context, t session.Transition, p
 	return err
 }
 
-// abortsEnd ends the aborts of a run that is over.
+// abortsEnd ends the aborts of a run that has ended.
 func (s *sessionTx) abortsEnd(ctx context.Context, runID string, outcome session.Outcome, reason string) (int, error) {
 	rows, err := s.abortsClose(ctx, s, runID, outcome, reason)
 	if err != nil {
@@ -278,7 +278,8 @@ func (db *DB) CommandRequest(ctx context.Context, commandID string) (string, err
 	return id, fault("read a command", err)
 }
 
-// SessionLook returns what waits for a session's workflow, and records that the workflow run has read it.
+// SessionLook returns the pending commands and prompts of a session, and records that the workflow
+// run has read them.
 func (db *DB) SessionLook(ctx context.Context, sessionID, workflowRunID string) (look session.Look, err error) {
 	var waits looking
 	read := func(in *lookups) error { return waits.read(ctx, db.q, in, sessionID) }
@@ -289,7 +290,7 @@ func (db *DB) SessionLook(ctx context.Context, sessionID, workflowRunID string) 
 	return look, err
 }
 
-// looking reads what waits for a session's workflow.
+// looking reads the pending commands and prompts of a session.
 type looking struct {
 	commands []dbsqlc.SessionCommand
 	first    []dbsqlc.PromptsFirstRow
@@ -313,7 +314,7 @@ func (l *looking) found(s *sessionTx) session.Look {
 	return look
 }
 
-// heard records that a workflow has read what waits.
+// heard records that a workflow has read the pending work.
 func (s *sessionTx) heard(ctx context.Context, workflowRunID string) error {
 	return cmp.Or(
 		s.q.SessionHeard(ctx, &s.later, s.row.ID),

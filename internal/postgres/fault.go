@@ -87,8 +87,8 @@ func isLockTimeout(err error) bool {
 
 func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
 
-// cause is what a log shows of a driver's error. Of the error itself only the end
-// of a context can be seen through it, since callers look for their own.
+// cause returns the loggable part of a driver's error. Of the error itself only the end of a
+// context can be seen through it, since callers look for their own.
 type cause struct {
 	doing string
 	err   error

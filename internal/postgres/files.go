@@ -328,7 +328,7 @@ func (db *DB) FilesPosition(ctx context.Context, sessionID string) (workspacefil
 	return p, fault("read the position of a workspace", err)
 }
 
-// FilesKnown returns what a runner must know of the files that are stored, by path.
+// FilesKnown returns the stored files for a runner without an index, by path.
 func (db *DB) FilesKnown(ctx context.Context, sessionID string) ([]workspacefile.Known, error) {
 	rows, err := db.q.FilesKnown(ctx, db.pool, sessionID)
 	if err != nil {

@@ -27,7 +27,7 @@ var migrations embed.FS
 // wait for it and then find nothing to do.
 const migrationLock = 0x6f766572_77696e74 // "overwint"
 
-// minServerVersion is what the SQL is written for, as Postgres numbers itself.
+// minServerVersion is the lowest supported server_version_num of Postgres.
 const minServerVersion = 150000
 
 // Migration is one step of the schema.

@@ -15,8 +15,8 @@ import (
 
 // notifier wakes readers of sessions whose logs have grown. It runs after the commits rather than
 // within them: Postgres lets one transaction that notifies commit at a time, in all databases of a
-// server, so that every append would wait for every other one's flush to disk. One connection
-// sends what has gathered while the notification before was under way.
+// server, so that every append would wait for every other one's flush to disk. One connection sends
+// the payloads that accumulated during the previous notification.
 //
 // A notification may be lost, with the process or the connection. Readers poll.
 type notifier struct {
@@ -83,7 +83,7 @@ func (n *notifier) signal() {
 	}
 }
 
-// close returns when the loop has ended. What was not sent yet is lost: readers poll.
+// close returns when the loop has ended. Unsent payloads are lost: readers poll.
 func (n *notifier) close() {
 	n.mu.Lock()
 	n.stopped = true
@@ -95,7 +95,7 @@ func (n *notifier) close() {
 	}
 }
 
-// take returns the payloads for what has gathered.
+// take returns the accumulated payloads.
 func (n *notifier) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -164,7 +164,7 @@ func (n *notifier) run(ctx context.Context) {
 	}
 }
 
-// send sends what has gathered, one after the other, each a transaction of a few microseconds.
+// send sends the accumulated payloads one by one, each in a transaction of a few microseconds.
 func (n *notifier) send(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()

@@ -25,7 +25,7 @@ import (
 type Options struct {
 	// Tracer observes statements. Default: nothing does.
 	Tracer pgx.QueryTracer
-	// Logger receives what no caller gets. Default: nothing is logged.
+	// Logger receives errors that are not returned to a caller. Default: nothing is logged.
 	Logger *slog.Logger
 	// MaxConns bounds the connections of the pool. The notifier and each listener use one more.
 	// URL: pool_max_conns. Default 16.
@@ -113,9 +113,9 @@ type DB struct {
 	prober   prober
 }
 
-// Open makes a pool for the database at url, a postgres:// address or a keyword
-// string. It does not connect: a Postgres that is away shows with the first call.
-// An address that cannot be read is an error.
+// Open makes a pool for the database at url, a postgres:// address or a keyword string. It does not
+// connect: an unavailable Postgres shows at the first call. An address that cannot be read is an
+// error.
 func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err == nil {
@@ -215,8 +215,8 @@ func setDefault(params map[string]string, name, value string) {
 	}
 }
 
-// Close returns when every connection is closed; calls under way end first. It
-// may be called twice.
+// Close returns when every connection is closed; calls in progress end first. It may be called
+// twice.
 func (db *DB) Close() {
 	db.prober.close()
 	db.readers.close()

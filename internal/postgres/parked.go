@@ -157,7 +157,7 @@ func allWait(subagents []subagentAtWork, waits map[string]bool) bool {
 	return true
 }
 
-// parkedInto reads what a parked run waits for.
+// parkedInto reads the open questions of a parked run.
 func (s *sessionTx) parkedInto(ctx context.Context, runID string, part int64, p *session.Processing) error {
 	until, open, err := s.parkedUntil(ctx, runID, part)
 	p.Parked, p.Due, p.Until = true, !open, until

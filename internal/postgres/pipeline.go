@@ -34,7 +34,7 @@ type noRow struct{}
 
 func (noRow) Scan(...any) error { return errPipelineReads }
 
-// send executes what was queued, in order, and returns the first error.
+// send executes the queued queries in order, and returns the first error.
 func (p *pipeline) send(ctx context.Context, conn *pgx.Conn) error {
 	return conn.SendBatch(ctx, &p.batch).Close()
 }

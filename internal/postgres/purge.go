@@ -62,9 +62,9 @@ func (t purgeTable) delete() string {
 	return fmt.Sprintf("DELETE FROM %[1]s WHERE ctid = ANY(ARRAY(SELECT ctid FROM %[1]s WHERE %[2]s = $1%[3]s LIMIT $2))", t.name, t.column, t.where)
 }
 
-// PurgeRequest records that everything of a session is to be erased, and returns the session. From then on it is
-// carried out, whatever fails. Again it changes nothing. session_not_found if there is no such session, or none any
-// more.
+// PurgeRequest records that all data of a session must be erased, and returns the session. From
+// then on it is carried out, whatever fails. Again it changes nothing. session_not_found if there
+// is no such session, or none any more.
 //
 // has_forks if the session has forks and nothing is said about them. Those that are detached have the snapshots that they need.
 func (db *DB) PurgeRequest(ctx context.Context, sessionID string, forks fork.Policy) (s session.Session, err error) {
@@ -253,7 +253,8 @@ func (db *DB) PurgeSession(ctx context.Context, sessionID string) error {
 	return fault(doing, err)
 }
 
-// PurgeTerminated requests the purge of sessions that were terminated longer than age ago. At most limit are under way.
+// PurgeTerminated requests the purge of sessions that were terminated longer than age ago. At most
+// limit are open.
 func (db *DB) PurgeTerminated(ctx context.Context, age time.Duration, limit int) (requested int, err error) {
 	const doing = "find sessions to purge"
 	open, err := db.q.PurgesOpen(ctx, db.pool)
@@ -324,7 +325,7 @@ func (db *DB) eventsRetain(ctx context.Context, sessionID string, age time.Durat
 	if err != nil {
 		return 0, err
 	}
-	// What a call that was interrupted has left is deleted as well.
+	// The remains of an interrupted call are deleted as well.
 	through = max(through, bounds.FirstSeq-1)
 	return max(0, through-bounds.FirstSeq+1), db.EventsPrune(ctx, sessionID, through)
 }

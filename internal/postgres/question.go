@@ -118,7 +118,7 @@ func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, 
 	return answered, err
 }
 
-// QuestionExpire ends an open question whose time is over, with the event question_resolved, and
+// QuestionExpire ends an open question that has expired, with the event question_resolved, and
 // returns the question, whatever ended it.
 func (db *DB) QuestionExpire(ctx context.Context, sessionID, questionID string) (q question.Question, err error) {
 	err = db.inSession(ctx, "expire a question", sessionID, func(s *sessionTx) error {

@@ -27,7 +27,7 @@ const (
 	StepSandbox = "sandbox"
 	StepClone   = "clone"
 	StepSetup   = "setup"
-	StepWait    = "wait" // others keep failing: see Breaker
+	stepWait    = "wait" // others keep failing: see Breaker
 )
 
 // Activity is the present activity of a session.
@@ -79,7 +79,7 @@ func (s Session) starting(verb string) Activity {
 		StepImage: "prepares the image of the agent", StepSandbox: "creates the sandbox", StepClone: "clones the repository", StepSetup: "runs the setup script",
 	}
 	if w := s.StartWait; w != nil && s.Step != StepClone && s.Step != StepSetup {
-		return Activity{State: Starting, Step: StepWait, Until: w.Until, Text: fmt.Sprintf(
+		return Activity{State: Starting, Step: stepWait, Until: w.Until, Text: fmt.Sprintf(
 			"%s: waits, since %d starts in a row have failed; the next one is tried at %s", verb, w.Failures, w.Until.UTC().Format(time.RFC3339))}
 	}
 	step := s.Step

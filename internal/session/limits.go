@@ -26,7 +26,7 @@ const (
 
 // Bounds of the time without anything but an open question after which a session sleeps.
 const (
-	DefaultParkAfter = 3 * time.Minute
+	defaultParkAfter = 3 * time.Minute
 	MinParkAfter     = time.Second
 	MaxParkAfter     = 24 * time.Hour
 )

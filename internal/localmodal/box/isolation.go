@@ -57,10 +57,10 @@ const (
 	OwnHostname Ability = "own host name"
 	// OwnRoot: a sandbox's user is root, with a root's power over its files.
 	OwnRoot Ability = "own root user"
-	// HiddenFiles: nothing that a process does shows it the machine's other files.
-	HiddenFiles Ability = "hidden files"
-	// Debuggers: ptrace works in a sandbox.
-	Debuggers Ability = "debuggers"
+	// hiddenFiles: nothing that a process does shows it the machine's other files.
+	hiddenFiles Ability = "hidden files"
+	// debuggers: ptrace works in a sandbox.
+	debuggers Ability = "debuggers"
 	// OwnNetwork: a sandbox does not reach what listens on this machine alone.
 	OwnNetwork Ability = "own network"
 	// SeparateSandboxes: a sandbox does not reach another's processes and files.
@@ -110,8 +110,8 @@ func (i Isolation) Lacks() []Lack {
 			{BlockedNetwork, "only a full set of namespaces has a network that can be left empty"},
 			{OwnHostname, "without a UTS namespace the host name is the machine's"},
 			{OwnRoot, "without a user namespace a sandbox's user is the user of the server"},
-			{HiddenFiles, "paths are translated, not taken away: a program that means to can reach the machine's files"},
-			{Debuggers, "a process has one tracer, and that is the sandbox's"},
+			{hiddenFiles, "paths are translated, not taken away: a program that means to can reach the machine's files"},
+			{debuggers, "a process has one tracer, and that is the sandbox's"},
 		}
 		if os.Geteuid() == 0 {
 			lacks = append(lacks, rootsIDs)
