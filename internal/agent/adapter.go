@@ -22,7 +22,7 @@ type Adapter interface {
 	Describe() Description
 	// Launch says how the agent's process is started in a sandbox.
 	Launch(LaunchInput) (Launch, error)
-	// Prompt is what is written to the agent's stdin to deliver a prompt.
+	// Prompt returns the input that delivers a prompt to the agent's stdin.
 	Prompt(PromptInput) ([]byte, error)
 	// Interrupt returns how to abort a running turn without ending the agent.
 	Interrupt(runID string) Interrupt
@@ -45,7 +45,7 @@ type Description struct {
 	Secrets      []Need   `json:"secrets"` // that it can use, the preferred ones first
 }
 
-// LaunchInput is what a launch depends on.
+// LaunchInput is the input of a launch.
 type LaunchInput struct {
 	SessionID string
 	Model     string
@@ -176,21 +176,21 @@ type ExitReport struct {
 	Interrupted bool `json:"interrupted"`
 }
 
-// Translator turns the frames of one run into events, in order. What it returns
-// depends on its state and the frame alone. It is not safe for concurrent use.
+// Translator turns the frames of one run into events, in order. The result depends only on its
+// state and the frame. It is not safe for concurrent use.
 type Translator interface {
 	// Translate reads the next frame. A frame that it does not understand gives
 	// no events or a system block, never an error; an error means that state
 	// and frames do not belong together.
 	Translate(Frame) (Translation, error)
-	// State is what a later translator needs to resume after the last frame.
+	// State returns the state from which a later translator resumes after the last frame.
 	State() ([]byte, error)
 	// Cut closes every block that is still open, as aborted: no frame will
 	// come any more.
 	Cut(at time.Time) []conversation.Event
 }
 
-// Translation is what one frame meant.
+// Translation is the result of translating one frame.
 type Translation struct {
 	Events []conversation.Event
 	// Images are those in results of tools, which blocks of this frame or of a later one name. Each comes once, with the frame
@@ -205,7 +205,8 @@ type Translation struct {
 	Questions []Question
 	// Resolved are ids of questions that no longer wait, answered or not.
 	Resolved []string
-	// Steered says what the agent has done with prompts that an Expecter has been notified of, once for each.
+	// Steered reports which of the prompts that an Expecter was notified of the agent has accepted
+	// or declined, once for each.
 	Steered []SteerVerdict
 }
 

@@ -8,7 +8,7 @@ import "github.com/overwinter-dev/overwinter/internal/question"
 // Question is what an agent waits for an answer to.
 type Question = question.Asked
 
-// QuestionKind says what an agent waits for.
+// QuestionKind is the kind of answer that an agent waits for.
 type QuestionKind = question.Kind
 
 // InquiryItem is one thing that an Inquiry asks.

@@ -24,8 +24,8 @@ func EncodeState(version int, state any) ([]byte, error) {
 	return append(head, b[1:]...), nil
 }
 
-// DecodeState reads what EncodeState wrote, or what was written before states had a version, which is
-// version 1. A version above the given one is an error: a newer release has written it.
+// DecodeState reads the output of EncodeState, or a state without a version, which is version 1. A
+// version above the given one is an error: a newer release has written it.
 func DecodeState(data []byte, version int, state any) error {
 	var head struct {
 		Version int `json:"v"`

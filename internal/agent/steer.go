@@ -5,8 +5,8 @@ const CapabilitySteer = "steer"
 
 // Steerer is an adapter whose agent takes prompts in a running turn. Its translators are Expecters.
 type Steerer interface {
-	// Steer is what is written to the agent's stdin to give it a prompt in the turn of the run. It is written to a process once, or
-	// twice to one that acts on the first alone.
+	// Steer returns the input that delivers a prompt to the agent's stdin in the turn of the run.
+	// It is written to a process once, or twice to one that acts on the first alone.
 	Steer(PromptInput) ([]byte, error)
 }
 
@@ -27,8 +27,8 @@ type Steered struct {
 	Author   string
 }
 
-// SteerVerdict is what an agent has done with a prompt that was given to its running turn. One that it has not taken is given again
-// later.
+// SteerVerdict reports whether an agent accepted a prompt for its running turn. One that it has not
+// taken is given again later.
 type SteerVerdict struct {
 	PromptID string
 	Taken    bool

@@ -42,7 +42,7 @@ var verbs = map[conversation.ToolKind]string{
 	conversation.ToolExecute: "", conversation.ToolThink: "",
 }
 
-// View returns what a call is about.
+// View returns the description of a call.
 func (t Tools) View(name string, input json.RawMessage) conversation.Tool {
 	form, known := t[name]
 	if !known {
@@ -131,7 +131,7 @@ func locations(fields map[string]json.RawMessage, file string, form ToolForm) []
 	return found
 }
 
-// diffs are what a call changes.
+// diffs returns the changes of a call.
 func diffs(fields map[string]json.RawMessage, file string, form ToolForm) []conversation.FileDiff {
 	if patch := textOf(fields[form.Patch]); form.Patch != "" && patch != "" {
 		return []conversation.FileDiff{{Path: file, Patch: patch}}

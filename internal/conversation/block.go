@@ -8,7 +8,7 @@ import (
 // Main is the id of the conversation that a session's prompts go to.
 const Main = "main"
 
-// BlockType says what a block is.
+// BlockType is the type of a block.
 type BlockType string
 
 // The types of block.

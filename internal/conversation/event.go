@@ -70,7 +70,7 @@ type BlockRemoved struct {
 	BlockID string `json:"blockId"`
 }
 
-// MetadataUpdate reports what the turn has used so far.
+// MetadataUpdate reports the usage of the turn so far.
 type MetadataUpdate struct {
 	Usage   Usage    `json:"usage"`
 	CostUSD *float64 `json:"costUsd"` // nil if it is not known

@@ -72,7 +72,7 @@ func (f *Folder) Add(e Event) {
 	}
 }
 
-// Conversation returns what has been folded so far, main first.
+// Conversation returns the folded conversation, main first.
 func (f *Folder) Conversation() Conversation {
 	c := Conversation{Threads: []Thread{{ID: Main, Blocks: []Block{}}}}
 	for _, t := range f.threads {

@@ -69,7 +69,8 @@ func cutDataURL(s string) (string, bool) {
 	return s[at+len(mark):], true
 }
 
-// AttachmentID is the id of what is stored with a session. It follows from the bytes, and from whatever else it is stored with.
+// AttachmentID returns the id of an attachment of a session. It follows from the bytes, and from
+// whatever else it is stored with.
 func AttachmentID(data []byte, labels ...string) string {
 	h := sha256.New()
 	sum := sha256.Sum256(data)
@@ -108,7 +109,8 @@ func References(images []ImageData) []Image {
 	return out
 }
 
-// Keep counts an image of the turn, and reports whether it is to be stored. One that the turn has already is not again.
+// Keep counts an image of the turn, and reports whether it is within the limits. One that the turn
+// has already is not again.
 func (l *Limiter) Keep(i Image) bool {
 	switch {
 	case slices.Contains(l.Images, i.ID):

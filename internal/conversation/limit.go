@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what the events of one turn carry. An agent may say as much as it likes;
-// what is beyond them is counted and left out.
+// Bounds of the events of one turn. An agent may say as much as it likes; what is beyond them is
+// counted and left out.
 const (
 	// MaxBlockBytes bounds the content, message, input and output of a block, each.
 	MaxBlockBytes = 1 << 20
@@ -69,7 +69,7 @@ func (l *Limiter) Room() Spent {
 // None reports whether there is no room.
 func (s Spent) None() bool { return s.Bytes <= 0 || s.Events <= 0 }
 
-// TurnTruncated is what the error event says.
+// TurnTruncated is the message of the error event.
 func TurnTruncated() Problem {
 	return Problem{
 		Code:    CodeTurnTruncated,
@@ -124,7 +124,7 @@ func (l *Limiter) Encode(e Event) ([]Encoded, error) {
 	return out, nil
 }
 
-// limit returns e within the bounds, and false where it is to be left out.
+// limit returns e within the bounds, and false if it must be omitted.
 func (l *Limiter) limit(e Event) (Event, bool) {
 	e.ConversationID = BoundedID(e.ConversationID)
 	switch d := e.Data.(type) {

@@ -64,20 +64,20 @@ type Reported[T any] struct {
 	At      time.Time
 }
 
-// Reports are what an agent has reported; nil is nothing.
+// Reports are the reports of an agent; nil is nothing.
 type Reports struct {
 	Git         *Reported[GitState]
 	PullRequest *Reported[PullRequest]
 }
 
-// Review is what the agent wants people to look at.
+// Review is a request of the agent for a review by people.
 type Review struct {
 	Title       string   `json:"title"`
 	Description string   `json:"description,omitempty"`
 	Files       []string `json:"files,omitempty"` // relative to the workspace; the first to look at come first
 }
 
-// ReviewResult is what the agent says about changes that it was asked to review.
+// ReviewResult is the agent's report about changes that it was asked to review.
 type ReviewResult struct {
 	Summary  string    `json:"summary"`
 	Verdict  Verdict   `json:"verdict,omitempty"`
@@ -129,7 +129,7 @@ func (p PullRequest) With(c PullRequest) PullRequest {
 	}
 }
 
-// PullRequestOperation says what a pull_request event is of.
+// PullRequestOperation is the operation of a pull_request event.
 type PullRequestOperation string
 
 // PullRequestState is the state of a pull request.

@@ -2,7 +2,7 @@ package conversation
 
 import "encoding/json"
 
-// ToolKind says what a tool does, in the same words for every agent.
+// ToolKind is the kind of a tool, in the same terms for every agent.
 type ToolKind string
 
 // The kinds of tool.
@@ -25,8 +25,8 @@ const (
 	MaxToolDiffTextBytes = 64 << 10 // of all changes of a call together
 )
 
-// Tool is what a call of a tool is about, in the same form for every agent. It follows from the name and the input of the
-// call, which have the agent's own form.
+// Tool describes a call of a tool, in the same form for every agent. It follows from the name and
+// the input of the call, which have the agent's own form.
 type Tool struct {
 	Kind      ToolKind   `json:"kind,omitempty"`
 	Title     string     `json:"title,omitempty"` // a line for people
@@ -40,7 +40,7 @@ type Location struct {
 	Line int    `json:"line,omitempty"`
 }
 
-// FileDiff is what an edit does to a file: a text that takes the place of another, or a patch.
+// FileDiff is the change of a file by an edit: a text that takes the place of another, or a patch.
 type FileDiff struct {
 	Path    string `json:"path,omitempty"` // none if the patch alone names files
 	OldText string `json:"oldText,omitempty"`
@@ -91,8 +91,8 @@ func InRun(e Event, runID string) Event {
 	return e
 }
 
-// WithTool returns the event with what a call is about, as view says it for the name and the input of the call. Events
-// that are about no call are unchanged.
+// WithTool returns the event with the description that view returns for the name and the input of
+// the call. Events that are about no call are unchanged.
 func WithTool(e Event, view func(name string, input json.RawMessage) Tool) Event {
 	switch d := e.Data.(type) {
 	case BlockStart:
@@ -114,7 +114,8 @@ func WithTool(e Event, view func(name string, input json.RawMessage) Tool) Event
 	return e
 }
 
-// viewed is what a call is about. A kind that the agent itself has named counts more than the name of the tool.
+// viewed returns the description of a call. A kind that the agent itself has named counts more than
+// the name of the tool.
 func viewed(b Block, view func(name string, input json.RawMessage) Tool) Tool {
 	t := view(b.Name, b.Input).Bounded()
 	if b.Kind != "" {
@@ -123,7 +124,7 @@ func viewed(b Block, view func(name string, input json.RawMessage) Tool) Tool {
 	return t
 }
 
-// WithTools adds to the calls of a conversation what they are about.
+// WithTools adds descriptions to the calls of a conversation.
 func WithTools(c Conversation, view func(name string, input json.RawMessage) Tool) {
 	for _, t := range c.Threads {
 		for i := range t.Blocks {

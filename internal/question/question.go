@@ -24,7 +24,8 @@ const (
 	MaxAnswers     = 64
 )
 
-// Bounds of what an agent asks. A larger question is rejected, whether a policy or a person decides it.
+// Bounds of an agent's questions. A larger question is rejected, whether a policy or a person
+// decides it.
 const (
 	MaxBytes        = 1 << 20  // of a question, with the input that it is about, as JSON
 	MaxPerTurn      = 1000     // that people are asked in a turn
@@ -32,7 +33,7 @@ const (
 	MaxIDBytes      = 4 << 10  // of the agent's id of a question
 )
 
-// Kind says what an agent waits for.
+// Kind is the kind of answer that an agent waits for.
 type Kind string
 
 // The kinds of question.
@@ -62,7 +63,7 @@ const (
 	ReasonPolicy    = "policy"     // decided by the session's permissions; not shown to people
 )
 
-// Asked is what an agent wants to know, as its adapter understands it.
+// Asked is the question of an agent, as its adapter understands it.
 type Asked struct {
 	ID        string          `json:"id"` // the agent's own, unique in its run
 	Kind      Kind            `json:"kind"`
@@ -150,7 +151,7 @@ type Question struct {
 	Delivered bool
 }
 
-// Check says what is wrong with an answer to what was asked, field by field.
+// Check returns the errors in an answer to the question, field by field.
 func (a Asked) Check(answer Answer) []failure.Field {
 	var wrong []failure.Field
 	if a.Kind == Permission {

@@ -8,7 +8,7 @@ type Doing string
 const (
 	DoingNothing  Doing = ""            // no attempt is attached, or the last one ended by itself
 	DoingAttached Doing = "attached"    // it waits for frames, or handles them and none was lost at its position before
-	DoingReading  Doing = "reading"     // after a loss: it reads the frames that wait, or stores what they mean
+	DoingReading  Doing = "reading"     // after a loss: it reads the waiting frames, or stores their events
 	DoingHandling Doing = "handling"    // after a loss: it translates, masks and encodes frames
 	DoingPanicked Doing = "panicked"    // it panicked while it handled frames
 	DoingRefused  Doing = "quarantined" // the run is quarantined; no attempt reads frames any more
@@ -40,5 +40,5 @@ func (l Losses) After(doing Doing, frame int64) Losses {
 	return l
 }
 
-// Quarantine reports whether no further worker is to be lost to the run.
+// Quarantine reports whether the run must not get another worker.
 func (l Losses) Quarantine() bool { return l.Points >= quarantineAt }

@@ -12,8 +12,9 @@ type View struct {
 	SessionID string
 	PromptID  string
 	Agent     string
-	// BaseSession and BaseBundle are what it was asked to continue; empty for a prompt that was not submitted as a run. The bundle is also
-	// empty where the session had worked since its newest one.
+	// BaseSession and BaseBundle are the session and the bundle that it was asked to continue;
+	// empty for a prompt that was not submitted as a run. The bundle is also empty where the
+	// session had worked since its newest one.
 	BaseSession, BaseBundle string
 	JoinedTo                string // the prompt with which the agent gets its prompt; empty for none
 	Status                  session.PromptStatus
@@ -31,7 +32,7 @@ func (v View) Forked() bool { return v.BaseSession != "" && v.BaseSession != v.S
 // Request asks for a run.
 type Request struct {
 	Prompt session.Prompt // the session follows from the base
-	// BaseSession or BaseBundle is what the run continues.
+	// The run continues BaseSession or BaseBundle.
 	BaseSession, BaseBundle string
 	Fork                    bool   // whatever the base is doing
 	SessionID               string // of the session that is made if it forks
