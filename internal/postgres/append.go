@@ -35,7 +35,31 @@ func (db *DB) EventsAppend(ctx context.Context, appends []eventlog.Append) ([]er
 // EventsTryAppend is EventsAppend that waits for no session: the appends to one that another
 // transaction holds, or that does not exist, are left out with eventlog.ErrBusy.
 func (db *DB) EventsTryAppend(ctx context.Context, appends []eventlog.Append) ([]error, error) {
-	return db.eventsAppend(ctx, appends, []string{"begin", genericPlans}, true)
+	verdicts := make([]error, len(appends))
+	rest := make([]int, 0, len(appends)) // places of the appends that are not committed yet
+	extended, err := db.eventsExtend(ctx, appends)
+	if err != nil {
+		return nil, err
+	}
+	var left []eventlog.Append
+	for i, a := range appends {
+		if _, done := extended[a.SessionID]; !done {
+			rest, left = append(rest, i), append(left, a)
+		}
+	}
+	if len(left) == 0 {
+		return verdicts, nil
+	}
+	found, err := db.eventsAppend(ctx, left, []string{"begin", genericPlans}, true)
+	if err != nil && len(extended) == 0 {
+		return nil, err
+	}
+	for i, place := range rest {
+		if verdicts[place] = eventlog.ErrBusy; err == nil { // else it is tried again, since others were written
+			verdicts[place] = found[i]
+		}
+	}
+	return verdicts, nil
 }
 
 // genericPlans has the statements of the transaction planned once for each connection. They look rows up by key, in one way

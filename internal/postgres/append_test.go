@@ -223,7 +223,13 @@ func TestBlocksAreTheFoldOfTheStream(t *testing.T) {
 				a.LastFrame = frame
 				frame++
 			}
-			require.NoError(rt, b.appendOne(t, a))
+			if rapid.Bool().Draw(rt, "without waiting for the lock") {
+				verdicts, err := b.EventsTryAppend(b.ctx, []eventlog.Append{a})
+				require.NoError(rt, err)
+				require.NoError(rt, verdicts[0])
+			} else {
+				require.NoError(rt, b.appendOne(t, a))
+			}
 			if rapid.IntRange(0, 4).Draw(rt, "run ends") == 0 {
 				_, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 				require.NoError(rt, err)

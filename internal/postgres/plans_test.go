@@ -126,6 +126,12 @@ func TestPlansOfReadsAndAppendsScanNoTable(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	require.NoError(t, verdicts[0])
+	verdicts, err = db.EventsTryAppend(b.ctx, []eventlog.Append{{
+		SessionID: b.id, RunID: run, Generation: 1, Token: "t1", State: []byte("{}"), LastFrame: 2,
+		Events: []eventlog.Draft{draft("text_delta", 2, 0, `{"blockId":"block_1","delta":"word "}`)},
+	}})
+	require.NoError(t, err)
+	require.NoError(t, verdicts[0])
 	_, err = db.EventsPage(b.ctx, b.id, 0, 10)
 	require.NoError(t, err)
 	plans, err := postgres.ExplainPrepared(b.ctx, db)

@@ -104,6 +104,91 @@ func (q *Queries) EventsDeltas(ctx context.Context, db DBTX, arg *EventsDeltasPa
 	return items, nil
 }
 
+const eventsExtend = `-- name: EventsExtend :many
+WITH a AS (
+    SELECT unnest($1::text[]) AS session_id, unnest($2::text[]) AS run_id, unnest($3::bigint[]) AS generation,
+        unnest($4::text[]) AS token, unnest($5::bigint[]) AS first_frame, unnest($6::bigint[]) AS last_frame,
+        unnest($7::bytea[]) AS translator, unnest($8::boolean[]) AS steers, unnest($9::integer[]) AS conversation_no,
+        unnest($10::text[]) AS block_id, unnest($11::timestamptz[]) AS at, unnest($12::text[]) AS data
+), held AS MATERIALIZED (
+    SELECT a.session_id, a.run_id, a.generation, a.token, a.first_frame, a.last_frame, a.translator, a.steers, a.conversation_no, a.block_id, a.at, a.data, s.no AS session_no, s.last_seq + 1 AS seq
+    FROM a, LATERAL (
+        SELECT o.no, o.last_seq, o.generation, o.status FROM sessions o WHERE o.id = a.session_id FOR NO KEY UPDATE SKIP LOCKED
+    ) s
+    WHERE s.generation <= a.generation AND s.status <> 'terminated'
+), moved AS (
+    UPDATE runs r SET last_frame = h.last_frame, translator = h.translator, steers_token = CASE WHEN h.steers THEN r.token ELSE '' END
+    FROM held h
+    WHERE r.id = h.run_id AND r.session_id IS NOT DISTINCT FROM h.session_id AND r.outcome = '' AND r.token = h.token AND r.last_frame < h.first_frame
+        AND NOT EXISTS (
+            SELECT FROM blocks b WHERE b.session_id = h.session_id AND b.conversation_id = 'main' AND b.block_id = h.block_id
+                AND NOT b.live AND NOT b.removed
+        )
+    RETURNING r.no AS run_no, h.session_id, h.session_no, h.seq, h.conversation_no, h.at, h.data
+), advanced AS (
+    UPDATE sessions s SET last_seq = m.seq FROM moved m WHERE s.id = m.session_id
+), logged AS (
+    INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
+    SELECT m.session_no, m.seq, m.at, m.run_no, m.conversation_no, 'text_delta', m.data FROM moved m
+)
+SELECT m.session_id::text AS session_id FROM moved m
+`
+
+type EventsExtendParams struct {
+	SessionIds      []string
+	RunIds          []string
+	Generations     []int64
+	Tokens          []string
+	FirstFrames     []int64
+	LastFrames      []int64
+	Translators     [][]byte
+	Steers          []bool
+	ConversationNos []int32
+	BlockIds        []string
+	Ats             []time.Time
+	Datas           []string
+}
+
+// EventsExtend appends one delta to the log of each session, with the state of its run after it, and returns the sessions for which it
+// has. It is the whole of an append if nothing has to be known first: the run has the attempt's token and none of the delta's frames,
+// and its block takes text. It leaves out every other session, and those that other transactions hold.
+//
+// The statement reads rows as they were before it had the locks. What it changes, it checks again: it locks the session, then updates the run
+// if that still satisfies the conditions, and only the runs that it has updated are in the log. The conditions on runs are written so that no
+// index but that of ids fits them.
+func (q *Queries) EventsExtend(ctx context.Context, db DBTX, arg *EventsExtendParams) ([]string, error) {
+	rows, err := db.Query(ctx, eventsExtend,
+		arg.SessionIds,
+		arg.RunIds,
+		arg.Generations,
+		arg.Tokens,
+		arg.FirstFrames,
+		arg.LastFrames,
+		arg.Translators,
+		arg.Steers,
+		arg.ConversationNos,
+		arg.BlockIds,
+		arg.Ats,
+		arg.Datas,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var session_id string
+		if err := rows.Scan(&session_id); err != nil {
+			return nil, err
+		}
+		items = append(items, session_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const eventsInsert = `-- name: EventsInsert :exec
 INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
 SELECT a.session_no, a.seq, a.at,

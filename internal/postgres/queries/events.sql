@@ -10,6 +10,42 @@ FROM (SELECT unnest(@session_nos::bigint[]) AS session_no, unnest(@seqs::bigint[
     unnest(@conversation_ids::text[]) AS conversation_id, unnest(@run_ids::text[]) AS run_id, unnest(@run_nos::integer[]) AS run_no,
     unnest(@ats::timestamptz[]) AS at, unnest(@datas::text[]) AS data) a;
 
+-- name: EventsExtend :many
+-- EventsExtend appends one delta to the log of each session, with the state of its run after it, and returns the sessions for which it
+-- has. It is the whole of an append if nothing has to be known first: the run has the attempt's token and none of the delta's frames,
+-- and its block takes text. It leaves out every other session, and those that other transactions hold.
+--
+-- The statement reads rows as they were before it had the locks. What it changes, it checks again: it locks the session, then updates the run
+-- if that still satisfies the conditions, and only the runs that it has updated are in the log. The conditions on runs are written so that no
+-- index but that of ids fits them.
+WITH a AS (
+    SELECT unnest(@session_ids::text[]) AS session_id, unnest(@run_ids::text[]) AS run_id, unnest(@generations::bigint[]) AS generation,
+        unnest(@tokens::text[]) AS token, unnest(@first_frames::bigint[]) AS first_frame, unnest(@last_frames::bigint[]) AS last_frame,
+        unnest(@translators::bytea[]) AS translator, unnest(@steers::boolean[]) AS steers, unnest(@conversation_nos::integer[]) AS conversation_no,
+        unnest(@block_ids::text[]) AS block_id, unnest(@ats::timestamptz[]) AS at, unnest(@datas::text[]) AS data
+), held AS MATERIALIZED (
+    SELECT a.*, s.no AS session_no, s.last_seq + 1 AS seq
+    FROM a, LATERAL (
+        SELECT o.no, o.last_seq, o.generation, o.status FROM sessions o WHERE o.id = a.session_id FOR NO KEY UPDATE SKIP LOCKED
+    ) s
+    WHERE s.generation <= a.generation AND s.status <> 'terminated'
+), moved AS (
+    UPDATE runs r SET last_frame = h.last_frame, translator = h.translator, steers_token = CASE WHEN h.steers THEN r.token ELSE '' END
+    FROM held h
+    WHERE r.id = h.run_id AND r.session_id IS NOT DISTINCT FROM h.session_id AND r.outcome = '' AND r.token = h.token AND r.last_frame < h.first_frame
+        AND NOT EXISTS (
+            SELECT FROM blocks b WHERE b.session_id = h.session_id AND b.conversation_id = 'main' AND b.block_id = h.block_id
+                AND NOT b.live AND NOT b.removed
+        )
+    RETURNING r.no AS run_no, h.session_id, h.session_no, h.seq, h.conversation_no, h.at, h.data
+), advanced AS (
+    UPDATE sessions s SET last_seq = m.seq FROM moved m WHERE s.id = m.session_id
+), logged AS (
+    INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
+    SELECT m.session_no, m.seq, m.at, m.run_no, m.conversation_no, 'text_delta', m.data FROM moved m
+)
+SELECT m.session_id::text AS session_id FROM moved m;
+
 -- name: EventConversationsInsert :exec
 -- EventConversationsInsert numbers the conversations that have no number yet, in the order given.
 INSERT INTO event_conversations (session_no, no, id)

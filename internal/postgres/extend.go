@@ -1,0 +1,79 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+)
+
+// eventsExtend commits the appends of a batch in one round trip if each is a delta alone, as nearly all are while many sessions speak, and
+// returns the sessions of those that it has committed. The others need what only the longer transaction finds out. A batch with any
+// other append is left to that transaction as a whole, since a second one would cost more than it spares.
+func (db *DB) eventsExtend(ctx context.Context, appends []eventlog.Append) (map[string]struct{}, error) {
+	extend := db.extension(appends)
+	if extend == nil {
+		return nil, nil
+	}
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
+	const doing = "append deltas"
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return nil, fault(doing, err)
+	}
+	defer conn.Release()
+	var ids []string
+	var trip lookups // which is a transaction
+	err = trip.send(ctx, conn.Conn(), []string{genericPlans}, func(in *lookups) (err error) {
+		ids, err = db.q.EventsExtend(ctx, in, extend)
+		return err
+	})
+	if err != nil {
+		db.readers.notify(extend.SessionIds...) //nolint:contextcheck // the notifier outlives the call
+		return nil, fault(doing, err)
+	}
+	db.readers.notify(ids...) //nolint:contextcheck // as above
+	extended := make(map[string]struct{}, len(ids))
+	for _, id := range ids {
+		extended[id] = struct{}{}
+	}
+	return extended, nil
+}
+
+// extension returns the parameters for a batch in which every append is one delta of the main conversation and no two are of one session,
+// else nil.
+func (db *DB) extension(appends []eventlog.Append) *dbsqlc.EventsExtendParams {
+	p := &dbsqlc.EventsExtendParams{}
+	seen := make(map[string]struct{}, len(appends))
+	for _, a := range appends {
+		if len(a.Events) != 1 || len(a.Questions)+len(a.Resolved) > 0 || a.RunID == "" || a.Token == "" {
+			return nil
+		}
+		d := a.Events[0]
+		block, plain := plainDelta(d)
+		var conversationNo int32
+		switch d.ConversationID {
+		case "":
+		case conversation.Main:
+			conversationNo = 1
+		default:
+			return nil
+		}
+		if !plain || d.At.IsZero() || checkFrames(a) != nil {
+			return nil
+		}
+		if _, twice := seen[a.SessionID]; twice {
+			return nil
+		}
+		seen[a.SessionID] = struct{}{}
+		p.SessionIds, p.RunIds = append(p.SessionIds, a.SessionID), append(p.RunIds, a.RunID)
+		p.Generations, p.Tokens = append(p.Generations, a.Generation), append(p.Tokens, a.Token)
+		p.FirstFrames, p.LastFrames = append(p.FirstFrames, d.Frame), append(p.LastFrames, a.LastFrame)
+		p.Translators, p.Steers = append(p.Translators, db.sealState(a.SessionID, a.RunID, a.State)), append(p.Steers, a.Steers)
+		p.ConversationNos, p.BlockIds = append(p.ConversationNos, conversationNo), append(p.BlockIds, text(block))
+		p.Ats, p.Datas = append(p.Ats, d.At.UTC()), append(p.Datas, string(d.Data))
+	}
+	return p
+}
