@@ -3,7 +3,6 @@ package turn
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -100,7 +99,7 @@ type Progress interface {
 type Executor struct {
 	Config
 	readAhead *semaphore.Weighted
-	linked    atomic.Int64 // turns that have a link
+	paces     paces
 }
 
 // New returns an executor. Its turns share the memory for frames that are read ahead.

@@ -61,8 +61,8 @@ func (a *attempt) attach(ctx context.Context) (*turnLink, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.linked.Add(1)
-	unlink := sync.OnceFunc(func() { a.linked.Add(-1) })
+	a.paces.linked.Add(1)
+	unlink := sync.OnceFunc(func() { a.paces.linked.Add(-1) })
 	hello := runner.Hello{
 		Token: token, Run: a.agentRun(),
 		From: a.frame + 1 - a.start.Run.FrameBase, Attempt: a.start.Run.Attempt, Known: a.start.Transcripts, Files: &a.start.Files, Calls: true,
@@ -87,7 +87,7 @@ func (a *attempt) attach(ctx context.Context) (*turnLink, error) {
 	}
 	go l.read(readCtx)
 	if link.Welcome().Window {
-		l.pacer = newPacer(link, &a.linked, l.base, a.frame)
+		l.pacer = newPacer(link, &a.paces, l.base, a.frame)
 		go l.pacer.send(readCtx)
 	}
 	return l, nil

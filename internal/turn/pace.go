@@ -2,26 +2,95 @@ package turn
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
 const (
-	// paceFrames bounds the printed and unhandled frames of all turns of a worker together.
-	paceFrames = 32 << 10
-	// minWindow and maxWindow bound the share of one turn. A turn begins with minWindow, which
+	// paceFrames is about how many printed and unhandled frames all turns of a worker have together.
+	// Under overload, agents and runners use most of the CPU time of a frame, so paceFrames also
+	// determines how long it takes until every agent has printed a window, and by how much a turn
+	// that begins late has printed less than the others.
+	paceFrames = 12 << 10
+	// minWindow and maxWindow bound the window of one turn. A turn begins with minWindow, which
 	// doubles each time that half of it is handled. So of many turns that begin at once, none
 	// prints much before the others have begun.
-	minWindow = 256
+	minWindow = 64
 	maxWindow = 8 << 10
+	// paceMemory is the time after which frames of a turn count half.
+	paceMemory = 5 * time.Second
 )
 
+// paces are the turns of a worker whose agents are paced. On a machine that is too slow for its
+// agents, each agent waits for its window most of the time, so its speed depends on the size of the
+// window. Turns that have printed more than others in the last seconds get smaller windows, and
+// turns that began late get larger ones.
+type paces struct {
+	linked atomic.Int64 // turns that have a link or open one
+
+	mu     sync.Mutex
+	recent map[*pacer]int64 // handled frames, halved every paceMemory
+	halved time.Time
+}
+
+// join adds a turn.
+func (s *paces) join(p *pacer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.recent == nil {
+		s.recent = map[*pacer]int64{}
+	}
+	s.recent[p] = 0
+}
+
+// leave removes a turn.
+func (s *paces) leave(p *pacer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.recent, p)
+}
+
+// next returns the next window of a turn of which frames were handled since its last window.
+func (s *paces) next(p *pacer, frames int64, now time.Time) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.decay(now)
+	s.recent[p] += frames
+	// The mean is weighted by the frames themselves, so that turns that print a word now and then
+	// do not lower it.
+	var sum, squares float64
+	for _, n := range s.recent {
+		sum, squares = sum+float64(n), squares+float64(n)*float64(n)
+	}
+	ahead := 0.0
+	if squares > 0 {
+		ahead = float64(s.recent[p]) * sum / squares
+	}
+	return nextWindow(p.window.Load(), s.linked.Load(), ahead)
+}
+
+// decay halves recent for each paceMemory that has passed.
+func (s *paces) decay(now time.Time) {
+	periods := int64(now.Sub(s.halved) / paceMemory)
+	if periods <= 0 {
+		return
+	}
+	s.halved = now
+	for p, n := range s.recent {
+		s.recent[p] = n >> min(periods, 62)
+	}
+}
+
 // nextWindow returns how many frames of a turn may wait after some were handled, given the number
-// of turns with links. All end up with the same share, so that on a machine that is too slow for
-// its agents all are equally fast.
-func nextWindow(window, turns int64) int64 {
-	return min(2*window, max(paceFrames/max(turns, 1), minWindow), maxWindow)
+// of turns with links, and the frames of the turn relative to those of the others in the last
+// seconds. The window is between half and twice the share of one turn.
+func nextWindow(window, turns int64, ahead float64) int64 {
+	share := float64(max(paceFrames/max(turns, 1), minWindow))
+	fair := share / min(max(ahead, 0.5), 2)
+	return min(2*window, max(int64(fair), minWindow), maxWindow)
 }
 
 // pacer makes a runner pause an agent that prints more than the worker handles.
@@ -30,7 +99,7 @@ func nextWindow(window, turns int64) int64 {
 // So took stores what is handled before it compares, and send stores what it sent before it does: one of them sees the other.
 type pacer struct {
 	link    *runner.Link
-	turns   *atomic.Int64 // of the worker that have links
+	paces   *paces
 	base    int64         // of the frames of the link in the run
 	handled atomic.Int64  // the newest handled frame
 	sent    atomic.Int64  // the newest handled frame that the runner was notified of
@@ -40,8 +109,8 @@ type pacer struct {
 }
 
 // newPacer returns a pacer of a link that begins after a frame.
-func newPacer(link *runner.Link, turns *atomic.Int64, base, frame int64) *pacer {
-	p := &pacer{link: link, turns: turns, base: base, due: make(chan struct{}, 1), done: make(chan struct{})}
+func newPacer(link *runner.Link, paces *paces, base, frame int64) *pacer {
+	p := &pacer{link: link, paces: paces, base: base, due: make(chan struct{}, 1), done: make(chan struct{})}
 	p.handled.Store(frame)
 	p.sent.Store(frame)
 	p.window.Store(minWindow)
@@ -67,6 +136,8 @@ func (p *pacer) half() bool { return p.handled.Load()-p.sent.Load() >= p.window.
 // send notifies the runner of handled frames until ctx ends or the link is closed.
 func (p *pacer) send(ctx context.Context) {
 	defer close(p.done)
+	p.paces.join(p)
+	defer p.paces.leave(p)
 	for {
 		select {
 		case <-p.due:
@@ -74,7 +145,8 @@ func (p *pacer) send(ctx context.Context) {
 			return
 		}
 		for p.half() {
-			handled, window := p.handled.Load(), nextWindow(p.window.Load(), p.turns.Load())
+			handled := p.handled.Load()
+			window := p.paces.next(p, handled-p.sent.Load(), time.Now())
 			if p.link.Taken(handled+1-p.base, window) != nil {
 				return // the link has ended, which its reader finds
 			}

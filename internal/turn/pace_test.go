@@ -4,9 +4,10 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"sync/atomic"
+	"math"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,18 +16,125 @@ import (
 
 func TestTurnsShareWhatMayWait(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ window, turns, want int64 }{
-		{minWindow, 1, 2 * minWindow},
-		{maxWindow, 1, maxWindow},
-		{maxWindow, 0, maxWindow},
-		{4096, 4, maxWindow},
-		{4096, 5, 6553},
-		{maxWindow, 100, 327},
-		{maxWindow, 128, minWindow},
-		{maxWindow, 10_000, minWindow},
-		{minWindow, 10_000, minWindow},
+	for _, c := range []struct {
+		window, turns int64
+		ahead         float64
+		want          int64
+	}{
+		{minWindow, 1, 1, 2 * minWindow},
+		{maxWindow, 1, 1, maxWindow},
+		{maxWindow, 0, 1, maxWindow},
+		{4096, 2, 1, 6144},
+		{4096, 4, 1, 3072},
+		{maxWindow, 100, 1, 122},
+		{maxWindow, 100, 0.8, 152},
+		{maxWindow, 100, 0.1, 244},
+		{maxWindow, 100, 0, 244},
+		{maxWindow, 100, 9, minWindow},
+		{maxWindow, 50, 1.5, 163},
+		{maxWindow, 50, 9, 122},
+		{maxWindow, 10_000, 1, minWindow},
+		{maxWindow, 10_000, 0.1, 2 * minWindow},
 	} {
-		require.Equal(t, c.want, nextWindow(c.window, c.turns), "%+v", c)
+		require.Equal(t, c.want, nextWindow(c.window, c.turns, c.ahead), "%+v", c)
+	}
+}
+
+// TestTurnsThatBeginLateCatchUp simulates a machine that is too slow for its agents. One agent at a time prints, until it has used its window, and
+// is last in the queue when it may print again. Lines are counted; no clock is involved.
+func TestTurnsThatBeginLateCatchUp(t *testing.T) {
+	t.Parallel()
+	const (
+		turns   = 100
+		perStep = 10     // lines of all agents in a step, of a millisecond
+		steps   = 10_000 // 1,000 lines for each agent
+		spread  = 20     // steps between two beginnings
+		delay   = 200    // steps until what was printed is handled and the runner is notified
+	)
+	type agent struct {
+		*pacer
+		printed, next int64
+		queued        bool
+	}
+	type handled struct {
+		*agent
+		upto int64
+	}
+	all := &paces{}
+	all.linked.Store(turns)
+	agents := make([]*agent, turns)
+	for i := range agents {
+		agents[i] = &agent{pacer: newPacer(nil, all, 0, 0)}
+		all.join(agents[i].pacer)
+	}
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var queue []*agent
+	due := map[int][]handled{}
+	for step := range steps {
+		if step%spread == 0 && step/spread < turns {
+			queue = append(queue, agents[step/spread])
+			agents[step/spread].queued = true
+		}
+		for _, h := range due[step] {
+			h.handled.Store(h.upto)
+			if !h.half() {
+				continue
+			}
+			h.window.Store(all.next(h.pacer, h.upto-h.sent.Load(), start.Add(time.Duration(step)*time.Millisecond)))
+			h.sent.Store(h.upto)
+			h.next = h.upto
+			if !h.queued && h.printed < h.next+h.window.Load() {
+				queue = append(queue, h.agent)
+				h.queued = true
+			}
+		}
+		delete(due, step)
+		for left := int64(perStep); left > 0 && len(queue) > 0; {
+			a := queue[0]
+			n := min(left, a.next+a.window.Load()-a.printed)
+			a.printed, left = a.printed+n, left-n
+			due[step+delay] = append(due[step+delay], handled{a, a.printed})
+			if a.printed >= a.next+a.window.Load() {
+				queue, a.queued = queue[1:], false
+			}
+		}
+	}
+	least, most := int64(math.MaxInt64), int64(0)
+	for _, a := range agents {
+		least, most = min(least, a.printed), max(most, a.printed)
+	}
+	t.Logf("%d lines of the agent with the fewest, %d of the one with the most", least, most)
+	require.Greater(t, 4*least, 3*most)
+}
+
+// TestTurnsThatSayLittleDoNotCount: an agent that prints fast is not ahead of others that say a word now and then.
+func TestTurnsThatSayLittleDoNotCount(t *testing.T) {
+	t.Parallel()
+	all := &paces{}
+	all.linked.Store(50)
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var fast *pacer
+	for i := range 50 {
+		p := newPacer(nil, all, 0, 0)
+		all.join(p)
+		if i == 0 {
+			fast = p
+			fast.window.Store(maxWindow)
+			continue
+		}
+		all.next(p, 10, now)
+	}
+	const share = paceFrames / 50
+	require.InDelta(t, share, all.next(fast, 10_000, now), share/10)
+	all.leave(fast)
+	require.Len(t, all.recent, 49)
+	later := now.Add(time.Minute)
+	slow := newPacer(nil, all, 0, 0)
+	all.join(slow)
+	all.next(slow, 1, later)
+	for p, n := range all.recent {
+		require.LessOrEqual(t, n, int64(1), "what was printed long ago does not count")
+		require.NotNil(t, p)
 	}
 }
 
@@ -45,9 +153,9 @@ func TestARunnerIsNotifiedOfHalfAWindowAtATime(t *testing.T) {
 				heard = append(heard, *m.(*runner.Taken))
 			}
 		}()
-		var turns atomic.Int64
-		turns.Store(1)
-		p := newPacer(link, &turns, 1000, 1009)
+		var all paces
+		all.linked.Store(1)
+		p := newPacer(link, &all, 1000, 1009)
 		ctx, cancel := context.WithCancel(t.Context())
 		go p.send(ctx)
 		frame := int64(1009)
@@ -58,15 +166,15 @@ func TestARunnerIsNotifiedOfHalfAWindowAtATime(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, want, heard)
 		}
+		took(31)
+		took(1, runner.Taken{Next: 42, Window: 128})
+		took(63)
+		took(1, runner.Taken{Next: 106, Window: 256})
+		all.linked.Store(1000)
 		took(127)
-		took(1, runner.Taken{Next: 138, Window: 512})
-		took(255)
-		took(1, runner.Taken{Next: 394, Window: 1024})
-		turns.Store(1000)
-		took(511)
-		took(9, runner.Taken{Next: 914, Window: minWindow})
-		took(127)
-		took(1, runner.Taken{Next: 1042, Window: minWindow})
+		took(9, runner.Taken{Next: 242, Window: minWindow})
+		took(31)
+		took(1, runner.Taken{Next: 274, Window: minWindow})
 
 		cancel()
 		<-p.done
@@ -79,9 +187,9 @@ func TestAWindowThatShrinksOnItsWayIsMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runnerEnd, link := linkedRunner(t)
-		var turns atomic.Int64
-		turns.Store(1000)
-		p := newPacer(link, &turns, 0, -1)
+		var all paces
+		all.linked.Store(1000)
+		p := newPacer(link, &all, 0, -1)
 		p.window.Store(maxWindow)
 		ctx, cancel := context.WithCancel(t.Context())
 		go p.send(ctx)
