@@ -1,36 +1,24 @@
 package claude_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/program"
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
 	"github.com/overwinter-dev/overwinter/internal/permission"
 	"github.com/overwinter-dev/overwinter/internal/profile"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// echoServer is a server of the Model Context Protocol with one tool, in shell.
-const echoServer = `while read -r line; do
-  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
-  case "$line" in
-  *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"echo","version":"1"}}}\n' "$id" ;;
-  *'"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"echo","description":"says it again","inputSchema":{"type":"object"}}]}}\n' "$id" ;;
-  *'"id"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{}}\n' "$id" ;;
-  esac
-done`
-
 // TestAProfileReachesTheModel looks for a marker of each part of a profile in what the real program
 // asks of the model.
 func TestAProfileReachesTheModel(t *testing.T) {
 	t.Parallel()
-	script := filepath.Join(t.TempDir(), "echo.sh")
-	require.NoError(t, os.WriteFile(script, []byte(echoServer), 0o600))
+	script := program.EchoServer(t)
 	spec := profile.Spec{
 		Instructions: "marker-instructions: be brief",
 		Skills:       []profile.Text{{Name: "skilled", Description: "marker-skill: use it", Content: "body of the skill"}},
