@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -60,7 +61,24 @@ type RecipeFile struct {
 	Path    string      // absolute, in the sandbox
 	Mode    fs.FileMode // permission bits; zero means 0644
 	Content []byte
-	Source  string // a file on this machine that Content is read from; only one of the two
+	Source  string // a file on this machine that has the content; only one of the two
+
+	sum [sha256.Size]byte // of the content
+}
+
+// read returns the content, which must be what the image is named for.
+func (f *RecipeFile) read() ([]byte, error) {
+	if f.Source == "" {
+		return f.Content, nil
+	}
+	content, err := os.ReadFile(f.Source)
+	if err != nil {
+		return nil, driver.Errorf(Invalid, "read", f.Source, "%w", err)
+	}
+	if sha256.Sum256(content) != f.sum {
+		return nil, driver.Errorf(Unavailable, "read", f.Source, "the file was replaced meanwhile")
+	}
+	return content, nil
 }
 
 // Ledger records the images that are prepared, so that they can be deleted when
@@ -116,7 +134,15 @@ type Images struct {
 
 	mu       sync.Mutex
 	flights  map[string]*flight
-	nameless map[string]string // image by name, where the provider has no names
+	nameless map[string]string    // image by name, where the provider has no names
+	sources  map[string]sourceSum // by path
+}
+
+// sourceSum is the hash of a file of this machine as it was found. The runner, of some megabytes, is part of the image of every
+// session that is created.
+type sourceSum struct {
+	found fs.FileInfo
+	sum   [sha256.Size]byte
 }
 
 // flight is one preparation with all callers that wait for it.
@@ -132,7 +158,7 @@ type flight struct {
 func NewImages(p *Provider, o ImagesOptions) *Images {
 	i := &Images{
 		p: p, ledger: o.Ledger, base: o.Base, logger: o.Logger, progress: o.Progress, built: o.Built,
-		flights: map[string]*flight{}, nameless: map[string]string{},
+		flights: map[string]*flight{}, nameless: map[string]string{}, sources: map[string]sourceSum{},
 	}
 	if i.ledger == nil {
 		i.ledger = noLedger{}
@@ -319,8 +345,12 @@ func (i *Images) build(ctx context.Context, name string, r Recipe) (image string
 		return "", err
 	}
 	for _, f := range r.Files {
-		i.step(ctx, r.Name, fmt.Sprintf("writing %s (%d bytes)", f.Path, len(f.Content)))
-		if err := sb.WriteFile(ctx, f.Path, f.Content, f.Mode); err != nil {
+		content, err := f.read()
+		if err != nil {
+			return "", err
+		}
+		i.step(ctx, r.Name, fmt.Sprintf("writing %s (%d bytes)", f.Path, len(content)))
+		if err := sb.WriteFile(ctx, f.Path, content, f.Mode); err != nil {
 			return "", err
 		}
 	}
@@ -415,7 +445,35 @@ func (i *Images) step(ctx context.Context, recipe, step string) {
 
 var recipeName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 
-// complete checks a recipe, reads its sources and returns the name of its image.
+// sourceSum returns the hash of a file, which is read once for as long as it is not replaced or changed.
+func (i *Images) sourceSum(path string) (sum [sha256.Size]byte, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return sum, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return sum, err
+	}
+	i.mu.Lock()
+	known, ok := i.sources[path]
+	i.mu.Unlock()
+	if ok && os.SameFile(known.found, info) && known.found.Size() == info.Size() && known.found.ModTime().Equal(info.ModTime()) {
+		return known.sum, nil
+	}
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return sum, err
+	}
+	hash.Sum(sum[:0])
+	i.mu.Lock()
+	i.sources[path] = sourceSum{info, sum}
+	i.mu.Unlock()
+	return sum, nil
+}
+
+// complete checks a recipe, hashes its files and returns the name of its image.
 func (i *Images) complete(r *Recipe) (name string, err error) {
 	if !recipeName.MatchString(r.Name) {
 		return "", fmt.Errorf("%q can not be the name of a recipe", r.Name)
@@ -454,14 +512,16 @@ func (i *Images) complete(r *Recipe) (name string, err error) {
 			if f.Content != nil {
 				return "", fmt.Errorf("file %s has both content and source", f.Path)
 			}
-			if f.Content, err = os.ReadFile(f.Source); err != nil {
+			if f.sum, err = i.sourceSum(f.Source); err != nil {
 				return "", err
 			}
+		} else {
+			f.sum = sha256.Sum256(f.Content)
 		}
 		if f.Mode == 0 {
 			f.Mode = 0o644
 		}
-		content.Files = append(content.Files, file{f.Path, f.Mode, sha256.Sum256(f.Content)})
+		content.Files = append(content.Files, file{f.Path, f.Mode, f.sum})
 	}
 	text, err := json.Marshal(content)
 	if err != nil {

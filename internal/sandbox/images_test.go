@@ -2,6 +2,9 @@ package sandbox_test
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,6 +43,38 @@ func TestPrepareRemembersWhereImagesHaveNoNames(t *testing.T) {
 	anew, err := images.Prepare(t.Context(), recipe)
 	require.NoError(t, err)
 	require.NotEqual(t, first, anew)
+}
+
+// TestAFileOfARecipeIsReadAgainWhenItChanges: the name of an image is that of the file's present content, and every session that
+// is created asks for it. A hash of a file that was read a moment ago is enough to know that it is the same.
+func TestAFileOfARecipeIsReadAgainWhenItChanges(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	source := filepath.Join(t.TempDir(), "runner")
+	fromFile := sandbox.Recipe{Name: "runner", Files: []sandbox.RecipeFile{{Path: "/bin/runner", Mode: 0o755, Source: source}}}
+	images := sandbox.NewImages(b.provider, sandbox.ImagesOptions{})
+	prepare := func() string {
+		image, err := images.Prepare(t.Context(), fromFile)
+		require.NoError(t, err)
+		return image
+	}
+	require.NoError(t, os.WriteFile(source, []byte("one"), 0o600))
+	first := prepare()
+	require.Equal(t, first, prepare())
+	for name, change := range map[string]func() error{
+		"written":  func() error { return os.WriteFile(source, []byte("a second one"), 0o600) },
+		"replaced": func() error { return errors.Join(os.WriteFile(source+".new", []byte("a third one!"), 0o600), os.Rename(source+".new", source)) },
+	} {
+		before := prepare()
+		require.NoError(t, change())
+		require.NotEqual(t, before, prepare(), name)
+	}
+	b.spec.Image = prepare()
+	content, err := b.create(t).ReadFile(t.Context(), "/bin/runner")
+	require.NoError(t, err)
+	want, err := os.ReadFile(source)
+	require.NoError(t, err)
+	require.Equal(t, want, content)
 }
 
 // raced is a provider where another worker names its image first.
