@@ -21,6 +21,9 @@ const (
 	goalMemory  = 2 << 30
 )
 
+// Of the open workflows Temporal's SDK keeps so many in memory, and reads the histories of others again when they have to act.
+const cachedWorkflows = 10_000
+
 // slower is how much longer the pause is between two words of a session than under load. What is measured is what a session needs, not
 // what its words do.
 const slower = 100
@@ -38,8 +41,9 @@ func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	o := b.options
 	streamPause := slower * o.Pause
 	s.note("One worker has %d sessions that sleep and whose workflows are open, and then, alongside them, %d and %d sessions that stream, a word every %s each. Memory is the resident set of the worker's "+
-		"process %s after the last session has come, connections are its open files. *Each* is the growth from one row to the next, divided by the sessions that came. The "+
-		"last row adds up %d sessions that stream and %d that sleep.", o.Open, o.Streams/2, o.Streams, streamPause, o.Window, goalStreams, goalOpen)
+		"process %s after the last session has come, with the garbage of that moment; *in use* is what its last garbage collection left, with the stacks. Connections are its open files. "+
+		"*Each* is the growth from one row to the next, divided by the sessions that came; %d open workflows at most are in memory. The last row is the measured memory if there are %d sessions that stream and "+
+		"%d that sleep; else it adds up twice what they have in use, because as much garbage gathers.", o.Open, o.Streams/2, o.Streams, streamPause, o.Window, cachedWorkflows, goalStreams, goalOpen)
 
 	p, err := newProbe(ctx, sys.client, 1) // the worker has done everything once
 	if err != nil {
@@ -75,20 +79,25 @@ func measureWorker(ctx context.Context, b *bench, s *section) (err error) {
 	open.addTo(s, fmt.Sprintf("%d open", o.Open))
 	half.addTo(s, fmt.Sprintf("%d open, %d streaming", o.Open, o.Streams/2))
 	full.addTo(s, fmt.Sprintf("%d open, %d streaming", o.Open, o.Streams))
-	sleeper, first, stream := open.since(none, o.Open), half.since(open, o.Streams/2), full.since(half, o.Streams-o.Streams/2)
+	sleeper, first, stream := open.since(none, min(o.Open, cachedWorkflows)), half.since(open, o.Streams/2), full.since(half, o.Streams-o.Streams/2)
 	sleeper.addTo(s, "each open session")
 	first.addTo(s, "each streaming session of the first half")
 	stream.addTo(s, "each streaming session of the second half")
-	s.add(fmt.Sprintf("memory for %d open and %d streaming sessions, by these figures", goalOpen, goalStreams),
-		number(none.memory+goalOpen*sleeper.memory+goalStreams*max(first.memory, stream.memory), byteSize), atMost(number(goalMemory, byteSize)))
+	streams := full.since(open, o.Streams)
+	name, memory := "memory for %d open and %d streaming sessions, by what is in use", none.memory+2*(cachedWorkflows*sleeper.inUse+goalStreams*streams.inUse)
+	if o.Open >= goalOpen && o.Streams >= goalStreams {
+		name, memory = "memory for %d open and %d streaming sessions", full.memory
+	}
+	s.add(fmt.Sprintf(name, goalOpen, goalStreams), number(memory, byteSize), atMost(number(goalMemory, byteSize)))
 	return nil
 }
 
 // needs are what a worker uses.
-type needs struct{ memory, goroutines, files float64 }
+type needs struct{ memory, inUse, goroutines, files float64 }
 
 func (n needs) addTo(s *section, of string) {
 	s.add("memory: "+of, number(n.memory, byteSize), noGoal)
+	s.add("in use: "+of, number(n.inUse, byteSize), noGoal)
 	s.add("goroutines: "+of, number(n.goroutines, count), noGoal)
 	s.add("connections: "+of, number(n.files, count), noGoal)
 }
@@ -96,59 +105,69 @@ func (n needs) addTo(s *section, of string) {
 // since is the growth for each of so many sessions.
 func (n needs) since(before needs, sessions int) needs {
 	by := float64(max(1, sessions))
-	return needs{(n.memory - before.memory) / by, (n.goroutines - before.goroutines) / by, (n.files - before.files) / by}
+	return needs{(n.memory - before.memory) / by, (n.inUse - before.inUse) / by, (n.goroutines - before.goroutines) / by, (n.files - before.files) / by}
 }
 
-// workerNeeds reads what the worker says of itself, once it has settled.
-func (s *system) workerNeeds(ctx context.Context, settle time.Duration) (n needs, err error) {
+// workerNeeds reads what the worker says of itself, once it has settled, and once it has collected its garbage after that.
+func (s *system) workerNeeds(ctx context.Context, settle time.Duration) (needs, error) {
 	if err := pause(ctx, settle); err != nil {
-		return n, err
+		return needs{}, err
 	}
+	settled := float64(time.Now().Unix())
+	n, err := s.workerMetrics(ctx)
+	if err != nil {
+		return needs{}, err
+	}
+	for {
+		// The answers are the garbage that has the worker collect it.
+		latest, err := s.workerMetrics(ctx)
+		if err != nil {
+			return needs{}, err
+		}
+		if latest["go_memstats_last_gc_time_seconds"] <= settled {
+			continue
+		}
+		return needs{
+			memory: n["process_resident_memory_bytes"], goroutines: n["go_goroutines"], files: n["process_open_fds"],
+			// The heap is collected when it has twice the size of what the last collection left, and of the stacks.
+			inUse: (latest["go_memstats_next_gc_bytes"] + latest["go_memstats_stack_inuse_bytes"]) / 2,
+		}, nil
+	}
+}
+
+// workerMetrics are the worker's metrics that have no labels.
+func (s *system) workerMetrics(ctx context.Context) (map[string]float64, error) {
 	processes := readProcesses()
 	argv := processes[processes.child(workerCPU, s.pid())].argv
 	at := slices.Index(argv, "--health-address")
 	if at < 0 || at+1 == len(argv) {
-		return n, errors.New("the worker has no address for its metrics")
+		return nil, errors.New("the worker has no address for its metrics")
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+argv[at+1]+"/metrics", nil)
 	if err != nil {
-		return n, err
+		return nil, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return n, err
+		return nil, err
 	}
 	defer response.Body.Close()
-	found := map[string]*float64{"process_resident_memory_bytes": &n.memory, "go_goroutines": &n.goroutines, "process_open_fds": &n.files}
+	metrics := map[string]float64{}
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
 		name, text, _ := strings.Cut(lines.Text(), " ")
-		if into := found[name]; into != nil {
-			if *into, err = strconv.ParseFloat(text, 64); err != nil {
-				return n, err
-			}
-			delete(found, name)
+		if strings.HasPrefix(name, "#") || strings.Contains(name, "{") {
+			continue
+		}
+		if metrics[name], err = strconv.ParseFloat(text, 64); err != nil {
+			return nil, err
 		}
 	}
-	if len(found) > 0 {
-		return n, errors.Join(lines.Err(), fmt.Errorf("the worker does not report %v", found))
-	}
-	return n, lines.Err()
+	return metrics, lines.Err()
 }
 
 // openSleepers creates sessions that have no sandbox, and returns when all of their workflows are open.
 func (s *system) openSleepers(ctx context.Context, sessions int) error {
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(16)
-	for range sessions {
-		group.Go(func() error {
-			_, err := s.client.create(groupCtx, "demo")
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
 	for deadline := time.Now().Add(10 * waitLimit); ; {
 		var open int
 		if err := s.bare.postgres.QueryRow(ctx, "SELECT count(*) FROM sessions WHERE loaded").Scan(&open); err != nil {
@@ -159,6 +178,18 @@ func (s *system) openSleepers(ctx context.Context, sessions int) error {
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%d of %d sessions were opened", open, sessions)
+		}
+		// The workflow of a lazy session whose signal is lost is opened by its first prompt, so others take the places of those.
+		group, groupCtx := errgroup.WithContext(ctx)
+		group.SetLimit(16)
+		for range sessions - open {
+			group.Go(func() error {
+				_, err := s.client.create(groupCtx, "demo")
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
 		}
 		if err := pause(ctx, time.Second); err != nil {
 			return err
