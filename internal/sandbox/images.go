@@ -445,7 +445,7 @@ func (i *Images) step(ctx context.Context, recipe, step string) {
 
 var recipeName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 
-// sourceSum returns the hash of a file, which is read once for as long as it is not replaced or changed.
+// sourceSum returns the hash of a file, which is read again only if it was replaced or changed.
 func (i *Images) sourceSum(path string) (sum [sha256.Size]byte, err error) {
 	file, err := os.Open(path)
 	if err != nil {

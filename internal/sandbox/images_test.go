@@ -62,8 +62,10 @@ func TestAFileOfARecipeIsReadAgainWhenItChanges(t *testing.T) {
 	first := prepare()
 	require.Equal(t, first, prepare())
 	for name, change := range map[string]func() error{
-		"written":  func() error { return os.WriteFile(source, []byte("a second one"), 0o600) },
-		"replaced": func() error { return errors.Join(os.WriteFile(source+".new", []byte("a third one!"), 0o600), os.Rename(source+".new", source)) },
+		"written": func() error { return os.WriteFile(source, []byte("a second one"), 0o600) },
+		"replaced": func() error {
+			return errors.Join(os.WriteFile(source+".new", []byte("a third one!"), 0o600), os.Rename(source+".new", source))
+		},
 	} {
 		before := prepare()
 		require.NoError(t, change())
