@@ -14,6 +14,7 @@
 # make real-agents  runs the tests of real agents in the whole system with every agent; make test runs each with some of them
 # make forks  forks and reverts sessions of every agent; three minutes
 # make overload  has a hundred agents print as fast as they can for a minute; ARGS="-overload 5m -overload-sessions 200" say how long and how many
+# make conformance  runs every scenario of every agent's conformance suite with a process of its own; make test runs some in one process
 # make conformance-sandbox  runs all tests of every agent in sandboxes with their own network, as this user and, for root, as an ordinary user too
 # make test-modal-sdk  runs the tests of Modal's SDK against the local Modal, those as well that are known to fail
 # make vulncheck  looks for known vulnerabilities in what the code calls; needs the database at vuln.go.dev, or VULNDB=URL
@@ -45,7 +46,7 @@ CPUS    := $(shell getconf _NPROCESSORS_ONLN)
 # check-vet vets all packages before the tests run.
 TESTARGS ?= -timeout 75m -vet=off -ldflags=-w -p $(CPUS) -parallel $(shell expr $(CPUS) + 1)
 
-.PHONY: web generate-web dev build release test conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos followers upgrade overload forks real-agents check setup programs fmt generate clean \
+.PHONY: web generate-web dev build release test conformance conformance-sandbox test-modal-sdk vulncheck check-alerts pin-images agents bench bench-million bench-sleepers chaos followers upgrade overload forks real-agents check setup programs fmt generate clean \
 	picture check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
 
 # Temporal's server is by far the largest part of the first build, and not needed if an address is given.
@@ -99,8 +100,12 @@ test: setup agents check check-vulnerabilities programs
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- \
 		sh -c 'status=0; go test -json $(TESTARGS) ./test ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
 
-# Each agent is installed by npm, through the network of its sandbox. The short form is part of make test.
+# The short forms of both are part of make test. In the second, each agent is installed by npm, through the network of its sandbox.
 AGENTS ?= acp claude codex demo gemini opencode
+conformance: NEEDS = npm
+conformance: setup agents
+	@go test $(AGENTS:%=./internal/agent/%) -p 1 -count 1 -timeout 1h -v -run '^TestConforms' -apart
+
 conformance-sandbox: NEEDS = npm
 conformance-sandbox: setup
 	@go test $(AGENTS:%=./internal/agent/%) -p 1 -count 1 -timeout 3h -v -run '^TestConformsInASandbox$$' -sandboxed-all

@@ -36,9 +36,11 @@ type bench struct {
 	home, workspace string
 	process         *process
 	runs            []*run
-	killed          bool   // a process was ended in the middle of something
-	launched        bool   // there has been a process
-	note            string // that prompts come with
+	checked         int        // the first runs, which check has checked
+	owner           *testing.T // of the session if it is that of some scenarios; else nil
+	killed          bool       // a process was ended in the middle of something
+	launched        bool       // there has been a process
+	note            string     // that prompts come with
 	permissions     permission.Rules
 	// answer is what the suite says to a question; nil where none is expected.
 	answer func(agent.Question) agent.Answer
@@ -80,6 +82,9 @@ func (b *bench) launch(t *testing.T) {
 		SessionID: b.sessionID, Home: b.home, Workspace: b.workspace, Resume: b.launched, Permissions: b.permissions, Tools: b.tools,
 	})
 	require.NoError(t, err)
+	if b.owner != nil { // the process outlives the scenario
+		t = b.owner
+	}
 	cmd := b.Command(t, launch)
 	cmd.Dir = launch.Dir
 	if cmd.Env == nil {

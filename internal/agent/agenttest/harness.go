@@ -9,6 +9,7 @@
 package agenttest
 
 import (
+	"flag"
 	"os/exec"
 	"testing"
 
@@ -90,15 +91,57 @@ type Prompts struct {
 	Endless string
 }
 
-// Run puts the adapter through every scenario.
+// Most of the processor time of the suite is starts of agents.
+var apart = flag.Bool("apart", false, "run each scenario of an agent in a session of its own, with a process of its own")
+
+// Run puts the adapter through every scenario. Those that leave the agent's process as it was follow each other in one session, as the
+// prompts of a person do, unless -apart is given; its transcript is checked when all of them are over.
 func Run(t *testing.T, h Harness) {
+	together(t, h)
 	for _, s := range scenarios {
+		if s.in == shared && !*apart {
+			continue
+		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			if reason, ok := h.Cannot[s.name]; ok {
-				t.Skipf("%s cannot: %s", h.Adapter.Name(), reason)
-			}
+			h.can(t, s.name)
 			s.run(t, newBench(t, h))
 		})
+	}
+}
+
+// together runs the scenarios of the shared session. After one that fails, the others continue in another session.
+func together(t *testing.T, h Harness) {
+	t.Helper()
+	if *apart {
+		return
+	}
+	var b *bench
+	for _, s := range scenarios {
+		if s.in != shared {
+			continue
+		}
+		passed := t.Run(s.name, func(subtest *testing.T) {
+			h.can(subtest, s.name)
+			if b == nil {
+				b = newBench(t, h)
+				b.owner = t
+			}
+			s.run(subtest, b)
+		})
+		if !passed {
+			b = nil
+		}
+	}
+	if b != nil {
+		b.checkTranscripts(t)
+	}
+}
+
+// can skips a scenario that the agent cannot be put through.
+func (h Harness) can(t *testing.T, scenario string) {
+	t.Helper()
+	if reason, ok := h.Cannot[scenario]; ok {
+		t.Skipf("%s cannot: %s", h.Adapter.Name(), reason)
 	}
 }

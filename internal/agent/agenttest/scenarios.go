@@ -17,41 +17,50 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// place is the session that a scenario runs in.
+type place int
+
+const (
+	alone  place = iota // its own
+	shared              // one that others run in too, which all leave the agent's process as they found it
+)
+
 // scenarios are named as Harness.Cannot names them.
 var scenarios = []struct {
 	name string
 	run  func(*testing.T, *bench)
+	in   place
 }{
-	{"SaysWhatItIs", saysWhatItIs},
-	{"AnswersHello", answersHello},
-	{"IsGivenANote", isGivenANote},
-	{"WritesAFileWithATool", writesAFile},
-	{"ReportsAFailingTool", reportsAFailingTool},
-	{"Thinks", thinks},
-	{"CallsASubagent", callsASubagent},
-	{"ServesManyPromptsInOneProcess", servesManyPrompts},
-	{"IsInterruptedInText", interruptedInText},
-	{"IsInterruptedInATool", interruptedInATool},
-	{"IsKilledInText", killedInText},
-	{"IsKilledInATool", killedInATool},
-	{"CountsAsAbortedWhenTheRunnerHadToKillIt", killedForAnAbort},
-	{"ResumesFromItsTranscriptAlone", resumes},
-	{"RunsAPromptDeliveredTwiceOnce", deliveredTwice},
-	{"CutsWhatIsOpen", cuts},
-	{"GoesBackToBeforeAPrompt", goesBack},
-	{"WorksOnInAFork", worksOnInAFork},
-	{"CallsToolsInParallel", callsToolsInParallel},
-	{"DoesWhatItIsAllowed", doesWhatItIsAllowed},
-	{"LeavesWhatItIsDenied", leavesWhatItIsDenied},
-	{"AsksItsUser", asksItsUser},
-	{"CallsAToolOfOverwinter", callsATool},
-	{"NeedsNoPermissionForToolsOfOverwinter", callsAToolWithoutAsking},
-	{"TakesAPromptInItsTurn", takesAPrompt},
-	{"LosesNoPromptThatComesAtTheEndOfItsTurn", takesALatePrompt},
-	{"DiesWithAPromptForItsTurn", diesWithAPrompt},
-	{"SaysThatTheModelRefuses", saysThatTheModelRefuses},
-	{"SaysThatItsKeyIsRefused", saysThatItsKeyIsRefused},
-	{"GivesUpWhereTheModelFailsForEver", givesUp},
+	{"SaysWhatItIs", saysWhatItIs, alone},
+	{"AnswersHello", answersHello, shared},
+	{"IsGivenANote", isGivenANote, alone},
+	{"WritesAFileWithATool", writesAFile, shared},
+	{"ReportsAFailingTool", reportsAFailingTool, shared},
+	{"Thinks", thinks, shared},
+	{"CallsASubagent", callsASubagent, alone},
+	{"ServesManyPromptsInOneProcess", servesManyPrompts, shared},
+	{"IsInterruptedInText", interruptedInText, shared},
+	{"IsInterruptedInATool", interruptedInATool, shared},
+	{"IsKilledInText", killedInText, alone},
+	{"IsKilledInATool", killedInATool, alone},
+	{"CountsAsAbortedWhenTheRunnerHadToKillIt", killedForAnAbort, alone},
+	{"ResumesFromItsTranscriptAlone", resumes, alone},
+	{"RunsAPromptDeliveredTwiceOnce", deliveredTwice, alone},
+	{"CutsWhatIsOpen", cuts, shared},
+	{"GoesBackToBeforeAPrompt", goesBack, alone},
+	{"WorksOnInAFork", worksOnInAFork, alone},
+	{"CallsToolsInParallel", callsToolsInParallel, shared},
+	{"DoesWhatItIsAllowed", doesWhatItIsAllowed, alone},
+	{"LeavesWhatItIsDenied", leavesWhatItIsDenied, alone},
+	{"AsksItsUser", asksItsUser, alone},
+	{"CallsAToolOfOverwinter", callsATool, alone},
+	{"NeedsNoPermissionForToolsOfOverwinter", callsAToolWithoutAsking, alone},
+	{"TakesAPromptInItsTurn", takesAPrompt, shared},
+	{"LosesNoPromptThatComesAtTheEndOfItsTurn", takesALatePrompt, shared},
+	{"DiesWithAPromptForItsTurn", diesWithAPrompt, alone},
+	{"SaysThatTheModelRefuses", saysThatTheModelRefuses, shared},
+	{"SaysThatItsKeyIsRefused", saysThatItsKeyIsRefused, alone},
+	{"GivesUpWhereTheModelFailsForEver", givesUp, alone},
 }
 
 func saysWhatItIs(t *testing.T, b *bench) {
