@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"flag"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +15,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+// TestMain has properties tried less often than by default, since each try writes to a database.
+// -rapid.checks says otherwise.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "30"); err != nil {
+		panic(err)
+	}
+	leaktest.Main(m)
+}
 
 func TestManyProcessesMayMigrateAtOnce(t *testing.T) {
 	t.Parallel()
