@@ -549,7 +549,7 @@ func (b *harness) sandboxes(t *testing.T, id string) []session.SandboxRow {
 }
 
 // purgeStride is the distance between the steps that have a fault, unless all of them have.
-const purgeStride = 30
+const purgeStride = 60
 
 var allFaults = flag.Bool("all-faults", false, "have a fault in every step of a purge, instead of some that are selected at random")
 
