@@ -14,7 +14,7 @@
 # make real-agents  runs the tests of real agents in the whole system with every agent; make test runs each with some of them
 # make forks  forks and reverts sessions of every agent; three minutes
 # make overload  has a hundred agents print as fast as they can for a minute; ARGS="-overload 5m -overload-sessions 200" say how long and how many
-# make conformance  runs every scenario of every agent's conformance suite with a process of its own; make test runs some in one process
+# make conformance  runs every scenario of every agent's conformance suite with its own process; make test runs some in one process
 # make conformance-sandbox  runs all tests of every agent in sandboxes with their own network, as this user and, for root, as an ordinary user too
 # make test-modal-sdk  runs the tests of Modal's SDK against the local Modal, those as well that are known to fail
 # make vulncheck  looks for known vulnerabilities in what the code calls; needs the database at vuln.go.dev, or VULNDB=URL

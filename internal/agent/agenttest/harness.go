@@ -92,7 +92,7 @@ type Prompts struct {
 }
 
 // Most of the processor time of the suite is starts of agents.
-var apart = flag.Bool("apart", false, "run each scenario of an agent in a session of its own, with a process of its own")
+var apart = flag.Bool("apart", false, "run each scenario of an agent in its own session, with its own process")
 
 // Run puts the adapter through every scenario. Those that leave the agent's process as it was follow each other in one session, as the
 // prompts of a person do, unless -apart is given; its transcript is checked when all of them are over.
