@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
@@ -39,8 +40,10 @@ type attempt struct {
 	token   string
 	adapter agent.Adapter
 	*convert
-	remasked time.Time // when the stored secrets were read last
-	prepared *prepared // nil before deliver prepares
+	remasked time.Time                // when the stored secrets were read last
+	prepared *prepared                // nil before deliver prepares
+	asked    []string                 // names of the secrets that the agent was to be given
+	stored   map[string]secret.Stored // those of them that are stored
 	sandbox  *sandbox.Sandbox
 	progress Progress
 

@@ -108,9 +108,14 @@ func (a *attempt) boundKeys(ctx context.Context, secrets, env map[string]string)
 			names = append(names, name)
 		}
 	}
-	found, err := a.Secrets.Secrets(ctx, names)
-	if err != nil {
-		return nil, Stored(err)
+	found := maps.Clone(a.stored)
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(a.asked, name) })
+	if len(names) > 0 { // those that the agent is given were read with their hosts
+		more, err := a.Secrets.Secrets(ctx, names)
+		if err != nil {
+			return nil, Stored(err)
+		}
+		maps.Copy(found, more)
 	}
 	for i := range keys {
 		keys[i].stated = found[keys[i].name].Hosts

@@ -115,9 +115,9 @@ func (s countedSecrets) Secrets(ctx context.Context, names []string) (map[string
 	return s.storedSecrets.Secrets(ctx, names)
 }
 
-// TestTheSecretsOfAPromptAreReadTwice however many there are: the values first, then what the keys are bound to. Each read is a
-// round trip to Postgres with every prompt.
-func TestTheSecretsOfAPromptAreReadTwice(t *testing.T) {
+// TestTheSecretsOfAPromptAreReadOnce with what they are bound to, however many there are. A second read is for base URLs that only
+// the environment names. Each read is a round trip to Postgres with every prompt.
+func TestTheSecretsOfAPromptAreReadOnce(t *testing.T) {
 	t.Parallel()
 	reads := 0
 	stored := storedSecrets{values: map[string]string{"ANTHROPIC_API_KEY": "sk-1234567890", "OPENAI_API_KEY": "sk-0987654321", "TOKEN": "token-1234"}}
@@ -128,6 +128,8 @@ func TestTheSecretsOfAPromptAreReadTwice(t *testing.T) {
 	given, err := a.secrets(t.Context(), []string{"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"})
 	require.NoError(t, err)
 	require.Equal(t, stored.values, given)
+	require.NoError(t, a.bind(t.Context(), given, map[string]string{"ANTHROPIC_BASE_URL": "https://api.anthropic.com"}))
+	require.Equal(t, 1, reads)
 	require.NoError(t, a.bind(t.Context(), given, map[string]string{"OPENAI_BASE_URL": "https://api.openai.com/v1"}))
 	require.Equal(t, 2, reads)
 }

@@ -79,10 +79,12 @@ func (a *attempt) secrets(ctx context.Context, wanted []string) (map[string]stri
 	if a.start.Profile != nil {
 		named = a.start.Profile.Secrets
 	}
-	found, err := a.Secrets.Secrets(ctx, slices.Concat(wanted, named))
+	asked := slices.Concat(wanted, named)
+	found, err := a.Secrets.Secrets(ctx, asked)
 	if err != nil {
 		return nil, fmt.Errorf("secrets of the agent: %w", err)
 	}
+	a.asked, a.stored = asked, found
 	for _, name := range named {
 		if _, ok := found[name]; !ok {
 			return nil, final(Refused, fmt.Errorf("the profile names the secret %s, which is not stored", name))
