@@ -17,9 +17,9 @@ import (
 type needStore interface {
 	// SecretsPresent returns those of the names under which a secret is stored.
 	SecretsPresent(ctx context.Context, names []string) ([]string, error)
-	// SessionAgent returns the agent of a session and the reference to its profile, if it has one; session_not_found if
-	// there is no such session.
-	SessionAgent(ctx context.Context, sessionID string) (agentName, profileRef string, err error)
+	// SessionNeeds returns the agent of a session, the reference to its profile, if it has one, and those of the names that are
+	// names of stored secrets; session_not_found if there is no such session.
+	SessionNeeds(ctx context.Context, sessionID string, names []string) (agentName, profileRef string, present []string, err error)
 	ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error)
 	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 }
@@ -51,6 +51,20 @@ func (s *Server) missing(ctx context.Context, store needStore, agentName string,
 		return nil, err
 	}
 	return d.Missing(p, func(name string) bool { return slices.Contains(present, name) }), nil
+}
+
+// required returns the names of the secrets that agents require, with their alternatives.
+func (s *Server) required() []string {
+	var names []string
+	for _, d := range s.cfg.Agents.Describe() {
+		for _, n := range d.Secrets {
+			if n.Required {
+				names = append(append(names, n.Name), n.Alternatives...)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // usable returns the names of the stored secrets that a session can use: those of its agent, and
@@ -92,13 +106,15 @@ func absent(ctx context.Context, store needStore, missing []agent.Need, had []st
 }
 
 // promptable refuses a prompt whose agent lacks a required secret, before a sandbox is created for
-// it. It accepts a prompt that is stored already.
+// it. It accepts a prompt that is stored already. Where the secrets are stored, it reads one statement.
 func (s *Server) promptable(ctx context.Context, store needStore, prompt session.Prompt) error {
-	agentName, ref, err := store.SessionAgent(ctx, prompt.SessionID)
+	agentName, ref, present, err := store.SessionNeeds(ctx, prompt.SessionID, s.required())
 	if err != nil {
 		return err
 	}
-	if d, ok := s.described(agentName); !ok || len(d.Missing(nil, func(string) bool { return false })) == 0 {
+	has := func(name string) bool { return slices.Contains(present, name) }
+	d, ok := s.described(agentName)
+	if !ok || len(d.Missing(nil, has)) == 0 { // a profile takes no need away that is met
 		return nil
 	}
 	var spec *profile.Spec
@@ -113,9 +129,9 @@ func (s *Server) promptable(ctx context.Context, store needStore, prompt session
 		}
 		spec = &p.Spec
 	}
-	missing, err := s.missing(ctx, store, agentName, spec)
-	if err != nil || len(missing) == 0 {
-		return err
+	missing := d.Missing(spec, has)
+	if len(missing) == 0 {
+		return nil
 	}
 	if _, err := store.PromptGet(ctx, prompt.SessionID, prompt.ID); failure.CodeOf(err) != failure.NoPrompt {
 		return err

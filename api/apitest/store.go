@@ -275,18 +275,19 @@ func (m *Store) SessionGet(ctx context.Context, id string) (session.Session, err
 	return r.view(), nil
 }
 
-// SessionAgent implements api.Store.
-func (m *Store) SessionAgent(_ context.Context, id string) (agentName, profileRef string, err error) {
-	leave, err := m.enter("SessionAgent")
+// SessionNeeds implements api.Store.
+func (m *Store) SessionNeeds(_ context.Context, id string, names []string) (agentName, profileRef string, present []string, err error) {
+	leave, err := m.enter("SessionNeeds")
 	if err != nil {
-		return "", "", err
+		return "", "", nil, err
 	}
 	defer leave()
 	r, err := m.get(id)
 	if err != nil {
-		return "", "", err
+		return "", "", nil, err
 	}
-	return r.Session.Agent, r.Session.Profile, nil
+	present = slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, ok := m.secrets[name]; return !ok })
+	return r.Session.Agent, r.Session.Profile, present, nil
 }
 
 // found reports whether a query is in the title, or is the beginning of the ID.

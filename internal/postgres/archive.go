@@ -93,7 +93,7 @@ func (db *DB) ArchivesTake(ctx context.Context, limit int) ([]bundle.ArchiveWork
 		if err != nil {
 			return nil, err
 		}
-		agent, _, err := db.SessionAgent(ctx, v.SessionID)
+		agent, _, _, err := db.SessionNeeds(ctx, v.SessionID, nil)
 		if err != nil {
 			return nil, err
 		}

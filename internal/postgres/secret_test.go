@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 func TestSecretsAreReplacedListedAndDeleted(t *testing.T) {
@@ -32,6 +33,13 @@ func TestSecretsAreReplacedListedAndDeleted(t *testing.T) {
 	present, err := db.SecretsPresent(ctx, []string{"C", "B"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"B"}, present)
+	sess, _, err := db.SessionCreate(ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo", Lazy: true}, nil, session.Idempotency{})
+	require.NoError(t, err)
+	agent, profile, present, err := db.SessionNeeds(ctx, sess.ID, []string{"C", "B"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"demo", "", "B"}, append([]string{agent, profile}, present...))
+	_, _, _, err = db.SessionNeeds(ctx, session.NewID(session.SessionPrefix), nil)
+	require.Equal(t, failure.NoSession, failure.CodeOf(err))
 
 	sealed, err := db.SecretSealed(ctx, "B")
 	require.NoError(t, err)

@@ -149,13 +149,17 @@ func (db *DB) SessionGet(ctx context.Context, sessionID string) (session.Session
 	return s, fault("read a session", err)
 }
 
-// SessionAgent returns the agent of a session, and the reference to its profile, if it has one.
-func (db *DB) SessionAgent(ctx context.Context, sessionID string) (agentName, profileRef string, err error) {
-	row, err := db.q.SessionLaunch(ctx, db.pool, sessionID)
-	if isNoRows(err) {
-		return "", "", noSession(sessionID)
+// SessionNeeds returns the agent of a session, the reference to its profile, if it has one, and those of the names that are
+// names of stored secrets.
+func (db *DB) SessionNeeds(ctx context.Context, sessionID string, names []string) (agentName, profileRef string, present []string, err error) {
+	if names == nil {
+		names = []string{}
 	}
-	return row.Agent, row.Profile, fault("read the agent of a session", err)
+	row, err := db.q.SessionNeeds(ctx, db.pool, &dbsqlc.SessionNeedsParams{ID: sessionID, Names: names})
+	if isNoRows(err) {
+		return "", "", nil, noSession(sessionID)
+	}
+	return row.Agent, row.Profile, row.Present, fault("read what the agent of a session needs", err)
 }
 
 // sessionGet reads a session with its pending commands.

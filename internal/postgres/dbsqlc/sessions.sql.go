@@ -409,6 +409,30 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionL
 	return i, err
 }
 
+const sessionNeeds = `-- name: SessionNeeds :one
+SELECT s.agent, s.profile, ARRAY(SELECT c.name FROM secrets c WHERE c.name = ANY($1::text[]) ORDER BY c.name)::text[] AS present
+FROM sessions s WHERE s.id = $2
+`
+
+type SessionNeedsParams struct {
+	Names []string
+	ID    string
+}
+
+type SessionNeedsRow struct {
+	Agent   string
+	Profile string
+	Present []string
+}
+
+// SessionNeeds returns the agent of a session and its profile, and those of the names that are names of stored secrets.
+func (q *Queries) SessionNeeds(ctx context.Context, db DBTX, arg *SessionNeedsParams) (SessionNeedsRow, error) {
+	row := db.QueryRow(ctx, sessionNeeds, arg.Names, arg.ID)
+	var i SessionNeedsRow
+	err := row.Scan(&i.Agent, &i.Profile, &i.Present)
+	return i, err
+}
+
 const sessionOpened = `-- name: SessionOpened :one
 SELECT error_cause, CASE WHEN title_given THEN title ELSE '' END::text AS given_title FROM sessions WHERE id = $1
 `

@@ -18,6 +18,11 @@ SELECT error_cause, CASE WHEN title_given THEN title ELSE '' END::text AS given_
 SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, i.memory_id, '')::text AS memory_id, coalesce(f.handed_from, '')::text AS handed_from
 FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id LEFT JOIN session_imports i ON i.session_id = s.id WHERE s.id = @id;
 
+-- name: SessionNeeds :one
+-- SessionNeeds returns the agent of a session and its profile, and those of the names that are names of stored secrets.
+SELECT s.agent, s.profile, ARRAY(SELECT c.name FROM secrets c WHERE c.name = ANY(sqlc.arg(names)::text[]) ORDER BY c.name)::text[] AS present
+FROM sessions s WHERE s.id = @id;
+
 -- name: SessionViews :many
 SELECT * FROM session_views WHERE id = ANY(@ids::text[]);
 
