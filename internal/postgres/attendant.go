@@ -26,6 +26,8 @@ func (db *DB) RunClaim(ctx context.Context, c run.Claim) (claimed run.Claimed, e
 		next     dbsqlc.Prompt
 		commands []dbsqlc.SessionCommand
 		head     []dbsqlc.PromptHeadRow
+		of       surroundings
+		ofErr    error // of a session that does not exist, which the lock says
 	)
 	read := func(in *lookups) error {
 		var openErr, nextErr, commandsErr, headErr error
@@ -37,6 +39,8 @@ func (db *DB) RunClaim(ctx context.Context, c run.Claim) (claimed run.Claimed, e
 		}
 		commands, commandsErr = db.q.CommandsPending(ctx, in, c.SessionID)
 		head, headErr = promptHead(ctx, db.q, in, c.SessionID)
+		// A run that begins has reached no agent, so its id makes no difference.
+		ofErr = of.read(ctx, db.q, in, c.SessionID, c.Generation, c.RunID)
 		return cmp.Or(openErr, nextErr, commandsErr, headErr)
 	}
 	err = db.inSessionWith(ctx, "claim the next prompt", c.SessionID, read, func(s *sessionTx) error {
@@ -58,9 +62,14 @@ func (db *DB) RunClaim(ctx context.Context, c run.Claim) (claimed run.Claimed, e
 			ID: claimOf(next, c.RunID), ClaimID: c.RunID, SessionID: c.SessionID, PromptID: next.ID, Generation: c.Generation, StartedAt: s.now, LastFrame: -1,
 			Token: c.Token, Attempt: 1, Dispatch: 1, HeldDispatch: 1, HeldAttempt: c.Attempt, Doing: string(run.DoingAttached),
 		}
-		if err := s.claimed(ctx, run, &claimed); err != nil {
+		if ofErr != nil {
+			return ofErr
+		}
+		start, err := s.startOf(ctx, run, next, of)
+		if err != nil {
 			return err
 		}
+		claimed.Start = &start
 		p := &claimed.Start.Prompt
 		p.Status, p.RunID, p.StartedAt, p.Claims = session.PromptProcessing, run.ID, s.now, p.Claims+1
 		return s.claim(ctx, next, head, run, c.Attendant)

@@ -60,7 +60,13 @@ func (s *sessionTx) transcriptsReplace(ctx context.Context, db *DB, files []tran
 	}
 	limits := db.options.Transcripts
 	limits.TurnReplaced = math.MaxInt64 // no sandbox asks for this
-	return s.transcriptAppend(ctx, db, limits, segments)
+	var was storedTranscripts
+	var in lookups
+	err = in.also(ctx, s.Conn, func(in *lookups) error { return was.read(ctx, s.q, in, s.row.ID, segments) })
+	if err != nil {
+		return err
+	}
+	return s.transcriptAppend(ctx, db, limits, segments, was)
 }
 
 func (s *sessionTx) blocksRemove(ctx context.Context, runIDs []string) error {

@@ -14,7 +14,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 	"github.com/overwinter-dev/overwinter/internal/usage"
+	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
 // RunBegin claims a prompt for a run: queued to processing in one statement, with the events
@@ -309,33 +311,54 @@ func (s *sessionTx) runTake(ctx context.Context, claim dbsqlc.Run, token string,
 
 // runStart reads what a worker needs, in one round trip: a prompt waits for it.
 func (s *sessionTx) runStart(ctx context.Context, claim dbsqlc.Run) (run.Start, error) {
-	start := run.Start{Run: runOf(claim), Generation: s.row.Generation}
-	var launch dbsqlc.SessionLaunchRow
+	var of surroundings
 	var prompt dbsqlc.Prompt
 	var in lookups
-	err := in.also(ctx, s.Conn, func(in *lookups) error {
-		p, promptErr := s.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: claim.PromptID})
-		if isNoRows(promptErr) {
-			promptErr = noPrompt(claim.PromptID)
+	err := in.also(ctx, s.Conn, func(in *lookups) (err error) {
+		prompt, err = s.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: claim.PromptID})
+		if isNoRows(err) {
+			err = noPrompt(claim.PromptID)
 		}
-		var launchErr, transcriptsErr, filesErr error
-		launch, launchErr = s.q.SessionLaunch(ctx, in, s.row.ID)
-		sb, sbErr := s.q.SandboxGet(ctx, in, &dbsqlc.SandboxGetParams{SessionID: s.row.ID, Generation: claim.Generation})
-		if isNoRows(sbErr) {
-			sbErr = nil
-		}
-		start.Prompt, start.SandboxID = promptOf(p), sb.SandboxID
-		prompt = p
-		agent, resumeErr := s.q.RunReachedAgent(ctx, in, &dbsqlc.RunReachedAgentParams{SessionID: s.row.ID, ID: claim.ID, Generation: claim.Generation})
-		start.Resume = agent.Reached
-		if resumeErr == nil {
-			start.Receipt, resumeErr = receiptOf(agent.Receipt)
-		}
-		start.Transcripts, transcriptsErr = transcriptPositions(ctx, s.q, in, s.row.ID)
-		start.Files, filesErr = filesPosition(ctx, s.q, in, s.row.ID)
-		return cmp.Or(promptErr, launchErr, sbErr, resumeErr, transcriptsErr, filesErr)
+		return cmp.Or(err, of.read(ctx, s.q, in, s.row.ID, claim.Generation, claim.ID))
 	})
 	if err != nil {
+		return run.Start{}, err
+	}
+	return s.startOf(ctx, claim, prompt, of)
+}
+
+// surroundings are what a worker needs for a run in addition to the run and its prompt.
+type surroundings struct {
+	launch      dbsqlc.SessionLaunchRow
+	sandboxID   string
+	agent       dbsqlc.RunReachedAgentRow
+	transcripts []transcript.Position
+	files       workspacefile.Position
+}
+
+// read does not count the run of that id among those that the agent has had; it need not exist yet.
+func (o *surroundings) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, sessionID string, generation int64, runID string) error {
+	var launchErr, agentErr, transcriptsErr, filesErr error
+	o.launch, launchErr = q.SessionLaunch(ctx, in, sessionID)
+	sb, sbErr := q.SandboxGet(ctx, in, &dbsqlc.SandboxGetParams{SessionID: sessionID, Generation: generation})
+	if isNoRows(sbErr) {
+		sbErr = nil
+	}
+	o.sandboxID = sb.SandboxID
+	o.agent, agentErr = q.RunReachedAgent(ctx, in, &dbsqlc.RunReachedAgentParams{SessionID: sessionID, ID: runID, Generation: generation})
+	o.transcripts, transcriptsErr = transcriptPositions(ctx, q, in, sessionID)
+	o.files, filesErr = filesPosition(ctx, q, in, sessionID)
+	return cmp.Or(launchErr, sbErr, agentErr, transcriptsErr, filesErr)
+}
+
+// startOf is the start of a run, with what was read of its surroundings.
+func (s *sessionTx) startOf(ctx context.Context, claim dbsqlc.Run, prompt dbsqlc.Prompt, of surroundings) (start run.Start, err error) {
+	launch := of.launch
+	start = run.Start{
+		Run: runOf(claim), Generation: s.row.Generation, Prompt: promptOf(prompt), SandboxID: of.sandboxID, Resume: of.agent.Reached,
+		Transcripts: of.transcripts, Files: of.files,
+	}
+	if start.Receipt, err = receiptOf(of.agent.Receipt); err != nil {
 		return start, err
 	}
 	joined, err := s.joinedTo(ctx, prompt)
@@ -440,8 +463,11 @@ func (s *sessionTx) runEnd(ctx context.Context, claim dbsqlc.Run, ending run.End
 	if ending.LookFor != "" {
 		found := closed.look.found(s)
 		ended.Look = &found
-		if err := s.heard(ctx, ending.LookFor); err != nil {
-			return run.Run{}, err
+		// As a rule there is nothing to record: the claim has answered the signal, and no command waits.
+		if s.row.SignalledAt != nil || !s.row.Loaded || len(found.Commands) > 0 {
+			if err := s.heard(ctx, ending.LookFor); err != nil {
+				return run.Run{}, err
+			}
 		}
 		if ended.Attended = s.attendable(closed.run, ending, found) && len(closed.aborts) == 0; ended.Attended {
 			attendant = ending.Attend

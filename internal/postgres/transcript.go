@@ -32,8 +32,10 @@ func (db *DB) TranscriptAppend(ctx context.Context, segments []transcript.Segmen
 		bySession[segment.SessionID] = append(bySession[segment.SessionID], segment)
 	}
 	for _, id := range order {
-		err := db.inSession(ctx, "append to a transcript", id, func(s *sessionTx) error {
-			return s.transcriptAppend(ctx, db, db.options.Transcripts, bySession[id])
+		var was storedTranscripts
+		read := func(in *lookups) error { return was.read(ctx, db.q, in, id, bySession[id]) }
+		err := db.inSessionWith(ctx, "append to a transcript", id, read, func(s *sessionTx) error {
+			return s.transcriptAppend(ctx, db, db.options.Transcripts, bySession[id], was)
 		})
 		if err != nil {
 			return err
@@ -50,34 +52,40 @@ type transcriptTx struct {
 	at      map[string]*dbsqlc.TranscriptPositionsOfRow
 	totals  dbsqlc.TranscriptTotalsRow
 	changed map[string]bool // paths whose position has changed
+	queued  int             // bytes of rows in later; from maxTranscriptSegment on they are sent
 }
 
-func (s *sessionTx) transcriptAppend(ctx context.Context, db *DB, limits transcript.Limits, segments []transcript.Segment) error {
-	a := transcriptTx{
-		sessionTx: s, db: db, limits: limits,
-		at: map[string]*dbsqlc.TranscriptPositionsOfRow{}, changed: map[string]bool{},
-	}
+// storedTranscripts is what is stored of the files of segments, and of all files of their session.
+type storedTranscripts struct {
+	at     []dbsqlc.TranscriptPositionsOfRow
+	totals dbsqlc.TranscriptTotalsRow
+}
+
+func (t *storedTranscripts) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, sessionID string, segments []transcript.Segment) error {
 	var paths []string
 	for _, segment := range segments {
 		if storableTranscript(segment.Path) && !slices.Contains(paths, segment.Path) {
 			paths = append(paths, segment.Path)
 		}
 	}
-	var in lookups
-	err := in.also(ctx, s.Conn, func(in *lookups) error {
-		rows, err := s.q.TranscriptPositionsOf(ctx, in, &dbsqlc.TranscriptPositionsOfParams{SessionID: s.row.ID, Paths: paths})
-		for i := range rows {
-			a.at[rows[i].Path] = &rows[i]
-		}
-		totals, totalsErr := s.q.TranscriptTotals(ctx, in, s.row.ID)
-		if isNoRows(totalsErr) {
-			totalsErr = nil
-		}
-		a.totals = totals
-		return cmp.Or(err, totalsErr)
-	})
-	if err != nil {
-		return err
+	var atErr, totalsErr error
+	t.at, atErr = q.TranscriptPositionsOf(ctx, in, &dbsqlc.TranscriptPositionsOfParams{SessionID: sessionID, Paths: paths})
+	t.totals, totalsErr = q.TranscriptTotals(ctx, in, sessionID)
+	if isNoRows(totalsErr) {
+		totalsErr = nil
+	}
+	return cmp.Or(atErr, totalsErr)
+}
+
+func (s *sessionTx) transcriptAppend(
+	ctx context.Context, db *DB, limits transcript.Limits, segments []transcript.Segment, was storedTranscripts,
+) error {
+	a := transcriptTx{
+		sessionTx: s, db: db, limits: limits, totals: was.totals,
+		at: map[string]*dbsqlc.TranscriptPositionsOfRow{}, changed: map[string]bool{},
+	}
+	for i := range was.at {
+		a.at[was.at[i].Path] = &was.at[i]
 	}
 	for _, segment := range segments {
 		if err := a.append(ctx, segment); err != nil {
@@ -116,6 +124,9 @@ func (a *transcriptTx) append(ctx context.Context, segment transcript.Segment) e
 			return a.exceed(transcript.LimitReplaced, segment) // the version that is stored stays
 		}
 		a.totals.Replaced += max(at.Size, transcript.MinReplaced)
+		if err := a.sendInserts(ctx); err != nil { // of the version that is deleted
+			return err
+		}
 		err := a.q.TranscriptDeleteOlder(ctx, a, &dbsqlc.TranscriptDeleteOlderParams{
 			SessionID: a.row.ID, Path: segment.Path, Version: segment.Version,
 		})
@@ -149,6 +160,12 @@ func (a *transcriptTx) append(ctx context.Context, segment transcript.Segment) e
 		if err := a.insert(ctx, at, segment.RunID, piece); err != nil {
 			return err
 		}
+		if a.queued += len(piece); a.queued < maxTranscriptSegment {
+			continue
+		}
+		if err := a.sendInserts(ctx); err != nil {
+			return err
+		}
 	}
 	if isCut {
 		at.Cut = true
@@ -176,9 +193,9 @@ func (db *DB) TranscriptGap(ctx context.Context, sessionID, runID string) (gaps 
 	return gaps, err
 }
 
-// insert adds a row to the end of a file.
+// insert adds a row to the end of a file. It is sent with the commit, or by sendInserts.
 func (a *transcriptTx) insert(ctx context.Context, at *dbsqlc.TranscriptPositionsOfRow, runID string, data []byte) error {
-	err := a.q.TranscriptInsert(ctx, a, &dbsqlc.TranscriptInsertParams{
+	err := a.q.TranscriptInsert(ctx, &a.later, &dbsqlc.TranscriptInsertParams{
 		SessionID: a.row.ID, Path: at.Path, Version: at.Version, Start: at.Size,
 		Size: int64(len(data)), RunID: runID, Data: a.db.pack(a.row.ID, at.Path, data),
 	})
@@ -197,6 +214,16 @@ func (a *transcriptTx) insert(ctx context.Context, at *dbsqlc.TranscriptPosition
 		return nil
 	}
 	return a.merge(ctx, at)
+}
+
+// sendInserts executes what was queued: a statement depends on it, or it is much.
+func (a *transcriptTx) sendInserts(ctx context.Context) error {
+	if a.later.batch.Len() == 0 {
+		return nil
+	}
+	err := a.later.send(ctx, a.Conn)
+	a.later, a.queued = pipeline{}, 0
+	return err
 }
 
 // exceed records that the session has reached a limit, with an event the first time.
@@ -264,6 +291,9 @@ const (
 //
 // It holds the bytes of one merged row in memory. Rows that this process cannot read stay as they are.
 func (a *transcriptTx) merge(ctx context.Context, at *dbsqlc.TranscriptPositionsOfRow) error {
+	if err := a.sendInserts(ctx); err != nil {
+		return err
+	}
 	tail, err := a.q.TranscriptTail(ctx, a, &dbsqlc.TranscriptTailParams{
 		SessionID: a.row.ID, Path: at.Path, Version: at.Version, MaxItems: maxTail,
 	})

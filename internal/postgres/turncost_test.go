@@ -21,6 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // cost is what a call asks of Postgres.
@@ -46,10 +47,15 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 	_, err = db.SessionOpen(b.ctx, b.id, "workflow-run")
 	require.NoError(t, err)
 	costs := map[string]cost{}
-	for range 3 { // the first ones prepare statements
+	size := int64(0) // of a transcript
+	for range 3 {    // the first ones prepare statements
 		var prompt session.Prompt
 		costs["PromptSubmit"] = count(func() {
 			prompt, _, _, err = db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "hello"})
+			require.NoError(t, err)
+		})
+		costs["SessionNeeds"] = count(func() { // by the api, before PromptSubmit
+			_, _, _, err := db.SessionNeeds(b.ctx, b.id, []string{"ANTHROPIC_API_KEY"})
 			require.NoError(t, err)
 		})
 		runID := session.NewID(session.RunPrefix)
@@ -62,6 +68,9 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 			_, err := db.RunAttach(b.ctx, runID, "token", run.Dispatch{No: 1, Attempt: 1})
 			require.NoError(t, err)
 		})
+		segments := []transcript.Segment{{SessionID: b.id, RunID: runID, Path: "a.jsonl", Version: 1, Offset: size, Data: []byte("line\n")}}
+		size += 5
+		costs["TranscriptAppend"] = count(func() { require.NoError(t, db.TranscriptAppend(b.ctx, segments)) })
 		costs["RunEnd"] = count(func() { // what waits next is read with it
 			_, err := db.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "token", Outcome: session.OutcomeCompleted, LookFor: "workflow-run"})
 			require.NoError(t, err)
@@ -105,11 +114,13 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 		"PromptSubmit":        {Statements: 10, RoundTrips: 2},
 		"RunBegin":            {Statements: 13, RoundTrips: 2},
 		"RunAttach":           {Statements: 12, RoundTrips: 3},
-		"RunEnd":              {Statements: 18, RoundTrips: 3},
-		"RunClaim":            {Statements: 18, RoundTrips: 3},
+		"RunEnd":              {Statements: 16, RoundTrips: 3},
+		"RunClaim":            {Statements: 17, RoundTrips: 2},
+		"SessionNeeds":        {Statements: 1, RoundTrips: 1},
+		"TranscriptAppend":    {Statements: 9, RoundTrips: 2},
 		"AttendantDue":        {Statements: 1, RoundTrips: 1},
 		"EventsRead":          {Statements: 2, RoundTrips: 1},
-		"RunClaim of nothing": {Statements: 8, RoundTrips: 2},
+		"RunClaim of nothing": {Statements: 13, RoundTrips: 2},
 		"SessionLook":         {Statements: 8, RoundTrips: 2},
 	}, costs)
 }
