@@ -108,7 +108,8 @@ func (a *attempt) boundKeys(ctx context.Context, secrets, env map[string]string)
 			names = append(names, name)
 		}
 	}
-	found := maps.Clone(a.stored)
+	found := map[string]secret.Stored{}
+	maps.Copy(found, a.stored)
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(a.asked, name) })
 	if len(names) > 0 { // those that the agent is given were read with their hosts
 		more, err := a.Secrets.Secrets(ctx, names)
