@@ -181,6 +181,18 @@ func TestAnAgentThatDoesNotReadIsStuck(t *testing.T) {
 	require.LessOrEqual(t, s.Count, stdinQueue+1, "one is being written")
 }
 
+// TestAnAgentThatHasEndedDoesNotRun before a signal has been handled: a prompt would be given to it otherwise.
+func TestAnAgentThatHasEndedDoesNotRun(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.shell(`echo ready; exec sleep 1000`)
+	h.line("ready")
+	s := h.do(order{EndUnseen: true})
+	require.Empty(t, s.Err)
+	require.False(t, s.Running)
+	require.Equal(t, "killed", h.exit().Signal)
+}
+
 // TestAPipeThatIsHeldOpen: a program that is not a descendant of the agent can have its stdout. The exit frame does not wait
 // for it.
 func TestAPipeThatIsHeldOpen(t *testing.T) {

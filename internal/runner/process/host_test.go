@@ -45,6 +45,7 @@ type order struct {
 	Interrupt *runner.Interrupt
 	CallOff   bool
 	Kill      bool
+	EndUnseen bool // kill the process, and look whether it runs before a signal can have been handled
 	Stop      time.Duration
 }
 
@@ -114,6 +115,17 @@ func serveHost(home string, stdin io.Reader, stdout io.Writer) error {
 		case o.Kill:
 			a.Kill(runner.StoppedInterrupt)
 			<-a.Done()
+		case o.EndUnseen:
+			r.mu.Lock()
+			err = unix.Kill(a.PID(), unix.SIGKILL)
+			for err == nil {
+				if err = unix.Waitid(unix.P_PID, a.PID(), nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR { //nolint:errorlint // it is returned unwrapped
+					break
+				}
+				err = nil
+			}
+			r.mu.Unlock()
+			r.Look()
 		case o.Stop > 0:
 			a.Stop(runner.StoppedSeal, o.Stop)
 		}

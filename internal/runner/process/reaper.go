@@ -105,6 +105,10 @@ func (r *Reaper) reap() (childless bool) {
 	}
 }
 
+// Look takes the children that have ended by now. A signal has the reaper do that as well, but a moment later, and what is
+// given to a process until then is lost with it.
+func (r *Reaper) Look() { r.reap() }
+
 // Close ends the reaper. Nothing waits for children that still run.
 func (r *Reaper) Close() {
 	close(r.stop)
