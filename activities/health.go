@@ -101,8 +101,8 @@ func keyOf(row session.SandboxRow) session.SandboxKey {
 	return session.SandboxKey{SessionID: row.SessionID, Generation: row.Generation}
 }
 
-// check asks the provider about a session's sandbox that was not listed, since a list may lag
-// behind, and returns its health; "" if it is not known.
+// check asks the provider about a session's sandbox that was not listed, since a list may be out of
+// date, and returns its health; "" if it is not known.
 func (l *look) check(ctx context.Context, row session.SandboxRow) (session.SandboxStatus, error) {
 	pollCtx, cancel := context.WithTimeout(ctx, l.CallTimeout)
 	defer cancel()

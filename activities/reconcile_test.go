@@ -122,7 +122,7 @@ func TestReconcileAsksBeforeItCallsASandboxDead(t *testing.T) {
 	b.create(t)
 	b.transit(t, session.EventReady)
 	for _, code := range []driver.Code{driver.Unavailable, driver.Timeout} {
-		// The listing lags behind, and the provider does not answer queries.
+		// The list is out of date, and the provider does not answer queries.
 		b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpPoll, Code: code})
 		b.driver.set(func(f *faulty) { f.unlisted = true })
 		_, err := b.reconcile()
