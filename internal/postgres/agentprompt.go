@@ -10,12 +10,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// maxReachable bounds the sessions that a refusal names.
+// maxReachable bounds the sessions that an error message lists.
 const maxReachable = 20
 
-// PromptByAgent stores a prompt that an agent sends to its session, its parent or one of its forks, and returns it. One with an id that
-// is stored already changes nothing: it is sent again. forbidden if the agent may not reach the session, limit_reached if it has sent
-// MaxAgentPrompts since the last prompt of a person there or if the chain of messages is MaxAgentDepth long, and else the errors of
+// PromptByAgent stores a prompt that an agent sends to its session, its parent or one of its forks,
+// and returns it. Submitting a stored id again changes nothing. Errors: forbidden if the agent may
+// not reach the session, limit_reached if it has sent MaxAgentPrompts since the last prompt of a
+// person to that session or if the chain of messages is MaxAgentDepth long, and those of
 // PromptSubmit.
 func (db *DB) PromptByAgent(ctx context.Context, m agentmessage.Message) (session.Prompt, error) {
 	to, sender, err := db.reach(ctx, m.From, m.To)
@@ -46,7 +47,7 @@ func (db *DB) PromptByAgent(ctx context.Context, m agentmessage.Message) (sessio
 	return stored, err
 }
 
-// reach finds the session that an agent names, and what the session of the agent is to it.
+// reach finds the session that an agent names, and its relation to the session of the agent.
 func (db *DB) reach(ctx context.Context, from, to string) (string, agentmessage.Relation, error) {
 	if to == "" || to == agentmessage.Self || to == from {
 		return from, agentmessage.RelationSelf, nil

@@ -18,25 +18,24 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// EventsAppend commits a batch of appends to any number of sessions in one
-// transaction, those of one session in the order given. The first result has an
-// error per append: eventlog.ErrFenced where a newer generation or attempt owns
-// the run, or the run or the session is over; invalid_request where data is not
-// JSON. Such an append is left out alone. The second is set when the transaction
-// failed and nothing was written. Sessions that other transactions hold are
-// waited for.
+// EventsAppend commits a batch of appends to any number of sessions in one transaction, those of
+// one session in the order given. The first result has an error per append: eventlog.ErrFenced if a
+// newer generation or attempt owns the run, or if the run or the session has ended; invalid_request
+// if the data is not JSON. Only that append is skipped. The second result is set if the transaction
+// failed and nothing was written. EventsAppend waits for sessions that other transactions have
+// locked.
 //
-// Frames that are committed already are skipped, so that an append may be
-// repeated when its answer was lost.
+// Frames that are already committed are skipped, so that an append can be repeated if its response
+// was lost.
 func (db *DB) EventsAppend(ctx context.Context, appends []eventlog.Append) ([]error, error) {
 	return db.eventsAppend(ctx, appends, []string{"begin", genericPlans, "set local lock_timeout = " + milliseconds(lockTurn)}, false)
 }
 
-// EventsTryAppend is EventsAppend that waits for no session: the appends to one that another
-// transaction holds, or that does not exist, are left out with eventlog.ErrBusy.
+// EventsTryAppend is EventsAppend without waiting: an append to a session that another transaction
+// has locked, or that does not exist, is skipped with eventlog.ErrBusy.
 func (db *DB) EventsTryAppend(ctx context.Context, appends []eventlog.Append) ([]error, error) {
 	verdicts := make([]error, len(appends))
-	rest := make([]int, 0, len(appends)) // places of the appends that are not committed yet
+	rest := make([]int, 0, len(appends)) // indexes of the appends that are not committed yet
 	extended, err := db.eventsExtend(ctx, appends)
 	if err != nil {
 		return nil, err
@@ -55,17 +54,18 @@ func (db *DB) EventsTryAppend(ctx context.Context, appends []eventlog.Append) ([
 		return nil, err
 	}
 	for i, place := range rest {
-		if verdicts[place] = eventlog.ErrBusy; err == nil { // else it is tried again, since others were written
+		if verdicts[place] = eventlog.ErrBusy; err == nil { // after an error these are retried, since others were written
 			verdicts[place] = found[i]
 		}
 	}
 	return verdicts, nil
 }
 
-// genericPlans has the statements of the transaction planned once for each connection. They look rows up by key, in one way
-// whatever the parameters are. The planner believes that a plan for an array that it knows is cheaper than one for any array,
-// and makes one again for every execution. A plan is kept until a table is analyzed. One that was made while tables were small
-// must not scan them when they have grown, so only look-ups in indexes are considered.
+// genericPlans makes Postgres plan the statements of the transaction once per connection. They look
+// rows up by key, so that one plan suits all parameters. By default the planner estimates a lower
+// cost for a plan with known array elements, and plans each execution again. A generic plan is kept
+// until a table is analyzed. A plan made while tables were small must not scan them after they have
+// grown, so only index lookups are allowed.
 const genericPlans = "select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true), " +
 	"set_config('enable_bitmapscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)"
 
@@ -84,7 +84,7 @@ func (db *DB) eventsAppend(ctx context.Context, appends []eventlog.Append, begin
 			}
 			return b.flush(ctx, out)
 		})
-	// Also after an error: the answer to a commit may have been lost.
+	// Also after an error: the response to a commit may have been lost.
 	db.readers.notify(b.grown...) //nolint:contextcheck // the notifier outlives the call
 	if err != nil {
 		return nil, err
@@ -92,13 +92,13 @@ func (db *DB) eventsAppend(ctx context.Context, appends []eventlog.Append, begin
 	return verdicts, nil
 }
 
-// appendTx is a transaction that holds the locks of the sessions of a batch.
+// appendTx is a transaction that has locked the sessions of a batch.
 type appendTx struct {
 	q       *dbsqlc.Queries
 	seal    func(sessionID, runID string, state []byte) []byte
 	appends []eventlog.Append
 	now     time.Time
-	// skipLocked leaves out the sessions that other transactions hold.
+	// skipLocked skips sessions that other transactions have locked.
 	skipLocked bool
 	sessions   map[string]*appendSession
 	runs       map[string]*appendRun
@@ -165,7 +165,8 @@ func (b *appendTx) lock(ctx context.Context, in *lookups, ids []string) ([]dbsql
 	return locked, err
 }
 
-// admit returns the session of an append, and its run if it has one. An append that is fenced off or invalid is refused.
+// admit returns the session of an append, and its run if it has one. It refuses an append that is
+// fenced or invalid.
 func (b *appendTx) admit(a eventlog.Append, folds []foldDraft) (*appendSession, *appendRun, error) {
 	s := b.sessions[a.SessionID]
 	if s == nil && b.skipLocked {
@@ -174,7 +175,7 @@ func (b *appendTx) admit(a eventlog.Append, folds []foldDraft) (*appendSession, 
 	if s == nil {
 		return nil, nil, noSession(a.SessionID)
 	}
-	// Nothing follows the status that ends a session.
+	// The final status is the last event of a session.
 	if s.Generation > a.Generation || session.State(s.Status).Final() {
 		return nil, nil, eventlog.ErrFenced
 	}
@@ -204,14 +205,14 @@ func (b *appendTx) admit(a eventlog.Append, folds []foldDraft) (*appendSession, 
 	return s, run, nil
 }
 
-// append takes one append in, or says why not.
+// append adds one append to the batch, or returns why it is refused.
 func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
 	s, run, err := b.admit(a, folds)
 	if err != nil {
 		return err
 	}
 	questions, resolved := a.Questions, a.Resolved
-	// asked takes in what frames before one have said of questions.
+	// asked applies questions and their resolutions from frames before the given one.
 	asked := func(before int64) error {
 		for ; len(questions) > 0 && questions[0].Frame < before; questions = questions[1:] {
 			if questions[0].Frame > run.LastFrame {
@@ -272,7 +273,8 @@ func (b *appendTx) event(s *appendSession, run *dbsqlc.RunsForAppendRow, d event
 	b.reports.add(b.reported, s.ID, run.ID, row, data)
 }
 
-// retitle takes a title that the agent has given the session, unless a person has given it one, and reports whether it is new.
+// retitle sets the title that the agent has given the session, unless a person has set one, and
+// reports whether the title changed.
 func (s *appendSession) retitle(data json.RawMessage) bool {
 	var title conversation.Title
 	if s.TitleGiven || json.Unmarshal(data, &title) != nil || s.Title == text(title.Title) {
@@ -282,8 +284,8 @@ func (s *appendSession) retitle(data json.RawMessage) bool {
 	return true
 }
 
-// checkFrames refuses events that last_frame could not keep from being written twice: each has its own place (frame, n), in
-// order, and none is after the frame that the append commits.
+// checkFrames refuses events that last_frame could not protect from being written twice: each event
+// needs its own place (frame, n), in order, and none may follow the frame that the append commits.
 func checkFrames(a eventlog.Append) error {
 	if a.RunID == "" {
 		return nil
@@ -300,7 +302,7 @@ func checkFrames(a eventlog.Append) error {
 	return nil
 }
 
-// storable is data as a column takes it: agents print what is not UTF-8.
+// storable returns data as valid UTF-8, which a column requires and agents may violate.
 func storable(data json.RawMessage) json.RawMessage {
 	if utf8.Valid(data) {
 		return data

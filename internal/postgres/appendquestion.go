@@ -16,9 +16,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// questionBatch is what the appends of a transaction say of questions.
+// questionBatch collects the changes to questions in the appends of a transaction.
 type questionBatch struct {
-	runIDs []string // whose appends say anything
+	runIDs []string // runs with such changes
 	asked  []dbsqlc.QuestionsAskedRow
 	fresh  []*dbsqlc.QuestionInsertParams
 	closed []*dbsqlc.QuestionCancelParams
@@ -34,7 +34,7 @@ func newQuestionBatch(appends []eventlog.Append) *questionBatch {
 	return &b
 }
 
-// read asks for nothing where there is nothing to know, which is nearly always.
+// read queries nothing if no append concerns a question, which is nearly always.
 func (b *questionBatch) read(ctx context.Context, q *dbsqlc.Queries, in *lookups) error {
 	if len(b.runIDs) == 0 {
 		return nil
@@ -52,10 +52,11 @@ func (b *questionBatch) find(runID, agentID string) *dbsqlc.QuestionsAskedRow {
 	return &b.asked[i]
 }
 
-// maxAgentID bounds what an agent's own id may take in an index.
+// maxAgentID bounds the length of an agent's own id in an index.
 const maxAgentID = 512
 
-// agentIDOf is an agent's id of a question as it is stored: agents choose what they like, and begin again after a restart.
+// agentIDOf returns the stored form of an agent's id of a question. Agents choose ids freely, and
+// may reuse them after a restart.
 func agentIDOf(part int64, id string) string {
 	if part > 0 {
 		id = strconv.FormatInt(part, 10) + "/" + id
@@ -68,7 +69,7 @@ func agentIDOf(part int64, id string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ask takes in a question that a frame has brought. One that is known is not asked again.
+// ask adds a question from a frame, unless it is known.
 func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Question) error {
 	agentID := agentIDOf(asked.Part, asked.Asked.ID)
 	if b.questions.find(a.RunID, agentID) != nil {
@@ -76,7 +77,7 @@ func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Quest
 	}
 	q := question.Question{
 		ID: session.NewID(session.QuestionPrefix), SessionID: s.ID, RunID: a.RunID, Asked: asked.Asked,
-		Status: question.Open, CreatedAt: b.now, ExpiresAt: b.now.Add(asked.ExpiresAt.Sub(asked.At)), // by the clock that answers are judged by
+		Status: question.Open, CreatedAt: b.now, ExpiresAt: b.now.Add(asked.ExpiresAt.Sub(asked.At)), // the clock that decides when answers are late
 	}
 	if asked.Decided != nil {
 		q.Status = question.Answered
@@ -104,7 +105,8 @@ func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Quest
 	return b.report(s, a, event.TypeQuestion, event.QuestionData{Question: resource.Question(q)})
 }
 
-// resolve takes in that the agent does not wait for an answer any more: it has one, or gave up.
+// resolve records that the agent no longer waits for an answer: it received one, or stopped
+// waiting.
 func (b *appendTx) resolve(s *appendSession, a eventlog.Append, r eventlog.Resolution) error {
 	known := b.questions.find(a.RunID, agentIDOf(r.Part, r.AgentID))
 	if known == nil {
@@ -120,7 +122,7 @@ func (b *appendTx) resolve(s *appendSession, a eventlog.Append, r eventlog.Resol
 	return b.report(s, a, event.TypeQuestionResolved, event.QuestionResolvedData{QuestionID: known.ID, Reason: session.ReasonWithdrawn})
 }
 
-// report adds an event that the store writes itself.
+// report adds an event that originates in the store.
 func (b *appendTx) report(s *appendSession, a eventlog.Append, kind string, data any) error {
 	body, err := json.Marshal(data)
 	if err != nil {

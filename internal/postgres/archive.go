@@ -14,11 +14,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// archiveLease is for how long an archive stays with the worker that makes it, unless it is renewed.
+// archiveLease is how long a worker may work on an archive without renewing its claim.
 const archiveLease = time.Minute
 
-// ArchiveRequest has the archive of a bundle made, and returns its present state. It is kept for bundle.ArchiveLife from now on.
-// bundle_not_found.
+// ArchiveRequest requests the archive of a bundle, and returns its current state. It extends the
+// archive's lifetime to bundle.ArchiveLife from now. Error: bundle_not_found.
 func (db *DB) ArchiveRequest(ctx context.Context, bundleID string) (bundle.Archive, error) {
 	a, own, err := db.archiveOwn(ctx, bundleID)
 	if err != nil || own {
@@ -33,7 +33,8 @@ func (db *DB) ArchiveRequest(ctx context.Context, bundleID string) (bundle.Archi
 	return db.ArchiveShow(ctx, bundleID)
 }
 
-// ArchiveShow returns the archive of a bundle; illegal_state if it was not requested, or has expired.
+// ArchiveShow returns the archive of a bundle; illegal_state if none was requested, or it has
+// expired.
 func (db *DB) ArchiveShow(ctx context.Context, bundleID string) (bundle.Archive, error) {
 	a, own, err := db.archiveOwn(ctx, bundleID)
 	if err != nil || own {
@@ -52,7 +53,8 @@ func (db *DB) ArchiveShow(ctx context.Context, bundleID string) (bundle.Archive,
 	}, nil
 }
 
-// archiveOwn is the archive of a bundle that needs no worker: it was imported, or has no files.
+// archiveOwn returns the archive of a bundle that needs no worker because the bundle was imported,
+// or has no files.
 func (db *DB) archiveOwn(ctx context.Context, bundleID string) (a bundle.Archive, own bool, err error) {
 	v, err := db.BundleShow(ctx, bundleID)
 	if err != nil {
@@ -60,7 +62,7 @@ func (db *DB) archiveOwn(ctx context.Context, bundleID string) (a bundle.Archive
 	}
 	launch, err := db.q.SessionLaunch(ctx, db.pool, v.SessionID)
 	if isNoRows(err) {
-		return a, false, noBundle(bundleID) // its session was purged meanwhile
+		return a, false, noBundle(bundleID) // its session has been purged meanwhile
 	}
 	if err != nil {
 		return a, false, fault("read an archive", err)
@@ -77,7 +79,7 @@ func (db *DB) archiveOwn(ctx context.Context, bundleID string) (a bundle.Archive
 	return a, false, nil
 }
 
-// ArchivesTake returns due archives, each leased to one caller for a while.
+// ArchivesTake returns due archives and leases each to the caller.
 func (db *DB) ArchivesTake(ctx context.Context, limit int) ([]bundle.ArchiveWork, error) {
 	const doing = "take archives"
 	rows, err := db.q.ArchivesTake(ctx, db.pool, &dbsqlc.ArchivesTakeParams{MaxItems: int32(limit), Seconds: archiveLease.Seconds()})
@@ -88,7 +90,7 @@ func (db *DB) ArchivesTake(ctx context.Context, limit int) ([]bundle.ArchiveWork
 	for _, row := range rows {
 		v, err := db.BundleShow(ctx, row.BundleID)
 		if failure.CodeOf(err) == failure.NoBundle {
-			continue // it goes with the next collection
+			continue // the next ArchivesCollect deletes it
 		}
 		if err != nil {
 			return nil, err
@@ -102,7 +104,8 @@ func (db *DB) ArchivesTake(ctx context.Context, limit int) ([]bundle.ArchiveWork
 	return out, nil
 }
 
-// ArchiveRenew keeps an archive with an attempt; illegal_state if it is another one's.
+// ArchiveRenew renews the lease of an attempt on an archive; illegal_state if another attempt has
+// it.
 func (db *DB) ArchiveRenew(ctx context.Context, id string, attempt int64) error {
 	n, err := db.q.ArchiveRenew(ctx, db.pool, &dbsqlc.ArchiveRenewParams{ID: id, Attempt: attempt, Seconds: archiveLease.Seconds()})
 	if err == nil && n == 0 {
@@ -111,11 +114,11 @@ func (db *DB) ArchiveRenew(ctx context.Context, id string, attempt int64) error 
 	return fault("renew an archive", err)
 }
 
-// archivePart is how many bytes of an archive a row has.
+// archivePart is the maximum number of bytes of an archive in one row.
 const archivePart = 1 << 20
 
-// ArchiveWrite stores the content of an archive under an attempt, and makes the archive ready once
-// all of it is stored. illegal_state if another attempt has taken over. The content of a failed
+// ArchiveWrite stores the content of an archive for an attempt, and marks the archive as ready once
+// all of it is stored; illegal_state if another attempt has taken over. The content of a failed
 // attempt is ignored.
 func (db *DB) ArchiveWrite(ctx context.Context, id string, attempt int64, content io.Reader) error {
 	const doing = "store an archive"
@@ -149,22 +152,24 @@ func (db *DB) archiveParts(ctx context.Context, tx dbsqlc.DBTX, id string, attem
 		}
 		bytes += int64(read)
 		if err != nil {
-			return bytes, nil //nolint:nilerr // it was the last piece
+			return bytes, nil //nolint:nilerr // end of the content
 		}
 	}
 }
 
-// archiveName is what the parts of archives are sealed as.
+// archiveName is the name under which the parts of archives are sealed.
 const archiveName = "archive"
 
-// ArchiveFail records why an attempt has failed. The next one follows after a pause, unless it is final.
+// ArchiveFail records why an attempt failed. Unless the failure is final, the next attempt follows
+// after a pause.
 func (db *DB) ArchiveFail(ctx context.Context, id string, attempt int64, reason string, final bool) error {
 	return fault("record a failed archive", db.q.ArchiveFail(ctx, db.pool, &dbsqlc.ArchiveFailParams{
 		ID: id, Attempt: attempt, Reason: text(reason), Final: final, Seconds: 5,
 	}))
 }
 
-// ArchiveContent reads an archive that is ready, in pieces of at most 1 MiB, each valid until the next.
+// ArchiveContent reads an archive that is ready, in pieces of at most 1 MiB. Each piece is valid
+// until the next one.
 func (db *DB) ArchiveContent(ctx context.Context, id string) iter.Seq2[[]byte, error] {
 	const doing = "read an archive"
 	return func(yield func([]byte, error) bool) {
@@ -200,7 +205,7 @@ func (db *DB) ArchiveContent(ctx context.Context, id string) iter.Seq2[[]byte, e
 	}
 }
 
-// ArchivesCollect deletes archives that nothing needs.
+// ArchivesCollect deletes archives that are no longer needed.
 func (db *DB) ArchivesCollect(ctx context.Context) error {
 	for {
 		n, err := db.q.ArchivesCollect(ctx, db.pool)
@@ -210,8 +215,8 @@ func (db *DB) ArchivesCollect(ctx context.Context) error {
 	}
 }
 
-// ArchivesReseal seals the parts of archives that are not sealed with the current key. It returns how many it has sealed, and how
-// many do not open.
+// ArchivesReseal reseals the parts of archives that are not sealed with the current key. It returns
+// how many it resealed, and how many it could not open.
 func (db *DB) ArchivesReseal(ctx context.Context) (resealed, failed int, err error) {
 	const doing = "seal archives again"
 	after := dbsqlc.ArchivePartsAfterParams{Attempt: -1, N: -1, MaxItems: resealBatch}

@@ -13,14 +13,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Where attachments come from.
+// Origins of attachments.
 const (
 	originResult = "result"
 	originPrompt = "prompt"
 )
 
-// attachmentsPut stores the attachments of a prompt and returns what its row has of them. limit_reached if the session has
-// too many. One that is stored already, with this prompt or another, counts once.
+// attachmentsPut stores the attachments of a prompt and returns their description for its row;
+// limit_reached if the session has too many. An attachment that is already stored, for this prompt
+// or another, counts once.
 func (s *sessionTx) attachmentsPut(ctx context.Context, attachments []attachment.Attachment) ([]byte, error) {
 	if len(attachments) == 0 {
 		return []byte("[]"), nil
@@ -60,7 +61,7 @@ func (s *sessionTx) attachmentsPut(ctx context.Context, attachments []attachment
 	return json.Marshal(resource.Attachments(all))
 }
 
-// attachmentsOf reads what the row of a prompt has of its attachments.
+// attachmentsOf decodes the attachments in the row of a prompt.
 func attachmentsOf(row []byte) []attachment.Attachment {
 	var list []resource.AttachmentJSON
 	if len(row) == 0 || json.Unmarshal(row, &list) != nil {
@@ -73,14 +74,15 @@ func attachmentsOf(row []byte) []attachment.Attachment {
 	return out
 }
 
-// sameAttachments compares by ids, which follow from everything else.
+// sameAttachments compares the ids, which are derived from all other fields.
 func sameAttachments(a, b session.Prompt) bool {
 	return slices.EqualFunc(a.Attachments, b.Attachments, func(x, y attachment.Attachment) bool { return x.ID == y.ID })
 }
 
-// AttachmentsAppend stores images in results of tools, each in its own transaction, so that the session is not locked for
-// longer than one takes. What is stored already is skipped, and so is what is beyond the bounds of the session.
-// eventlog.ErrFenced if a newer generation or attempt has the session, or the run or the session is over.
+// AttachmentsAppend stores images of tool results. It uses a transaction for each, so that the
+// session is not locked for longer than one image takes. Images that are already stored or exceed
+// the bounds of the session are skipped. It returns eventlog.ErrFenced if a newer generation or
+// attempt has the session, or if the run or the session has ended.
 func (db *DB) AttachmentsAppend(ctx context.Context, b attachment.Batch) error {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
@@ -114,7 +116,7 @@ func (s *sessionTx) imagePut(ctx context.Context, a attachment.Attachment) error
 	})
 }
 
-// AttachmentGet returns an attachment with its content; attachment_not_found when there is none.
+// AttachmentGet returns an attachment with its content, or attachment_not_found.
 func (db *DB) AttachmentGet(ctx context.Context, sessionID, id string) (attachment.Attachment, error) {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()

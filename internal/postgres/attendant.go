@@ -9,17 +9,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// attendable reports whether the attempt that ends a run may claim the next prompt: the turn ended well in the session's
-// newest sandbox, for the workflow run that has the session, and no command waits.
+// attendable reports whether the attempt that ends a run may claim the next prompt: the turn ended
+// well in the newest sandbox of the session, for the workflow run that owns the session, and no
+// command is pending.
 func (s *sessionTx) attendable(run dbsqlc.Run, ending run.Ending, found session.Look) bool {
 	return ending.Attend != "" && ending.Outcome == session.OutcomeCompleted && len(found.Commands) == 0 &&
 		s.row.Status == string(session.Running) && run.Generation == s.row.Generation && s.row.WorkflowRun == ending.LookFor
 }
 
-// RunClaim claims the next prompt of a session for its attendant and makes the attendant's attempt the one whose appends
-// count, as RunBegin and RunAttach do together. The same token again returns the same run. Nothing is claimed for an
-// attendant that the session does not have any more, in a session that is not running or has a newer generation, during
-// another run, while a command waits, or while the queue is held. The context names the workflow run that the attendant works for.
+// RunClaim claims the next prompt of a session for its attendant and makes the attendant's attempt
+// the one whose appends count, like RunBegin and RunAttach together. It is idempotent for a token.
+// It claims nothing for an attendant that the session no longer has, in a session that is not
+// running or has a newer generation, during another run, while a command is pending, or while the
+// queue is held. The context names the workflow run of the attendant.
 func (db *DB) RunClaim(ctx context.Context, c run.Claim) (claimed run.Claimed, err error) {
 	var (
 		open     dbsqlc.Run
@@ -27,7 +29,7 @@ func (db *DB) RunClaim(ctx context.Context, c run.Claim) (claimed run.Claimed, e
 		commands []dbsqlc.SessionCommand
 		head     []dbsqlc.PromptHeadRow
 		of       surroundings
-		ofErr    error // of a session that does not exist, which the lock says
+		ofErr    error // only for a session that does not exist, which the lock reports
 	)
 	read := func(in *lookups) error {
 		var openErr, nextErr, commandsErr, headErr error
@@ -39,7 +41,7 @@ func (db *DB) RunClaim(ctx context.Context, c run.Claim) (claimed run.Claimed, e
 		}
 		commands, commandsErr = db.q.CommandsPending(ctx, in, c.SessionID)
 		head, headErr = promptHead(ctx, db.q, in, c.SessionID)
-		// A run that begins has reached no agent, so its id makes no difference.
+		// A run that begins has not reached an agent, so its id does not matter.
 		ofErr = of.read(ctx, db.q, in, c.SessionID, c.Generation, c.RunID)
 		return cmp.Or(openErr, nextErr, commandsErr, headErr)
 	}
@@ -48,7 +50,7 @@ func (db *DB) RunClaim(ctx context.Context, c run.Claim) (claimed run.Claimed, e
 		if c.Attendant == "" || s.row.Attendant != c.Attendant || s.row.Generation != c.Generation || s.row.Status != string(session.Running) {
 			return nil
 		}
-		if (open.ID == c.RunID || open.ClaimID == c.RunID) && open.Token == c.Token { // the answer to this claim was lost
+		if (open.ID == c.RunID || open.ClaimID == c.RunID) && open.Token == c.Token { // the response to this claim was lost
 			return s.claimed(ctx, open, &claimed)
 		}
 		if open.ID != "" || len(commands) > 0 {
@@ -90,8 +92,9 @@ func (s *sessionTx) claimed(ctx context.Context, run dbsqlc.Run, claimed *run.Cl
 	return err
 }
 
-// AttendantDue reports whether a session has something for its attendant to do: a prompt that waits, a pending command, or the
-// end of the attendance. It is one statement that locks nothing. RunClaim decides.
+// AttendantDue reports whether the attendant of a session has something to do: a queued prompt, a
+// pending command, or the end of the attendance. It is a single statement without locks. RunClaim
+// makes the decision.
 func (db *DB) AttendantDue(ctx context.Context, sessionID, attendant string) (bool, error) {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
@@ -99,8 +102,9 @@ func (db *DB) AttendantDue(ctx context.Context, sessionID, attendant string) (bo
 	return due, fault("look for prompts of an attended session", err)
 }
 
-// AttendantLeave ends an attendance and returns what waits for the workflow, which has read it then. Nil if the session has
-// another attendant, or none: its workflow has read that itself.
+// AttendantLeave ends an attendance and returns the pending work for the workflow, which then
+// counts as read. It returns nil if the session has another attendant or none: its workflow has
+// then read the work itself.
 func (db *DB) AttendantLeave(ctx context.Context, sessionID, attendant, workflowRunID string) (look *session.Look, err error) {
 	var waits looking
 	read := func(in *lookups) error { return waits.read(ctx, db.q, in, sessionID) }
@@ -119,8 +123,8 @@ func (db *DB) AttendantLeave(ctx context.Context, sessionID, attendant, workflow
 	return look, nil
 }
 
-// SessionTakeBack is SessionLook for the workflow of a session that may have an attendant. Unless a run is in progress,
-// the attendance ends: no prompt is claimed any more but by the workflow.
+// SessionTakeBack is SessionLook for the workflow of a session that may have an attendant. Unless a
+// run is in progress, it ends the attendance: from then on only the workflow claims prompts.
 func (db *DB) SessionTakeBack(ctx context.Context, sessionID, workflowRunID string) (taken run.TakenBack, err error) {
 	var waits looking
 	var open dbsqlc.Run

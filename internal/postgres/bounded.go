@@ -10,14 +10,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// errCallTimeout is the cause of a call that took too long.
+// errCallTimeout is the cause when a call exceeds its deadline.
 var errCallTimeout = errors.New("the call took too long")
 
-// boundsKey marks a context that a call's deadline has been put on already.
+// boundsKey marks a context that already has the deadline of a call.
 type boundsKey struct{}
 
-// within puts the deadline of a call on ctx, unless an enclosing call has done so. The deadline of
-// the caller stays if it is earlier: an activity may last a day, one statement may not.
+// within sets the deadline of a call on ctx, unless an enclosing call has done so. An earlier
+// deadline of the caller stays: an activity may last a day, but a statement may not.
 func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if ctx.Value(boundsKey{}) != nil {
 		return ctx, func() {}
@@ -26,14 +26,14 @@ func within(ctx context.Context, limit time.Duration) (context.Context, context.
 	return context.WithValue(ctx, boundsKey{}, limit), cancel
 }
 
-// bulk gives a call that moves whole files or histories the longer deadline. It goes first in the
-// method that needs it.
+// bulk gives a call that moves whole files or histories the longer deadline. It must be the first
+// call in a method that needs it.
 func (db *DB) bulk(ctx context.Context) (context.Context, context.CancelFunc) {
 	return within(ctx, db.options.BulkTimeout)
 }
 
-// statementLimit returns the statement that lets a bulk call's statements run as long as the call
-// may; "" when the limit of the connection is right.
+// statementLimit returns the statement that allows the statements of a bulk call to run until the
+// call's deadline; "" if the limit of the connection is already right.
 func (db *DB) statementLimit(ctx context.Context) string {
 	if limit, ok := ctx.Value(boundsKey{}).(time.Duration); ok && limit > db.options.CallTimeout {
 		return "set local statement_timeout = " + milliseconds(limit)
@@ -41,15 +41,15 @@ func (db *DB) statementLimit(ctx context.Context) string {
 	return ""
 }
 
-// pingAfter is how long a connection may have been idle before it is asked whether it still works;
-// pingTimeout how long it may take to answer.
+// pingAfter is the idle time after which a connection is pinged before use; pingTimeout bounds that
+// ping.
 const (
 	pingAfter   = time.Second
 	pingTimeout = 3 * time.Second
 )
 
-// boundedPool is a pool of connections on which every call has a deadline. It has the methods that
-// the generated code needs.
+// boundedPool is a connection pool that sets a deadline on every call. It has the methods that the
+// generated code needs.
 type boundedPool struct {
 	*pgxpool.Pool
 	limit time.Duration
@@ -65,8 +65,8 @@ func newBoundedPool(ctx context.Context, config *pgxpool.Config, o Options) (*bo
 		asked, cancel := context.WithTimeout(ctx, pingTimeout)
 		defer cancel()
 		if err := p.Conn.Ping(asked); err != nil && asked.Err() != nil && ctx.Err() == nil {
-			// The server vanished without closing anything. The other idle connections would cost
-			// one timeout each; the pool closes them and connects again.
+			// The server vanished without closing its connections. Each other idle connection would
+			// cost a timeout; the pool closes them and reconnects.
 			pool.Reset()
 		}
 		return p.Conn.IsClosed() // a ping of a closed connection fails at once, and the pool discards it
@@ -115,7 +115,7 @@ type boundedRows struct {
 	cancel context.CancelFunc
 }
 
-// Close may be called again.
+// Close may be called more than once.
 func (r *boundedRows) Close() {
 	r.Rows.Close()
 	r.cancel()
@@ -126,7 +126,7 @@ type boundedRow struct {
 	cancel context.CancelFunc
 }
 
-// Scan is called once.
+// Scan must be called exactly once.
 func (r *boundedRow) Scan(dest ...any) error {
 	defer r.cancel()
 	return r.row.Scan(dest...)

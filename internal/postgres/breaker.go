@@ -12,8 +12,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// BreakerTry asks whether the sandbox of a session may be started at a provider now. If not, it returns the breaker, and how long
-// to wait before asking again. Unless it is open nothing is locked.
+// BreakerTry reports whether the sandbox of a session may start at a provider now. If not, it
+// returns the breaker, and how long to wait before the next try. It locks rows only if the breaker
+// is open.
 func (db *DB) BreakerTry(ctx context.Context, provider, sessionID string) (b breaker.Breaker, wait time.Duration, err error) {
 	open, err := db.q.BreakerIsOpen(ctx, db.pool, &dbsqlc.BreakerIsOpenParams{SessionID: sessionID, Provider: provider})
 	if err != nil || !open {
@@ -34,9 +35,9 @@ func (db *DB) BreakerTry(ctx context.Context, provider, sessionID string) (b bre
 	return b, wait, err
 }
 
-// BreakerFail counts a start that has failed. It reports whether that has opened the breaker.
+// BreakerFail counts a failed start. It reports whether that opened the breaker.
 func (db *DB) BreakerFail(ctx context.Context, provider, sessionID, reason string) (opened bool, err error) {
-	reason = text(strings.ReplaceAll(reason, sessionID, "a session")) // it is shown to others, and outlives the session
+	reason = text(strings.ReplaceAll(reason, sessionID, "a session")) // other sessions show it, and it outlives this one
 	err = db.withBreaker(ctx, "count a failed start", provider, sessionID, func(tx breakerTx) error {
 		if !tx.exists {
 			added, err := tx.q.BreakerAdd(ctx, tx.tx, &dbsqlc.BreakerAddParams{
@@ -45,7 +46,7 @@ func (db *DB) BreakerFail(ctx context.Context, provider, sessionID, reason strin
 			if err != nil || added > 0 {
 				return err
 			}
-			if err := tx.lock(ctx); err != nil { // another start has failed at the same time
+			if err := tx.lock(ctx); err != nil { // another start failed at the same time
 				return err
 			}
 		}
@@ -56,7 +57,8 @@ func (db *DB) BreakerFail(ctx context.Context, provider, sessionID, reason strin
 	return opened, err
 }
 
-// BreakerRelease ends the trial of a start that says nothing of the provider, such as one that was cancelled.
+// BreakerRelease ends the trial of a start whose result does not reflect on the provider, such as
+// one that was cancelled.
 func (db *DB) BreakerRelease(ctx context.Context, provider, sessionID string) error {
 	return db.withBreaker(ctx, "end a trial", provider, sessionID, func(tx breakerTx) error {
 		b := tx.Breaker
@@ -67,7 +69,8 @@ func (db *DB) BreakerRelease(ctx context.Context, provider, sessionID string) er
 	})
 }
 
-// BreakerClose forgets the failures, since a start has succeeded. It returns since when the breaker was open; zero if it was not.
+// BreakerClose resets the failures after a successful start. It returns since when the breaker was
+// open; zero if it was closed.
 func (db *DB) BreakerClose(ctx context.Context, provider, sessionID string) (openedAt time.Time, err error) {
 	rows, err := db.q.BreakerClose(ctx, db.pool, &dbsqlc.BreakerCloseParams{SessionID: sessionID, Provider: provider})
 	if err != nil || len(rows) == 0 {
@@ -91,7 +94,8 @@ func (db *DB) BreakersOpen(ctx context.Context) ([]breaker.Breaker, error) {
 	return breakers, nil
 }
 
-// startWaits notes what starting sessions wait for. An agent has one provider at a time; of several the newest breaker counts.
+// startWaits adds to starting sessions what they wait for. An agent has one provider at a time; if
+// there are several breakers, the newest counts.
 func (db *DB) startWaits(ctx context.Context, tx dbsqlc.DBTX, sessions []*session.Session) error {
 	if len(sessions) == 0 {
 		return nil
@@ -111,7 +115,7 @@ func (db *DB) startWaits(ctx context.Context, tx dbsqlc.DBTX, sessions []*sessio
 	return nil
 }
 
-// starting are those of the sessions that start.
+// starting selects the sessions that are starting.
 func starting(sessions []session.Session) (starting []*session.Session) {
 	for i := range sessions {
 		if sessions[i].Starts() {
@@ -121,13 +125,13 @@ func starting(sessions []session.Session) (starting []*session.Session) {
 	return starting
 }
 
-// breakerTx is a transaction that has locked the breaker of a start, if it exists.
+// breakerTx is a transaction that has locked the breaker for a start, if the breaker exists.
 type breakerTx struct {
 	breaker.Breaker
 	tx     pgx.Tx
 	q      *dbsqlc.Queries
 	exists bool
-	start  string // what the session is called in it
+	start  string // name of the session's start in the breaker
 	now    time.Time
 }
 

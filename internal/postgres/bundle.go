@@ -16,10 +16,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// BundleCommit stores a bundle and makes it the session's head; the head before
-// it becomes its parent. The same id again changes nothing. illegal_state when a
-// newer generation has been reserved, or when the snapshot is not recorded or is
-// being deleted.
+// BundleCommit stores a bundle and makes it the session's head; the previous head becomes its
+// parent. It is idempotent for a bundle's id. It returns illegal_state if a newer generation has
+// been reserved, or if the snapshot is not recorded or is being deleted.
 func (db *DB) BundleCommit(ctx context.Context, b bundle.Bundle) error {
 	return db.inSession(ctx, "commit a bundle", b.SessionID, func(s *sessionTx) error {
 		have, err := s.q.BundleGet(ctx, s, b.ID)
@@ -66,7 +65,8 @@ func (db *DB) BundleCommit(ctx context.Context, b bundle.Bundle) error {
 	})
 }
 
-// epochBegin has the files that are written from now on replace none that the newest bundle has.
+// epochBegin makes files that are written from now on leave the files of the newest bundle in
+// place.
 func (s *sessionTx) epochBegin(ctx context.Context) error {
 	if err := s.q.EpochBegin(ctx, s, &dbsqlc.EpochBeginParams{SessionID: s.row.ID, At: s.now}); err != nil {
 		return err
@@ -77,7 +77,8 @@ func (s *sessionTx) epochBegin(ctx context.Context) error {
 	return s.q.EarlierDiffsForget(ctx, s, s.row.ID)
 }
 
-// snapshotClaim holds the snapshot until the bundle that is made of it is committed.
+// snapshotClaim protects the snapshot from deletion until the bundle that refers to it is
+// committed.
 func (s *sessionTx) snapshotClaim(ctx context.Context, snapshotID string) error {
 	if snapshotID == "" {
 		return nil
@@ -94,7 +95,7 @@ func (s *sessionTx) snapshotClaim(ctx context.Context, snapshotID string) error 
 	return s.q.SnapshotBundled(ctx, s, snapshotID)
 }
 
-// BundleHead returns the bundle to wake from; bundle_not_found when there is none.
+// BundleHead returns the bundle to restore from; bundle_not_found if there is none.
 func (db *DB) BundleHead(ctx context.Context, sessionID string) (bundle.Bundle, error) {
 	const doing = "read the newest bundle"
 	row, err := db.q.BundleGetHead(ctx, db.pool, sessionID)
@@ -118,8 +119,8 @@ func bundleOf(row dbsqlc.Bundle) (bundle.Bundle, error) {
 	return b, nil
 }
 
-// BundlesRestorable lists up to five older bundles of a session whose snapshot is kept and is not
-// snapshotID, newest first.
+// BundlesRestorable lists up to five older bundles of a session whose snapshot is kept and differs
+// from snapshotID, newest first.
 func (db *DB) BundlesRestorable(ctx context.Context, sessionID, snapshotID string) ([]bundle.Bundle, error) {
 	rows, err := db.q.BundlesRestorable(ctx, db.pool, &dbsqlc.BundlesRestorableParams{SessionID: sessionID, ExceptID: snapshotID})
 	if err != nil {
@@ -134,19 +135,20 @@ func (db *DB) BundlesRestorable(ctx context.Context, sessionID, snapshotID strin
 	return out, nil
 }
 
-// SnapshotKeep puts off the deletion of a snapshot that could not be restored, for as long as its
-// session is not terminated.
+// SnapshotKeep postpones the deletion of a snapshot that could not be restored, until its session
+// is terminated.
 func (db *DB) SnapshotKeep(ctx context.Context, snapshotID string, age time.Duration) error {
 	return fault("keep a snapshot", db.q.SnapshotKeep(ctx, db.pool, &dbsqlc.SnapshotKeepParams{ID: snapshotID, Seconds: age.Seconds()}))
 }
 
-// ImagesKnown lists up to six other images that this installation has made and that should exist at the provider.
+// ImagesKnown lists up to six other images that this installation made and that should exist at the
+// provider.
 func (db *DB) ImagesKnown(ctx context.Context, except string) ([]string, error) {
 	ids, err := db.q.ImagesKnown(ctx, db.pool, except)
 	return ids, fault("list known images", err)
 }
 
-// BundleProve records that a restore has matched the bundle's manifest. Older snapshots are then no
+// BundleProve records that a restore matched the bundle's manifest. Older snapshots are then no
 // longer needed.
 func (db *DB) BundleProve(ctx context.Context, bundleID string) error {
 	return db.inTx(ctx, "prove a bundle", pgx.TxOptions{}, func(tx pgx.Tx) error {

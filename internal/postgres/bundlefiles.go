@@ -10,7 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// BundleFileList is FileList for the files that a bundle has. bundle_not_found, and file_not_saved where they are not stored.
+// BundleFileList is FileList for the files of a bundle. Errors: bundle_not_found, and
+// file_not_saved if its files are not stored.
 func (db *DB) BundleFileList(ctx context.Context, bundleID, prefix string, limit int, cursor string) (items []workspacefile.Info, next string, err error) {
 	var from fileCursor
 	if cursor != "" {
@@ -35,7 +36,7 @@ func (db *DB) BundleFileList(ctx context.Context, bundleID, prefix string, limit
 	return items, next, err
 }
 
-// BundleFileGet is FileGet for a file that a bundle has.
+// BundleFileGet is FileGet for a file of a bundle.
 func (db *DB) BundleFileGet(ctx context.Context, bundleID, name string) (f workspacefile.Content, err error) {
 	err = db.atBundle(ctx, bundleID, func(tx pgx.Tx, at dbsqlc.BundleFilesAtRow) error {
 		row, err := db.q.FileGetAt(ctx, tx, &dbsqlc.FileGetAtParams{SessionID: at.SessionID, Epoch: at.Epoch, Path: name})
@@ -53,7 +54,7 @@ func (db *DB) BundleFileGet(ctx context.Context, bundleID, name string) (f works
 	return f, err
 }
 
-// BundleDiffGet is DiffGet for the diff that a bundle has.
+// BundleDiffGet is DiffGet for the diff of a bundle.
 func (db *DB) BundleDiffGet(ctx context.Context, bundleID string) (d *workspacefile.Diff, err error) {
 	err = db.atBundle(ctx, bundleID, func(tx pgx.Tx, at dbsqlc.BundleFilesAtRow) error {
 		row, err := db.q.DiffGetAt(ctx, tx, &dbsqlc.DiffGetAtParams{SessionID: at.SessionID, Epoch: at.Epoch})
@@ -68,7 +69,8 @@ func (db *DB) BundleDiffGet(ctx context.Context, bundleID string) (d *workspacef
 	return d, err
 }
 
-// atBundle has read find out what is stored of the files of a bundle.
+// atBundle calls read in a read-only transaction if the files of the bundle are stored, else
+// returns why they are not.
 func (db *DB) atBundle(ctx context.Context, bundleID string, read func(tx pgx.Tx, at dbsqlc.BundleFilesAtRow) error) error {
 	return db.inTx(ctx, "read the files of a bundle", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		at, err := db.q.BundleFilesAt(ctx, tx, bundleID)
@@ -93,7 +95,8 @@ func (db *DB) atBundle(ctx context.Context, bundleID string, read func(tx pgx.Tx
 	})
 }
 
-// filesBequeath gives the files that bundles of forks have of a session that is being purged to one of these forks.
+// filesBequeath moves files that bundles of forks share with a session that is being purged to one
+// of those forks.
 func (db *DB) filesBequeath(ctx context.Context, sessionID string) error {
 	return db.inTx(ctx, "keep the files of forks", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		heirs, err := db.q.FilesHeirs(ctx, tx, sessionID)
@@ -120,8 +123,9 @@ func (db *DB) filesBequeath(ctx context.Context, sessionID string) error {
 	})
 }
 
-// filesRevert has the list of files and the diff of a session be those of a bundle, as its next sandbox is. They stay if they are not
-// stored of the bundle; the next turn reports the files then.
+// filesRevert sets the file list and the diff of a session to those of a bundle, which its next
+// sandbox is restored from. They stay if the bundle's are not stored; the next turn then reports
+// the files.
 func (s *sessionTx) filesRevert(ctx context.Context, bundleID string) error {
 	at, err := s.q.BundleFilesAt(ctx, s, bundleID)
 	if isNoRows(err) || err == nil && !at.Kept {

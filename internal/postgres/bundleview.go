@@ -17,12 +17,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// bundleCursor is the last bundle of a page of the newest first.
+// bundleCursor is the last bundle of a page; bundles are listed newest first.
 type bundleCursor struct {
 	No int64 `json:"n"`
 }
 
-// BundleList returns a page of a session's bundles, newest first, whose manifests have no list of agent files.
+// BundleList returns a page of a session's bundles, newest first. Their manifests omit the agent's
+// files.
 func (db *DB) BundleList(ctx context.Context, sessionID string, limit int, cursor string) (items []bundle.View, next string, err error) {
 	const doing = "list bundles"
 	before := bundleCursor{No: math.MaxInt64}
@@ -62,7 +63,7 @@ func orNoSession(doing, sessionID string, err error) error {
 	return noSession(sessionID)
 }
 
-// BundleShow returns a bundle; bundle_not_found where there is none.
+// BundleShow returns a bundle, or bundle_not_found.
 func (db *DB) BundleShow(ctx context.Context, bundleID string) (bundle.View, error) {
 	row, err := db.q.BundleViewGet(ctx, db.pool, bundleID)
 	if isNoRows(err) {
@@ -76,8 +77,9 @@ func (db *DB) BundleShow(ctx context.Context, bundleID string) (bundle.View, err
 
 func noBundle(id string) error { return failure.Errorf(failure.NoBundle, "there is no bundle %s", id) }
 
-// BundlePin has a bundle kept whatever else is, or no longer, and returns it. limit_reached where its session has too many
-// pins, illegal_state where its snapshot is deleted or about to be.
+// BundlePin pins a bundle, which exempts it from retention, or unpins it, and returns it. Errors:
+// limit_reached if its session has too many pins, illegal_state if its snapshot is deleted or about
+// to be.
 func (db *DB) BundlePin(ctx context.Context, bundleID string, pinned bool) (bundle.View, error) {
 	v, err := db.BundleShow(ctx, bundleID)
 	if err != nil {
@@ -118,7 +120,7 @@ func orNoBundle(id string, err error) error {
 	return noBundle(id)
 }
 
-// headsInto adds to sessions which of their bundles are the heads.
+// headsInto marks in sessions which of their bundles are heads.
 func (db *DB) headsInto(ctx context.Context, tx dbsqlc.DBTX, items []session.Session) error {
 	at := make(map[string]int, len(items))
 	ids := make([]string, len(items))
@@ -152,8 +154,8 @@ func bundleViewOf(row dbsqlc.BundleView) (bundle.View, error) {
 	}, err
 }
 
-// ConversationAt is ConversationPage for the conversation as a bundle has it. What a later revert has removed is there. A
-// block that the agent has changed since has its present content.
+// ConversationAt is ConversationPage for the conversation at a bundle, including blocks that a
+// later revert removed. A block that the agent has changed since has its current content.
 func (db *DB) ConversationAt(ctx context.Context, bundleID string, limit int, cursor string) (c conversation.Conversation, next string, err error) {
 	if limit <= 0 || limit > maxBlocks {
 		limit = maxBlocks
@@ -201,7 +203,7 @@ func (db *DB) ConversationAt(ctx context.Context, bundleID string, limit int, cu
 	return c, next, err
 }
 
-// bundleRestored records the receipt of a restore with the bundle that it was made from.
+// bundleRestored records the receipt of a restore in the bundle it restored.
 func (s *sessionTx) bundleRestored(ctx context.Context, receipt []byte, at time.Time) error {
 	if s.row.HeadBundleID == nil {
 		return nil

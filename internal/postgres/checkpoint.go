@@ -13,11 +13,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// checkpointDue stores a sync as pending where the session is to save a bundle after the turn that has just ended, and adds it to
-// what waits. It is one transaction with the end of the turn, so no prompt starts before the bundle is saved, whatever is
-// lost meanwhile; and turn_end does not wait for it. Nothing is added if the session saves itself anyway. The result
-// of a completed run that was submitted with a base is always saved. An event announces the time that a session shows as its
-// nextCheckpointAt, like its other deadlines.
+// checkpointDue stores a pending sync if the session must save a bundle after the turn that has
+// just ended, and adds it to the pending work. It shares the transaction with the end of the turn,
+// so that no prompt starts before the bundle is saved, even after a crash, and turn_end does not
+// wait for the bundle. It adds nothing if the session is about to save a bundle anyway. The result
+// of a completed run that was submitted with a base is always saved. An event announces the time
+// that a session shows as its nextCheckpointAt, like its other deadlines.
 func (s *sessionTx) checkpointDue(ctx context.Context, closed *closedRun, ending run.Ending) error {
 	policy, look := closed.saves, &closed.look
 	result := closed.prompt.BaseSessionID != "" && ending.Token != "" && ending.Outcome == session.OutcomeCompleted

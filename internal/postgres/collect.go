@@ -16,27 +16,29 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Prompts of the mode collect wait for others of that mode for a time, collect_until. Those that come meanwhile are joined to the first,
-// if nothing has come between: they are the last of the queue, in a row, with the same rank and the same time. No run gets
-// them until that time is over, or another prompt comes after them, or they are promoted.
+// Prompts of the mode collect wait for further ones until collect_until. A later one is joined to
+// the first if only joined prompts are between them: the joined prompts are the last of the queue,
+// consecutive, with the same rank and the same collect_until. No run gets them until that time has
+// passed, another prompt follows them, or they are promoted.
 //
 //	collect ──▶ waits ── another collect ──▶ joined, and both wait as long again
 //	              └─ time over · another prompt · promote ──▶ queued ── claim ──▶ processing, all of them in one run
 //
-// The rows decide, so that nothing is lost with an api that has a timer for the end of the time: relays signal for them then.
+// The state is in the rows, so that nothing is lost with an api whose timer would have ended the
+// collection: relays then signal the workflow.
 
-// joinedSeparator is between the contents of joined prompts.
+// joinedSeparator separates the contents of joined prompts.
 const joinedSeparator = "\n\n"
 
-// place is where a new prompt comes in the queue.
+// place is the position of a new prompt in the queue.
 type place struct {
 	joined string // the prompt that it is joined to
 	rank   int64
 	until  *time.Time // collected
 }
 
-// placeOf decides about the place of a new prompt in a queue of which the head is given. If prompts are collected and it does not join them, that
-// is over, unless it comes before them.
+// placeOf decides where in the queue, whose head is given, a new prompt goes. If prompts are being
+// collected and the new one neither joins them nor precedes them, their collection ends.
 func (s *sessionTx) placeOf(ctx context.Context, p session.Prompt, head []dbsqlc.PromptHeadRow) (at place, closed bool, err error) {
 	if p.Mode == session.Steer {
 		return place{rank: steerRank(head)}, false, nil
@@ -65,8 +67,8 @@ func (s *sessionTx) placeOf(ctx context.Context, p session.Prompt, head []dbsqlc
 	return at, true, s.q.PromptsGatherClose(ctx, &s.later, s.row.ID)
 }
 
-// joins reports whether a prompt joins those that are collected: together they stay within the bounds of one prompt, and what follows a lost
-// outcome is the same for all.
+// joins reports whether a prompt joins the collected ones: together they must fit the bounds of one
+// prompt, and have the same policy for an unknown outcome.
 func joins(rows []dbsqlc.PromptsGatherRow, p session.Prompt) bool {
 	if len(rows) == 0 || rows[0].JoinedTo != "" || rows[0].OnUnknown != string(p.OnUnknown) || len(rows) >= session.MaxCollected {
 		return false
@@ -85,7 +87,8 @@ func joins(rows []dbsqlc.PromptsGatherRow, p session.Prompt) bool {
 	return bytes <= session.MaxPromptBytes && files <= attachment.MaxPromptFiles && fileBytes <= attachment.MaxPromptBytes
 }
 
-// joinedFit refuses a new content of a prompt that is collected if those that are joined have too much then.
+// joinedFit refuses new content for a collected prompt if the joined prompts would then be too
+// large.
 func (s *sessionTx) joinedFit(ctx context.Context, p dbsqlc.Prompt, content string) error {
 	if p.Mode != string(session.Collect) {
 		return nil
@@ -111,7 +114,7 @@ func (s *sessionTx) joinedFit(ctx context.Context, p dbsqlc.Prompt, content stri
 	return nil
 }
 
-// joinedTo are the prompts that are joined to one that is not over.
+// joinedTo returns the prompts that are joined to an unfinished one.
 func (s *sessionTx) joinedTo(ctx context.Context, p dbsqlc.Prompt) ([]dbsqlc.Prompt, error) {
 	if p.Mode != string(session.Collect) {
 		return nil, nil
@@ -119,7 +122,7 @@ func (s *sessionTx) joinedTo(ctx context.Context, p dbsqlc.Prompt) ([]dbsqlc.Pro
 	return s.q.PromptsJoined(ctx, s, &dbsqlc.PromptsJoinedParams{SessionID: s.row.ID, ID: p.ID})
 }
 
-// joinInto makes one prompt, as the agent gets it, of one and those that are joined to it.
+// joinInto merges a prompt and those that are joined to it into one prompt for the agent.
 func joinInto(p *session.Prompt, joined []dbsqlc.Prompt) {
 	for _, row := range joined {
 		p.Content += joinedSeparator + row.Content
@@ -133,8 +136,9 @@ func joinInto(p *session.Prompt, joined []dbsqlc.Prompt) {
 	}
 }
 
-// unusedName is the name of a file, or a similar one if another file has it: as in a single prompt, whatever the case of its letters, and within
-// the bound of a name. What does not fit is cut from the beginning, since the end says what the file is.
+// unusedName returns the name of a file, changed if another file has it. Like in a single prompt,
+// case is ignored and the length is bounded. A name that is too long loses its beginning, since the
+// end has the file's type.
 func unusedName(files []attachment.Attachment, name string) string {
 	unused := name
 	for i := 2; slices.ContainsFunc(files, func(f attachment.Attachment) bool { return strings.EqualFold(f.Name, unused) }); i++ {
@@ -148,7 +152,8 @@ func unusedName(files []attachment.Attachment, name string) string {
 	return unused
 }
 
-// reportJoined appends the events of prompts that have changed with the one that they are joined to, and returns the changes of the queue.
+// reportJoined appends the events of joined prompts that changed with their first one, and returns
+// the changes of the queue.
 func (s *sessionTx) reportJoined(rows []dbsqlc.Prompt, change event.QueueChangeKind) ([]event.QueueChange, error) {
 	slices.SortFunc(rows, func(a, b dbsqlc.Prompt) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	changes := make([]event.QueueChange, len(rows))
@@ -161,7 +166,8 @@ func (s *sessionTx) reportJoined(rows []dbsqlc.Prompt, change event.QueueChangeK
 	return changes, nil
 }
 
-// joinedEnd ends what is joined to a prompt that has ended, and returns the changes of the queue.
+// joinedEnd ends the prompts that are joined to a prompt that has ended, and returns the changes of
+// the queue.
 func (s *sessionTx) joinedEnd(ctx context.Context, p dbsqlc.Prompt) ([]event.QueueChange, error) {
 	if p.Mode != string(session.Collect) {
 		return nil, nil
@@ -175,7 +181,8 @@ func (s *sessionTx) joinedEnd(ctx context.Context, p dbsqlc.Prompt) ([]event.Que
 	return s.reportJoined(rows, event.QueueRemoved)
 }
 
-// joinedQueue puts what is joined to a prompt back into the queue, as the prompt was, and returns the changes of the queue.
+// joinedQueue requeues the prompts that are joined to a prompt, which was requeued too, and returns
+// the changes of the queue.
 func (s *sessionTx) joinedQueue(ctx context.Context, p dbsqlc.Prompt) ([]event.QueueChange, error) {
 	if p.Mode != string(session.Collect) {
 		return nil, nil
@@ -187,7 +194,8 @@ func (s *sessionTx) joinedQueue(ctx context.Context, p dbsqlc.Prompt) ([]event.Q
 	return s.reportJoined(rows, event.QueueAdded)
 }
 
-// rejoin joins what was joined to a prompt that has left the queue to the first of them, and returns the changes of the queue.
+// rejoin makes the first of the prompts that were joined to p, which has left the queue, the new
+// head of the others. It returns the changes of the queue.
 func (s *sessionTx) rejoin(ctx context.Context, p dbsqlc.Prompt) ([]event.QueueChange, error) {
 	if p.Mode != string(session.Collect) {
 		return nil, nil
@@ -199,9 +207,9 @@ func (s *sessionTx) rejoin(ctx context.Context, p dbsqlc.Prompt) ([]event.QueueC
 	return s.reportJoined(rows, event.QueueUpdated)
 }
 
-// PromptsCollected ends the collection of prompts of a session whose time is up. The prompt that is
-// next is returned if its workflow is to be notified of it, as SessionRelease does. If the time is
-// not over, because more prompts have joined or clocks differ, it returns what is left of it.
+// PromptsCollected ends the collection of prompts of a session if its time has passed. It returns
+// the next prompt if its workflow must be signalled, like SessionRelease. Otherwise, because more
+// prompts have joined or clocks differ, it returns the remaining time.
 func (db *DB) PromptsCollected(ctx context.Context, sessionID string) (next *session.Prompt, left time.Duration, err error) {
 	err = db.inSession(ctx, "end a collection", sessionID, func(s *sessionTx) error {
 		next, left = nil, 0
@@ -222,7 +230,7 @@ func (db *DB) PromptsCollected(ctx context.Context, sessionID string) (next *ses
 	return next, left, err
 }
 
-// gathered ends a collection, and returns the prompt that is next if its workflow is to be notified.
+// gathered ends a collection, and returns the next prompt if its workflow must be signalled.
 func (s *sessionTx) gathered(ctx context.Context) (*session.Prompt, error) {
 	rows, err := s.q.PromptsGathered(ctx, s, s.row.ID)
 	if err != nil {
@@ -242,7 +250,7 @@ func (s *sessionTx) gathered(ctx context.Context) (*session.Prompt, error) {
 	return s.released(ctx, head)
 }
 
-// collecting reports whether prompts are collected, and queued whether others wait.
+// collecting reports whether prompts are being collected, and whether others are queued.
 func collecting(head []dbsqlc.PromptHeadRow) (collecting, queued bool) {
 	if len(head) == 0 {
 		return false, false

@@ -13,14 +13,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// signalAgain is how long a workflow may leave a signal unanswered before a request has it sent again. Relays
-// do so sooner. A turn of a day then takes at most 2,880 signals from a client that never rests.
+// signalAgain is the time without a reaction of the workflow after which a request signals it
+// again. Relays do so sooner. A client that never stops submitting thus causes at most 2,880
+// signals during a turn of a day.
 const signalAgain = 30 * time.Second
 
-// CommandSubmit judges a command under the session's lock and stores it as pending, with an event. A
-// command whose kind is pending already is merged with it. Commands that it supersedes end. The result's
-// command is nil where there was nothing to do. Faults: session_not_found, session_terminated,
-// session_in_error, illegal_state, prompt_not_found, bundle_not_found and no_bundle_there for a revert and run_not_found for an abort.
+// CommandSubmit validates a command under the session's lock and stores it as pending, with an
+// event. A command is merged with a pending one of the same kind, and ends the commands that it
+// supersedes. The command of the result is nil if there was nothing to do. Errors:
+// session_not_found, session_terminated, session_in_error, illegal_state; prompt_not_found,
+// bundle_not_found and no_bundle_there for a revert; run_not_found for an abort.
 func (db *DB) CommandSubmit(ctx context.Context, c session.Command) (result session.Commanded, err error) {
 	err = db.inSession(ctx, "submit a command", c.SessionID, func(s *sessionTx) error {
 		pending, err := s.commandable(ctx)
@@ -48,7 +50,7 @@ func (db *DB) CommandSubmit(ctx context.Context, c session.Command) (result sess
 	return result, nil
 }
 
-// commandable reads the rows that decide about a command.
+// commandable reads the rows that decide whether a command is accepted.
 func (s *sessionTx) commandable(ctx context.Context) (session.Pending, error) {
 	p := session.Pending{Status: session.State(s.row.Status), Reason: s.row.StatusReason, Lazy: s.row.Lazy}
 	var in lookups
@@ -68,7 +70,7 @@ func (s *sessionTx) commandable(ctx context.Context) (session.Pending, error) {
 // the run to interrupt has ended.
 func (s *sessionTx) commandTarget(ctx context.Context, db *DB, c *session.Command, p session.Pending) (already bool, err error) {
 	if p.Status.Final() {
-		return false, nil // nothing is possible any more, whatever it names
+		return false, nil // refused whatever its target
 	}
 	switch c.Kind {
 	case session.CommandRevert, session.CommandRevertFiles:
@@ -108,7 +110,7 @@ func (s *sessionTx) commandAccept(ctx context.Context, c session.Command, p sess
 	case i < 0 || v.Already:
 		c, err = s.commandInsert(ctx, c)
 	case p.Commands[i].PromptID != c.PromptID || p.Commands[i].BundleID != c.BundleID || p.Commands[i].RunID != c.RunID:
-		// It asks for something else: the newest one counts.
+		// The commands differ: the newest one counts.
 		c.Force = c.Force || p.Commands[i].Force && c.Kind != session.CommandAbort
 		c, err = s.commandReplace(ctx, p.Commands[i], c)
 	case c.Force && !p.Commands[i].Force:
@@ -120,12 +122,12 @@ func (s *sessionTx) commandAccept(ctx context.Context, c session.Command, p sess
 		return err
 	}
 	result.Command = &c
-	// A turn that is under way minds only what interrupts it. One that is parked is not under way.
+	// A running turn reacts only to commands that interrupt it. A parked turn is not running.
 	forced := func(c session.Command) bool { return c.Force }
 	urgent := p.Parked || c.Force || c.Kind == session.CommandAbort || slices.ContainsFunc(ended, forced)
 	switch {
 	case c.Kind == session.CommandStop && changed:
-		result.Notify = true // once in the session's life, whatever was signalled before
+		result.Notify = true // once in the session's life, regardless of earlier signals
 	case changed:
 		result.Notify = s.shouldSignal() && (urgent || p.RunID == "")
 	default:
@@ -134,8 +136,8 @@ func (s *sessionTx) commandAccept(ctx context.Context, c session.Command, p sess
 	return s.signalled(ctx, result.Notify)
 }
 
-// shouldSignal reports whether the workflow has answered the last signal, or should have by now. A
-// caller that signals records it with signalled, so that at most one signal is unanswered.
+// shouldSignal reports whether the workflow has reacted to the last signal, or is overdue. A caller
+// that signals records that with signalled, so that at most one signal is outstanding.
 func (s *sessionTx) shouldSignal() bool {
 	return s.row.SignalledAt == nil || s.row.SignalledAt.Before(s.now.Add(-signalAgain))
 }
@@ -198,7 +200,7 @@ func (s *sessionTx) commandEvent(row dbsqlc.SessionCommand) error {
 	return s.add(event.TypeCommand, row.RunID, event.CommandData{Command: resource.Command(commandOf(row))})
 }
 
-// commandsEnd ends those of the pending commands that verdict gives another status, and returns them.
+// commandsEnd ends the pending commands to which verdict gives another status, and returns them.
 func (s *sessionTx) commandsEnd(ctx context.Context, pending []session.Command, verdict func(session.Command) (session.CommandStatus, string)) ([]session.Command, error) {
 	var ended []session.Command
 	for _, c := range pending {
@@ -209,15 +211,15 @@ func (s *sessionTx) commandsEnd(ctx context.Context, pending []session.Command, 
 		switch c, err := s.commandEnd(ctx, c.ID, status, reason); {
 		case err == nil:
 			ended = append(ended, c)
-		case !isNoRows(err): // an abort may have ended with its run in this transaction
+		case !isNoRows(err): // an abort may have ended together with its run in this transaction
 			return nil, err
 		}
 	}
 	return ended, nil
 }
 
-// commandsTransit ends the commands that a transition ends. Where the session is to wake again at once, the
-// wake is a command from then on, so that it is not lost with the workflow.
+// commandsTransit ends the commands that a transition ends. If the session must wake again
+// immediately, the wake is stored as a command, so that it is not lost with the workflow.
 func (s *sessionTx) commandsTransit(ctx context.Context, t session.Transition, pending []session.Command) error {
 	ended, err := s.commandsEnd(ctx, pending, func(c session.Command) (session.CommandStatus, string) { return c.EndedBy(t) })
 	if err != nil || !t.Moves(ended) {
@@ -257,8 +259,8 @@ func (s *sessionTx) abortsClose(ctx context.Context, tx dbsqlc.DBTX, runID strin
 	})
 }
 
-// CommandEnd ends a command that a workflow has carried out, or could not carry out, without a
-// transition. A command that has ended keeps its end.
+// CommandEnd ends a command that a workflow has executed, or could not execute, without a
+// transition. It does not change a command that has ended.
 func (db *DB) CommandEnd(ctx context.Context, sessionID, commandID string, status session.CommandStatus, reason string) error {
 	return db.inSession(ctx, "end a command", sessionID, func(s *sessionTx) error {
 		_, err := s.commandEnd(ctx, commandID, status, reason)
@@ -269,7 +271,8 @@ func (db *DB) CommandEnd(ctx context.Context, sessionID, commandID string, statu
 	})
 }
 
-// CommandRequest is the id of the request that submitted a command; empty if no client did, or if the command is not kept any more.
+// CommandRequest returns the id of the request that submitted a command; empty if no client did, or
+// if the command is no longer stored.
 func (db *DB) CommandRequest(ctx context.Context, commandID string) (string, error) {
 	id, err := db.q.CommandRequest(ctx, db.pool, commandID)
 	if isNoRows(err) {
@@ -314,7 +317,7 @@ func (l *looking) found(s *sessionTx) session.Look {
 	return look
 }
 
-// heard records that a workflow has read the pending work.
+// heard records that a workflow run has read the pending work.
 func (s *sessionTx) heard(ctx context.Context, workflowRunID string) error {
 	return cmp.Or(
 		s.q.SessionHeard(ctx, &s.later, s.row.ID),
@@ -322,8 +325,9 @@ func (s *sessionTx) heard(ctx context.Context, workflowRunID string) error {
 	)
 }
 
-// CommandsOverdue lists sessions with a command that has been pending for longer than age, those with a
-// command that no workflow has read first, and sessions that have left a signal unanswered for signalAgain.
+// CommandsOverdue lists sessions with a command that has been pending for longer than age, those
+// whose command no workflow has read first, and sessions that have not reacted to a signal for
+// signalAgain.
 func (db *DB) CommandsOverdue(ctx context.Context, age time.Duration, limit int) ([]backlog.Overdue, error) {
 	rows, err := db.q.CommandsOverdue(ctx, db.pool, &dbsqlc.CommandsOverdueParams{
 		AgeSeconds: age.Seconds(), SignalledSeconds: max(age, signalAgain).Seconds(), MaxItems: int32(limit),
@@ -354,8 +358,9 @@ func commandOf(row dbsqlc.SessionCommand) session.Command {
 	}
 }
 
-// signalFor decides under the lock whether new work, that no running turn minds, is to be signalled: not
-// while a turn runs, after which the workflow looks by itself, and not while another signal is unanswered.
+// signalFor decides under the lock whether to signal new work that does not interrupt a running
+// turn: not during a turn, after which the workflow reads the pending work anyway, and not while
+// another signal is outstanding.
 func (s *sessionTx) signalFor(ctx context.Context, work bool) (bool, error) {
 	if !work || session.State(s.row.Status).Final() || !s.shouldSignal() {
 		return false, nil

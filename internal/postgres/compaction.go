@@ -14,15 +14,16 @@ import (
 )
 
 const (
-	// compactEvents and compactBytes bound what is looked at at a time: each piece is one transaction.
+	// compactEvents and compactBytes bound the events that one transaction reads.
 	compactEvents = 1000
 	compactBytes  = 1 << 20
 )
 
-// EventsCompact drops deltas of texts that are older than age, where a later event has the text of their block as a whole: the
-// log leads to the same conversation without them. One call looks at up to limit sessions after a number, and at about budget
-// events. It returns the number to continue with, 0 after the last. A call that is interrupted loses nothing but its present
-// piece. A session that is locked or fails keeps no other one from its turn.
+// EventsCompact deletes text deltas that are older than age if a later event contains the complete
+// text of their block: without them the log folds to the same conversation. One call reads up to
+// limit sessions after a number, and about budget events. It returns the number to continue with, 0
+// after the last session. An interrupted call loses only the work of its current transaction. A
+// session that is locked or fails does not keep others from being compacted.
 func (db *DB) EventsCompact(ctx context.Context, age time.Duration, after int64, limit, budget int) (next, dropped int64, err error) {
 	const doing = "compact events"
 	ctx, cancel := db.bulk(ctx)
@@ -43,7 +44,7 @@ func (db *DB) EventsCompact(ctx context.Context, age time.Duration, after int64,
 				failed = errors.Join(failed, fmt.Errorf("%s: session %s: %w", doing, row.ID, err))
 			}
 			if budget -= looked; budget <= 0 {
-				return after, dropped, failed // with this session again
+				return after, dropped, failed // continue with this session
 			}
 		}
 		after = row.No
@@ -54,7 +55,7 @@ func (db *DB) EventsCompact(ctx context.Context, age time.Duration, after int64,
 	return after, dropped, failed
 }
 
-// compact drops deltas of one session, and returns at how many events it has looked.
+// compact deletes deltas of one session, and returns how many events it has read.
 func (db *DB) compact(ctx context.Context, s dbsqlc.SessionsToCompactRow, age time.Duration, budget int) (looked int, dropped int64, err error) {
 	after := s.AfterSeq
 	for looked < budget {
@@ -85,14 +86,15 @@ func (db *DB) compact(ctx context.Context, s dbsqlc.SessionsToCompactRow, age ti
 			return looked, dropped, fault("drop events", err)
 		}
 		if dropped += done.Events; done.Sessions == 0 || len(rows) < read {
-			return looked, dropped, nil // locked, or what follows is young: a later call continues
+			return looked, dropped, nil // locked, or the next events are too young: a later call continues
 		}
 		after = drop.Looked
 	}
 	return looked, dropped, nil
 }
 
-// droppable returns the positions of the deltas that lead to nothing: a block_complete after them replaces the text of their block.
+// droppable returns the positions of the redundant deltas: those with a later block_complete that
+// replaces the text of their block.
 func (db *DB) droppable(ctx context.Context, s dbsqlc.SessionsToCompactRow, rows []dbsqlc.EventsToCompactRow) ([]int64, error) {
 	deltas := map[blockKey][]int64{}
 	whole := dbsqlc.BlocksWholeParams{SessionID: s.ID, SessionNo: s.No}
@@ -126,7 +128,8 @@ func (db *DB) droppable(ctx context.Context, s dbsqlc.SessionsToCompactRow, rows
 	return seqs, nil
 }
 
-// EventsDropped is the newest event of a session that compaction has dropped; 0 if it has dropped none.
+// EventsDropped returns the newest position of a session that compaction has deleted; 0 if there is
+// none.
 func (db *DB) EventsDropped(ctx context.Context, sessionID string) (int64, error) {
 	seq, err := db.q.EventsDropped(ctx, db.pool, sessionID)
 	if isNoRows(err) {

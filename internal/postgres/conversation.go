@@ -15,22 +15,23 @@ import (
 )
 
 const (
-	// maxBlocks is how many blocks a page of a conversation has at most.
+	// maxBlocks bounds the blocks of a page of a conversation.
 	maxBlocks = 1000
-	// maxBlockBytes is where a page of a conversation ends, besides the block that reaches it.
+	// maxBlockBytes bounds the bytes of a page of a conversation; the block that reaches it is
+	// included.
 	maxBlockBytes = 1 << 20
-	// maxLiveBlocks is how many blocks of a page may still be written to: their text is in events.
+	// maxLiveBlocks bounds the open blocks of a page, whose text is partly in events.
 	maxLiveBlocks = 8
-	// maxDeltas and maxDeltaBytes bound the text that is read from events at a time.
+	// maxDeltas and maxDeltaBytes bound the deltas that are read at a time.
 	maxDeltas     = 1000
 	maxDeltaBytes = 1 << 20
 )
 
-// ConversationPage returns blocks of a session in the order in which they appeared, those of one
-// conversation together, and the cursor of the next page; an empty one with the last. A page ends at
-// limit blocks (maxBlocks where limit is 0) or maxBlockBytes. Seq is the position at which the first
-// page was read: blocks that appeared later are in no page, and the events after it lead from all
-// pages to the present.
+// ConversationPage returns blocks of a session in the order in which they appeared, grouped by
+// conversation, and the cursor of the next page, which is empty for the last page. A page ends at
+// limit blocks (maxBlocks if limit is 0) or maxBlockBytes. Seq is the position at which the first
+// page was read: later blocks are in no page, and a reader that applies the events after seq to all
+// pages gets the current conversation.
 func (db *DB) ConversationPage(ctx context.Context, sessionID string, limit int, cursor string) (c conversation.Conversation, next string, err error) {
 	if limit <= 0 || limit > maxBlocks {
 		limit = maxBlocks
@@ -43,7 +44,7 @@ func (db *DB) ConversationPage(ctx context.Context, sessionID string, limit int,
 	}
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
-	// One snapshot: what is not in the blocks is in the deltas, and nothing in both.
+	// One snapshot, in which each piece of text is either in a block or in deltas, never in both.
 	err = db.inTx(ctx, "read a conversation", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		bounds, err := db.q.EventsBounds(ctx, tx, sessionID)
 		if isNoRows(err) {
@@ -77,7 +78,7 @@ func (db *DB) ConversationPage(ctx context.Context, sessionID string, limit int,
 		}); err != nil {
 			return err
 		}
-		// Text that is in events counts too.
+		// Text in events counts too.
 		bytes = 0
 		for i, row := range page {
 			if bytes += len(row.Block); i > 0 && bytes > maxBlockBytes {
@@ -102,8 +103,9 @@ func (db *DB) ConversationPage(ctx context.Context, sessionID string, limit int,
 	return c, next, err
 }
 
-// ConversationTail returns the cursor of a page that begins with the newest blocks, at most limit of about so many bytes together,
-// and how many are before them; an empty one if all are among them.
+// ConversationTail returns the cursor of a page that begins with the newest blocks, at most limit
+// of them and about the given number of bytes, and how many blocks precede them. The cursor is
+// empty if the page has all blocks.
 func (db *DB) ConversationTail(ctx context.Context, sessionID string, bytes int64, limit int) (cursor string, leftOut int64, err error) {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
@@ -129,8 +131,8 @@ func (db *DB) deltas(ctx context.Context, tx dbsqlc.DBTX, sessionID string, afte
 	})
 }
 
-// addText reads the deltas after the live blocks of rows, up to a position, and adds them. deltas
-// returns a piece of those between two positions; none means that there are no more.
+// addText reads the deltas that follow the text of the live blocks in rows, up to a position, and
+// appends them. deltas returns some of those between two positions; none at the end.
 func addText(rows []dbsqlc.Block, through int64, deltas func(after, through int64) ([]dbsqlc.EventsDeltasRow, error)) error {
 	type key struct{ conversationID, blockID string }
 	live := map[key]*dbsqlc.Block{}
@@ -157,7 +159,7 @@ func addText(rows []dbsqlc.Block, through int64, deltas func(after, through int6
 		for _, e := range found {
 			var d conversation.TextDelta
 			if json.Unmarshal(e.Data, &d) != nil {
-				continue // it was let into the log as it came and is about no block
+				continue // the log accepts such events; it concerns no block
 			}
 			if e.ConversationID == "" {
 				e.ConversationID = conversation.Main
@@ -220,8 +222,8 @@ func threads(rows []dbsqlc.Block) (conversation.Conversation, error) {
 	return c, nil
 }
 
-// settleBlocks stores the text of the blocks that are still open when a run ends, so that later
-// readers need not collect it from the events.
+// settleBlocks stores the complete text of the blocks that are still open when a run ends, so that
+// later readers need not collect it from the events.
 func (s *sessionTx) settleBlocks(ctx context.Context, rows []dbsqlc.Block) error {
 	if len(rows) == 0 {
 		return nil

@@ -9,11 +9,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/listing"
 )
 
-// A page has 50 items if nothing is said and 200 at most.
+// Sizes of a page in items.
 const (
 	defaultPage = 50
 	maxPage     = 200
-	// maxPageBytes is where a page of prompts or questions ends, besides the item that reaches it.
+	// maxPageBytes bounds the bytes of a page of prompts or questions; the item that reaches it is
+	// included.
 	maxPageBytes = 1 << 20
 )
 
@@ -24,7 +25,7 @@ func pageLimit(asked int) int {
 	return min(asked, maxPage)
 }
 
-// sessionCursor is the session after which the next page of a list begins. Sort is empty for the newest first, as in
+// sessionCursor is the last session of a page. Sort is empty for the order newest first, as in
 // cursors of earlier releases.
 type sessionCursor struct {
 	At   time.Time    `json:"t"`
@@ -32,28 +33,28 @@ type sessionCursor struct {
 	Sort listing.Sort `json:"o,omitempty"`
 }
 
-// promptCursor is the last prompt of a page of the oldest first.
+// promptCursor is the last prompt of a page; prompts are listed oldest first.
 type promptCursor struct {
 	Ordinal int64 `json:"o"`
 }
 
-// blockCursor is the last block of a page of a conversation, and the position in the log at which the
+// blockCursor is the last block of a page of a conversation, and the log position at which the
 // first page was read.
 type blockCursor struct {
 	Position int64 `json:"p"`
 	Seq      int64 `json:"s"`
 }
 
-// deliveryCursor is the last delivery of a page of the newest first.
+// deliveryCursor is the last delivery of a page; deliveries are listed newest first.
 type deliveryCursor struct {
 	ID string `json:"i"`
 }
 
-// cursorEncode makes a cursor opaque: its content is not part of the API.
+// cursorEncode encodes a cursor as an opaque string: its content is not part of the API.
 func cursorEncode(position any) string {
 	data, err := json.Marshal(position)
 	if err != nil {
-		panic(err) // a struct of a time, a text and a number always marshals
+		panic(err) // a struct of times, strings and numbers always marshals
 	}
 	return base64.RawURLEncoding.EncodeToString(data)
 }

@@ -9,11 +9,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
-// clockSkew is how much earlier than the server's clock the engine's may find that an announcement is due.
+// clockSkew is how much earlier than the database's clock Temporal's clock may find that an
+// announcement is due.
 const clockSkew = time.Second
 
-// DeadlineAnnounce adds a deadline event to a session's log, if the deadline is near, or over and still to come to pass, and returns when it is.
-// Called twice it adds two: the same deadline may be announced again.
+// DeadlineAnnounce adds a deadline event to a session's log if the deadline is near, or has passed
+// without effect yet, and returns the deadline. It is not idempotent: repeated announcements are
+// allowed.
 func (db *DB) DeadlineAnnounce(ctx context.Context, sessionID string, kind deadline.Kind) (a deadline.Announced, err error) {
 	err = db.inSession(ctx, "announce a deadline", sessionID, func(s *sessionTx) error {
 		a = deadline.Announced{}

@@ -16,16 +16,17 @@ import (
 )
 
 const (
-	// dispatchPage is how many events become deliveries to one endpoint in one transaction.
+	// dispatchPage bounds the events that one transaction turns into deliveries to an endpoint.
 	dispatchPage = 500
-	// deliveryOverdue is how late the next attempt of a delivery is when its workflow is started again.
+	// deliveryOverdue is how late an attempt at a delivery may be before its workflow is started
+	// again.
 	deliveryOverdue = 2 * time.Minute
-	// attemptsKept is how many attempts of a delivery are kept.
+	// attemptsKept is the number of attempts that are stored of a delivery.
 	attemptsKept = 30
 )
 
-// WebhooksDispatch makes deliveries of the events that endpoints have not got, some at a time, and reports whether there were any.
-// Any number of workers may call it at any time.
+// WebhooksDispatch creates deliveries of a bounded number of events that endpoints have not
+// received, and reports whether there were any. Any number of workers may call it concurrently.
 func (db *DB) WebhooksDispatch(ctx context.Context) (any bool, err error) {
 	err = db.inTx(ctx, "dispatch to webhooks", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		endpoints, err := db.q.WebhooksToDispatch(ctx, tx, webhook.MaxPending)
@@ -35,7 +36,7 @@ func (db *DB) WebhooksDispatch(ctx context.Context) (any bool, err error) {
 		for _, e := range endpoints {
 			page, position, err := db.lifecycleRead(ctx, tx, e.AfterN, webhookFilter(e.Types, e.SessionID, e.Agent, e.Metadata), dispatchPage)
 			if gone, ok := errors.AsType[*eventlog.PositionGoneError](position); ok {
-				page.Position = gone.First - 1 // too much was pending for too long
+				page.Position = gone.First - 1 // the events were deleted before they could be dispatched
 			}
 			if err != nil {
 				return err
@@ -60,7 +61,8 @@ func (db *DB) WebhooksDispatch(ctx context.Context) (any bool, err error) {
 	return any, err
 }
 
-// WebhookDeliveriesDue are deliveries whose workflow is to be started: new ones, and those whose workflow was lost.
+// WebhookDeliveriesDue returns deliveries whose workflow must be started: new ones, and those whose
+// workflow was lost.
 func (db *DB) WebhookDeliveriesDue(ctx context.Context, limit int) ([]string, error) {
 	ids, err := db.q.WebhookDeliveriesDue(ctx, db.pool, &dbsqlc.WebhookDeliveriesDueParams{
 		MaxItems: int32(limit), MaxBeginning: webhook.MaxBeginning, OverdueSeconds: deliveryOverdue.Seconds(),
@@ -68,18 +70,20 @@ func (db *DB) WebhookDeliveriesDue(ctx context.Context, limit int) ([]string, er
 	return ids, fault("choose deliveries", err)
 }
 
-// WebhookDeliveriesStarted records that the workflows of deliveries have been started.
+// WebhookDeliveriesStarted records that the workflows of deliveries have started.
 func (db *DB) WebhookDeliveriesStarted(ctx context.Context, ids []string) error {
 	return fault("record started deliveries", db.q.WebhookDeliveriesStarted(ctx, db.pool, ids))
 }
 
-// WebhookDeliveriesDelete deletes deliveries that were over before a time, some at a time, and reports whether others may be left.
+// WebhookDeliveriesDelete deletes a bounded number of deliveries that ended before a time, and
+// reports whether more may remain.
 func (db *DB) WebhookDeliveriesDelete(ctx context.Context, before time.Time) (more bool, err error) {
 	n, err := db.q.WebhookDeliveriesDelete(ctx, db.pool, &dbsqlc.WebhookDeliveriesDeleteParams{Before: &before, MaxItems: lifecycleBatch})
 	return n == lifecycleBatch, fault("delete deliveries", err)
 }
 
-// WebhookDeliveryDue returns a delivery with all that an attempt needs; delivery_not_found if it was deleted.
+// WebhookDeliveryDue returns a delivery with all data for an attempt; delivery_not_found if it was
+// deleted.
 func (db *DB) WebhookDeliveryDue(ctx context.Context, id string) (due webhook.Due, err error) {
 	err = db.inTx(ctx, "read a delivery", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		row, err := db.q.WebhookDeliveryGet(ctx, tx, id)
@@ -114,9 +118,10 @@ func (db *DB) WebhookDeliveryDue(ctx context.Context, id string) (due webhook.Du
 	return due, err
 }
 
-// WebhookAttempted records an attempt at a delivery, if one was made, and what follows: another after a pause, or the end with a status
-// and a reason. An endpoint that has failed for too long, or that wants no deliveries, is disabled. It reports whether the
-// delivery is over, which another call may have brought about.
+// WebhookAttempted records an attempt at a delivery, if one was made, and its result: another
+// attempt after a pause, or the end of the delivery with a status and a reason. It disables an
+// endpoint that has failed for too long, or that refuses further deliveries. It reports whether the
+// delivery has ended, possibly by another call.
 func (db *DB) WebhookAttempted(ctx context.Context, id string, a *webhook.Attempt, v webhook.Verdict) (over bool, err error) {
 	err = db.inTx(ctx, "record an attempt at a delivery", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		row, err := db.q.WebhookDeliveryLock(ctx, tx, id)
@@ -170,7 +175,7 @@ func (db *DB) WebhookAttempted(ctx context.Context, id string, a *webhook.Attemp
 	return over, err
 }
 
-// WebhookTest makes a delivery that tries an endpoint.
+// WebhookTest creates a delivery that tests an endpoint.
 func (db *DB) WebhookTest(ctx context.Context, webhookID string) (webhook.Delivery, error) {
 	id := session.NewID(webhook.DeliveryPrefix)
 	err := db.inTx(ctx, "try a webhook", pgx.TxOptions{}, func(tx pgx.Tx) error {
@@ -197,7 +202,7 @@ func (db *DB) webhookEnabled(ctx context.Context, tx pgx.Tx, id string) error {
 	return err
 }
 
-// WebhookDeliveryGet returns a delivery of an endpoint with its attempts; delivery_not_found if there is none.
+// WebhookDeliveryGet returns a delivery of an endpoint with its attempts, or delivery_not_found.
 func (db *DB) WebhookDeliveryGet(ctx context.Context, webhookID, id string) (webhook.Delivery, error) {
 	const doing = "read a delivery"
 	row, err := db.q.WebhookDeliveryGet(ctx, db.pool, id)
@@ -217,8 +222,8 @@ func (db *DB) WebhookDeliveryGet(ctx context.Context, webhookID, id string) (web
 	return d, fault(doing, err)
 }
 
-// WebhookDeliveryList returns a page of the deliveries of an endpoint, newest first, without attempts, and the cursor of the next; status
-// selects, if it is not empty.
+// WebhookDeliveryList returns a page of the deliveries of an endpoint, newest first and without
+// attempts, and the cursor of the next page. A status that is not empty filters them.
 func (db *DB) WebhookDeliveryList(ctx context.Context, webhookID string, status webhook.Status, limit int, cursor string) (items []webhook.Delivery, next string, err error) {
 	const doing = "list deliveries"
 	if _, err := db.WebhookGet(ctx, webhookID); err != nil {
@@ -243,8 +248,8 @@ func (db *DB) WebhookDeliveryList(ctx context.Context, webhookID string, status 
 	return items, next, fault(doing, err)
 }
 
-// WebhookRedeliver sends deliveries that are over again: one by its id, or all that have one of some statuses and were made since a time, at
-// most webhook.MaxReplay of them, the oldest first. It returns how many.
+// WebhookRedeliver sends finished deliveries again: one by its id, or at most webhook.MaxReplay
+// with one of the statuses that were made since a time, oldest first. It returns how many it sends.
 func (db *DB) WebhookRedeliver(ctx context.Context, webhookID, id string, statuses []webhook.Status, since time.Time) (n int, err error) {
 	err = db.inTx(ctx, "send deliveries again", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		if err := db.webhookEnabled(ctx, tx, webhookID); err != nil {

@@ -5,19 +5,20 @@ import (
 	"time"
 )
 
-// keepAliveProbes is how many keepalives in a row go unanswered before a connection is broken.
+// keepAliveProbes is the number of consecutive unanswered keepalives after which a connection
+// counts as broken.
 const keepAliveProbes = 3
 
-// keepAlive splits UnansweredTimeout into the silence before the first keepalive and the pause
-// between two, both at least a second, which is the unit of the socket option.
+// keepAlive splits UnansweredTimeout into the idle time before the first keepalive and the interval
+// between two. Both are at least a second, the unit of the socket option.
 func (o Options) keepAlive() (idle, interval time.Duration) {
 	interval = max(time.Second, o.UnansweredTimeout/(keepAliveProbes+2)).Truncate(time.Second)
 	return max(time.Second, o.UnansweredTimeout-keepAliveProbes*interval), interval
 }
 
-// dialer returns a dialer whose connections break when the server stops answering: while the client
-// waits for a result by keepalives, while it sends by the limit on unacknowledged data. Without
-// them a server that vanished without a reset holds a connection for 15 minutes.
+// dialer returns a dialer whose connections break when the server stops responding: keepalives
+// detect that while the client waits for a result, the limit on unacknowledged data while it sends.
+// Without them a connection to a server that vanished without a reset would hang for 15 minutes.
 func (o Options) dialer() *net.Dialer {
 	idle, interval := o.keepAlive()
 	return &net.Dialer{

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// limitUnacknowledged leaves the limit on unacknowledged data to the system; deadlines of calls
-// bound what a caller waits.
+// limitUnacknowledged does nothing: the system's limit on unacknowledged data applies, and
+// deadlines of calls bound how long a caller waits.
 func limitUnacknowledged(time.Duration) func(network, address string, c syscall.RawConn) error {
 	return nil
 }

@@ -9,20 +9,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 )
 
-// channel is where commits name the sessions whose logs have grown.
+// channel carries the ids of sessions whose logs have grown.
 const channel = "overwinter_events"
 
-// maxNotify is what one notification carries at most, in bytes. Postgres takes
-// fewer than 8000.
+// maxNotify bounds the bytes of a notification. Postgres accepts fewer than 8000.
 const maxNotify = 7900
 
-// maxNotices is how many notifications one commit sends before it says "*".
+// maxNotices bounds the notifications of one commit; beyond it, a single "*" is sent.
 const maxNotices = 4
 
 // runByID makes EventsInsert find the number of a run by its id.
 const runByID = -1
 
-// runNo is the number to insert for a run that is given by its id, if one is.
+// runNo returns the number to insert for a run that is given by its id, if any.
 func runNo(runID string) int32 {
 	if runID == "" {
 		return 0
@@ -35,13 +34,13 @@ type eventRow struct {
 	Seq            int64
 	Type           string
 	ConversationID string
-	RunID          string // empty: no run, or the one of RunNo
-	RunNo          int32  // where it is known; else runByID
+	RunID          string // empty for no run, or if RunNo is set
+	RunNo          int32  // runByID if not known
 	At             time.Time
 	Data           string
 }
 
-// eventRows are events by column, as they are inserted.
+// eventRows are events to insert, by column.
 type eventRows struct {
 	dbsqlc.EventsInsertParams
 	// others are the conversations other than the main one, each once.
@@ -85,8 +84,7 @@ func (r *eventRows) insert(ctx context.Context, q *dbsqlc.Queries, out dbsqlc.DB
 	return q.EventsInsert(ctx, out, &r.EventsInsertParams)
 }
 
-// notices are the payloads that name the sessions: a few full ones, or one that
-// says all.
+// notices returns the payloads that name the sessions: a few full ones, or one that names all.
 func notices(sessionIDs []string) []string {
 	var out []string
 	var payload strings.Builder
@@ -107,5 +105,5 @@ func notices(sessionIDs []string) []string {
 	return out
 }
 
-// everySession is the payload that names all of them.
+// everySession is the payload that names all sessions.
 const everySession = "*"

@@ -8,9 +8,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 )
 
-// eventsExtend commits the appends of a batch in one round trip if each is a delta alone, as nearly all are while many sessions speak, and
-// returns the sessions of those that it has committed. The others need what only the longer transaction finds out. A batch with any
-// other append is left to that transaction as a whole, since a second one would cost more than it spares.
+// eventsExtend commits the appends of a batch in one round trip if each consists of a single delta,
+// as most do while many sessions are active, and returns the sessions whose appends it has
+// committed. Other appends need data that only the longer transaction reads. A batch with any other
+// append is left to that transaction as a whole, since a second transaction would cost more than it
+// saves.
 func (db *DB) eventsExtend(ctx context.Context, appends []eventlog.Append) (map[string]struct{}, error) {
 	extend := db.extension(appends)
 	if extend == nil {
@@ -25,7 +27,7 @@ func (db *DB) eventsExtend(ctx context.Context, appends []eventlog.Append) (map[
 	}
 	defer conn.Release()
 	var ids []string
-	var trip lookups // which is a transaction
+	var trip lookups // a transaction
 	err = trip.send(ctx, conn.Conn(), []string{genericPlans}, func(in *lookups) (err error) {
 		ids, err = db.q.EventsExtend(ctx, in, extend)
 		return err

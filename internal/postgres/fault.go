@@ -12,8 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// violations are the constraints that a call can violate by its arguments, and the faults to
-// return. Any other violation is a bug and internal.
+// violations maps the constraints that the arguments of a call can violate to the errors to return.
+// Any other violation is a bug and becomes an internal error.
 var violations = map[string]failure.Error{
 	"sessions_pkey":            {Code: failure.IllegalState, Message: "the session exists already"},
 	"sessions_idle_timeout":    {Code: failure.Invalid, Message: "the idle timeout must be positive"},
@@ -36,8 +36,8 @@ var violations = map[string]failure.Error{
 	"idempotency_keys_session": {Code: failure.NoSession, Message: "there is no such session"},
 }
 
-// fault turns an error of the driver into a failure.Error. doing says in a few words what was
-// tried. A fault passes unchanged, and so does nil.
+// fault converts an error of the driver to a failure.Error. doing names the operation in a few
+// words. A failure.Error and nil are returned unchanged.
 func fault(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -51,7 +51,7 @@ func fault(doing string, err error) error {
 			return &f
 		}
 		switch {
-		case pgErr.Code == "22021", pgErr.Code == "22P05", pgErr.Code == "22P02": // NUL or bad UTF-8 in a text, bad JSON
+		case pgErr.Code == "22021", pgErr.Code == "22P05", pgErr.Code == "22P02": // NUL or invalid UTF-8 in a text, invalid JSON
 			return &failure.Error{Code: failure.Invalid, Message: "a text holds characters that cannot be stored", Err: cause{doing, err}}
 		case strings.HasPrefix(pgErr.Code, "54"): // an index entry that is too long, JSON nested too deep
 			return &failure.Error{Code: failure.Invalid, Message: "a value is beyond a limit of the database", Err: cause{doing, err}}
@@ -63,13 +63,13 @@ func fault(doing string, err error) error {
 	if isNoRows(err) {
 		return &failure.Error{Code: failure.Internal, Message: "a row is missing", Err: cause{doing, err}}
 	}
-	// No answer at all: the connection failed, or the caller gave up.
+	// No response: the connection failed, or the caller's context ended.
 	return &failure.Error{Code: failure.Unavailable, Message: "the database is not available", Err: cause{doing, err}}
 }
 
-// isTransient reports whether the same call may succeed later: connection
-// exceptions, rollbacks for other transactions' sake, insufficient resources, a
-// server that is stopping or starting, a full or read-only disk.
+// isTransient reports whether the same call may succeed later: connection exceptions, rollbacks
+// caused by other transactions, insufficient resources, a server that is stopping or starting, a
+// full or read-only disk.
 func isTransient(code string) bool {
 	for _, class := range []string{"08", "40", "53", "57", "58", "25P03", "25006", "55P03"} {
 		if strings.HasPrefix(code, class) {
@@ -79,7 +79,7 @@ func isTransient(code string) bool {
 	return false
 }
 
-// isLockTimeout reports whether a statement waited for a lock longer than it may.
+// isLockTimeout reports whether a statement exceeded the limit on waiting for a lock.
 func isLockTimeout(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pgErr.Code == "55P03"
@@ -87,8 +87,8 @@ func isLockTimeout(err error) bool {
 
 func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
 
-// cause returns the loggable part of a driver's error. Of the error itself only the end of a
-// context can be seen through it, since callers look for their own.
+// cause is the part of a driver's error that may be logged. Only the end of a context can be
+// unwrapped from it, since callers check for their own.
 type cause struct {
 	doing string
 	err   error

@@ -22,10 +22,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// keepDeleted is how many files that are gone a session remembers.
+// keepDeleted bounds the deleted files that a session remembers.
 const keepDeleted = 1000
 
-// codeWorkspaceTooLarge is the code of the error event about workspacefile.MaxWatched.
+// codeWorkspaceTooLarge is the code of the error event for workspacefile.MaxWatched.
 const codeWorkspaceTooLarge = "workspace_too_large"
 
 // fileCursor is the last file of a page.
@@ -33,13 +33,13 @@ type fileCursor struct {
 	Path string `json:"p"`
 }
 
-// FilesAppend stores changes in a workspace, with a file event for each change that readers can
-// see. What is stored already, by lineage and seq, is skipped; an unknown lineage starts from the
-// beginning. eventlog.ErrFenced if a newer generation or attempt has the session, or the run or the
-// session is over.
+// FilesAppend stores changes in a workspace, with a file event for each change that is visible to
+// readers. Changes that are already stored, by lineage and seq, are skipped; an unknown lineage
+// starts from the beginning. It returns eventlog.ErrFenced if a newer generation or attempt has the
+// session, or if the run or the session has ended.
 //
-// The sandbox is not trusted: content beyond the bounds is left out, files beyond
-// workspacefile.MaxWatched and paths that lead elsewhere are not stored.
+// The sandbox is not trusted: content beyond the bounds is omitted; files beyond
+// workspacefile.MaxWatched and paths that lead outside the workspace are not stored.
 func (db *DB) FilesAppend(ctx context.Context, b workspacefile.Batch) error {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
@@ -66,7 +66,7 @@ func (db *DB) FilesAppend(ctx context.Context, b workspacefile.Batch) error {
 	return err
 }
 
-// fenced reports whether a writer with that run, token and generation has been replaced.
+// fenced reports whether a writer with this run, token and generation has been replaced.
 func (s *sessionTx) fenced(ctx context.Context, runID, token string, generation int64) (bool, error) {
 	if s.row.Generation > generation || session.State(s.row.Status).Final() {
 		return true, nil
@@ -131,7 +131,8 @@ func (s *sessionTx) filesAppend(ctx context.Context, db *DB, b workspacefile.Bat
 	return s.q.WorkspacePut(ctx, s, put)
 }
 
-// reportGit appends an event if the repository of the workspace is in another state than when the diff before was taken.
+// reportGit appends an event if the state of the workspace's repository has changed since the
+// previous diff.
 func (s *sessionTx) reportGit(before string, b workspacefile.Batch, budget *workspacefile.Budget) error {
 	if b.Diff.Git == nil || budget.None() {
 		return nil
@@ -156,13 +157,13 @@ func (s *sessionTx) reportGit(before string, b workspacefile.Batch, budget *work
 	return err
 }
 
-// storablePath refuses what no runner of ours would say.
+// storablePath refuses paths that our runners never send.
 func storablePath(p string) bool {
 	return p != "" && len(p) <= workspacefile.MaxPath && utf8.ValidString(p) && strings.IndexByte(p, 0) < 0 &&
 		!path.IsAbs(p) && path.Clean(p) == p && p != "." && p != ".." && !strings.HasPrefix(p, "../")
 }
 
-// storableTime is a time that JSON can express; a zero one stands for others.
+// storableTime returns a time that JSON can express: t, or the zero time if t cannot be expressed.
 func storableTime(t time.Time) time.Time {
 	if t = t.UTC(); t.Year() < 1 || t.Year() > 9999 {
 		return time.Time{}
@@ -170,8 +171,8 @@ func storableTime(t time.Time) time.Time {
 	return t
 }
 
-// filesWrite writes changes and their events. Of several changes of one file the newest is stored,
-// and each is reported.
+// filesWrite writes changes and their events. If there are several changes of a file, only the
+// newest is stored, but each is reported.
 func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceCountsRow, runID string, changes []workspacefile.Change, mask func(string) string, budget *workspacefile.Budget) error {
 	if len(changes) == 0 {
 		return nil
@@ -194,7 +195,7 @@ func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceC
 		there := known && !row.Deleted
 		switch {
 		case c.Kind == workspacefile.Deleted && !there:
-			continue // it was never reported
+			continue // its creation was never reported
 		case c.Kind == workspacefile.Deleted:
 		case there:
 			c.Kind = workspacefile.Modified
@@ -265,7 +266,7 @@ func (s *sessionTx) filesPut(ctx context.Context, db *DB, newest map[string]work
 	return s.q.FilesForget(ctx, s, &dbsqlc.FilesForgetParams{SessionID: s.row.ID, Keep: keepDeleted})
 }
 
-// filesFull reports the first time that changes have no events any more.
+// filesFull adds an event the first time that changes exceed the budget of events.
 func (s *sessionTx) filesFull(runID string, budget *workspacefile.Budget) error {
 	if budget.Full {
 		return nil
@@ -274,7 +275,7 @@ func (s *sessionTx) filesFull(runID string, budget *workspacefile.Budget) error 
 	return s.add(string(conversation.EventError), runID, conversation.TurnTruncated())
 }
 
-// FilesLogged returns what the log has of the changes of a workspace in a run.
+// FilesLogged returns what the log contains about the changes of a workspace in a run.
 func (db *DB) FilesLogged(ctx context.Context, sessionID, runID string) (workspacefile.Logged, error) {
 	row, err := db.q.FileEventsOfRun(ctx, db.pool, &dbsqlc.FileEventsOfRunParams{
 		SessionID: sessionID, RunID: runID,
@@ -283,10 +284,10 @@ func (db *DB) FilesLogged(ctx context.Context, sessionID, runID string) (workspa
 	return workspacefile.Logged{Bytes: row.Bytes, Events: row.Events, Full: row.Truncated, TooLarge: row.Bounded}, fault("sum up file events", err)
 }
 
-// problemPrefix is what the data of an error event with a code begins with.
+// problemPrefix is the beginning of the data of an error event with a code.
 func problemPrefix(code string) string { return `{"code":"` + code + `"` }
 
-// account counts a change, and leaves its content out where there is no room for it.
+// account counts a change, and drops its content if it exceeds the budget.
 func account(w *dbsqlc.WorkspaceCountsRow, row dbsqlc.FilesSizesRow, there bool, c *workspacefile.Change) {
 	if there {
 		w.Files--
@@ -322,13 +323,13 @@ func filesPosition(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, sessi
 	return p, err
 }
 
-// FilesPosition says how much of what has happened in a workspace is stored.
+// FilesPosition returns how many of the changes in a workspace are stored.
 func (db *DB) FilesPosition(ctx context.Context, sessionID string) (workspacefile.Position, error) {
 	p, err := filesPosition(ctx, db.q, db.pool, sessionID)
 	return p, fault("read the position of a workspace", err)
 }
 
-// FilesKnown returns the stored files for a runner without an index, by path.
+// FilesKnown returns the stored files by path, for a runner without an index.
 func (db *DB) FilesKnown(ctx context.Context, sessionID string) ([]workspacefile.Known, error) {
 	rows, err := db.q.FilesKnown(ctx, db.pool, sessionID)
 	if err != nil {
@@ -384,8 +385,8 @@ func fileInfo(row dbsqlc.FilesListRow) workspacefile.Info {
 	}
 }
 
-// FileGet returns a file of a workspace with its content, if that is saved;
-// file_not_found when there is none, or none any more.
+// FileGet returns a file of a workspace, with its content if that is stored; file_not_found if the
+// file does not exist or is deleted.
 func (db *DB) FileGet(ctx context.Context, sessionID, name string) (workspacefile.Content, error) {
 	const doing = "read a file"
 	row, err := db.q.FileGet(ctx, db.pool, &dbsqlc.FileGetParams{SessionID: sessionID, Path: name})
@@ -407,7 +408,7 @@ func (db *DB) FileGet(ctx context.Context, sessionID, name string) (workspacefil
 	return f, fault(doing, err)
 }
 
-// fileContent unpacks the content of a file, if that is saved.
+// fileContent unpacks the content of a file, if that is stored.
 func (db *DB) fileContent(info workspacefile.Info, packed []byte) (workspacefile.Content, error) {
 	f := workspacefile.Content{Info: info}
 	if !f.Saved() {
@@ -420,7 +421,7 @@ func (db *DB) fileContent(info workspacefile.Info, packed []byte) (workspacefile
 	return f, nil
 }
 
-// DiffGet returns the newest diff of a workspace; nil when none was taken yet.
+// DiffGet returns the newest diff of a workspace; nil if none has been taken yet.
 func (db *DB) DiffGet(ctx context.Context, sessionID string) (*workspacefile.Diff, error) {
 	const doing = "read a diff"
 	row, err := db.q.WorkspaceDiff(ctx, db.pool, sessionID)
@@ -435,7 +436,7 @@ func (db *DB) DiffGet(ctx context.Context, sessionID string) (*workspacefile.Dif
 	return d, fault(doing, err)
 }
 
-// diffOf unpacks a diff; nil if none was taken.
+// diffOf unpacks a diff; nil if none has been taken.
 func (db *DB) diffOf(sessionID, stored string, patch []byte) (*workspacefile.Diff, error) {
 	if stored == "" {
 		return nil, nil

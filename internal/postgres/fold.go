@@ -13,24 +13,24 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 )
 
-// blockFold keeps the table of blocks in step with events that are written in the same transaction.
-// Text deltas are not folded here, since that would rewrite a long text with each delta: they stay
-// events until their block is closed by the agent, or settled with its run.
+// blockFold updates the table of blocks with the events that are written in the same transaction.
+// It does not fold text deltas, since each would rewrite the whole text: they stay events until the
+// agent closes their block, or the end of the run settles it.
 type blockFold struct {
-	drafts [][]foldDraft // as the appends of the batch and their events
+	drafts [][]foldDraft // in the order of the appends and their events
 	get    dbsqlc.BlocksGetParams
 	blocks map[blockKey]*dbsqlc.Block
-	events []foldEvent // that were let into the log
+	events []foldEvent // accepted into the log
 }
 
-// foldDraft is what an event that may come into the log is about.
+// foldDraft is an event that may be accepted into the log, and the block it concerns.
 type foldDraft struct {
-	key   blockKey // the zero key: no block
+	key   blockKey // zero for no block
 	data  foldData
-	plain bool // the event's data is known to be JSON in UTF-8
+	plain bool // the event's data is known to be valid JSON in UTF-8
 }
 
-// foldEvent is an event that is in the log.
+// foldEvent is an event that has been accepted into the log.
 type foldEvent struct {
 	draft foldDraft
 	seq   int64
@@ -42,13 +42,13 @@ type blockKey struct {
 	sessionID, conversationID, blockID string
 }
 
-// foldData is what of an event's data the fold looks at, whatever its type.
+// foldData has the fields of events that the fold reads, for all types.
 type foldData struct {
 	Block   *conversation.Block `json:"block"`
 	BlockID string              `json:"blockId"`
 }
 
-// newBlockFold finds out which blocks the events of a batch are about.
+// newBlockFold finds the blocks that the events of a batch concern.
 func newBlockFold(appends []eventlog.Append) *blockFold {
 	f := &blockFold{drafts: make([][]foldDraft, len(appends))}
 	asked := map[blockKey]bool{}
@@ -71,8 +71,8 @@ func newBlockFold(appends []eventlog.Append) *blockFold {
 	return f
 }
 
-// readFoldDraft reports false for an event that concerns no block: by its type,
-// or because its data is not what its type says. It is in the log all the same.
+// readFoldDraft returns false for an event that concerns no block, because of its type or because
+// its data does not match the type. Such an event is stored in the log nevertheless.
 func readFoldDraft(sessionID string, d eventlog.Draft) (foldDraft, bool) {
 	switch conversation.EventType(d.Type) {
 	case conversation.EventBlockStart, conversation.EventBlockComplete, conversation.EventBlockUpdate,
@@ -96,8 +96,8 @@ func readFoldDraft(sessionID string, d eventlog.Draft) (foldDraft, bool) {
 	return out, true
 }
 
-// plainDelta returns the block of a text delta whose data is written as [conversation.Encode] writes it and needs no escapes,
-// as nearly all are. Its data is JSON.
+// plainDelta returns the block of a text delta whose data has the form that [conversation.Encode]
+// writes and contains no escapes, as nearly all do. Such data is valid JSON.
 func plainDelta(d eventlog.Draft) (blockID string, ok bool) {
 	if d.Type != string(conversation.EventTextDelta) {
 		return "", false
@@ -111,7 +111,7 @@ func plainDelta(d eventlog.Draft) (blockID string, ok bool) {
 	return string(id), true
 }
 
-// plain reports whether bytes may be between the quotes of a string in JSON, and are the string.
+// plain reports whether s can stand unescaped between the quotes of a JSON string.
 func plain(s []byte) bool {
 	for _, c := range s {
 		if c < ' ' || c == '"' || c == '\\' {
@@ -121,7 +121,7 @@ func plain(s []byte) bool {
 	return utf8.Valid(s)
 }
 
-// read asks for the blocks of the batch, if it is about any.
+// read queries the blocks of the batch, if it concerns any.
 func (f *blockFold) read(ctx context.Context, q *dbsqlc.Queries, db dbsqlc.DBTX) error {
 	if len(f.get.BlockIds) == 0 {
 		return nil
@@ -137,14 +137,14 @@ func (f *blockFold) read(ctx context.Context, q *dbsqlc.Queries, db dbsqlc.DBTX)
 	return nil
 }
 
-// add folds the event of a draft, which has come into the log.
+// add folds the event of a draft that was accepted into the log.
 func (f *blockFold) add(draft foldDraft, seq int64, kind conversation.EventType, data json.RawMessage) {
 	if draft.key != (blockKey{}) {
 		f.events = append(f.events, foldEvent{draft: draft, seq: seq, kind: kind, data: data})
 	}
 }
 
-// flush writes the blocks that changed to out.
+// flush writes the changed blocks to out.
 func (f *blockFold) flush(ctx context.Context, q *dbsqlc.Queries, out dbsqlc.DBTX) error {
 	var put blockPut
 	for _, e := range f.events {
@@ -157,8 +157,7 @@ func (f *blockFold) flush(ctx context.Context, q *dbsqlc.Queries, out dbsqlc.DBT
 	return put.flush(ctx, q, out)
 }
 
-// foldOne folds one event into the block it is about and reports whether that
-// changed its row.
+// foldOne folds an event into its block and reports whether that changed the block's row.
 func foldOne(blocks map[blockKey]*dbsqlc.Block, key blockKey, e foldEvent, d foldData) (bool, error) {
 	row := blocks[key]
 	switch e.kind {
@@ -182,7 +181,7 @@ func foldOne(blocks map[blockKey]*dbsqlc.Block, key blockKey, e foldEvent, d fol
 		if row == nil || row.Removed || row.Live {
 			return false, nil
 		}
-		row.Live = true // a reader looks for the text after TextSeq
+		row.Live = true // readers must read the text after TextSeq
 		return true, nil
 	case conversation.EventBlockUpdate:
 		if row == nil || row.Removed {
@@ -199,7 +198,7 @@ func foldOne(blocks map[blockKey]*dbsqlc.Block, key blockKey, e foldEvent, d fol
 	return false, nil
 }
 
-// updateBlock does to a row what the fold of the whole stream would do.
+// updateBlock updates a row like the fold of the whole stream would.
 func updateBlock(row *dbsqlc.Block, update foldEvent) error {
 	start, err := json.Marshal(map[string]json.RawMessage{"block": row.Block})
 	if err != nil {
@@ -209,13 +208,12 @@ func updateBlock(row *dbsqlc.Block, update foldEvent) error {
 	if err := f.Apply(conversation.EventBlockStart, conversation.Main, start); err != nil {
 		return fmt.Errorf("stored block %s: %w", row.BlockID, err)
 	}
-	// Updates that are not what they should be change nothing; the event is in
-	// the log all the same.
+	// Invalid updates change nothing; the event is stored in the log nevertheless.
 	_ = f.Apply(update.kind, conversation.Main, update.data)
 	return putBlock(row, f.Conversation().Threads[0].Blocks[0])
 }
 
-// takesText reports whether deltas are to be expected for a block.
+// takesText reports whether a block may still receive deltas.
 func takesText(b conversation.Block) bool {
 	switch b.Type {
 	case conversation.AssistantText, conversation.Thinking, conversation.UserMessage:
@@ -233,7 +231,7 @@ func putBlock(row *dbsqlc.Block, block conversation.Block) error {
 	return nil
 }
 
-// blockPut collects rows that changed, each once.
+// blockPut collects changed rows, each once.
 type blockPut struct {
 	rows []*dbsqlc.Block
 	seen map[*dbsqlc.Block]bool

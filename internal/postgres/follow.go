@@ -16,14 +16,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// eventsRead reads the next events of several sessions. It is not generated, so that the data of a row
-// goes into a page without a copy in between. A page ends with the event that brings its data to its
-// bytes or more.
+// eventsRead reads the next events of several sessions. It is not generated, so that the data of a
+// row is written to a page without an intermediate copy. A page ends with the event with which its
+// data reaches its bound in bytes.
 //
-// An event costs little more than its look-up in the index, so that a reader catches up at the pace of the network. Its row has
-// the numbers of its run and conversation, whose ids are in separate rows before those of the events: a join for each event
-// would take as long as all the rest. A running sum of sizes would take longer than that, so it is computed only for a page
-// that its bytes end. The parts of a UNION ALL are executed in their order, and never in parallel where a CTE is read.
+// An event costs little more than its index lookup, so that a reader catches up at the speed of the
+// network. Its row has the numbers of its run and conversation, whose ids are in separate rows
+// before those of the events: a join per event would double the time. A running sum of sizes would
+// cost even more, so it is computed only for a page that ends because of its bytes. Postgres
+// executes the parts of a UNION ALL in order, and not in parallel if they read a CTE.
 const eventsRead = `
 WITH w AS MATERIALIZED (
     SELECT w.page, w.after, w.through, w.bytes, s.no, s.id, s.first_seq, s.last_seq, a.*
@@ -63,8 +64,9 @@ FROM w CROSS JOIN LATERAL (
     ) END
 ) p`
 
-// EventsRead fills pages of different sessions with one statement: in order and without a gap, within
-// the bounds of each page. The page of a session that does not exist fails with session_not_found.
+// EventsRead fills pages of different sessions with one statement, in order and without gaps,
+// within the bounds of each page. The page of a session that does not exist fails with
+// session_not_found.
 func (db *DB) EventsRead(ctx context.Context, pages []*eventlog.Page) error {
 	const doing = "read events"
 	var (
@@ -76,7 +78,8 @@ func (db *DB) EventsRead(ctx context.Context, pages []*eventlog.Page) error {
 		ids[i], after[i], through[i], items[i], bytes[i] = p.SessionID, p.After, p.Through, int32(p.Limit), int64(p.Bytes)
 	}
 	var batch pgx.Batch
-	// A batch is one transaction by itself: begin and commit would be half of the statements of every read.
+	// A batch is implicitly one transaction: begin and commit would double the statements of every
+	// read.
 	batch.Queue(genericPlans)
 	batch.Queue(eventsRead, ids, after, through, items, bytes).Query(func(rows pgx.Rows) error { return fillPages(rows, pages) })
 	return fault(doing, db.pool.SendBatch(ctx, &batch).Close())
@@ -91,7 +94,7 @@ type pageNames struct {
 // numberedIDs are ids by their number. The zero value has none.
 type numberedIDs struct {
 	byNo   map[int32]string
-	lastNo int32 // of the id that was looked up last, which is mostly the next one as well
+	lastNo int32 // the previous lookup, which the next one mostly repeats
 	lastID string
 }
 
@@ -102,7 +105,7 @@ func (n *numberedIDs) add(no int32, id string) {
 	n.byNo[no] = id
 }
 
-// id returns the id of a number; none for 0, or where the row of the id is deleted.
+// id returns the id of a number; "" for 0, or if the row of the id is deleted.
 func (n *numberedIDs) id(no int32) string {
 	if no != n.lastNo {
 		n.lastNo, n.lastID = no, n.byNo[no]
@@ -155,9 +158,9 @@ func fillPages(rows pgx.Rows, pages []*eventlog.Page) error {
 	return nil
 }
 
-// EventsPage returns at most limit events after a position, in order and without a gap. A
-// *eventlog.PositionGoneError or *eventlog.FuturePositionError says that the position is not one to
-// read from; session_not_found that there is no log.
+// EventsPage returns at most limit events after a position, in order and without gaps. It returns
+// *eventlog.PositionGoneError or *eventlog.FuturePositionError if the position cannot be read from,
+// and session_not_found if there is no log.
 func (db *DB) EventsPage(ctx context.Context, sessionID string, after int64, limit int) ([]eventlog.Event, error) {
 	var events []eventlog.Event
 	var bounds eventlog.Bounds
@@ -181,7 +184,7 @@ func (db *DB) EventsPage(ctx context.Context, sessionID string, after int64, lim
 	return events, nil
 }
 
-// reuse returns the text of b, without a copy where the row before had the same.
+// reuse returns b as a string, without a copy if it equals the string of the previous row.
 func reuse(before string, b []byte) string {
 	if before == string(b) {
 		return before
@@ -201,7 +204,7 @@ func (db *DB) EventsBounds(ctx context.Context, sessionID string) (eventlog.Boun
 	return eventlog.Bounds{First: bounds.FirstSeq, Newest: bounds.LastSeq}, nil
 }
 
-// EventsPosition is the newest seq of a session; 0 before the first event.
+// EventsPosition returns the newest seq of a session; 0 before the first event.
 func (db *DB) EventsPosition(ctx context.Context, sessionID string) (int64, error) {
 	bounds, err := db.q.EventsBounds(ctx, db.pool, sessionID)
 	if isNoRows(err) {
@@ -210,7 +213,8 @@ func (db *DB) EventsPosition(ctx context.Context, sessionID string) (int64, erro
 	return bounds.LastSeq, fault("read a position", err)
 }
 
-// EventsPositions returns the positions of the oldest and the newest event of each of the sessions that exist.
+// EventsPositions returns the positions of the oldest and the newest event of each of the sessions
+// that exist.
 func (db *DB) EventsPositions(ctx context.Context, sessionIDs []string) (map[string]eventlog.Bounds, error) {
 	rows, err := db.q.EventsPositions(ctx, db.pool, sessionIDs)
 	if err != nil {
@@ -223,10 +227,10 @@ func (db *DB) EventsPositions(ctx context.Context, sessionIDs []string) (map[str
 	return out, nil
 }
 
-// EventsPrune deletes a session's events up to and with a position. Readers before it get an error that their position
-// is gone. The newest event stays. The new beginning of the log is recorded first; the rows are deleted after that,
-// some at a time, so that no writer waits for it. A call that was interrupted is completed by the next one with the
-// same position or a later one.
+// EventsPrune deletes a session's events through a position. Readers before it then get a
+// *eventlog.PositionGoneError. The newest event always stays. EventsPrune first records the new
+// beginning of the log, and then deletes the rows in batches, so that writers do not wait for it.
+// The next call with the same or a later position completes an interrupted one.
 func (db *DB) EventsPrune(ctx context.Context, sessionID string, through int64) error {
 	const doing = "prune events"
 	ctx, cancel := db.bulk(ctx)
@@ -238,7 +242,7 @@ func (db *DB) EventsPrune(ctx context.Context, sessionID string, through int64) 
 		if through < 1 {
 			return nil
 		}
-		// The text of open blocks is in events until it is stored with them.
+		// The text of open blocks is in events until it is stored in their rows.
 		live, err := s.q.BlocksLive(ctx, s, s.row.ID)
 		if err != nil {
 			return err
@@ -254,14 +258,13 @@ func (db *DB) EventsPrune(ctx context.Context, sessionID string, through int64) 
 	return fault(doing, db.eventsDelete(ctx, no, through))
 }
 
-// listenCheck is how long a listening connection may be silent before it is asked
-// whether it is still there.
+// listenCheck is how long a listening connection may be silent before it is pinged.
 const listenCheck = 15 * time.Second
 
-// EventsListen reports commits as they happen, until ctx ends or its dedicated connection is lost:
-// it always returns an error. It calls ready once when nothing that is committed from then on can
-// be missed, and changed with the ids of sessions whose logs have grown, or with none for all of
-// them. Both are called from here and must not block.
+// EventsListen reports commits as they happen, until ctx ends or its dedicated connection is lost;
+// it always returns an error. It calls ready once when no later commit can be missed, and changed
+// with the ids of sessions whose logs have grown, or with none if all may have. Both callbacks run
+// on this goroutine and must not block.
 func (db *DB) EventsListen(ctx context.Context, ready func(), changed func(sessionIDs []string)) error {
 	const doing = "listen for events"
 	config := db.conn.Copy()
@@ -273,7 +276,7 @@ func (db *DB) EventsListen(ctx context.Context, ready func(), changed func(sessi
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		conn.Close(ctx) // it is given up either way
+		conn.Close(ctx) // it is discarded in any case
 	}()
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return fault(doing, err)
@@ -291,7 +294,7 @@ func (db *DB) EventsListen(ctx context.Context, ready func(), changed func(sessi
 		case ctx.Err() != nil || conn.IsClosed():
 			return fault(doing, err)
 		default:
-			// Silence. A peer that vanished without a word shows when it is asked.
+			// No notification: a ping detects a peer that vanished without closing the connection.
 			ask, cancel := context.WithTimeout(ctx, rollbackTimeout)
 			err := conn.Ping(ask)
 			cancel()

@@ -15,10 +15,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// SessionFork stores a session that sleeps with a bundle of another one, and its first prompt, if there is one. It has the other
-// session's workspace, options and metadata, its agent unless another one is named, and a copy of its conversation up to the bundle: the blocks, and an event for
-// each. The other session is not locked. Idempotency is as with SessionCreate. session_not_found, bundle_not_found,
-// prompt_not_found, no_bundle_there where no bundle is at that point, illegal_state where its files are deleted.
+// SessionFork stores a hibernated session with a bundle of another session, and its first prompt,
+// if any. The fork inherits the parent's workspace, options, metadata and, unless another one is
+// named, its agent. It gets a copy of the conversation up to the bundle: the blocks, and an event
+// for each. The parent is not locked. Idempotency works as in SessionCreate. Errors:
+// session_not_found, bundle_not_found, prompt_not_found, no_bundle_there if there is no bundle at
+// that point, illegal_state if its files are deleted.
 func (db *DB) SessionFork(ctx context.Context, f fork.Fork, first *session.Prompt, idem session.Idempotency) (stored session.Session, created bool, err error) {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
@@ -48,7 +50,8 @@ func (db *DB) SessionFork(ctx context.Context, f fork.Fork, first *session.Promp
 		if err != nil {
 			return err
 		}
-		// No purge and no policy deletes the snapshot after this: the fork's bundle needs it.
+		// From here on neither a purge nor a policy deletes the snapshot: the fork's bundle needs
+		// it.
 		if err := (&sessionTx{Conn: tx.Conn(), q: db.q}).snapshotClaim(ctx, bundle.SnapshotID); err != nil {
 			return err
 		}
@@ -85,7 +88,7 @@ func (db *DB) SessionFork(ctx context.Context, f fork.Fork, first *session.Promp
 	return stored, created, nil
 }
 
-// forkInsert stores the row of a fork, and returns the fork with what it takes from its parent.
+// forkInsert stores the row of a fork, and returns the fork with the fields that it inherits.
 func (db *DB) forkInsert(ctx context.Context, tx pgx.Tx, f fork.Fork, parent session.Session, at time.Time) (fork.Fork, error) {
 	f.Title, f.Profile, f.Agent = cmp.Or(f.Title, parent.Title), cmp.Or(f.Profile, parent.Profile), cmp.Or(f.Agent, parent.Agent)
 	inserted, err := db.q.ForkSessionInsert(ctx, tx, &dbsqlc.ForkSessionInsertParams{
@@ -100,7 +103,7 @@ func (db *DB) forkInsert(ctx context.Context, tx pgx.Tx, f fork.Fork, parent ses
 	return f, nil
 }
 
-// forkPoint finds the bundle to fork, or to revert to.
+// forkPoint finds the bundle to fork from, or to revert to.
 func (db *DB) forkPoint(ctx context.Context, tx dbsqlc.DBTX, f fork.Fork) (dbsqlc.BundleView, error) {
 	id := f.BundleID
 	if id == "" {
@@ -123,7 +126,7 @@ func (db *DB) forkPoint(ctx context.Context, tx dbsqlc.DBTX, f fork.Fork) (dbsql
 	return v, nil
 }
 
-// bundleAt is the bundle after a prompt, or before it.
+// bundleAt returns the bundle after a prompt, or before it.
 func (db *DB) bundleAt(ctx context.Context, tx dbsqlc.DBTX, f fork.Fork) (string, error) {
 	began, err := db.q.PromptBegan(ctx, tx, &dbsqlc.PromptBeganParams{SessionID: f.SessionID, PromptID: f.PromptID})
 	if err != nil {
@@ -166,7 +169,7 @@ func (db *DB) bundleAt(ctx context.Context, tx dbsqlc.DBTX, f fork.Fork) (string
 	return "", none
 }
 
-// forkInto gives a fork its base, and a copy of the conversation up to it.
+// forkInto gives a fork its base bundle, and a copy of the conversation up to it.
 func (db *DB) forkInto(ctx context.Context, tx pgx.Tx, f fork.Fork, bundle dbsqlc.BundleView) error {
 	row, err := db.q.SessionLock(ctx, tx, f.ID)
 	if err != nil {
@@ -213,9 +216,10 @@ func (db *DB) forkInto(ctx context.Context, tx pgx.Tx, f fork.Fork, bundle dbsql
 	return nil
 }
 
-// SessionForks returns a page of the sessions that were forked from one, newest first. One that was purged may have forks.
+// SessionForks returns a page of the forks of a session, newest first. A purged session may have
+// forks.
 func (db *DB) SessionForks(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Session, next string, err error) {
-	before := sessionCursor{ID: "t"} // after every id
+	before := sessionCursor{ID: "t"} // sorts after every id
 	if cursor != "" {
 		if err := cursorDecode(cursor, &before); err != nil {
 			return nil, "", err

@@ -7,24 +7,25 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
-// maxWaiters bounds the calls of this process that wait for one session.
+// maxWaiters bounds the calls of this process that wait for a session.
 const maxWaiters = 128
 
-// gates let one call of this process at a time write to a session. The lock of the session's row
-// admits no more anyway; a call that waits here holds no connection, so that a session that is
-// locked for long, or that many clients write to, leaves the pool to the others.
+// gates admit one call of this process at a time to write to a session. The lock of the session's
+// row admits no more anyway, but a call that waits here holds no connection. A session that is
+// locked for long, or that many clients write to, thus leaves the pool to other sessions.
 type gates struct {
 	mu   sync.Mutex
-	open map[string]*gate // of the sessions that a call is in or waits for
+	open map[string]*gate // sessions that calls write to or wait for
 }
 
 type gate struct {
-	// turn has room for the one call that is in.
+	// turn has room for the one call that may write.
 	turn  chan struct{}
-	calls int // in or waiting
+	calls int // writing or waiting
 }
 
-// enter waits until the session is free in this process. leave must be called.
+// enter waits until no other call in this process writes to the session. The caller must call
+// leave.
 func (g *gates) enter(ctx context.Context, sessionID string) (leave func(), err error) {
 	g.mu.Lock()
 	if g.open == nil {
@@ -58,7 +59,7 @@ func (g *gates) left(sessionID string, at *gate) {
 	}
 }
 
-// busy is the fault of a session that another transaction holds for too long.
+// busy returns the error for a session that another transaction has locked for too long.
 func busy(sessionID string, cause error) error {
 	return &failure.Error{
 		Code: failure.Unavailable, Message: "session " + sessionID + " is locked by another transaction; try again later", Err: cause,

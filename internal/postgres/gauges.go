@@ -8,10 +8,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// countsKept is how many rows of session counts are not worth adding up.
+// countsKept is the number of rows of session counts up to which summing them up is not worth it.
 const countsKept = 500
 
-// SessionCounts are the sessions by status and agent. It reads no session.
+// SessionCounts returns the number of sessions by status and agent. It reads no row of a session.
 func (db *DB) SessionCounts(ctx context.Context) ([]backlog.Count, error) {
 	rows, err := db.q.SessionCounts(ctx, db.pool)
 	if err != nil {
@@ -24,13 +24,14 @@ func (db *DB) SessionCounts(ctx context.Context) ([]backlog.Count, error) {
 	return counts, nil
 }
 
-// SessionCountsFold keeps what SessionCounts reads small.
+// SessionCountsFold sums up rows of counts, so that SessionCounts reads few.
 func (db *DB) SessionCountsFold(ctx context.Context) error {
 	_, err := db.q.SessionCountsFold(ctx, db.pool, countsKept)
 	return fault("add up the counts of sessions", err)
 }
 
-// Unfinished are the questions and prompts that are not over. What it reads grows with them alone.
+// Unfinished returns the numbers of unfinished questions and prompts. Its cost depends on these
+// alone.
 func (db *DB) Unfinished(ctx context.Context) (backlog.Unfinished, error) {
 	questions, err := db.q.QuestionsOpen(ctx, db.pool)
 	if err != nil {
@@ -43,14 +44,14 @@ func (db *DB) Unfinished(ctx context.Context) (backlog.Unfinished, error) {
 	}, fault("count unfinished prompts", err)
 }
 
-// Connections is how the pool is used.
+// Connections is the state of the pool.
 type Connections struct {
 	Used, Idle, Max int
-	// Waited is the time that all calls together have waited for a connection.
+	// Waited is the total time that calls have waited for a connection.
 	Waited time.Duration
 }
 
-// Connections returns how the pool is used now.
+// Connections returns the current state of the pool.
 func (db *DB) Connections() Connections {
 	s := db.pool.Stat()
 	return Connections{Used: int(s.AcquiredConns()), Idle: int(s.IdleConns()), Max: int(s.MaxConns()), Waited: s.EmptyAcquireWaitTime()}

@@ -11,11 +11,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// maxHandOffItems bounds the messages and calls that a hand-off is made of.
+// maxHandOffItems bounds the messages and calls in a hand-off.
 const maxHandOffItems = 500
 
-// HandOff returns the agent that worked in a session before it was forked with another one, empty if it was not, and whether the present
-// one has none of its memory yet.
+// HandOff returns the agent that worked in a session before it was forked with another agent, empty
+// if there is none, and whether the current agent has no memory of it yet.
 func (db *DB) HandOff(ctx context.Context, sessionID string) (from string, due bool, err error) {
 	row, err := handOff(ctx, db.q, db.pool, sessionID)
 	return row.HandedFrom, row.Due, fault("read a hand-off", err)
@@ -29,7 +29,8 @@ func handOff(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, sessionID s
 	return row, err
 }
 
-// handOff reads what an agent is given of the conversation before an event, the newest messages that fit; nil if it has that in its memory.
+// handOff reads the part of the conversation before an event that the agent is given: the newest
+// messages that fit. It returns nil if the agent already has them in its memory.
 func (s *sessionTx) handOff(ctx context.Context, before int64) (*fork.HandOff, error) {
 	handed, err := handOff(ctx, s.q, s, s.row.ID)
 	if err != nil || !handed.Due {
@@ -63,10 +64,10 @@ func (s *sessionTx) handOff(ctx context.Context, before int64) (*fork.HandOff, e
 	return &h, nil
 }
 
-// handOffOverhead is what a message has in a note besides its text.
+// handOffOverhead is the size of a message in a note, apart from its text.
 const handOffOverhead = 16
 
-// handOffText is the beginning of a text that may be too long.
+// handOffText truncates a text.
 func handOffText(text string, most int) string {
 	if len(text) <= most {
 		return text

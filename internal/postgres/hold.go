@@ -14,11 +14,13 @@ func (s *sessionTx) hold() session.QueueHold {
 	return session.QueueHold{Since: orZero(s.row.HeldAt), Reason: s.row.HeldReason}
 }
 
-// held reports whether the queue is held. All that starts a prompt, or wakes a session for one, asks under the lock.
+// held reports whether the queue is held. Any code that starts a prompt, or wakes a session for
+// one, must check it under the lock.
 func (s *sessionTx) held() bool { return s.row.HeldAt != nil }
 
-// SessionHold holds the queue of a session: until SessionRelease no prompt starts, and none wakes the session. Of a queue that
-// is held only the reason changes, if one is given. session_not_found, session_terminated.
+// SessionHold holds the queue of a session: until SessionRelease no prompt starts, and none wakes
+// the session. If the queue is already held, only the reason changes, if one is given. Errors:
+// session_not_found, session_terminated.
 func (db *DB) SessionHold(ctx context.Context, sessionID, reason string) (held session.Session, err error) {
 	reason = text(reason)
 	err = db.inSession(ctx, "hold a queue", sessionID, func(s *sessionTx) error {
@@ -41,8 +43,9 @@ func (db *DB) SessionHold(ctx context.Context, sessionID, reason string) (held s
 	return held, err
 }
 
-// SessionRelease ends a hold. The prompt that is next is returned if its workflow is to be notified of it, as PromptSubmit does;
-// it is nil if there is none, or if the queue was not held. session_not_found, session_terminated.
+// SessionRelease ends a hold. It returns the next prompt if its workflow must be signalled, like
+// PromptSubmit; nil if there is none, or if the queue was not held. Errors: session_not_found,
+// session_terminated.
 func (db *DB) SessionRelease(ctx context.Context, sessionID string) (released session.Session, next *session.Prompt, err error) {
 	err = db.inSession(ctx, "release a queue", sessionID, func(s *sessionTx) error {
 		next = nil
@@ -68,8 +71,8 @@ func (db *DB) SessionRelease(ctx context.Context, sessionID string) (released se
 	return released, next, nil
 }
 
-// holdChanged stores the hold and reports it. The event repeats the first prompt that waits, because a queue event without
-// changes has the whole queue.
+// holdChanged stores the hold and adds an event. The event repeats the first queued prompt, because
+// a queue event without changes contains the whole queue.
 func (s *sessionTx) holdChanged(ctx context.Context) ([]dbsqlc.PromptHeadRow, error) {
 	err := s.q.SessionHold(ctx, s, &dbsqlc.SessionHoldParams{ID: s.row.ID, HeldAt: s.row.HeldAt, HeldReason: s.row.HeldReason})
 	if err != nil {
@@ -86,7 +89,8 @@ func (s *sessionTx) holdChanged(ctx context.Context) ([]dbsqlc.PromptHeadRow, er
 	return head, s.addQueue(queue, queueChange(event.QueueUpdated, queue.Items[0]))
 }
 
-// released returns the first prompt of a queue of which more can start now, as after a hold, if it can start now and the workflow is to be notified.
+// released returns the first prompt of a queue that has just become less restricted, for example
+// after a hold, if the prompt can start now and the workflow must be signalled.
 func (s *sessionTx) released(ctx context.Context, head []dbsqlc.PromptHeadRow) (*session.Prompt, error) {
 	if _, ready := collecting(head); !ready {
 		return nil, nil
@@ -102,7 +106,8 @@ func (s *sessionTx) released(ctx context.Context, head []dbsqlc.PromptHeadRow) (
 	return &next, s.signalled(ctx, next.Notify)
 }
 
-// startable refuses the first sandbox of a lazy session whose queue is held, unless a client asks for it.
+// startable refuses the first sandbox of a lazy session whose queue is held, unless a client
+// requests it.
 func (s *sessionTx) startable(ctx context.Context, generation int64) error {
 	if !s.held() || !s.row.Lazy || s.row.Status != string(session.Initializing) || generation <= s.row.Generation {
 		return nil

@@ -17,38 +17,37 @@ import (
 //	ImageIntend ─▶ SnapshotRecord ─▶ BundleCommit ─▶ unneeded ─▶ condemned ─▶ deleted
 //	SandboxEnd ──▶ ExitImagesDue ─▶ ExitImagesSettle ──▲
 //
-// A mark of unneeded may be wrong and may be missing for a while; condemning looks
-// at the need again, and BundleCommit refuses what is condemned.
+// The mark unneeded may be wrong, or missing for a while: condemning checks again whether an image
+// is needed, and BundleCommit refuses condemned images.
 
-// ImageIntend records that an image is about to be made: of a sandbox of a
-// session, or, with an empty session, a base image. The intent ends when the image
-// is recorded, or when it is known that none was made.
+// ImageIntend records the intent to make an image: of a sandbox of a session or, with an empty
+// session, a base image. The intent ends when the image is recorded, or when it is known that none
+// was made.
 func (db *DB) ImageIntend(ctx context.Context, intent image.Intent) error {
 	return fault("record the intent of an image", db.q.ImageIntend(ctx, db.pool, &dbsqlc.ImageIntendParams{
 		ID: intent.ID, SessionID: intent.SessionID, Generation: intent.Generation, Source: intent.Source,
 	}))
 }
 
-// ImageIntentEnd forgets an intent that failed.
+// ImageIntentEnd deletes an intent that failed.
 func (db *DB) ImageIntentEnd(ctx context.Context, intentID string) error {
 	return fault("end the intent of an image", db.q.ImageIntentsEnd(ctx, db.pool, intentID))
 }
 
-// ImageIntentsForget forgets intents older than age.
+// ImageIntentsForget deletes intents older than age.
 func (db *DB) ImageIntentsForget(ctx context.Context, age time.Duration) (int64, error) {
 	n, err := db.q.ImageIntentsAge(ctx, db.pool, age.Seconds())
 	return n, fault("forget old intents of images", err)
 }
 
-// SnapshotRecord stores that an image exists at the provider, before anything
-// depends on it. unavailable when the image was found first by the reconciler,
-// which took it for one that nothing knows of: it is being deleted. An image of a
-// session that was purged meanwhile is stored to be deleted.
+// SnapshotRecord stores that an image exists at the provider, before anything depends on it. It
+// returns unavailable if the reconciler found the image first and took it for a stray, which is
+// being deleted. An image of a session that has been purged meanwhile is stored for deletion.
 func (db *DB) SnapshotRecord(ctx context.Context, sessionID string, generation int64, snapshotID string) error {
 	return db.SnapshotMade(ctx, image.Intent{SessionID: sessionID, Generation: generation}, snapshotID)
 }
 
-// SnapshotMade is SnapshotRecord for an image whose intent was recorded.
+// SnapshotMade is SnapshotRecord for an image with a recorded intent.
 func (db *DB) SnapshotMade(ctx context.Context, intent image.Intent, snapshotID string) error {
 	record := func() error {
 		return db.inTx(ctx, "record a snapshot", pgx.TxOptions{}, func(tx pgx.Tx) error {
@@ -56,7 +55,7 @@ func (db *DB) SnapshotMade(ctx context.Context, intent image.Intent, snapshotID 
 		})
 	}
 	err := record()
-	if failure.CodeOf(err) == failure.NoSession { // its row was deleted within the statement
+	if failure.CodeOf(err) == failure.NoSession { // its row was deleted during the statement
 		err = record()
 	}
 	return err
@@ -77,8 +76,8 @@ func (db *DB) snapshotMade(ctx context.Context, tx dbsqlc.DBTX, intent image.Int
 	return db.q.ImageIntentsEnd(ctx, tx, intent.ID)
 }
 
-// SnapshotsRenew returns up to limit snapshots that sleeping sessions wake from and
-// that their provider deletes within the time. No other caller gets them for an hour.
+// SnapshotsRenew returns up to limit snapshots that sleeping sessions restore from and that their
+// provider deletes within the given time. No other caller gets them for an hour.
 func (db *DB) SnapshotsRenew(ctx context.Context, within time.Duration, limit int) ([]image.Renewal, error) {
 	rows, err := db.q.SnapshotsRenew(ctx, db.pool, &dbsqlc.SnapshotsRenewParams{Seconds: within.Seconds(), MaxItems: int32(limit)})
 	if err != nil {
@@ -91,8 +90,8 @@ func (db *DB) SnapshotsRenew(ctx context.Context, within time.Duration, limit in
 	return out, nil
 }
 
-// SnapshotReplace has a session wake from a copy of its snapshot. If the session has
-// moved on or was purged meanwhile, the copy is unneeded.
+// SnapshotReplace makes a session restore from a copy of its snapshot. If the session has moved on
+// or has been purged meanwhile, the copy is marked as unneeded.
 func (db *DB) SnapshotReplace(ctx context.Context, intent image.Intent, oldID, newID string) error {
 	err := db.inSession(ctx, "replace a snapshot", intent.SessionID, func(s *sessionTx) error {
 		if err := db.snapshotMade(ctx, s, intent, newID); err != nil {
@@ -116,13 +115,13 @@ func (db *DB) SnapshotReplace(ctx context.Context, intent image.Intent, oldID, n
 	return err
 }
 
-// SnapshotsAge marks snapshots older than age that no bundle was made of.
+// SnapshotsAge marks snapshots as unneeded that are older than age and have no bundle.
 func (db *DB) SnapshotsAge(ctx context.Context, age time.Duration) error {
 	return fault("mark snapshots without a bundle", db.q.SnapshotsAge(ctx, db.pool, age.Seconds()))
 }
 
-// SnapshotsAudit checks up to limit kept snapshots after an id for marks that were
-// missed. It returns the last id that it looked at, "" at the end.
+// SnapshotsAudit checks up to limit kept snapshots after an id for missing marks. It returns the
+// last id that it checked, "" at the end.
 func (db *DB) SnapshotsAudit(ctx context.Context, after string, limit int) (next string, err error) {
 	ids, err := db.q.SnapshotsAudit(ctx, db.pool, &dbsqlc.SnapshotsAuditParams{AfterID: after, MaxItems: int32(limit)})
 	if err != nil || len(ids) < limit {
@@ -131,17 +130,17 @@ func (db *DB) SnapshotsAudit(ctx context.Context, after string, limit int) (next
 	return ids[len(ids)-1], nil
 }
 
-// SnapshotsCondemn returns up to limit snapshots to delete. No bundle can be made of
-// them any more. One that is not forgotten is returned again after a pause that
-// grows with each time; until then no other caller gets it.
+// SnapshotsCondemn returns up to limit snapshots to delete. No bundle can refer to them from then
+// on. A snapshot that is not forgotten is returned again after a growing pause; until then no other
+// caller gets it.
 func (db *DB) SnapshotsCondemn(ctx context.Context, limit int) (ids []string, err error) {
 	err = db.inTx(ctx, "choose snapshots to delete", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		due, err := db.q.SnapshotsDue(ctx, tx, int32(limit))
 		if err != nil || len(due) == 0 {
 			return err
 		}
-		// A bundle may have been made of one since it was marked. Locked, they are
-		// looked at again: a statement sees what was committed before it began.
+		// A bundle may have used a snapshot since it was marked. Now that they are locked, a new
+		// statement checks again: it sees all commits before it began.
 		if ids, err = db.q.SnapshotsCondemn(ctx, tx, due); err != nil {
 			return err
 		}
@@ -150,23 +149,23 @@ func (db *DB) SnapshotsCondemn(ctx context.Context, limit int) (ids []string, er
 	return ids, err
 }
 
-// SnapshotsForget records that images are deleted at the provider. Bundles of them that nothing needs any more are deleted too.
+// SnapshotsForget records that images are deleted at the provider. It also deletes bundles of them
+// that are no longer needed.
 func (db *DB) SnapshotsForget(ctx context.Context, ids []string) error {
 	return db.inTx(ctx, "forget snapshots", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		return cmp.Or(db.q.SnapshotsForget(ctx, tx, ids), db.q.BundlesForget(ctx, tx, ids))
 	})
 }
 
-// ExitImageExpect has the image looked for that the provider made of a sandbox
-// that no row names.
+// ExitImageExpect schedules the search for the exit image of a sandbox that has no row.
 func (db *DB) ExitImageExpect(ctx context.Context, e image.Exit) error {
 	return fault("expect an exit image", db.q.ExitImageExpect(ctx, db.pool, &dbsqlc.ExitImageExpectParams{
 		SandboxID: e.SandboxID, SessionID: e.SessionID, Generation: e.Generation,
 	}))
 }
 
-// ExitImagesDue returns up to limit ended sandboxes whose image is to be found.
-// One that is not settled is returned again after a pause that grows.
+// ExitImagesDue returns up to limit ended sandboxes whose exit image must be found. One that is not
+// settled is returned again after a growing pause.
 func (db *DB) ExitImagesDue(ctx context.Context, limit int) ([]image.Exit, error) {
 	rows, err := db.q.ExitImagesDue(ctx, db.pool, int32(limit))
 	if err != nil {
@@ -179,8 +178,8 @@ func (db *DB) ExitImagesDue(ctx context.Context, limit int) ([]image.Exit, error
 	return out, nil
 }
 
-// ExitImagesSettle stores what was found: the image of each, or none. Images that
-// no bundle was made of are unneeded.
+// ExitImagesSettle stores the image of each sandbox, or that there is none. Images without a bundle
+// become unneeded.
 func (db *DB) ExitImagesSettle(ctx context.Context, found []image.Exit) error {
 	p := &dbsqlc.ExitImagesRecordParams{}
 	var sandboxes []string
@@ -200,9 +199,9 @@ func (db *DB) ExitImagesSettle(ctx context.Context, found []image.Exit) error {
 	})
 }
 
-// ImagesStray condemns those of the images listed by the provider that nothing
-// here knows of, and returns how many they are. Images that count as deleted since
-// before age and are listed all the same are deleted again.
+// ImagesStray condemns images in the provider's list that are unknown here, and returns their
+// number. Images that have counted as deleted for longer than age but are still listed are deleted
+// again.
 func (db *DB) ImagesStray(ctx context.Context, listed []image.Listed, age time.Duration) (int, error) {
 	p := &dbsqlc.ImagesStrayParams{}
 	for _, l := range listed {
@@ -216,15 +215,15 @@ func (db *DB) ImagesStray(ctx context.Context, listed []image.Listed, age time.D
 	return len(stray), fault("compare the provider's images", err)
 }
 
-// BaseImageUse notes that a sandbox is about to start from a base image, and
-// reports whether it may: it is not being deleted.
+// BaseImageUse records that a sandbox is about to start from a base image, and reports whether it
+// may: false if the image is being deleted.
 func (db *DB) BaseImageUse(ctx context.Context, name, imageID string) (usable bool, err error) {
 	usable, err = db.q.BaseImageUse(ctx, db.pool, &dbsqlc.BaseImageUseParams{ID: imageID, Name: name})
 	return usable, fault("note the use of a base image", err)
 }
 
-// BaseImagesCondemn returns up to limit base images that nothing uses and whose
-// last use is older than age.
+// BaseImagesCondemn returns up to limit base images that are not in use and were last used longer
+// than age ago.
 func (db *DB) BaseImagesCondemn(ctx context.Context, age time.Duration, limit int) ([]string, error) {
 	ids, err := db.q.BaseImagesDue(ctx, db.pool, &dbsqlc.BaseImagesDueParams{Seconds: age.Seconds(), MaxItems: int32(limit)})
 	return ids, fault("choose base images to delete", err)
@@ -235,8 +234,8 @@ func (db *DB) BaseImagesForget(ctx context.Context, ids []string) error {
 	return fault("forget base images", db.q.BaseImagesForget(ctx, db.pool, ids))
 }
 
-// ImageCounts are the images that wait for something. An intent counts as hiding
-// an image once it is older than age.
+// ImageCounts returns the numbers of images in each pending state. An intent older than age counts
+// as possibly hiding an image.
 func (db *DB) ImageCounts(ctx context.Context, age time.Duration) (image.Counts, error) {
 	c, err := db.q.ImageCounts(ctx, db.pool, age.Seconds())
 	return image.Counts{Unneeded: c.Unneeded, Failing: c.Failing, Exits: c.Exits, Hidden: c.Hidden}, fault("count images", err)

@@ -16,11 +16,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// importBatch is how many blocks one round trip inserts.
+// importBatch is the number of blocks that one round trip inserts.
 const importBatch = 500
 
-// SessionImport stores a session that sleeps with a bundle whose files are in an archive, which was checked before. All of it is one
-// transaction: nothing is left of an import that is interrupted. Idempotency is as with SessionCreate.
+// SessionImport stores a hibernated session with a bundle whose files are in an archive, which the
+// caller has validated. It is one transaction: an interrupted import leaves nothing. Idempotency
+// works as in SessionCreate.
 func (db *DB) SessionImport(ctx context.Context, in bundle.Import, archive io.Reader, idem session.Idempotency) (stored session.Session, created bool, err error) {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
@@ -131,7 +132,7 @@ func (db *DB) importInto(ctx context.Context, tx pgx.Tx, in bundle.Import, archi
 	})
 }
 
-// importBlocks inserts the blocks of a conversation, numbered from 1 on.
+// importBlocks inserts the blocks of a conversation, numbered from 1.
 func (db *DB) importBlocks(ctx context.Context, tx pgx.Tx, sessionID string, blocks []bundle.ImportedBlock) error {
 	n := int64(0)
 	for some := range slices.Chunk(blocks, importBatch) {

@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// inboxOrder is the order of statuses in a list of the questions of all sessions.
+// inboxOrder is the order of statuses in the list of the questions of all sessions.
 var inboxOrder = []question.Status{question.Open, question.Answered, question.Expired, question.Cancelled}
 
 // inboxCursor is the last question of a page.
@@ -22,8 +22,9 @@ type inboxCursor struct {
 // afterEveryID sorts after the ids of all questions, which are hexadecimal.
 const afterEveryID = session.QuestionPrefix + "g"
 
-// QuestionInbox lists the questions of all sessions: those of one status, or with none all of them, open ones first, then
-// those that were answered, have expired and were cancelled. Within a status the newest is first.
+// QuestionInbox lists the questions of all sessions: those with one status or, without a status,
+// first the open ones, then those that were answered, have expired, or were cancelled. Within a
+// status the newest is first.
 func (db *DB) QuestionInbox(
 	ctx context.Context, status question.Status, limit int, cursor string,
 ) (items []question.Question, nextCursor string, err error) {
@@ -68,7 +69,7 @@ func (db *DB) QuestionInbox(
 	return items, "", err
 }
 
-// inboxPage is a page that more may follow.
+// inboxPage returns the questions of a page that may be followed by another, and its cursor.
 func inboxPage(rows []dbsqlc.Question) (items []question.Question, nextCursor string, err error) {
 	last := rows[len(rows)-1]
 	items, err = questionsOf(rows)

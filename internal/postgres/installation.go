@@ -7,8 +7,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 )
 
-// SandboxesDescribe notes what kind of sandboxes the workers of this installation
-// use: the driver and what keeps sandboxes apart. The last word counts.
+// SandboxesDescribe records the driver and the isolation of the sandboxes of this installation's
+// workers. The last call wins.
 func (db *DB) SandboxesDescribe(ctx context.Context, driver, isolation string) error {
 	if _, err := db.Installation(ctx); err != nil { // the row to note it in
 		return err
@@ -18,8 +18,8 @@ func (db *DB) SandboxesDescribe(ctx context.Context, driver, isolation string) e
 	}))
 }
 
-// BundlesConfigure sets how many of the newest bundles of a session are kept, and when sessions that say nothing about it save
-// one while they are awake. The last call counts.
+// BundlesConfigure sets how many of the newest bundles of a session are kept, and when awake
+// sessions without their own setting save one. The last call wins.
 func (db *DB) BundlesConfigure(ctx context.Context, keep int, checkpoint checkpoint.Policy) error {
 	if _, err := db.Installation(ctx); err != nil { // the row to note it in
 		return err
@@ -27,7 +27,8 @@ func (db *DB) BundlesConfigure(ctx context.Context, keep int, checkpoint checkpo
 	return fault("configure bundles", db.q.InstallationBundles(ctx, db.pool, &dbsqlc.InstallationBundlesParams{Keep: int32(keep), Checkpoint: string(checkpoint)}))
 }
 
-// SandboxesDescription returns what was noted; "unknown" before any worker has started.
+// SandboxesDescription returns what SandboxesDescribe recorded; "unknown" before any worker has
+// started.
 func (db *DB) SandboxesDescription(ctx context.Context) (driver, isolation string, err error) {
 	row, err := db.q.InstallationDescription(ctx, db.pool)
 	switch {
@@ -39,8 +40,8 @@ func (db *DB) SandboxesDescription(ctx context.Context) (driver, isolation strin
 	return row.SandboxDriver, row.SandboxIsolation, nil
 }
 
-// LegacyQueues reports whether the installation was made by a release whose queues had no id in
-// their names, and was not found drained since.
+// LegacyQueues reports whether the installation was made by a release whose queue names had no
+// installation id, and these queues have not been found drained since.
 func (db *DB) LegacyQueues(ctx context.Context) (bool, error) {
 	legacy, err := db.q.InstallationLegacyQueues(ctx, db.pool)
 	if isNoRows(err) {

@@ -15,16 +15,17 @@ import (
 )
 
 const (
-	// lifecycleBatch is how many events get their positions in one transaction, and are deleted in one.
+	// lifecycleBatch bounds the events that one transaction numbers or deletes.
 	lifecycleBatch = 1000
-	// lifecyclePage is how many events are looked at with one statement, and lifecycleBytes is where a page of those that are
-	// selected ends, apart from the first.
+	// lifecyclePage bounds the events that one statement reads, lifecycleBytes the bytes of the
+	// selected ones. The first event may exceed it.
 	lifecyclePage  = 500
 	lifecycleBytes = 1 << 20
 )
 
-// LifecycleNumber gives events that were written since the last call their positions, and reports whether there were any. Any
-// number of processes may call it at any time: one at a time does it, the others return at once.
+// LifecycleNumber assigns positions to events written since the last call, and reports whether
+// there were any. Any number of processes may call it concurrently: one does the work, the others
+// return immediately.
 func (db *DB) LifecycleNumber(ctx context.Context) (numbered bool, err error) {
 	const doing = "order lifecycle events"
 	waits, err := db.q.LifecycleWaits(ctx, db.pool)
@@ -39,7 +40,8 @@ func (db *DB) LifecycleNumber(ctx context.Context) (numbered bool, err error) {
 		if err != nil {
 			return err
 		}
-		// Another statement, whose snapshot begins with the lock: it sees what the last holder has done.
+		// A separate statement, whose snapshot begins after the lock was acquired: it sees the
+		// changes of the previous holder.
 		after, err := db.q.LifecycleNumber(ctx, tx, lifecycleBatch)
 		numbered = after > before
 		return err
@@ -47,11 +49,11 @@ func (db *DB) LifecycleNumber(ctx context.Context) (numbered bool, err error) {
 	return numbered, err
 }
 
-// LifecycleRead returns the events after a position that a filter selects, limit of them and about 1 MiB at most. It looks at a
-// bounded number of events: a page may be empty although others follow. Errors: *eventlog.PositionGoneError if later events have been
-// deleted, *eventlog.FuturePositionError.
+// LifecycleRead returns the events after a position that match a filter, at most limit and about 1
+// MiB. It reads a bounded number of events, so a page may be empty although more follow. Errors:
+// *eventlog.PositionGoneError if later events have been deleted, *eventlog.FuturePositionError.
 func (db *DB) LifecycleRead(ctx context.Context, after int64, filter lifecycle.Filter, limit int) (page lifecycle.Page, err error) {
-	var position error // that cannot be read from
+	var position error // the error of a position that cannot be read from
 	err = db.inTx(ctx, "read lifecycle events", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		page, position, err = db.lifecycleRead(ctx, tx, after, filter, limit)
 		return err
@@ -91,7 +93,7 @@ func (db *DB) lifecycleRead(ctx context.Context, tx pgx.Tx, after int64, filter 
 			positions = append(positions, row.N)
 			bytes += row.Bytes
 		}
-		page.Position = max(page.Position, row.N) // the bounds are older in a transaction that sees later commits
+		page.Position = max(page.Position, row.N) // bounds is older than the rows if the transaction sees later commits
 		if len(positions) >= limit || i == most-1 {
 			page.Position, page.CaughtUp = row.N, row.N >= bounds.N
 			break
@@ -109,7 +111,7 @@ func (db *DB) lifecycleRead(ctx context.Context, tx pgx.Tx, after int64, filter 
 	return page, nil, err
 }
 
-// lifecycleEvent converts a row; false for one whose session is erased.
+// lifecycleEvent converts a row; false if the event's session has been erased.
 func lifecycleEvent(row dbsqlc.LifecycleReadRow) (e lifecycle.Event, ok bool) {
 	if row.SessionID == nil {
 		return e, false
@@ -123,13 +125,14 @@ func lifecycleEvent(row dbsqlc.LifecycleReadRow) (e lifecycle.Event, ok bool) {
 	return e, true
 }
 
-// LifecycleNewest is the position of the newest event; 0 before the first.
+// LifecycleNewest returns the position of the newest event; 0 before the first.
 func (db *DB) LifecycleNewest(ctx context.Context) (int64, error) {
 	bounds, err := db.q.LifecycleBounds(ctx, db.pool)
 	return bounds.N, fault("read lifecycle events", err)
 }
 
-// LifecycleDelete deletes events from before a time, a bounded number of them, and reports whether others may be left.
+// LifecycleDelete deletes a bounded number of events from before a time, and reports whether more
+// may remain.
 func (db *DB) LifecycleDelete(ctx context.Context, before time.Time) (more bool, err error) {
 	n, err := db.q.LifecycleDelete(ctx, db.pool, &dbsqlc.LifecycleDeleteParams{MaxItems: lifecycleBatch, Before: before})
 	return n == lifecycleBatch, fault("delete lifecycle events", err)

@@ -20,24 +20,27 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Bounds of the work of one page. Each of its steps reads no more than this, however many sessions there are.
+// Bounds on the work for one page. They limit each step, regardless of the number of sessions.
 const (
-	// nearWalk is how many sessions are read in the order of the list before an index of the filters is used;
-	// nearSearch where they are read from one table.
+	// nearWalk bounds the sessions that are read in the order of the list before an index on the
+	// filters is used; nearSearch is the bound if they are read from a single table.
 	nearWalk   = 2000
 	nearSearch = 4000
-	// maxFound is how many sessions that index may find.
+	// maxFound bounds the sessions that such an index may find.
 	maxFound = 5000
-	// maxTrigrams is how many trigrams are looked for in the index of titles: each is a list of all titles that have it. Words
-	// that have more are looked for by parts, and compared.
+	// maxTrigrams bounds the trigrams that are looked up in the index of titles: for each, the
+	// index stores a list of all titles that contain it. For words with more trigrams, the index
+	// finds candidates by parts of the words, which are then compared with the whole.
 	maxTrigrams = 12
-	// farWalk is how many more sessions are read in order when it finds too many, or cannot be used.
+	// farWalk bounds the sessions that are read in order after that index finds too many, or if it
+	// cannot be used.
 	farWalk = 6000
 )
 
-// SessionList returns a page of sessions and the cursor of the next page, which is empty with the last. The work of a
-// page is bounded: a page may be short, even empty, although others follow, if the filters match very few of very many
-// sessions and no index finds them. A cursor that was not made by a list in the same order is invalid_request.
+// SessionList returns a page of sessions and the cursor of the next page, which is empty for the
+// last page. The work for a page is bounded: a page may be short, or even empty, although more
+// follow, if the filters match very few of very many sessions and no index finds them. A cursor of
+// a list in another order is invalid_request.
 func (db *DB) SessionList(ctx context.Context, f listing.Filter) (items []session.Session, nextCursor string, err error) {
 	l, err := newListing(f)
 	if err != nil {
@@ -62,7 +65,7 @@ func (db *DB) SessionList(ctx context.Context, f listing.Filter) (items []sessio
 	return items, nextCursor, err
 }
 
-// sessionsOf reads sessions in the order of their keys.
+// sessionsOf reads sessions in the order of the given keys.
 func (db *DB) sessionsOf(ctx context.Context, tx pgx.Tx, keys []listKey) ([]session.Session, error) {
 	items := make([]session.Session, len(keys))
 	if len(keys) == 0 {
@@ -91,17 +94,18 @@ type listKey struct {
 	At time.Time
 }
 
-// listing makes the statements of a list. It is the one place where SQL depends on what a client asks for; values
-// are parameters always.
+// listing builds the statements of a list. It is the only code whose SQL depends on a client's
+// request; values are always parameters.
 //
-// A page is read in steps, until one of them is certain of the page:
+// A page is read in steps, until one of them determines the whole page:
 //
-//  1. The first nearWalk or nearSearch sessions in the order of the list, from an index that has this order and, if possible, one
-//     of the filters. Filters that many sessions match are satisfied here.
-//  2. All sessions that the indexes of the filters find, if they are maxFound at most. Filters that few sessions
-//     match are satisfied here.
-//  3. The next farWalk sessions in the order of the list. Where the page is still not full, it ends where the walk
-//     did.
+//  1. The first nearWalk or nearSearch sessions in the order of the list, from an index that has
+//     this order and, if possible, one of the filters. This suffices for filters that many sessions
+//     match.
+//  2. All sessions that the indexes on the filters find, if there are at most maxFound. This
+//     suffices for filters that few sessions match.
+//  3. The next farWalk sessions in the order of the list. If the page is still not full, it ends
+//     where the walk ended.
 type listQuery struct {
 	filter     listing.Filter
 	limit      int
@@ -110,8 +114,8 @@ type listQuery struct {
 	descending bool
 	labels     []uuid.UUID
 	words      []string
-	idPrefix   string // of IDs that the query may be the start of; "" if it cannot be one
-	idOnly     bool   // the query is the start of an ID, and no part of a title
+	idPrefix   string // the query as a prefix of IDs; "" if it cannot be one
+	idOnly     bool   // the query is a prefix of an ID and not part of a title
 	search     searchIndex
 }
 
@@ -150,7 +154,7 @@ func (l *listQuery) cursor(next listKey) string {
 	return cursorEncode(c)
 }
 
-// page returns the sessions of the page, and where the next one begins; nil with the last.
+// page returns the sessions of the page, and where the next one begins; nil if there is none.
 func (l *listQuery) page(ctx context.Context, tx pgx.Tx) (keys []listKey, next *listKey, err error) {
 	bound := nearWalk
 	switch {
@@ -184,7 +188,7 @@ func (l *listQuery) page(ctx context.Context, tx pgx.Tx) (keys []listKey, next *
 	return l.cut(keys, &end[0], nil)
 }
 
-// cut ends a page at its limit; next is where a page begins that follows a shorter one.
+// cut truncates a page to its limit; next is where the following page begins if this one is short.
 func (l *listQuery) cut(keys []listKey, next *listKey, err error) ([]listKey, *listKey, error) {
 	if err != nil {
 		return nil, nil, err
@@ -205,9 +209,10 @@ func (l *listQuery) keys(ctx context.Context, tx pgx.Tx, s statement) ([]listKey
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[listKey])
 }
 
-// found runs a lookup. It is complete if the index found no more than it may.
+// found runs a lookup. The result is complete if the index found at most maxFound sessions.
 func (l *listQuery) found(ctx context.Context, tx pgx.Tx, s statement) (keys []listKey, complete bool, err error) {
-	// An ordered or sequential walk would look cheaper to the planner than it is: it takes filters to be independent.
+	// The planner underestimates the cost of an ordered or sequential scan, because it assumes that
+	// filters are independent.
 	if _, err := tx.Exec(ctx, "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off"); err != nil {
 		return nil, false, err
 	}
@@ -245,7 +250,7 @@ func (s *statement) arg(value any) string {
 
 const sessionsSource = "sessions c"
 
-// source is the table, with the alias c, that a walk reads in the order of the list.
+// source is the table, with alias c, that a walk reads in the order of the list.
 type source struct{ table, id, at string }
 
 func (l *listQuery) source() source {
@@ -258,7 +263,7 @@ func (l *listQuery) source() source {
 	return source{sessionsSource, "c.id", "c.created_at"}
 }
 
-// filtered reports whether a session that a walk reads may be none of the list.
+// filtered reports whether a walk reads sessions that do not belong to the list.
 func (l *listQuery) filtered() bool {
 	if len(l.words) > 0 {
 		return true
@@ -273,7 +278,7 @@ func (l *listQuery) filtered() bool {
 	return false
 }
 
-// walk is the statement for the sessions of the list among the first bound of its source.
+// walk returns the statement for the sessions of the list among the first bound rows of its source.
 func (l *listQuery) walk(after *listKey, bound int) statement {
 	var s statement
 	from := l.source()
@@ -288,14 +293,15 @@ func (l *listQuery) walk(after *listKey, bound int) statement {
 	case title != "":
 		rest = where(l.matches(&s, "w"))
 	case l.filtered():
-		// OFFSET keeps the planner from joining: each session is looked up by its ID, until the page is full.
+		// OFFSET prevents the planner from flattening this into a join: each session is looked up
+		// by its ID, until the page is full.
 		rest = " CROSS JOIN LATERAL (SELECT FROM sessions s" + where(append([]string{"s.id = w.id"}, l.inSession(&s)...)) + " OFFSET 0) r"
 	}
 	s.sql = fmt.Sprintf("SELECT w.id, w.at FROM (%s) w%s %s LIMIT %d", inner, rest, l.order("w.at", "w.id"), l.limit+1)
 	return s
 }
 
-// walkEnd is the statement for the last session that a walk reads; none if there are fewer.
+// walkEnd returns the statement for the last session that a walk reads; no row if there are fewer.
 func (l *listQuery) walkEnd(after *listKey, bound int) statement {
 	var s statement
 	from := l.source()
@@ -304,7 +310,7 @@ func (l *listQuery) walkEnd(after *listKey, bound int) statement {
 	return s
 }
 
-// inSource are the conditions that an index on the source satisfies.
+// inSource returns the conditions that an index on the source satisfies.
 func (l *listQuery) inSource(s *statement, after *listKey) (conds []string) {
 	from := l.source()
 	switch from.table {
@@ -324,7 +330,8 @@ func (l *listQuery) inSource(s *statement, after *listKey) (conds []string) {
 	return append(conds, l.keyset(s, after, from.at, from.id)...)
 }
 
-// inSession are the conditions that are checked for each session that a walk of another table reads.
+// inSession returns the conditions that are checked for each session that a walk of another table
+// reads.
 func (l *listQuery) inSession(s *statement) (conds []string) {
 	if l.filter.Status != "" {
 		conds = append(conds, "s.status = "+s.arg(string(l.filter.Status)))
@@ -336,11 +343,11 @@ func (l *listQuery) inSession(s *statement) (conds []string) {
 	if l.byActivity {
 		conds = append(conds, l.created(s, "s.created_at")...)
 	} else if len(labels) > 0 {
-		labels = labels[1:] // its walk has the first
+		labels = labels[1:] // the source satisfies the first
 	}
 	for _, label := range labels {
-		// OFFSET keeps the planner from joining here, too: a join may look for the session alone, not for its time, among all
-		// sessions of the label.
+		// Here, too, OFFSET prevents a join: a join may look up the session without its time, among
+		// all sessions with the label.
 		conds = append(conds, "EXISTS (SELECT FROM session_labels l WHERE l.label = "+s.arg(label)+
 			" AND l.created_at = s.created_at AND l.session_id = s.id OFFSET 0)")
 	}
@@ -368,7 +375,7 @@ func (l *listQuery) keyset(s *statement, after *listKey, at, id string) []string
 	return []string{fmt.Sprintf("(%s, %s) %s (%s::timestamptz, %s::text)", at, id, than, s.arg(after.At.UTC()), s.arg(after.ID))}
 }
 
-// matches are the conditions of the search, for a table that has an ID and a title.
+// matches returns the conditions of the search, for a table with an ID and a title.
 func (l *listQuery) matches(s *statement, alias string) []string {
 	if len(l.words) == 0 {
 		return nil
@@ -391,8 +398,9 @@ func (l *listQuery) matches(s *statement, alias string) []string {
 	return []string{"(" + match + ")"}
 }
 
-// lookup is the statement for all sessions that indexes of the filters find, not more than maxFound and one: their
-// number, and the first of those that are on the page. It is not ok if no index can find them.
+// lookup returns the statement for all sessions that the indexes on the filters find, at most
+// maxFound and one: their number, and the first ones of the page. ok is false if no index can find
+// them.
 func (l *listQuery) lookup() (s statement, ok bool) {
 	var facets []uuid.UUID
 	if l.filter.Status != "" {
@@ -452,7 +460,7 @@ func where(conds []string) string {
 	return " WHERE " + strings.Join(conds, " AND ")
 }
 
-// facet is the digest that session_facets makes of what lists select by.
+// facet returns the digest of a filter value that session_facets stores.
 func facet(of string) uuid.UUID {
 	sum := sha256.Sum256([]byte(of))
 	return uuid.UUID(sum[:16])
@@ -462,11 +470,11 @@ func metadataFacet(key, value string) uuid.UUID {
 	return facet("metadata:" + strconv.Itoa(utf8.RuneCountInString(key)) + ":" + key + ":" + value)
 }
 
-// minIDDigits is how many digits of an ID make the sessions that begin with them few.
+// minIDDigits is the number of digits of an ID prefix from which on it matches few sessions.
 const minIDDigits = 4
 
-// idPrefix is the start of session IDs that word is, "" if it is none. Without the prefix that all have it may be
-// part of a title as well.
+// idPrefix returns word as a prefix of session IDs, "" if it cannot be one. only is false if word
+// lacks the common prefix of IDs, and thus may be part of a title as well.
 func idPrefix(word string) (prefix string, only bool) {
 	digits, only := strings.CutPrefix(strings.ToLower(word), session.SessionPrefix)
 	if len(digits) < minIDDigits || strings.Trim(digits, "0123456789abcdef") != "" {
@@ -477,23 +485,25 @@ func idPrefix(word string) (prefix string, only bool) {
 
 var likeEscaper = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 
-// likeLiteral is words as a LIKE pattern that finds just them.
+// likeLiteral returns words as a LIKE pattern that matches them literally.
 func likeLiteral(words string) string { return likeEscaper.Replace(words) }
 
 func contains(word string) string { return "%" + likeLiteral(word) + "%" }
 
-// searchIndex is what the index of titles can find.
+// searchIndex describes which terms the index of titles can find.
 type searchIndex struct {
 	usable bool
-	// letters: letters other than a to z are in the index. It depends on the locale of the database.
+	// letters reports whether the index contains letters other than a to z, which depends on the
+	// locale of the database.
 	letters bool
 }
 
-// trigram is how many letters or digits in a row the index finds.
+// trigram is the number of consecutive letters or digits that the index needs.
 const trigram = 3
 
-// runs returns parts of the words that the index can find, with maxTrigrams trigrams at most: of each word, the longest part
-// or the ends of it. Every one of up to maxTrigrams words has a part: a word that is left out leaves more titles to compare.
+// runs returns parts of the words that the index can find, with at most maxTrigrams trigrams: of
+// each word, the longest part or its ends. Each of up to maxTrigrams words contributes a part,
+// since every word narrows down the titles to compare.
 func (x searchIndex) runs(words []string) (runs []string) {
 	if !x.usable {
 		return nil
@@ -513,7 +523,7 @@ func (x searchIndex) runs(words []string) (runs []string) {
 			longest = append(longest, run)
 		}
 	}
-	// The shortest first: longer ones share what these do not need.
+	// The shortest first: longer ones share the trigrams that these do not use.
 	slices.SortStableFunc(longest, func(a, b []rune) int { return len(a) - len(b) })
 	longest = longest[max(0, len(longest)-maxTrigrams):]
 	budget := maxTrigrams

@@ -23,8 +23,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrationLock is the advisory lock that one migrating process holds; the others
-// wait for it and then find nothing to do.
+// migrationLock is the advisory lock of the migrating process; others wait for it and then find
+// nothing to do.
 const migrationLock = 0x6f766572_77696e74 // "overwint"
 
 // minServerVersion is the lowest supported server_version_num of Postgres.
@@ -39,25 +39,27 @@ type Migration struct {
 
 // Limits of locks while migrating.
 const (
-	// ddlLockTimeout is how long a step waits for a table. Later statements queue up for that long
-	// at most, whatever holds the table.
+	// ddlLockTimeout is how long a step waits for a table. Statements that queue up after it wait
+	// at most that long, regardless of what holds the table.
 	ddlLockTimeout = 3 * time.Second
-	// ddlPause is between two attempts of a step, in which the others get their turn.
+	// ddlPause is the pause between two attempts at a step, during which waiting statements
+	// proceed.
 	ddlPause = 2 * time.Second
-	// ddlRetryLimit is how long a step is tried again before Migrate fails.
+	// ddlRetryLimit is how long a step is retried before Migrate fails.
 	ddlRetryLimit = 10 * time.Minute
 )
 
-// Migrate brings the schema up to date. Any number of processes may call it at once. Each step is
-// one transaction; a failed one changes nothing. A step that cannot lock its tables within seconds,
-// because of a backup for example, lets the statements that wait for it pass and is retried.
+// Migrate brings the schema up to date. Any number of processes may call it concurrently. Each step
+// is one transaction; a failed step changes nothing. A step that cannot lock its tables within
+// seconds, for example because of a backup, is retried after a pause in which waiting statements
+// proceed.
 func (db *DB) Migrate(ctx context.Context) error {
 	return db.withMigrations("migrate", func(conn *sql.DB, p *goose.Provider) error {
 		lock, err := conn.Conn(ctx)
 		if err != nil {
 			return err
 		}
-		// The lock goes with its connection, whatever happens to this process.
+		// The server releases the lock with its connection, even if this process dies.
 		defer lock.Close()
 		var version int
 		if err := lock.QueryRowContext(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
@@ -90,7 +92,8 @@ func (db *DB) Migrate(ctx context.Context) error {
 	})
 }
 
-// reportMigrations logs each step, but those of an empty database as one: there is nothing that a single one changed.
+// reportMigrations logs each step. It logs those of an empty database as one, because none of them
+// changes existing data.
 func (db *DB) reportMigrations(ctx context.Context, applied []*goose.MigrationResult) {
 	if len(applied) > 1 && applied[0].Source.Version == 1 {
 		var took time.Duration
@@ -134,8 +137,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// SchemaCheck reports whether the schema is the one that this program was built for: illegal_state
-// when migrations are missing, or when a newer program has added some, unless Options allow that.
+// SchemaCheck returns illegal_state if migrations of this program are missing, or if a newer
+// program has added some, unless Options allow that.
 func (db *DB) SchemaCheck(ctx context.Context) error {
 	want, err := embeddedVersions()
 	if err != nil {
@@ -178,7 +181,7 @@ func embeddedVersions() ([]int64, error) {
 	return versions, nil
 }
 
-// MigrationStatus lists every step in order, done or pending.
+// MigrationStatus lists all steps in order, applied or pending.
 func (db *DB) MigrationStatus(ctx context.Context) ([]Migration, error) {
 	var out []Migration
 	err := db.withMigrations("read the state of the schema", func(_ *sql.DB, p *goose.Provider) error {
@@ -197,14 +200,14 @@ func (db *DB) withMigrations(doing string, do func(*sql.DB, *goose.Provider) err
 		return fmt.Errorf("embedded migrations: %w", err)
 	}
 	config := db.conn.Copy()
-	// A step may take long; only its locks must not.
+	// A step may take long, but must not wait long for locks.
 	delete(config.RuntimeParams, "idle_in_transaction_session_timeout")
 	delete(config.RuntimeParams, "statement_timeout")
 	config.RuntimeParams["lock_timeout"] = milliseconds(ddlLockTimeout)
 	conn := stdlib.OpenDB(*config)
 	defer conn.Close()
 	p, err := goose.NewProvider(goose.DialectPostgres, conn, files, goose.WithDisableGlobalRegistry(true),
-		// A step that was merged after a newer one is applied late.
+		// A step that was merged after a newer one is applied out of order.
 		goose.WithAllowOutofOrder(true))
 	if err != nil {
 		return fmt.Errorf("embedded migrations: %w", err)

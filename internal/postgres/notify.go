@@ -13,10 +13,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/backoff"
 )
 
-// notifier wakes readers of sessions whose logs have grown. It runs after the commits rather than
-// within them: Postgres lets one transaction that notifies commit at a time, in all databases of a
-// server, so that every append would wait for every other one's flush to disk. One connection sends
-// the payloads that accumulated during the previous notification.
+// notifier wakes readers of sessions whose logs have grown. It notifies after the commits rather
+// than within them: Postgres serializes the commits of transactions that notify, across all
+// databases of a server, so that every append would wait for the disk flush of every other one. One
+// connection sends the payloads that have accumulated during the previous notification.
 //
 // A notification may be lost, with the process or the connection. Readers poll.
 type notifier struct {
@@ -25,20 +25,20 @@ type notifier struct {
 
 	mu      sync.Mutex
 	grown   map[string]struct{}
-	all     bool // more sessions than are worth naming
+	all     bool // too many sessions to name
 	stopped bool
 	stop    context.CancelFunc // nil until the first notification
 	done    chan struct{}
-	// wake has room for one: the loop takes everything when it wakes.
+	// wake has room for one: the loop takes all payloads when it wakes.
 	wake chan struct{}
 }
 
 const (
-	// notifyTimeout bounds connecting, and one notification.
+	// notifyTimeout bounds connecting, and each notification.
 	notifyTimeout = 5 * time.Second
-	// maxGrown bounds the sessions that are named; beyond it every reader looks.
+	// maxGrown bounds the sessions that are named; beyond it every reader checks its session.
 	maxGrown = maxNotices * maxNotify / 40
-	// Backoff of connecting.
+	// Backoff of connection attempts.
 	minNotifyBackoff = 100 * time.Millisecond
 	maxNotifyBackoff = 5 * time.Second
 )
@@ -53,7 +53,7 @@ func newNotifier(config *pgx.ConnConfig, logger *slog.Logger) *notifier {
 	}
 }
 
-// notify has readers of the sessions look. It never blocks.
+// notify makes readers of the sessions check their logs. It never blocks.
 func (n *notifier) notify(sessionIDs ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,11 +79,11 @@ func (n *notifier) notify(sessionIDs ...string) {
 func (n *notifier) signal() {
 	select {
 	case n.wake <- struct{}{}:
-	default: // it is going to look
+	default: // the loop is about to wake
 	}
 }
 
-// close returns when the loop has ended. Unsent payloads are lost: readers poll.
+// close returns when the loop has ended. Unsent payloads are lost; readers poll.
 func (n *notifier) close() {
 	n.mu.Lock()
 	n.stopped = true
@@ -109,7 +109,7 @@ func (n *notifier) take() []string {
 	return notices(slices.Sorted(maps.Keys(n.grown)))
 }
 
-// lost has every reader look with the next notification: some were not sent.
+// lost makes the next notification address every reader, since some payloads were not sent.
 func (n *notifier) lost() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -176,9 +176,9 @@ func (n *notifier) send(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// hangUp closes a connection that is of no use any more.
+// hangUp closes a connection that is no longer usable.
 func hangUp(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
-	conn.Close(ctx) // it is given up either way
+	conn.Close(ctx) // it is discarded in any case
 }

@@ -20,45 +20,45 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Options are the choices of a pool of connections. A zero value takes the parameter of the same
-// meaning from the URL if it has one, else the default.
+// Options configure a connection pool. For a zero field, the corresponding parameter of the URL
+// applies, else the default.
 type Options struct {
-	// Tracer observes statements. Default: nothing does.
+	// Tracer observes statements. Default: none.
 	Tracer pgx.QueryTracer
 	// Logger receives errors that are not returned to a caller. Default: nothing is logged.
 	Logger *slog.Logger
-	// MaxConns bounds the connections of the pool. The notifier and each listener use one more.
-	// URL: pool_max_conns. Default 16.
+	// MaxConns bounds the connections of the pool. The notifier and each listener use an additional
+	// one. URL: pool_max_conns. Default 16.
 	MaxConns int32
-	// ConnectTimeout bounds one attempt to connect. URL: connect_timeout. Default 5s.
+	// ConnectTimeout bounds each attempt to connect. URL: connect_timeout. Default 5s.
 	ConnectTimeout time.Duration
 	// CallTimeout bounds every call, including the time it waits for a connection or a lock.
 	// Default 15s.
 	CallTimeout time.Duration
-	// BulkTimeout is CallTimeout for calls that move whole files or histories. Default 60s.
+	// BulkTimeout is the CallTimeout of calls that move whole files or histories. Default 60s.
 	BulkTimeout time.Duration
 	// StatementTimeout bounds one statement at the server, in case this process can no longer
 	// cancel it. Migrations are exempt. URL: statement_timeout. Default 15s.
 	StatementTimeout time.Duration
-	// LockTimeout bounds how long a call waits for a session that another transaction holds. It
-	// exceeds IdleInTransactionTimeout, so that a call outlives a process that froze inside a
+	// LockTimeout bounds how long a call waits for a session that another transaction has locked.
+	// It exceeds IdleInTransactionTimeout, so that a call outlasts a process that froze inside a
 	// transaction. URL: lock_timeout. Default 10s.
 	LockTimeout time.Duration
-	// IdleInTransactionTimeout bounds how long a process that stopped inside a transaction keeps
-	// its locks. A live process sends the next statement within milliseconds. URL:
+	// IdleInTransactionTimeout bounds how long a process that froze inside a transaction keeps its
+	// locks. A live process sends the next statement within milliseconds. URL:
 	// idle_in_transaction_session_timeout. Default 5s.
 	IdleInTransactionTimeout time.Duration
 	// UnansweredTimeout bounds how long a peer may leave TCP segments or keepalives unanswered
 	// before the connection counts as broken, on either side. Default 10s.
 	UnansweredTimeout time.Duration
-	// Sealer seals transcripts and the states of turns before they are stored. Default: they are stored as they are, and sealed
-	// ones cannot be read.
+	// Sealer seals transcripts and the states of turns before they are stored. Default: data is
+	// stored unsealed, and sealed data cannot be read.
 	Sealer Sealer
-	// Transcripts bound the transcripts that are stored of a session. Default: 256 MiB a file, 1 GiB and 4096 files a
-	// session, and 4 GiB that a turn replaces.
+	// Transcripts bounds the transcripts that are stored of a session. Default: 256 MiB per file, 1
+	// GiB and 4096 files per session, and 4 GiB of replaced data per turn.
 	Transcripts transcript.Limits
 	// AllowNewerSchema accepts a schema that a newer program has migrated. Default: SchemaCheck and
-	// Ready refuse it.
+	// Ready reject it.
 	AllowNewerSchema bool
 }
 
@@ -93,10 +93,10 @@ func (o Options) withDefaults(url string) (Options, error) {
 	return o, nil
 }
 
-// DB is everything that is stored, on a pool of connections. It is safe for
-// concurrent use. Its methods return *failure.Error and no error of the driver:
-// not found, illegal_state and the like where the rows say no, unavailable where
-// Postgres cannot be reached or asks to try again, internal for the rest.
+// DB gives access to all stored data through a connection pool. It is safe for concurrent use. Its
+// methods return *failure.Error, never an error of the driver: not found, illegal_state and similar
+// codes according to the data, unavailable if Postgres cannot be reached or the call should be
+// retried, and internal otherwise.
 type DB struct {
 	pool     *boundedPool
 	conn     *pgx.ConnConfig // for connections outside of the pool
@@ -105,24 +105,24 @@ type DB struct {
 	zip      *zstd.Encoder
 	unzip    *zstd.Decoder
 	options  Options
-	gates    gates               // one writer per session
-	lockWait *semaphore.Weighted // connections that may wait for a lock at once
+	gates    gates               // admit one writer per session
+	lockWait *semaphore.Weighted // connections that may wait for locks concurrently
 	runs     runSessions
 	readers  *notifier
 	titles   knownSearchIndex
 	prober   prober
 }
 
-// Open makes a pool for the database at url, a postgres:// address or a keyword string. It does not
-// connect: an unavailable Postgres shows at the first call. An address that cannot be read is an
-// error.
+// Open creates a pool for the database at url, a postgres:// address or a keyword string. It does
+// not connect: the first call reports an unreachable Postgres. Open returns an error if the address
+// is invalid.
 func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err == nil {
 		o, err = o.withDefaults(url)
 	}
 	if err != nil {
-		// The driver's text repeats the address, and with it the password.
+		// The driver's message contains the address, including the password.
 		return nil, failure.Errorf(failure.Invalid, "the database URL is invalid")
 	}
 	if o.MaxConns != 0 {
@@ -160,14 +160,14 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 // MaxConns is the size of the pool.
 func (db *DB) MaxConns() int { return int(db.options.MaxConns) }
 
-// serverParams completes what a connection asks of the server, and returns the lock timeout that
-// results.
+// serverParams adds the parameters that each connection sets at the server, and returns the
+// resulting lock timeout.
 func (o Options) serverParams(params map[string]string) (lock time.Duration, err error) {
 	setDefault(params, "application_name", "overwinter")
 	setDefault(params, "timezone", "UTC")
 	params["overwinter.forks"] = "known" // see the trigger runs_of_forks
-	// Every statement is short. Compiling one, or starting processes for it, takes longer than running it, and the
-	// planner decides by an estimate that may be far too high.
+	// Every statement is short. Compiling it, or starting parallel workers, takes longer than
+	// running it, and the planner decides by an estimate that may be far too high.
 	setDefault(params, "jit", "off")
 	setDefault(params, "max_parallel_workers_per_gather", "0")
 	for _, p := range []struct {
@@ -184,8 +184,9 @@ func (o Options) serverParams(params map[string]string) (lock time.Duration, err
 		}
 		setDefault(params, p.name, milliseconds(p.fallback))
 	}
-	// The server too has to notice a peer that vanished: it holds locks for it. These apply to TCP
-	// only and are ignored on a Unix socket; the last one ends a statement whose client is gone.
+	// The server must also detect a peer that vanished, since it holds locks for it. These
+	// parameters apply to TCP only and are ignored on a Unix socket; the last one ends a statement
+	// whose client has disconnected.
 	idle, interval := o.keepAlive()
 	setDefault(params, "tcp_keepalives_idle", strconv.Itoa(int(idle.Seconds())))
 	setDefault(params, "tcp_keepalives_interval", strconv.Itoa(int(interval.Seconds())))
@@ -201,7 +202,8 @@ func (o Options) serverParams(params map[string]string) (lock time.Duration, err
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// postgresDuration reads a duration as Postgres does: a number of milliseconds, or one with a unit.
+// postgresDuration parses a duration as Postgres does: a number of milliseconds, or a number with a
+// unit.
 func postgresDuration(text string) (time.Duration, error) {
 	if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return time.Duration(ms) * time.Millisecond, nil
@@ -215,7 +217,7 @@ func setDefault(params map[string]string, name, value string) {
 	}
 }
 
-// Close returns when every connection is closed; calls in progress end first. It may be called
+// Close waits for calls in progress, and returns when every connection is closed. It may be called
 // twice.
 func (db *DB) Close() {
 	db.prober.close()
@@ -229,8 +231,8 @@ func (db *DB) Ping(ctx context.Context) error {
 	return fault("ping", db.pool.Ping(ctx))
 }
 
-// Installation is the id of this database's installation: 32 hexadecimal digits,
-// made with the first call and the same ever after.
+// Installation returns the id of this database's installation: 32 hexadecimal digits, created by
+// the first call and constant from then on.
 func (db *DB) Installation(ctx context.Context) (string, error) {
 	id, err := db.q.InstallationGet(ctx, db.pool)
 	if err == nil {

@@ -14,10 +14,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// RunPark parks a run whose agent waits for people and for nothing else, and reports whether it did: its attempt is over
-// then, and its session may sleep with it open. It does not if a question of the run has an answer that the agent has not
-// received, a command interrupts it, or the session is not running in the run's sandbox; nor, unless AtWork is set, if a call of a tool or a
-// subagent is at work that waits for none of the questions. The same again reports the same. A token that is not the newest attempt's is illegal_state.
+// RunPark parks a run whose agent only waits for people, and reports whether it did. The attempt
+// then ends, and the session may sleep while the run stays open. RunPark does not park the run if a
+// question has an answer that the agent has not received, if a command interrupts the run, or if
+// the session is not running in the run's sandbox; nor, unless AtWork is set, if a tool call or a
+// subagent is working that does not depend on the questions. It is idempotent. It returns
+// illegal_state if the token is not that of the newest attempt.
 func (db *DB) RunPark(ctx context.Context, p run.Parking) (parked bool, err error) {
 	err = db.inRun(ctx, "park a run", p.RunID, func(s *sessionTx, run dbsqlc.Run) error {
 		parked = run.ParkedAt != nil
@@ -59,7 +61,8 @@ func (db *DB) RunPark(ctx context.Context, p run.Parking) (parked bool, err erro
 	return parked && err == nil, err
 }
 
-// partUsage is what the present part of a run has used, as far as its agent has reported it: the cost is not known without a report.
+// partUsage returns the usage of the current part of a run, as reported by its agent. Without a
+// report the cost is unknown.
 func (s *sessionTx) partUsage(ctx context.Context, run dbsqlc.Run) (usage.Usage, error) {
 	since := run.BeganSeq
 	if run.Part > 0 {
@@ -80,7 +83,7 @@ func (s *sessionTx) partUsage(ctx context.Context, run dbsqlc.Run) (usage.Usage,
 	return used.Bounded(), nil
 }
 
-// withParked adds what the parts of a run have used that ended when it was parked.
+// withParked adds the usage of the parts of a run that ended when it was parked.
 func withParked(run dbsqlc.Run, last usage.Usage) usage.Usage {
 	if run.Part == 0 && run.ParkedAt == nil {
 		return last
@@ -95,7 +98,8 @@ func withParked(run dbsqlc.Run, last usage.Usage) usage.Usage {
 	return u.Bounded()
 }
 
-// waitsForPeople reports whether all that happens in a run is that questions of it wait for an answer, or with atWork whether any does.
+// waitsForPeople reports whether the run has unanswered questions and does nothing but wait for their
+// answers. With atWork it ignores other work of the run.
 func (s *sessionTx) waitsForPeople(ctx context.Context, run dbsqlc.Run, atWork bool) (bool, error) {
 	rows, err := s.q.QuestionsPending(ctx, s, &dbsqlc.QuestionsPendingParams{RunID: run.ID})
 	if err != nil || len(rows) == 0 {
@@ -118,7 +122,7 @@ func (s *sessionTx) waitsForPeople(ctx context.Context, run dbsqlc.Run, atWork b
 	if err != nil {
 		return false, err
 	}
-	waits := map[string]bool{} // by conversation: a call in it waits for people
+	waits := map[string]bool{} // conversations in which a call waits for people
 	var subagents []subagentAtWork
 	for _, row := range working {
 		var b conversation.Block
@@ -137,10 +141,11 @@ func (s *sessionTx) waitsForPeople(ctx context.Context, run dbsqlc.Run, atWork b
 	return allWait(subagents, waits), nil
 }
 
-// subagentAtWork is a subagent's conversation, and the one that it was started in.
+// subagentAtWork is a working subagent's conversation, and the one that started it.
 type subagentAtWork struct{ conversationID, in string }
 
-// allWait reports whether each subagent waits for a call in its conversation, or for a subagent that does.
+// allWait reports whether each subagent waits for a call in its conversation, or for a subagent
+// that does.
 func allWait(subagents []subagentAtWork, waits map[string]bool) bool {
 	for len(subagents) > 0 {
 		left := slices.DeleteFunc(slices.Clone(subagents), func(a subagentAtWork) bool {
@@ -164,7 +169,7 @@ func (s *sessionTx) parkedInto(ctx context.Context, runID string, part int64, p 
 	return err
 }
 
-// parkedUntil is when the last question expires that a part of a run waits for, and whether one is open.
+// parkedUntil returns when the last question of a part of a run expires, and whether one is open.
 func (s *sessionTx) parkedUntil(ctx context.Context, runID string, part int64) (until time.Time, open bool, err error) {
 	rows, err := s.q.QuestionsParked(ctx, s, &dbsqlc.QuestionsParkedParams{RunID: runID, Part: part})
 	for _, row := range rows {
@@ -178,9 +183,9 @@ func (s *sessionTx) parkedUntil(ctx context.Context, runID string, part int64) (
 	return until, open, err
 }
 
-// RunContinue gives a parked run to the session's sandbox of a generation, once its questions are answered or have
-// expired. Those whose time is over expire with it. The same again is granted again. illegal_state if the session does not run
-// in that generation.
+// RunContinue assigns a parked run to the session's sandbox of a generation, once its questions are
+// answered or have expired. It expires those whose time has passed. It is idempotent. It returns
+// illegal_state if the session does not run in that generation.
 func (db *DB) RunContinue(ctx context.Context, runID string, generation int64) (c run.Continuation, err error) {
 	err = db.inRun(ctx, "continue a run", runID, func(s *sessionTx, claim dbsqlc.Run) error {
 		c = run.Continuation{}
@@ -222,7 +227,7 @@ func (db *DB) RunContinue(ctx context.Context, runID string, generation int64) (
 	return c, err
 }
 
-// QuestionsParked returns the questions that a part of a run begins with, oldest first.
+// QuestionsParked returns the questions with which a part of a run begins, oldest first.
 func (db *DB) QuestionsParked(ctx context.Context, runID string, part int64) ([]question.Question, error) {
 	rows, err := db.q.QuestionsParked(ctx, db.pool, &dbsqlc.QuestionsParkedParams{RunID: runID, Part: part})
 	if err != nil {

@@ -8,26 +8,26 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// pipeline collects statements whose results are not needed one by one and sends them in one round
-// trip. An append is mostly round trips.
+// pipeline collects statements whose results are not needed individually and sends them in one
+// round trip. Round trips dominate the cost of an append.
 type pipeline struct {
 	batch pgx.Batch
 }
 
 var errPipelineReads = errors.New("a pipeline returns no rows")
 
-// Exec queues a statement. Its error, if any, is that of send.
+// Exec queues a statement. send returns its error, if any.
 func (p *pipeline) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	p.batch.Queue(sql, args...)
 	return pgconn.CommandTag{}, nil
 }
 
-// Query is there for the generated code's interface and always fails.
+// Query implements the interface of the generated code and always fails.
 func (p *pipeline) Query(context.Context, string, ...any) (pgx.Rows, error) {
 	return nil, errPipelineReads
 }
 
-// QueryRow is there for the generated code's interface and always fails.
+// QueryRow implements the interface of the generated code and always fails.
 func (p *pipeline) QueryRow(context.Context, string, ...any) pgx.Row { return noRow{} }
 
 type noRow struct{}
@@ -39,17 +39,17 @@ func (p *pipeline) send(ctx context.Context, conn *pgx.Conn) error {
 	return conn.SendBatch(ctx, &p.batch).Close()
 }
 
-// lookups makes queries share a round trip. The code that asks runs twice: first
-// its queries are collected, then it gets their rows.
+// lookups sends several queries in one round trip. The code that queries runs twice: the first time
+// its queries are collected, the second time it gets their rows.
 type lookups struct {
 	batch pgx.Batch
 	rows  pgx.BatchResults // nil while queries are collected
 }
 
-// errCollected is what a query returns that is only collected.
+// errCollected is returned by a query that is only collected.
 var errCollected = errors.New("the query is not sent yet")
 
-// Exec is there for the generated code's interface and always fails.
+// Exec implements the interface of the generated code and always fails.
 func (l *lookups) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
 	return pgconn.CommandTag{}, errors.New("lookups change nothing")
 }
@@ -76,8 +76,8 @@ type collectedRow struct{}
 
 func (collectedRow) Scan(...any) error { return errCollected }
 
-// send runs the queries of ask on conn, after the statements first, which return no rows. Every
-// query of ask must continue with the next when it fails with errCollected.
+// send runs the statements first, which return no rows, and then the queries of ask on conn. When a
+// query fails with errCollected, ask must continue with the next one.
 func (l *lookups) send(ctx context.Context, conn *pgx.Conn, first []string, ask func(*lookups) error) (err error) {
 	for _, statement := range first {
 		l.batch.Queue(statement)
@@ -85,7 +85,7 @@ func (l *lookups) send(ctx context.Context, conn *pgx.Conn, first []string, ask 
 	return l.ask(ctx, conn, len(first), ask)
 }
 
-// also is send within a transaction that has begun.
+// also is send within an open transaction.
 func (l *lookups) also(ctx context.Context, conn *pgx.Conn, ask func(*lookups) error) error {
 	return l.ask(ctx, conn, 0, ask)
 }

@@ -13,11 +13,11 @@ import (
 var errNoPostgres = errors.New("no Postgres server binaries found: install Postgres 15 or newer " +
 	"(Debian, Ubuntu: apt-get install postgresql; Fedora: dnf install postgresql-server; macOS: brew install postgresql)")
 
-// binDir finds the directory with the binaries of a Postgres server: the newest
-// of Debian's, what PATH has, what pg_config knows.
+// binDir finds the directory with the binaries of a Postgres server: the newest in Debian's
+// directories, else from PATH, else from pg_config.
 func binDir() (string, error) {
 	var candidates []string
-	debian, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // fails on a bad pattern only
+	debian, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // fails only on a bad pattern
 	if newest := newestVersion(debian); newest != "" {
 		candidates = append(candidates, newest)
 	}
@@ -37,7 +37,7 @@ func binDir() (string, error) {
 	return "", errNoPostgres
 }
 
-// newestVersion picks from directories such as /usr/lib/postgresql/15/bin.
+// newestVersion returns the newest of directories such as /usr/lib/postgresql/15/bin.
 func newestVersion(dirs []string) string {
 	best, bestVersion := "", -1
 	for _, dir := range dirs {

@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// FileURL is EmptyURL with what the statements of a file make, such as a dump of a database of an earlier release.
+// FileURL is EmptyURL after executing the statements of a file, such as a dump of a database of an
+// earlier release.
 func FileURL(t testing.TB, path string) string {
 	t.Helper()
 	statements, err := os.ReadFile(path)

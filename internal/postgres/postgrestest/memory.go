@@ -8,24 +8,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memoryNeeded is how much memory must be available for servers to have their files there: some packages are tested at once, and a
-// server keeps up to 1 GB of its log of transactions.
+// memoryNeeded is how much memory must be available for servers to keep their files in memory:
+// several packages are tested at once, and a server keeps up to 1 GB of write-ahead log.
 const memoryNeeded = 8 << 30
 
 var memoryAvailable = regexp.MustCompile(`(?m)^MemAvailable: +(\d+) kB$`)
 
-// Memory is a directory whose files are in memory, for StartServer. It is the system's temporary directory if there is none
-// with enough room, or TMPDIR says where files go.
+// Memory returns a directory whose files are in memory, for StartServer. It returns the system's
+// temporary directory if there is none with enough room, or if TMPDIR is set.
 //
-// Each test's database is a thousand files that are made and deleted. On a disk that takes a quarter of the processor time of the
-// tests of package postgres.
+// Each test's database consists of a thousand files that are created and deleted. On a disk this
+// takes a quarter of the processor time of the tests of package postgres.
 func Memory() string {
 	const directory = "/dev/shm"
 	var files unix.Statfs_t
 	if os.Getenv("TMPDIR") != "" || unix.Access(directory, unix.W_OK|unix.X_OK) != nil || unix.Statfs(directory, &files) != nil {
 		return os.TempDir()
 	}
-	meminfo, _ := os.ReadFile("/proc/meminfo") // there may be none
+	meminfo, _ := os.ReadFile("/proc/meminfo") // the file may not exist
 	available := memoryAvailable.FindSubmatch(meminfo)
 	if available == nil {
 		return os.TempDir()

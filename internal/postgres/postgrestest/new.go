@@ -8,20 +8,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
 
-// New returns a database of the test's own, migrated and empty, and drops it when
-// the test ends. Without Postgres the test fails and says what to install.
+// New returns the test's own database, migrated and empty, and drops it when the test ends. If
+// Postgres is not installed, the test fails with a message that says what to install.
 func New(t testing.TB) *postgres.DB {
 	t.Helper()
 	return Open(t, URL(t))
 }
 
-// Open opens a database, which may be one that the test has open already, until
-// the test ends.
+// Open opens a database, which the test may have open already, and closes it when the test ends.
 func Open(t testing.TB, url string) *postgres.DB {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), url, postgres.Options{
 		Logger: slog.New(slog.DiscardHandler), MaxConns: 8, ConnectTimeout: startTimeout,
-		// All packages' tests share the machine: no test fails because it was slow.
+		// The tests of all packages share the machine: no test may fail because it is slow.
 		CallTimeout: startTimeout, BulkTimeout: startTimeout, StatementTimeout: startTimeout,
 		LockTimeout: startTimeout, IdleInTransactionTimeout: startTimeout,
 	})
@@ -32,14 +31,14 @@ func Open(t testing.TB, url string) *postgres.DB {
 	return db
 }
 
-// URL returns the address of a migrated and empty database of the test's own and
-// drops it when the test ends.
+// URL returns the address of the test's own database, migrated and empty, and drops it when the
+// test ends.
 func URL(t testing.TB) string {
 	t.Helper()
 	return create(t, template)
 }
 
-// EmptyURL is URL without any schema.
+// EmptyURL is URL without a schema.
 func EmptyURL(t testing.TB) string {
 	t.Helper()
 	return create(t, "template0")

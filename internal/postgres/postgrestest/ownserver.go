@@ -10,18 +10,19 @@ import (
 	"testing"
 )
 
-// Server is a Postgres server of a test's own, for tests that freeze it or fill its disk.
+// Server is a Postgres server for a single test, for example one that freezes it or fills its disk.
 type Server struct{ server *server }
 
-// StartServer starts a server that stores everything under directory and ends with the test. The
-// path must be short enough for a socket, and open to other users when the tests run as root.
+// StartServer starts a server that stores everything under directory and stops when the test ends.
+// The path must be short enough for a socket, and accessible to other users if the tests run as
+// root.
 func StartServer(t testing.TB, directory string) *Server {
 	t.Helper()
 	s, err := startServerIn(directory)
 	if err != nil {
 		t.Fatalf("start a Postgres server: %v", err)
 	}
-	t.Cleanup(func() { s.alive.Close() }) // its keeper ends it and removes the directory
+	t.Cleanup(func() { s.alive.Close() }) // its keeper stops it and removes the directory
 	return &Server{server: s}
 }
 
@@ -38,8 +39,8 @@ func (s *Server) URL(t testing.TB) string {
 // Socket is the path of the server's Unix socket.
 func (s *Server) Socket() string { return filepath.Join(s.server.dir, ".s.PGSQL.5432") }
 
-// Freeze stops every process of the server until thaw is called, at the end of the test at the
-// latest. Nothing is closed or refused meanwhile, and nothing answered.
+// Freeze suspends every process of the server until thaw is called, or until the test ends.
+// Meanwhile the server neither closes nor refuses connections, and does not respond.
 func (s *Server) Freeze(t testing.TB) (thaw func()) {
 	t.Helper()
 	pids, err := s.processes()
@@ -48,7 +49,7 @@ func (s *Server) Freeze(t testing.TB) (thaw func()) {
 	}
 	signal := func(sig syscall.Signal) {
 		for _, pid := range pids {
-			syscall.Kill(pid, sig) //nolint:errcheck // it may have ended
+			syscall.Kill(pid, sig) //nolint:errcheck // the process may have ended
 		}
 	}
 	signal(syscall.SIGSTOP)
@@ -56,7 +57,7 @@ func (s *Server) Freeze(t testing.TB) (thaw func()) {
 	return func() { signal(syscall.SIGCONT) }
 }
 
-// processes are the postmaster and its children.
+// processes returns the process ids of the postmaster and its children.
 func (s *Server) processes() ([]int, error) {
 	file, err := os.ReadFile(filepath.Join(s.server.dir, "data", "postmaster.pid"))
 	if err != nil {
@@ -75,9 +76,9 @@ func (s *Server) processes() ([]int, error) {
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
-		// PID (NAME) STATE PARENT …; the name may hold anything.
+		// PID (NAME) STATE PARENT …; the name may contain any character.
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 		if len(fields) > 1 && fields[1] == first {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))

@@ -42,18 +42,19 @@ rm -rf "$dir"
 // server is the Postgres server of this test process.
 type server struct {
 	dir   string
-	alive *os.File // the write end of the keeper's pipe; never closed but by the end of the process
+	alive *os.File // the write end of the keeper's pipe; closed only by the end of the process
 	next  atomic.Int64
-	// clone serializes CREATE DATABASE: the template may have one user at a time.
+	// clone serializes CREATE DATABASE: only one connection may use the template at a time.
 	clone sync.Mutex
 }
 
-// shared is started once and then belongs to the process, as the server does.
+// shared is started once and then lives as long as the process, like the server.
 var shared = sync.OnceValues(startServer)
 
 func startServer() (*server, error) { return startServerIn(Memory()) }
 
-// startServerIn starts a server in a new directory under parent; "" is the system's.
+// startServerIn starts a server in a new directory under parent; "" for the system's temporary
+// directory.
 func startServerIn(parent string) (*server, error) {
 	bin, err := binDir()
 	if err != nil {
@@ -119,7 +120,7 @@ func (s *server) start(bin string, credential *syscall.Credential) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), startTimeout, errors.New("no answer from Postgres in time"))
 	defer cancel()
 	if err := s.awaitReady(ctx); err != nil {
-		log, _ := os.ReadFile(filepath.Join(s.dir, "log")) // as far as it exists
+		log, _ := os.ReadFile(filepath.Join(s.dir, "log")) // the log may not exist
 		return fmt.Errorf("%w; its log: %s", err, bytes.TrimSpace(log))
 	}
 	if err := s.exec(ctx, "CREATE DATABASE "+template); err != nil {
@@ -179,7 +180,7 @@ func (s *server) url(database string) string {
 	return "postgres:///" + database + "?" + query.Encode()
 }
 
-// unprivileged is whom the server runs as; nil means as ourselves.
+// unprivileged returns the user that runs the server; nil for the current user.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -202,7 +203,7 @@ func unprivileged() (*syscall.Credential, error) {
 	return nil, errors.New("postgres refuses to run as root, and there is no user postgres or nobody to run it as")
 }
 
-// environment is ours without what would point Postgres's programs elsewhere.
+// environment returns our environment without variables that Postgres's programs read.
 func environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Transcripts reads the transcripts of a session, whole, by path.
+// Transcripts returns the complete transcripts of a session by path.
 func Transcripts(ctx context.Context, db *postgres.DB, sessionID string) ([]transcript.File, error) {
 	positions, err := db.TranscriptPositions(ctx, sessionID)
 	if err != nil {
