@@ -94,7 +94,7 @@ type listKey struct {
 	At time.Time
 }
 
-// listing builds the statements of a list. It is the only code whose SQL depends on a client's
+// listQuery builds the statements of a list. It is the only code whose SQL depends on a client's
 // request; values are always parameters.
 //
 // A page is read in steps, until one of them determines the whole page:

@@ -10,7 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/presence"
 )
 
-// PresenceRenew stores clients as present for a while from now, in one statement. It sends no notification.
+// PresenceRenew stores clients as present from now on for a limited time, in one statement. It
+// sends no notification.
 func (db *DB) PresenceRenew(ctx context.Context, viewers []presence.Viewer, lasts time.Duration) error {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
@@ -37,7 +38,8 @@ func (db *DB) PresenceEnd(ctx context.Context, clients []string) error {
 	return nil
 }
 
-// PresenceRead returns who looks at sessions now. Sessions that no client looks at are left out.
+// PresenceRead returns the clients that currently view sessions. Sessions without clients are
+// omitted.
 func (db *DB) PresenceRead(ctx context.Context, sessionIDs []string) (map[string]presence.Presence, error) {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
@@ -54,13 +56,13 @@ func (db *DB) PresenceRead(ctx context.Context, sessionIDs []string) (map[string
 		}
 		out[row.SessionID] = p
 	}
-	for _, p := range out { // the order of the database depends on its collation
+	for _, p := range out { // the database's order depends on its collation
 		slices.SortFunc(p.Users, func(a, b presence.User) int { return strings.Compare(a.ID, b.ID) })
 	}
 	return out, nil
 }
 
-// PresenceSweep deletes what lost apis have left.
+// PresenceSweep deletes expired rows of apis that crashed.
 func (db *DB) PresenceSweep(ctx context.Context) error {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()

@@ -9,16 +9,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// ProblemReport adds an error event to a session's log. Called twice it adds two: the same failure
-// may be reported again.
+// ProblemReport adds an error event to a session's log. It is not idempotent: the same failure may
+// be reported again.
 func (db *DB) ProblemReport(ctx context.Context, sessionID, code, message string) error {
 	return db.inSession(ctx, "report a problem", sessionID, func(s *sessionTx) error {
 		return s.add(string(conversation.EventError), "", conversation.Problem{Code: code, Message: text(message)})
 	})
 }
 
-// SetupRecord adds a setup event to a session's log. Until the stage ends it is the step of the session's start, and
-// further attempts that start it add nothing.
+// SetupRecord adds a setup event to a session's log. Until the stage ends it is the session's
+// current start step, and further attempts that start the same stage add nothing.
 func (db *DB) SetupRecord(ctx context.Context, sessionID, stage, status string) error {
 	return db.inSession(ctx, "record the progress of a setup", sessionID, func(s *sessionTx) error {
 		step := ""
@@ -34,11 +34,11 @@ func (db *DB) SetupRecord(ctx context.Context, sessionID, stage, status string) 
 	})
 }
 
-// maxNetworkEvents bounds the network events of a run, whichever attempts record them.
+// maxNetworkEvents bounds the network events of a run, across all attempts.
 const maxNetworkEvents = 100
 
-// NetworkRecord adds network events of a run to a session's log, up to maxNetworkEvents for the run. Called twice it
-// adds them twice.
+// NetworkRecord adds network events of a run to a session's log, up to maxNetworkEvents for the
+// run. It is not idempotent.
 func (db *DB) NetworkRecord(ctx context.Context, sessionID, runID string, refusals []session.Refusal) error {
 	return db.inSession(ctx, "record refused connections", sessionID, func(s *sessionTx) error {
 		have, err := s.q.EventsOfRunCount(ctx, s, &dbsqlc.EventsOfRunCountParams{SessionID: sessionID, RunID: runID, Type: event.TypeNetwork})

@@ -13,12 +13,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// profileCursor is the last profile of a page of the newest first.
+// profileCursor is the last profile of a page; profiles are listed newest first.
 type profileCursor struct {
 	ID string `json:"i"`
 }
 
-// ProfileCreate stores a profile as version 1; name_taken where its name is.
+// ProfileCreate stores a profile as version 1; name_taken if its name is in use.
 func (db *DB) ProfileCreate(ctx context.Context, p profile.Profile) (profile.Profile, error) {
 	spec, err := json.Marshal(p.Spec)
 	if err != nil {
@@ -42,8 +42,8 @@ func (db *DB) ProfileCreate(ctx context.Context, p profile.Profile) (profile.Pro
 	return p, err
 }
 
-// ProfileUpdate stores the next version of a profile. If version is not 0 it must be the newest so
-// far: version_conflict if another client was first, name_taken if the new name is.
+// ProfileUpdate stores the next version of a profile. If version is not 0 it must be the newest
+// one: version_conflict if another client was first, name_taken if the new name is in use.
 func (db *DB) ProfileUpdate(ctx context.Context, p profile.Profile, version int64) (profile.Profile, error) {
 	spec, err := json.Marshal(p.Spec)
 	if err != nil {
@@ -74,8 +74,9 @@ func (db *DB) ProfileUpdate(ctx context.Context, p profile.Profile, version int6
 	return p, err
 }
 
-// ProfileGet returns a profile by its id, or its name, in a version, or with 0 in the newest. One
-// that is deleted is found by its id and version alone. profile_not_found or profile_version_not_found.
+// ProfileGet returns a profile, by id or name, in a version, or in the newest one if version is 0.
+// A deleted profile is found only by its id and version. Errors: profile_not_found,
+// profile_version_not_found.
 func (db *DB) ProfileGet(ctx context.Context, idOrName string, version int64) (profile.Profile, error) {
 	const doing = "read a profile"
 	id, err := db.profileFind(ctx, idOrName)
@@ -86,7 +87,7 @@ func (db *DB) ProfileGet(ctx context.Context, idOrName string, version int64) (p
 	return p, fault(doing, err)
 }
 
-// noVersion says whether a profile or its version does not exist.
+// noVersion returns the error for a missing version: the profile or only its version may not exist.
 func noVersion(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, id string, version int64) error {
 	newest, err := q.ProfileNewest(ctx, tx, id)
 	switch {
@@ -98,12 +99,13 @@ func noVersion(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, id string
 	return failure.Errorf(failure.NoVersion, "profile %s has no version %d; its newest is %d", id, version, newest)
 }
 
-// versionCursor is the last version of a page of the newest first.
+// versionCursor is the last version of a page; versions are listed newest first.
 type versionCursor struct {
 	Version int64 `json:"v"`
 }
 
-// ProfileVersions lists the versions of a profile, newest first. One that is deleted is found by its id.
+// ProfileVersions lists the versions of a profile, newest first. A deleted profile is found by its
+// id.
 func (db *DB) ProfileVersions(ctx context.Context, idOrName string, limit int, cursor string) (items []profile.Version, nextCursor string, err error) {
 	const doing = "list the versions of a profile"
 	var before versionCursor
@@ -135,7 +137,7 @@ func (db *DB) ProfileVersions(ctx context.Context, idOrName string, limit int, c
 	return items, nextCursor, nil
 }
 
-// profileFind returns the id of a profile that is named by its id or its name.
+// profileFind returns the id of a profile given by id or name.
 func (db *DB) profileFind(ctx context.Context, idOrName string) (string, error) {
 	if session.ValidID(session.ProfilePrefix, idOrName) {
 		return idOrName, nil
@@ -147,7 +149,7 @@ func (db *DB) profileFind(ctx context.Context, idOrName string) (string, error) 
 	return id, err
 }
 
-// ProfileList lists the profiles that are not deleted in their newest versions, newest profile first.
+// ProfileList lists the newest versions of profiles that are not deleted, newest profile first.
 func (db *DB) ProfileList(ctx context.Context, limit int, cursor string) (items []profile.Profile, nextCursor string, err error) {
 	const doing = "list profiles"
 	var from profileCursor
@@ -174,7 +176,7 @@ func (db *DB) ProfileList(ctx context.Context, limit int, cursor string) (items 
 	return items, nextCursor, nil
 }
 
-// ProfileDelete deletes a profile. Sessions that have one of its versions keep it.
+// ProfileDelete deletes a profile. Sessions that use one of its versions keep it.
 func (db *DB) ProfileDelete(ctx context.Context, id string) error {
 	n, err := db.q.ProfileDelete(ctx, db.pool, id)
 	if err == nil && n == 0 {
@@ -205,7 +207,7 @@ func profileOf(row dbsqlc.ProfileGetRow) (profile.Profile, error) {
 	return p, json.Unmarshal(row.Spec, &p.Spec)
 }
 
-// profileInto reads the profile that a session has.
+// profileInto reads the profile that a session uses.
 func (s *sessionTx) profileInto(ctx context.Context, ref string, start *run.Start) error {
 	if ref == "" {
 		return nil

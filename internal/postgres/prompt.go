@@ -13,12 +13,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// PromptSubmit stores a prompt at the end of its session's queue with the events prompt and queue. One of the mode collect is collected
-// for CollectFor, of which the stored one has what is left.
-// The same id and body again returns the stored prompt, with created false, whatever the state of
-// the session; another body is prompt_conflict. Others: session_not_found, session_terminated,
-// session_in_error, queue_full. Position counts the queued prompts up to and with this one; 0 once
-// it has left the queue.
+// PromptSubmit stores a prompt at the end of its session's queue with the events prompt and queue.
+// A prompt of the mode collect is collected for CollectFor; the returned prompt has the remaining
+// time. Submitting the same id and body again returns the stored prompt, with created false,
+// regardless of the state of the session; a different body is prompt_conflict. Other errors:
+// session_not_found, session_terminated, session_in_error, queue_full. Position is the number of
+// queued prompts up to and including this one; 0 once it has left the queue.
 func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored session.Prompt, position int64, created bool, err error) {
 	var have dbsqlc.Prompt
 	var exists bool
@@ -63,7 +63,7 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 		if err != nil {
 			return err
 		}
-		// For a repeat too: its first signal may have been lost.
+		// Also for a repeated submit: the first signal may have been lost.
 		if stored.Status == session.PromptQueued {
 			stored.CollectFor = max(0, stored.CollectUntil.Sub(s.now))
 		}
@@ -89,8 +89,9 @@ func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, head []d
 	return s.promptInsert(ctx, p, head, notify)
 }
 
-// promptInsert queues a prompt that is new to the session, in a queue of which the head is given. With notify the session counts as signalled, unless
-// it has an attendant: its workflow is signalled later, so that a command that comes meanwhile has a signal for itself.
+// promptInsert queues a new prompt in a queue whose head is given. With notify the session counts
+// as signalled, unless it has an attendant: its workflow is signalled later, so that a command
+// submitted meanwhile gets its own signal.
 func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, head []dbsqlc.PromptHeadRow, notify bool) (session.Prompt, error) {
 	p = withDefaults(p)
 	at, closed, err := s.placeOf(ctx, p, head)
@@ -100,11 +101,11 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, head []d
 	p.JoinedTo, p.Rank, p.CollectUntil, p.CollectFor = at.joined, at.rank, orZero(at.until), 0
 	if at.until != nil {
 		p.CollectFor = at.until.Sub(s.now)
-		notify = notify && closed // for those that were collected before it
+		notify = notify && closed // only the prompts before it, whose collection has ended, can start
 	}
 	s.row.LastOrdinal++
 	p.Ordinal, p.Status = s.row.LastOrdinal, session.PromptQueued
-	p.CreatedAt = s.now // in the order of ordinals, whichever process stored it
+	p.CreatedAt = s.now // follows the order of ordinals, across processes
 	p.AllottedRun = session.NewID(session.RunPrefix)
 	p.Attended = notify && s.row.Attendant != ""
 	p.Notify = notify && !p.Attended
@@ -155,7 +156,7 @@ func withDefaults(p session.Prompt) session.Prompt {
 	return p
 }
 
-// blocked is a prompt with what keeps it from running: the error of its session.
+// blocked adds to a prompt what prevents it from running: the error of its session.
 func blocked(p session.Prompt, status, reason string) session.Prompt {
 	if p.Status == session.PromptQueued && session.State(status) == session.Error {
 		p.BlockedReason = cmp.Or(reason, "the session is in error")
@@ -163,11 +164,12 @@ func blocked(p session.Prompt, status, reason string) session.Prompt {
 	return p
 }
 
-// maxBlockedReported bounds the prompts that are reported when a session enters or leaves error. The others show
-// in the API alone.
+// maxBlockedReported bounds the prompts that are reported when a session enters or leaves the
+// status error. The others are only visible in the API.
 const maxBlockedReported = 100
 
-// reportBlocked appends an event for each of the first queued prompts: that they are blocked, or not any more.
+// reportBlocked appends an event for each of the first queued prompts, which are now blocked or no
+// longer blocked.
 func (s *sessionTx) reportBlocked(ctx context.Context, status session.State, reason string) error {
 	rows, err := s.q.PromptsBlocked(ctx, s, &dbsqlc.PromptsBlockedParams{SessionID: s.row.ID, MaxItems: maxBlockedReported})
 	if err != nil {
@@ -186,7 +188,7 @@ func (s *sessionTx) reportBlocked(ctx context.Context, status session.State, rea
 	return nil
 }
 
-// addPrompt appends the event of a prompt after its first.
+// addPrompt appends the event of a changed prompt.
 func (s *sessionTx) addPrompt(row dbsqlc.Prompt) error {
 	return s.add(event.TypePrompt, row.RunID, event.PromptChanged(blocked(promptOf(row), s.row.Status, s.row.StatusReason)))
 }
@@ -199,8 +201,8 @@ func itemOf(row dbsqlc.Prompt) event.QueueItem {
 	return event.QueueItem{PromptID: row.ID, Ordinal: row.Ordinal, Rank: row.Rank, Status: session.PromptStatus(row.Status)}
 }
 
-// reportQueue appends a queue event with what changed and the head of the queue: its
-// size does not depend on how many prompts wait.
+// reportQueue appends a queue event with the changes and the head of the queue: its size does not
+// depend on the length of the queue.
 func (s *sessionTx) reportQueue(ctx context.Context, changes ...event.QueueChange) error {
 	head, err := promptHead(ctx, s.q, s, s.row.ID)
 	if err != nil {
@@ -209,8 +211,8 @@ func (s *sessionTx) reportQueue(ctx context.Context, changes ...event.QueueChang
 	return s.addQueue(headOf(head), changes...)
 }
 
-// promptHead reads the head of a queue, before what a transaction changes of it: with one item more than an event has,
-// because one may leave it.
+// promptHead reads the head of a queue before the changes of a transaction. It reads one item more
+// than an event contains, because one may leave the queue.
 func promptHead(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, sessionID string) ([]dbsqlc.PromptHeadRow, error) {
 	return q.PromptHead(ctx, tx, &dbsqlc.PromptHeadParams{SessionID: sessionID, MaxItems: event.MaxQueueItems + 1})
 }
@@ -231,7 +233,7 @@ func (s *sessionTx) addQueue(queue event.QueueData, changes ...event.QueueChange
 	return s.add(event.TypeQueue, "", queue)
 }
 
-// PromptGet returns a prompt; session_not_found or prompt_not_found.
+// PromptGet returns a prompt. Errors: session_not_found, prompt_not_found.
 func (db *DB) PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error) {
 	const doing = "read a prompt"
 	row, err := db.q.PromptGet(ctx, db.pool, &dbsqlc.PromptGetParams{SessionID: sessionID, ID: promptID})
@@ -258,8 +260,8 @@ func (db *DB) PromptGet(ctx context.Context, sessionID, promptID string) (sessio
 	return p, nil
 }
 
-// PromptAfter returns the position in the session's log after which the turn of a prompt begins: in front of its first run, or at
-// the newest event if no run has had it.
+// PromptAfter returns the position in the session's log after which the turn of a prompt begins:
+// just before its first run, or at the newest event if it has had no run.
 func (db *DB) PromptAfter(ctx context.Context, sessionID, promptID string) (int64, error) {
 	row, err := db.q.PromptTurn(ctx, db.pool, &dbsqlc.PromptTurnParams{SessionID: sessionID, ID: promptID})
 	switch {
@@ -273,7 +275,8 @@ func (db *DB) PromptAfter(ctx context.Context, sessionID, promptID string) (int6
 	return row.LastSeq, nil
 }
 
-// PromptsPending returns the prompts that are not over, limit at most: the one that is being processed, and then those that wait.
+// PromptsPending returns at most limit unfinished prompts: the one that is processing, and then the
+// queued ones.
 func (db *DB) PromptsPending(ctx context.Context, sessionID string, limit int) ([]string, error) {
 	ids, err := db.q.PromptsPending(ctx, db.pool, &dbsqlc.PromptsPendingParams{SessionID: sessionID, MaxItems: int32(limit)})
 	if err == nil && len(ids) == 0 {
@@ -283,8 +286,8 @@ func (db *DB) PromptsPending(ctx context.Context, sessionID string, limit int) (
 	return ids, fault("list the prompts that are not over", err)
 }
 
-// PromptList returns a session's prompts, oldest first, and the cursor of the
-// next page; an empty one with the last. A page ends at limit prompts or maxPageBytes.
+// PromptList returns a page of a session's prompts, oldest first, and the cursor of the next page,
+// which is empty for the last page. A page ends at limit prompts or maxPageBytes.
 func (db *DB) PromptList(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Prompt, nextCursor string, err error) {
 	limit = pageLimit(limit)
 	var after promptCursor
@@ -320,7 +323,7 @@ func (db *DB) PromptList(ctx context.Context, sessionID string, limit int, curso
 	return items, nextCursor, nil
 }
 
-// promptsUsage calls set with what the last runs of prompts have used, for those whose run is over.
+// promptsUsage calls set with the usage of the last run of each prompt whose run has ended.
 func (db *DB) promptsUsage(ctx context.Context, prompts []session.Prompt, set func(i int, u session.PromptUsage)) error {
 	var ids []string
 	for _, p := range prompts {
@@ -349,8 +352,8 @@ func (db *DB) promptsUsage(ctx context.Context, prompts []session.Prompt, set fu
 	return nil
 }
 
-// PromptWithdraw cancels a queued prompt; prompt_not_queued when it is not queued any more. What is joined to it stays, joined to the first
-// of these.
+// PromptWithdraw cancels a queued prompt; prompt_not_queued if it is no longer queued. Prompts
+// joined to it stay in the queue, joined to the first of them.
 func (db *DB) PromptWithdraw(ctx context.Context, sessionID, promptID string) (withdrawn session.Prompt, err error) {
 	err = db.inSession(ctx, "withdraw a prompt", sessionID, func(s *sessionTx) error {
 		if _, err := s.queued(ctx, promptID); err != nil {
@@ -375,12 +378,12 @@ func (db *DB) PromptWithdraw(ctx context.Context, sessionID, promptID string) (w
 	return withdrawn, err
 }
 
-// cancelChunk is how many prompts one transaction of PromptsCancel ends.
+// cancelChunk bounds the prompts that one transaction of PromptsCancel ends.
 const cancelChunk = 200
 
-// PromptsCancel ends every prompt of the session that is not over, the running
-// one with its run, and returns how many there were. It commits them in chunks: a
-// call that fails in between has made progress, and the next one continues.
+// PromptsCancel ends all unfinished prompts of the session, including the running one with its run,
+// and returns how many there were. It commits in chunks: a call that fails in between has made
+// progress, and the next one continues.
 func (db *DB) PromptsCancel(ctx context.Context, sessionID, reason string) (cancelled int64, err error) {
 	for {
 		var chunk int64
@@ -399,8 +402,8 @@ func (db *DB) PromptsCancel(ctx context.Context, sessionID, reason string) (canc
 	}
 }
 
-// cancelSome ends the run under way and up to cancelChunk prompts, and reports whether
-// there may be more.
+// cancelSome ends the run in progress and up to cancelChunk prompts, and reports whether more may
+// remain.
 func (s *sessionTx) cancelSome(ctx context.Context, reason string) (cancelled int64, more bool, err error) {
 	claim, err := s.q.RunGetOpen(ctx, s, s.row.ID)
 	switch {
@@ -428,8 +431,8 @@ func (s *sessionTx) cancelSome(ctx context.Context, reason string) (cancelled in
 	return cancelled + int64(len(rows)), len(rows) == cancelChunk, s.reportQueue(ctx, changes...)
 }
 
-// PromptRequeue returns a prompt whose outcome is unknown to its place in the queue. One that is
-// already queued or processing again is unchanged; any other is illegal_state.
+// PromptRequeue returns a prompt whose outcome is unknown to its place in the queue. A prompt that
+// is already queued or processing again is unchanged; otherwise it returns illegal_state.
 func (db *DB) PromptRequeue(ctx context.Context, sessionID, promptID string) error {
 	return db.inSession(ctx, "put a prompt back", sessionID, func(s *sessionTx) error {
 		p, err := s.promptGet(ctx, promptID)
@@ -493,7 +496,7 @@ func promptOf(row dbsqlc.Prompt) session.Prompt {
 	return p
 }
 
-// promptChanged is a prompt that was read without its content.
+// promptChanged converts a prompt that was read without its content.
 func promptChanged(row dbsqlc.PromptsRevertRow) session.Prompt {
 	return promptOf(dbsqlc.Prompt{
 		SessionID: row.SessionID, ID: row.ID, Ordinal: row.Ordinal, Status: row.Status, Mode: row.Mode, OnUnknown: row.OnUnknown,

@@ -14,14 +14,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// purgeChunk is how many rows one statement deletes at most. Each is a separate transaction: no
-// lock and no snapshot is held for the time that a large session takes.
+// purgeChunk bounds the rows that one statement deletes. Each statement is a separate transaction,
+// so that no lock or snapshot is held as long as a large session takes.
 const purgeChunk = 1000
 
-// purgeTables are the tables with rows of a session, in the order in which they are emptied: those that refer to others
-// first. The events and the row of the session come before and after them. What is in the first group is erased as soon as
-// the session has no sandbox; the second is needed until its images are deleted. A snapshot that is not deleted at the provider, and a row
-// of exit_images, keep the row of the session.
+// The tables with rows of a session, in the order in which they are emptied: referring tables
+// first. The events precede them, and the row of the session follows them. The first group is
+// erased as soon as the session has no sandbox; the second is needed until its images are deleted.
+// The session's row stays while a snapshot is not deleted at the provider, or a row of exit_images
+// exists.
 var (
 	purgeContent = []purgeTable{
 		{name: "event_conversations", column: "session_no"},
@@ -57,16 +58,17 @@ var (
 
 type purgeTable struct{ name, column, where string }
 
-// delete is the statement that deletes some rows of a session.
+// delete returns the statement that deletes a chunk of the rows of a session.
 func (t purgeTable) delete() string {
 	return fmt.Sprintf("DELETE FROM %[1]s WHERE ctid = ANY(ARRAY(SELECT ctid FROM %[1]s WHERE %[2]s = $1%[3]s LIMIT $2))", t.name, t.column, t.where)
 }
 
 // PurgeRequest records that all data of a session must be erased, and returns the session. From
-// then on it is carried out, whatever fails. Again it changes nothing. session_not_found if there
-// is no such session, or none any more.
+// then on the purge will be carried out, despite failures. It is idempotent. It returns
+// session_not_found if the session does not exist or has been erased.
 //
-// has_forks if the session has forks and nothing is said about them. Those that are detached have the snapshots that they need.
+// It returns has_forks if the session has forks and the request does not say what happens to them.
+// Detached forks get the snapshots that they need.
 func (db *DB) PurgeRequest(ctx context.Context, sessionID string, forks fork.Policy) (s session.Session, err error) {
 	err = db.inSession(ctx, "request a purge", sessionID, func(tx *sessionTx) error {
 		below, err := tx.q.ForksBelow(ctx, tx, sessionID)
@@ -106,7 +108,7 @@ func hasForks(sessionID string, ids []string) error {
 	return refused
 }
 
-// purgeGet is the purge of a session; nil where none was requested.
+// purgeGet returns the purge of a session; nil if none was requested.
 func (db *DB) purgeGet(ctx context.Context, tx dbsqlc.DBTX, sessionID string) (*purge.Purge, error) {
 	row, err := db.q.PurgeGet(ctx, tx, sessionID)
 	if isNoRows(err) {
@@ -115,8 +117,8 @@ func (db *DB) purgeGet(ctx context.Context, tx dbsqlc.DBTX, sessionID string) (*
 	return &purge.Purge{SessionID: row.SessionID, State: purge.State(row.State), RequestedAt: row.RequestedAt.UTC()}, err
 }
 
-// PurgesTake returns up to limit purges that are due. No other caller gets them until a pause is over that grows with each
-// time, up to a minute.
+// PurgesTake returns up to limit due purges. No other caller gets them during a pause that grows
+// with each call, up to a minute.
 func (db *DB) PurgesTake(ctx context.Context, limit int) ([]purge.Purge, error) {
 	rows, err := db.q.PurgesTake(ctx, db.pool, int32(limit))
 	out := make([]purge.Purge, len(rows))
@@ -126,22 +128,23 @@ func (db *DB) PurgesTake(ctx context.Context, limit int) ([]purge.Purge, error) 
 	return out, fault("choose purges", err)
 }
 
-// PurgeRenew keeps other callers from taking a purge for at least a while.
+// PurgeRenew prevents other callers from taking a purge for a further period.
 func (db *DB) PurgeRenew(ctx context.Context, sessionID string, lease time.Duration) error {
 	return fault("renew a purge", db.q.PurgeRenew(ctx, db.pool, &dbsqlc.PurgeRenewParams{SessionID: sessionID, PauseSeconds: lease.Seconds()}))
 }
 
-// PurgeSet moves a purge to its next state, or has it looked at again, after a pause. It changes nothing if another worker has
-// already moved the purge further. A purge is erased only after it was checked: a workflow that opens the session after that
-// sets it back.
+// PurgeSet moves a purge to its next state, or schedules its next check, after a pause. It changes
+// nothing if another worker has moved the purge further. A purge is erased only after a check: a
+// workflow that opens the session later resets it.
 func (db *DB) PurgeSet(ctx context.Context, sessionID string, state purge.State, after time.Duration) error {
 	return fault("record the state of a purge", db.q.PurgeSet(ctx, db.pool, &dbsqlc.PurgeSetParams{
 		SessionID: sessionID, State: string(state), PauseSeconds: after.Seconds(),
 	}))
 }
 
-// PurgeContent erases a terminated session's events, conversation, prompts, files and transcripts. It may be
-// interrupted anywhere; called again it continues. Readers of the log get an error that the events are gone.
+// PurgeContent erases a terminated session's events, conversation, prompts, files and transcripts.
+// It may be interrupted at any point; the next call continues. Readers of the log get a
+// *eventlog.PositionGoneError.
 func (db *DB) PurgeContent(ctx context.Context, sessionID string) error {
 	const doing = "erase the content of a session"
 	if err := db.filesBequeath(ctx, sessionID); err != nil {
@@ -164,7 +167,7 @@ func (db *DB) PurgeContent(ctx context.Context, sessionID string) error {
 	return fault(doing, db.purgeRows(ctx, purgeContent, sessionID, no))
 }
 
-// eventsDelete deletes events up to and with a position, some at a time.
+// eventsDelete deletes events through a position, in chunks.
 func (db *DB) eventsDelete(ctx context.Context, sessionNo, through int64) error {
 	for {
 		n, err := db.q.EventsDelete(ctx, db.pool, &dbsqlc.EventsDeleteParams{SessionNo: sessionNo, Through: through, MaxItems: purgeChunk})
@@ -193,16 +196,17 @@ func (db *DB) purgeRows(ctx context.Context, tables []purgeTable, sessionID stri
 	return nil
 }
 
-// ImageIntentsOf returns the IDs of the intents of a session's images that are still recorded.
+// ImageIntentsOf returns the ids of the recorded intents of a session's images.
 func (db *DB) ImageIntentsOf(ctx context.Context, sessionID string) ([]string, error) {
 	ids, err := db.q.ImageIntentsOf(ctx, db.pool, sessionID)
 	return ids, fault("find the intents of a session's images", err)
 }
 
-// PurgeImages marks all images of a session for deletion, and returns how many may be left at the provider.
+// PurgeImages marks all images of a session for deletion, and returns how many may remain at the
+// provider.
 func (db *DB) PurgeImages(ctx context.Context, sessionID string) (int64, error) {
 	const doing = "erase the images of a session"
-	if err := db.q.BundlesUnpin(ctx, db.pool, sessionID); err != nil { // a pin protects from policies
+	if err := db.q.BundlesUnpin(ctx, db.pool, sessionID); err != nil { // a pin protects only from retention
 		return 0, fault(doing, err)
 	}
 	if err := db.q.SnapshotsHandOver(ctx, db.pool, sessionID); err != nil {
@@ -215,8 +219,8 @@ func (db *DB) PurgeImages(ctx context.Context, sessionID string) (int64, error) 
 	return left, fault(doing, err)
 }
 
-// PurgeSession erases the rest of a terminated session, its row last. It refuses while images may be left. A session that
-// is gone already is no error.
+// PurgeSession erases the rest of a terminated session, its row last. It refuses while images may
+// remain. It returns nil if the session has already been erased.
 func (db *DB) PurgeSession(ctx context.Context, sessionID string) error {
 	const doing = "erase a session"
 	no, err := db.q.SessionNo(ctx, db.pool, sessionID)
@@ -236,7 +240,7 @@ func (db *DB) PurgeSession(ctx context.Context, sessionID string) error {
 	if err := db.q.SessionHeadClear(ctx, db.pool, sessionID); err != nil {
 		return fault(doing, err)
 	}
-	// What came after PurgeContent, such as a title that was given to the terminated session.
+	// Rows added after PurgeContent, such as a new title of the terminated session.
 	if err := db.purgeRows(ctx, append(purgeContent[:len(purgeContent):len(purgeContent)], purgeRecords...), sessionID, no); err != nil {
 		return fault(doing, err)
 	}
@@ -253,8 +257,8 @@ func (db *DB) PurgeSession(ctx context.Context, sessionID string) error {
 	return fault(doing, err)
 }
 
-// PurgeTerminated requests the purge of sessions that were terminated longer than age ago. At most
-// limit are open.
+// PurgeTerminated requests the purge of sessions that were terminated longer than age ago, up to
+// limit open purges.
 func (db *DB) PurgeTerminated(ctx context.Context, age time.Duration, limit int) (requested int, err error) {
 	const doing = "find sessions to purge"
 	open, err := db.q.PurgesOpen(ctx, db.pool)
@@ -274,12 +278,13 @@ func (db *DB) PurgeTerminated(ctx context.Context, age time.Duration, limit int)
 	return requested, nil
 }
 
-// retentionChunk is how many events of one session a look deletes at most.
+// retentionChunk bounds the events of one session that a call deletes.
 const retentionChunk = 100_000
 
-// EventsRetain deletes the events older than age of sessions that sleep or are terminated. One call looks at up to limit
-// sessions after a number and returns the number to continue with: 0 after the last. The newest event of a session stays.
-// A session that fails keeps no other one from its turn.
+// EventsRetain deletes events older than age of sessions that sleep or are terminated. One call
+// processes up to limit sessions after a number and returns the number to continue with, 0 after
+// the last. The newest event of a session stays. A session that fails does not keep others from
+// being processed.
 func (db *DB) EventsRetain(ctx context.Context, age time.Duration, after int64, limit int) (next, pruned int64, err error) {
 	const doing = "delete old events"
 	rows, err := db.q.EventsRetention(ctx, db.pool, &dbsqlc.EventsRetentionParams{AgeSeconds: age.Seconds(), AfterNo: after, MaxItems: int32(limit)})
@@ -325,7 +330,7 @@ func (db *DB) eventsRetain(ctx context.Context, sessionID string, age time.Durat
 	if err != nil {
 		return 0, err
 	}
-	// The remains of an interrupted call are deleted as well.
+	// Also deletes what an interrupted call has left.
 	through = max(through, bounds.FirstSeq-1)
 	return max(0, through-bounds.FirstSeq+1), db.EventsPrune(ctx, sessionID, through)
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
-// questionCursor is the last question of a page of the newest first.
+// questionCursor is the last question of a page; questions are listed newest first.
 type questionCursor struct {
 	ID string `json:"i"`
 }
 
-// QuestionGet returns a question; question_not_found when there is none.
+// QuestionGet returns a question, or question_not_found.
 func (db *DB) QuestionGet(ctx context.Context, sessionID, questionID string) (question.Question, error) {
 	row, err := db.q.QuestionGet(ctx, db.pool, &dbsqlc.QuestionGetParams{SessionID: sessionID, ID: questionID})
 	if isNoRows(err) {
@@ -30,8 +30,8 @@ func (db *DB) QuestionGet(ctx context.Context, sessionID, questionID string) (qu
 	return questionOf(row)
 }
 
-// QuestionList lists the questions of a session, newest first: those of one status, or with none
-// all of them.
+// QuestionList lists the questions of a session, newest first: those with one status or, without a
+// status, all.
 func (db *DB) QuestionList(
 	ctx context.Context, sessionID string, status question.Status, limit int, cursor string,
 ) (items []question.Question, nextCursor string, err error) {
@@ -65,7 +65,7 @@ func (db *DB) QuestionList(
 	return items, nextCursor, err
 }
 
-// QuestionsOfRuns returns the questions that people were asked in runs of a session, oldest first.
+// QuestionsOfRuns returns the questions of runs of a session that people were asked, oldest first.
 func (db *DB) QuestionsOfRuns(ctx context.Context, sessionID string, runIDs []string) ([]question.Question, error) {
 	rows, err := db.q.QuestionsOfRuns(ctx, db.pool, &dbsqlc.QuestionsOfRunsParams{SessionID: sessionID, RunIds: runIDs})
 	if err != nil {
@@ -74,9 +74,10 @@ func (db *DB) QuestionsOfRuns(ctx context.Context, sessionID string, runIDs []st
 	return questionsOf(rows)
 }
 
-// QuestionAnswer answers an open question, with the event question_resolved. question_answered,
-// question_expired or question_cancelled when it is not open any more, be it that another answer was first or that its time is over;
-// invalid_request where the answer does not fit what is asked.
+// QuestionAnswer answers an open question, with the event question_resolved. It returns
+// question_answered, question_expired or question_cancelled if the question is no longer open,
+// because another answer was first or its time has passed, and invalid_request if the answer does
+// not fit the question.
 func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, answer question.Answer) (answered question.Question, err error) {
 	late, notify := false, false
 	err = db.inSession(ctx, "answer a question", sessionID, func(s *sessionTx) error {
@@ -91,7 +92,7 @@ func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, 
 			return question.Status(row.Status).Closed()
 		}
 		if row.ParkedPart > 0 {
-			// Whatever is signalled already: the workflow reads the session for each.
+			// Even if a signal is outstanding: the workflow reads the session for each answer.
 			if err := s.signalled(ctx, true); err != nil {
 				return err
 			}
@@ -99,7 +100,7 @@ func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, 
 		}
 		if late = !s.now.Before(row.ExpiresAt); late {
 			answered, err = s.questionResolve(ctx, questionID, question.Expired, nil, question.ReasonExpired)
-			return err // which is to be committed
+			return err // the expiry must be committed
 		}
 		q, err := questionOf(row)
 		if err != nil {
@@ -118,8 +119,8 @@ func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, 
 	return answered, err
 }
 
-// QuestionExpire ends an open question that has expired, with the event question_resolved, and
-// returns the question, whatever ended it.
+// QuestionExpire ends an open question that has expired, with the event question_resolved. It
+// returns the question, which may have ended otherwise.
 func (db *DB) QuestionExpire(ctx context.Context, sessionID, questionID string) (q question.Question, err error) {
 	err = db.inSession(ctx, "expire a question", sessionID, func(s *sessionTx) error {
 		row, err := s.q.QuestionGet(ctx, s, &dbsqlc.QuestionGetParams{SessionID: sessionID, ID: questionID})
@@ -139,9 +140,9 @@ func (db *DB) QuestionExpire(ctx context.Context, sessionID, questionID string) 
 	return q, err
 }
 
-// QuestionsPending returns the questions of a run whose end its agent has not received, open ones
-// included, oldest first. With again it also returns those that were sent: a write to a link does
-// not prove that it arrived, so an attempt that takes a run over sends everything again.
+// QuestionsPending returns the questions of a run whose result its agent has not received,
+// including open ones, oldest first. With again it also returns those that were sent: a write to a
+// link does not prove receipt, so an attempt that takes over a run sends all of them again.
 func (db *DB) QuestionsPending(ctx context.Context, runID string, again bool) ([]question.Question, error) {
 	rows, err := db.q.QuestionsPending(ctx, db.pool, &dbsqlc.QuestionsPendingParams{RunID: runID, Again: again})
 	if err != nil {
@@ -150,8 +151,8 @@ func (db *DB) QuestionsPending(ctx context.Context, runID string, again bool) ([
 	return questionsOf(rows)
 }
 
-// QuestionsDelivered records that the ends of questions were sent to the agent. A report of an
-// attempt that has been overtaken does not count: its link is another's.
+// QuestionsDelivered records that the results of questions were sent to the agent. A report of an
+// attempt that has been replaced is ignored, since it used another link.
 func (db *DB) QuestionsDelivered(ctx context.Context, token string, questionIDs []string) error {
 	return fault("note delivered answers", db.q.QuestionsDeliver(ctx, db.pool, &dbsqlc.QuestionsDeliverParams{
 		Ids: questionIDs, Token: token,
@@ -181,7 +182,7 @@ func (s *sessionTx) questionResolve(
 	return q, s.add(event.TypeQuestionResolved, q.RunID, event.QuestionResolved(q))
 }
 
-// addQuestionsClosed appends the events of the questions that a run which is over has left open.
+// addQuestionsClosed appends the events of the questions that a finished run has left open.
 func (s *sessionTx) addQuestionsClosed(runID string, ids []string) error {
 	for _, id := range ids {
 		err := s.add(event.TypeQuestionResolved, runID, event.QuestionResolvedData{QuestionID: id, Reason: question.ReasonTurnEnded})

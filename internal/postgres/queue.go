@@ -13,7 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// submittedAs reports whether a prompt was submitted with the same body. Of one that was replaced since, the digest says so.
+// submittedAs reports whether a prompt was submitted with the same body. If its content has been
+// replaced since, it compares digests.
 func submittedAs(have dbsqlc.Prompt, want session.Prompt) bool {
 	if have.SubmittedDigest != nil {
 		return bytes.Equal(have.SubmittedDigest, submittedDigest(want.Content, string(want.Mode), string(want.OnUnknown)))
@@ -21,13 +22,14 @@ func submittedAs(have dbsqlc.Prompt, want session.Prompt) bool {
 	return have.Content == want.Content && have.Mode == string(want.Mode) && have.OnUnknown == string(want.OnUnknown)
 }
 
-// submittedDigest is of the body of a prompt. Neither mode nor policy has a NUL in it.
+// submittedDigest returns the digest of the body of a prompt. The separator NUL occurs in neither
+// mode nor policy.
 func submittedDigest(content, mode, onUnknown string) []byte {
 	sum := sha256.Sum256([]byte(mode + "\x00" + onUnknown + "\x00" + content))
 	return sum[:]
 }
 
-// queued returns a prompt that waits; prompt_not_queued for any other.
+// queued returns a queued prompt; prompt_not_queued if it has another status.
 func (s *sessionTx) queued(ctx context.Context, promptID string) (dbsqlc.Prompt, error) {
 	p, err := s.promptGet(ctx, promptID)
 	if err == nil && p.Status != string(session.PromptQueued) {
@@ -36,8 +38,9 @@ func (s *sessionTx) queued(ctx context.Context, promptID string) (dbsqlc.Prompt,
 	return p, err
 }
 
-// PromptReplace replaces the content of a queued prompt, which keeps its id and its place. The same content again changes nothing.
-// prompt_not_found, prompt_not_queued, too_large if those that it is joined with have too much then.
+// PromptReplace replaces the content of a queued prompt, which keeps its id and its place. The same
+// content changes nothing. Errors: prompt_not_found, prompt_not_queued, too_large if the prompts
+// joined with it would be too large.
 func (db *DB) PromptReplace(ctx context.Context, sessionID, promptID, content string) (replaced session.Prompt, err error) {
 	err = db.inSession(ctx, "replace a prompt", sessionID, func(s *sessionTx) error {
 		p, err := s.queued(ctx, promptID)
@@ -70,7 +73,7 @@ func (s *sessionTx) reportReplaced(ctx context.Context, before, p dbsqlc.Prompt)
 		return err
 	}
 	if p.Ordinal == 1 && !s.row.TitleGiven && s.row.Title == session.TitleOf(before.Content) {
-		s.row.Title = "" // it is the beginning of what was replaced
+		s.row.Title = "" // the title was the beginning of the old content
 		if err := s.titleFrom(ctx, p.Content); err != nil {
 			return err
 		}
@@ -78,8 +81,10 @@ func (s *sessionTx) reportReplaced(ctx context.Context, before, p dbsqlc.Prompt)
 	return s.reportQueue(ctx, queueChange(event.QueueUpdated, itemOf(p)))
 }
 
-// PromptPromote puts a queued prompt, with those that it is joined with, before all others that wait. One that is first is unchanged. No
-// others join it any more: its workflow is to be notified then, as PromptSubmit does. prompt_not_found, prompt_not_queued.
+// PromptPromote moves a queued prompt, with those joined to it, to the front of the queue. It does
+// not change a prompt that is already first. Promotion ends the collection of a prompt: the
+// workflow must then be signalled, as for PromptSubmit. Errors: prompt_not_found,
+// prompt_not_queued.
 func (db *DB) PromptPromote(ctx context.Context, sessionID, promptID string) (promoted session.Prompt, err error) {
 	err = db.inSession(ctx, "promote a prompt", sessionID, func(s *sessionTx) error {
 		p, err := s.queued(ctx, promptID)
@@ -90,7 +95,7 @@ func (db *DB) PromptPromote(ctx context.Context, sessionID, promptID string) (pr
 		if err != nil && !isNoRows(err) {
 			return err
 		}
-		if head := cmp.Or(p.JoinedTo, p.ID); first.ID != "" && first.ID != head { // without a first one, all that wait are collected
+		if head := cmp.Or(p.JoinedTo, p.ID); first.ID != "" && first.ID != head { // without a first one, all queued prompts are being collected
 			rows, err := s.q.PromptPromote(ctx, s, &dbsqlc.PromptPromoteParams{SessionID: sessionID, ID: head})
 			if err != nil {
 				return err
@@ -119,7 +124,8 @@ func (db *DB) PromptPromote(ctx context.Context, sessionID, promptID string) (pr
 	return promoted, err
 }
 
-// PromptsClear cancels every queued prompt, in one transaction, and returns their ids in the order of ordinals.
+// PromptsClear cancels every queued prompt in one transaction, and returns their ids in the order
+// of ordinals.
 func (db *DB) PromptsClear(ctx context.Context, sessionID string) (cleared []string, err error) {
 	err = db.inSession(ctx, "clear a queue", sessionID, func(s *sessionTx) error {
 		rows, err := s.q.PromptsClear(ctx, s, &dbsqlc.PromptsClearParams{SessionID: sessionID, Reason: session.ReasonCleared, At: s.now})

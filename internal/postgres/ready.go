@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// probeTimeout bounds one look at the database.
+	// probeTimeout bounds one probe of the database.
 	probeTimeout = 5 * time.Second
-	// probeEvery is how long the answer counts whether the database can be written to.
+	// probeEvery is how long the result of a write probe stays valid.
 	probeEvery = 10 * time.Second
 )
 
-// prober finds out whether the database can be worked with. There is one look at a time, on its
-// own deadline, and all callers share it: checks do not pile up while Postgres hangs.
+// prober checks whether the database is usable. There is one probe at a time, with its own
+// deadline, which all callers share: probes do not pile up while Postgres hangs.
 type prober struct {
 	mu      sync.Mutex
-	looking *look // nil while there is none
+	looking *look // the current probe, if any
 	looks   sync.WaitGroup
 	closed  bool
 
-	// Of the looking goroutine alone.
+	// Used only by the probing goroutine.
 	wroteAt time.Time
-	wrote   error // of the last probe that got an answer
+	wrote   error // result of the last write probe that got a response
 }
 
 type look struct {
@@ -37,9 +37,9 @@ type look struct {
 	err  error
 }
 
-// Ready reports whether the database answers, has the schema of this program, and can be written
-// to. The last two are looked at every ten seconds; every call asks whether it answers. The
-// message of the fault names the reason, and is fit for anyone.
+// Ready reports whether the database responds, has the schema of this program, and can be written
+// to. Every call checks the first; the other two are checked every ten seconds. The message of the
+// error names the reason without confidential details.
 func (db *DB) Ready(ctx context.Context) error {
 	p := &db.prober
 	p.mu.Lock()
@@ -51,7 +51,7 @@ func (db *DB) Ready(ctx context.Context) error {
 	if at == nil {
 		at = &look{done: make(chan struct{})}
 		p.looking = at
-		// It outlives the caller: the next one may share it.
+		// The probe outlives the caller: the next one may share it.
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 		p.looks.Go(func() {
 			defer cancel()
@@ -100,9 +100,9 @@ func (db *DB) look(ctx context.Context) error {
 	return err
 }
 
-// writeStatements commit a change of a row, which goes through the write-ahead log, and make a file
-// longer: a full disk still takes changes in pages that exist. The file belongs to a temporary
-// table that is emptied with each commit, so that it has to grow again with the next probe.
+// writeStatements commit a change of a row, which writes to the write-ahead log, and extend a file:
+// a full disk still accepts changes of existing pages. The file belongs to a temporary table that
+// each commit empties, so that each probe must extend it again.
 const writeStatements = `BEGIN;
 SET LOCAL lock_timeout = '2s';
 CREATE TEMPORARY TABLE IF NOT EXISTS overwinter_write_probe (filler text) ON COMMIT DELETE ROWS;
@@ -115,7 +115,7 @@ func (db *DB) writeProbe(ctx context.Context) error {
 	if err != nil {
 		return fault("probe writing", err)
 	}
-	defer conn.Release() // a connection that is still in a transaction is closed by it
+	defer conn.Release() // closes a connection that is still in a transaction
 	_, err = conn.Conn().PgConn().Exec(ctx, writeStatements).ReadAll()
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	switch {

@@ -15,10 +15,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 )
 
-// reportBatch stores what agents report in a batch of appends, with the events: the newest state of git, the pull request
-// after its changes, and every screenshot.
+// reportBatch stores the reports of agents in a batch of appends, together with the events: the
+// newest git state, the updated pull request, and every screenshot.
 type reportBatch struct {
-	sessionIDs []string // that have events of pull requests
+	sessionIDs []string // sessions with events of pull requests
 	put        map[reportKey]dbsqlc.SessionReport
 	shots      dbsqlc.ScreenshotsPutParams
 }
@@ -35,10 +35,10 @@ func newReportBatch(appends []eventlog.Append) *reportBatch {
 	return b
 }
 
-// before are the pull requests that are stored already.
+// before maps sessions to their stored pull requests.
 type before map[string]dbsqlc.SessionReport
 
-// read asks for nothing where there is nothing to know, which is nearly always.
+// read queries nothing if no append reports a pull request, which is nearly always.
 func (b *reportBatch) read(ctx context.Context, q *dbsqlc.Queries, in *lookups) (before, error) {
 	if len(b.sessionIDs) == 0 {
 		return nil, nil
@@ -51,7 +51,8 @@ func (b *reportBatch) read(ctx context.Context, q *dbsqlc.Queries, in *lookups) 
 	return found, err
 }
 
-// add takes an event in. The report of one that does not fit its type is left out; the log has it.
+// add adds the report of an event. It ignores data that does not match the event's type; the event
+// is in the log nevertheless.
 func (b *reportBatch) add(stored before, sessionID, runID string, row eventRow, data json.RawMessage) {
 	report := dbsqlc.SessionReport{SessionID: sessionID, Kind: row.Type, Data: string(data), RunID: runID, FirstAt: row.At, At: row.At}
 	key := reportKey{sessionID, row.Type}
@@ -102,7 +103,7 @@ func (b *reportBatch) flush(ctx context.Context, q *dbsqlc.Queries, out *pipelin
 	return q.ReportsPut(ctx, out, &put)
 }
 
-// ReportsGet returns what the agent of a session has reported last.
+// ReportsGet returns the latest reports of the agent of a session.
 func (db *DB) ReportsGet(ctx context.Context, sessionID string) (conversation.Reports, error) {
 	const doing = "read reports"
 	var reports conversation.Reports
@@ -124,7 +125,7 @@ func (db *DB) ReportsGet(ctx context.Context, sessionID string) (conversation.Re
 			reports.PullRequest = &conversation.Reported[conversation.PullRequest]{RunID: row.RunID, FirstAt: row.FirstAt.UTC(), At: row.At.UTC()}
 			into = &reports.PullRequest.Value
 		default:
-			continue // of a later release
+			continue // from a later release
 		}
 		if err := json.Unmarshal([]byte(row.Data), into); err != nil {
 			return reports, fault(doing, failure.Errorf(failure.Internal, "%s of %s: %v", row.Kind, sessionID, err))
@@ -133,7 +134,7 @@ func (db *DB) ReportsGet(ctx context.Context, sessionID string) (conversation.Re
 	return reports, nil
 }
 
-// screenshotCursor is the last screenshot of a page of the newest first.
+// screenshotCursor is the last screenshot of a page; screenshots are listed newest first.
 type screenshotCursor struct {
 	Seq int64 `json:"s"`
 }
@@ -174,8 +175,8 @@ func (db *DB) ScreenshotList(ctx context.Context, sessionID string, limit int, c
 	return items, nextCursor, nil
 }
 
-// WorkspaceGit returns the state of the repository of a workspace when its newest diff was taken; nil if there is no diff or no
-// repository.
+// WorkspaceGit returns the state of a workspace's repository at its newest diff; nil if there is no
+// diff or no repository.
 func (db *DB) WorkspaceGit(ctx context.Context, sessionID string) (*conversation.ObservedGit, error) {
 	const doing = "read the state of a repository"
 	data, err := db.q.WorkspaceDiffHead(ctx, db.pool, sessionID)
@@ -188,7 +189,7 @@ func (db *DB) WorkspaceGit(ctx context.Context, sessionID string) (*conversation
 	return observedGit(data)
 }
 
-// observedGit reads the state of git out of a stored diff.
+// observedGit extracts the git state from a stored diff.
 func observedGit(diff string) (*conversation.ObservedGit, error) {
 	var d struct {
 		Base string
@@ -207,7 +208,7 @@ func observedGit(diff string) (*conversation.ObservedGit, error) {
 	return &conversation.ObservedGit{Branch: boundedRef(d.Git.Branch), Head: boundedRef(d.Git.Head), Dirty: d.Git.Dirty, Base: boundedRef(d.Base), At: d.At}, nil
 }
 
-// maxRef bounds names of branches and commits, in characters: sandboxes send what they like.
+// maxRef bounds names of branches and commits, in characters: sandboxes are not trusted.
 const maxRef = 255
 
 func boundedRef(name string) string {

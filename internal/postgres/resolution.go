@@ -9,10 +9,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// PromptResolve ends the uncertainty about a prompt whose outcome is unknown: it is queued again in its place, or has the
-// outcome that a person says, or is cancelled. The same request again returns the prompt in its present state, with changed false.
-// Others: prompt_not_found, run_not_found, prompt_not_unknown and, of a retry, session_terminated, session_in_error and
-// queue_full.
+// PromptResolve resolves a prompt whose outcome is unknown: it is queued again in its place, gets
+// the outcome that a person has chosen, or is cancelled. Repeating the request returns the prompt
+// in its current state, with changed false. Other errors: prompt_not_found, run_not_found,
+// prompt_not_unknown; for a retry also session_terminated, session_in_error and queue_full.
 func (db *DB) PromptResolve(ctx context.Context, r session.Resolve) (resolved session.Prompt, changed bool, err error) {
 	err = db.inSession(ctx, "resolve a prompt", r.SessionID, func(s *sessionTx) error {
 		row, err := s.promptGet(ctx, r.PromptID)
@@ -21,7 +21,7 @@ func (db *DB) PromptResolve(ctx context.Context, r session.Resolve) (resolved se
 		}
 		resolved, changed = promptOf(row), false
 		judged := resolved
-		if row.JoinedTo != "" { // an api of the release before has resolved the other prompt alone
+		if row.JoinedTo != "" { // an api of the previous release has resolved only the other prompt
 			head, err := s.promptGet(ctx, row.JoinedTo)
 			if err != nil {
 				return err
@@ -65,7 +65,7 @@ func (db *DB) PromptResolve(ctx context.Context, r session.Resolve) (resolved se
 	return resolved, changed, err
 }
 
-// promptRetry queues a prompt again because a person asks for it.
+// promptRetry queues a prompt again at the request of a person.
 func (s *sessionTx) promptRetry(ctx context.Context, promptID string) (session.Prompt, error) {
 	queued, err := s.q.PromptCountQueued(ctx, s, s.row.ID)
 	if err != nil {

@@ -14,17 +14,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// RunsFrom returns the runs of a prompt and of all that came after it, oldest first; none where
-// the prompt has had no run.
+// RunsFrom returns the runs of a prompt and of all later prompts, oldest first; none if the prompt
+// has had no run.
 func (db *DB) RunsFrom(ctx context.Context, sessionID, promptID string) ([]string, error) {
 	ids, err := db.q.RunsFrom(ctx, db.pool, &dbsqlc.RunsFromParams{SessionID: sessionID, PromptID: promptID})
 	return ids, fault("find the runs of a prompt", err)
 }
 
-// SessionRevert takes a conversation back: the agent's memory becomes files, in new versions, the
-// blocks of runs, and what followed them, are removed with an event each, and their prompts say
-// so. Files that are stored and not among them become empty. Again with the same changes nothing
-// but versions. illegal_state while a run is under way, or where the generation is not the newest.
+// SessionRevert reverts a conversation: it replaces the agent's memory by files, in new versions,
+// removes the blocks of runs and all later ones, with an event each, and marks their prompts as
+// reverted. Stored files that are not among the new ones become empty. A repeated call changes only
+// versions. It returns illegal_state during a run, or if the generation is not the newest.
 func (db *DB) SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []transcript.File) error {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
@@ -44,7 +44,7 @@ func (db *DB) SessionRevert(ctx context.Context, sessionID string, generation in
 	})
 }
 
-// transcriptsReplace stores files as the next versions of what is there.
+// transcriptsReplace stores files as the next versions of the stored ones.
 func (s *sessionTx) transcriptsReplace(ctx context.Context, db *DB, files []transcript.File) error {
 	positions, err := transcriptPositions(ctx, s.q, s, s.row.ID)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *sessionTx) transcriptsReplace(ctx context.Context, db *DB, files []tran
 		segments = append(segments, segment)
 	}
 	limits := db.options.Transcripts
-	limits.TurnReplaced = math.MaxInt64 // no sandbox asks for this
+	limits.TurnReplaced = math.MaxInt64 // not requested by a sandbox
 	var was storedTranscripts
 	var in lookups
 	err = in.also(ctx, s.Conn, func(in *lookups) error { return was.read(ctx, s.q, in, s.row.ID, segments) })
@@ -82,13 +82,13 @@ func (s *sessionTx) blocksRemove(ctx context.Context, runIDs []string) error {
 	return s.promptsRevert(ctx, runIDs)
 }
 
-// blocksRemoveFrom removes the blocks that appeared at an event or later, the newest first.
+// blocksRemoveFrom removes the blocks that appeared at or after an event, newest first.
 func (s *sessionTx) blocksRemoveFrom(ctx context.Context, first int64) error {
 	removed, err := s.q.BlocksRemove(ctx, s, &dbsqlc.BlocksRemoveParams{SessionID: s.row.ID, FirstSeq: first, AtSeq: new(s.row.LastSeq + 1)})
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(removed, func(a, b dbsqlc.BlocksRemoveRow) int { return cmp.Compare(b.FirstSeq, a.FirstSeq) }) // the newest first
+	slices.SortFunc(removed, func(a, b dbsqlc.BlocksRemoveRow) int { return cmp.Compare(b.FirstSeq, a.FirstSeq) }) // newest first
 	for _, r := range removed {
 		data, err := json.Marshal(conversation.BlockRemoved{BlockID: r.BlockID})
 		if err != nil {
@@ -103,7 +103,7 @@ func (s *sessionTx) blocksRemoveFrom(ctx context.Context, first int64) error {
 	return nil
 }
 
-// promptsRevert has the prompts of runs say that they were reverted.
+// promptsRevert marks the prompts of runs as reverted.
 func (s *sessionTx) promptsRevert(ctx context.Context, runIDs []string) error {
 	prompts, err := s.q.PromptsRevert(ctx, s, &dbsqlc.PromptsRevertParams{
 		SessionID: s.row.ID, RunIds: runIDs, Reason: session.ReasonReverted,

@@ -13,12 +13,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// revertTarget checks what a revert names and completes it: one with files leads to a bundle, another to the prompt that it undoes
-// first. no_bundle_there where no bundle is at the point of a prompt, illegal_state where there is nothing to undo or what a bundle
-// has was undone before.
+// revertTarget validates and completes the target of a revert: a bundle for a revert with files,
+// else the first prompt to undo. Errors: no_bundle_there if there is no bundle at the point of a
+// prompt, illegal_state if there is nothing to undo or the conversation of the bundle has been
+// undone before.
 func (s *sessionTx) revertTarget(ctx context.Context, db *DB, c *session.Command, p session.Pending) error {
 	if p.Status == session.Error || p.Status == session.Initializing {
-		return nil // refused whatever it names
+		return nil // refused regardless of its target
 	}
 	if c.PromptID != "" {
 		row, err := s.promptGet(ctx, c.PromptID)
@@ -66,7 +67,8 @@ func (s *sessionTx) revertTarget(ctx context.Context, db *DB, c *session.Command
 	return nil
 }
 
-// RevertDue returns the revert with files that a session waits for, if there is one, and the bundle that it leads to.
+// RevertDue returns the pending revert with files of a session, if there is one, and its target
+// bundle.
 func (db *DB) RevertDue(ctx context.Context, sessionID string) (due bundle.RevertDue, ok bool, err error) {
 	err = db.inTx(ctx, "look for a revert", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		rows, err := db.q.CommandsPending(ctx, tx, sessionID)
@@ -103,10 +105,11 @@ func (db *DB) RevertDue(ctx context.Context, sessionID string) (due bundle.Rever
 	return due, ok, err
 }
 
-// SessionRevertTo carries out a revert with files, once the sandbox of a generation was restored from the bundle that it leads to: a
-// copy of the bundle becomes the head, what followed it is removed from the conversation, with an event each, and its prompts say so.
-// The stored transcripts are deleted: the next turn stores what the sandbox has. The command ends with it. illegal_state if the
-// command is not pending, a run is open, or the generation is not the newest.
+// SessionRevertTo completes a revert with files after the sandbox of a generation has been restored
+// from the target bundle. A copy of the bundle becomes the head; later blocks are removed from the
+// conversation, with an event each, and their prompts are marked as reverted. The stored
+// transcripts are deleted: the next turn stores those of the sandbox. The command ends. It returns
+// illegal_state if the command is not pending, a run is open, or the generation is not the newest.
 func (db *DB) SessionRevertTo(ctx context.Context, sessionID string, generation int64, commandID string) error {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()

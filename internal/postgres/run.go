@@ -19,18 +19,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// RunBegin claims a prompt for a run: queued to processing in one statement, with the events
-// turn_start, prompt and queue. The same run id again is granted again as long as the run is not
-// over. Not granted: the prompt is over, another run has it, another prompt of the session is being
-// processed, an earlier one waits, or the queue is held; the verdict says which. A generation that is not the
-// session's newest is illegal_state, as is a session that is not running, or that has a pending
-// command to carry out first: the workflow reads the session again.
+// RunBegin claims a prompt for a run: it moves the prompt from queued to processing in one
+// statement, with the events turn_start, prompt and queue. It is idempotent for a run id while the
+// run is open. It does not grant the claim if the prompt has ended, another run has it, another
+// prompt of the session is processing, an earlier one is queued, or the queue is held; the verdict
+// gives the reason. It returns illegal_state if the generation is not the session's newest, the
+// session is not running, or a pending command must be executed first: the workflow then reads the
+// session again.
 func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (run.Verdict, error) {
 	return db.runBegin(ctx, sessionID, promptID, runID, generation, false)
 }
 
-// RunBeginAllotted is RunBegin for a run with the id that was allotted to the prompt, or with that of a later claim of it; the verdict says
-// which. The same claim again is granted again.
+// RunBeginAllotted is RunBegin for a run with the id that was allotted to the prompt, or with the
+// id of a later claim; the verdict contains it. It is idempotent for a claim.
 func (db *DB) RunBeginAllotted(ctx context.Context, sessionID, promptID, claimID string, generation int64) (run.Verdict, error) {
 	return db.runBegin(ctx, sessionID, promptID, claimID, generation, true)
 }
@@ -61,9 +62,9 @@ func (db *DB) runBegin(ctx context.Context, sessionID, promptID, claimID string,
 		}
 		if s.held() {
 			verdict.Held = true
-			return s.q.SessionHeard(ctx, &s.later, sessionID) // the signal that it is about
+			return s.q.SessionHeard(ctx, &s.later, sessionID) // this answers the signal
 		}
-		if first.ID == "" { // it is still collected: the end of that is signalled
+		if first.ID == "" { // still being collected: the end of the collection is signalled
 			verdict.Held = true
 			return s.q.SessionHeard(ctx, &s.later, sessionID)
 		}
@@ -90,13 +91,14 @@ func (db *DB) runBegin(ctx context.Context, sessionID, promptID, claimID string,
 	return verdict, nil
 }
 
-// newClaim refuses a claim that was granted before, and whose run is over: no workflow waits for its answer.
+// newClaim refuses a claim that was granted before and whose run has ended: no workflow waits for
+// its result.
 func (s *sessionTx) newClaim(ctx context.Context, p dbsqlc.Prompt, claimID string) error {
 	if p.Claims == 0 {
 		return nil
 	}
 	last, err := s.q.RunGet(ctx, s, session.ClaimID(p.AllottedRunID, int(p.Claims)))
-	if isNoRows(err) { // one of a release before
+	if isNoRows(err) { // from the previous release
 		return nil
 	}
 	if err == nil && last.ClaimID == claimID {
@@ -105,7 +107,8 @@ func (s *sessionTx) newClaim(ctx context.Context, p dbsqlc.Prompt, claimID strin
 	return err
 }
 
-// claimOf is the id of the next claim of a prompt. One of an earlier release has no run: it gets the one that is proposed.
+// claimOf returns the id of the next claim of a prompt. A prompt of an earlier release has no
+// allotted run: it gets the proposed id.
 func claimOf(p dbsqlc.Prompt, proposed string) string {
 	if p.AllottedRunID == "" {
 		return proposed
@@ -113,8 +116,8 @@ func claimOf(p dbsqlc.Prompt, proposed string) string {
 	return session.ClaimID(p.AllottedRunID, int(p.Claims)+1)
 }
 
-// claim gives a prompt that waits to a new run, of which id, generation and the attempt that has it already are given. The
-// session has the attendant afterwards; "" for none.
+// claim gives a queued prompt to a new run, whose id, generation and attempt (if one has attached)
+// are given. The session gets the run's attendant; "" for none.
 func (s *sessionTx) claim(ctx context.Context, p dbsqlc.Prompt, head []dbsqlc.PromptHeadRow, run dbsqlc.Run, attendant string) error {
 	err := s.q.PromptClaim(ctx, &s.later, &dbsqlc.PromptClaimParams{SessionID: s.row.ID, ID: p.ID, RunID: run.ID, At: s.now})
 	if err != nil {
@@ -131,7 +134,7 @@ func (s *sessionTx) claim(ctx context.Context, p dbsqlc.Prompt, head []dbsqlc.Pr
 	}
 	err = s.q.RunInsert(ctx, &s.later, &dbsqlc.RunInsertParams{
 		ID: run.ID, SessionID: s.row.ID, PromptID: p.ID, Generation: run.Generation, Dispatch: 1,
-		BeganSeq:  s.row.LastSeq + 1, // of its turn_start
+		BeganSeq:  s.row.LastSeq + 1, // position of its turn_start
 		StartedAt: s.now,
 		Token:     run.Token, Attempt: run.Attempt, HeldDispatch: run.HeldDispatch, HeldAttempt: run.HeldAttempt, Doing: run.Doing,
 		ClaimID: run.ClaimID,
@@ -165,11 +168,11 @@ func (s *sessionTx) claim(ctx context.Context, p dbsqlc.Prompt, head []dbsqlc.Pr
 	return s.q.SessionClaimed(ctx, &s.later, &dbsqlc.SessionClaimedParams{ID: s.row.ID, LastSeq: s.row.LastSeq, At: s.now, Attendant: attendant})
 }
 
-// claimable is what a claim is decided by: the prompt, the open run of the session and the first prompt that waits,
-// which are zero where there is none, the pending commands and the head of the queue.
+// claimable has the data that decides about a claim: the prompt, the session's open run and its
+// first queued prompt, each zero if there is none, the pending commands, and the head of the queue.
 type claimable struct {
 	prompt   dbsqlc.Prompt
-	missing  bool // there is no such prompt
+	missing  bool // the prompt does not exist
 	open     dbsqlc.Run
 	first    dbsqlc.PromptFirstRow
 	commands []dbsqlc.SessionCommand
@@ -193,8 +196,8 @@ func (c *claimable) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, se
 	return cmp.Or(promptErr, openErr, firstErr, commandsErr, headErr)
 }
 
-// verdict says who has the prompt. One that waits is held up by the run that
-// another prompt of the session has, if there is one: one turn at a time.
+// verdict returns who has the prompt. A queued prompt is blocked by the run of another prompt of
+// the session: only one turn runs at a time.
 func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, open dbsqlc.Run, claimID string) (run.Verdict, error) {
 	v := run.Verdict{Status: session.PromptStatus(p.Status), OnUnknown: session.OnUnknown(p.OnUnknown)}
 	holder := open
@@ -216,12 +219,12 @@ func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, open dbsqlc.Ru
 	return v, nil
 }
 
-// RunAttach makes token the attempt whose appends count and returns what the worker needs. The same
-// token again changes nothing. From the second attempt on a turn_start event reports that the run
-// continues elsewhere. illegal_state when the run is over, belongs to an older generation, or
-// another attempt that is not older than by has it: one that was paused before it attached comes
-// too late. An attempt before it that did not say that it ended is lost, and counts: see
-// run.Losses.
+// RunAttach makes token the attempt whose appends count and returns what the worker needs. It is
+// idempotent for a token. From the second attempt on, a turn_start event reports that another
+// worker continues the run. It returns illegal_state if the run has ended or belongs to an older
+// generation, or if another attempt has it that is not older than by: an attempt that was paused
+// before it attached must not take over. A previous attempt that did not report its end counts as
+// lost: see run.Losses.
 func (db *DB) RunAttach(ctx context.Context, runID, token string, by run.Dispatch) (start run.Start, err error) {
 	err = db.inRun(ctx, "attach to a run", runID, func(s *sessionTx, claim dbsqlc.Run) error {
 		if claim.Generation < s.row.Generation && claim.EndedAt == nil {
@@ -264,8 +267,8 @@ func (db *DB) RunAttach(ctx context.Context, runID, token string, by run.Dispatc
 	return start, err
 }
 
-// RunDoing records what the attempt with the token does with the run's frames. It changes nothing if another one
-// has the run.
+// RunDoing records what the attempt with the token is doing with the run's frames. It changes
+// nothing if another attempt has the run.
 func (db *DB) RunDoing(ctx context.Context, runID, token string, doing run.Doing) error {
 	err := db.q.RunDoing(ctx, db.pool, &dbsqlc.RunDoingParams{ID: runID, Token: token, Doing: string(doing)})
 	return fault("record the progress of an attempt", err)
@@ -275,9 +278,8 @@ func heldBy(claim dbsqlc.Run) run.Dispatch {
 	return run.Dispatch{No: claim.HeldDispatch, Attempt: claim.HeldAttempt}
 }
 
-// RunFence makes token the only one that counts, so that no worker can add to the
-// run any more, and returns it like RunAttach, of whatever generation it is and
-// without counting an attempt.
+// RunFence makes token the only valid one, so that no worker can append to the run any more, and
+// returns the same as RunAttach. It accepts every generation and does not count as an attempt.
 func (db *DB) RunFence(ctx context.Context, runID, token string) (start run.Start, err error) {
 	err = db.inRun(ctx, "fence a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
 		start, err = s.runTake(ctx, run, token, run.Attempt, heldBy(run))
@@ -309,7 +311,7 @@ func (s *sessionTx) runTake(ctx context.Context, claim dbsqlc.Run, token string,
 	return s.runStart(ctx, claim)
 }
 
-// runStart reads what a worker needs, in one round trip: a prompt waits for it.
+// runStart reads what a worker needs in one round trip, since a prompt waits for it.
 func (s *sessionTx) runStart(ctx context.Context, claim dbsqlc.Run) (run.Start, error) {
 	var of surroundings
 	var prompt dbsqlc.Prompt
@@ -327,7 +329,7 @@ func (s *sessionTx) runStart(ctx context.Context, claim dbsqlc.Run) (run.Start, 
 	return s.startOf(ctx, claim, prompt, of)
 }
 
-// surroundings are what a worker needs for a run in addition to the run and its prompt.
+// surroundings is what a worker needs for a run in addition to the run and its prompt.
 type surroundings struct {
 	launch      dbsqlc.SessionLaunchRow
 	sandboxID   string
@@ -336,7 +338,8 @@ type surroundings struct {
 	files       workspacefile.Position
 }
 
-// read does not count the run of that id among those that the agent has had; it need not exist yet.
+// read excludes the run with the given id, which need not exist yet, from the runs that the agent
+// has received.
 func (o *surroundings) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, sessionID string, generation int64, runID string) error {
 	var launchErr, agentErr, transcriptsErr, filesErr error
 	o.launch, launchErr = q.SessionLaunch(ctx, in, sessionID)
@@ -351,7 +354,7 @@ func (o *surroundings) read(ctx context.Context, q *dbsqlc.Queries, in *lookups,
 	return cmp.Or(launchErr, sbErr, agentErr, transcriptsErr, filesErr)
 }
 
-// startOf is the start of a run, with what was read of its surroundings.
+// startOf combines a run with its surroundings.
 func (s *sessionTx) startOf(ctx context.Context, claim dbsqlc.Run, prompt dbsqlc.Prompt, of surroundings) (start run.Start, err error) {
 	launch := of.launch
 	start = run.Start{
@@ -378,7 +381,7 @@ func (s *sessionTx) startOf(ctx context.Context, claim dbsqlc.Run, prompt dbsqlc
 	return start, s.profileInto(ctx, launch.Profile, &start)
 }
 
-// RunOpen returns the id of the session's run that is not over; "" when there is none.
+// RunOpen returns the id of the session's open run; "" if there is none.
 func (db *DB) RunOpen(ctx context.Context, sessionID string) (string, error) {
 	run, err := db.q.RunGetOpen(ctx, db.pool, sessionID)
 	if isNoRows(err) {
@@ -387,7 +390,7 @@ func (db *DB) RunOpen(ctx context.Context, sessionID string) (string, error) {
 	return run.ID, fault("find the open run", err)
 }
 
-// RunGet returns a run as it stands.
+// RunGet returns a run.
 func (db *DB) RunGet(ctx context.Context, runID string) (run.Run, error) {
 	claim, err := db.q.RunGet(ctx, db.pool, runID)
 	if isNoRows(err) {
@@ -400,10 +403,10 @@ func (db *DB) RunGet(ctx context.Context, runID string) (run.Run, error) {
 	return out, db.openState(&out)
 }
 
-// RunEnd gives run and prompt their outcome with the events turn_end, prompt and queue, and counts
-// metrics. A run that is over keeps its outcome, which is returned. A token that is not the newest
-// attempt's is illegal_state; an empty one settles the run by force, and fences off the attempt
-// that holds its token.
+// RunEnd gives run and prompt their outcome with the events turn_end, prompt and queue, and updates
+// the session's usage. It returns the outcome of a run that has already ended unchanged. A token
+// that is not that of the newest attempt is illegal_state; an empty token ends the run
+// unconditionally, and fences the attempt that holds its token.
 func (db *DB) RunEnd(ctx context.Context, ending run.Ending) (ended run.Run, err error) {
 	err = db.inRun(ctx, "end a run", ending.RunID, func(s *sessionTx, run dbsqlc.Run) error {
 		if run.EndedAt != nil {
@@ -463,7 +466,8 @@ func (s *sessionTx) runEnd(ctx context.Context, claim dbsqlc.Run, ending run.End
 	if ending.LookFor != "" {
 		found := closed.look.found(s)
 		ended.Look = &found
-		// As a rule there is nothing to record: the claim has answered the signal, and no command waits.
+		// Usually there is nothing to record: the claim has answered the signal, and no command is
+		// pending.
 		if s.row.SignalledAt != nil || !s.row.Loaded || len(found.Commands) > 0 {
 			if err := s.heard(ctx, ending.LookFor); err != nil {
 				return run.Run{}, err
@@ -476,8 +480,8 @@ func (s *sessionTx) runEnd(ctx context.Context, claim dbsqlc.Run, ending run.End
 	return ended, s.count(ctx, ending.Usage, attendant)
 }
 
-// closedRun is a run that has been ended, with the rows that ended with it. One that is queued again has neither prompt,
-// aborts nor head.
+// closedRun is a run that has ended, with the rows that ended with it. A run that is queued again
+// has neither prompt, aborts nor head.
 type closedRun struct {
 	run       dbsqlc.Run
 	live      []dbsqlc.Block // that were open
@@ -485,12 +489,12 @@ type closedRun struct {
 	prompt    dbsqlc.Prompt
 	aborts    []dbsqlc.SessionCommand
 	head      []dbsqlc.PromptHeadRow // of the queue
-	look      looking                // if the ending asks for one
+	look      looking                // if the ending requests it
 	saves     dbsqlc.CheckpointPolicyRow
-	steers    []dbsqlc.Prompt // that the turn was given, as they are now
+	steers    []dbsqlc.Prompt // given to the turn, in their new state
 }
 
-// runClose writes that a run has ended, in one round trip.
+// runClose ends a run in the database, in one round trip.
 func (s *sessionTx) runClose(ctx context.Context, run dbsqlc.Run, ending run.Ending, requeue bool) (closed closedRun, err error) {
 	reason := text(ending.Reason)
 	var in lookups
@@ -558,7 +562,8 @@ func (s *sessionTx) reportEnd(ctx context.Context, closed closedRun, ending run.
 	return s.reportQueue(ctx, append(removed, joined...)...)
 }
 
-// count adds a turn to what the session has used, and gives it its attendant. The events of its end have been added before.
+// count adds a turn to the session's usage, and sets its attendant. The events of the turn's end
+// must have been added before.
 func (s *sessionTx) count(ctx context.Context, u usage.Usage, attendant string) error {
 	s.advanced = s.row.LastSeq
 	return s.q.SessionCount(ctx, &s.later, &dbsqlc.SessionCountParams{
@@ -567,8 +572,8 @@ func (s *sessionTx) count(ctx context.Context, u usage.Usage, attendant string) 
 	})
 }
 
-// abortLost ends a run as aborted whose outcome is lost and that a pending abort names: it is over,
-// and the abort means that it must not run again.
+// abortLost ends a run with an unknown outcome as aborted if a pending abort names it: the run has
+// ended, and the abort means that it must not be retried.
 func (s *sessionTx) abortLost(ctx context.Context, runID string, ending *run.Ending) error {
 	if ending.Outcome != session.OutcomeUnknown {
 		return nil
@@ -585,8 +590,9 @@ func (s *sessionTx) abortLost(ctx context.Context, runID string, ending *run.End
 	return nil
 }
 
-// shutDown gives a run that was interrupted because the installation stops that reason, unless a client aborted it. Its
-// prompt runs again if that is its policy for a lost outcome: the agent may have done a part of the work.
+// shutDown sets the reason of a run that was interrupted because the installation stops, unless a
+// client aborted it. Its prompt runs again if that is its policy for an unknown outcome: the agent
+// may have done a part of the work.
 func (s *sessionTx) shutDown(ctx context.Context, run dbsqlc.Run, ending *run.Ending) error {
 	if ending.Outcome != session.OutcomeCancelled || ending.Reason != session.ReasonAborted {
 		return nil
@@ -615,8 +621,8 @@ func (s *sessionTx) shutDown(ctx context.Context, run dbsqlc.Run, ending *run.En
 	return nil
 }
 
-// titleFrom gives a session that has been given none, by people or by its agent, the beginning of a prompt: of its first, or, of
-// sessions of earlier releases, of the first that is completed.
+// titleFrom gives a session without a title the beginning of a prompt: of its first one or, for
+// sessions of earlier releases, of the first completed one.
 func (s *sessionTx) titleFrom(ctx context.Context, content string) error {
 	title := session.TitleOf(content)
 	if s.row.Title != "" || title == "" {
@@ -629,10 +635,11 @@ func (s *sessionTx) titleFrom(ctx context.Context, content string) error {
 	return s.add(string(conversation.EventTitle), "", conversation.Title{Title: title})
 }
 
-// RunReturn puts the prompt of a run that never reached the agent back in its place in the queue
-// and reports whether it is queued. The run is over then, as cancelled, and its id is used up. With
-// untouched, a run that an attempt has attached to is unchanged. A run that is over already changes
-// nothing; one with frames is illegal_state, since the agent may have done the work.
+// RunReturn returns the prompt of a run that never reached the agent to its place in the queue and
+// reports whether it is queued. The run ends as cancelled, and its id cannot be used again. With
+// untouched, a run to which an attempt has attached is left unchanged. RunReturn does nothing if
+// the run has already ended, and returns illegal_state if the run has frames, since the agent may
+// have done the work.
 func (db *DB) RunReturn(ctx context.Context, runID, reason string, untouched bool) (queued bool, err error) {
 	err = db.inRun(ctx, "return a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
 		if run.EndedAt != nil {
@@ -663,7 +670,7 @@ func (db *DB) RunReturn(ctx context.Context, runID, reason string, untouched boo
 		if err != nil {
 			return err
 		}
-		if aborted > 0 { // the abort was not meant for a later run
+		if aborted > 0 { // the abort does not apply to a later run
 			return s.promptAborted(ctx, run.PromptID, why)
 		}
 		queued = true

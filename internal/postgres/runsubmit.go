@@ -12,10 +12,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// RunSubmit stores the prompt of a run at its base. A session that still is where the base is gets the prompt itself, unless it has one that
-// is not over: run_unfinished. With Fork, and where the session has worked since the base, or is over, the run gets a session that is forked
-// from the base. The prompt is returned for the one who is to signal that it waits, with created false if the key has been used for the same
-// request: the run is the earlier one. Others: session_not_found, bundle_not_found, and the errors of PromptSubmit and of SessionFork.
+// RunSubmit stores the prompt of a run at its base. A session that is still at the base gets the
+// prompt itself, unless it has an unfinished one: run_unfinished. With Fork, or if the session has
+// worked since the base or is terminated, the run gets a session that is forked from the base.
+// RunSubmit returns the prompt so that the caller can signal it. created is false if the key has
+// been used for the same request: the run is then the earlier one. Other errors: session_not_found,
+// bundle_not_found, and those of PromptSubmit and SessionFork.
 func (db *DB) RunSubmit(ctx context.Context, r run.Request, idem session.Idempotency) (v run.View, p session.Prompt, created bool, err error) {
 	const doing = "submit a run"
 	for range 3 {
@@ -54,7 +56,8 @@ func (db *DB) runSubmit(ctx context.Context, r run.Request, idem session.Idempot
 	return db.runFork(ctx, r, idem)
 }
 
-// runContinue queues the prompt of a run in the session of its base, unless that has moved on from the bundle.
+// runContinue queues the prompt of a run in the session of its base, unless the session has moved
+// on from the bundle.
 func (db *DB) runContinue(ctx context.Context, r run.Request, idem session.Idempotency) (p session.Prompt, moved bool, err error) {
 	var open dbsqlc.Run
 	var head []dbsqlc.PromptHeadRow
@@ -76,7 +79,8 @@ func (db *DB) runContinue(ctx context.Context, r run.Request, idem session.Idemp
 		if base.AtHead {
 			p.BaseBundle = base.Head
 		}
-		// With a prompt that is not over the session may have left its newest bundle, and a run at that is refused all the same.
+		// A session with an unfinished prompt may have moved on from its newest bundle, but a run
+		// based on that bundle is refused rather than forked.
 		if moved = r.BaseBundle != "" && (base.Head != r.BaseBundle || !base.AtHead && len(head) == 0 || session.State(s.row.Status).Final()); moved {
 			return nil
 		}
@@ -113,7 +117,7 @@ func (db *DB) runContinue(ctx context.Context, r run.Request, idem session.Idemp
 	return p, moved, err
 }
 
-// runFork makes a session of a base with the prompt of a run.
+// runFork forks a session from the base, with the prompt of a run.
 func (db *DB) runFork(ctx context.Context, r run.Request, idem session.Idempotency) (p session.Prompt, created bool, err error) {
 	if r.BaseBundle == "" {
 		base, err := db.q.RunBase(ctx, db.pool, r.BaseSession)

@@ -12,15 +12,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// runWindow is how many runs a page of a list looks at. A page of a rare status may be short, or empty, and have a next one all the same.
+// runWindow bounds the runs that a page of a list reads. If the status is rare, a page may be
+// short, or empty, although a next page exists.
 const runWindow = 5000
 
-// runCursor is the run before which the next page begins.
+// runCursor is the last run of a page.
 type runCursor struct {
 	ID string `json:"r"`
 }
 
-// RunShow returns a run by its id, or by that of a claim of it; run_not_found.
+// RunShow returns a run by its id, or by the id of one of its claims; run_not_found.
 func (db *DB) RunShow(ctx context.Context, runID string) (run.View, error) {
 	const doing = "read a run"
 	at, err := db.q.RunPrompt(ctx, db.pool, runID)
@@ -46,9 +47,10 @@ func (db *DB) runView(ctx context.Context, tx dbsqlc.DBTX, sessionID, promptID s
 	return runViewOf(row), nil
 }
 
-// RunList returns a page of the runs, newest first. Prompts of earlier releases that have not been claimed since are not among them.
+// RunList returns a page of runs, newest first. It omits prompts of earlier releases that have not
+// been claimed since.
 func (db *DB) RunList(ctx context.Context, f run.Filter) (items []run.View, next string, err error) {
-	before := runCursor{ID: "s"} // after every id
+	before := runCursor{ID: "s"} // sorts after every id
 	if f.Cursor != "" {
 		if err := cursorDecode(f.Cursor, &before); err != nil {
 			return nil, "", err
@@ -107,7 +109,7 @@ func runViewOf(row dbsqlc.RunView) run.View {
 	return v
 }
 
-// errKeyTaken means that an idempotency key has been taken since it was looked for.
+// errKeyTaken means that an idempotency key was used between its lookup and its insertion.
 var errKeyTaken = failure.Errorf(failure.Unavailable, "the idempotency key was taken by a request at the same time")
 
 // runByKey returns the run that was submitted with a key; false if there is none.
@@ -133,7 +135,7 @@ func (db *DB) runByKey(ctx context.Context, idem session.Idempotency) (v run.Vie
 	}
 	if key.PromptID != "" {
 		v, err = db.runView(ctx, db.pool, key.SessionID, key.PromptID)
-	} else { // the session was made for it
+	} else { // its session was created for it
 		var row dbsqlc.RunView
 		row, err = db.q.RunViewFirst(ctx, db.pool, key.SessionID)
 		v = runViewOf(row)

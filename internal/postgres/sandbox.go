@@ -8,11 +8,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// GenerationReserve records the intent to make the sandbox of a generation, which
-// becomes the session's newest and fences off all before it. The newest again
-// changes nothing but the image. illegal_state: a newer one is reserved, its
-// sandbox has ended already, or the session is terminated. queue_held: only
-// prompts ask for the first sandbox of the session, and its queue is held.
+// GenerationReserve records the intent to create the sandbox of a generation, which becomes the
+// session's newest and fences all earlier ones. Reserving the newest generation again changes only
+// its image. It returns illegal_state if a newer generation is reserved, the sandbox has already
+// ended, or the session is terminated, and queue_held if only prompts require the session's first
+// sandbox and its queue is held.
 func (db *DB) GenerationReserve(ctx context.Context, sessionID string, generation int64, imageID string) error {
 	return db.inSession(ctx, "reserve a generation", sessionID, func(s *sessionTx) error {
 		if session.State(s.row.Status).Final() {
@@ -41,8 +41,9 @@ func (db *DB) GenerationReserve(ctx context.Context, sessionID string, generatio
 	})
 }
 
-// SandboxLinkKeySet records which key the token of a sandbox's runner is derived from, and returns the
-// one that was recorded first. illegal_state when the generation was not reserved.
+// SandboxLinkKeySet records the key from which the token of a sandbox's runner is derived, and
+// returns the one that was recorded first. It returns illegal_state if the generation was not
+// reserved.
 func (db *DB) SandboxLinkKeySet(ctx context.Context, sessionID string, generation int64, keyID string) (string, error) {
 	const doing = "record the key of a sandbox"
 	first, err := db.q.SandboxLinkKeySet(ctx, db.pool, &dbsqlc.SandboxLinkKeySetParams{
@@ -57,8 +58,8 @@ func (db *DB) SandboxLinkKeySet(ctx context.Context, sessionID string, generatio
 	return *first, nil
 }
 
-// SandboxLinkKey returns which key the token of a sandbox's runner is derived from: "" for one that a
-// release without key ids made, or that is not recorded.
+// SandboxLinkKey returns the key from which the token of a sandbox's runner is derived: "" if none
+// is recorded, or if a release without key ids created the sandbox.
 func (db *DB) SandboxLinkKey(ctx context.Context, sessionID string, generation int64) (string, error) {
 	id, err := db.q.SandboxLinkKey(ctx, db.pool, &dbsqlc.SandboxLinkKeyParams{SessionID: sessionID, Generation: generation})
 	if isNoRows(err) {
@@ -67,12 +68,13 @@ func (db *DB) SandboxLinkKey(ctx context.Context, sessionID string, generation i
 	return id, fault("read the key of a sandbox", err)
 }
 
-// SandboxCloned records that the repository is complete in the sandbox of a generation.
+// SandboxCloned records that the repository is completely cloned in the sandbox of a generation.
 func (db *DB) SandboxCloned(ctx context.Context, sessionID string, generation int64) error {
 	return fault("record a clone", db.q.SandboxCloned(ctx, db.pool, &dbsqlc.SandboxClonedParams{SessionID: sessionID, Generation: generation}))
 }
 
-// SandboxIsCloned reports whether the repository is complete in the sandbox of a generation.
+// SandboxIsCloned reports whether the repository is completely cloned in the sandbox of a
+// generation.
 func (db *DB) SandboxIsCloned(ctx context.Context, sessionID string, generation int64) (bool, error) {
 	cloned, err := db.q.SandboxIsCloned(ctx, db.pool, &dbsqlc.SandboxIsClonedParams{SessionID: sessionID, Generation: generation})
 	if isNoRows(err) {
@@ -81,9 +83,8 @@ func (db *DB) SandboxIsCloned(ctx context.Context, sessionID string, generation 
 	return cloned, fault("look for a clone", err)
 }
 
-// SandboxRecord stores which sandbox the generation got and when its life ends.
-// illegal_state when the generation is not the newest, was not reserved, or its
-// sandbox has ended.
+// SandboxRecord stores the id of the sandbox of a generation and when it expires. It returns
+// illegal_state if the generation is not the newest, was not reserved, or its sandbox has ended.
 func (db *DB) SandboxRecord(ctx context.Context, sessionID string, generation int64, sandboxID string, status session.SandboxStatus, deadline time.Time) error {
 	return db.inSession(ctx, "record a sandbox", sessionID, func(s *sessionTx) error {
 		if generation != s.row.Generation {
@@ -103,8 +104,8 @@ func (db *DB) SandboxRecord(ctx context.Context, sessionID string, generation in
 	})
 }
 
-// SandboxesSeen stores the health of sandboxes as it was found now. Nothing is
-// written for one that has ended or whose status is the same.
+// SandboxesSeen stores the current health of sandboxes. It writes nothing for a sandbox that has
+// ended or whose status is unchanged.
 func (db *DB) SandboxesSeen(ctx context.Context, seen []session.SandboxSeen) error {
 	if len(seen) == 0 {
 		return nil
@@ -117,9 +118,8 @@ func (db *DB) SandboxesSeen(ctx context.Context, seen []session.SandboxSeen) err
 	return fault("record the health of sandboxes", db.q.SandboxesSeen(ctx, db.pool, p))
 }
 
-// SandboxEnd records that the sandbox of a generation is gone, and has the image
-// looked for that the provider made of it at the end. The first reason stays; a
-// generation that was never reserved has none to lose.
+// SandboxEnd records that the sandbox of a generation has ended, and schedules the search for its
+// exit image. The first recorded reason stays. A generation that was never reserved is ignored.
 func (db *DB) SandboxEnd(ctx context.Context, sessionID string, generation int64, reason string) error {
 	return db.inSession(ctx, "record the end of a sandbox", sessionID, func(s *sessionTx) error {
 		return s.q.SandboxEnd(ctx, s, &dbsqlc.SandboxEndParams{
@@ -128,8 +128,8 @@ func (db *DB) SandboxEnd(ctx context.Context, sessionID string, generation int64
 	})
 }
 
-// SandboxesOpen lists every sandbox not seen to end: of one session, or with an
-// empty id of all.
+// SandboxesOpen lists all sandboxes without a recorded end: of one session, or of all if the id is
+// empty.
 func (db *DB) SandboxesOpen(ctx context.Context, sessionID string) ([]session.SandboxRow, error) {
 	rows, err := db.q.SandboxesOpen(ctx, db.pool, sessionID)
 	if err != nil {
@@ -146,8 +146,8 @@ func (db *DB) SandboxesOpen(ctx context.Context, sessionID string) ([]session.Sa
 	return out, nil
 }
 
-// SandboxUnsaved returns the newest sandbox in which the session has worked and that its newest bundle
-// does not cover, ended or not; false if there is none.
+// SandboxUnsaved returns the newest sandbox, ended or not, in which the session has worked since
+// its newest bundle; false if there is none.
 func (db *DB) SandboxUnsaved(ctx context.Context, sessionID string) (session.UnsavedSandbox, bool, error) {
 	row, err := db.q.SandboxUnsaved(ctx, db.pool, sessionID)
 	if isNoRows(err) {
@@ -166,14 +166,14 @@ func (db *DB) SandboxUnsaved(ctx context.Context, sessionID string) (session.Uns
 	}, true, nil
 }
 
-// SandboxesFailed counts the sandboxes of a session that were made of an image and ended before their
-// runner ever answered.
+// SandboxesFailed counts the sandboxes of a session that were created from an image and ended
+// before their runner first responded.
 func (db *DB) SandboxesFailed(ctx context.Context, sessionID, imageID string) (int64, error) {
 	n, err := db.q.SandboxesFailed(ctx, db.pool, &dbsqlc.SandboxesFailedParams{SessionID: sessionID, ImageID: imageID})
 	return n, fault("count failed sandboxes", err)
 }
 
-// SandboxesPage lists open sandboxes after a key, in the order of their keys.
+// SandboxesPage lists open sandboxes after a key, ordered by key.
 func (db *DB) SandboxesPage(ctx context.Context, after session.SandboxKey, limit int) ([]session.SandboxRow, error) {
 	rows, err := db.q.SandboxesPage(ctx, db.pool, &dbsqlc.SandboxesPageParams{
 		AfterSession: after.SessionID, AfterGeneration: after.Generation, MaxItems: int32(limit),
@@ -192,8 +192,8 @@ func (db *DB) SandboxesPage(ctx context.Context, after session.SandboxKey, limit
 	return out, nil
 }
 
-// SandboxesAbandoned lists open sandboxes older than age whose session has moved on
-// without them: to another generation, to sleep, or to its end.
+// SandboxesAbandoned lists open sandboxes older than age that their session no longer uses because
+// it has another generation, sleeps, or is terminated.
 func (db *DB) SandboxesAbandoned(ctx context.Context, age time.Duration, after session.SandboxKey, limit int) ([]session.SandboxRow, error) {
 	rows, err := db.q.SandboxesAbandoned(ctx, db.pool, &dbsqlc.SandboxesAbandonedParams{
 		AfterSession: after.SessionID, AfterGeneration: after.Generation, Seconds: age.Seconds(), MaxItems: int32(limit),
@@ -212,7 +212,7 @@ func (db *DB) SandboxesAbandoned(ctx context.Context, age time.Duration, after s
 	return out, nil
 }
 
-// SandboxesUnowned returns the indexes of the keys that no open sandbox has.
+// SandboxesUnowned returns the indexes of the keys that belong to no open sandbox.
 func (db *DB) SandboxesUnowned(ctx context.Context, keys []session.SandboxKey) ([]int, error) {
 	p := &dbsqlc.SandboxesUnownedParams{}
 	for _, k := range keys {

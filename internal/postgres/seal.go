@@ -10,24 +10,24 @@ import (
 
 // Sealer seals data before it is stored.
 type Sealer interface {
-	// SealData seals data of an owner under a name. What it returns begins with the byte 2.
+	// SealData seals data of an owner under a name. Its result begins with the byte 2.
 	SealData(use, owner, name string, data []byte) []byte
-	// OpenData opens it again.
+	// OpenData reverses SealData.
 	OpenData(use, owner, name string, sealed []byte) ([]byte, error)
 	// Current reports whether data was sealed with the key that SealData uses now.
 	Current(sealed []byte) bool
 }
 
-// The uses that data is sealed for.
+// Uses of sealed data.
 const (
 	useTranscripts = "transcripts"
-	useRuns        = "runs" // states of turns, under the id of the run
+	useRuns        = "runs" // states of turns, named by the id of the run
 )
 
 // sealedByte is the first byte of sealed data. A frame of zstd begins with 0x28.
 const sealedByte = 2
 
-// pack compresses and seals a part of a session's transcript. Without a Sealer it is compressed only.
+// pack compresses and seals a part of a session's transcript. Without a Sealer it only compresses.
 func (db *DB) pack(sessionID, path string, data []byte) []byte {
 	packed := db.zip.EncodeAll(data, nil)
 	if db.options.Sealer == nil {
@@ -36,7 +36,7 @@ func (db *DB) pack(sessionID, path string, data []byte) []byte {
 	return db.options.Sealer.SealData(useTranscripts, sessionID, path, packed)
 }
 
-// unpack appends to data what pack has packed, sealed or, by earlier releases, not.
+// unpack appends to data what pack has packed. Earlier releases did not seal it.
 func (db *DB) unpack(sessionID, path string, packed, data []byte) ([]byte, error) {
 	if len(packed) > 0 && packed[0] == sealedByte {
 		if db.options.Sealer == nil {
@@ -55,8 +55,8 @@ func (db *DB) unpack(sessionID, path string, packed, data []byte) ([]byte, error
 	return out, nil
 }
 
-// sealState seals the state of a turn, which has text of its agent that is not masked: what may be the beginning of a
-// secret is held back in it.
+// sealState seals the state of a turn. It contains unmasked text of the agent: text that may be the
+// beginning of a secret is held back there.
 func (db *DB) sealState(sessionID, runID string, state []byte) []byte {
 	if db.options.Sealer == nil || len(state) == 0 {
 		return state
@@ -80,8 +80,9 @@ func (db *DB) openState(run *run.Run) error {
 	return nil
 }
 
-// RunsReseal seals the states of open runs that are not sealed with the current key. A run that has grown meanwhile, or
-// ended, is left unchanged: its worker seals it. It returns how many it has sealed, and how many do not open.
+// RunsReseal reseals the states of open runs that are not sealed with the current key. It skips a
+// run that has grown or ended meanwhile: its worker seals it. It returns how many it resealed, and
+// how many it could not open.
 func (db *DB) RunsReseal(ctx context.Context) (resealed, failed int, err error) {
 	const doing = "seal states of runs again"
 	for after := ""; ; {
@@ -113,13 +114,14 @@ func (db *DB) RunsReseal(ctx context.Context) (resealed, failed int, err error) 
 	}
 }
 
-// resealBatch is how many parts of transcripts one transaction seals again.
+// resealBatch bounds the parts of transcripts that one transaction reseals.
 const resealBatch = 64
 
-// TranscriptsReseal seals what is stored of transcripts and is not sealed with the current key, in the sessions
-// after one in the order of their ids. It returns how many parts it has sealed, how many do not open, and the
-// session to continue after; "" at the end. Each transaction seals a few parts of one session under its lock,
-// so that it may be interrupted and repeated while sessions work.
+// TranscriptsReseal reseals the stored parts of transcripts that are not sealed with the current
+// key, in the sessions after a given one in the order of ids. It returns how many parts it
+// resealed, how many it could not open, and the session to continue after; "" at the end. Each
+// transaction reseals a few parts of one session under its lock, so that the call can be
+// interrupted and repeated while sessions are active.
 func (db *DB) TranscriptsReseal(ctx context.Context, after string) (resealed, failed int, next string, err error) {
 	const doing = "seal transcripts again"
 	id, err := db.q.TranscriptsSessionAfter(ctx, db.pool, after)

@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// searchIndexAge is for how long a process believes what it has found out about the index of titles.
+// searchIndexAge is how long a process caches the properties of the index of titles.
 const searchIndexAge = time.Minute
 
-// knownSearchIndex is what a process knows of the index of titles.
+// knownSearchIndex caches the properties of the index of titles.
 type knownSearchIndex struct {
 	mu    sync.Mutex
 	index searchIndex
 	until time.Time
 }
 
-// searchIndex asks what the index of titles can find, at most once a minute.
+// searchIndex returns which terms the index of titles can find. It queries the database at most
+// once a minute.
 func (db *DB) searchIndex(ctx context.Context) (searchIndex, error) {
 	known := &db.titles
 	known.mu.Lock()
@@ -44,16 +45,17 @@ func (db *DB) searchIndex(ctx context.Context) (searchIndex, error) {
 	return index, nil
 }
 
-// ensureSearchIndex makes the index of titles. It needs the extension pg_trgm, which comes with Postgres, but which a
-// distribution may package separately and which the role may not be allowed to create. So it is none of the
-// migrations: without it a search reads titles in the order of the list, a bounded number for each page. It is made
-// by the first migration that can, and again after one that was interrupted.
+// ensureSearchIndex creates the index of titles. It needs the extension pg_trgm, which is part of
+// Postgres, but which a distribution may package separately and which the role may not be allowed
+// to create. Therefore it is not a migration: without the index a search reads titles in the order
+// of the list, a bounded number for each page. The first call of Migrate that can creates the
+// index, and recreates it if its creation was interrupted.
 func (db *DB) ensureSearchIndex(ctx context.Context, conn *sql.Conn) {
 	var valid bool
 	err := conn.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('sessions_title_trigrams') AND indisvalid)`).Scan(&valid)
 	for _, statement := range []string{
 		`CREATE EXTENSION IF NOT EXISTS pg_trgm`,
-		`SET lock_timeout = 0`, // building it concurrently waits for older transactions, but nothing waits for it
+		`SET lock_timeout = 0`, // building it concurrently waits for older transactions, but blocks none
 		`DROP INDEX CONCURRENTLY IF EXISTS sessions_title_trigrams`,
 		`CREATE INDEX CONCURRENTLY sessions_title_trigrams ON sessions USING gin (title gin_trgm_ops) WITH (gin_pending_list_limit = 256)`,
 		`RESET lock_timeout`,

@@ -10,9 +10,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// SecretPut stores the sealed form of a secret, in place of an older one of the name; created is
-// true if there was none. illegal_state where there are MaxSecrets already. The value that it had
-// stays masked, and the hosts are all that it is bound to.
+// SecretPut stores the sealed form of a secret, and replaces an existing one with the same name;
+// created is true if there was none. It returns illegal_state if there are MaxSecrets already. The
+// old value stays masked, and the given hosts replace the old ones.
 func (db *DB) SecretPut(ctx context.Context, name string, sealed []byte, hosts ...string) (info secret.Info, created bool, err error) {
 	err = db.inTx(ctx, "store a secret", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		if err := db.secretReplaced(ctx, tx, name); err != nil {
@@ -54,7 +54,7 @@ func (db *DB) SecretsList(ctx context.Context) ([]secret.Info, error) {
 	return out, nil
 }
 
-// SecretSealed returns the sealed form of a secret; secret_not_found when there is none.
+// SecretSealed returns the sealed form of a secret, or secret_not_found.
 func (db *DB) SecretSealed(ctx context.Context, name string) ([]byte, error) {
 	sealed, err := db.q.SecretGet(ctx, db.pool, name)
 	if isNoRows(err) {
@@ -63,13 +63,13 @@ func (db *DB) SecretSealed(ctx context.Context, name string) ([]byte, error) {
 	return sealed, fault("read a secret", err)
 }
 
-// SealedSecret is a stored secret: its sealed form, and the hosts that it is bound to.
+// SealedSecret is a stored secret: its sealed form, and the hosts to which it is bound.
 type SealedSecret struct {
 	Sealed []byte
 	Hosts  []string
 }
 
-// SecretsNamed returns those of the named secrets that are stored, by name, with one statement.
+// SecretsNamed returns the stored secrets among names, by name, with one statement.
 func (db *DB) SecretsNamed(ctx context.Context, names []string) (map[string]SealedSecret, error) {
 	rows, err := db.q.SecretsNamed(ctx, db.pool, names)
 	if err != nil {
@@ -82,13 +82,13 @@ func (db *DB) SecretsNamed(ctx context.Context, names []string) (map[string]Seal
 	return out, nil
 }
 
-// SecretsPresent returns those of the names that are names of stored secrets.
+// SecretsPresent returns the names for which a secret is stored.
 func (db *DB) SecretsPresent(ctx context.Context, names []string) ([]string, error) {
 	rows, err := db.q.SecretsPresent(ctx, db.pool, names)
 	return rows, fault("look for secrets", err)
 }
 
-// SecretDelete deletes a secret; secret_not_found when there is none. Its value stays masked.
+// SecretDelete deletes a secret, or returns secret_not_found. Its value stays masked.
 func (db *DB) SecretDelete(ctx context.Context, name string) error {
 	return db.inTx(ctx, "delete a secret", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		if err := db.secretReplaced(ctx, tx, name); err != nil {
@@ -102,7 +102,7 @@ func (db *DB) SecretDelete(ctx context.Context, name string) error {
 	})
 }
 
-// secretReplaced keeps the value that a secret has, for masking.
+// secretReplaced keeps the current value of a secret for masking.
 func (db *DB) secretReplaced(ctx context.Context, tx pgx.Tx, name string) error {
 	if err := db.q.SecretReplaced(ctx, tx, name); err != nil {
 		return err
@@ -112,14 +112,14 @@ func (db *DB) secretReplaced(ctx context.Context, tx pgx.Tx, name string) error 
 	})
 }
 
-// ReplacedSecret is a value that a secret had before it was replaced or deleted.
+// ReplacedSecret is a former value of a secret that was replaced or deleted.
 type ReplacedSecret struct {
 	ID     int64
 	Name   string
 	Sealed []byte
 }
 
-// SecretsReplaced returns the replaced values that are kept, oldest first.
+// SecretsReplaced returns the stored former values of secrets, oldest first.
 func (db *DB) SecretsReplaced(ctx context.Context) ([]ReplacedSecret, error) {
 	rows, err := db.q.ReplacedSecrets(ctx, db.pool)
 	if err != nil {
@@ -132,7 +132,7 @@ func (db *DB) SecretsReplaced(ctx context.Context) ([]ReplacedSecret, error) {
 	return out, nil
 }
 
-// SecretReplacedReseal replaces the sealed form of a replaced value by another of the same value.
+// SecretReplacedReseal replaces the sealed form of a former value by another one of the same value.
 func (db *DB) SecretReplacedReseal(ctx context.Context, id int64, sealed []byte) error {
 	err := db.q.ReplacedSecretReseal(ctx, db.pool, &dbsqlc.ReplacedSecretResealParams{ID: id, Sealed: sealed})
 	return fault("seal a replaced secret again", err)
@@ -142,14 +142,15 @@ func noSecret(name string) error {
 	return failure.Errorf(failure.NoSecret, "there is no secret %s", name)
 }
 
-// SecretReseal replaces the sealed form of a secret by another of the same value. It reports false, and
-// changes nothing, if the secret is not what it was: a client has stored or deleted it.
+// SecretReseal replaces the sealed form of a secret by another one of the same value. It returns
+// false, and changes nothing, if a client has stored or deleted the secret meanwhile.
 func (db *DB) SecretReseal(ctx context.Context, name string, was, sealed []byte) (bool, error) {
 	n, err := db.q.SecretReseal(ctx, db.pool, &dbsqlc.SecretResealParams{Name: name, Was: was, Sealed: sealed})
 	return n > 0, fault("seal a secret again", err)
 }
 
-// SecretsMark changes whenever a secret is stored or deleted. It is empty if there has never been one.
+// SecretsMark returns a value that changes whenever a secret is stored or deleted. It is empty if
+// there has never been a secret.
 func (db *DB) SecretsMark(ctx context.Context) (string, error) {
 	mark, err := db.q.SecretsMark(ctx, db.pool)
 	return mark, fault("look for secrets", err)

@@ -15,13 +15,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// keyLife is how long an idempotency key counts.
+// keyLife is how long an idempotency key is valid.
 const keyLife = 24 * time.Hour
 
-// SessionCreate stores a session, initializing, and its first prompt, if there is one. With a key
-// that was used within 24 hours it returns the session created then in its present state, with
-// created false, or idempotency_conflict when the digest is another. Status, counters and times
-// other than CreatedAt are the store's to set.
+// SessionCreate stores a session with the status initializing, and its first prompt, if any. With a
+// key that was used within the last 24 hours it returns the session created then in its current
+// state, with created false, or idempotency_conflict if the digest differs. The store sets the
+// status, counters and all times except CreatedAt.
 func (db *DB) SessionCreate(ctx context.Context, s session.Session, first *session.Prompt, idem session.Idempotency) (stored session.Session, created bool, err error) {
 	const doing = "create a session"
 	if first != nil && len(first.Attachments) > 0 {
@@ -65,8 +65,8 @@ func (db *DB) SessionCreate(ctx context.Context, s session.Session, first *sessi
 	return stored, created, nil
 }
 
-// keyTake gives the key to the session or returns the session that has it. A
-// create with the same key that is under way is waited for.
+// keyTake assigns the key to the session or returns the session that has it. It waits for a
+// concurrent create with the same key.
 func (db *DB) keyTake(ctx context.Context, tx dbsqlc.DBTX, idem session.Idempotency, sessionID string, at time.Time) (earlier string, err error) {
 	if err := db.q.IdempotencyPurge(ctx, tx, at.Add(-keyLife)); err != nil {
 		return "", err
@@ -118,7 +118,7 @@ func (db *DB) sessionInsert(ctx context.Context, tx pgx.Tx, s session.Session, a
 	return err
 }
 
-// promptFirst queues the first prompt of a session made in the same transaction.
+// promptFirst queues the first prompt of a session that is created in the same transaction.
 func (db *DB) promptFirst(ctx context.Context, tx pgx.Tx, sessionID string, p session.Prompt, at time.Time) error {
 	row, err := db.q.SessionLock(ctx, tx, sessionID)
 	if err != nil {
@@ -135,7 +135,7 @@ func (db *DB) promptFirst(ctx context.Context, tx pgx.Tx, sessionID string, p se
 // SessionGet returns a session.
 func (db *DB) SessionGet(ctx context.Context, sessionID string) (session.Session, error) {
 	s, err := db.sessionGet(ctx, db.pool, sessionID)
-	if err == nil && (s.Status.Final() || len(s.Pending) > 0) { // a purge begins with a stop
+	if err == nil && (s.Status.Final() || len(s.Pending) > 0) { // a purge begins by stopping the session
 		s.Purge, err = db.purgeGet(ctx, db.pool, sessionID)
 	}
 	if err == nil {
@@ -149,8 +149,8 @@ func (db *DB) SessionGet(ctx context.Context, sessionID string) (session.Session
 	return s, fault("read a session", err)
 }
 
-// SessionNeeds returns the agent of a session, the reference to its profile, if it has one, and those of the names that are
-// names of stored secrets.
+// SessionNeeds returns the agent of a session, the reference to its profile, if it has one, and the
+// names for which a secret is stored.
 func (db *DB) SessionNeeds(ctx context.Context, sessionID string, names []string) (agentName, profileRef string, present []string, err error) {
 	if names == nil {
 		names = []string{}
@@ -164,7 +164,8 @@ func (db *DB) SessionNeeds(ctx context.Context, sessionID string, names []string
 
 // sessionGet reads a session with its pending commands.
 func (db *DB) sessionGet(ctx context.Context, tx dbsqlc.DBTX, sessionID string) (session.Session, error) {
-	// The commands first: a stop that ends between the two reads is then pending, or the session is over.
+	// Commands first: if a stop ends between the two reads, either it is still pending or the
+	// session is terminated.
 	rows, err := db.q.CommandsPending(ctx, tx, sessionID)
 	if err != nil {
 		return session.Session{}, err
@@ -188,7 +189,7 @@ func (db *DB) sessionGetBare(ctx context.Context, tx dbsqlc.DBTX, sessionID stri
 	return sessionOf(row)
 }
 
-// commandsInto reads the pending commands of the sessions of a list.
+// commandsInto adds the pending commands to the sessions of a list.
 func (db *DB) commandsInto(ctx context.Context, tx dbsqlc.DBTX, items []session.Session) error {
 	at := make(map[string]int, len(items))
 	ids := make([]string, len(items))
@@ -206,9 +207,9 @@ func (db *DB) commandsInto(ctx context.Context, tx dbsqlc.DBTX, items []session.
 	return nil
 }
 
-// SessionPatch changes what is given, and appends a title event for a new title and a settings event for all else that is new.
-// A terminated session may be renamed; its log is closed. workspace_in_use and session_terminated for a workspace that cannot
-// be changed any more.
+// SessionPatch applies the given changes, and appends a title event for a new title and a settings
+// event for other changes. A terminated session may be renamed, but its log is closed. It returns
+// workspace_in_use or session_terminated if the workspace can no longer be changed.
 func (db *DB) SessionPatch(ctx context.Context, sessionID string, p session.Patch) (patched session.Session, err error) {
 	err = db.inSession(ctx, "change a session", sessionID, func(s *sessionTx) error {
 		before, err := db.sessionGetBare(ctx, s, sessionID)
@@ -254,7 +255,7 @@ func (db *DB) SessionPatch(ctx context.Context, sessionID string, p session.Patc
 	return patched, err
 }
 
-// patchWorkspace has a patch change the workspace, if the session is in a state for it.
+// patchWorkspace changes the workspace if the state of the session allows it.
 func (s *sessionTx) patchWorkspace(ctx context.Context, params *dbsqlc.SessionPatchParams, ws session.Workspace) error {
 	if refused := session.JudgeWorkspace(session.State(s.row.Status), s.row.Generation); refused != nil {
 		return refused
@@ -269,12 +270,13 @@ func (s *sessionTx) patchWorkspace(ctx context.Context, params *dbsqlc.SessionPa
 	return s.q.SandboxesWorkspaceChanged(ctx, s, s.row.ID)
 }
 
-// SessionOpen marks the session loaded, records that the workflow run has read what waits, and returns all
-// a workflow must know. A run that is open is allotted a new dispatch: who opens the session carries it on.
-// From then on the session takes records of this workflow run alone. If the session was purged, because the workflow was
-// signalled by a process that had been frozen, the purge erases this workflow too.
+// SessionOpen marks the session as loaded, records that the workflow run has read the pending work,
+// and returns the state that a workflow needs. It gives an open run a new dispatch, since the new
+// workflow run continues it. From then on the session accepts writes of this workflow run only. If
+// the session has been purged (a process that was frozen has signalled the workflow), the purge
+// erases this workflow, too.
 func (db *DB) SessionOpen(ctx context.Context, sessionID, workflowRunID string) (loaded session.Loaded, err error) {
-	ctx = session.WithWorkflowRun(ctx, "") // any run may open it
+	ctx = session.WithWorkflowRun(ctx, "") // any workflow run may open it
 	err = db.inSession(ctx, "open a session", sessionID, func(s *sessionTx) error {
 		err := s.q.SessionSetWorkflowRun(ctx, &s.later, &dbsqlc.SessionSetWorkflowRunParams{ID: sessionID, WorkflowRun: workflowRunID})
 		if err != nil {
@@ -350,7 +352,7 @@ func (s *sessionTx) loadQueue(ctx context.Context, loaded *session.Loaded) error
 	return nil
 }
 
-// SessionClose marks the session not loaded: its workflow is about to complete.
+// SessionClose marks the session as not loaded: its workflow is about to complete.
 func (db *DB) SessionClose(ctx context.Context, sessionID string) error {
 	return db.inSession(ctx, "close a session", sessionID, func(s *sessionTx) error {
 		return s.q.SessionSetLoaded(ctx, s, &dbsqlc.SessionSetLoadedParams{ID: sessionID, Loaded: false})
@@ -374,13 +376,13 @@ func sessionOf(row dbsqlc.SessionView) (session.Session, error) {
 	if !row.CostKnown {
 		s.Metrics.CostUSD = nil
 	}
-	if row.RunningSince != nil { // what a transition will add
+	if row.RunningSince != nil { // the current period, which the next transition adds
 		s.Metrics.ActiveSeconds += max(0, time.Since(*row.RunningSince).Seconds())
 	}
 	if row.SandboxID != "" {
 		s.Sandbox = &session.SandboxView{
 			SandboxID: row.SandboxID, Status: session.SandboxStatus(row.SandboxStatus),
-			// Each generation after the first was made in the place of another.
+			// Each generation after the first replaced another.
 			RestartCount: max(0, row.Generation-1), LastHealthCheck: row.SandboxSeenAt.UTC(),
 			Since: orZero(row.SandboxSince), Deadline: orZero(row.SandboxDeadline),
 		}

@@ -11,18 +11,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Prompts of the mode steer are for the turn in progress. If the attempt that has the turn says that its agent takes prompts meanwhile,
-// they wait, first in the queue, until it takes them; otherwise the turn is interrupted.
+// Prompts of the mode steer are for the turn in progress. If the turn's attempt reports that its
+// agent accepts prompts during a turn, they wait at the front of the queue until the agent takes
+// them; otherwise the turn is interrupted.
 //
 //	submitted ──▶ queued, for the run ── SteersTake ──▶ processing, in the run ── SteersSettle: the agent has it ──▶ ends with the run
 //	                 │                                     │
 //	                 └── the run ends before ──▶ queued ◀──┘ the run ends, and the agent has declined it or died
 //
-// What is processing may have been written to the agent. So if the run ends without all that the agent has printed having been read, it
-// gets the outcome of the run.
+// A processing prompt may have been written to the agent. So if the run ends before all output of
+// the agent was read, the prompt gets the outcome of the run.
 
-// steerRank is the rank of a new prompt of the mode steer: it comes before all that wait, but after others of its mode that come before
-// these.
+// steerRank returns the rank of a new prompt of the mode steer: before all queued prompts, but
+// after other prompts of its mode at the front.
 func steerRank(head []dbsqlc.PromptHeadRow) int64 {
 	for _, p := range head {
 		switch {
@@ -36,7 +37,7 @@ func steerRank(head []dbsqlc.PromptHeadRow) int64 {
 	return -1
 }
 
-// steersIn counts the prompts that a new one of the mode steer comes after.
+// steersIn counts the prompts that a new one of the mode steer follows.
 func steersIn(head []dbsqlc.PromptHeadRow) (n int) {
 	rank := steerRank(head)
 	for _, p := range head {
@@ -47,9 +48,10 @@ func steersIn(head []dbsqlc.PromptHeadRow) (n int) {
 	return n
 }
 
-// steer has a prompt that was submitted given to the agent of the run that is open or, if that is not possible, interrupts the run, with an
-// abort that says so. It reports whether the workflow is to be signalled. An abort that is pending already is enough. Nothing is interrupted
-// while the queue is held, because the prompt would not start, or if the session is to stop.
+// steer marks a submitted prompt for the agent of the open run or, if that is not possible,
+// interrupts the run with an abort that gives this reason. It reports whether the workflow must be
+// signalled. It does not add an abort if one is pending. It does not interrupt the run while the
+// queue is held, because the prompt could not start, or if the session is about to stop.
 func (s *sessionTx) steer(ctx context.Context, p session.Prompt, open dbsqlc.Run, head []dbsqlc.PromptHeadRow) (notify bool, err error) {
 	if open.ID == "" || s.held() {
 		return false, nil
@@ -78,9 +80,10 @@ func (s *sessionTx) steer(ctx context.Context, p session.Prompt, open dbsqlc.Run
 	return done.Notify, err
 }
 
-// takesPrompts reports whether a prompt of the mode steer is given to the agent of the run that is open. Files have to be placed before a turn, an
-// agent that waits for people takes nothing, what follows a lost outcome must be the same for all prompts of the run, and no other prompt
-// of that mode may wait for the end of the turn.
+// takesPrompts reports whether a prompt of the mode steer can be given to the agent of the open
+// run. It cannot if it has files, which must be placed before a turn, if the agent waits for
+// people, if its policy for an unknown outcome differs from that of the run's other prompts, or if
+// another prompt of that mode waits for the end of the turn.
 func (s *sessionTx) takesPrompts(
 	ctx context.Context, p session.Prompt, open dbsqlc.Run, head []dbsqlc.PromptHeadRow, pending session.Pending,
 ) (bool, error) {
@@ -106,15 +109,16 @@ func (s *sessionTx) takesPrompts(
 	return !asks && own.OnUnknown == string(p.OnUnknown), err
 }
 
-// SteersWait reports whether SteersTake may return another prompt. It locks nothing.
+// SteersWait reports whether SteersTake may return another prompt. It takes no locks.
 func (db *DB) SteersWait(ctx context.Context, runID string) (bool, error) {
 	waits, err := db.q.SteersWait(ctx, db.pool, runID)
 	return waits, fault("look for prompts for a turn", err)
 }
 
-// SteersTake returns the prompts that the attempt gives to the agent in the running turn, in order: those that were taken before, by
-// whichever attempt, and with More the next one that waits for the turn. None is taken while the queue is held, or if a command is
-// pending, which may interrupt the turn. illegal_state if the run is over or another attempt has it.
+// SteersTake returns the prompts that the attempt gives to the agent in the running turn, in order:
+// those that any attempt has taken before, and with More the next one that waits for the turn. It
+// takes none while the queue is held, or while a command is pending, which may interrupt the turn.
+// It returns illegal_state if the run has ended or another attempt has it.
 func (db *DB) SteersTake(ctx context.Context, t run.SteerTake) (prompts []session.Prompt, err error) {
 	err = db.inRun(ctx, "take a prompt for a turn", t.RunID, func(s *sessionTx, run dbsqlc.Run) error {
 		prompts = nil
@@ -142,7 +146,7 @@ func (db *DB) SteersTake(ctx context.Context, t run.SteerTake) (prompts []sessio
 	return prompts, err
 }
 
-// steerTake takes the next prompt that waits for the turn of a run; nil if none does.
+// steerTake takes the next prompt that waits for the turn of a run; nil if there is none.
 func (s *sessionTx) steerTake(ctx context.Context, run dbsqlc.Run) (*dbsqlc.Prompt, error) {
 	next, err := s.q.SteerNext(ctx, s, &dbsqlc.SteerNextParams{SessionID: s.row.ID, RunID: run.ID})
 	if isNoRows(err) {
@@ -167,16 +171,17 @@ func (s *sessionTx) steerTake(ctx context.Context, run dbsqlc.Run) (*dbsqlc.Prom
 	return &row, s.reportQueue(ctx, queueChange(event.QueueUpdated, itemOf(row)))
 }
 
-// SteersSettle records that an agent has taken prompts in the running turn: they end with it. It changes nothing if another attempt has
-// the run.
+// SteersSettle records that an agent has accepted prompts in the running turn: they end with it. It
+// changes nothing if another attempt has the run.
 func (db *DB) SteersSettle(ctx context.Context, t run.SteerTaken) error {
 	err := db.q.SteersSettle(ctx, db.pool, &dbsqlc.SteersSettleParams{RunID: t.RunID, Token: t.Token, Part: t.Part, Ids: t.PromptIDs})
 	return fault("record prompts of a turn", err)
 }
 
-// steersEnd ends the prompts that the turn of a run was given, or puts them back, and returns them as they are then.
+// steersEnd ends the prompts that were given to the turn of a run, or requeues them, and returns
+// them in their new state.
 func (s *sessionTx) steersEnd(ctx context.Context, run dbsqlc.Run, ending run.Ending, requeue bool) ([]dbsqlc.Prompt, error) {
-	if run.Steers == 0 || requeue { // promptQueue puts them back
+	if run.Steers == 0 || requeue { // promptQueue requeues them
 		return nil, nil
 	}
 	rows, err := s.q.SteersOf(ctx, s, &dbsqlc.SteersOfParams{SessionID: s.row.ID, RunID: run.ID})
@@ -209,7 +214,8 @@ func (s *sessionTx) steersEnd(ctx context.Context, run dbsqlc.Run, ending run.En
 	return append(ended, returned...), nil
 }
 
-// steersRequeue puts the prompts that the turn of a prompt was given back with it, and returns the changes of the queue.
+// steersRequeue requeues the prompts that were given to the turn of a prompt together with it, and
+// returns the changes of the queue.
 func (s *sessionTx) steersRequeue(ctx context.Context, p dbsqlc.Prompt) ([]event.QueueChange, error) {
 	rows, err := s.q.SteersRequeue(ctx, s, &dbsqlc.SteersRequeueParams{SessionID: s.row.ID, ID: p.ID})
 	if err != nil {
@@ -218,7 +224,8 @@ func (s *sessionTx) steersRequeue(ctx context.Context, p dbsqlc.Prompt) ([]event
 	return s.reportSteers(rows)
 }
 
-// reportSteers appends the events of prompts that a turn was given, and returns the changes of the queue.
+// reportSteers appends the events of prompts that were given to a turn, and returns the changes of
+// the queue.
 func (s *sessionTx) reportSteers(rows []dbsqlc.Prompt) ([]event.QueueChange, error) {
 	var over, back []dbsqlc.Prompt
 	for _, row := range rows {
@@ -236,7 +243,7 @@ func (s *sessionTx) reportSteers(rows []dbsqlc.Prompt) ([]event.QueueChange, err
 	return append(removed, added...), err
 }
 
-// steered gives a run that was interrupted for a prompt of the mode steer that reason.
+// steered sets the reason of a run that was interrupted for a prompt of the mode steer.
 func (s *sessionTx) steered(ctx context.Context, runID string, ending *run.Ending) error {
 	if ending.Outcome != session.OutcomeCancelled || ending.Reason != session.ReasonAborted {
 		return nil
@@ -246,7 +253,7 @@ func (s *sessionTx) steered(ctx context.Context, runID string, ending *run.Endin
 	return err
 }
 
-// abortReason is why a run is interrupted that is ended as aborted.
+// abortReason returns why a run that ends as aborted was interrupted.
 func (s *sessionTx) abortReason(ctx context.Context, runID string) (string, error) {
 	pending, err := s.q.CommandsPending(ctx, s, s.row.ID)
 	if err != nil {

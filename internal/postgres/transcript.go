@@ -16,12 +16,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// TranscriptAppend stores segments, those of one session together or not at all. What is stored already is
-// skipped, also in part; a higher version starts the file again and deletes the one before; an older version is
-// skipped; a gap is illegal_state.
+// TranscriptAppend stores segments, atomically for each session. It skips data that is already
+// stored, even within a segment; a higher version restarts the file and deletes the previous
+// version; an older version is skipped; a gap is illegal_state.
 //
-// What is beyond a limit is not stored: the file keeps the bytes that it has, its position is marked as cut unless the limit is
-// that of a turn, and the first time that a session reaches a limit an error event says so. It is no error.
+// Data beyond a limit is not stored, which is not an error: the file keeps its bytes, its position
+// is marked as cut unless the limit is that of a turn, and an error event reports the first time
+// that a session reaches a limit.
 func (db *DB) TranscriptAppend(ctx context.Context, segments []transcript.Segment) error {
 	bySession := map[string][]transcript.Segment{}
 	var order []string
@@ -52,10 +53,11 @@ type transcriptTx struct {
 	at      map[string]*dbsqlc.TranscriptPositionsOfRow
 	totals  dbsqlc.TranscriptTotalsRow
 	changed map[string]bool // paths whose position has changed
-	queued  int             // bytes of rows in later; from maxTranscriptSegment on they are sent
+	queued  int             // bytes of rows in later, which are sent when they reach maxTranscriptSegment
 }
 
-// storedTranscripts is what is stored of the files of segments, and of all files of their session.
+// storedTranscripts describes the stored files that segments belong to, and all files of their
+// session.
 type storedTranscripts struct {
 	at     []dbsqlc.TranscriptPositionsOfRow
 	totals dbsqlc.TranscriptTotalsRow
@@ -95,7 +97,8 @@ func (s *sessionTx) transcriptAppend(
 	return a.store(ctx)
 }
 
-// storableTranscript reports whether a transcript of this path can be stored. A program in a sandbox may name its files as it likes.
+// storableTranscript reports whether a transcript with this path can be stored. Programs in a
+// sandbox choose names freely.
 func storableTranscript(path string) bool {
 	return len(path) <= transcript.MaxPath && utf8.ValidString(path) && strings.IndexByte(path, 0) < 0
 }
@@ -121,10 +124,10 @@ func (a *transcriptTx) append(ctx context.Context, segment transcript.Segment) e
 	case segment.Version > at.Version:
 		a.countFor(segment.RunID)
 		if a.totals.Replaced >= a.limits.TurnReplaced {
-			return a.exceed(transcript.LimitReplaced, segment) // the version that is stored stays
+			return a.exceed(transcript.LimitReplaced, segment) // the stored version stays
 		}
 		a.totals.Replaced += max(at.Size, transcript.MinReplaced)
-		if err := a.sendInserts(ctx); err != nil { // of the version that is deleted
+		if err := a.sendInserts(ctx); err != nil { // rows of the deleted version
 			return err
 		}
 		err := a.q.TranscriptDeleteOlder(ctx, a, &dbsqlc.TranscriptDeleteOlderParams{
@@ -138,7 +141,7 @@ func (a *transcriptTx) append(ctx context.Context, segment transcript.Segment) e
 		a.changed[segment.Path] = true
 	}
 	if at.Cut {
-		return nil // what is missing before this segment is beyond a limit
+		return nil // the missing data before this segment exceeded a limit
 	}
 	if segment.Offset > at.Size {
 		return illegal("transcript %s has %d bytes, the segment starts at %d", segment.Path, at.Size, segment.Offset)
@@ -175,15 +178,15 @@ func (a *transcriptTx) append(ctx context.Context, segment transcript.Segment) e
 	return nil
 }
 
-// countFor begins the counts of a turn if they are of another one.
+// countFor resets the counts of a turn if they belong to another one.
 func (a *transcriptTx) countFor(runID string) {
 	if a.totals.Turn != runID {
 		a.totals.Turn, a.totals.Replaced, a.totals.Gaps = runID, 0, 0
 	}
 }
 
-// TranscriptGap counts that a turn has failed because a segment left a gap, and returns how often it has. The turn of what is
-// stored between turns is "".
+// TranscriptGap counts a failure of a turn because a segment left a gap, and returns the number of
+// failures. Data stored between turns has the turn "".
 func (db *DB) TranscriptGap(ctx context.Context, sessionID, runID string) (gaps int, err error) {
 	err = db.inSession(ctx, "count a gap in a transcript", sessionID, func(s *sessionTx) error {
 		n, err := s.q.TranscriptGapCount(ctx, s, &dbsqlc.TranscriptGapCountParams{SessionID: sessionID, Turn: runID})
@@ -202,7 +205,7 @@ func (a *transcriptTx) insert(ctx context.Context, at *dbsqlc.TranscriptPosition
 	if err != nil {
 		return err
 	}
-	if at.Size == 0 { // a release that stored empty segments may have left one, which was replaced
+	if at.Size == 0 { // replaced an empty segment, which an earlier release may have stored
 		at.Segments, at.Loose = 0, 0
 	}
 	at.Size += int64(len(data))
@@ -216,7 +219,7 @@ func (a *transcriptTx) insert(ctx context.Context, at *dbsqlc.TranscriptPosition
 	return a.merge(ctx, at)
 }
 
-// sendInserts executes what was queued: a statement depends on it, or it is much.
+// sendInserts executes the queued inserts, because a statement depends on them or they are large.
 func (a *transcriptTx) sendInserts(ctx context.Context) error {
 	if a.later.batch.Len() == 0 {
 		return nil
@@ -247,7 +250,7 @@ func (a *transcriptTx) exceed(limit transcript.Limit, segment transcript.Segment
 	return a.add(string(conversation.EventError), segment.RunID, conversation.Problem{Code: transcript.CodeIncomplete, Message: message})
 }
 
-// store queues the positions that have changed, to be sent with the commit.
+// store queues the changed positions, which are sent with the commit.
 func (a *transcriptTx) store(ctx context.Context) error {
 	if len(a.changed) == 0 {
 		return nil
@@ -276,20 +279,22 @@ func (a *transcriptTx) store(ctx context.Context) error {
 const (
 	// maxTranscriptSegment bounds the bytes of a row.
 	maxTranscriptSegment = 1 << 20
-	// mergeAfter is how many rows are added to a file before they are merged.
+	// mergeAfter is the number of rows after which those added to a file are merged.
 	mergeAfter = 16
-	// maxTail bounds the rows that one merge looks at. Sizes of merged rows at least double from one to the
-	// one before it, so fewer are below maxTranscriptSegment.
+	// maxTail bounds the rows that one merge reads. Each merged row is at least twice as large as
+	// the next one, so fewer rows than this are smaller than maxTranscriptSegment.
 	maxTail = mergeAfter + 32
 )
 
-// merge replaces the newest rows of a file by fewer ones: the loose rows, and those before them that are at most
-// twice as large as what follows. A merged row has at most maxTranscriptSegment bytes, and of two neighbors either the
-// first is more than twice as large as the second or they do not fit into one row, so a file of n bytes has at most
-// 2n/maxTranscriptSegment rows, and some forty more. A byte is rewritten when its row has grown by half: about ten
-// times if an agent writes a few hundred bytes at a time.
+// merge replaces the newest rows of a file by fewer ones: the loose rows, and the rows before them
+// that are at most twice as large as all later ones together. A merged row has at most
+// maxTranscriptSegment bytes. Of two adjacent rows, either the first is more than twice as large as
+// the second or they do not fit into one row, so a file of n bytes has at most
+// 2n/maxTranscriptSegment rows, plus about forty. A byte is rewritten when its row has grown by
+// half: about ten times if an agent writes a few hundred bytes at a time.
 //
-// It holds the bytes of one merged row in memory. Rows that this process cannot read stay as they are.
+// It holds the bytes of one merged row in memory. Rows that this process cannot read stay
+// unchanged.
 func (a *transcriptTx) merge(ctx context.Context, at *dbsqlc.TranscriptPositionsOfRow) error {
 	if err := a.sendInserts(ctx); err != nil {
 		return err
@@ -317,11 +322,11 @@ func (a *transcriptTx) merge(ctx context.Context, at *dbsqlc.TranscriptPositions
 	return nil
 }
 
-// span is a range of rows, the newest first.
+// span is a range of rows, newest first.
 type span struct{ from, to int }
 
-// mergeable returns which rows of a tail become one. sizes has the newest row first; the first loose ones were
-// never merged.
+// mergeable returns which rows of a tail become one. sizes begins with the newest row; the first
+// loose rows have never been merged.
 func mergeable(sizes []int64, loose int) []span {
 	var out []span
 	for i := 0; i < min(loose, len(sizes)); {
@@ -338,7 +343,7 @@ func mergeable(sizes []int64, loose int) []span {
 	return out
 }
 
-// mergeRows makes one row of neighbors. It reports false if one of them cannot be read.
+// mergeRows merges adjacent rows into one. It returns false if one of them cannot be read.
 func (a *transcriptTx) mergeRows(ctx context.Context, at *dbsqlc.TranscriptPositionsOfRow, rows []dbsqlc.TranscriptTailRow) (bool, error) {
 	newest, oldest := rows[0], rows[len(rows)-1]
 	var data []byte
@@ -373,7 +378,8 @@ func (a *transcriptTx) mergeRows(ctx context.Context, at *dbsqlc.TranscriptPosit
 	})
 }
 
-// TranscriptPositions says how much of each file is stored, by path; session_not_found when there is no such session.
+// TranscriptPositions returns how much of each file is stored, by path; session_not_found if the
+// session does not exist.
 func (db *DB) TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error) {
 	positions, err := transcriptPositions(ctx, db.q, db.pool, sessionID)
 	if err == nil && len(positions) == 0 {
@@ -395,7 +401,8 @@ func transcriptPositions(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX,
 	return out, nil
 }
 
-// TranscriptLimitsReached returns the limits that kept transcripts of a session from being stored whole.
+// TranscriptLimitsReached returns the limits that prevented transcripts of a session from being
+// stored completely.
 func (db *DB) TranscriptLimitsReached(ctx context.Context, sessionID string) ([]transcript.Limit, error) {
 	totals, err := db.q.TranscriptTotals(ctx, db.pool, sessionID)
 	if isNoRows(err) {
@@ -411,14 +418,15 @@ func (db *DB) TranscriptLimitsReached(ctx context.Context, sessionID string) ([]
 	return out, nil
 }
 
-// TranscriptContent reads what a position describes in pieces, of which it holds one in memory: at most 1 MiB. A
-// piece is valid until the next one. The content of a version never changes, so no lock or transaction is held
-// between pieces; illegal_state if the version is replaced meanwhile.
+// TranscriptContent reads the bytes of a file up to a position in pieces of at most 1 MiB, of which
+// it holds one in memory. A piece is valid until the next one. The content of a version never
+// changes, so no lock or transaction is held between pieces. It returns illegal_state if the
+// version is replaced meanwhile.
 func (db *DB) TranscriptContent(ctx context.Context, sessionID string, p transcript.Position) iter.Seq2[[]byte, error] {
 	return db.TranscriptFrom(ctx, sessionID, p, 0)
 }
 
-// TranscriptFrom reads the same as TranscriptContent after so many bytes.
+// TranscriptFrom is TranscriptContent from an offset.
 func (db *DB) TranscriptFrom(ctx context.Context, sessionID string, p transcript.Position, from int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		var buffer []byte
@@ -436,7 +444,7 @@ func (db *DB) TranscriptFrom(ctx context.Context, sessionID string, p transcript
 	}
 }
 
-// transcriptPiece returns the bytes from an offset to the end of the row that it lies in.
+// transcriptPiece returns the bytes from an offset to the end of the row that contains it.
 func (db *DB) transcriptPiece(ctx context.Context, sessionID string, p transcript.Position, offset int64, buffer *[]byte) ([]byte, error) {
 	row, err := db.q.TranscriptSegmentAt(ctx, db.pool, &dbsqlc.TranscriptSegmentAtParams{
 		SessionID: sessionID, Path: p.Path, Version: p.Version, Position: offset,

@@ -12,14 +12,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TransitionRecord stores a transition, projects it on the session and appends
-// the status event. A transition with the same number and the same ends changes
-// nothing; one that does not start where the session stands, is not the next in
-// number, or is not in the table of states is illegal_state.
+// TransitionRecord stores a transition, applies it to the session and appends the status event.
+// Recording a transition again with the same number and statuses changes nothing. It returns
+// illegal_state if the transition does not start at the session's status, does not have the next
+// number, or is not in the table of states.
 //
-// A transition to terminated ends every prompt and run that is not over first,
-// so that its status is the last event of the session. Prompts that were accepted since
-// PromptsCancel end here, in chunks as there, the last of them with the transition.
+// A transition to terminated first ends every unfinished prompt and run, so that its status is the
+// last event of the session. Prompts that were accepted since PromptsCancel end here in chunks, the
+// last chunk together with the transition.
 func (db *DB) TransitionRecord(ctx context.Context, t session.Transition) error {
 	for {
 		recorded := true
@@ -33,7 +33,8 @@ func (db *DB) TransitionRecord(ctx context.Context, t session.Transition) error 
 	}
 }
 
-// transitionRecord records a transition, unless there are more prompts to end before it than one transaction does.
+// transitionRecord records a transition, unless more prompts must end before it than one
+// transaction allows.
 func (s *sessionTx) transitionRecord(ctx context.Context, db *DB, t session.Transition) (recorded bool, err error) {
 	if t.No <= s.row.TransitionNo {
 		return true, s.transitionRepeated(ctx, t)
@@ -71,9 +72,9 @@ func (s *sessionTx) transitionRecord(ctx context.Context, db *DB, t session.Tran
 	return true, s.q.SnapshotsRelease(ctx, s, t.SessionID)
 }
 
-// transitable checks a transition against what may have changed since the workflow decided on it, and
-// returns the session's pending commands: the command that asks for it is still pending, and no turn runs
-// in a sandbox that is to be left.
+// transitable checks that a transition is still valid since the workflow decided on it: the command
+// that requests it is still pending, and no turn runs in a sandbox that the session is about to
+// leave. It returns the pending commands.
 func (s *sessionTx) transitable(ctx context.Context, t session.Transition) ([]session.Command, error) {
 	p, err := s.commandable(ctx)
 	if err != nil {
@@ -138,8 +139,7 @@ func (s *sessionTx) transit(ctx context.Context, db *DB, t session.Transition) e
 	if err != nil {
 		return err
 	}
-	// The event goes in while the row still says where it comes from: the one into
-	// terminated is the last that is let in.
+	// Add the event before the row changes: a terminated session accepts no events.
 	err = s.add(event.TypeStatus, "", event.StatusData{
 		Status: t.To, Reason: reason, Transition: t.No,
 		Sandbox: resource.Sandbox(after.Sandbox), Receipt: resource.Receipt(t.Receipt),

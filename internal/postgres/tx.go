@@ -19,7 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// rollbackTimeout bounds the clean-up after a caller has given up.
+// rollbackTimeout bounds the clean-up after the caller's context has ended.
 const rollbackTimeout = 5 * time.Second
 
 // inTx runs do in one transaction and commits it if do returns nil.
@@ -33,7 +33,7 @@ func (db *DB) inTx(ctx context.Context, doing string, o pgx.TxOptions, do func(p
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		tx.Rollback(ctx) //nolint:errcheck // after a commit there is nothing to roll back
+		tx.Rollback(ctx) //nolint:errcheck // does nothing after a commit
 	}()
 	if limit := db.statementLimit(ctx); limit != "" {
 		if _, err := tx.Exec(ctx, limit); err != nil {
@@ -46,10 +46,10 @@ func (db *DB) inTx(ctx context.Context, doing string, o pgx.TxOptions, do func(p
 	return fault(doing, tx.Commit(ctx))
 }
 
-// inTwoTrips runs a transaction in two round trips: read queries everything that it must know,
-// together with the statements that begin the transaction, and write queues all changes, together
-// with the commit. Locks are held from the one to the other, and delay every other transaction that
-// needs them: under load, round trips are the cost.
+// inTwoTrips runs a transaction in two round trips: the first sends the statements that begin it
+// and all queries of read, the second all changes that write queues and the commit. Locks are held
+// between the two and delay every other transaction that needs them: under load, round trips
+// dominate the cost.
 func (db *DB) inTwoTrips(ctx context.Context, doing string, begin []string, read func(*lookups) error, write func(*pipeline) error) error {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
@@ -57,7 +57,7 @@ func (db *DB) inTwoTrips(ctx context.Context, doing string, begin []string, read
 	if err != nil {
 		return fault(doing, err)
 	}
-	defer conn.Release() // a connection that is still in a transaction is closed by it
+	defer conn.Release() // closes a connection that is still in a transaction
 	var in lookups
 	var out pipeline
 	err = in.send(ctx, conn.Conn(), begin, read)
@@ -77,54 +77,54 @@ func (db *DB) inTwoTrips(ctx context.Context, doing string, begin []string, read
 func rollback(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
-	conn.Exec(ctx, "rollback") //nolint:errcheck // the error that broke the transaction is returned
+	conn.Exec(ctx, "rollback") //nolint:errcheck // the error that aborted the transaction is returned
 }
 
-// sessionTx is a transaction that holds the lock of one session and may add to
-// its log.
+// sessionTx is a transaction that holds the lock of one session and may append to its log.
 type sessionTx struct {
 	*pgx.Conn
 	q   *dbsqlc.Queries
-	row dbsqlc.SessionLockRow // as it was when it was locked; callers keep it true
+	row dbsqlc.SessionLockRow // as read with the lock; callers keep it up to date
 	now time.Time
 	log eventRows
-	// later takes statements that nothing else in the transaction waits for: they
-	// are sent with the events.
+	// later collects statements on which nothing else in the transaction depends: they are sent
+	// with the events.
 	later pipeline
-	// advanced is the position that a statement in later has stored already.
+	// advanced is the position that a statement in later stores.
 	advanced int64
-	// grown: events were written, of which readers must be notified after the commit.
+	// grown reports that events were written, so that readers must be notified after the commit.
 	grown bool
-	// steers: a prompt waits for the running turn, of which its attempt must be notified after the commit.
+	// steers reports that a prompt waits for the running turn, whose attempt must be notified after
+	// the commit.
 	steers bool
 }
 
-// errLocked means that another transaction holds the session.
+// errLocked means that another transaction has locked the session.
 var errLocked = errors.New("the session is locked")
 
-// Waiting for a session that another transaction holds.
+// Bounds on waiting for a session that another transaction has locked.
 const (
 	minLockPause = 2 * time.Millisecond
 	maxLockPause = 100 * time.Millisecond
-	// lockTurn is how long a connection waits for one lock before it lets another call wait.
+	// lockTurn is how long a connection waits for a lock before another call may wait.
 	lockTurn = 2 * time.Second
 )
 
-// inSession locks the session, runs do, and writes the events that do has added
-// in the same transaction. session_not_found where there is no such session. The
-// lock goes with the begin, the events with the commit, a round trip each.
-// stale_workflow for a context of a workflow run after another one has opened the session.
+// inSession locks the session, runs do, and writes the events that do adds in the same transaction.
+// It sends the lock with the begin, and the events with the commit, each in one round trip. It
+// returns session_not_found if the session does not exist, and stale_workflow if the context
+// belongs to a workflow run and another one has opened the session since.
 //
-// A session that another transaction holds is waited for without harm to other
-// sessions: a quarter of the pool's connections at most wait for locks, the other
-// calls look again after a pause and hold none meanwhile. It must not be nested.
+// Waiting for a locked session does not delay other sessions: at most a quarter of the pool's
+// connections wait for locks; other calls retry after a pause, during which they hold no
+// connection. Calls must not be nested.
 func (db *DB) inSession(ctx context.Context, doing, sessionID string, do func(*sessionTx) error) error {
 	return db.inSessionWith(ctx, doing, sessionID, nil, do)
 }
 
-// inSessionWith is inSession for a do that begins by reading: what read asks for is read in the round trip of the
-// lock, after it. read is called as lookups says, again with every try for the lock, and must not return the error of a
-// row that is missing.
+// inSessionWith is inSession for a do that begins by reading: the queries of read are sent in the
+// same round trip as the lock, after it. read is called as described at lookups, again for every
+// attempt to get the lock, and must not return an error for a missing row.
 func (db *DB) inSessionWith(
 	ctx context.Context, doing, sessionID string, read func(*lookups) error, do func(*sessionTx) error,
 ) error {
@@ -165,8 +165,8 @@ func (db *DB) inSessionWith(
 	}
 }
 
-// trySession is inSession for a session that is free, or becomes free within wait; else errLocked,
-// and nothing was done.
+// trySession is inSession for a session that is not locked, or becomes free within wait; otherwise
+// it returns errLocked and has done nothing.
 func (db *DB) trySession(
 	ctx context.Context, sessionID string, wait time.Duration, read func(*lookups) error, do func(*sessionTx) error,
 ) error {
@@ -174,7 +174,7 @@ func (db *DB) trySession(
 	if err != nil {
 		return err
 	}
-	defer conn.Release() // a connection that is still in a transaction is closed by it
+	defer conn.Release() // closes a connection that is still in a transaction
 	s := &sessionTx{Conn: conn.Conn(), q: db.q}
 	begin := []string{"begin"}
 	if limit := db.statementLimit(ctx); limit != "" {
@@ -195,7 +195,7 @@ func (db *DB) trySession(
 			s.row = dbsqlc.SessionLockRow(row)
 		}
 		var now dbsqlc.SessionClockRow
-		now, clockErr = db.q.SessionClock(ctx, in) // after the lock, so that times follow the order of events
+		now, clockErr = db.q.SessionClock(ctx, in) // read after the lock, so that times follow the order of events
 		s.now = now.Now.UTC()
 		if read != nil {
 			readErr = read(in)
@@ -216,7 +216,7 @@ func (db *DB) trySession(
 	}
 	if err == nil {
 		err = s.commit(ctx)
-		if s.grown { // also after an error: the answer to the commit may have been lost
+		if s.grown { // also after an error: the response to the commit may have been lost
 			db.readers.notify(sessionID) //nolint:contextcheck // the notifier outlives the call
 		}
 		if s.steers {
@@ -229,8 +229,8 @@ func (db *DB) trySession(
 	return err
 }
 
-// checkWorkflow refuses what a run of the session's workflow asks for when another one has opened the session
-// since. It lets every run pass until one has opened the session.
+// checkWorkflow refuses a request of a workflow run if another one has opened the session since.
+// Until a run has opened the session, it accepts every run.
 func checkWorkflow(ctx context.Context, opened string) error {
 	if asks := session.WorkflowRunOf(ctx); asks != "" && opened != "" && asks != opened {
 		return failure.Errorf(failure.StaleWorkflow, "workflow run %s is stale: run %s has opened the session since", asks, opened)
@@ -238,8 +238,8 @@ func checkWorkflow(ctx context.Context, opened string) error {
 	return nil
 }
 
-// WorkflowCheck returns stale_workflow if the context is of a workflow run and another one has opened the session
-// since. Requests that change something at the provider ask before they do.
+// WorkflowCheck returns stale_workflow if the context belongs to a workflow run and another one has
+// opened the session since. Requests that change something at the provider call it first.
 func (db *DB) WorkflowCheck(ctx context.Context, sessionID string) error {
 	if session.WorkflowRunOf(ctx) == "" {
 		return nil
@@ -257,7 +257,7 @@ func (db *DB) WorkflowCheck(ctx context.Context, sessionID string) error {
 	return checkWorkflow(ctx, opened)
 }
 
-// lockedOrNone says why a session could not be locked.
+// lockedOrNone returns why a session could not be locked.
 func (db *DB) lockedOrNone(ctx context.Context, conn *pgx.Conn, sessionID string) error {
 	exists, err := db.q.SessionExists(ctx, conn, sessionID)
 	switch {
@@ -269,13 +269,13 @@ func (db *DB) lockedOrNone(ctx context.Context, conn *pgx.Conn, sessionID string
 	return noSession(sessionID)
 }
 
-// clock is the server's time, in UTC and as fine as Postgres keeps it.
+// clock returns the server's time, in UTC and with the precision of Postgres.
 func clock(ctx context.Context, q *dbsqlc.Queries, db dbsqlc.DBTX) (time.Time, error) {
 	at, err := q.Clock(ctx, db)
 	return at.UTC(), err
 }
 
-// commit writes what is left to be written, and commits.
+// commit writes the remaining changes and commits.
 func (s *sessionTx) commit(ctx context.Context) error {
 	if err := s.queueEvents(ctx); err != nil {
 		return err
@@ -284,7 +284,7 @@ func (s *sessionTx) commit(ctx context.Context) error {
 	return s.later.send(ctx, s.Conn)
 }
 
-// inRun is inSession for the session of a run, with the run as it stands.
+// inRun is inSession for the session of a run, and passes the run to do.
 func (db *DB) inRun(ctx context.Context, doing, runID string, do func(*sessionTx, dbsqlc.Run) error) error {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
@@ -310,13 +310,13 @@ func (db *DB) inRun(ctx context.Context, doing, runID string, do func(*sessionTx
 	return db.inSessionWith(ctx, doing, sessionID, read, func(s *sessionTx) error { return do(s, run) })
 }
 
-// runSessions remembers the sessions of runs, which do not change.
+// runSessions caches the sessions of runs, which do not change.
 type runSessions struct {
 	mu sync.Mutex
 	of map[string]string
 }
 
-// maxRunSessions bounds what is remembered.
+// maxRunSessions bounds the cache.
 const maxRunSessions = 10_000
 
 func (r *runSessions) get(runID string) (string, bool) {
@@ -335,14 +335,13 @@ func (r *runSessions) remember(runID, sessionID string) {
 	r.of[runID] = sessionID
 }
 
-// add puts an event at the end of the session's log. A terminated session has
-// had its last event.
+// add appends an event to the session's log. A terminated session accepts none.
 func (s *sessionTx) add(kind, runID string, data any) error {
 	_, err := s.addSized(kind, runID, data)
 	return err
 }
 
-// addSized is add, and returns the bytes of the event's data.
+// addSized is add, and returns the size of the event's data in bytes.
 func (s *sessionTx) addSized(kind, runID string, data any) (int, error) {
 	if session.State(s.row.Status).Final() {
 		return 0, nil
@@ -378,8 +377,7 @@ func (s *sessionTx) queueEvents(ctx context.Context) error {
 	return s.log.insert(ctx, s.q, &s.later)
 }
 
-// text makes foreign words storable: Postgres takes no NUL in a text and no
-// invalid UTF-8.
+// text makes a string storable: Postgres accepts neither NUL nor invalid UTF-8 in a text.
 func text(words string) string {
 	if strings.IndexByte(words, 0) >= 0 {
 		words = strings.ReplaceAll(words, "\x00", "\uFFFD")

@@ -9,8 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Unclaimed lists sessions after an id, in order of ids, with work older than age that no workflow seems to
-// know of: not loaded, or signalled and not taken. The query's comment gives the reasons.
+// Unclaimed lists sessions after an id, ordered by id, with work older than age that no workflow
+// seems to know: not loaded, or signalled without a reaction. The comment of the query gives the
+// reasons.
 func (db *DB) Unclaimed(ctx context.Context, after string, age time.Duration, limit int) ([]backlog.Unclaimed, error) {
 	rows, err := db.q.Unclaimed(ctx, db.pool, &dbsqlc.UnclaimedParams{After: after, AgeSeconds: age.Seconds(), MaxItems: int32(limit)})
 	if err != nil {
@@ -23,7 +24,8 @@ func (db *DB) Unclaimed(ctx context.Context, after string, age time.Duration, li
 	return work, nil
 }
 
-// PromptsUnclaimed returns those of some prompts that wait in sessions in which no run is in progress.
+// PromptsUnclaimed returns the prompts among those given that are queued in sessions without a run
+// in progress.
 func (db *DB) PromptsUnclaimed(ctx context.Context, asked []backlog.Unclaimed) ([]backlog.Unclaimed, error) {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
@@ -61,8 +63,8 @@ func (db *DB) Awake(ctx context.Context) ([]backlog.Awake, error) {
 	return awake, nil
 }
 
-// Attended lists loaded sessions after an id, in order of ids, that have something to do, so that
-// their workflow must be open. RunID is an open run that has been silent for as long as quiet.
+// Attended lists loaded sessions after an id, ordered by id, that have work, so that their workflow
+// must be open. RunID is an open run that has been silent for longer than quiet.
 func (db *DB) Attended(ctx context.Context, after string, quiet time.Duration, limit int) ([]backlog.Attended, error) {
 	rows, err := db.q.Attended(ctx, db.pool, &dbsqlc.AttendedParams{After: after, QuietSeconds: quiet.Seconds(), MaxItems: int32(limit)})
 	if err != nil {

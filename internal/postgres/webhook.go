@@ -17,8 +17,8 @@ func noWebhook(id string) error {
 	return failure.Errorf(failure.NoWebhook, "there is no webhook %s", id)
 }
 
-// WebhookCreate stores an endpoint and its sealed secret. It is notified of what happens from then on. limit_reached where there
-// are webhook.MaxEndpoints.
+// WebhookCreate stores an endpoint and its sealed secret. The endpoint receives events from then
+// on. It returns limit_reached if there are webhook.MaxEndpoints.
 func (db *DB) WebhookCreate(ctx context.Context, e webhook.Endpoint, sealed []byte) (out webhook.Endpoint, err error) {
 	err = db.inTx(ctx, "store a webhook", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		if err := db.q.WebhooksLock(ctx, tx); err != nil {
@@ -56,7 +56,7 @@ func (db *DB) WebhookList(ctx context.Context) ([]webhook.Endpoint, error) {
 	return out, fault(doing, err)
 }
 
-// WebhookGet returns an endpoint; webhook_not_found if there is none.
+// WebhookGet returns an endpoint, or webhook_not_found.
 func (db *DB) WebhookGet(ctx context.Context, id string) (webhook.Endpoint, error) {
 	const doing = "read a webhook"
 	row, err := db.q.WebhookGet(ctx, db.pool, id)
@@ -83,8 +83,8 @@ func (db *DB) webhooksPending(ctx context.Context, rows ...dbsqlc.Webhook) (map[
 	return out, err
 }
 
-// WebhookUpdate changes an endpoint. One that is enabled is notified of what happens from then on; what a disabled one has pending has
-// failed.
+// WebhookUpdate changes an endpoint. An endpoint that is enabled receives events from then on;
+// pending deliveries of an endpoint that is disabled fail.
 func (db *DB) WebhookUpdate(ctx context.Context, id string, change func(*webhook.Endpoint)) (webhook.Endpoint, error) {
 	err := db.inTx(ctx, "change a webhook", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		row, err := db.q.WebhookLock(ctx, tx, id)
@@ -116,7 +116,8 @@ func (db *DB) webhookGiveUp(ctx context.Context, tx pgx.Tx, id string) error {
 	return db.q.WebhookDeliveriesGiveUp(ctx, tx, &dbsqlc.WebhookDeliveriesGiveUpParams{WebhookID: id, Reason: webhook.ReasonDisabled})
 }
 
-// WebhookRotate replaces the secret of an endpoint. The one before it signs too until the overlap is over.
+// WebhookRotate replaces the secret of an endpoint. The previous secret also signs deliveries until
+// the overlap ends.
 func (db *DB) WebhookRotate(ctx context.Context, id string, sealed []byte, overlap time.Duration) (webhook.Endpoint, error) {
 	err := db.inTx(ctx, "rotate the secret of a webhook", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		if _, err := db.q.WebhookLock(ctx, tx, id); isNoRows(err) {
@@ -141,7 +142,8 @@ func (db *DB) WebhookDelete(ctx context.Context, id string) error {
 	return fault("delete a webhook", err)
 }
 
-// WebhooksReseal seals with reseal the secrets that it changes, and returns how many it has changed, and how many it could not open.
+// WebhooksReseal replaces the secrets that reseal changes, and returns how many it changed, and how
+// many could not be opened.
 func (db *DB) WebhooksReseal(ctx context.Context, reseal func(id string, sealed []byte) (resealed []byte, changed bool, err error)) (changed, failed int, err error) {
 	const doing = "seal the secrets of webhooks again"
 	rows, err := db.q.WebhookSecrets(ctx, db.pool)
@@ -208,7 +210,7 @@ func filterMetadata(f lifecycle.Filter) []byte {
 	}
 	data, err := json.Marshal(f.Metadata)
 	if err != nil {
-		panic(err) // texts marshal
+		panic(err) // strings always marshal
 	}
 	return data
 }

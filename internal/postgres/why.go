@@ -16,9 +16,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/why"
 )
 
-// WhyFacts reads what explains a subject of a session, all of one moment. The id is that of a prompt or a question, or the
-// number of a transition; empty for the newest, or the one at work. session_not_found, prompt_not_found, question_not_found;
-// invalid_request if there is no such transition.
+// WhyFacts reads the facts that explain a subject of a session, in one snapshot. The id is that of
+// a prompt or a question, or the number of a transition; empty for the newest or current one.
+// Errors: session_not_found, prompt_not_found, question_not_found; invalid_request if the
+// transition does not exist.
 func (db *DB) WhyFacts(ctx context.Context, sessionID string, of why.Subject, id string) (facts why.Facts, err error) {
 	err = db.inTx(ctx, "explain a session", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		w := whyReader{db: db, tx: tx, id: sessionID}
@@ -84,7 +85,7 @@ func (w *whyReader) read(ctx context.Context, of why.Subject, id string) (why.Fa
 	return w.f, nil
 }
 
-// transitionNo is the number of the transition that is asked about; 0 for the newest.
+// transitionNo returns the number of the requested transition; 0 for the newest.
 func (w *whyReader) transitionNo(ctx context.Context, of why.Subject, id string) (int64, error) {
 	switch {
 	case id != "":
@@ -100,7 +101,7 @@ func (w *whyReader) transitionNo(ctx context.Context, of why.Subject, id string)
 	return 0, nil
 }
 
-// prompt reads the prompt that is asked about.
+// prompt reads the requested prompt.
 func (w *whyReader) prompt(ctx context.Context, id string) (string, error) {
 	if id == "" {
 		newest, err := w.db.q.WhyPrompt(ctx, w.tx, w.id)
@@ -150,7 +151,7 @@ func (w *whyReader) commands(ctx context.Context) error {
 	return err
 }
 
-// sandboxes reads those up to the generation of the transition that is asked about.
+// sandboxes reads the sandboxes up to the generation of the requested transition.
 func (w *whyReader) sandboxes(ctx context.Context) error {
 	generation := int64(math.MaxInt64)
 	if n := len(w.f.Transitions); n > 0 && w.f.Transitions[n-1].No < w.f.Session.TransitionNo {
@@ -224,7 +225,7 @@ func (w *whyReader) retry(ctx context.Context) error {
 	return err
 }
 
-// questions reads one, or the newest; of those, an open one comes first.
+// questions reads one question, or the newest ones, unresolved questions first.
 func (w *whyReader) questions(ctx context.Context, id string) error {
 	rows, err := w.db.q.WhyQuestions(ctx, w.tx, &dbsqlc.WhyQuestionsParams{SessionID: w.id, ID: id, MaxItems: why.MaxQuestions})
 	for _, r := range rows {
@@ -245,7 +246,7 @@ func (w *whyReader) questions(ctx context.Context, id string) error {
 	return err
 }
 
-// woke reads which prompt waited when the session woke last.
+// woke reads which prompt was queued when the session woke last.
 func (w *whyReader) woke(ctx context.Context) error {
 	for _, t := range slices.Backward(w.f.Transitions) {
 		if t.Event != session.EventWake && t.From != session.Initializing || t.Reason != session.ReasonPrompt {
