@@ -24,7 +24,7 @@ type ArchiveFailParams struct {
 	Attempt int64
 }
 
-// ArchiveFail has the next attempt made after a pause, unless there is none.
+// ArchiveFail schedules the next attempt after a pause, unless the failure is final.
 func (q *Queries) ArchiveFail(ctx context.Context, db DBTX, arg *ArchiveFailParams) error {
 	_, err := db.Exec(ctx, archiveFail,
 		arg.Reason,
@@ -62,7 +62,8 @@ const archiveLock = `-- name: ArchiveLock :one
 SELECT id FROM archives WHERE id = $1 FOR KEY SHARE
 `
 
-// ArchiveLock keeps an archive from being deleted until a bundle that is restored from it is committed.
+// ArchiveLock prevents the deletion of an archive until a bundle that is restored from it is
+// committed.
 func (q *Queries) ArchiveLock(ctx context.Context, db DBTX, id string) (string, error) {
 	row := db.QueryRow(ctx, archiveLock, id)
 	var id_2 string
@@ -202,7 +203,7 @@ type ArchivePartsForgetParams struct {
 	Attempt   int64
 }
 
-// ArchivePartsForget deletes what earlier attempts have left.
+// ArchivePartsForget deletes the parts of earlier attempts.
 func (q *Queries) ArchivePartsForget(ctx context.Context, db DBTX, arg *ArchivePartsForgetParams) error {
 	_, err := db.Exec(ctx, archivePartsForget, arg.ArchiveID, arg.Attempt)
 	return err
@@ -246,7 +247,7 @@ type ArchiveRenewParams struct {
 	Attempt int64
 }
 
-// ArchiveRenew keeps an archive with the attempt that makes it.
+// ArchiveRenew renews the lease of the attempt that makes an archive.
 func (q *Queries) ArchiveRenew(ctx context.Context, db DBTX, arg *ArchiveRenewParams) (int64, error) {
 	result, err := db.Exec(ctx, archiveRenew, arg.Seconds, arg.ID, arg.Attempt)
 	if err != nil {
@@ -272,7 +273,8 @@ type ArchiveRequestParams struct {
 	Seconds  float64
 }
 
-// ArchiveRequest has an archive made of a bundle. One that has failed is tried again, and one that is there is kept for longer.
+// ArchiveRequest requests an archive of a bundle. It retries one that has failed, and extends the
+// lifetime of an existing one.
 func (q *Queries) ArchiveRequest(ctx context.Context, db DBTX, arg *ArchiveRequestParams) error {
 	_, err := db.Exec(ctx, archiveRequest,
 		arg.ID,
@@ -305,8 +307,8 @@ DELETE FROM archives a WHERE a.id = ANY(ARRAY(
     LIMIT 100 FOR UPDATE SKIP LOCKED))
 `
 
-// ArchivesCollect deletes imported archives that no bundle is restored from, and exported ones that have expired or whose bundle is
-// deleted.
+// ArchivesCollect deletes imported archives that no bundle is restored from, and exported ones that
+// have expired or whose bundle is deleted.
 func (q *Queries) ArchivesCollect(ctx context.Context, db DBTX) (int64, error) {
 	result, err := db.Exec(ctx, archivesCollect)
 	if err != nil {
@@ -338,7 +340,7 @@ type ArchivesTakeRow struct {
 	Tries    int64
 }
 
-// ArchivesTake gives each archive that is to be made to one worker for a while.
+// ArchivesTake leases each archive that must be made to one worker.
 func (q *Queries) ArchivesTake(ctx context.Context, db DBTX, arg *ArchivesTakeParams) ([]ArchivesTakeRow, error) {
 	rows, err := db.Query(ctx, archivesTake, arg.Seconds, arg.MaxItems)
 	if err != nil {
@@ -462,7 +464,7 @@ type ImportSessionInsertParams struct {
 	Options       []byte
 }
 
-// ImportSessionInsert inserts a session that sleeps.
+// ImportSessionInsert inserts a hibernated session.
 func (q *Queries) ImportSessionInsert(ctx context.Context, db DBTX, arg *ImportSessionInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, importSessionInsert,
 		arg.ID,

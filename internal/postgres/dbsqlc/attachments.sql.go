@@ -114,7 +114,7 @@ type AttachmentsTotalRow struct {
 	Bytes int64
 }
 
-// AttachmentsTotal is what is stored with a session from one origin.
+// AttachmentsTotal sums up the stored attachments of a session from one origin.
 func (q *Queries) AttachmentsTotal(ctx context.Context, db DBTX, arg *AttachmentsTotalParams) (AttachmentsTotalRow, error) {
 	row := db.QueryRow(ctx, attachmentsTotal, arg.SessionID, arg.Origin)
 	var i AttachmentsTotalRow

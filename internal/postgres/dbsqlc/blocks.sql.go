@@ -29,8 +29,8 @@ type BlockPageParams struct {
 	MaxBytes        int64
 }
 
-// BlockPage reads the blocks after a position and up to another, as far as they have max_bytes together:
-// the first is always among them.
+// BlockPage reads the blocks between two positions, up to max_bytes in total; the first block is
+// always included.
 func (q *Queries) BlockPage(ctx context.Context, db DBTX, arg *BlockPageParams) ([]Block, error) {
 	rows, err := db.Query(ctx, blockPage,
 		arg.SessionID,
@@ -103,8 +103,8 @@ type BlockPageAtRow struct {
 	RemovedSeq     *int64
 }
 
-// BlockPageAt is BlockPage for the conversation as it was at an event: blocks that appeared later are left out, and
-// those that a revert has removed since are not.
+// BlockPageAt is BlockPage for the conversation at an event: it omits blocks that appeared later,
+// and includes those that a revert has removed since.
 func (q *Queries) BlockPageAt(ctx context.Context, db DBTX, arg *BlockPageAtParams) ([]BlockPageAtRow, error) {
 	rows, err := db.Query(ctx, blockPageAt,
 		arg.SessionID,
@@ -174,8 +174,9 @@ type BlockTailRow struct {
 	LeftOut  int64
 }
 
-// BlockTail is the position after which the newest blocks up to another are, at most max_items of about max_bytes together, and how
-// many are before them; the newest is always among them.
+// BlockTail returns the position after which the newest blocks up to another position begin, at
+// most max_items with about max_bytes in total, and how many blocks precede them; the newest is
+// always included.
 func (q *Queries) BlockTail(ctx context.Context, db DBTX, arg *BlockTailParams) (BlockTailRow, error) {
 	row := db.QueryRow(ctx, blockTail,
 		arg.SessionID,
@@ -205,7 +206,7 @@ type BlocksAtWorkRow struct {
 	Block          []byte
 }
 
-// BlocksAtWork are the calls of tools and the subagents that are at work, of those that have come since an event.
+// BlocksAtWork returns the running tool calls and subagents that appeared after an event.
 func (q *Queries) BlocksAtWork(ctx context.Context, db DBTX, arg *BlocksAtWorkParams) ([]BlocksAtWorkRow, error) {
 	rows, err := db.Query(ctx, blocksAtWork, arg.SessionID, arg.Since)
 	if err != nil {
@@ -255,7 +256,7 @@ type BlocksGetParams struct {
 	BlockIds        []string
 }
 
-// BlocksGet reads the blocks that a batch of appends is about.
+// BlocksGet reads the blocks that a batch of appends concerns.
 func (q *Queries) BlocksGet(ctx context.Context, db DBTX, arg *BlocksGetParams) ([]Block, error) {
 	rows, err := db.Query(ctx, blocksGet, arg.SessionIds, arg.ConversationIds, arg.BlockIds)
 	if err != nil {

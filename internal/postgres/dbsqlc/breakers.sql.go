@@ -49,7 +49,7 @@ type BreakerCloseParams struct {
 	Provider  string
 }
 
-// BreakerClose forgets the failures of starts like that of a session.
+// BreakerClose deletes the breaker that applies to starts of a session.
 func (q *Queries) BreakerClose(ctx context.Context, db DBTX, arg *BreakerCloseParams) ([]*time.Time, error) {
 	rows, err := db.Query(ctx, breakerClose, arg.SessionID, arg.Provider)
 	if err != nil {
@@ -82,7 +82,7 @@ type BreakerIsOpenParams struct {
 	Provider  string
 }
 
-// BreakerIsOpen reports whether the start of a session's sandbox meets an open breaker.
+// BreakerIsOpen reports whether an open breaker applies to the start of a session's sandbox.
 func (q *Queries) BreakerIsOpen(ctx context.Context, db DBTX, arg *BreakerIsOpenParams) (bool, error) {
 	row := db.QueryRow(ctx, breakerIsOpen, arg.SessionID, arg.Provider)
 	var open bool
@@ -100,7 +100,8 @@ type BreakerKeyRow struct {
 	At    time.Time
 }
 
-// BreakerKey returns what the start of a session's sandbox is known by: its agent, and a hash of the session.
+// BreakerKey returns what identifies the start of a session's sandbox: its agent, and a hash of the
+// session.
 func (q *Queries) BreakerKey(ctx context.Context, db DBTX, sessionID string) (BreakerKeyRow, error) {
 	row := db.QueryRow(ctx, breakerKey, sessionID)
 	var i BreakerKeyRow
@@ -169,7 +170,7 @@ type BreakerStoreParams struct {
 	Agent      string
 }
 
-// BreakerStore stores a breaker that is locked.
+// BreakerStore stores a locked breaker.
 func (q *Queries) BreakerStore(ctx context.Context, db DBTX, arg *BreakerStoreParams) error {
 	_, err := db.Exec(ctx, breakerStore,
 		arg.Failures,
@@ -191,7 +192,7 @@ const breakersOpen = `-- name: BreakersOpen :many
 SELECT provider, agent, failures, trials, failed_at, failed_by, reason, opened_at, retry_at, trial_by, trial_until FROM breakers WHERE opened_at IS NOT NULL ORDER BY provider, agent
 `
 
-// BreakersOpen lists the breakers that are open. There are as many rows as agents, at most.
+// BreakersOpen lists the open breakers, at most one per provider and agent.
 func (q *Queries) BreakersOpen(ctx context.Context, db DBTX) ([]Breaker, error) {
 	rows, err := db.Query(ctx, breakersOpen)
 	if err != nil {

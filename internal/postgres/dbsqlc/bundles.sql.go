@@ -21,8 +21,7 @@ type BaseImageUseParams struct {
 	Name string
 }
 
-// BaseImageUse notes that a sandbox is about to start from the image, and says
-// whether it may.
+// BaseImageUse records that a sandbox is about to start from the image, and returns whether it may.
 func (q *Queries) BaseImageUse(ctx context.Context, db DBTX, arg *BaseImageUseParams) (bool, error) {
 	row := db.QueryRow(ctx, baseImageUse, arg.ID, arg.Name)
 	var column_1 bool
@@ -56,9 +55,9 @@ type BaseImagesDueParams struct {
 	MaxItems int32
 }
 
-// BaseImagesDue condemns base images that nothing uses: no sandbox, no kept
-// snapshot (one of unknown base counts for all), no recent preparation, and
-// another one of the same recipe has been used since.
+// BaseImagesDue condemns base images that are not in use: no sandbox and no kept snapshot is based
+// on them (a snapshot with unknown base counts for all), none was prepared recently, and another
+// image of the same recipe has been used since.
 func (q *Queries) BaseImagesDue(ctx context.Context, db DBTX, arg *BaseImagesDueParams) ([]string, error) {
 	rows, err := db.Query(ctx, baseImagesDue, arg.Seconds, arg.MaxItems)
 	if err != nil {
@@ -177,8 +176,9 @@ type BundleHeadsRow struct {
 	HeadSuccess string
 }
 
-// BundleHeads are the newest bundle of each session, the newest one that ends with a turn that succeeded, what it was forked from, and when bundles
-// are saved while it is awake, with the time of the newest one where that says when the next one is saved.
+// BundleHeads returns, for each session, its newest bundle, the newest one that ends with a
+// successful turn, what it was forked from, its checkpoint policy, and, if the next checkpoint
+// depends on it, the time of the newest bundle.
 func (q *Queries) BundleHeads(ctx context.Context, db DBTX, sessionIds []string) ([]BundleHeadsRow, error) {
 	rows, err := db.Query(ctx, bundleHeads, sessionIds)
 	if err != nil {
@@ -240,8 +240,9 @@ type BundleInsertParams struct {
 	Reverted   string
 }
 
-// BundleInsert notes the newest prompt that the agent has had and that was not reverted. It may be one that a fork began with.
-// One of the snapshot of its parent has the files of that one.
+// BundleInsert records the newest prompt that the agent has received and that was not reverted,
+// possibly the first prompt of a fork. A bundle with the snapshot of its parent shares the parent's
+// files.
 func (q *Queries) BundleInsert(ctx context.Context, db DBTX, arg *BundleInsertParams) error {
 	_, err := db.Exec(ctx, bundleInsert,
 		arg.ID,
@@ -369,7 +370,8 @@ type BundleViewsRow struct {
 	ArchiveID  string
 }
 
-// BundleViews is newest first. Manifests come without the list of agent files, which may be long.
+// BundleViews returns bundles newest first. Their manifests omit the list of agent files, which may
+// be long.
 func (q *Queries) BundleViews(ctx context.Context, db DBTX, arg *BundleViewsParams) ([]BundleViewsRow, error) {
 	rows, err := db.Query(ctx, bundleViews, arg.SessionID, arg.Before, arg.MaxItems)
 	if err != nil {
@@ -418,8 +420,9 @@ WHERE b.session_id IN (SELECT x.session_id FROM bundles x WHERE x.snapshot_id = 
   AND (b.checkpoint OR EXISTS (SELECT FROM bundles n WHERE n.session_id = b.session_id AND n.no > b.no AND NOT n.checkpoint AND n.generation >= b.generation))
 `
 
-// BundlesForget deletes the bundles of sessions whose snapshots were deleted by policy, some of them now. The newest bundle that a sandbox
-// was left with says which generations are saved, which a checkpoint does not.
+// BundlesForget deletes some of the bundles whose snapshots were deleted by a policy. It keeps the
+// newest bundle with which a sandbox ended, because that records which generations are saved; a
+// checkpoint does not.
 func (q *Queries) BundlesForget(ctx context.Context, db DBTX, ids []string) error {
 	_, err := db.Exec(ctx, bundlesForget, ids)
 	return err
@@ -450,8 +453,8 @@ type BundlesRestorableParams struct {
 	ExceptID  string
 }
 
-// BundlesRestorable lists the bundles of a session that have another snapshot than one that could not
-// be restored, newest first. Those that a revert has undone are left out.
+// BundlesRestorable lists the bundles of a session whose snapshot is not the one that could not be
+// restored, newest first. It omits bundles that a revert has undone.
 func (q *Queries) BundlesRestorable(ctx context.Context, db DBTX, arg *BundlesRestorableParams) ([]Bundle, error) {
 	rows, err := db.Query(ctx, bundlesRestorable, arg.SessionID, arg.ExceptID)
 	if err != nil {
@@ -538,9 +541,9 @@ type ExitImagesDueRow struct {
 	EndedAt    time.Time
 }
 
-// ExitImagesDue takes a page of ended sandboxes whose image is to be found, and
-// keeps other workers from them for a while. Until a bundle of its generation, or of
-// a later one, is committed, the image may be all that is left of it.
+// ExitImagesDue takes a page of ended sandboxes whose exit image must be found, and reserves them
+// for the caller for a while. Until a bundle of the sandbox's generation, or of a later one, is
+// committed, the image may be all that remains of it.
 func (q *Queries) ExitImagesDue(ctx context.Context, db DBTX, maxItems int32) ([]ExitImagesDueRow, error) {
 	rows, err := db.Query(ctx, exitImagesDue, maxItems)
 	if err != nil {
@@ -580,8 +583,8 @@ type ExitImagesRecordParams struct {
 	Generations []int64
 }
 
-// ExitImagesRecord stores images of ended sandboxes. One that no bundle was made
-// of is unneeded: a sandbox is ended only when its session has taken what it wants.
+// ExitImagesRecord stores images of ended sandboxes. An image without a bundle is unneeded: a
+// sandbox is ended only after its session has saved what it needs.
 func (q *Queries) ExitImagesRecord(ctx context.Context, db DBTX, arg *ExitImagesRecordParams) error {
 	_, err := db.Exec(ctx, exitImagesRecord, arg.Ids, arg.SessionIds, arg.Generations)
 	return err
@@ -602,8 +605,8 @@ type ImageCountsRow struct {
 	Hidden   int64
 }
 
-// ImageCounts are the images that wait for something. What is kept is not counted:
-// that would walk it.
+// ImageCounts counts the images in each pending state. It does not count kept ones, which would
+// require a full scan.
 func (q *Queries) ImageCounts(ctx context.Context, db DBTX, seconds float64) (ImageCountsRow, error) {
 	row := db.QueryRow(ctx, imageCounts, seconds)
 	var i ImageCountsRow
@@ -641,7 +644,7 @@ const imageIntentsAge = `-- name: ImageIntentsAge :execrows
 DELETE FROM image_intents WHERE created_at < clock_timestamp() - make_interval(secs => $1)
 `
 
-// ImageIntentsAge forgets intents so old that what they hide is gone.
+// ImageIntentsAge deletes intents so old that the images they protect no longer exist.
 func (q *Queries) ImageIntentsAge(ctx context.Context, db DBTX, seconds float64) (int64, error) {
 	result, err := db.Exec(ctx, imageIntentsAge, seconds)
 	if err != nil {
@@ -671,8 +674,8 @@ UNION ALL
  ORDER BY i.used DESC LIMIT 3)
 `
 
-// ImagesKnown lists images that should exist at the provider besides one: the newest snapshots that
-// are kept, and the newest images that sandboxes were made of and that are no snapshots.
+// ImagesKnown lists images, except one, that should exist at the provider: the newest kept
+// snapshots, and the newest images that sandboxes were created from and that are not snapshots.
 func (q *Queries) ImagesKnown(ctx context.Context, db DBTX, exceptID string) ([]string, error) {
 	rows, err := db.Query(ctx, imagesKnown, exceptID)
 	if err != nil {
@@ -717,10 +720,10 @@ type ImagesStrayParams struct {
 	Exits       []bool
 }
 
-// ImagesStray condemns images that were found at the provider and that nothing
-// here knows of, and returns them. An exit image is known while its sandbox is not
-// ended, or its generation not saved: the session may still want it. Condemned first, an image cannot become a
-// bundle's any more when a late worker records it.
+// ImagesStray condemns images that were found at the provider and are unknown here, and returns
+// them. An exit image is known while its sandbox has not ended or its generation is not saved,
+// since the session may still need it. A condemned image cannot become part of a bundle when a late
+// worker records it.
 func (q *Queries) ImagesStray(ctx context.Context, db DBTX, arg *ImagesStrayParams) ([]string, error) {
 	rows, err := db.Query(ctx, imagesStray,
 		arg.Ids,
@@ -773,8 +776,8 @@ type SnapshotInsertParams struct {
 	Lifetime   float64
 }
 
-// SnapshotInsert also says whether the image is free to be used. One of a session
-// that is over, or that was purged meanwhile, is unneeded from the start.
+// SnapshotInsert also returns whether the image may be used. An image of a session that is
+// terminated, or has been purged meanwhile, is unneeded from the start.
 func (q *Queries) SnapshotInsert(ctx context.Context, db DBTX, arg *SnapshotInsertParams) (bool, error) {
 	row := db.QueryRow(ctx, snapshotInsert,
 		arg.ID,
@@ -796,7 +799,7 @@ type SnapshotKeepParams struct {
 	ID      string
 }
 
-// SnapshotKeep puts off the deletion of a snapshot that could not be restored.
+// SnapshotKeep postpones the deletion of a snapshot that could not be restored.
 func (q *Queries) SnapshotKeep(ctx context.Context, db DBTX, arg *SnapshotKeepParams) error {
 	_, err := db.Exec(ctx, snapshotKeep, arg.Seconds, arg.ID)
 	return err
@@ -841,7 +844,7 @@ type SnapshotReplaceParams struct {
 	OldID     string
 }
 
-// SnapshotReplace has the bundles of a session restored from a copy of their snapshot.
+// SnapshotReplace makes the bundles of a session restore from a copy of their snapshot.
 func (q *Queries) SnapshotReplace(ctx context.Context, db DBTX, arg *SnapshotReplaceParams) (int64, error) {
 	result, err := db.Exec(ctx, snapshotReplace, arg.NewID, arg.SessionID, arg.OldID)
 	if err != nil {
@@ -854,7 +857,7 @@ const snapshotReplaced = `-- name: SnapshotReplaced :exec
 UPDATE snapshots SET kept_until = now() + interval '1 day' WHERE id = $1
 `
 
-// SnapshotReplaced keeps the original for a while: a restore may have begun with it.
+// SnapshotReplaced keeps the original for a day: a restore may have begun with it.
 func (q *Queries) SnapshotReplaced(ctx context.Context, db DBTX, id string) error {
 	_, err := db.Exec(ctx, snapshotReplaced, id)
 	return err
@@ -876,8 +879,8 @@ UPDATE snapshots n SET
 WHERE NOT n.bundled AND n.unneeded_at IS NULL AND n.deleted_at IS NULL AND n.created_at < clock_timestamp() - make_interval(secs => $1)
 `
 
-// SnapshotsAge marks snapshots that no bundle was made of in time. One whose
-// bundle was committed by an older release is noted as bundled instead.
+// SnapshotsAge marks snapshots for which no bundle was committed in time. A snapshot whose bundle
+// was committed by an older release is marked as bundled instead.
 func (q *Queries) SnapshotsAge(ctx context.Context, db DBTX, seconds float64) error {
 	_, err := db.Exec(ctx, snapshotsAge, seconds)
 	return err
@@ -902,8 +905,8 @@ type SnapshotsAuditParams struct {
 	MaxItems int32
 }
 
-// SnapshotsAudit looks at a page of what is kept, so that a mark that was missed is
-// made up for. It returns the ids that it looked at.
+// SnapshotsAudit checks a page of kept snapshots and adds missing marks. It returns the ids that it
+// checked.
 func (q *Queries) SnapshotsAudit(ctx context.Context, db DBTX, arg *SnapshotsAuditParams) ([]string, error) {
 	rows, err := db.Query(ctx, snapshotsAudit, arg.AfterID, arg.MaxItems)
 	if err != nil {
@@ -934,9 +937,8 @@ WHERE n.id = ANY($1::text[]) AND u.id = n.id AND (n.condemned_at IS NOT NULL OR 
 RETURNING n.id
 `
 
-// SnapshotsCondemn condemns those of them that are still unneeded now that they
-// are locked: from here on no bundle can be made of them. Others wait before they
-// are tried again, each time for longer.
+// SnapshotsCondemn condemns those that are still unneeded now that they are locked: from here on no
+// bundle can refer to them. Others are tried again after a pause that grows each time.
 func (q *Queries) SnapshotsCondemn(ctx context.Context, db DBTX, ids []string) ([]string, error) {
 	rows, err := db.Query(ctx, snapshotsCondemn, ids)
 	if err != nil {
@@ -964,7 +966,7 @@ ORDER BY delete_after, id LIMIT $1
 FOR UPDATE SKIP LOCKED
 `
 
-// SnapshotsDue locks snapshots that are marked and whose turn it is.
+// SnapshotsDue locks marked snapshots that are due.
 func (q *Queries) SnapshotsDue(ctx context.Context, db DBTX, maxItems int32) ([]string, error) {
 	rows, err := db.Query(ctx, snapshotsDue, maxItems)
 	if err != nil {
@@ -999,7 +1001,7 @@ const snapshotsKeep = `-- name: SnapshotsKeep :exec
 UPDATE snapshots SET unneeded_at = NULL WHERE id = ANY($1::text[]) AND condemned_at IS NULL
 `
 
-// SnapshotsKeep takes the mark from those that a bundle needs after all.
+// SnapshotsKeep removes the mark from snapshots that a bundle still needs.
 func (q *Queries) SnapshotsKeep(ctx context.Context, db DBTX, ids []string) error {
 	_, err := db.Exec(ctx, snapshotsKeep, ids)
 	return err
@@ -1012,7 +1014,7 @@ WHERE n.session_id = $1::text AND n.deleted_at IS NULL AND n.unneeded_at IS NULL
   AND u.id = n.id AND (u.session_over OR n.bundled AND NOT u.needed)
 `
 
-// SnapshotsRelease marks the snapshots that the session does not need any more.
+// SnapshotsRelease marks the snapshots that the session no longer needs.
 func (q *Queries) SnapshotsRelease(ctx context.Context, db DBTX, sessionID string) error {
 	_, err := db.Exec(ctx, snapshotsRelease, sessionID)
 	return err
@@ -1044,8 +1046,8 @@ type SnapshotsRenewRow struct {
 	Generation int64
 }
 
-// SnapshotsRenew takes snapshots that sleeping sessions wake from and that expire
-// before long, and keeps other workers from them for an hour.
+// SnapshotsRenew takes snapshots that sleeping sessions restore from and that expire soon, and
+// reserves them for the caller for an hour.
 func (q *Queries) SnapshotsRenew(ctx context.Context, db DBTX, arg *SnapshotsRenewParams) ([]SnapshotsRenewRow, error) {
 	rows, err := db.Query(ctx, snapshotsRenew, arg.Seconds, arg.MaxItems)
 	if err != nil {
@@ -1075,7 +1077,7 @@ type SnapshotsReturnedParams struct {
 	Seconds float64
 }
 
-// SnapshotsReturned has images deleted again that the provider still lists.
+// SnapshotsReturned schedules another deletion of images that the provider still lists.
 func (q *Queries) SnapshotsReturned(ctx context.Context, db DBTX, arg *SnapshotsReturnedParams) error {
 	_, err := db.Exec(ctx, snapshotsReturned, arg.Ids, arg.Seconds)
 	return err

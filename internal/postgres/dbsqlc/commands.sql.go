@@ -20,7 +20,8 @@ type CheckpointPolicyRow struct {
 	Newest *time.Time
 }
 
-// CheckpointPolicy is when a session saves bundles while it is awake, and when it saved the last one.
+// CheckpointPolicy returns when a session saves bundles while it is awake, and when it last saved
+// one.
 func (q *Queries) CheckpointPolicy(ctx context.Context, db DBTX, id string) (CheckpointPolicyRow, error) {
 	row := db.QueryRow(ctx, checkpointPolicy, id)
 	var i CheckpointPolicyRow
@@ -78,7 +79,8 @@ type CommandForceParams struct {
 	ID     string
 }
 
-// CommandForce makes a pending command a forced one, which its workflow has not read yet. A reason replaces an earlier one.
+// CommandForce changes a pending command to a forced one, which the workflow must read again. A
+// reason replaces an earlier one.
 func (q *Queries) CommandForce(ctx context.Context, db DBTX, arg *CommandForceParams) (SessionCommand, error) {
 	row := db.QueryRow(ctx, commandForce, arg.Reason, arg.ID)
 	var i SessionCommand
@@ -159,7 +161,7 @@ const commandRequest = `-- name: CommandRequest :one
 SELECT request_id FROM session_commands WHERE id = $1
 `
 
-// CommandRequest is the id of the request that submitted a command.
+// CommandRequest returns the id of the request that submitted a command.
 func (q *Queries) CommandRequest(ctx context.Context, db DBTX, id string) (string, error) {
 	row := db.QueryRow(ctx, commandRequest, id)
 	var request_id string
@@ -236,7 +238,7 @@ type CommandsForgetParams struct {
 	Kept      int32
 }
 
-// CommandsForget deletes all but the newest commands of a session that have ended.
+// CommandsForget deletes the ended commands of a session except the newest.
 func (q *Queries) CommandsForget(ctx context.Context, db DBTX, arg *CommandsForgetParams) error {
 	_, err := db.Exec(ctx, commandsForget, arg.SessionID, arg.Kept)
 	return err
@@ -289,10 +291,11 @@ type CommandsOverdueRow struct {
 	HeardBy   string
 }
 
-// CommandsOverdue finds sessions with a command that has waited for long: those with a command that no
-// workflow has read first, in no order else, so that no session keeps others from being looked at.
-// heard_by is the workflow run that has read them; empty where one of them was not read. Sessions with an open
-// workflow that has not answered a signal for much longer are among them: the signal of a changed setting may be lost.
+// CommandsOverdue finds sessions with a command that has been pending for long: first those with a
+// command that no workflow has read, otherwise in no particular order, so that no session keeps
+// others from being checked. heard_by is the workflow run that has read the commands; empty if one
+// was not read. It includes sessions with an open workflow that has not reacted to a signal for
+// much longer, because the signal of a changed setting may be lost.
 func (q *Queries) CommandsOverdue(ctx context.Context, db DBTX, arg *CommandsOverdueParams) ([]CommandsOverdueRow, error) {
 	rows, err := db.Query(ctx, commandsOverdue, arg.AgeSeconds, arg.SignalledSeconds, arg.MaxItems)
 	if err != nil {
@@ -355,7 +358,7 @@ const commandsPendingOf = `-- name: CommandsPendingOf :many
 SELECT id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at, request_id, bundle_id FROM session_commands WHERE session_id = ANY($1::text[]) AND status = 'pending' ORDER BY id
 `
 
-// CommandsPendingOf is CommandsPending for the sessions of a list.
+// CommandsPendingOf is CommandsPending for several sessions.
 func (q *Queries) CommandsPendingOf(ctx context.Context, db DBTX, sessionIds []string) ([]SessionCommand, error) {
 	rows, err := db.Query(ctx, commandsPendingOf, sessionIds)
 	if err != nil {
@@ -404,8 +407,10 @@ type SessionClaimedParams struct {
 	ID        string
 }
 
-// SessionClaimed is SessionHeard with the activity that a claim is. A claim by the workflow ends an attendance. Within a second
-// of other activity, such as the prompt that is claimed, it is none: the index of activity would change once more in every turn.
+// SessionClaimed is SessionHeard and records the claim as activity. A claim by the workflow ends an
+// attendance. Within a second of other activity, such as the submit of the claimed prompt, the
+// claim is not recorded as activity: that would update the index of activity once more in every
+// turn.
 func (q *Queries) SessionClaimed(ctx context.Context, db DBTX, arg *SessionClaimedParams) error {
 	_, err := db.Exec(ctx, sessionClaimed,
 		arg.LastSeq,
@@ -420,7 +425,7 @@ const sessionHeard = `-- name: SessionHeard :exec
 UPDATE sessions SET signalled_at = NULL, loaded = true WHERE id = $1 AND (signalled_at IS NOT NULL OR NOT loaded)
 `
 
-// SessionHeard records that an open workflow has read what waits.
+// SessionHeard records that an open workflow has read the pending work.
 func (q *Queries) SessionHeard(ctx context.Context, db DBTX, id string) error {
 	_, err := db.Exec(ctx, sessionHeard, id)
 	return err

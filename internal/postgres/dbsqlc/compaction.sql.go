@@ -29,7 +29,8 @@ type BlocksWholeRow struct {
 	TextSeq        int64
 }
 
-// BlocksWhole returns, of the blocks of a session, those whose text a block_complete has as a whole, and its position.
+// BlocksWhole returns the blocks of a session whose complete text is in a block_complete, and the
+// position of that event.
 func (q *Queries) BlocksWhole(ctx context.Context, db DBTX, arg *BlocksWholeParams) ([]BlocksWholeRow, error) {
 	rows, err := db.Query(ctx, blocksWhole,
 		arg.ConversationIds,
@@ -79,7 +80,8 @@ type EventsDropRow struct {
 	Events   int64
 }
 
-// EventsDrop deletes events of a session and records how far it was looked at, unless another transaction has its lock.
+// EventsDrop deletes events of a session and records how far compaction has read, unless another
+// transaction has locked the session.
 func (q *Queries) EventsDrop(ctx context.Context, db DBTX, arg *EventsDropParams) (EventsDropRow, error) {
 	row := db.QueryRow(ctx, eventsDrop,
 		arg.SessionNo,
@@ -133,8 +135,8 @@ type EventsToCompactRow struct {
 	Delta          string
 }
 
-// EventsToCompact reads the next events of a session, of those that are deltas with their data. It ends with the delta that
-// brings their data to max_bytes or more.
+// EventsToCompact reads the next events of a session, deltas with their data. It ends with the
+// delta with which their data reaches max_bytes.
 func (q *Queries) EventsToCompact(ctx context.Context, db DBTX, arg *EventsToCompactParams) ([]EventsToCompactRow, error) {
 	rows, err := db.Query(ctx, eventsToCompact,
 		arg.AgeSeconds,
@@ -187,8 +189,8 @@ type SessionsToCompactRow struct {
 	Due      bool
 }
 
-// SessionsToCompact looks at the next sessions in the order of their numbers and says which have events that are older than an
-// age and that compaction has not looked at.
+// SessionsToCompact reads the next sessions in the order of their numbers and returns those with
+// events older than an age that compaction has not read yet.
 func (q *Queries) SessionsToCompact(ctx context.Context, db DBTX, arg *SessionsToCompactParams) ([]SessionsToCompactRow, error) {
 	rows, err := db.Query(ctx, sessionsToCompact, arg.AgeSeconds, arg.AfterNo, arg.MaxItems)
 	if err != nil {

@@ -25,7 +25,7 @@ type EventConversationsInsertParams struct {
 	Ids        []string
 }
 
-// EventConversationsInsert numbers the conversations that have no number yet, in the order given.
+// EventConversationsInsert assigns numbers to conversations that have none yet, in the order given.
 func (q *Queries) EventConversationsInsert(ctx context.Context, db DBTX, arg *EventConversationsInsertParams) error {
 	_, err := db.Exec(ctx, eventConversationsInsert, arg.SessionNos, arg.Ids)
 	return err
@@ -76,8 +76,8 @@ type EventsDeltasRow struct {
 	Data           []byte
 }
 
-// EventsDeltas reads text between two positions, a piece at a time: it ends with the event that brings its
-// data to max_bytes or more.
+// EventsDeltas reads text between two positions in pieces: a piece ends with the event with which
+// its data reaches max_bytes.
 func (q *Queries) EventsDeltas(ctx context.Context, db DBTX, arg *EventsDeltasParams) ([]EventsDeltasRow, error) {
 	rows, err := db.Query(ctx, eventsDeltas,
 		arg.SessionID,
@@ -149,13 +149,15 @@ type EventsExtendParams struct {
 	Datas           []string
 }
 
-// EventsExtend appends one delta to the log of each session, with the state of its run after it, and returns the sessions for which it
-// has. It is the whole of an append if nothing has to be known first: the run has the attempt's token and none of the delta's frames,
-// and its block takes text. It leaves out every other session, and those that other transactions hold.
+// EventsExtend appends one delta to the log of each session, with the state of its run after it,
+// and returns the sessions whose delta it has appended. It suffices if no other data decides about
+// the append: the run has the attempt's token and none of the delta's frames, and its block accepts
+// text. It skips all other sessions, and those that other transactions have locked.
 //
-// The statement reads rows as they were before it had the locks. What it changes, it checks again: it locks the session, then updates the run
-// if that still satisfies the conditions, and only the runs that it has updated are in the log. The conditions on runs are written so that no
-// index but that of ids fits them.
+// The statement reads rows in a snapshot from before it has the locks, so it checks again what it
+// changes: it locks the session, then updates the run if the run still satisfies the conditions,
+// and only adds events of updated runs to the log. The conditions on runs are written so that only
+// the index of ids fits them.
 func (q *Queries) EventsExtend(ctx context.Context, db DBTX, arg *EventsExtendParams) ([]string, error) {
 	rows, err := db.Query(ctx, eventsExtend,
 		arg.SessionIds,
@@ -212,7 +214,8 @@ type EventsInsertParams struct {
 	Datas           []string
 }
 
-// EventsInsert is the one way into the log. A run is given by its number, or by its id where run_no is below zero.
+// EventsInsert appends events to the log. A run is given by its number, or by its id if run_no is
+// below zero.
 func (q *Queries) EventsInsert(ctx context.Context, db DBTX, arg *EventsInsertParams) error {
 	_, err := db.Exec(ctx, eventsInsert,
 		arg.SessionNos,
@@ -317,7 +320,7 @@ type FileEventsOfRunRow struct {
 	Bounded   bool
 }
 
-// FileEventsOfRun sums up the file events of a run, and says which errors the run has had.
+// FileEventsOfRun sums up the file events of a run, and returns which errors it has reported.
 func (q *Queries) FileEventsOfRun(ctx context.Context, db DBTX, arg *FileEventsOfRunParams) (FileEventsOfRunRow, error) {
 	row := db.QueryRow(ctx, fileEventsOfRun,
 		arg.Truncated,

@@ -22,8 +22,9 @@ type BundleFilesAtRow struct {
 	Epoch     int64
 }
 
-// BundleFilesAt is where the files of a bundle are stored: in a session, as they were in an epoch; a negative one, if they are not. A fork that has
-// outlived what it was forked from has them in the epoch -1.
+// BundleFilesAt returns the session and the epoch in which the files of a bundle are stored; a
+// negative epoch if they are not. The files of a fork that has outlived its parent are in the epoch
+// -1.
 func (q *Queries) BundleFilesAt(ctx context.Context, db DBTX, id string) (BundleFilesAtRow, error) {
 	row := db.QueryRow(ctx, bundleFilesAt, id)
 	var i BundleFilesAtRow
@@ -44,7 +45,8 @@ type BundlesInheritParams struct {
 	SessionID     string
 }
 
-// BundlesInherit has all bundles with the files of one that is about to be deleted have those of its heir.
+// BundlesInherit redirects all bundles that share the files of a bundle that is about to be deleted
+// to the copy of its heir.
 func (q *Queries) BundlesInherit(ctx context.Context, db DBTX, arg *BundlesInheritParams) error {
 	_, err := db.Exec(ctx, bundlesInherit,
 		arg.HeirSessionID,
@@ -117,7 +119,7 @@ DELETE FROM earlier_files e WHERE e.session_id = $1
     AND NOT EXISTS (SELECT FROM bundles b WHERE b.session_id = e.session_id AND b.files_epoch BETWEEN e.from_epoch AND e.until_epoch)
 `
 
-// EarlierFilesForget deletes what no bundle of a session has any more.
+// EarlierFilesForget deletes files that belong to no bundle of a session any more.
 func (q *Queries) EarlierFilesForget(ctx context.Context, db DBTX, sessionID string) error {
 	_, err := db.Exec(ctx, earlierFilesForget, sessionID)
 	return err
@@ -133,7 +135,8 @@ type EpochBeginParams struct {
 	At        time.Time
 }
 
-// EpochBegin begins the next epoch of a workspace: what is replaced from now on is kept for the bundle that was committed.
+// EpochBegin begins the next epoch of a workspace: files that are replaced from now on are kept for
+// the bundle that was just committed.
 func (q *Queries) EpochBegin(ctx context.Context, db DBTX, arg *EpochBeginParams) error {
 	_, err := db.Exec(ctx, epochBegin, arg.SessionID, arg.At)
 	return err
@@ -234,7 +237,7 @@ type FilesForgetParams struct {
 	Keep      int32
 }
 
-// FilesForget keeps the newest of the files that are gone.
+// FilesForget keeps the newest of the deleted files.
 func (q *Queries) FilesForget(ctx context.Context, db DBTX, arg *FilesForgetParams) error {
 	_, err := db.Exec(ctx, filesForget, arg.SessionID, arg.Keep)
 	return err
@@ -255,7 +258,8 @@ type FilesHeirsRow struct {
 	HeirSessionID string
 }
 
-// FilesHeirs are, for each bundle of a session that bundles of forks have the files of, the fork that is to have a copy.
+// FilesHeirs returns, for each bundle of a session whose files are shared with bundles of forks,
+// the fork that must get a copy.
 func (q *Queries) FilesHeirs(ctx context.Context, db DBTX, sessionID string) ([]FilesHeirsRow, error) {
 	rows, err := db.Query(ctx, filesHeirs, sessionID)
 	if err != nil {
@@ -481,7 +485,7 @@ type FilesPutParams struct {
 	Unsaved   []string
 }
 
-// FilesPut stores files as they are now; an empty content stands for none.
+// FilesPut stores the current state of files; an empty content stands for none.
 func (q *Queries) FilesPut(ctx context.Context, db DBTX, arg *FilesPutParams) error {
 	_, err := db.Exec(ctx, filesPut,
 		arg.SessionID,
@@ -518,7 +522,8 @@ type FilesRevertParams struct {
 	Epoch     int64
 }
 
-// FilesRevert has the workspace of a session have the files that it, or what it was forked from, had in an epoch. FilesRevertDeleted comes before it.
+// FilesRevert resets the files of a session's workspace to those that the session, or its parent,
+// had in an epoch. FilesRevertDeleted precedes it.
 func (q *Queries) FilesRevert(ctx context.Context, db DBTX, arg *FilesRevertParams) error {
 	_, err := db.Exec(ctx, filesRevert, arg.SessionID, arg.FromID, arg.Epoch)
 	return err
@@ -567,7 +572,7 @@ type FilesSizesRow struct {
 	Deleted bool
 }
 
-// FilesSizes are what a batch must know of the files that it is about.
+// FilesSizes returns what an append must know about the files that it changes.
 func (q *Queries) FilesSizes(ctx context.Context, db DBTX, arg *FilesSizesParams) ([]FilesSizesRow, error) {
 	rows, err := db.Query(ctx, filesSizes, arg.SessionID, arg.Paths)
 	if err != nil {
@@ -612,7 +617,7 @@ type WorkspaceCountsRow struct {
 	Diff       string
 }
 
-// WorkspaceCounts has the diff, without its patch, only if another one takes its place.
+// WorkspaceCounts includes the diff, without its patch, only if another one is about to replace it.
 func (q *Queries) WorkspaceCounts(ctx context.Context, db DBTX, arg *WorkspaceCountsParams) (WorkspaceCountsRow, error) {
 	row := db.QueryRow(ctx, workspaceCounts, arg.WithDiff, arg.SessionID)
 	var i WorkspaceCountsRow
@@ -647,7 +652,7 @@ const workspaceDiffHead = `-- name: WorkspaceDiffHead :one
 SELECT coalesce(diff::text, '')::text AS diff FROM workspaces WHERE session_id = $1
 `
 
-// WorkspaceDiffHead is the diff without its patch.
+// WorkspaceDiffHead returns the diff without its patch.
 func (q *Queries) WorkspaceDiffHead(ctx context.Context, db DBTX, sessionID string) (string, error) {
 	row := db.QueryRow(ctx, workspaceDiffHead, sessionID)
 	var diff string
@@ -666,7 +671,7 @@ type WorkspacePositionRow struct {
 	DiffKey string
 }
 
-// WorkspacePosition is how much of a workspace is stored, and by what its diff was taken.
+// WorkspacePosition returns how much of a workspace is stored, and the key of its newest diff.
 func (q *Queries) WorkspacePosition(ctx context.Context, db DBTX, sessionID string) (WorkspacePositionRow, error) {
 	row := db.QueryRow(ctx, workspacePosition, sessionID)
 	var i WorkspacePositionRow
@@ -740,7 +745,7 @@ type WorkspaceRevertParams struct {
 	Epoch     int64
 }
 
-// WorkspaceRevert counts the files again and takes the diff of the epoch.
+// WorkspaceRevert recounts the files and restores the diff of the epoch.
 func (q *Queries) WorkspaceRevert(ctx context.Context, db DBTX, arg *WorkspaceRevertParams) error {
 	_, err := db.Exec(ctx, workspaceRevert, arg.SessionID, arg.FromID, arg.Epoch)
 	return err

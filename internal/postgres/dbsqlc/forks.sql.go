@@ -19,7 +19,8 @@ type BundleAfterPromptParams struct {
 	PromptID  string
 }
 
-// BundleAfterPrompt is the newest bundle whose memory ends with a prompt, if its snapshot is kept.
+// BundleAfterPrompt returns the newest bundle whose memory ends with a prompt, if its snapshot is
+// kept.
 func (q *Queries) BundleAfterPrompt(ctx context.Context, db DBTX, arg *BundleAfterPromptParams) (string, error) {
 	row := db.QueryRow(ctx, bundleAfterPrompt, arg.SessionID, arg.PromptID)
 	var id string
@@ -40,8 +41,9 @@ type BundleBeforePromptParams struct {
 	BeganSeq  int64
 }
 
-// BundleBeforePrompt is the newest bundle between a prompt's first turn and the turn before it. One whose memory a revert has
-// shortened before that turn is not what the prompt was sent to.
+// BundleBeforePrompt returns the newest bundle between the previous turn and a prompt's first turn.
+// It excludes a bundle whose memory a revert has shortened before that turn, since the prompt was
+// sent to a later state.
 func (q *Queries) BundleBeforePrompt(ctx context.Context, db DBTX, arg *BundleBeforePromptParams) (string, error) {
 	row := db.QueryRow(ctx, bundleBeforePrompt, arg.SessionID, arg.BeganSeq)
 	var id string
@@ -65,7 +67,8 @@ type BundlesNearRow struct {
 	After  string
 }
 
-// BundlesNear are the newest bundle before an event and the oldest one after it, of those whose snapshot is kept.
+// BundlesNear returns the newest bundle before an event and the oldest one after it, among those
+// whose snapshot is kept.
 func (q *Queries) BundlesNear(ctx context.Context, db DBTX, arg *BundlesNearParams) (BundlesNearRow, error) {
 	row := db.QueryRow(ctx, bundlesNear, arg.SessionID, arg.Seq)
 	var i BundlesNearRow
@@ -105,7 +108,7 @@ type ForkBlocksParams struct {
 	ThroughSeq int64
 }
 
-// ForkBlocks copies the blocks that a session had at an event, numbered from 1 on in their order.
+// ForkBlocks copies the blocks that a session had at an event, numbered from 1 in their order.
 func (q *Queries) ForkBlocks(ctx context.Context, db DBTX, arg *ForkBlocksParams) (int64, error) {
 	result, err := db.Exec(ctx, forkBlocks, arg.SessionID, arg.ParentID, arg.ThroughSeq)
 	if err != nil {
@@ -152,7 +155,7 @@ type ForkConversationsParams struct {
 	SessionID string
 }
 
-// ForkConversations numbers the conversations of the copied blocks.
+// ForkConversations assigns numbers to the conversations of the copied blocks.
 func (q *Queries) ForkConversations(ctx context.Context, db DBTX, arg *ForkConversationsParams) error {
 	_, err := db.Exec(ctx, forkConversations, arg.SessionNo, arg.SessionID)
 	return err
@@ -204,8 +207,9 @@ type ForkInsertParams struct {
 	At        time.Time
 }
 
-// ForkInsert stores where a fork began. Its agent is handed the session over if it is another one, or if the one that it is forked from was
-// handed over too and had completed no turn at the bundle.
+// ForkInsert stores where a fork began. The session is handed over to the fork's agent if it
+// differs from the parent's, or if the parent itself was handed over and its agent had completed no
+// turn at the bundle.
 func (q *Queries) ForkInsert(ctx context.Context, db DBTX, arg *ForkInsertParams) error {
 	_, err := db.Exec(ctx, forkInsert,
 		arg.SessionID,
@@ -233,7 +237,8 @@ type ForkRelationRow struct {
 	Forked   bool
 }
 
-// ForkRelation says what a session was forked from, empty if it is no fork, and whether another one is a fork of it.
+// ForkRelation returns the parent of a session, empty if it is not a fork, and whether another
+// session is a fork of it.
 func (q *Queries) ForkRelation(ctx context.Context, db DBTX, arg *ForkRelationParams) (ForkRelationRow, error) {
 	row := db.QueryRow(ctx, forkRelation, arg.SessionID, arg.OtherID)
 	var i ForkRelationRow
@@ -260,8 +265,9 @@ type ForkSessionInsertParams struct {
 	ParentID   string
 }
 
-// ForkSessionInsert inserts a session that sleeps. It inserts nothing where the id belonged to a session that was purged, or where what it
-// is forked from is being purged. A model of the options is not that of another agent.
+// ForkSessionInsert inserts a hibernated session. It inserts nothing if the id belonged to a purged
+// session, or if the parent is being purged. If the agent differs from the parent's, the model in
+// the options is dropped.
 func (q *Queries) ForkSessionInsert(ctx context.Context, db DBTX, arg *ForkSessionInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, forkSessionInsert,
 		arg.ID,
@@ -287,7 +293,7 @@ WITH RECURSIVE below AS (
 SELECT b.session_id FROM below b WHERE NOT EXISTS (SELECT FROM purges p WHERE p.session_id = b.session_id) ORDER BY b.session_id
 `
 
-// ForksBelow are all forks of a session, and those of its forks, that are not being purged.
+// ForksBelow returns all direct and indirect forks of a session that are not being purged.
 func (q *Queries) ForksBelow(ctx context.Context, db DBTX, parentID string) ([]string, error) {
 	rows, err := db.Query(ctx, forksBelow, parentID)
 	if err != nil {
@@ -318,7 +324,7 @@ type ForksOfParams struct {
 	MaxItems int32
 }
 
-// ForksOf are the sessions that were forked from one, the newest first.
+// ForksOf returns the forks of a session, newest first.
 func (q *Queries) ForksOf(ctx context.Context, db DBTX, arg *ForksOfParams) ([]string, error) {
 	rows, err := db.Query(ctx, forksOf, arg.ParentID, arg.Before, arg.MaxItems)
 	if err != nil {
@@ -357,8 +363,9 @@ type HandOffRow struct {
 	Due        bool
 }
 
-// HandOff returns the agent that worked in a session before it was forked with another one, and whether that one has none of its
-// memory yet: it has completed no turn that was not reverted.
+// HandOff returns the agent that worked in a session before it was forked with another agent, and
+// whether the new agent has no memory of it yet, because it has completed no turn that was not
+// reverted.
 func (q *Queries) HandOff(ctx context.Context, db DBTX, arg *HandOffParams) (HandOffRow, error) {
 	row := db.QueryRow(ctx, handOff, arg.Reverted, arg.SessionID)
 	var i HandOffRow
@@ -389,7 +396,8 @@ type HandOffBlocksRow struct {
 	Text   string
 }
 
-// HandOffBlocks are the newest messages and calls of tools in the main conversation before an event, each with the beginning of its text.
+// HandOffBlocks returns the newest messages and tool calls of the main conversation before an
+// event, each with the beginning of its text.
 func (q *Queries) HandOffBlocks(ctx context.Context, db DBTX, arg *HandOffBlocksParams) ([]HandOffBlocksRow, error) {
 	rows, err := db.Query(ctx, handOffBlocks,
 		arg.MaxChars,
@@ -429,7 +437,7 @@ type PromptBeganParams struct {
 	PromptID  string
 }
 
-// PromptBegan is where the first turn of a prompt begins; 0 if it has had none.
+// PromptBegan returns where the first turn of a prompt begins; 0 if it has had none.
 func (q *Queries) PromptBegan(ctx context.Context, db DBTX, arg *PromptBeganParams) (int64, error) {
 	row := db.QueryRow(ctx, promptBegan, arg.SessionID, arg.PromptID)
 	var column_1 int64
@@ -448,7 +456,8 @@ WHERE n.session_id = $1::text AND n.deleted_at IS NULL AND n.condemned_at IS NUL
       AND NOT EXISTS (SELECT FROM purges p WHERE p.session_id = o.id))
 `
 
-// SnapshotsHandOver gives the snapshots of a session that is being purged to the forks that need them.
+// SnapshotsHandOver moves the snapshots of a session that is being purged to the forks that need
+// them.
 func (q *Queries) SnapshotsHandOver(ctx context.Context, db DBTX, sessionID string) error {
 	_, err := db.Exec(ctx, snapshotsHandOver, sessionID)
 	return err

@@ -25,8 +25,8 @@ type PromptsUnfinishedRow struct {
 	OldestSeconds float64
 }
 
-// PromptsUnfinished counts the prompts that wait or are processed, and says for how long the oldest has waited whose session
-// processes no other and can take it.
+// PromptsUnfinished counts the queued and processing prompts, and returns for how long the oldest
+// queued one has waited whose session can run it and is not processing another.
 func (q *Queries) PromptsUnfinished(ctx context.Context, db DBTX) (PromptsUnfinishedRow, error) {
 	row := db.QueryRow(ctx, promptsUnfinished)
 	var i PromptsUnfinishedRow
@@ -55,7 +55,7 @@ type SessionCountsRow struct {
 	N      int64
 }
 
-// SessionCounts are the sessions by status and agent.
+// SessionCounts returns the number of sessions by status and agent.
 func (q *Queries) SessionCounts(ctx context.Context, db DBTX) ([]SessionCountsRow, error) {
 	rows, err := db.Query(ctx, sessionCounts)
 	if err != nil {
@@ -85,7 +85,8 @@ WITH taken AS (
 INSERT INTO session_counts (status, agent, n) SELECT status, agent, sum(n)::bigint FROM taken GROUP BY status, agent HAVING sum(n) <> 0
 `
 
-// SessionCountsFold adds up differences, unless there are few. Two of them at once each take other rows.
+// SessionCountsFold sums up differences, unless there are few. Concurrent calls process different
+// rows.
 func (q *Queries) SessionCountsFold(ctx context.Context, db DBTX, moreThan int64) (int64, error) {
 	result, err := db.Exec(ctx, sessionCountsFold, moreThan)
 	if err != nil {

@@ -44,7 +44,7 @@ type LifecycleDeleteParams struct {
 	Before   time.Time
 }
 
-// LifecycleDelete deletes the oldest rows, up to the last from before a time.
+// LifecycleDelete deletes the oldest rows, through the last one from before a time.
 func (q *Queries) LifecycleDelete(ctx context.Context, db DBTX, arg *LifecycleDeleteParams) (int64, error) {
 	row := db.QueryRow(ctx, lifecycleDelete, arg.MaxItems, arg.Before)
 	var count int64
@@ -56,7 +56,7 @@ const lifecycleLock = `-- name: LifecycleLock :one
 SELECT n FROM lifecycle_head FOR UPDATE SKIP LOCKED
 `
 
-// LifecycleLock is no row while another transaction gives positions.
+// LifecycleLock returns no row while another transaction assigns positions.
 func (q *Queries) LifecycleLock(ctx context.Context, db DBTX) (int64, error) {
 	row := db.QueryRow(ctx, lifecycleLock)
 	var n int64
@@ -84,8 +84,8 @@ WITH due AS (
 UPDATE lifecycle_head SET n = greatest(n, (SELECT coalesce(max(o.n), 0) FROM ordered o)) RETURNING n
 `
 
-// LifecycleNumber gives the rows that are committed the next positions. The last event of a prompt whose session has nothing left to
-// do is followed by one that says so.
+// LifecycleNumber assigns the next positions to committed rows. It adds session.idle after the last
+// event of a prompt if the session has no unfinished prompts.
 func (q *Queries) LifecycleNumber(ctx context.Context, db DBTX, maxItems int32) (int64, error) {
 	row := db.QueryRow(ctx, lifecycleNumber, maxItems)
 	var n int64
@@ -115,7 +115,7 @@ type LifecycleReadRow struct {
 	Data      string
 }
 
-// LifecycleRead reads events with what is known of their sessions now.
+// LifecycleRead reads events with the current data of their sessions.
 func (q *Queries) LifecycleRead(ctx context.Context, db DBTX, positions []int64) ([]LifecycleReadRow, error) {
 	rows, err := db.Query(ctx, lifecycleRead, positions)
 	if err != nil {
@@ -174,7 +174,8 @@ type LifecycleScanRow struct {
 	Bytes    int64
 }
 
-// LifecycleScan says which events after a position filters select, and how large each is. An empty filter selects all.
+// LifecycleScan returns which events after a position match the filters, and the size of each. An
+// empty filter matches all.
 func (q *Queries) LifecycleScan(ctx context.Context, db DBTX, arg *LifecycleScanParams) ([]LifecycleScanRow, error) {
 	rows, err := db.Query(ctx, lifecycleScan,
 		arg.Types,

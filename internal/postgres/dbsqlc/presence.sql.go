@@ -74,7 +74,8 @@ type PresenceRenewParams struct {
 	Names      []string
 }
 
-// PresenceRenew stores clients as present for some time from now, all of an api in one statement.
+// PresenceRenew stores clients as present from now on for a limited time, all clients of an api in
+// one statement.
 func (q *Queries) PresenceRenew(ctx context.Context, db DBTX, arg *PresenceRenewParams) error {
 	_, err := db.Exec(ctx, presenceRenew,
 		arg.Seconds,
@@ -90,7 +91,8 @@ const presenceSweep = `-- name: PresenceSweep :exec
 DELETE FROM presences WHERE expires_at < now() - interval '1 minute'
 `
 
-// PresenceSweep deletes what has been expired for a while: it is left by apis that were lost. The table is small.
+// PresenceSweep deletes rows that expired some time ago, left by apis that crashed. The table is
+// small.
 func (q *Queries) PresenceSweep(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, presenceSweep)
 	return err

@@ -57,7 +57,7 @@ type ProfileGetRow struct {
 	Spec        []byte
 }
 
-// ProfileGet finds a version, the newest where it is 0. Versions outlive their profile.
+// ProfileGet finds a version, or the newest if version is 0. Versions outlive their profile.
 func (q *Queries) ProfileGet(ctx context.Context, db DBTX, arg *ProfileGetParams) (ProfileGetRow, error) {
 	row := db.QueryRow(ctx, profileGet, arg.ID, arg.Version)
 	var i ProfileGetRow
@@ -174,7 +174,7 @@ type ProfileUpdateParams struct {
 	ID          string
 }
 
-// ProfileUpdate makes the next version of a profile; its row is the lock.
+// ProfileUpdate creates the next version of a profile; the profile's row is the lock.
 func (q *Queries) ProfileUpdate(ctx context.Context, db DBTX, arg *ProfileUpdateParams) (int64, error) {
 	row := db.QueryRow(ctx, profileUpdate,
 		arg.Name,
@@ -225,7 +225,8 @@ type ProfileVersionsRow struct {
 	CreatedAt time.Time
 }
 
-// ProfileVersions are the versions of a profile before one, newest first, without what is in them.
+// ProfileVersions returns the versions of a profile before a given one, newest first, without their
+// content.
 func (q *Queries) ProfileVersions(ctx context.Context, db DBTX, arg *ProfileVersionsParams) ([]ProfileVersionsRow, error) {
 	rows, err := db.Query(ctx, profileVersions, arg.ProfileID, arg.Before, arg.MaxItems)
 	if err != nil {

@@ -22,7 +22,8 @@ type AttendantDueParams struct {
 	Attendant string
 }
 
-// AttendantDue reports whether RunClaim may come to something else than a continued wait. It takes no lock.
+// AttendantDue reports whether RunClaim may find something other than a reason to keep waiting. It
+// takes no locks.
 func (q *Queries) AttendantDue(ctx context.Context, db DBTX, arg *AttendantDueParams) (bool, error) {
 	row := db.QueryRow(ctx, attendantDue, arg.SessionID, arg.Attendant)
 	var column_1 bool
@@ -63,9 +64,9 @@ type AttendedRow struct {
 	WorkflowRun string
 }
 
-// Attended lists loaded sessions after an id that have something to do: an unfinished prompt, or a state that only
-// a workflow leads out of. Their workflow must be open. The run is an open one that has been silent since
-// a time: its workflow must know of it.
+// Attended lists loaded sessions after an id that have work: an unfinished prompt, or a state that
+// only a workflow leaves. Their workflow must be open. The run is an open one that has been silent
+// since a time: its workflow must be notified of it.
 func (q *Queries) Attended(ctx context.Context, db DBTX, arg *AttendedParams) ([]AttendedRow, error) {
 	rows, err := db.Query(ctx, attended, arg.After, arg.QuietSeconds, arg.MaxItems)
 	if err != nil {
@@ -105,7 +106,7 @@ type PromptClaimParams struct {
 	ID        string
 }
 
-// PromptClaim is the one statement that gives a prompt to a run.
+// PromptClaim is the only statement that gives a prompt to a run.
 func (q *Queries) PromptClaim(ctx context.Context, db DBTX, arg *PromptClaimParams) error {
 	_, err := db.Exec(ctx, promptClaim,
 		arg.RunID,
@@ -197,8 +198,8 @@ type PromptFirstRow struct {
 	Rank    int64
 }
 
-// PromptFirst is the prompt that is next. Prompts that are still collected are not, whatever their place; those that are joined to
-// another come after it.
+// PromptFirst returns the next prompt. It skips prompts that are still being collected, regardless
+// of their place; prompts that are joined to another follow it.
 func (q *Queries) PromptFirst(ctx context.Context, db DBTX, sessionID string) (PromptFirstRow, error) {
 	row := db.QueryRow(ctx, promptFirst, sessionID)
 	var i PromptFirstRow
@@ -277,7 +278,8 @@ type PromptHeadRow struct {
 	Collecting int64
 }
 
-// PromptHead is the head of the queue, each row with the counts of the whole queue. What is processed comes first.
+// PromptHead returns the head of the queue, with the counts of the whole queue in each row. The
+// processing prompt comes first.
 func (q *Queries) PromptHead(ctx context.Context, db DBTX, arg *PromptHeadParams) ([]PromptHeadRow, error) {
 	rows, err := db.Query(ctx, promptHead, arg.SessionID, arg.MaxItems)
 	if err != nil {
@@ -377,7 +379,7 @@ type PromptListParams struct {
 	MaxBytes     int64
 }
 
-// PromptList ends with the prompt that brings the contents to max_bytes or more.
+// PromptList ends with the prompt with which the contents reach max_bytes.
 func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams) ([]Prompt, error) {
 	rows, err := db.Query(ctx, promptList,
 		arg.SessionID,
@@ -440,7 +442,7 @@ WHERE session_id = $1 AND status = 'queued' AND (collect_until IS NULL OR collec
 ORDER BY rank, ordinal LIMIT 1
 `
 
-// PromptNext is PromptFirst with the whole prompt.
+// PromptNext is PromptFirst with all columns.
 func (q *Queries) PromptNext(ctx context.Context, db DBTX, sessionID string) (Prompt, error) {
 	row := db.QueryRow(ctx, promptNext, sessionID)
 	var i Prompt
@@ -490,7 +492,8 @@ type PromptPositionParams struct {
 	ID        string
 }
 
-// PromptPosition counts the queued prompts up to and with this one; 0 once it is not queued.
+// PromptPosition returns the number of queued prompts up to and including this one; 0 once it is no
+// longer queued.
 func (q *Queries) PromptPosition(ctx context.Context, db DBTX, arg *PromptPositionParams) (int64, error) {
 	row := db.QueryRow(ctx, promptPosition, arg.SessionID, arg.ID)
 	var count int64
@@ -509,7 +512,7 @@ type PromptPromoteParams struct {
 	ID        string
 }
 
-// PromptPromote puts a prompt that waits, with those that are joined to it, before all others that do.
+// PromptPromote moves a queued prompt, with those that are joined to it, to the front of the queue.
 func (q *Queries) PromptPromote(ctx context.Context, db DBTX, arg *PromptPromoteParams) ([]Prompt, error) {
 	rows, err := db.Query(ctx, promptPromote, arg.SessionID, arg.ID)
 	if err != nil {
@@ -573,7 +576,7 @@ type PromptQueueParams struct {
 	ID        string
 }
 
-// PromptQueue puts a prompt back at its place: its ordinal stays.
+// PromptQueue returns a prompt to its place in the queue: its ordinal stays.
 func (q *Queries) PromptQueue(ctx context.Context, db DBTX, arg *PromptQueueParams) (Prompt, error) {
 	row := db.QueryRow(ctx, promptQueue, arg.Reason, arg.SessionID, arg.ID)
 	var i Prompt
@@ -625,7 +628,7 @@ type PromptReplaceParams struct {
 	ID        string
 }
 
-// PromptReplace replaces the content of a prompt that waits. The digest is of its first content.
+// PromptReplace replaces the content of a queued prompt. The digest is that of its first content.
 func (q *Queries) PromptReplace(ctx context.Context, db DBTX, arg *PromptReplaceParams) (Prompt, error) {
 	row := db.QueryRow(ctx, promptReplace,
 		arg.Content,
@@ -744,7 +747,7 @@ type PromptRetryParams struct {
 	ID        string
 }
 
-// PromptRetry puts a prompt whose outcome is unknown back at its place.
+// PromptRetry returns a prompt whose outcome is unknown to its place in the queue.
 func (q *Queries) PromptRetry(ctx context.Context, db DBTX, arg *PromptRetryParams) (Prompt, error) {
 	row := db.QueryRow(ctx, promptRetry, arg.At, arg.SessionID, arg.ID)
 	var i Prompt
@@ -794,7 +797,7 @@ type PromptSteersParams struct {
 	ID        string
 }
 
-// PromptSteers has a prompt that waits given to the running turn, when its attempt takes it.
+// PromptSteers marks a queued prompt for the running turn, whose attempt will take it.
 func (q *Queries) PromptSteers(ctx context.Context, db DBTX, arg *PromptSteersParams) error {
 	_, err := db.Exec(ctx, promptSteers, arg.RunID, arg.SessionID, arg.ID)
 	return err
@@ -818,8 +821,8 @@ type PromptTurnRow struct {
 	BeganSeq int64
 }
 
-// PromptTurn says where the turn of a prompt begins in the log. Both positions are of one moment: began_seq is 0 as long as no run has
-// had the prompt.
+// PromptTurn returns where the turn of a prompt begins in the log. Both positions are from one
+// snapshot: began_seq is 0 as long as no run has had the prompt.
 func (q *Queries) PromptTurn(ctx context.Context, db DBTX, arg *PromptTurnParams) (PromptTurnRow, error) {
 	row := db.QueryRow(ctx, promptTurn, arg.SessionID, arg.ID)
 	var i PromptTurnRow
@@ -843,7 +846,8 @@ type PromptUnfinishedRow struct {
 	OnUnknown string
 }
 
-// PromptUnfinished are the prompts that are not over, without those that are still collected, or joined to another that is not over.
+// PromptUnfinished returns the unfinished prompts, except those that are still being collected or
+// are joined to another unfinished one.
 func (q *Queries) PromptUnfinished(ctx context.Context, db DBTX, sessionID string) ([]PromptUnfinishedRow, error) {
 	rows, err := db.Query(ctx, promptUnfinished, sessionID)
 	if err != nil {
@@ -896,7 +900,7 @@ type PromptsBlockedRow struct {
 	AllottedRunID string
 }
 
-// PromptsBlocked are the first queued prompts of a session, without their content.
+// PromptsBlocked returns the first queued prompts of a session, without their content.
 func (q *Queries) PromptsBlocked(ctx context.Context, db DBTX, arg *PromptsBlockedParams) ([]PromptsBlockedRow, error) {
 	rows, err := db.Query(ctx, promptsBlocked, arg.SessionID, arg.MaxItems)
 	if err != nil {
@@ -965,7 +969,7 @@ type PromptsClearRow struct {
 	AllottedRunID  string
 }
 
-// PromptsClear cancels every prompt that waits, without reading their content.
+// PromptsClear cancels every queued prompt, without reading the content.
 func (q *Queries) PromptsClear(ctx context.Context, db DBTX, arg *PromptsClearParams) ([]PromptsClearRow, error) {
 	rows, err := db.Query(ctx, promptsClear, arg.Reason, arg.At, arg.SessionID)
 	if err != nil {
@@ -1045,8 +1049,8 @@ type PromptsEndRow struct {
 	AllottedRunID  string
 }
 
-// PromptsEnd cancels the first prompts that are not over. It does not read their
-// content, which is what makes prompts large.
+// PromptsEnd cancels the first unfinished prompts. It does not read their content, which may be
+// large.
 func (q *Queries) PromptsEnd(ctx context.Context, db DBTX, arg *PromptsEndParams) ([]PromptsEndRow, error) {
 	rows, err := db.Query(ctx, promptsEnd,
 		arg.Reason,
@@ -1111,7 +1115,8 @@ type PromptsFirstRow struct {
 	Queued  int64
 }
 
-// PromptsFirst are the prompts that are next, with how many wait in all, as PromptUnfinished counts them.
+// PromptsFirst returns the next prompts, with the number of queued prompts as counted by
+// PromptUnfinished.
 func (q *Queries) PromptsFirst(ctx context.Context, db DBTX, arg *PromptsFirstParams) ([]PromptsFirstRow, error) {
 	rows, err := db.Query(ctx, promptsFirst, arg.SessionID, arg.MaxItems)
 	if err != nil {
@@ -1157,7 +1162,7 @@ type PromptsGatherRow struct {
 	Attachments []byte
 }
 
-// PromptsGather are the prompts that are still collected, in order.
+// PromptsGather returns the prompts that are still being collected, in order.
 func (q *Queries) PromptsGather(ctx context.Context, db DBTX, arg *PromptsGatherParams) ([]PromptsGatherRow, error) {
 	rows, err := db.Query(ctx, promptsGather, arg.SessionID, arg.At)
 	if err != nil {
@@ -1190,7 +1195,7 @@ const promptsGatherClose = `-- name: PromptsGatherClose :exec
 UPDATE prompts SET collect_until = NULL WHERE session_id = $1 AND status = 'queued' AND collect_until IS NOT NULL
 `
 
-// PromptsGatherClose is PromptsGathered for a prompt that comes after them.
+// PromptsGatherClose is PromptsGathered when a prompt follows the collected ones.
 func (q *Queries) PromptsGatherClose(ctx context.Context, db DBTX, sessionID string) error {
 	_, err := db.Exec(ctx, promptsGatherClose, sessionID)
 	return err
@@ -1201,7 +1206,7 @@ SELECT collect_until FROM prompts WHERE session_id = $1 AND status = 'queued' AN
 ORDER BY collect_until DESC LIMIT 1
 `
 
-// PromptsGatherEnd is how long prompts are still collected.
+// PromptsGatherEnd returns until when prompts are being collected.
 func (q *Queries) PromptsGatherEnd(ctx context.Context, db DBTX, sessionID string) (*time.Time, error) {
 	row := db.QueryRow(ctx, promptsGatherEnd, sessionID)
 	var collect_until *time.Time
@@ -1219,7 +1224,8 @@ type PromptsGatherUntilParams struct {
 	ID        string
 }
 
-// PromptsGatherUntil moves the time until which a prompt and those that are joined to it are collected.
+// PromptsGatherUntil changes the time until which a prompt and those that are joined to it are
+// collected.
 func (q *Queries) PromptsGatherUntil(ctx context.Context, db DBTX, arg *PromptsGatherUntilParams) error {
 	_, err := db.Exec(ctx, promptsGatherUntil, arg.Until, arg.SessionID, arg.ID)
 	return err
@@ -1230,7 +1236,7 @@ UPDATE prompts SET collect_until = NULL WHERE session_id = $1 AND status = 'queu
 RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at, resolution, resolution_note, resolved_at, request_id, trace_parent, attachments, rank, submitted_digest, joined_to, collect_until, steers_run, steered_part, depth, allotted_run_id, claims, base_session_id, base_bundle_id
 `
 
-// PromptsGathered ends the collection: the prompts are next when the ones before them are over.
+// PromptsGathered ends the collection: the prompts are next when earlier ones have ended.
 func (q *Queries) PromptsGathered(ctx context.Context, db DBTX, sessionID string) ([]Prompt, error) {
 	rows, err := db.Query(ctx, promptsGathered, sessionID)
 	if err != nil {
@@ -1291,7 +1297,8 @@ type PromptsJoinedParams struct {
 	ID        string
 }
 
-// PromptsJoined are the prompts that are joined to one that is not over, in order, without those that its turn is given while it runs.
+// PromptsJoined returns the prompts that are joined to an unfinished one, in order, except those
+// that were given to its running turn.
 func (q *Queries) PromptsJoined(ctx context.Context, db DBTX, arg *PromptsJoinedParams) ([]Prompt, error) {
 	rows, err := db.Query(ctx, promptsJoined, arg.SessionID, arg.ID)
 	if err != nil {
@@ -1356,7 +1363,7 @@ type PromptsJoinedClaimParams struct {
 	ID        string
 }
 
-// PromptsJoinedClaim gives those that are joined to a prompt to its run.
+// PromptsJoinedClaim gives the prompts that are joined to a prompt to its run.
 func (q *Queries) PromptsJoinedClaim(ctx context.Context, db DBTX, arg *PromptsJoinedClaimParams) ([]Prompt, error) {
 	rows, err := db.Query(ctx, promptsJoinedClaim,
 		arg.RunID,
@@ -1427,7 +1434,7 @@ type PromptsJoinedEndParams struct {
 	ID        string
 }
 
-// PromptsJoinedEnd ends those that are joined to a prompt, with its status.
+// PromptsJoinedEnd ends the prompts that are joined to a prompt, with its status.
 func (q *Queries) PromptsJoinedEnd(ctx context.Context, db DBTX, arg *PromptsJoinedEndParams) ([]Prompt, error) {
 	rows, err := db.Query(ctx, promptsJoinedEnd,
 		arg.Status,
@@ -1497,7 +1504,7 @@ type PromptsJoinedQueueParams struct {
 	ID        string
 }
 
-// PromptsJoinedQueue puts those that are joined to a prompt back with it.
+// PromptsJoinedQueue requeues the prompts that are joined to a prompt together with it.
 func (q *Queries) PromptsJoinedQueue(ctx context.Context, db DBTX, arg *PromptsJoinedQueueParams) ([]Prompt, error) {
 	rows, err := db.Query(ctx, promptsJoinedQueue, arg.Reason, arg.SessionID, arg.ID)
 	if err != nil {
@@ -1561,7 +1568,8 @@ type PromptsJoinedResolveParams struct {
 	ID        string
 }
 
-// PromptsJoinedResolve gives those that are joined to a prompt whose outcome is unknown the outcome that it gets.
+// PromptsJoinedResolve gives the prompts that are joined to a prompt whose outcome is unknown the
+// outcome of that prompt.
 func (q *Queries) PromptsJoinedResolve(ctx context.Context, db DBTX, arg *PromptsJoinedResolveParams) ([]Prompt, error) {
 	rows, err := db.Query(ctx, promptsJoinedResolve, arg.Status, arg.SessionID, arg.ID)
 	if err != nil {
@@ -1643,7 +1651,8 @@ type PromptsPendingParams struct {
 	MaxItems  int32
 }
 
-// PromptsPending are the prompts that are not over: the one that is being processed, and then those that wait, in order.
+// PromptsPending returns the unfinished prompts: the processing one, and then the queued ones in
+// order.
 func (q *Queries) PromptsPending(ctx context.Context, db DBTX, arg *PromptsPendingParams) ([]string, error) {
 	rows, err := db.Query(ctx, promptsPending, arg.SessionID, arg.MaxItems)
 	if err != nil {
@@ -1678,7 +1687,8 @@ type PromptsRejoinParams struct {
 	ID        string
 }
 
-// PromptsRejoin joins those that were joined to a prompt that has left the queue to the first of them.
+// PromptsRejoin joins the prompts that were joined to a prompt that has left the queue to the first
+// of them.
 func (q *Queries) PromptsRejoin(ctx context.Context, db DBTX, arg *PromptsRejoinParams) ([]Prompt, error) {
 	rows, err := db.Query(ctx, promptsRejoin, arg.SessionID, arg.ID)
 	if err != nil {
@@ -1748,8 +1758,8 @@ type PromptsUnclaimedRow struct {
 	ID        string
 }
 
-// PromptsUnclaimed are those of some prompts that wait, in sessions in which none is being processed and whose queue is not held, and that are not
-// collected any more.
+// PromptsUnclaimed returns the prompts among those given that are queued and no longer collected,
+// in sessions without a processing prompt and without a hold.
 func (q *Queries) PromptsUnclaimed(ctx context.Context, db DBTX, arg *PromptsUnclaimedParams) ([]PromptsUnclaimedRow, error) {
 	rows, err := db.Query(ctx, promptsUnclaimed, arg.SessionIds, arg.Ids)
 	if err != nil {
@@ -1779,7 +1789,7 @@ type SteerNextParams struct {
 	RunID     string
 }
 
-// SteerNext is the next prompt that waits for the running turn.
+// SteerNext returns the next prompt that waits for the running turn.
 func (q *Queries) SteerNext(ctx context.Context, db DBTX, arg *SteerNextParams) (Prompt, error) {
 	row := db.QueryRow(ctx, steerNext, arg.SessionID, arg.RunID)
 	var i Prompt
@@ -1890,7 +1900,7 @@ type SteersEndParams struct {
 	Ids       []string
 }
 
-// SteersEnd ends prompts with the run that they were given to.
+// SteersEnd ends prompts with the run to which they were given.
 func (q *Queries) SteersEnd(ctx context.Context, db DBTX, arg *SteersEndParams) ([]Prompt, error) {
 	rows, err := db.Query(ctx, steersEnd,
 		arg.Status,
@@ -1963,7 +1973,7 @@ type SteersOfRow struct {
 	Taken bool
 }
 
-// SteersOf are the prompts that a run has been given, without their content.
+// SteersOf returns the prompts that were given to a run, without their content.
 func (q *Queries) SteersOf(ctx context.Context, db DBTX, arg *SteersOfParams) ([]SteersOfRow, error) {
 	rows, err := db.Query(ctx, steersOf, arg.SessionID, arg.RunID)
 	if err != nil {
@@ -1995,7 +2005,8 @@ type SteersRequeueParams struct {
 	ID        string
 }
 
-// SteersRequeue puts the prompts that the turn of a prompt was given back at their places, with that.
+// SteersRequeue returns the prompts that were given to the turn of a prompt to their places in the
+// queue, together with that prompt.
 func (q *Queries) SteersRequeue(ctx context.Context, db DBTX, arg *SteersRequeueParams) ([]Prompt, error) {
 	rows, err := db.Query(ctx, steersRequeue, arg.SessionID, arg.ID)
 	if err != nil {
@@ -2058,7 +2069,7 @@ type SteersReturnParams struct {
 	Ids       []string
 }
 
-// SteersReturn puts prompts that a run was given back at their places.
+// SteersReturn returns prompts that were given to a run to their places in the queue.
 func (q *Queries) SteersReturn(ctx context.Context, db DBTX, arg *SteersReturnParams) ([]Prompt, error) {
 	rows, err := db.Query(ctx, steersReturn, arg.SessionID, arg.Ids)
 	if err != nil {
@@ -2123,7 +2134,7 @@ type SteersSettleParams struct {
 	Ids   []string
 }
 
-// SteersSettle counts for the attempt alone that has the run.
+// SteersSettle changes rows only for the attempt that has the run.
 func (q *Queries) SteersSettle(ctx context.Context, db DBTX, arg *SteersSettleParams) error {
 	_, err := db.Exec(ctx, steersSettle,
 		arg.Part,
@@ -2145,8 +2156,8 @@ type SteersTakenParams struct {
 	Part      *int64
 }
 
-// SteersTaken are the prompts that the running turn is given, in order. Those that the agent has taken in an earlier part of the run
-// are done with.
+// SteersTaken returns the prompts that were given to the running turn, in order, except those that
+// the agent took in an earlier part of the run.
 func (q *Queries) SteersTaken(ctx context.Context, db DBTX, arg *SteersTakenParams) ([]Prompt, error) {
 	rows, err := db.Query(ctx, steersTaken, arg.SessionID, arg.RunID, arg.Part)
 	if err != nil {
@@ -2202,7 +2213,7 @@ const steersWait = `-- name: SteersWait :one
 SELECT EXISTS (SELECT FROM runs r JOIN prompts p ON p.session_id = r.session_id WHERE r.id = $1 AND p.status = 'queued' AND p.steers_run = r.id)
 `
 
-// SteersWait reports whether a prompt waits for the running turn. It takes no lock.
+// SteersWait reports whether a prompt waits for the running turn. It takes no locks.
 func (q *Queries) SteersWait(ctx context.Context, db DBTX, runID string) (bool, error) {
 	row := db.QueryRow(ctx, steersWait, runID)
 	var exists bool
@@ -2261,24 +2272,25 @@ type UnclaimedRow struct {
 	Ordinal   int64
 }
 
-// Unclaimed finds sessions after an id whose workflow should be signalled. A signal too many is ignored by the
-// workflow, but each costs it history, so sessions that are known to be at work are left out:
+// Unclaimed finds sessions after an id whose workflow should be signalled. The workflow ignores a
+// redundant signal, but each adds to its history, so sessions with known progress are omitted:
 //
-//   - Not loaded: no workflow is open, or none has been yet. Reasons are a prompt that waits; a prompt that a
-//     run has, which only a workflow can settle; and a state that only a workflow leads out of (running,
+//   - Not loaded: no workflow is open. Reasons to signal are a queued prompt; a processing prompt,
+//     whose run only a workflow can end; and a status that only a workflow leaves (running,
 //     hibernating, restoring, initializing unless lazy). All others need nothing.
-//   - Loaded: the workflow is open and was signalled when the prompt came. The signal may have been lost, as when
-//     the api died between row and signal. A prompt that is still queued after a while where it should have been
-//     taken is a reason: in initializing and hibernated always, since there a prompt alone moves the session; in
-//     running if no turn is under way, since prompts rightly wait for a turn to end. While hibernating and restoring
-//     the queue waits for the next state, in error for a person, and in hibernated for the answer to a question of a run
-//     that is parked.
+//   - Loaded: the workflow is open and was signalled when the prompt was submitted. The signal may
+//     have been lost, for example because the api died between row and signal. The reason to signal
+//     is a prompt that is still queued after a while although it should have started: always in
+//     initializing and hibernated, which only a prompt ends; in running if no turn is in progress,
+//     since prompts wait for the end of a turn. In hibernating and restoring the queue waits for
+//     the next status, in error for a person, and in hibernated with a parked run for the answer to
+//     a question.
 //
-// Prompts of a queue that is held, or that are still collected, are no reason.
+// Prompts of a held queue, or that are still being collected, are no reason.
 //
-// It starts from unfinished prompts and from sessions_unloaded, so that what it costs does not depend on how many
-// sessions sleep. One row per session, with its oldest queued prompt: the workflow reads the rest when it opens,
-// and takes them in their order.
+// It starts from unfinished prompts and from sessions_unloaded, so that its cost does not depend on
+// the number of sleeping sessions. It returns one row per session, with its oldest queued prompt:
+// the workflow reads the others when it opens, and takes them in their order.
 func (q *Queries) Unclaimed(ctx context.Context, db DBTX, arg *UnclaimedParams) ([]UnclaimedRow, error) {
 	rows, err := db.Query(ctx, unclaimed, arg.After, arg.AgeSeconds, arg.MaxItems)
 	if err != nil {

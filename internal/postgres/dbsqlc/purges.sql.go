@@ -34,8 +34,8 @@ type EventsBeforeParams struct {
 	MaxItems   int32
 }
 
-// EventsBefore is the position before the first of the oldest events that is not older than a time; at most max_items
-// events are looked at.
+// EventsBefore returns the position before the oldest event that is not older than a time, among
+// the first max_items events.
 func (q *Queries) EventsBefore(ctx context.Context, db DBTX, arg *EventsBeforeParams) (int64, error) {
 	row := db.QueryRow(ctx, eventsBefore,
 		arg.AgeSeconds,
@@ -62,7 +62,7 @@ type EventsDeleteParams struct {
 	MaxItems  int32
 }
 
-// EventsDelete deletes the oldest events up to and with a position, at most max_items of them.
+// EventsDelete deletes the oldest events through a position, at most max_items.
 func (q *Queries) EventsDelete(ctx context.Context, db DBTX, arg *EventsDeleteParams) (int64, error) {
 	result, err := db.Exec(ctx, eventsDelete, arg.SessionNo, arg.Through, arg.MaxItems)
 	if err != nil {
@@ -91,8 +91,9 @@ type EventsRetentionRow struct {
 	Due bool
 }
 
-// EventsRetention looks at the next sessions in the order of their numbers and returns, of those that sleep or are over,
-// the ones with events to delete: the oldest event is before a time, or was to be deleted already.
+// EventsRetention reads the next sessions in the order of their numbers and returns, among those
+// that sleep or are terminated, the ones with events to delete: the oldest event is from before a
+// time, or its deletion has already begun.
 func (q *Queries) EventsRetention(ctx context.Context, db DBTX, arg *EventsRetentionParams) ([]EventsRetentionRow, error) {
 	rows, err := db.Query(ctx, eventsRetention, arg.AgeSeconds, arg.AfterNo, arg.MaxItems)
 	if err != nil {
@@ -142,7 +143,7 @@ SELECT ((SELECT count(*) FROM snapshots WHERE session_id = $1::text AND deleted_
     + (SELECT count(*) FROM exit_images WHERE session_id = $1::text))::bigint AS images
 `
 
-// ImagesLeft counts what may be left of a session at the provider.
+// ImagesLeft counts the images of a session that may remain at the provider.
 func (q *Queries) ImagesLeft(ctx context.Context, db DBTX, sessionID string) (int64, error) {
 	row := db.QueryRow(ctx, imagesLeft, sessionID)
 	var images int64
@@ -186,7 +187,7 @@ type PurgeRenewParams struct {
 	SessionID    string
 }
 
-// PurgeRenew keeps a purge with the worker that carries it out.
+// PurgeRenew renews the lease of the worker that carries out a purge.
 func (q *Queries) PurgeRenew(ctx context.Context, db DBTX, arg *PurgeRenewParams) error {
 	_, err := db.Exec(ctx, purgeRenew, arg.PauseSeconds, arg.SessionID)
 	return err
@@ -197,7 +198,7 @@ UPDATE purges SET state = 'erasing', attempts = 0, next_at = clock_timestamp(), 
 WHERE session_id = $1 AND state IN ('checking', 'erased')
 `
 
-// PurgeResume has a purge erase the workflow that has begun after the session's row was deleted.
+// PurgeResume makes a purge erase a workflow that began after the session's row was deleted.
 func (q *Queries) PurgeResume(ctx context.Context, db DBTX, sessionID string) error {
 	_, err := db.Exec(ctx, purgeResume, sessionID)
 	return err
@@ -217,8 +218,8 @@ type PurgeSetParams struct {
 	SessionID    string
 }
 
-// PurgeSet changes nothing if another worker has already moved the purge further, or a workflow that began late has set it
-// back (PurgeResume): a purge is erased only after a check.
+// PurgeSet changes nothing if another worker has moved the purge further, or if a workflow that
+// began late has reset it (PurgeResume): a purge is erased only after a check.
 func (q *Queries) PurgeSet(ctx context.Context, db DBTX, arg *PurgeSetParams) error {
 	_, err := db.Exec(ctx, purgeSet, arg.State, arg.PauseSeconds, arg.SessionID)
 	return err
@@ -253,7 +254,7 @@ type PurgesTakeRow struct {
 	RequestedAt time.Time
 }
 
-// PurgesTake gives each purge to one worker until its next look, whose pause grows.
+// PurgesTake leases each purge to one worker until the next attempt, with a growing pause.
 func (q *Queries) PurgesTake(ctx context.Context, db DBTX, maxItems int32) ([]PurgesTakeRow, error) {
 	rows, err := db.Query(ctx, purgesTake, maxItems)
 	if err != nil {
@@ -281,7 +282,8 @@ DELETE FROM sessions s WHERE s.id = $1 AND s.status = 'terminated'
     AND NOT EXISTS (SELECT FROM exit_images x WHERE x.session_id = s.id)
 `
 
-// SessionDelete deletes nothing while the session has events, or images that were recorded after the purge had looked for them.
+// SessionDelete deletes nothing while the session has events, or images that were recorded after
+// the purge searched for them.
 func (q *Queries) SessionDelete(ctx context.Context, db DBTX, id string) (int64, error) {
 	result, err := db.Exec(ctx, sessionDelete, id)
 	if err != nil {
@@ -316,8 +318,8 @@ UPDATE sessions SET title = '', metadata = '{}', workspace = NULL, options = '{}
 WHERE id = $1 AND status = 'terminated'
 `
 
-// SessionScrub leaves nothing in the row of a session that a person or an agent wrote, and makes readers of its log get
-// an error that the events are gone.
+// SessionScrub removes all text by people or agents from the row of a session, and makes readers of
+// its log get an error that the events are gone.
 func (q *Queries) SessionScrub(ctx context.Context, db DBTX, id string) error {
 	_, err := db.Exec(ctx, sessionScrub, id)
 	return err
@@ -335,7 +337,8 @@ type SessionsRetentionParams struct {
 	MaxItems   int32
 }
 
-// SessionsRetention returns sessions that were terminated before a time and are not being purged, the oldest first.
+// SessionsRetention returns sessions that were terminated before a time and are not being purged,
+// oldest first.
 func (q *Queries) SessionsRetention(ctx context.Context, db DBTX, arg *SessionsRetentionParams) ([]string, error) {
 	rows, err := db.Query(ctx, sessionsRetention, arg.AgeSeconds, arg.MaxItems)
 	if err != nil {

@@ -25,7 +25,8 @@ type QuestionCancelParams struct {
 	ID     string
 }
 
-// QuestionCancel closes a question that the agent has given up itself, or was answered.
+// QuestionCancel closes a question that the agent has withdrawn, or that was answered without
+// asking a person.
 func (q *Queries) QuestionCancel(ctx context.Context, db DBTX, arg *QuestionCancelParams) error {
 	_, err := db.Exec(ctx, questionCancel, arg.Reason, arg.At, arg.ID)
 	return err
@@ -82,8 +83,9 @@ type QuestionInboxParams struct {
 	MaxBytes int64
 }
 
-// QuestionInbox lists the questions of all sessions that have one status and that a person was asked, before an id, newest
-// first. It ends with the question with which they reach max_bytes.
+// QuestionInbox lists the questions of all sessions that have one status and that a person was
+// asked, before an id, newest first. It ends with the question with which their size reaches
+// max_bytes.
 func (q *Queries) QuestionInbox(ctx context.Context, db DBTX, arg *QuestionInboxParams) ([]Question, error) {
 	rows, err := db.Query(ctx, questionInbox,
 		arg.Status,
@@ -143,7 +145,7 @@ type QuestionInsertParams struct {
 	ResolvedAt *time.Time
 }
 
-// QuestionInsert keeps the first of two: an agent may repeat what it asks.
+// QuestionInsert keeps the first of two: an agent may repeat a question.
 func (q *Queries) QuestionInsert(ctx context.Context, db DBTX, arg *QuestionInsertParams) error {
 	_, err := db.Exec(ctx, questionInsert,
 		arg.ID,
@@ -181,8 +183,8 @@ type QuestionListParams struct {
 	MaxBytes  int64
 }
 
-// QuestionList leaves out questions that no person was asked. It ends with the question with which they reach
-// max_bytes.
+// QuestionList omits questions that no person was asked. It ends with the question with which their
+// size reaches max_bytes.
 func (q *Queries) QuestionList(ctx context.Context, db DBTX, arg *QuestionListParams) ([]Question, error) {
 	rows, err := db.Query(ctx, questionList,
 		arg.SessionID,
@@ -286,7 +288,7 @@ type QuestionsAskedRow struct {
 	Status  string
 }
 
-// QuestionsAsked are all questions of runs, with what an append must know of them.
+// QuestionsAsked returns all questions of runs, with the columns that an append needs.
 func (q *Queries) QuestionsAsked(ctx context.Context, db DBTX, runIds []string) ([]QuestionsAskedRow, error) {
 	rows, err := db.Query(ctx, questionsAsked, runIds)
 	if err != nil {
@@ -324,7 +326,7 @@ type QuestionsCloseParams struct {
 	RunID  string
 }
 
-// QuestionsClose closes what a run that is over has left open.
+// QuestionsClose closes the questions that a finished run has left open.
 func (q *Queries) QuestionsClose(ctx context.Context, db DBTX, arg *QuestionsCloseParams) ([]string, error) {
 	rows, err := db.Query(ctx, questionsClose, arg.Reason, arg.At, arg.RunID)
 	if err != nil {
@@ -356,7 +358,7 @@ type QuestionsDeliverParams struct {
 	Token string
 }
 
-// QuestionsDeliver counts for the attempt alone that has the run.
+// QuestionsDeliver changes rows only for the attempt that has the run.
 func (q *Queries) QuestionsDeliver(ctx context.Context, db DBTX, arg *QuestionsDeliverParams) error {
 	_, err := db.Exec(ctx, questionsDeliver, arg.Ids, arg.Token)
 	return err
@@ -371,7 +373,7 @@ type QuestionsOfRunsParams struct {
 	RunIds    []string
 }
 
-// QuestionsOfRuns are the questions of runs that a person was asked, oldest first.
+// QuestionsOfRuns returns the questions of runs that a person was asked, oldest first.
 func (q *Queries) QuestionsOfRuns(ctx context.Context, db DBTX, arg *QuestionsOfRunsParams) ([]Question, error) {
 	rows, err := db.Query(ctx, questionsOfRuns, arg.SessionID, arg.RunIds)
 	if err != nil {
@@ -416,7 +418,8 @@ type QuestionsParkParams struct {
 	RunID string
 }
 
-// QuestionsPark has the open questions of a run answered with the beginning of its next part.
+// QuestionsPark assigns the open questions of a run to its next part, which begins with their
+// answers.
 func (q *Queries) QuestionsPark(ctx context.Context, db DBTX, arg *QuestionsParkParams) ([]string, error) {
 	rows, err := db.Query(ctx, questionsPark, arg.Part, arg.RunID)
 	if err != nil {
@@ -446,7 +449,7 @@ type QuestionsParkedParams struct {
 	Part  int64
 }
 
-// QuestionsParked are the questions that a part of a run begins with.
+// QuestionsParked returns the questions with which a part of a run begins.
 func (q *Queries) QuestionsParked(ctx context.Context, db DBTX, arg *QuestionsParkedParams) ([]Question, error) {
 	rows, err := db.Query(ctx, questionsParked, arg.RunID, arg.Part)
 	if err != nil {
@@ -492,8 +495,9 @@ type QuestionsPendingParams struct {
 	Again bool
 }
 
-// QuestionsPending are those whose end the agent of a run has not received; with
-// again, also those whose end was sent, perhaps over a link that had broken. Those that were parked have no agent that waits.
+// QuestionsPending returns questions whose result the agent of a run has not received; with again,
+// also those whose result was sent, perhaps over a broken link. It omits parked questions, for
+// which no agent waits.
 func (q *Queries) QuestionsPending(ctx context.Context, db DBTX, arg *QuestionsPendingParams) ([]Question, error) {
 	rows, err := db.Query(ctx, questionsPending, arg.RunID, arg.Again)
 	if err != nil {

@@ -19,7 +19,7 @@ type ReportsFindParams struct {
 	Kind       string
 }
 
-// ReportsFind are the reports of one kind of some sessions.
+// ReportsFind returns the reports of one kind of several sessions.
 func (q *Queries) ReportsFind(ctx context.Context, db DBTX, arg *ReportsFindParams) ([]SessionReport, error) {
 	rows, err := db.Query(ctx, reportsFind, arg.SessionIds, arg.Kind)
 	if err != nil {

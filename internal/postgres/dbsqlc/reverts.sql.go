@@ -57,7 +57,7 @@ type BundleIsUndoneParams struct {
 	LastSeq   int64
 }
 
-// BundleIsUndone reports whether a revert has removed something of the conversation that a bundle has.
+// BundleIsUndone reports whether a revert has removed a part of the conversation of a bundle.
 func (q *Queries) BundleIsUndone(ctx context.Context, db DBTX, arg *BundleIsUndoneParams) (bool, error) {
 	row := db.QueryRow(ctx, bundleIsUndone, arg.SessionID, arg.LastSeq)
 	var exists bool
@@ -101,7 +101,7 @@ type PromptsRevertRow struct {
 	AllottedRunID  string
 }
 
-// PromptsRevert marks the prompts that runs have had; their outcome stays.
+// PromptsRevert marks the prompts of runs as reverted; their outcome stays.
 func (q *Queries) PromptsRevert(ctx context.Context, db DBTX, arg *PromptsRevertParams) ([]PromptsRevertRow, error) {
 	rows, err := db.Query(ctx, promptsRevert, arg.Reason, arg.SessionID, arg.RunIds)
 	if err != nil {
@@ -157,7 +157,8 @@ type RevertBundleParams struct {
 	BundleID   string
 }
 
-// RevertBundle copies a bundle of a session for the sandbox of a generation that was restored from it.
+// RevertBundle copies a bundle of a session for the sandbox of a generation that was restored from
+// it.
 func (q *Queries) RevertBundle(ctx context.Context, db DBTX, arg *RevertBundleParams) error {
 	_, err := db.Exec(ctx, revertBundle,
 		arg.ID,
@@ -186,7 +187,8 @@ type RunsAfterRow struct {
 	PromptID string
 }
 
-// RunsAfter are the runs of a session that began after an event and whose prompts were not reverted, oldest first.
+// RunsAfter returns the runs of a session that began after an event and whose prompts were not
+// reverted, oldest first.
 func (q *Queries) RunsAfter(ctx context.Context, db DBTX, arg *RunsAfterParams) ([]RunsAfterRow, error) {
 	rows, err := db.Query(ctx, runsAfter, arg.SessionID, arg.Seq, arg.Reverted)
 	if err != nil {
@@ -218,7 +220,7 @@ type RunsFirstSeqParams struct {
 	RunIds    []string
 }
 
-// RunsFirstSeq is the oldest event of runs that is left; 0 where none is.
+// RunsFirstSeq returns the oldest remaining event of runs; 0 if there is none.
 func (q *Queries) RunsFirstSeq(ctx context.Context, db DBTX, arg *RunsFirstSeqParams) (int64, error) {
 	row := db.QueryRow(ctx, runsFirstSeq, arg.SessionID, arg.RunIds)
 	var column_1 int64
@@ -242,8 +244,8 @@ type RunsFromParams struct {
 	PromptID  string
 }
 
-// RunsFrom are the runs of a prompt and of all that came after it, oldest first. Their order is
-// that of the log; runs of releases that did not record it come first, by time.
+// RunsFrom returns the runs of a prompt and of all later prompts, oldest first. They have the order
+// of the log; runs of releases that did not record their position come first, ordered by time.
 func (q *Queries) RunsFrom(ctx context.Context, db DBTX, arg *RunsFromParams) ([]string, error) {
 	rows, err := db.Query(ctx, runsFrom, arg.SessionID, arg.PromptID)
 	if err != nil {
@@ -269,7 +271,8 @@ WITH segments AS (DELETE FROM transcripts t WHERE t.session_id = $1), positions 
 DELETE FROM transcript_totals o WHERE o.session_id = $1
 `
 
-// TranscriptsForget deletes the stored transcripts of a session: the next turn stores what its sandbox has.
+// TranscriptsForget deletes the stored transcripts of a session: the next turn stores those of its
+// sandbox.
 func (q *Queries) TranscriptsForget(ctx context.Context, db DBTX, sessionID string) error {
 	_, err := db.Exec(ctx, transcriptsForget, sessionID)
 	return err

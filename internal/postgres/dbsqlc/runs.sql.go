@@ -32,7 +32,8 @@ type PartUsageRow struct {
 	ToolCalls int64
 }
 
-// PartUsage is what a run has reported of its usage since an event, and how many calls of tools have ended since.
+// PartUsage returns the usage that a run has reported since an event, and the number of tool calls
+// that have ended since.
 func (q *Queries) PartUsage(ctx context.Context, db DBTX, arg *PartUsageParams) (PartUsageRow, error) {
 	row := db.QueryRow(ctx, partUsage, arg.SessionID, arg.AfterSeq)
 	var i PartUsageRow
@@ -84,8 +85,8 @@ type RunContinueParams struct {
 	ID         string
 }
 
-// RunContinue gives a parked run to a sandbox, as its next part. The frame before its frame_base closes what the part before
-// has left open.
+// RunContinue assigns a parked run to a sandbox, as its next part. The frame before its frame_base
+// closes what the previous part left open.
 func (q *Queries) RunContinue(ctx context.Context, db DBTX, arg *RunContinueParams) (Run, error) {
 	row := db.QueryRow(ctx, runContinue, arg.Generation, arg.PartSeq, arg.ID)
 	var i Run
@@ -134,7 +135,7 @@ const runDispatch = `-- name: RunDispatch :one
 UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no, parked_at, part, frame_base, steers_token, steers, part_seq, parked_input_tokens, parked_output_tokens, parked_tool_calls, parked_cost_usd, claim_id
 `
 
-// RunDispatch allots the next dispatch of a run and returns the run.
+// RunDispatch assigns the next dispatch number of a run and returns the run.
 func (q *Queries) RunDispatch(ctx context.Context, db DBTX, id string) (Run, error) {
 	row := db.QueryRow(ctx, runDispatch, id)
 	var i Run
@@ -214,7 +215,8 @@ type RunEndParams struct {
 	ID           string
 }
 
-// RunEnd clears the token, so that an attempt that still holds it cannot append, and the state, which is not needed any more.
+// RunEnd clears the token, so that an attempt that still holds it cannot append, and the state,
+// which is no longer needed.
 func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) (Run, error) {
 	row := db.QueryRow(ctx, runEnd,
 		arg.Outcome,
@@ -423,7 +425,8 @@ type RunParkParams struct {
 	ID           string
 }
 
-// RunPark clears the token, so that the attempt that holds it cannot append, and adds what the part that ends has used.
+// RunPark clears the token, so that the attempt that holds it cannot append, and adds the usage of
+// the part that ends.
 func (q *Queries) RunPark(ctx context.Context, db DBTX, arg *RunParkParams) error {
 	_, err := db.Exec(ctx, runPark,
 		arg.At,
@@ -460,9 +463,11 @@ type RunReachedAgentRow struct {
 	Receipt []byte
 }
 
-// RunReachedAgent reports whether the agent has had a turn of the session, or of one that it was forked or imported from, other than this one, and the
-// receipt of the restore that the session runs in: unless it was full and the session was not moved, or the agent has had a turn in that sandbox, as it knows then. While a session runs, its newest
-// transition is the one into running.
+// RunReachedAgent reports whether the agent has had a turn, other than this one, in the session or
+// in one that it was forked or imported from. It also returns the receipt of the restore before the
+// current sandbox, if the agent does not know of it: the receipt is not full or the session was
+// moved, and the agent has had no turn in that sandbox. While a session runs, its newest transition
+// is the one into running.
 func (q *Queries) RunReachedAgent(ctx context.Context, db DBTX, arg *RunReachedAgentParams) (RunReachedAgentRow, error) {
 	row := db.QueryRow(ctx, runReachedAgent, arg.SessionID, arg.ID, arg.Generation)
 	var i RunReachedAgentRow
@@ -481,7 +486,7 @@ type RunResealParams struct {
 	Was        []byte
 }
 
-// RunReseal changes nothing if the state is another one meanwhile.
+// RunReseal changes nothing if the state has changed meanwhile.
 func (q *Queries) RunReseal(ctx context.Context, db DBTX, arg *RunResealParams) (int64, error) {
 	result, err := db.Exec(ctx, runReseal,
 		arg.Translator,
@@ -616,7 +621,7 @@ type RunsUsageRow struct {
 	ToolCalls    int64
 }
 
-// RunsUsage is what some runs have used that are over.
+// RunsUsage returns the usage of ended runs.
 func (q *Queries) RunsUsage(ctx context.Context, db DBTX, ids []string) ([]RunsUsageRow, error) {
 	rows, err := db.Query(ctx, runsUsage, ids)
 	if err != nil {

@@ -23,8 +23,8 @@ type RunBaseRow struct {
 	AtHead  bool
 }
 
-// RunBase is what a run of a session would begin with. at_head says that this is the newest bundle: no turn has begun since, and nothing
-// was reverted.
+// RunBase returns the bundle and settings with which a run of a session would begin. at_head means
+// that the bundle is the current state: no turn has begun since, and nothing was reverted.
 func (q *Queries) RunBase(ctx context.Context, db DBTX, sessionID string) (RunBaseRow, error) {
 	row := db.QueryRow(ctx, runBase, sessionID)
 	var i RunBaseRow
@@ -44,7 +44,8 @@ type RunPromptRow struct {
 	ID        string
 }
 
-// RunPrompt is the prompt that has a run. One of an earlier release is found by its claims.
+// RunPrompt returns the prompt that has a run. A prompt of an earlier release is found by its
+// claims.
 func (q *Queries) RunPrompt(ctx context.Context, db DBTX, runID string) (RunPromptRow, error) {
 	row := db.QueryRow(ctx, runPrompt, runID)
 	var i RunPromptRow
@@ -56,7 +57,7 @@ const runViewFirst = `-- name: RunViewFirst :one
 SELECT run_id, claim_id, session_id, prompt_id, ordinal, agent, base_session_id, base_bundle_id, joined_to, status, reason, claims, created_at, started_at, ended_at, used, model, input_tokens, output_tokens, cost_usd, tool_calls, bundle_id FROM run_views WHERE session_id = $1 AND ordinal = 1
 `
 
-// RunViewFirst is the run of the first prompt of a session.
+// RunViewFirst returns the run of the first prompt of a session.
 func (q *Queries) RunViewFirst(ctx context.Context, db DBTX, sessionID string) (RunView, error) {
 	row := db.QueryRow(ctx, runViewFirst, sessionID)
 	var i RunView
@@ -197,8 +198,9 @@ type RunsWindowRow struct {
 	RunIds []string
 }
 
-// RunsWindow looks at a number of runs before one, newest first, whatever they are, so that what a page costs is bounded. It returns those
-// that are asked for, how many it looked at, and the last of them.
+// RunsWindow reads a number of runs before a given one, newest first, regardless of their
+// properties, so that the cost of a page is bounded. It returns the matching runs, how many it
+// read, and the last of them.
 func (q *Queries) RunsWindow(ctx context.Context, db DBTX, arg *RunsWindowParams) (RunsWindowRow, error) {
 	row := db.QueryRow(ctx, runsWindow,
 		arg.Status,

@@ -42,7 +42,7 @@ type SandboxEndParams struct {
 	Reason     string
 }
 
-// SandboxEnd also has the image looked for that the provider made at the end.
+// SandboxEnd also schedules the search for the exit image.
 func (q *Queries) SandboxEnd(ctx context.Context, db DBTX, arg *SandboxEndParams) error {
 	_, err := db.Exec(ctx, sandboxEnd,
 		arg.SessionID,
@@ -217,9 +217,9 @@ type SandboxUnsavedRow struct {
 	Waited     float64
 }
 
-// SandboxUnsaved finds the newest generation in which the session has worked and
-// that its newest bundle does not cover. Its sandbox may have ended. waited is how long the session
-// has been restoring, in seconds.
+// SandboxUnsaved finds the newest generation in which the session has worked since its newest
+// bundle. Its sandbox may have ended. waited is how long the session has been restoring, in
+// seconds.
 func (q *Queries) SandboxUnsaved(ctx context.Context, db DBTX, sessionID string) (SandboxUnsavedRow, error) {
 	row := db.QueryRow(ctx, sandboxUnsaved, sessionID)
 	var i SandboxUnsavedRow
@@ -272,9 +272,9 @@ type SandboxesAbandonedRow struct {
 	Deadline   *time.Time
 }
 
-// SandboxesAbandoned lists open sandboxes whose session has moved on without them. One in which the session has worked
-// and that its newest bundle does not cover is none of them until the session runs without it, sleeps or is over: a
-// restore reserves the next generation before it saves the one before.
+// SandboxesAbandoned lists open sandboxes that their session no longer uses. It omits a sandbox in
+// which the session has worked since its newest bundle until the session runs without it, sleeps or
+// is terminated: a restore reserves the next generation before it saves the previous one.
 func (q *Queries) SandboxesAbandoned(ctx context.Context, db DBTX, arg *SandboxesAbandonedParams) ([]SandboxesAbandonedRow, error) {
 	rows, err := db.Query(ctx, sandboxesAbandoned,
 		arg.AfterSession,
@@ -319,8 +319,8 @@ type SandboxesFailedParams struct {
 	ImageID   string
 }
 
-// SandboxesFailed counts the sandboxes of a session that were made of an image and ended before
-// their runner ever answered.
+// SandboxesFailed counts the sandboxes of a session that were created from an image and ended
+// before their runner first responded.
 func (q *Queries) SandboxesFailed(ctx context.Context, db DBTX, arg *SandboxesFailedParams) (int64, error) {
 	row := db.QueryRow(ctx, sandboxesFailed, arg.SessionID, arg.ImageID)
 	var count int64
@@ -405,7 +405,7 @@ type SandboxesPageRow struct {
 	Deadline   *time.Time
 }
 
-// SandboxesPage lists open sandboxes in the order of their keys.
+// SandboxesPage lists open sandboxes ordered by key.
 func (q *Queries) SandboxesPage(ctx context.Context, db DBTX, arg *SandboxesPageParams) ([]SandboxesPageRow, error) {
 	rows, err := db.Query(ctx, sandboxesPage, arg.AfterSession, arg.AfterGeneration, arg.MaxItems)
 	if err != nil {
@@ -448,7 +448,7 @@ type SandboxesSeenParams struct {
 	Statuses    []string
 }
 
-// SandboxesSeen stores the health of sandboxes whose status is another one now.
+// SandboxesSeen stores the health of sandboxes whose status has changed.
 func (q *Queries) SandboxesSeen(ctx context.Context, db DBTX, arg *SandboxesSeenParams) error {
 	_, err := db.Exec(ctx, sandboxesSeen, arg.SessionIds, arg.Generations, arg.Statuses)
 	return err
@@ -465,7 +465,7 @@ type SandboxesUnownedParams struct {
 	Generations []int64
 }
 
-// SandboxesUnowned returns the positions, from 1, of those that no open row has.
+// SandboxesUnowned returns the positions, from 1, of those without an open row.
 func (q *Queries) SandboxesUnowned(ctx context.Context, db DBTX, arg *SandboxesUnownedParams) ([]int64, error) {
 	rows, err := db.Query(ctx, sandboxesUnowned, arg.SessionIds, arg.Generations)
 	if err != nil {

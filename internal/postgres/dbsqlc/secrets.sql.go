@@ -68,7 +68,7 @@ type ReplacedSecretsTrimParams struct {
 	MaxItems  int32
 }
 
-// ReplacedSecretsTrim drops the oldest beyond a number of a name, and of all.
+// ReplacedSecretsTrim deletes the oldest values beyond a number per name, and a number in total.
 func (q *Queries) ReplacedSecretsTrim(ctx context.Context, db DBTX, arg *ReplacedSecretsTrimParams) error {
 	_, err := db.Exec(ctx, replacedSecretsTrim, arg.Name, arg.MaxOfName, arg.MaxItems)
 	return err
@@ -134,7 +134,7 @@ const secretReplaced = `-- name: SecretReplaced :exec
 INSERT INTO replaced_secrets (name, sealed) SELECT s.name, s.sealed FROM secrets s WHERE s.name = $1 FOR UPDATE
 `
 
-// SecretReplaced keeps the value that a secret has before it is replaced or deleted.
+// SecretReplaced keeps the current value of a secret before it is replaced or deleted.
 func (q *Queries) SecretReplaced(ctx context.Context, db DBTX, name string) error {
 	_, err := db.Exec(ctx, secretReplaced, name)
 	return err
@@ -242,7 +242,7 @@ SELECT concat(
 )::text
 `
 
-// SecretsMark changes with every secret that is stored or deleted.
+// SecretsMark returns a value that changes with every secret that is stored or deleted.
 func (q *Queries) SecretsMark(ctx context.Context, db DBTX) (string, error) {
 	row := db.QueryRow(ctx, secretsMark)
 	var column_1 string

@@ -14,8 +14,8 @@ const clock = `-- name: Clock :one
 SELECT clock_timestamp()::timestamptz AS now
 `
 
-// Clock is the server's time now. Every time that is stored is taken from it, after the lock, so
-// that order and ages do not depend on the clocks of the processes that write.
+// Clock returns the server's current time. All stored times come from it, after the lock, so that
+// order and ages do not depend on the clocks of the writing processes.
 func (q *Queries) Clock(ctx context.Context, db DBTX) (time.Time, error) {
 	row := db.QueryRow(ctx, clock)
 	var now time.Time
@@ -75,7 +75,7 @@ type IdempotencyPromptParams struct {
 	Key      string
 }
 
-// IdempotencyPrompt gives a key to a prompt of its session.
+// IdempotencyPrompt assigns a key to a prompt of its session.
 func (q *Queries) IdempotencyPrompt(ctx context.Context, db DBTX, arg *IdempotencyPromptParams) error {
 	_, err := db.Exec(ctx, idempotencyPrompt, arg.PromptID, arg.Key)
 	return err
@@ -85,7 +85,7 @@ const idempotencyPurge = `-- name: IdempotencyPurge :exec
 DELETE FROM idempotency_keys WHERE created_at < $1
 `
 
-// IdempotencyPurge forgets keys that are too old to count, the one asked for among them.
+// IdempotencyPurge deletes expired keys, possibly including the requested one.
 func (q *Queries) IdempotencyPurge(ctx context.Context, db DBTX, before time.Time) error {
 	_, err := db.Exec(ctx, idempotencyPurge, before)
 	return err
@@ -134,8 +134,8 @@ type SessionClockRow struct {
 	Plans string
 }
 
-// SessionClock is Clock, and has the statements that follow in the transaction planned once for each connection: see
-// genericPlans. It is part of this statement to spare one.
+// SessionClock is Clock, and makes Postgres plan the later statements of the transaction once per
+// connection: see genericPlans. Combining both saves a statement.
 func (q *Queries) SessionClock(ctx context.Context, db DBTX) (SessionClockRow, error) {
 	row := db.QueryRow(ctx, sessionClock)
 	var i SessionClockRow
@@ -168,10 +168,11 @@ type SessionCountParams struct {
 	ID           string
 }
 
-// SessionCount stores what the end of a turn changes of its session. The attendant is the attempt that has asked to
-// claim the next prompt. The totals stop growing at usage.MaxTotalCount and MaxTotalCostUSD. A sum beyond the range of
-// its type would be an error, and no turn of the session could end any more. A cost that is not known adds nothing to
-// what is, and without any the sum is not known either.
+// SessionCount stores the changes of a session by the end of a turn. The attendant is the attempt
+// that has asked to claim the next prompt. The totals stop growing at usage.MaxTotalCount and
+// MaxTotalCostUSD, since a sum beyond the range of its type would be an error, and no turn of the
+// session could end any more. An unknown cost adds nothing to a known sum; the sum is unknown only
+// if all costs are.
 func (q *Queries) SessionCount(ctx context.Context, db DBTX, arg *SessionCountParams) error {
 	_, err := db.Exec(ctx, sessionCount,
 		arg.LastSeq,
@@ -258,7 +259,7 @@ type SessionHoldParams struct {
 	ID         string
 }
 
-// SessionHold holds the queue of a session, or with NULL releases it.
+// SessionHold holds the queue of a session, or releases it if held_at is NULL.
 func (q *Queries) SessionHold(ctx context.Context, db DBTX, arg *SessionHoldParams) error {
 	_, err := db.Exec(ctx, sessionHold, arg.HeldAt, arg.HeldReason, arg.ID)
 	return err
@@ -287,7 +288,7 @@ type SessionInsertParams struct {
 	Options       []byte
 }
 
-// SessionInsert inserts nothing where the id belonged to a session that was purged.
+// SessionInsert inserts nothing if the id belonged to a purged session.
 func (q *Queries) SessionInsert(ctx context.Context, db DBTX, arg *SessionInsertParams) (int64, error) {
 	result, err := db.Exec(ctx, sessionInsert,
 		arg.ID,
@@ -322,7 +323,7 @@ type SessionLaunchRow struct {
 	HandedFrom string
 }
 
-// SessionLaunch is how the agent of a session is started.
+// SessionLaunch returns how the agent of a session is started.
 func (q *Queries) SessionLaunch(ctx context.Context, db DBTX, id string) (SessionLaunchRow, error) {
 	row := db.QueryRow(ctx, sessionLaunch, id)
 	var i SessionLaunchRow
@@ -340,7 +341,7 @@ const sessionLeave = `-- name: SessionLeave :exec
 UPDATE sessions SET attendant = '' WHERE id = $1 AND attendant <> ''
 `
 
-// SessionLeave ends an attendance: the workflow claims again.
+// SessionLeave ends an attendance: the workflow claims prompts again.
 func (q *Queries) SessionLeave(ctx context.Context, db DBTX, id string) error {
 	_, err := db.Exec(ctx, sessionLeave, id)
 	return err
@@ -377,8 +378,8 @@ type SessionLockRow struct {
 	Step           string
 }
 
-// SessionLock is how every write to a session begins. NO KEY, because the key
-// never changes and foreign keys to it must not wait.
+// SessionLock is the first statement of every write to a session. NO KEY, because the key never
+// changes and foreign keys to it must not wait.
 func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionLockRow, error) {
 	row := db.QueryRow(ctx, sessionLock, id)
 	var i SessionLockRow
@@ -425,7 +426,8 @@ type SessionNeedsRow struct {
 	Present []string
 }
 
-// SessionNeeds returns the agent of a session and its profile, and those of the names that are names of stored secrets.
+// SessionNeeds returns the agent of a session and its profile, and the names for which a secret is
+// stored.
 func (q *Queries) SessionNeeds(ctx context.Context, db DBTX, arg *SessionNeedsParams) (SessionNeedsRow, error) {
 	row := db.QueryRow(ctx, sessionNeeds, arg.Names, arg.ID)
 	var i SessionNeedsRow
@@ -442,7 +444,7 @@ type SessionOpenedRow struct {
 	GivenTitle string
 }
 
-// SessionOpened is what a workflow reads of its session that no client does.
+// SessionOpened returns columns of a session that only its workflow reads.
 func (q *Queries) SessionOpened(ctx context.Context, db DBTX, id string) (SessionOpenedRow, error) {
 	row := db.QueryRow(ctx, sessionOpened, id)
 	var i SessionOpenedRow
@@ -524,7 +526,8 @@ type SessionSetLoadedParams struct {
 	ID     string
 }
 
-// SessionSetLoaded ends an attendance too: the workflow that opens, moves or closes a session claims its prompts.
+// SessionSetLoaded also ends an attendance: the workflow that opens, moves or closes a session
+// claims its prompts.
 func (q *Queries) SessionSetLoaded(ctx context.Context, db DBTX, arg *SessionSetLoadedParams) error {
 	_, err := db.Exec(ctx, sessionSetLoaded, arg.Loaded, arg.ID)
 	return err
@@ -604,7 +607,7 @@ type SessionSubmittedParams struct {
 	ID          string
 }
 
-// SessionSubmitted stores what a new prompt changes of its session, in one version of the row.
+// SessionSubmitted stores the changes of a session by a new prompt in one version of the row.
 func (q *Queries) SessionSubmitted(ctx context.Context, db DBTX, arg *SessionSubmittedParams) error {
 	_, err := db.Exec(ctx, sessionSubmitted,
 		arg.LastOrdinal,
@@ -655,8 +658,8 @@ type SessionTransitParams struct {
 	ID         string
 }
 
-// SessionTransit projects a transition. The time spent running is flushed when
-// it is left. A session that has just come up is not idle.
+// SessionTransit applies a transition. On leaving running, it adds the time spent there. A session
+// that has just entered running does not count as idle.
 func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTransitParams) error {
 	_, err := db.Exec(ctx, sessionTransit,
 		arg.Status,
@@ -701,7 +704,8 @@ type SessionTryLockRow struct {
 	Step           string
 }
 
-// SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
+// SessionTryLock is SessionLock without waiting: it returns no row if another transaction has
+// locked the session.
 func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (SessionTryLockRow, error) {
 	row := db.QueryRow(ctx, sessionTryLock, id)
 	var i SessionTryLockRow
@@ -819,8 +823,9 @@ type SessionsAdvanceParams struct {
 	Titles   []string
 }
 
-// SessionsAdvance changes no column of an index unless the title is another one, so that an append updates its session
-// in place. The activity of a session is written when prompts come and turns start and end.
+// SessionsAdvance changes indexed columns only if the title changes, so that an append updates the
+// row of its session in place. The activity of a session is written when prompts are submitted and
+// when turns start and end.
 func (q *Queries) SessionsAdvance(ctx context.Context, db DBTX, arg *SessionsAdvanceParams) error {
 	_, err := db.Exec(ctx, sessionsAdvance, arg.Ids, arg.LastSeqs, arg.Titles)
 	return err
@@ -838,7 +843,7 @@ type SessionsAwakeRow struct {
 	RunID  string
 }
 
-// SessionsAwake is bounded by the number of sandboxes, not of sessions.
+// SessionsAwake has a cost bounded by the number of sandboxes, not of sessions.
 func (q *Queries) SessionsAwake(ctx context.Context, db DBTX) ([]SessionsAwakeRow, error) {
 	rows, err := db.Query(ctx, sessionsAwake)
 	if err != nil {
@@ -874,8 +879,7 @@ type SessionsLockRow struct {
 	TitleGiven bool
 }
 
-// SessionsLock takes the locks in the order of ids, so that two of them never
-// wait for each other.
+// SessionsLock takes the locks in the order of ids, which rules out deadlocks.
 func (q *Queries) SessionsLock(ctx context.Context, db DBTX, ids []string) ([]SessionsLockRow, error) {
 	rows, err := db.Query(ctx, sessionsLock, ids)
 	if err != nil {
@@ -919,7 +923,7 @@ type SessionsTryLockRow struct {
 	TitleGiven bool
 }
 
-// SessionsTryLock is SessionsLock that leaves out the sessions that other transactions hold.
+// SessionsTryLock is SessionsLock without the sessions that other transactions have locked.
 func (q *Queries) SessionsTryLock(ctx context.Context, db DBTX, ids []string) ([]SessionsTryLockRow, error) {
 	rows, err := db.Query(ctx, sessionsTryLock, ids)
 	if err != nil {

@@ -62,7 +62,8 @@ type TranscriptGapCountParams struct {
 	Turn      string
 }
 
-// TranscriptGapCount counts a segment that left a gap, and returns how many did in the same turn.
+// TranscriptGapCount counts a segment that left a gap, and returns the number of such segments in
+// the same turn.
 func (q *Queries) TranscriptGapCount(ctx context.Context, db DBTX, arg *TranscriptGapCountParams) (int32, error) {
 	row := db.QueryRow(ctx, transcriptGapCount, arg.SessionID, arg.Turn)
 	var gaps int32
@@ -87,7 +88,8 @@ type TranscriptInsertParams struct {
 	Data      []byte
 }
 
-// TranscriptInsert meets a segment at the same place only where that one is empty, as earlier releases wrote for empty files.
+// TranscriptInsert conflicts with a segment at the same place only if that segment is empty, as
+// earlier releases wrote for empty files.
 func (q *Queries) TranscriptInsert(ctx context.Context, db DBTX, arg *TranscriptInsertParams) error {
 	_, err := db.Exec(ctx, transcriptInsert,
 		arg.SessionID,
@@ -255,7 +257,7 @@ type TranscriptSegmentAtRow struct {
 	Data  []byte
 }
 
-// TranscriptSegmentAt returns the segment that a position of a file lies in.
+// TranscriptSegmentAt returns the segment that contains a position of a file.
 func (q *Queries) TranscriptSegmentAt(ctx context.Context, db DBTX, arg *TranscriptSegmentAtParams) (TranscriptSegmentAtRow, error) {
 	row := db.QueryRow(ctx, transcriptSegmentAt,
 		arg.SessionID,
@@ -285,7 +287,7 @@ type TranscriptTailRow struct {
 	Size  int64
 }
 
-// TranscriptTail returns the newest segments of a file without their data, the newest first.
+// TranscriptTail returns the newest segments of a file without their data, newest first.
 func (q *Queries) TranscriptTail(ctx context.Context, db DBTX, arg *TranscriptTailParams) ([]TranscriptTailRow, error) {
 	rows, err := db.Query(ctx, transcriptTail,
 		arg.SessionID,

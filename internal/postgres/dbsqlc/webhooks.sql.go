@@ -154,8 +154,8 @@ type WebhookDeliveriesDueParams struct {
 	OverdueSeconds float64
 }
 
-// WebhookDeliveriesDue are deliveries whose workflow is to be started: those that are new, a few of each endpoint at once, and those whose
-// attempt is long overdue, because their workflow was lost.
+// WebhookDeliveriesDue returns deliveries whose workflow must be started: new ones, a few per
+// endpoint at a time, and those whose attempt is long overdue, because their workflow was lost.
 func (q *Queries) WebhookDeliveriesDue(ctx context.Context, db DBTX, arg *WebhookDeliveriesDueParams) ([]string, error) {
 	rows, err := db.Query(ctx, webhookDeliveriesDue, arg.MaxItems, arg.MaxBeginning, arg.OverdueSeconds)
 	if err != nil {
@@ -496,7 +496,7 @@ type WebhookInsertParams struct {
 	Sealed      []byte
 }
 
-// WebhookInsert has the endpoint notified of what comes from now on.
+// WebhookInsert makes the endpoint receive events from now on.
 func (q *Queries) WebhookInsert(ctx context.Context, db DBTX, arg *WebhookInsertParams) (Webhook, error) {
 	row := db.QueryRow(ctx, webhookInsert,
 		arg.ID,
@@ -569,7 +569,7 @@ type WebhookRedeliverParams struct {
 	WebhookID string
 }
 
-// WebhookRedeliver sends deliveries that are over again.
+// WebhookRedeliver sends finished deliveries again.
 func (q *Queries) WebhookRedeliver(ctx context.Context, db DBTX, arg *WebhookRedeliverParams) (int64, error) {
 	result, err := db.Exec(ctx, webhookRedeliver, arg.Ids, arg.WebhookID)
 	if err != nil {
@@ -694,7 +694,8 @@ type WebhookUpdateParams struct {
 	ID          string
 }
 
-// WebhookUpdate begins with the newest event if the endpoint was disabled: what happened meanwhile is not for it.
+// WebhookUpdate starts at the newest event if the endpoint was disabled: the endpoint does not
+// receive earlier ones.
 func (q *Queries) WebhookUpdate(ctx context.Context, db DBTX, arg *WebhookUpdateParams) error {
 	_, err := db.Exec(ctx, webhookUpdate,
 		arg.Url,
@@ -815,7 +816,8 @@ type WebhooksToDispatchRow struct {
 	AfterN    int64
 }
 
-// WebhooksToDispatch are the endpoints that have not got the newest events. Others that dispatch now keep theirs.
+// WebhooksToDispatch returns the endpoints that have not received the newest events, except those
+// that other transactions are dispatching to.
 func (q *Queries) WebhooksToDispatch(ctx context.Context, db DBTX, maxPending int64) ([]WebhooksToDispatchRow, error) {
 	rows, err := db.Query(ctx, webhooksToDispatch, maxPending)
 	if err != nil {

@@ -25,7 +25,7 @@ type OutageExtendParams struct {
 	Part     string
 }
 
-// OutageExtend adds an outage to one that another worker has recorded, if they overlap.
+// OutageExtend merges an outage into an overlapping one that another worker has recorded.
 func (q *Queries) OutageExtend(ctx context.Context, db DBTX, arg *OutageExtendParams) (int64, error) {
 	result, err := db.Exec(ctx, outageExtend, arg.SinceAgo, arg.UntilAgo, arg.Part)
 	if err != nil {
@@ -78,7 +78,8 @@ type WhyAheadRow struct {
 	Ahead      int64
 }
 
-// WhyAhead is what a queued prompt waits for: the prompt that is processed, and how many come before it.
+// WhyAhead returns what a queued prompt waits for: the processing prompt, and the number of prompts
+// ahead of it.
 func (q *Queries) WhyAhead(ctx context.Context, db DBTX, arg *WhyAheadParams) (WhyAheadRow, error) {
 	row := db.QueryRow(ctx, whyAhead, arg.Rank, arg.Ordinal, arg.SessionID)
 	var i WhyAheadRow
@@ -110,7 +111,7 @@ type WhyBundlesRow struct {
 	SnapshotGone bool
 }
 
-// WhyBundles are the newest bundles of a session and what became of their snapshots.
+// WhyBundles returns the newest bundles of a session and the state of their snapshots.
 func (q *Queries) WhyBundles(ctx context.Context, db DBTX, arg *WhyBundlesParams) ([]WhyBundlesRow, error) {
 	rows, err := db.Query(ctx, whyBundles, arg.SessionID, arg.Before, arg.MaxItems)
 	if err != nil {
@@ -148,7 +149,7 @@ type WhyCommandsParams struct {
 	MaxItems  int32
 }
 
-// WhyCommands are the newest commands of a session. Those that have ended are bounded.
+// WhyCommands returns the newest commands of a session. The number of ended ones is bounded.
 func (q *Queries) WhyCommands(ctx context.Context, db DBTX, arg *WhyCommandsParams) ([]SessionCommand, error) {
 	rows, err := db.Query(ctx, whyCommands, arg.SessionID, arg.MaxItems)
 	if err != nil {
@@ -232,7 +233,7 @@ type WhyProblemsRow struct {
 	Data []byte
 }
 
-// WhyProblems are the errors among the newest events of a session.
+// WhyProblems returns the errors among the newest events of a session.
 func (q *Queries) WhyProblems(ctx context.Context, db DBTX, arg *WhyProblemsParams) ([]WhyProblemsRow, error) {
 	rows, err := db.Query(ctx, whyProblems, arg.SessionNo, arg.MaxEvents, arg.MaxItems)
 	if err != nil {
@@ -260,7 +261,7 @@ SELECT coalesce(
     '')::text AS id
 `
 
-// WhyPrompt is the prompt that is processed, else the first that waits, else the newest.
+// WhyPrompt returns the processing prompt, else the first queued one, else the newest.
 func (q *Queries) WhyPrompt(ctx context.Context, db DBTX, sessionID string) (string, error) {
 	row := db.QueryRow(ctx, whyPrompt, sessionID)
 	var id string
@@ -293,7 +294,8 @@ type WhyQuestionsRow struct {
 	ParkedPart  int64
 }
 
-// WhyQuestions are the newest questions of a session that a person was asked, or one of them, without what they ask.
+// WhyQuestions returns the newest questions of a session that a person was asked, or one of them,
+// without their text.
 func (q *Queries) WhyQuestions(ctx context.Context, db DBTX, arg *WhyQuestionsParams) ([]WhyQuestionsRow, error) {
 	rows, err := db.Query(ctx, whyQuestions, arg.SessionID, arg.ID, arg.MaxItems)
 	if err != nil {
@@ -330,7 +332,7 @@ SELECT coalesce(max(t.no), 0)::bigint AS no FROM (
 ) t WHERE t.receipt IS NOT NULL
 `
 
-// WhyReceiptNo is the newest of the last transitions that has a receipt; 0 if none has.
+// WhyReceiptNo returns the newest of the last transitions that has a receipt; 0 if there is none.
 func (q *Queries) WhyReceiptNo(ctx context.Context, db DBTX, sessionID string) (int64, error) {
 	row := db.QueryRow(ctx, whyReceiptNo, sessionID)
 	var no int64
@@ -350,7 +352,8 @@ type WhyRetryRow struct {
 	At      time.Time
 }
 
-// WhyRetry is the newest block of a session if it says that an agent sends a request to its model again.
+// WhyRetry returns the newest block of a session if it reports that an agent is retrying a request
+// to its model.
 func (q *Queries) WhyRetry(ctx context.Context, db DBTX, sessionID string) (WhyRetryRow, error) {
 	row := db.QueryRow(ctx, whyRetry, sessionID)
 	var i WhyRetryRow
@@ -385,7 +388,7 @@ type WhyRunsRow struct {
 	Part       int64
 }
 
-// WhyRuns are the newest runs of a session, or of one prompt among its last thousand.
+// WhyRuns returns the newest runs of a session, or of one prompt among its last thousand.
 func (q *Queries) WhyRuns(ctx context.Context, db DBTX, arg *WhyRunsParams) ([]WhyRunsRow, error) {
 	rows, err := db.Query(ctx, whyRuns, arg.SessionID, arg.PromptID, arg.MaxItems)
 	if err != nil {
@@ -474,7 +477,7 @@ type WhySessionRow struct {
 	Now         time.Time
 }
 
-// WhySession is what explains a session in addition to what is shown of it.
+// WhySession returns facts that explain a session but are not part of its resource.
 func (q *Queries) WhySession(ctx context.Context, db DBTX, id string) (WhySessionRow, error) {
 	row := db.QueryRow(ctx, whySession, id)
 	var i WhySessionRow
@@ -499,7 +502,7 @@ type WhyTransitionsParams struct {
 	MaxItems  int32
 }
 
-// WhyTransitions are the newest transitions up to one, or with 0 up to the last.
+// WhyTransitions returns the newest transitions up to a given one, or up to the last if it is 0.
 func (q *Queries) WhyTransitions(ctx context.Context, db DBTX, arg *WhyTransitionsParams) ([]SessionTransition, error) {
 	rows, err := db.Query(ctx, whyTransitions, arg.SessionID, arg.No, arg.MaxItems)
 	if err != nil {
@@ -549,7 +552,7 @@ type WhyWaitingRow struct {
 	CreatedAt time.Time
 }
 
-// WhyWaiting is the prompt that waited at a time, the first of those among the last thousand.
+// WhyWaiting returns the first prompt, among the last thousand, that was queued at a given time.
 func (q *Queries) WhyWaiting(ctx context.Context, db DBTX, arg *WhyWaitingParams) (WhyWaitingRow, error) {
 	row := db.QueryRow(ctx, whyWaiting, arg.SessionID, arg.At)
 	var i WhyWaitingRow

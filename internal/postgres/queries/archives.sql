@@ -1,5 +1,6 @@
 -- name: ArchiveRequest :exec
--- ArchiveRequest has an archive made of a bundle. One that has failed is tried again, and one that is there is kept for longer.
+-- ArchiveRequest requests an archive of a bundle. It retries one that has failed, and extends the
+-- lifetime of an existing one.
 INSERT INTO archives (id, bundle_id, state, expires_at) VALUES (@id, @bundle_id, @state, clock_timestamp() + make_interval(secs => @seconds::double precision))
 ON CONFLICT (bundle_id) WHERE bundle_id <> '' DO UPDATE SET
     expires_at = excluded.expires_at,
@@ -15,7 +16,7 @@ SELECT * FROM archives WHERE bundle_id = @bundle_id::text;
 SELECT * FROM archives WHERE id = @id;
 
 -- name: ArchivesTake :many
--- ArchivesTake gives each archive that is to be made to one worker for a while.
+-- ArchivesTake leases each archive that must be made to one worker.
 WITH due AS (
     SELECT d.id FROM archives d WHERE d.state = 'pending' AND d.next_at <= clock_timestamp()
     ORDER BY d.next_at LIMIT @max_items
@@ -26,7 +27,7 @@ FROM due WHERE a.id = due.id
 RETURNING a.id, a.bundle_id, a.attempt, a.tries;
 
 -- name: ArchiveRenew :execrows
--- ArchiveRenew keeps an archive with the attempt that makes it.
+-- ArchiveRenew renews the lease of the attempt that makes an archive.
 UPDATE archives SET next_at = clock_timestamp() + make_interval(secs => @seconds::double precision)
 WHERE id = @id AND attempt = @attempt AND state = 'pending';
 
@@ -37,14 +38,14 @@ INSERT INTO archive_parts (archive_id, attempt, n, data) VALUES (@archive_id, @a
 SELECT data FROM archive_parts WHERE archive_id = @archive_id AND attempt = @attempt AND n = @n;
 
 -- name: ArchivePartsForget :exec
--- ArchivePartsForget deletes what earlier attempts have left.
+-- ArchivePartsForget deletes the parts of earlier attempts.
 DELETE FROM archive_parts WHERE archive_id = @archive_id AND attempt < @attempt;
 
 -- name: ArchiveReady :execrows
 UPDATE archives SET state = 'ready', bytes = @bytes WHERE id = @id AND attempt = @attempt AND state = 'pending';
 
 -- name: ArchiveFail :exec
--- ArchiveFail has the next attempt made after a pause, unless there is none.
+-- ArchiveFail schedules the next attempt after a pause, unless the failure is final.
 UPDATE archives SET reason = @reason, state = CASE WHEN @final::boolean THEN 'failed' ELSE state END,
     next_at = clock_timestamp() + make_interval(secs => @seconds::double precision)
 WHERE id = @id AND attempt = @attempt AND state = 'pending';
@@ -53,8 +54,8 @@ WHERE id = @id AND attempt = @attempt AND state = 'pending';
 INSERT INTO archives (id, bundle_id, state) VALUES (@id, '', 'ready');
 
 -- name: ArchivesCollect :execrows
--- ArchivesCollect deletes imported archives that no bundle is restored from, and exported ones that have expired or whose bundle is
--- deleted.
+-- ArchivesCollect deletes imported archives that no bundle is restored from, and exported ones that
+-- have expired or whose bundle is deleted.
 DELETE FROM archives a WHERE a.id = ANY(ARRAY(
     SELECT c.id FROM archives c
     WHERE CASE WHEN c.bundle_id = '' THEN NOT EXISTS (SELECT FROM bundles b WHERE b.archive_id = c.id)
@@ -69,7 +70,7 @@ WHERE (archive_id, attempt, n) > (@archive_id::text, @attempt::bigint, @n::bigin
 UPDATE archive_parts SET data = @data WHERE archive_id = @archive_id AND attempt = @attempt AND n = @n;
 
 -- name: ImportSessionInsert :execrows
--- ImportSessionInsert inserts a session that sleeps.
+-- ImportSessionInsert inserts a hibernated session.
 INSERT INTO sessions (id, status, agent, profile, title, title_given, workspace, parent_id, forked_from, lazy,
     created_at, last_activity_at, idle_timeout_ns, metadata, options)
 SELECT @id, 'hibernated', @agent, @profile, @title, @title::text <> '', @workspace, '', '', true, @at::timestamptz, @at::timestamptz, @idle_timeout_ns, @metadata, @options
@@ -90,5 +91,6 @@ VALUES (@id, @session_id, '', 0, '', @manifest, true, true, @at::timestamptz, @l
 UPDATE archives SET bytes = @bytes WHERE id = @id;
 
 -- name: ArchiveLock :one
--- ArchiveLock keeps an archive from being deleted until a bundle that is restored from it is committed.
+-- ArchiveLock prevents the deletion of an archive until a bundle that is restored from it is
+-- committed.
 SELECT id FROM archives WHERE id = @id FOR KEY SHARE;

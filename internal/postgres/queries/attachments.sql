@@ -1,5 +1,5 @@
 -- name: AttachmentsTotal :one
--- AttachmentsTotal is what is stored with a session from one origin.
+-- AttachmentsTotal sums up the stored attachments of a session from one origin.
 SELECT count(*) AS items, coalesce(sum(bytes), 0)::bigint AS bytes FROM attachments WHERE session_id = @session_id AND origin = @origin;
 
 -- name: AttachmentsStored :many

@@ -1,6 +1,6 @@
 -- name: BlockPage :many
--- BlockPage reads the blocks after a position and up to another, as far as they have max_bytes together:
--- the first is always among them.
+-- BlockPage reads the blocks between two positions, up to max_bytes in total; the first block is
+-- always included.
 SELECT p.session_id, p.conversation_id, p.block_id, p.first_seq, p.position, p.text_seq, p.live, p.removed, p.block, p.size, p.removed_seq
 FROM (
     SELECT b.*, sum(coalesce(b.size, octet_length(b.block::text))) OVER (ORDER BY b.position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
@@ -12,8 +12,8 @@ WHERE p.before IS NULL OR p.before < @max_bytes::bigint
 ORDER BY p.position;
 
 -- name: BlockPageAt :many
--- BlockPageAt is BlockPage for the conversation as it was at an event: blocks that appeared later are left out, and
--- those that a revert has removed since are not.
+-- BlockPageAt is BlockPage for the conversation at an event: it omits blocks that appeared later,
+-- and includes those that a revert has removed since.
 SELECT p.session_id, p.conversation_id, p.block_id, p.first_seq, p.position, p.text_seq, p.live, false::boolean AS removed, p.block, p.size, p.removed_seq
 FROM (
     SELECT b.*, sum(coalesce(b.size, octet_length(b.block::text))) OVER (ORDER BY b.first_seq, b.block_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
@@ -28,8 +28,9 @@ ORDER BY p.first_seq;
 SELECT EXISTS (SELECT 1 FROM blocks WHERE session_id = @session_id AND position > @after_position AND position <= @through_position);
 
 -- name: BlockTail :one
--- BlockTail is the position after which the newest blocks up to another are, at most max_items of about max_bytes together, and how
--- many are before them; the newest is always among them.
+-- BlockTail returns the position after which the newest blocks up to another position begin, at
+-- most max_items with about max_bytes in total, and how many blocks precede them; the newest is
+-- always included.
 WITH cut AS (
     SELECT coalesce(max(n.position), 0)::bigint AS after
     FROM (
@@ -50,7 +51,7 @@ SELECT c.after AS position, (
 SELECT * FROM blocks WHERE session_id = @session_id AND live ORDER BY position;
 
 -- name: BlocksGet :many
--- BlocksGet reads the blocks that a batch of appends is about.
+-- BlocksGet reads the blocks that a batch of appends concerns.
 SELECT b.* FROM blocks b
 JOIN (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@conversation_ids::text[]) AS conversation_id, unnest(@block_ids::text[]) AS block_id) a
   ON b.session_id = a.session_id AND b.conversation_id = a.conversation_id AND b.block_id = a.block_id;
@@ -65,7 +66,7 @@ ON CONFLICT (session_id, conversation_id, block_id) DO UPDATE SET
     position = excluded.position, text_seq = excluded.text_seq, live = excluded.live, removed = excluded.removed, block = excluded.block, size = excluded.size;
 
 -- name: BlocksAtWork :many
--- BlocksAtWork are the calls of tools and the subagents that are at work, of those that have come since an event.
+-- BlocksAtWork returns the running tool calls and subagents that appeared after an event.
 SELECT conversation_id, block FROM blocks
 WHERE session_id = @session_id AND first_seq >= @since AND NOT removed
   AND block ->> 'type' IN ('tool_use', 'subagent') AND block ->> 'status' IN ('streaming', 'pending', 'running');

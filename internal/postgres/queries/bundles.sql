@@ -1,6 +1,6 @@
 -- name: SnapshotInsert :one
--- SnapshotInsert also says whether the image is free to be used. One of a session
--- that is over, or that was purged meanwhile, is unneeded from the start.
+-- SnapshotInsert also returns whether the image may be used. An image of a session that is
+-- terminated, or has been purged meanwhile, is unneeded from the start.
 INSERT INTO snapshots (id, session_id, generation, expires_at, base_id, unneeded_at)
 VALUES (@id, (SELECT s.id FROM sessions s WHERE s.id = @session_id::text), @generation, CASE WHEN @lifetime::float8 > 0 THEN clock_timestamp() + make_interval(secs => @lifetime::float8) END,
     (SELECT CASE WHEN p.id IS NULL THEN b.image_id ELSE p.base_id END
@@ -17,23 +17,23 @@ SELECT * FROM snapshots WHERE id = @id FOR UPDATE;
 UPDATE snapshots SET bundled = true WHERE id = @id;
 
 -- name: SnapshotsRelease :exec
--- SnapshotsRelease marks the snapshots that the session does not need any more.
+-- SnapshotsRelease marks the snapshots that the session no longer needs.
 UPDATE snapshots n SET unneeded_at = now(), delete_after = now()
 FROM snapshot_uses u
 WHERE n.session_id = @session_id::text AND n.deleted_at IS NULL AND n.unneeded_at IS NULL
   AND u.id = n.id AND (u.session_over OR n.bundled AND NOT u.needed);
 
 -- name: SnapshotsAge :exec
--- SnapshotsAge marks snapshots that no bundle was made of in time. One whose
--- bundle was committed by an older release is noted as bundled instead.
+-- SnapshotsAge marks snapshots for which no bundle was committed in time. A snapshot whose bundle
+-- was committed by an older release is marked as bundled instead.
 UPDATE snapshots n SET
     bundled = EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id),
     unneeded_at = CASE WHEN NOT EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id) THEN now() END
 WHERE NOT n.bundled AND n.unneeded_at IS NULL AND n.deleted_at IS NULL AND n.created_at < clock_timestamp() - make_interval(secs => @seconds);
 
 -- name: SnapshotsAudit :many
--- SnapshotsAudit looks at a page of what is kept, so that a mark that was missed is
--- made up for. It returns the ids that it looked at.
+-- SnapshotsAudit checks a page of kept snapshots and adds missing marks. It returns the ids that it
+-- checked.
 WITH page AS (
     SELECT n.id FROM snapshots n
     WHERE n.id > @after_id AND n.unneeded_at IS NULL AND n.deleted_at IS NULL
@@ -47,16 +47,15 @@ WITH page AS (
 SELECT page.id FROM page ORDER BY page.id;
 
 -- name: SnapshotsDue :many
--- SnapshotsDue locks snapshots that are marked and whose turn it is.
+-- SnapshotsDue locks marked snapshots that are due.
 SELECT id FROM snapshots
 WHERE unneeded_at IS NOT NULL AND deleted_at IS NULL AND delete_after <= now()
 ORDER BY delete_after, id LIMIT @max_items
 FOR UPDATE SKIP LOCKED;
 
 -- name: SnapshotsCondemn :many
--- SnapshotsCondemn condemns those of them that are still unneeded now that they
--- are locked: from here on no bundle can be made of them. Others wait before they
--- are tried again, each time for longer.
+-- SnapshotsCondemn condemns those that are still unneeded now that they are locked: from here on no
+-- bundle can refer to them. Others are tried again after a pause that grows each time.
 UPDATE snapshots n SET
     condemned_at = coalesce(n.condemned_at, now()),
     delete_attempts = n.delete_attempts + 1,
@@ -66,7 +65,7 @@ WHERE n.id = ANY(@ids::text[]) AND u.id = n.id AND (n.condemned_at IS NOT NULL O
 RETURNING n.id;
 
 -- name: SnapshotsKeep :exec
--- SnapshotsKeep takes the mark from those that a bundle needs after all.
+-- SnapshotsKeep removes the mark from snapshots that a bundle still needs.
 UPDATE snapshots SET unneeded_at = NULL WHERE id = ANY(@ids::text[]) AND condemned_at IS NULL;
 
 -- name: SnapshotsForget :exec
@@ -74,8 +73,8 @@ UPDATE snapshots SET deleted_at = coalesce(deleted_at, now()), condemned_at = co
 WHERE id = ANY(@ids::text[]);
 
 -- name: SnapshotsRenew :many
--- SnapshotsRenew takes snapshots that sleeping sessions wake from and that expire
--- before long, and keeps other workers from them for an hour.
+-- SnapshotsRenew takes snapshots that sleeping sessions restore from and that expire soon, and
+-- reserves them for the caller for an hour.
 WITH due AS (
     SELECT n.id, s.id AS session_id FROM snapshots n
     JOIN bundles b ON b.snapshot_id = n.id
@@ -90,14 +89,14 @@ FROM due WHERE n.id = due.id
 RETURNING n.id, due.session_id, n.generation;
 
 -- name: SnapshotReplace :execrows
--- SnapshotReplace has the bundles of a session restored from a copy of their snapshot.
+-- SnapshotReplace makes the bundles of a session restore from a copy of their snapshot.
 UPDATE bundles b SET snapshot_id = @new_id
 WHERE b.session_id = @session_id AND b.snapshot_id = @old_id
   AND EXISTS (SELECT FROM sessions s JOIN bundles h ON h.id = s.head_bundle_id
               WHERE s.id = @session_id AND s.status IN ('hibernated', 'error') AND h.snapshot_id = @old_id);
 
 -- name: SnapshotReplaced :exec
--- SnapshotReplaced keeps the original for a while: a restore may have begun with it.
+-- SnapshotReplaced keeps the original for a day: a restore may have begun with it.
 UPDATE snapshots SET kept_until = now() + interval '1 day' WHERE id = @id;
 
 -- name: SnapshotUnneeded :exec
@@ -108,9 +107,9 @@ INSERT INTO exit_images (sandbox_id, session_id, generation) VALUES (@sandbox_id
 ON CONFLICT (sandbox_id) DO NOTHING;
 
 -- name: ExitImagesDue :many
--- ExitImagesDue takes a page of ended sandboxes whose image is to be found, and
--- keeps other workers from them for a while. Until a bundle of its generation, or of
--- a later one, is committed, the image may be all that is left of it.
+-- ExitImagesDue takes a page of ended sandboxes whose exit image must be found, and reserves them
+-- for the caller for a while. Until a bundle of the sandbox's generation, or of a later one, is
+-- committed, the image may be all that remains of it.
 WITH due AS (
     SELECT e.sandbox_id FROM exit_images e
     WHERE e.next_at <= now() AND NOT EXISTS (SELECT FROM saved_generations u WHERE u.session_id = e.session_id AND u.generation < e.generation)
@@ -122,8 +121,8 @@ FROM due WHERE e.sandbox_id = due.sandbox_id
 RETURNING e.sandbox_id, e.session_id, e.generation, e.ended_at;
 
 -- name: ExitImagesRecord :exec
--- ExitImagesRecord stores images of ended sandboxes. One that no bundle was made
--- of is unneeded: a sandbox is ended only when its session has taken what it wants.
+-- ExitImagesRecord stores images of ended sandboxes. An image without a bundle is unneeded: a
+-- sandbox is ended only after its session has saved what it needs.
 INSERT INTO snapshots (id, session_id, generation, unneeded_at, base_id)
 SELECT f.id, s.id, f.generation, now(), ''
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@session_ids::text[]) AS session_id, unnest(@generations::bigint[]) AS generation) f
@@ -140,14 +139,14 @@ INSERT INTO image_intents (id, session_id, generation, source) VALUES (@id, @ses
 DELETE FROM image_intents WHERE id = @id;
 
 -- name: ImageIntentsAge :execrows
--- ImageIntentsAge forgets intents so old that what they hide is gone.
+-- ImageIntentsAge deletes intents so old that the images they protect no longer exist.
 DELETE FROM image_intents WHERE created_at < clock_timestamp() - make_interval(secs => @seconds);
 
 -- name: ImagesStray :many
--- ImagesStray condemns images that were found at the provider and that nothing
--- here knows of, and returns them. An exit image is known while its sandbox is not
--- ended, or its generation not saved: the session may still want it. Condemned first, an image cannot become a
--- bundle's any more when a late worker records it.
+-- ImagesStray condemns images that were found at the provider and are unknown here, and returns
+-- them. An exit image is known while its sandbox has not ended or its generation is not saved,
+-- since the session may still need it. A condemned image cannot become part of a bundle when a late
+-- worker records it.
 INSERT INTO snapshots (id, session_id, generation, unneeded_at, condemned_at, base_id)
 SELECT f.id, s.id, f.generation, now(), now(), ''
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@session_ids::text[]) AS session_id,
@@ -164,20 +163,19 @@ ON CONFLICT (id) DO NOTHING
 RETURNING id;
 
 -- name: SnapshotsReturned :exec
--- SnapshotsReturned has images deleted again that the provider still lists.
+-- SnapshotsReturned schedules another deletion of images that the provider still lists.
 UPDATE snapshots SET deleted_at = NULL, delete_after = now() WHERE id = ANY(@ids::text[]) AND deleted_at < clock_timestamp() - make_interval(secs => @seconds);
 
 -- name: BaseImageUse :one
--- BaseImageUse notes that a sandbox is about to start from the image, and says
--- whether it may.
+-- BaseImageUse records that a sandbox is about to start from the image, and returns whether it may.
 INSERT INTO base_images AS b (id, name) VALUES (@id, @name)
 ON CONFLICT (id) DO UPDATE SET used_at = CASE WHEN b.condemned_at IS NULL THEN now() ELSE b.used_at END
 RETURNING (b.condemned_at IS NULL AND NOT EXISTS (SELECT FROM snapshots n WHERE n.id = b.id AND n.condemned_at IS NOT NULL))::boolean;
 
 -- name: BaseImagesDue :many
--- BaseImagesDue condemns base images that nothing uses: no sandbox, no kept
--- snapshot (one of unknown base counts for all), no recent preparation, and
--- another one of the same recipe has been used since.
+-- BaseImagesDue condemns base images that are not in use: no sandbox and no kept snapshot is based
+-- on them (a snapshot with unknown base counts for all), none was prepared recently, and another
+-- image of the same recipe has been used since.
 WITH due AS (
     SELECT b.id FROM base_images b
     WHERE b.delete_after <= now() AND (b.condemned_at IS NOT NULL OR (
@@ -201,8 +199,8 @@ RETURNING b.id;
 DELETE FROM base_images WHERE id = ANY(@ids::text[]) AND condemned_at IS NOT NULL;
 
 -- name: ImageCounts :one
--- ImageCounts are the images that wait for something. What is kept is not counted:
--- that would walk it.
+-- ImageCounts counts the images in each pending state. It does not count kept ones, which would
+-- require a full scan.
 SELECT
     (SELECT count(*) FROM snapshots n WHERE n.unneeded_at IS NOT NULL AND n.deleted_at IS NULL)::bigint AS unneeded,
     (SELECT count(*) FROM snapshots n WHERE n.unneeded_at IS NOT NULL AND n.deleted_at IS NULL AND n.delete_attempts > 3)::bigint AS failing,
@@ -210,8 +208,9 @@ SELECT
     (SELECT count(*) FROM image_intents i WHERE i.created_at < clock_timestamp() - make_interval(secs => @seconds))::bigint AS hidden;
 
 -- name: BundleInsert :exec
--- BundleInsert notes the newest prompt that the agent has had and that was not reverted. It may be one that a fork began with.
--- One of the snapshot of its parent has the files of that one.
+-- BundleInsert records the newest prompt that the agent has received and that was not reverted,
+-- possibly the first prompt of a fork. A bundle with the snapshot of its parent shares the parent's
+-- files.
 INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at, last_seq, prompt_id, outcome, files_epoch, files_of)
 SELECT @id, @session_id, @parent_id, @generation, @snapshot_id, @manifest, @verified, @checkpoint, @created_at, @last_seq::bigint,
     coalesce(r.prompt_id, base.prompt_id, ''), coalesce(r.outcome, base.outcome, ''),
@@ -232,7 +231,8 @@ LEFT JOIN (
 SELECT * FROM bundle_views WHERE id = @id;
 
 -- name: BundleViews :many
--- BundleViews is newest first. Manifests come without the list of agent files, which may be long.
+-- BundleViews returns bundles newest first. Their manifests omit the list of agent files, which may
+-- be long.
 SELECT id, no, session_id, parent_id, generation, snapshot_id,
     json_build_object('git', manifest -> 'git', 'tree', manifest -> 'tree', 'lastSeq', coalesce(manifest -> 'lastSeq', '0'),
         'runner', coalesce(manifest -> 'runner', '""'), 'lost', manifest -> 'lost') AS manifest,
@@ -249,8 +249,9 @@ SELECT count(*) FROM bundles WHERE session_id = @session_id AND pinned_at IS NOT
 UPDATE bundles SET receipt = @receipt, restored_at = @at::timestamptz WHERE id = @id;
 
 -- name: BundleHeads :many
--- BundleHeads are the newest bundle of each session, the newest one that ends with a turn that succeeded, what it was forked from, and when bundles
--- are saved while it is awake, with the time of the newest one where that says when the next one is saved.
+-- BundleHeads returns, for each session, its newest bundle, the newest one that ends with a
+-- successful turn, what it was forked from, its checkpoint policy, and, if the next checkpoint
+-- depends on it, the time of the newest bundle.
 SELECT s.id AS session_id, coalesce(s.head_bundle_id, '')::text AS head, h.created_at AS head_at, p.policy,
     coalesce(f.bundle_id, '')::text AS fork_bundle, coalesce(f.prompt_id, '')::text AS fork_prompt, coalesce(f.handed_from, '')::text AS handed_from,
     coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = s.id AND v.outcome IN ('', 'completed')
@@ -262,8 +263,9 @@ LEFT JOIN bundles h ON h.id = s.head_bundle_id AND s.status = 'running' AND p.po
 WHERE s.id = ANY(@session_ids::text[]) AND s.head_bundle_id IS NOT NULL;
 
 -- name: BundlesForget :exec
--- BundlesForget deletes the bundles of sessions whose snapshots were deleted by policy, some of them now. The newest bundle that a sandbox
--- was left with says which generations are saved, which a checkpoint does not.
+-- BundlesForget deletes some of the bundles whose snapshots were deleted by a policy. It keeps the
+-- newest bundle with which a sandbox ended, because that records which generations are saved; a
+-- checkpoint does not.
 DELETE FROM bundles b
 WHERE b.session_id IN (SELECT x.session_id FROM bundles x WHERE x.snapshot_id = ANY(@ids::text[]))
   AND EXISTS (SELECT FROM snapshots d WHERE d.id = b.snapshot_id AND d.deleted_at IS NOT NULL) AND b.pinned_at IS NULL AND NOT b.base
@@ -277,12 +279,12 @@ SELECT * FROM bundles WHERE id = @id;
 SELECT b.* FROM bundles b JOIN sessions s ON s.head_bundle_id = b.id WHERE s.id = @session_id;
 
 -- name: SnapshotKeep :exec
--- SnapshotKeep puts off the deletion of a snapshot that could not be restored.
+-- SnapshotKeep postpones the deletion of a snapshot that could not be restored.
 UPDATE snapshots SET kept_until = greatest(kept_until, clock_timestamp() + make_interval(secs => @seconds)) WHERE id = @id;
 
 -- name: ImagesKnown :many
--- ImagesKnown lists images that should exist at the provider besides one: the newest snapshots that
--- are kept, and the newest images that sandboxes were made of and that are no snapshots.
+-- ImagesKnown lists images, except one, that should exist at the provider: the newest kept
+-- snapshots, and the newest images that sandboxes were created from and that are not snapshots.
 (SELECT n.id FROM snapshots n
  WHERE n.deleted_at IS NULL AND n.condemned_at IS NULL AND n.kept_until IS NULL AND n.id <> @except_id
  ORDER BY n.created_at DESC LIMIT 3)
@@ -294,8 +296,8 @@ UNION ALL
  ORDER BY i.used DESC LIMIT 3);
 
 -- name: BundlesRestorable :many
--- BundlesRestorable lists the bundles of a session that have another snapshot than one that could not
--- be restored, newest first. Those that a revert has undone are left out.
+-- BundlesRestorable lists the bundles of a session whose snapshot is not the one that could not be
+-- restored, newest first. It omits bundles that a revert has undone.
 SELECT b.* FROM bundles b JOIN snapshots n ON n.id = b.snapshot_id
 WHERE b.session_id = @session_id AND n.deleted_at IS NULL AND n.condemned_at IS NULL
   AND (n.kept_until IS NULL OR n.kept_until < clock_timestamp()) AND b.snapshot_id <> @except_id

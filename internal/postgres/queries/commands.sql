@@ -7,15 +7,16 @@ RETURNING *;
 SELECT * FROM session_commands WHERE session_id = @session_id AND status = 'pending' ORDER BY id;
 
 -- name: CommandsPendingOf :many
--- CommandsPendingOf is CommandsPending for the sessions of a list.
+-- CommandsPendingOf is CommandsPending for several sessions.
 SELECT * FROM session_commands WHERE session_id = ANY(@session_ids::text[]) AND status = 'pending' ORDER BY id;
 
 -- name: CommandRequest :one
--- CommandRequest is the id of the request that submitted a command.
+-- CommandRequest returns the id of the request that submitted a command.
 SELECT request_id FROM session_commands WHERE id = @id;
 
 -- name: CommandForce :one
--- CommandForce makes a pending command a forced one, which its workflow has not read yet. A reason replaces an earlier one.
+-- CommandForce changes a pending command to a forced one, which the workflow must read again. A
+-- reason replaces an earlier one.
 UPDATE session_commands SET force = true, heard_by = '', reason = coalesce(nullif(@reason::text, ''), reason)
 WHERE id = @id AND status = 'pending'
 RETURNING *;
@@ -36,7 +37,7 @@ UPDATE session_commands SET heard_by = @heard_by
 WHERE session_id = @session_id AND status = 'pending' AND heard_by <> @heard_by;
 
 -- name: CommandsForget :exec
--- CommandsForget deletes all but the newest commands of a session that have ended.
+-- CommandsForget deletes the ended commands of a session except the newest.
 DELETE FROM session_commands d
 WHERE d.session_id = @session_id AND d.status <> 'pending' AND d.id IN (
     SELECT c.id FROM session_commands c
@@ -45,10 +46,11 @@ WHERE d.session_id = @session_id AND d.status <> 'pending' AND d.id IN (
 );
 
 -- name: CommandsOverdue :many
--- CommandsOverdue finds sessions with a command that has waited for long: those with a command that no
--- workflow has read first, in no order else, so that no session keeps others from being looked at.
--- heard_by is the workflow run that has read them; empty where one of them was not read. Sessions with an open
--- workflow that has not answered a signal for much longer are among them: the signal of a changed setting may be lost.
+-- CommandsOverdue finds sessions with a command that has been pending for long: first those with a
+-- command that no workflow has read, otherwise in no particular order, so that no session keeps
+-- others from being checked. heard_by is the workflow run that has read the commands; empty if one
+-- was not read. It includes sessions with an open workflow that has not reacted to a signal for
+-- much longer, because the signal of a changed setting may be lost.
 SELECT u.session_id::text AS session_id, u.stop::boolean AS stop, u.heard_by::text AS heard_by
 FROM (
     SELECT c.session_id,
@@ -71,18 +73,21 @@ LIMIT @max_items;
 UPDATE sessions SET signalled_at = @at::timestamptz WHERE id = @id;
 
 -- name: SessionHeard :exec
--- SessionHeard records that an open workflow has read what waits.
+-- SessionHeard records that an open workflow has read the pending work.
 UPDATE sessions SET signalled_at = NULL, loaded = true WHERE id = @id AND (signalled_at IS NOT NULL OR NOT loaded);
 
 -- name: SessionClaimed :exec
--- SessionClaimed is SessionHeard with the activity that a claim is. A claim by the workflow ends an attendance. Within a second
--- of other activity, such as the prompt that is claimed, it is none: the index of activity would change once more in every turn.
+-- SessionClaimed is SessionHeard and records the claim as activity. A claim by the workflow ends an
+-- attendance. Within a second of other activity, such as the submit of the claimed prompt, the
+-- claim is not recorded as activity: that would update the index of activity once more in every
+-- turn.
 UPDATE sessions SET
     last_seq = @last_seq, signalled_at = NULL, loaded = true, attendant = @attendant,
     last_activity_at = CASE WHEN last_activity_at + interval '1 second' < @at::timestamptz THEN @at::timestamptz ELSE last_activity_at END
 WHERE id = @id;
 
 -- name: CheckpointPolicy :one
--- CheckpointPolicy is when a session saves bundles while it is awake, and when it saved the last one.
+-- CheckpointPolicy returns when a session saves bundles while it is awake, and when it last saved
+-- one.
 SELECT coalesce(nullif(s.options ->> 'checkpoint', ''), (SELECT i.checkpoint FROM installation i), 'hibernate')::text AS policy, b.created_at AS newest
 FROM sessions s LEFT JOIN bundles b ON b.id = s.head_bundle_id WHERE s.id = @id;

@@ -1,14 +1,14 @@
 -- name: SessionsToCompact :many
--- SessionsToCompact looks at the next sessions in the order of their numbers and says which have events that are older than an
--- age and that compaction has not looked at.
+-- SessionsToCompact reads the next sessions in the order of their numbers and returns those with
+-- events older than an age that compaction has not read yet.
 SELECT s.no, s.id, greatest(s.compact_seq, s.first_seq - 1)::bigint AS after_seq, coalesce(s.last_seq > s.compact_seq AND (
         SELECT e.at < clock_timestamp() - make_interval(secs => @age_seconds::double precision)
         FROM event_log e WHERE e.session_no = s.no AND e.seq > greatest(s.compact_seq, s.first_seq - 1) ORDER BY e.seq LIMIT 1), false)::boolean AS due
 FROM sessions s WHERE s.no > @after_no ORDER BY s.no LIMIT @max_items;
 
 -- name: EventsToCompact :many
--- EventsToCompact reads the next events of a session, of those that are deltas with their data. It ends with the delta that
--- brings their data to max_bytes or more.
+-- EventsToCompact reads the next events of a session, deltas with their data. It ends with the
+-- delta with which their data reaches max_bytes.
 SELECT p.seq, p.old::boolean AS old, p.is_delta::boolean AS is_delta,
     coalesce(c.id, 'main')::text AS conversation_id, CASE WHEN p.is_delta THEN p.data ELSE '' END::text AS delta
 FROM (
@@ -22,14 +22,16 @@ WHERE p.before IS NULL OR p.before < @max_bytes::bigint
 ORDER BY p.seq;
 
 -- name: BlocksWhole :many
--- BlocksWhole returns, of the blocks of a session, those whose text a block_complete has as a whole, and its position.
+-- BlocksWhole returns the blocks of a session whose complete text is in a block_complete, and the
+-- position of that event.
 SELECT b.conversation_id, b.block_id, b.text_seq
 FROM (SELECT unnest(@conversation_ids::text[]) AS conversation_id, unnest(@block_ids::text[]) AS block_id) k
 JOIN blocks b ON b.session_id = @session_id AND b.conversation_id = k.conversation_id AND b.block_id = k.block_id
 JOIN event_log e ON e.session_no = @session_no AND e.seq = b.text_seq AND e.type = 'block_complete';
 
 -- name: EventsDrop :one
--- EventsDrop deletes events of a session and records how far it was looked at, unless another transaction has its lock.
+-- EventsDrop deletes events of a session and records how far compaction has read, unless another
+-- transaction has locked the session.
 WITH held AS (
     SELECT s.no FROM sessions s WHERE s.no = @session_no FOR NO KEY UPDATE SKIP LOCKED
 ), moved AS (

@@ -1,5 +1,6 @@
 -- name: EventsInsert :exec
--- EventsInsert is the one way into the log. A run is given by its number, or by its id where run_no is below zero.
+-- EventsInsert appends events to the log. A run is given by its number, or by its id if run_no is
+-- below zero.
 INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
 SELECT a.session_no, a.seq, a.at,
     CASE WHEN a.run_no >= 0 THEN a.run_no ELSE coalesce((SELECT r.no FROM runs r WHERE r.id = a.run_id), 0) END,
@@ -11,13 +12,15 @@ FROM (SELECT unnest(@session_nos::bigint[]) AS session_no, unnest(@seqs::bigint[
     unnest(@ats::timestamptz[]) AS at, unnest(@datas::text[]) AS data) a;
 
 -- name: EventsExtend :many
--- EventsExtend appends one delta to the log of each session, with the state of its run after it, and returns the sessions for which it
--- has. It is the whole of an append if nothing has to be known first: the run has the attempt's token and none of the delta's frames,
--- and its block takes text. It leaves out every other session, and those that other transactions hold.
+-- EventsExtend appends one delta to the log of each session, with the state of its run after it,
+-- and returns the sessions whose delta it has appended. It suffices if no other data decides about
+-- the append: the run has the attempt's token and none of the delta's frames, and its block accepts
+-- text. It skips all other sessions, and those that other transactions have locked.
 --
--- The statement reads rows as they were before it had the locks. What it changes, it checks again: it locks the session, then updates the run
--- if that still satisfies the conditions, and only the runs that it has updated are in the log. The conditions on runs are written so that no
--- index but that of ids fits them.
+-- The statement reads rows in a snapshot from before it has the locks, so it checks again what it
+-- changes: it locks the session, then updates the run if the run still satisfies the conditions,
+-- and only adds events of updated runs to the log. The conditions on runs are written so that only
+-- the index of ids fits them.
 WITH a AS (
     SELECT unnest(@session_ids::text[]) AS session_id, unnest(@run_ids::text[]) AS run_id, unnest(@generations::bigint[]) AS generation,
         unnest(@tokens::text[]) AS token, unnest(@first_frames::bigint[]) AS first_frame, unnest(@last_frames::bigint[]) AS last_frame,
@@ -47,7 +50,7 @@ WITH a AS (
 SELECT m.session_id::text AS session_id FROM moved m;
 
 -- name: EventConversationsInsert :exec
--- EventConversationsInsert numbers the conversations that have no number yet, in the order given.
+-- EventConversationsInsert assigns numbers to conversations that have none yet, in the order given.
 INSERT INTO event_conversations (session_no, no, id)
 SELECT a.session_no,
     coalesce((SELECT max(c.no) FROM event_conversations c WHERE c.session_no = a.session_no), 1)
@@ -63,8 +66,8 @@ SELECT first_seq, last_seq FROM sessions WHERE id = @id;
 SELECT id, first_seq, last_seq FROM sessions WHERE id = ANY(@ids::text[]);
 
 -- name: EventsDeltas :many
--- EventsDeltas reads text between two positions, a piece at a time: it ends with the event that brings its
--- data to max_bytes or more.
+-- EventsDeltas reads text between two positions in pieces: a piece ends with the event with which
+-- its data reaches max_bytes.
 SELECT p.seq, coalesce(c.id, CASE p.conversation_no WHEN 1 THEN 'main' ELSE '' END)::text AS conversation_id, p.data
 FROM (
     SELECT e.session_no, e.seq, e.conversation_no, e.data,
@@ -88,7 +91,7 @@ JOIN event_log e ON e.session_no = s.no AND e.run_no = r.no AND e.seq > r.began_
 WHERE r.id = @run_id AND r.session_id = @session_id AND e.type = @type;
 
 -- name: FileEventsOfRun :one
--- FileEventsOfRun sums up the file events of a run, and says which errors the run has had.
+-- FileEventsOfRun sums up the file events of a run, and returns which errors it has reported.
 SELECT
     count(*) FILTER (WHERE e.type = 'file') AS events,
     coalesce(sum(octet_length(e.data)) FILTER (WHERE e.type = 'file'), 0)::bigint AS bytes,

@@ -2,16 +2,16 @@
 SELECT coalesce(diff::text, '')::text AS diff, coalesce(patch, '')::bytea AS patch FROM workspaces WHERE session_id = @session_id;
 
 -- name: WorkspaceDiffHead :one
--- WorkspaceDiffHead is the diff without its patch.
+-- WorkspaceDiffHead returns the diff without its patch.
 SELECT coalesce(diff::text, '')::text AS diff FROM workspaces WHERE session_id = @session_id;
 
 -- name: WorkspaceCounts :one
--- WorkspaceCounts has the diff, without its patch, only if another one takes its place.
+-- WorkspaceCounts includes the diff, without its patch, only if another one is about to replace it.
 SELECT lineage, seq, base, files, saved_bytes, CASE WHEN @with_diff::boolean THEN coalesce(diff::text, '') ELSE '' END::text AS diff
 FROM workspaces WHERE session_id = @session_id;
 
 -- name: WorkspacePosition :one
--- WorkspacePosition is how much of a workspace is stored, and by what its diff was taken.
+-- WorkspacePosition returns how much of a workspace is stored, and the key of its newest diff.
 SELECT lineage, seq, base, diff_key FROM workspaces WHERE session_id = @session_id;
 
 -- name: WorkspacePut :exec
@@ -26,12 +26,12 @@ ON CONFLICT (session_id) DO UPDATE SET
     patch = CASE WHEN excluded.diff IS NULL THEN workspaces.patch ELSE excluded.patch END;
 
 -- name: FilesSizes :many
--- FilesSizes are what a batch must know of the files that it is about.
+-- FilesSizes returns what an append must know about the files that it changes.
 SELECT path, size, unsaved, (deleted_at IS NOT NULL)::boolean AS deleted FROM workspace_files
 WHERE session_id = @session_id AND path = ANY(@paths::text[]);
 
 -- name: FilesPut :exec
--- FilesPut stores files as they are now; an empty content stands for none.
+-- FilesPut stores the current state of files; an empty content stands for none.
 INSERT INTO workspace_files (session_id, path, size, sha256, mode, modified_at, content, unsaved)
 SELECT @session_id, f.path, f.size, f.sha256, f.mode, f.modified_at, CASE WHEN f.unsaved = '' THEN f.content END, f.unsaved
 FROM (SELECT unnest(@paths::text[]) AS path, unnest(@sizes::bigint[]) AS size, unnest(@sums::text[]) AS sha256,
@@ -46,7 +46,7 @@ UPDATE workspace_files SET content = NULL, deleted_at = @at::timestamptz
 WHERE session_id = @session_id AND path = ANY(@paths::text[]) AND deleted_at IS NULL;
 
 -- name: FilesForget :exec
--- FilesForget keeps the newest of the files that are gone.
+-- FilesForget keeps the newest of the deleted files.
 DELETE FROM workspace_files w WHERE w.session_id = @session_id AND w.path IN (
     SELECT f.path FROM workspace_files f WHERE f.session_id = @session_id AND f.deleted_at IS NOT NULL
     ORDER BY f.deleted_at DESC, f.path OFFSET @keep
@@ -65,12 +65,13 @@ ORDER BY path LIMIT @max_items;
 SELECT * FROM workspace_files WHERE session_id = @session_id AND path = @path;
 
 -- name: EpochBegin :exec
--- EpochBegin begins the next epoch of a workspace: what is replaced from now on is kept for the bundle that was committed.
+-- EpochBegin begins the next epoch of a workspace: files that are replaced from now on are kept for
+-- the bundle that was just committed.
 INSERT INTO workspaces (session_id, epoch, updated_at) VALUES (@session_id, 1, @at::timestamptz)
 ON CONFLICT (session_id) DO UPDATE SET epoch = workspaces.epoch + 1;
 
 -- name: EarlierFilesForget :exec
--- EarlierFilesForget deletes what no bundle of a session has any more.
+-- EarlierFilesForget deletes files that belong to no bundle of a session any more.
 DELETE FROM earlier_files e WHERE e.session_id = @session_id
     AND NOT EXISTS (SELECT FROM bundles b WHERE b.session_id = e.session_id AND b.files_epoch BETWEEN e.from_epoch AND e.until_epoch);
 
@@ -79,8 +80,9 @@ DELETE FROM earlier_diffs e WHERE e.session_id = @session_id
     AND NOT EXISTS (SELECT FROM bundles b WHERE b.session_id = e.session_id AND b.files_epoch BETWEEN e.from_epoch AND e.until_epoch);
 
 -- name: BundleFilesAt :one
--- BundleFilesAt is where the files of a bundle are stored: in a session, as they were in an epoch; a negative one, if they are not. A fork that has
--- outlived what it was forked from has them in the epoch -1.
+-- BundleFilesAt returns the session and the epoch in which the files of a bundle are stored; a
+-- negative epoch if they are not. The files of a fork that has outlived its parent are in the epoch
+-- -1.
 SELECT o.session_id, (o.files_epoch >= w.kept_epoch OR o.files_epoch = -1)::boolean AS kept, coalesce(o.files_epoch, 0)::bigint AS epoch
 FROM bundles b JOIN bundles o ON o.id = coalesce(nullif(b.files_of, ''), b.id) LEFT JOIN workspaces w ON w.session_id = o.session_id
 WHERE b.id = @id AND o.files_epoch IS NOT NULL;
@@ -113,7 +115,8 @@ WHERE e.session_id = @session_id AND @epoch::bigint BETWEEN e.from_epoch AND e.u
 LIMIT 1;
 
 -- name: FilesHeirs :many
--- FilesHeirs are, for each bundle of a session that bundles of forks have the files of, the fork that is to have a copy.
+-- FilesHeirs returns, for each bundle of a session whose files are shared with bundles of forks,
+-- the fork that must get a copy.
 SELECT DISTINCT ON (b.files_of) b.files_of AS bundle_id, o.files_epoch::bigint AS epoch, b.id AS heir_id, b.session_id AS heir_session_id
 FROM bundles b JOIN bundles o ON o.id = b.files_of
 WHERE o.session_id = @session_id AND b.session_id <> @session_id AND o.files_epoch IS NOT NULL
@@ -141,13 +144,15 @@ SELECT @heir_session_id::text, -1, -1, x.diff, x.patch FROM (
 ON CONFLICT DO NOTHING;
 
 -- name: BundlesInherit :exec
--- BundlesInherit has all bundles with the files of one that is about to be deleted have those of its heir.
+-- BundlesInherit redirects all bundles that share the files of a bundle that is about to be deleted
+-- to the copy of its heir.
 UPDATE bundles b SET files_epoch = CASE WHEN b.session_id = @heir_session_id::text THEN -1 END,
     files_of = CASE WHEN b.session_id = @heir_session_id::text THEN '' ELSE @heir_id::text END
 WHERE b.files_of = @bundle_id::text AND b.session_id <> @session_id::text;
 
 -- name: FilesRevert :exec
--- FilesRevert has the workspace of a session have the files that it, or what it was forked from, had in an epoch. FilesRevertDeleted comes before it.
+-- FilesRevert resets the files of a session's workspace to those that the session, or its parent,
+-- had in an epoch. FilesRevertDeleted precedes it.
 INSERT INTO workspace_files (session_id, path, size, sha256, mode, modified_at, content, unsaved)
 SELECT @session_id::text, x.path, x.size, x.sha256, x.mode, x.modified_at, x.content, x.unsaved FROM (
     SELECT f.path, f.size, f.sha256, f.mode, f.modified_at, f.content, f.unsaved FROM workspace_files f
@@ -171,7 +176,7 @@ WHERE w.session_id = @session_id AND w.deleted_at IS NULL
     SELECT FROM earlier_files e WHERE e.session_id = @from_id AND e.path = w.path AND @epoch::bigint BETWEEN e.from_epoch AND e.until_epoch);
 
 -- name: WorkspaceRevert :exec
--- WorkspaceRevert counts the files again and takes the diff of the epoch.
+-- WorkspaceRevert recounts the files and restores the diff of the epoch.
 UPDATE workspaces w SET
     files = (SELECT count(*) FROM workspace_files f WHERE f.session_id = w.session_id AND f.deleted_at IS NULL),
     saved_bytes = (SELECT coalesce(sum(f.size), 0) FROM workspace_files f WHERE f.session_id = w.session_id AND f.deleted_at IS NULL AND f.unsaved = ''),

@@ -1,6 +1,7 @@
 -- name: ForkSessionInsert :execrows
--- ForkSessionInsert inserts a session that sleeps. It inserts nothing where the id belonged to a session that was purged, or where what it
--- is forked from is being purged. A model of the options is not that of another agent.
+-- ForkSessionInsert inserts a hibernated session. It inserts nothing if the id belonged to a purged
+-- session, or if the parent is being purged. If the agent differs from the parent's, the model in
+-- the options is dropped.
 INSERT INTO sessions (id, status, agent, profile, title, title_given, workspace, parent_id, forked_from, lazy,
     created_at, last_activity_at, idle_timeout_ns, metadata, options)
 SELECT @id, 'hibernated', @agent, @profile, @title, @title_given::boolean, s.workspace, '', s.id, true, @at::timestamptz, @at::timestamptz, s.idle_timeout_ns, s.metadata,
@@ -9,8 +10,9 @@ FROM sessions s
 WHERE s.id = @parent_id AND NOT EXISTS (SELECT FROM purges p WHERE p.session_id IN (@id, @parent_id));
 
 -- name: ForkInsert :exec
--- ForkInsert stores where a fork began. Its agent is handed the session over if it is another one, or if the one that it is forked from was
--- handed over too and had completed no turn at the bundle.
+-- ForkInsert stores where a fork began. The session is handed over to the fork's agent if it
+-- differs from the parent's, or if the parent itself was handed over and its agent had completed no
+-- turn at the bundle.
 INSERT INTO session_forks (session_id, parent_id, bundle_id, prompt_id, memory_id, handed_from, created_at)
 SELECT @session_id, @parent_id, @bundle_id, @prompt_id,
     CASE WHEN s.agent = o.agent THEN coalesce(f.memory_id, i.memory_id, o.id) ELSE s.id END,
@@ -27,8 +29,9 @@ LEFT JOIN session_forks f ON f.session_id = o.id LEFT JOIN session_imports i ON 
 WHERE s.id = @session_id;
 
 -- name: HandOff :one
--- HandOff returns the agent that worked in a session before it was forked with another one, and whether that one has none of its
--- memory yet: it has completed no turn that was not reverted.
+-- HandOff returns the agent that worked in a session before it was forked with another agent, and
+-- whether the new agent has no memory of it yet, because it has completed no turn that was not
+-- reverted.
 SELECT f.handed_from, (f.prompt_id <> '' AND NOT EXISTS (
     SELECT FROM runs r JOIN prompts p ON p.session_id = r.session_id AND p.id = r.prompt_id
     WHERE r.session_id = f.session_id AND r.outcome = 'completed' AND p.reason <> @reverted::text
@@ -36,7 +39,8 @@ SELECT f.handed_from, (f.prompt_id <> '' AND NOT EXISTS (
 FROM session_forks f WHERE f.session_id = @session_id AND f.handed_from <> '';
 
 -- name: HandOffBlocks :many
--- HandOffBlocks are the newest messages and calls of tools in the main conversation before an event, each with the beginning of its text.
+-- HandOffBlocks returns the newest messages and tool calls of the main conversation before an
+-- event, each with the beginning of its text.
 SELECT (b.block ->> 'type')::text AS type, coalesce(b.block ->> 'author', '')::text AS author, coalesce(b.block ->> 'name', '')::text AS name,
     left(coalesce(CASE b.block ->> 'type' WHEN 'tool_use' THEN coalesce(nullif(b.block ->> 'title', ''), b.block ->> 'input') ELSE b.block ->> 'content' END, ''), @max_chars::int)::text AS text
 FROM blocks b
@@ -52,7 +56,7 @@ SELECT @id, @session_id, v.id, 0, v.snapshot_id, v.manifest, v.verified, true, @
 FROM bundle_views v JOIN bundles b ON b.id = v.id WHERE v.id = @bundle_id;
 
 -- name: ForkBlocks :execrows
--- ForkBlocks copies the blocks that a session had at an event, numbered from 1 on in their order.
+-- ForkBlocks copies the blocks that a session had at an event, numbered from 1 in their order.
 INSERT INTO blocks (session_id, conversation_id, block_id, first_seq, position, text_seq, live, removed, block, size)
 SELECT @session_id, b.conversation_id, b.block_id, b.n, b.n, b.n, false, false, b.block, b.size
 FROM (
@@ -61,7 +65,7 @@ FROM (
 ) b;
 
 -- name: ForkConversations :exec
--- ForkConversations numbers the conversations of the copied blocks.
+-- ForkConversations assigns numbers to the conversations of the copied blocks.
 INSERT INTO event_conversations (session_no, no, id)
 SELECT @session_no, 1 + row_number() OVER (ORDER BY min(b.first_seq)), b.conversation_id
 FROM blocks b WHERE b.session_id = @session_id AND b.conversation_id <> 'main' GROUP BY b.conversation_id;
@@ -80,12 +84,14 @@ SELECT @session_id, a.id, a.origin, a.name, a.media_type, a.bytes, a.content, a.
 FROM attachments a WHERE a.session_id = @parent_id AND a.created_at <= @before::timestamptz;
 
 -- name: BundleAfterPrompt :one
--- BundleAfterPrompt is the newest bundle whose memory ends with a prompt, if its snapshot is kept.
+-- BundleAfterPrompt returns the newest bundle whose memory ends with a prompt, if its snapshot is
+-- kept.
 SELECT id FROM bundle_views WHERE session_id = @session_id AND prompt_id = @prompt_id AND outcome <> 'open' AND has_files ORDER BY no DESC LIMIT 1;
 
 -- name: BundleBeforePrompt :one
--- BundleBeforePrompt is the newest bundle between a prompt's first turn and the turn before it. One whose memory a revert has
--- shortened before that turn is not what the prompt was sent to.
+-- BundleBeforePrompt returns the newest bundle between the previous turn and a prompt's first turn.
+-- It excludes a bundle whose memory a revert has shortened before that turn, since the prompt was
+-- sent to a later state.
 SELECT v.id FROM bundle_views v
 WHERE v.session_id = @session_id AND v.last_seq < @began_seq::bigint AND v.outcome <> 'open' AND v.has_files
   AND NOT EXISTS (SELECT FROM runs r WHERE r.session_id = v.session_id AND r.began_seq > v.last_seq AND r.began_seq < @began_seq::bigint)
@@ -93,26 +99,28 @@ WHERE v.session_id = @session_id AND v.last_seq < @began_seq::bigint AND v.outco
 ORDER BY v.no DESC LIMIT 1;
 
 -- name: PromptBegan :one
--- PromptBegan is where the first turn of a prompt begins; 0 if it has had none.
+-- PromptBegan returns where the first turn of a prompt begins; 0 if it has had none.
 SELECT coalesce(min(r.began_seq), 0)::bigint FROM runs r WHERE r.session_id = @session_id AND r.prompt_id = @prompt_id;
 
 -- name: BundlesNear :one
--- BundlesNear are the newest bundle before an event and the oldest one after it, of those whose snapshot is kept.
+-- BundlesNear returns the newest bundle before an event and the oldest one after it, among those
+-- whose snapshot is kept.
 SELECT
     coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = @session_id AND v.last_seq < @seq::bigint AND v.has_files AND v.outcome <> 'open' ORDER BY v.no DESC LIMIT 1), '')::text AS before,
     coalesce((SELECT v.id FROM bundle_views v WHERE v.session_id = @session_id AND v.last_seq >= @seq::bigint AND v.has_files AND v.outcome <> 'open' ORDER BY v.no LIMIT 1), '')::text AS after;
 
 -- name: ForksOf :many
--- ForksOf are the sessions that were forked from one, the newest first.
+-- ForksOf returns the forks of a session, newest first.
 SELECT f.session_id FROM session_forks f WHERE f.parent_id = @parent_id AND f.session_id < @before::text ORDER BY f.session_id DESC LIMIT @max_items;
 
 -- name: ForkRelation :one
--- ForkRelation says what a session was forked from, empty if it is no fork, and whether another one is a fork of it.
+-- ForkRelation returns the parent of a session, empty if it is not a fork, and whether another
+-- session is a fork of it.
 SELECT coalesce((SELECT f.parent_id FROM session_forks f WHERE f.session_id = @session_id), '')::text AS parent_id,
     EXISTS (SELECT FROM session_forks f WHERE f.session_id = @other_id AND f.parent_id = @session_id)::boolean AS forked;
 
 -- name: ForksBelow :many
--- ForksBelow are all forks of a session, and those of its forks, that are not being purged.
+-- ForksBelow returns all direct and indirect forks of a session that are not being purged.
 WITH RECURSIVE below AS (
     SELECT f.session_id FROM session_forks f WHERE f.parent_id = @parent_id
     UNION
@@ -121,7 +129,8 @@ WITH RECURSIVE below AS (
 SELECT b.session_id FROM below b WHERE NOT EXISTS (SELECT FROM purges p WHERE p.session_id = b.session_id) ORDER BY b.session_id;
 
 -- name: SnapshotsHandOver :exec
--- SnapshotsHandOver gives the snapshots of a session that is being purged to the forks that need them.
+-- SnapshotsHandOver moves the snapshots of a session that is being purged to the forks that need
+-- them.
 UPDATE snapshots n SET session_id = (
     SELECT min(b.session_id) FROM bundles b JOIN sessions o ON o.id = b.session_id
     WHERE b.snapshot_id = n.id AND b.session_id <> @session_id::text AND (o.status <> 'terminated' OR b.pinned_at IS NOT NULL)

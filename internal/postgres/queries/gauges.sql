@@ -1,9 +1,10 @@
 -- name: SessionCounts :many
--- SessionCounts are the sessions by status and agent.
+-- SessionCounts returns the number of sessions by status and agent.
 SELECT status, agent, sum(n)::bigint AS n FROM session_counts GROUP BY status, agent HAVING sum(n) <> 0;
 
 -- name: SessionCountsFold :execrows
--- SessionCountsFold adds up differences, unless there are few. Two of them at once each take other rows.
+-- SessionCountsFold sums up differences, unless there are few. Concurrent calls process different
+-- rows.
 WITH taken AS (
     DELETE FROM session_counts WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM session_counts WHERE (SELECT count(*) FROM session_counts) > @more_than::bigint FOR UPDATE SKIP LOCKED
@@ -15,8 +16,8 @@ INSERT INTO session_counts (status, agent, n) SELECT status, agent, sum(n)::bigi
 SELECT count(*) FROM questions WHERE status = 'open';
 
 -- name: PromptsUnfinished :one
--- PromptsUnfinished counts the prompts that wait or are processed, and says for how long the oldest has waited whose session
--- processes no other and can take it.
+-- PromptsUnfinished counts the queued and processing prompts, and returns for how long the oldest
+-- queued one has waited whose session can run it and is not processing another.
 SELECT count(*) FILTER (WHERE p.status = 'queued')::bigint AS queued, count(*) FILTER (WHERE p.status = 'processing')::bigint AS processing,
     coalesce(extract(epoch FROM statement_timestamp() - min(p.created_at) FILTER (
         WHERE p.status = 'queued' AND s.status NOT IN ('error', 'terminated') AND s.held_at IS NULL

@@ -2,12 +2,12 @@
 SELECT EXISTS (SELECT FROM lifecycle_events WHERE n IS NULL);
 
 -- name: LifecycleLock :one
--- LifecycleLock is no row while another transaction gives positions.
+-- LifecycleLock returns no row while another transaction assigns positions.
 SELECT n FROM lifecycle_head FOR UPDATE SKIP LOCKED;
 
 -- name: LifecycleNumber :one
--- LifecycleNumber gives the rows that are committed the next positions. The last event of a prompt whose session has nothing left to
--- do is followed by one that says so.
+-- LifecycleNumber assigns the next positions to committed rows. It adds session.idle after the last
+-- event of a prompt if the session has no unfinished prompts.
 WITH due AS (
     SELECT e.place, e.session_no, e.seq, e.type, e.at FROM lifecycle_events e WHERE e.n IS NULL ORDER BY e.place LIMIT @max_items
 ), idle AS (
@@ -30,7 +30,8 @@ UPDATE lifecycle_head SET n = greatest(n, (SELECT coalesce(max(o.n), 0) FROM ord
 SELECT n, kept FROM lifecycle_head;
 
 -- name: LifecycleScan :many
--- LifecycleScan says which events after a position filters select, and how large each is. An empty filter selects all.
+-- LifecycleScan returns which events after a position match the filters, and the size of each. An
+-- empty filter matches all.
 SELECT p.n::bigint AS n,
     (s.id IS NOT NULL AND (cardinality(@types::text[]) = 0 OR p.type = ANY(@types::text[])) AND (@session_id::text = '' OR s.id = @session_id::text)
         AND (@agent::text = '' OR s.agent = @agent::text) AND CASE WHEN @metadata::jsonb = '{}' THEN true ELSE s.metadata::jsonb @> @metadata::jsonb END)::boolean AS selected,
@@ -42,7 +43,7 @@ LEFT JOIN sessions s ON s.no = p.session_no
 ORDER BY p.n;
 
 -- name: LifecycleRead :many
--- LifecycleRead reads events with what is known of their sessions now.
+-- LifecycleRead reads events with the current data of their sessions.
 SELECT p.n::bigint AS n, p.type, p.at, p.seq, s.id AS session_id, s.agent, s.title, s.status, s.metadata,
     coalesce((SELECT l.data FROM event_log l WHERE p.seq > 0 AND l.session_no = p.session_no AND l.seq = p.seq), '')::text AS data
 FROM (SELECT e.n, e.session_no, e.seq, e.type, e.at FROM lifecycle_events e WHERE e.n = ANY(@positions::bigint[])) p
@@ -51,7 +52,7 @@ LEFT JOIN sessions s ON s.no = p.session_no
 ORDER BY p.n;
 
 -- name: LifecycleDelete :one
--- LifecycleDelete deletes the oldest rows, up to the last from before a time.
+-- LifecycleDelete deletes the oldest rows, through the last one from before a time.
 WITH old AS (
     SELECT max(p.n) AS n
     FROM (SELECT e.n, e.at FROM lifecycle_events e WHERE e.n > (SELECT h.kept FROM lifecycle_head h) ORDER BY e.n LIMIT @max_items) p

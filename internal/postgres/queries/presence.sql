@@ -1,5 +1,6 @@
 -- name: PresenceRenew :exec
--- PresenceRenew stores clients as present for some time from now, all of an api in one statement.
+-- PresenceRenew stores clients as present from now on for a limited time, all clients of an api in
+-- one statement.
 INSERT INTO presences AS p (client, session_id, user_id, name, expires_at)
 SELECT c.client, c.session_id, c.user_id, c.name, now() + make_interval(secs => @seconds::float8)
 FROM (
@@ -17,5 +18,6 @@ FROM presences WHERE session_id = ANY (@session_ids::text[]) AND expires_at > no
 GROUP BY session_id, user_id ORDER BY session_id, user_id;
 
 -- name: PresenceSweep :exec
--- PresenceSweep deletes what has been expired for a while: it is left by apis that were lost. The table is small.
+-- PresenceSweep deletes rows that expired some time ago, left by apis that crashed. The table is
+-- small.
 DELETE FROM presences WHERE expires_at < now() - interval '1 minute';

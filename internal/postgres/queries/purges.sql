@@ -5,8 +5,8 @@ INSERT INTO purges (session_id, state) VALUES (@session_id, 'stopping') ON CONFL
 SELECT session_id, state, requested_at FROM purges WHERE session_id = @session_id;
 
 -- name: PurgeSet :exec
--- PurgeSet changes nothing if another worker has already moved the purge further, or a workflow that began late has set it
--- back (PurgeResume): a purge is erased only after a check.
+-- PurgeSet changes nothing if another worker has moved the purge further, or if a workflow that
+-- began late has reset it (PurgeResume): a purge is erased only after a check.
 UPDATE purges SET state = @state, attempts = 0, next_at = clock_timestamp() + make_interval(secs => @pause_seconds::double precision),
     erased_at = CASE WHEN @state = 'erased' THEN clock_timestamp() END
 WHERE session_id = @session_id
@@ -14,13 +14,13 @@ WHERE session_id = @session_id
         ELSE array_position('{stopping,erasing,checking,erased}'::text[], state) <= array_position('{stopping,erasing,checking,erased}'::text[], @state) END;
 
 -- name: PurgeResume :exec
--- PurgeResume has a purge erase the workflow that has begun after the session's row was deleted.
+-- PurgeResume makes a purge erase a workflow that began after the session's row was deleted.
 UPDATE purges SET state = 'erasing', attempts = 0, next_at = clock_timestamp(), erased_at = NULL
 WHERE session_id = @session_id AND state IN ('checking', 'erased');
 
 -- name: SessionScrub :exec
--- SessionScrub leaves nothing in the row of a session that a person or an agent wrote, and makes readers of its log get
--- an error that the events are gone.
+-- SessionScrub removes all text by people or agents from the row of a session, and makes readers of
+-- its log get an error that the events are gone.
 UPDATE sessions SET title = '', metadata = '{}', workspace = NULL, options = '{}', profile = '', status_reason = '', error_cause = '',
     receipt = NULL, parent_id = '', forked_from = '', first_seq = last_seq + 1
 WHERE id = @id AND status = 'terminated';
@@ -36,7 +36,7 @@ UPDATE bundles SET pinned_at = NULL WHERE session_id = @session_id AND pinned_at
 SELECT id FROM image_intents WHERE session_id = @session_id;
 
 -- name: ImagesLeft :one
--- ImagesLeft counts what may be left of a session at the provider.
+-- ImagesLeft counts the images of a session that may remain at the provider.
 SELECT ((SELECT count(*) FROM snapshots WHERE session_id = @session_id::text AND deleted_at IS NULL)
     + (SELECT count(*) FROM exit_images WHERE session_id = @session_id::text))::bigint AS images;
 
@@ -44,14 +44,15 @@ SELECT ((SELECT count(*) FROM snapshots WHERE session_id = @session_id::text AND
 UPDATE sessions SET head_bundle_id = NULL WHERE id = @id;
 
 -- name: SessionDelete :execrows
--- SessionDelete deletes nothing while the session has events, or images that were recorded after the purge had looked for them.
+-- SessionDelete deletes nothing while the session has events, or images that were recorded after
+-- the purge searched for them.
 DELETE FROM sessions s WHERE s.id = @id AND s.status = 'terminated'
     AND NOT EXISTS (SELECT FROM event_log e WHERE e.session_no = s.no)
     AND NOT EXISTS (SELECT FROM snapshots n WHERE n.session_id = s.id)
     AND NOT EXISTS (SELECT FROM exit_images x WHERE x.session_id = s.id);
 
 -- name: EventsDelete :execrows
--- EventsDelete deletes the oldest events up to and with a position, at most max_items of them.
+-- EventsDelete deletes the oldest events through a position, at most max_items.
 WITH oldest AS (
     SELECT e.session_no, e.seq FROM event_log e
     WHERE e.session_no = @session_no AND e.seq <= @through ORDER BY e.seq LIMIT @max_items
@@ -65,14 +66,15 @@ SELECT no FROM sessions WHERE id = @id;
 SELECT count(*) FROM purges WHERE state <> 'erased';
 
 -- name: SessionsRetention :many
--- SessionsRetention returns sessions that were terminated before a time and are not being purged, the oldest first.
+-- SessionsRetention returns sessions that were terminated before a time and are not being purged,
+-- oldest first.
 SELECT t.session_id FROM session_transitions t
 WHERE t.to_status = 'terminated' AND t.at < clock_timestamp() - make_interval(secs => @age_seconds::double precision)
     AND NOT EXISTS (SELECT 1 FROM purges p WHERE p.session_id = t.session_id)
 ORDER BY t.at, t.session_id LIMIT @max_items;
 
 -- name: PurgesTake :many
--- PurgesTake gives each purge to one worker until its next look, whose pause grows.
+-- PurgesTake leases each purge to one worker until the next attempt, with a growing pause.
 WITH due AS (
     SELECT d.session_id FROM purges d WHERE d.state <> 'erased' AND d.next_at <= clock_timestamp()
     ORDER BY d.next_at LIMIT @max_items
@@ -84,13 +86,14 @@ FROM due WHERE p.session_id = due.session_id
 RETURNING p.session_id, p.state, p.requested_at;
 
 -- name: PurgeRenew :exec
--- PurgeRenew keeps a purge with the worker that carries it out.
+-- PurgeRenew renews the lease of the worker that carries out a purge.
 UPDATE purges SET next_at = greatest(next_at, clock_timestamp() + make_interval(secs => @pause_seconds::double precision))
 WHERE session_id = @session_id AND state <> 'erased';
 
 -- name: EventsRetention :many
--- EventsRetention looks at the next sessions in the order of their numbers and returns, of those that sleep or are over,
--- the ones with events to delete: the oldest event is before a time, or was to be deleted already.
+-- EventsRetention reads the next sessions in the order of their numbers and returns, among those
+-- that sleep or are terminated, the ones with events to delete: the oldest event is from before a
+-- time, or its deletion has already begun.
 SELECT s.no, s.id, (s.status IN ('hibernated', 'terminated') AND s.last_seq > s.first_seq AND (
         SELECT e.at < clock_timestamp() - make_interval(secs => @age_seconds::double precision)
         FROM event_log e WHERE e.session_no = s.no AND e.seq >= s.first_seq ORDER BY e.seq LIMIT 1)
@@ -98,8 +101,8 @@ SELECT s.no, s.id, (s.status IN ('hibernated', 'terminated') AND s.last_seq > s.
 FROM sessions s WHERE s.no > @after_no ORDER BY s.no LIMIT @max_items;
 
 -- name: EventsBefore :one
--- EventsBefore is the position before the first of the oldest events that is not older than a time; at most max_items
--- events are looked at.
+-- EventsBefore returns the position before the oldest event that is not older than a time, among
+-- the first max_items events.
 SELECT coalesce(min(o.seq) FILTER (WHERE o.at >= clock_timestamp() - make_interval(secs => @age_seconds::double precision)) - 1, max(o.seq), 0)::bigint AS through
 FROM (
     SELECT e.seq, e.at FROM event_log e

@@ -1,5 +1,5 @@
 -- name: ReportsFind :many
--- ReportsFind are the reports of one kind of some sessions.
+-- ReportsFind returns the reports of one kind of several sessions.
 SELECT * FROM session_reports WHERE session_id = ANY(@session_ids::text[]) AND kind = @kind;
 
 -- name: ReportsPut :exec

@@ -18,11 +18,12 @@ WHERE id = @id;
 UPDATE runs SET doing = @doing WHERE id = @id AND token = @token AND ended_at IS NULL AND doing <> 'quarantined';
 
 -- name: RunDispatch :one
--- RunDispatch allots the next dispatch of a run and returns the run.
+-- RunDispatch assigns the next dispatch number of a run and returns the run.
 UPDATE runs SET dispatch = dispatch + 1 WHERE id = @id RETURNING *;
 
 -- name: RunEnd :one
--- RunEnd clears the token, so that an attempt that still holds it cannot append, and the state, which is not needed any more.
+-- RunEnd clears the token, so that an attempt that still holds it cannot append, and the state,
+-- which is no longer needed.
 UPDATE runs SET outcome = @outcome, reason = @reason, model = @model, token = '', translator = NULL,
     input_tokens = @input_tokens, output_tokens = @output_tokens, cost_usd = sqlc.narg(cost_usd), tool_calls = @tool_calls,
     ended_at = @at::timestamptz
@@ -30,9 +31,11 @@ WHERE id = @id AND ended_at IS NULL
 RETURNING *;
 
 -- name: RunReachedAgent :one
--- RunReachedAgent reports whether the agent has had a turn of the session, or of one that it was forked or imported from, other than this one, and the
--- receipt of the restore that the session runs in: unless it was full and the session was not moved, or the agent has had a turn in that sandbox, as it knows then. While a session runs, its newest
--- transition is the one into running.
+-- RunReachedAgent reports whether the agent has had a turn, other than this one, in the session or
+-- in one that it was forked or imported from. It also returns the receipt of the restore before the
+-- current sandbox, if the agent does not know of it: the receipt is not full or the session was
+-- moved, and the agent has had no turn in that sandbox. While a session runs, its newest transition
+-- is the one into running.
 SELECT (EXISTS (
     SELECT FROM runs WHERE runs.session_id = @session_id AND runs.id <> @id AND (runs.last_frame >= 0 OR runs.outcome = 'completed')
 ) OR EXISTS (SELECT FROM session_forks f WHERE f.session_id = @session_id AND f.prompt_id <> '' AND f.handed_from = '')
@@ -60,15 +63,16 @@ SELECT id, session_id, last_frame, translator FROM runs
 WHERE ended_at IS NULL AND translator IS NOT NULL AND id > @after_id ORDER BY id LIMIT @max_items;
 
 -- name: RunReseal :execrows
--- RunReseal changes nothing if the state is another one meanwhile.
+-- RunReseal changes nothing if the state has changed meanwhile.
 UPDATE runs SET translator = @translator WHERE id = @id AND last_frame = @last_frame AND translator = @was AND ended_at IS NULL;
 
 -- name: RunsUsage :many
--- RunsUsage is what some runs have used that are over.
+-- RunsUsage returns the usage of ended runs.
 SELECT id, model, input_tokens, output_tokens, cost_usd, tool_calls FROM runs WHERE id = ANY(@ids::text[]) AND ended_at IS NOT NULL;
 
 -- name: RunPark :exec
--- RunPark clears the token, so that the attempt that holds it cannot append, and adds what the part that ends has used.
+-- RunPark clears the token, so that the attempt that holds it cannot append, and adds the usage of
+-- the part that ends.
 UPDATE runs SET parked_at = @at::timestamptz, token = '',
     parked_input_tokens = parked_input_tokens + @input_tokens::bigint, parked_output_tokens = parked_output_tokens + @output_tokens::bigint,
     parked_tool_calls = parked_tool_calls + @tool_calls::bigint,
@@ -76,7 +80,8 @@ UPDATE runs SET parked_at = @at::timestamptz, token = '',
 WHERE id = @id;
 
 -- name: PartUsage :one
--- PartUsage is what a run has reported of its usage since an event, and how many calls of tools have ended since.
+-- PartUsage returns the usage that a run has reported since an event, and the number of tool calls
+-- that have ended since.
 SELECT coalesce((
     SELECT e.data FROM event_log e
     WHERE e.session_no = (SELECT s.no FROM sessions s WHERE s.id = @session_id::text) AND e.seq > @after_seq::bigint AND e.type = 'metadata_update'
@@ -88,8 +93,8 @@ SELECT coalesce((
 ) AS tool_calls;
 
 -- name: RunContinue :one
--- RunContinue gives a parked run to a sandbox, as its next part. The frame before its frame_base closes what the part before
--- has left open.
+-- RunContinue assigns a parked run to a sandbox, as its next part. The frame before its frame_base
+-- closes what the previous part left open.
 UPDATE runs SET parked_at = NULL, part = part + 1, frame_base = last_frame + 2, generation = @generation, dispatch = dispatch + 1,
     doing = '', losses = 0, losses_frame = 0, part_seq = @part_seq
 WHERE id = @id

@@ -12,13 +12,13 @@ UPDATE sandboxes SET sandbox_id = @sandbox_id, status = @status, deadline = @dea
 WHERE session_id = @session_id AND generation = @generation AND ended_at IS NULL;
 
 -- name: SandboxesSeen :exec
--- SandboxesSeen stores the health of sandboxes whose status is another one now.
+-- SandboxesSeen stores the health of sandboxes whose status has changed.
 UPDATE sandboxes b SET status = f.status, seen_at = clock_timestamp()
 FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@generations::bigint[]) AS generation, unnest(@statuses::text[]) AS status) f
 WHERE b.session_id = f.session_id AND b.generation = f.generation AND b.ended_at IS NULL AND b.status <> f.status;
 
 -- name: SandboxEnd :exec
--- SandboxEnd also has the image looked for that the provider made at the end.
+-- SandboxEnd also schedules the search for the exit image.
 WITH ended AS (
     UPDATE sandboxes SET status = 'terminated', ended_at = @at::timestamptz, end_reason = @reason
     WHERE session_id = @session_id AND generation = @generation AND ended_at IS NULL
@@ -35,9 +35,9 @@ WHERE b.ended_at IS NULL AND (@session_id::text = '' OR b.session_id = @session_
 ORDER BY b.session_id, b.generation;
 
 -- name: SandboxUnsaved :one
--- SandboxUnsaved finds the newest generation in which the session has worked and
--- that its newest bundle does not cover. Its sandbox may have ended. waited is how long the session
--- has been restoring, in seconds.
+-- SandboxUnsaved finds the newest generation in which the session has worked since its newest
+-- bundle. Its sandbox may have ended. waited is how long the session has been restoring, in
+-- seconds.
 SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current,
     b.reserved_at, b.ready_at, b.deadline,
     coalesce((SELECT extract(epoch FROM clock_timestamp() - t.at) FROM session_transitions t
@@ -54,13 +54,13 @@ ORDER BY b.generation DESC
 LIMIT 1;
 
 -- name: SandboxesFailed :one
--- SandboxesFailed counts the sandboxes of a session that were made of an image and ended before
--- their runner ever answered.
+-- SandboxesFailed counts the sandboxes of a session that were created from an image and ended
+-- before their runner first responded.
 SELECT count(*) FROM sandboxes
 WHERE session_id = @session_id AND image_id = @image_id AND sandbox_id <> '' AND ready_at IS NULL AND ended_at IS NOT NULL;
 
 -- name: SandboxesPage :many
--- SandboxesPage lists open sandboxes in the order of their keys.
+-- SandboxesPage lists open sandboxes ordered by key.
 SELECT b.session_id, b.generation, b.sandbox_id, s.status, b.status AS health, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
 FROM sandboxes b JOIN sessions s ON s.id = b.session_id
 WHERE b.ended_at IS NULL AND (b.session_id, b.generation) > (@after_session::text, @after_generation::bigint)
@@ -68,9 +68,9 @@ ORDER BY b.session_id, b.generation
 LIMIT @max_items;
 
 -- name: SandboxesAbandoned :many
--- SandboxesAbandoned lists open sandboxes whose session has moved on without them. One in which the session has worked
--- and that its newest bundle does not cover is none of them until the session runs without it, sleeps or is over: a
--- restore reserves the next generation before it saves the one before.
+-- SandboxesAbandoned lists open sandboxes that their session no longer uses. It omits a sandbox in
+-- which the session has worked since its newest bundle until the session runs without it, sleeps or
+-- is terminated: a restore reserves the next generation before it saves the previous one.
 SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
 FROM sandboxes b JOIN sessions s ON s.id = b.session_id
 WHERE b.ended_at IS NULL AND (b.session_id, b.generation) > (@after_session::text, @after_generation::bigint)
@@ -87,7 +87,7 @@ ORDER BY b.session_id, b.generation
 LIMIT @max_items;
 
 -- name: SandboxesUnowned :many
--- SandboxesUnowned returns the positions, from 1, of those that no open row has.
+-- SandboxesUnowned returns the positions, from 1, of those without an open row.
 SELECT f.at::bigint
 FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@generations::bigint[]) AS generation, generate_subscripts(@session_ids::text[], 1) AS at) f
 WHERE NOT EXISTS (SELECT FROM sandboxes b WHERE b.session_id = f.session_id AND b.generation = f.generation AND b.ended_at IS NULL);

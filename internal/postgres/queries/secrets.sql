@@ -19,11 +19,11 @@ SELECT name, sealed, hosts FROM secrets WHERE name = ANY(@names::text[]);
 SELECT name FROM secrets WHERE name = ANY(@names::text[]) ORDER BY name;
 
 -- name: SecretReplaced :exec
--- SecretReplaced keeps the value that a secret has before it is replaced or deleted.
+-- SecretReplaced keeps the current value of a secret before it is replaced or deleted.
 INSERT INTO replaced_secrets (name, sealed) SELECT s.name, s.sealed FROM secrets s WHERE s.name = @name FOR UPDATE;
 
 -- name: ReplacedSecretsTrim :exec
--- ReplacedSecretsTrim drops the oldest beyond a number of a name, and of all.
+-- ReplacedSecretsTrim deletes the oldest values beyond a number per name, and a number in total.
 DELETE FROM replaced_secrets WHERE id IN (
     SELECT r.id FROM replaced_secrets r WHERE r.name = @name ORDER BY r.id DESC OFFSET sqlc.arg(max_of_name)::int
 ) OR id IN (
@@ -44,7 +44,7 @@ DELETE FROM secrets WHERE name = @name;
 UPDATE secrets SET sealed = @sealed WHERE name = @name AND sealed = @was;
 
 -- name: SecretsMark :one
--- SecretsMark changes with every secret that is stored or deleted.
+-- SecretsMark returns a value that changes with every secret that is stored or deleted.
 SELECT concat(
     (SELECT md5(string_agg(s.name || ' ' || s.updated_at::text, ',' ORDER BY s.name)) FROM secrets s),
     (SELECT ' ' || max(r.id)::text FROM replaced_secrets r)

@@ -1,5 +1,5 @@
 -- name: SessionInsert :execrows
--- SessionInsert inserts nothing where the id belonged to a session that was purged.
+-- SessionInsert inserts nothing if the id belonged to a purged session.
 INSERT INTO sessions (id, status, agent, profile, title, title_given, workspace, parent_id, forked_from, lazy,
     created_at, last_activity_at, idle_timeout_ns, metadata, options)
 SELECT @id, 'initializing', @agent, @profile, @title, @title::text <> '', @workspace, @parent_id, @forked_from, @lazy,
@@ -10,16 +10,17 @@ WHERE NOT EXISTS (SELECT FROM purges p WHERE p.session_id = @id);
 SELECT * FROM session_views WHERE id = @id;
 
 -- name: SessionOpened :one
--- SessionOpened is what a workflow reads of its session that no client does.
+-- SessionOpened returns columns of a session that only its workflow reads.
 SELECT error_cause, CASE WHEN title_given THEN title ELSE '' END::text AS given_title FROM sessions WHERE id = @id;
 
 -- name: SessionLaunch :one
--- SessionLaunch is how the agent of a session is started.
+-- SessionLaunch returns how the agent of a session is started.
 SELECT s.agent, s.profile, s.options, coalesce(f.memory_id, i.memory_id, '')::text AS memory_id, coalesce(f.handed_from, '')::text AS handed_from
 FROM sessions s LEFT JOIN session_forks f ON f.session_id = s.id LEFT JOIN session_imports i ON i.session_id = s.id WHERE s.id = @id;
 
 -- name: SessionNeeds :one
--- SessionNeeds returns the agent of a session and its profile, and those of the names that are names of stored secrets.
+-- SessionNeeds returns the agent of a session and its profile, and the names for which a secret is
+-- stored.
 SELECT s.agent, s.profile, ARRAY(SELECT c.name FROM secrets c WHERE c.name = ANY(sqlc.arg(names)::text[]) ORDER BY c.name)::text[] AS present
 FROM sessions s WHERE s.id = @id;
 
@@ -27,15 +28,14 @@ FROM sessions s WHERE s.id = @id;
 SELECT * FROM session_views WHERE id = ANY(@ids::text[]);
 
 -- name: SessionLock :one
--- SessionLock is how every write to a session begins. NO KEY, because the key
--- never changes and foreign keys to it must not wait.
+-- SessionLock is the first statement of every write to a session. NO KEY, because the key never
+-- changes and foreign keys to it must not wait.
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
     idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
 FROM sessions WHERE id = @id FOR NO KEY UPDATE;
 
 -- name: SessionsLock :many
--- SessionsLock takes the locks in the order of ids, so that two of them never
--- wait for each other.
+-- SessionsLock takes the locks in the order of ids, which rules out deadlocks.
 SELECT id, no, status, generation, last_seq, title, title_given
 FROM sessions WHERE id = ANY(@ids::text[]) ORDER BY id FOR NO KEY UPDATE;
 
@@ -43,8 +43,9 @@ FROM sessions WHERE id = ANY(@ids::text[]) ORDER BY id FOR NO KEY UPDATE;
 UPDATE sessions SET last_seq = @last_seq WHERE id = @id;
 
 -- name: SessionsAdvance :exec
--- SessionsAdvance changes no column of an index unless the title is another one, so that an append updates its session
--- in place. The activity of a session is written when prompts come and turns start and end.
+-- SessionsAdvance changes indexed columns only if the title changes, so that an append updates the
+-- row of its session in place. The activity of a session is written when prompts are submitted and
+-- when turns start and end.
 UPDATE sessions s SET last_seq = a.last_seq, title = a.title
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@last_seqs::bigint[]) AS last_seq, unnest(@titles::text[]) AS title) a
 WHERE s.id = a.id;
@@ -53,7 +54,8 @@ WHERE s.id = a.id;
 UPDATE sessions SET last_activity_at = greatest(last_activity_at, @at::timestamptz) WHERE id = @id;
 
 -- name: SessionSetLoaded :exec
--- SessionSetLoaded ends an attendance too: the workflow that opens, moves or closes a session claims its prompts.
+-- SessionSetLoaded also ends an attendance: the workflow that opens, moves or closes a session
+-- claims its prompts.
 UPDATE sessions SET loaded = @loaded, attendant = '' WHERE id = @id;
 
 -- name: SessionSetOrdinal :exec
@@ -77,8 +79,8 @@ UPDATE sessions SET
 WHERE id = @id;
 
 -- name: SessionTransit :exec
--- SessionTransit projects a transition. The time spent running is flushed when
--- it is left. A session that has just come up is not idle.
+-- SessionTransit applies a transition. On leaving running, it adds the time spent there. A session
+-- that has just entered running does not count as idle.
 UPDATE sessions SET
     status = @status,
     status_reason = @reason,
@@ -96,7 +98,7 @@ WHERE id = @id;
 UPDATE sessions SET step = @step WHERE id = @id AND step <> @step;
 
 -- name: SessionSubmitted :exec
--- SessionSubmitted stores what a new prompt changes of its session, in one version of the row.
+-- SessionSubmitted stores the changes of a session by a new prompt in one version of the row.
 UPDATE sessions SET
     last_ordinal = @last_ordinal,
     last_seq = @last_seq,
@@ -105,10 +107,11 @@ UPDATE sessions SET
 WHERE id = @id;
 
 -- name: SessionCount :exec
--- SessionCount stores what the end of a turn changes of its session. The attendant is the attempt that has asked to
--- claim the next prompt. The totals stop growing at usage.MaxTotalCount and MaxTotalCostUSD. A sum beyond the range of
--- its type would be an error, and no turn of the session could end any more. A cost that is not known adds nothing to
--- what is, and without any the sum is not known either.
+-- SessionCount stores the changes of a session by the end of a turn. The attendant is the attempt
+-- that has asked to claim the next prompt. The totals stop growing at usage.MaxTotalCount and
+-- MaxTotalCostUSD, since a sum beyond the range of its type would be an error, and no turn of the
+-- session could end any more. An unknown cost adds nothing to a known sum; the sum is unknown only
+-- if all costs are.
 UPDATE sessions SET
     last_seq = @last_seq,
     messages = messages + 1,
@@ -137,11 +140,11 @@ ON CONFLICT (key) DO NOTHING;
 SELECT * FROM idempotency_keys WHERE key = @key;
 
 -- name: IdempotencyPrompt :exec
--- IdempotencyPrompt gives a key to a prompt of its session.
+-- IdempotencyPrompt assigns a key to a prompt of its session.
 UPDATE idempotency_keys SET prompt_id = @prompt_id WHERE key = @key;
 
 -- name: IdempotencyPurge :exec
--- IdempotencyPurge forgets keys that are too old to count, the one asked for among them.
+-- IdempotencyPurge deletes expired keys, possibly including the requested one.
 DELETE FROM idempotency_keys WHERE created_at < @before;
 
 -- name: InstallationEnsure :exec
@@ -154,13 +157,14 @@ SELECT id FROM installation;
 UPDATE sessions SET title = @title WHERE id = @id AND NOT title_given;
 
 -- name: SessionTryLock :one
--- SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
+-- SessionTryLock is SessionLock without waiting: it returns no row if another transaction has
+-- locked the session.
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
     idle_timeout_ns, attendant, last_activity_at, agent, held_at, held_reason, title_given, step
 FROM sessions WHERE id = @id FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: SessionsTryLock :many
--- SessionsTryLock is SessionsLock that leaves out the sessions that other transactions hold.
+-- SessionsTryLock is SessionsLock without the sessions that other transactions have locked.
 SELECT id, no, status, generation, last_seq, title, title_given
 FROM sessions WHERE id = ANY(@ids::text[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED;
 
@@ -168,13 +172,13 @@ FROM sessions WHERE id = ANY(@ids::text[]) ORDER BY id FOR NO KEY UPDATE SKIP LO
 SELECT EXISTS (SELECT FROM sessions WHERE id = @id);
 
 -- name: Clock :one
--- Clock is the server's time now. Every time that is stored is taken from it, after the lock, so
--- that order and ages do not depend on the clocks of the processes that write.
+-- Clock returns the server's current time. All stored times come from it, after the lock, so that
+-- order and ages do not depend on the clocks of the writing processes.
 SELECT clock_timestamp()::timestamptz AS now;
 
 -- name: SessionClock :one
--- SessionClock is Clock, and has the statements that follow in the transaction planned once for each connection: see
--- genericPlans. It is part of this statement to spare one.
+-- SessionClock is Clock, and makes Postgres plan the later statements of the transaction once per
+-- connection: see genericPlans. Combining both saves a statement.
 SELECT clock_timestamp()::timestamptz AS now, set_config('plan_cache_mode', 'force_generic_plan', true)::text AS plans;
 
 -- name: SessionSetWorkflowRun :exec
@@ -184,15 +188,15 @@ UPDATE sessions SET workflow_run = @workflow_run WHERE id = @id AND workflow_run
 SELECT workflow_run FROM sessions WHERE id = @id;
 
 -- name: SessionLeave :exec
--- SessionLeave ends an attendance: the workflow claims again.
+-- SessionLeave ends an attendance: the workflow claims prompts again.
 UPDATE sessions SET attendant = '' WHERE id = @id AND attendant <> '';
 
 -- name: SessionsAwake :many
--- SessionsAwake is bounded by the number of sandboxes, not of sessions.
+-- SessionsAwake has a cost bounded by the number of sandboxes, not of sessions.
 SELECT s.id, s.status, coalesce(r.id, '')::text AS run_id
 FROM sessions s LEFT JOIN runs r ON r.session_id = s.id AND r.ended_at IS NULL
 WHERE s.status IN ('running', 'hibernating', 'restoring');
 
 -- name: SessionHold :exec
--- SessionHold holds the queue of a session, or with NULL releases it.
+-- SessionHold holds the queue of a session, or releases it if held_at is NULL.
 UPDATE sessions SET held_at = sqlc.narg(held_at), held_reason = @held_reason WHERE id = @id;

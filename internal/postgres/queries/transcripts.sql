@@ -22,7 +22,8 @@ ON CONFLICT (session_id) DO UPDATE SET
     turn = excluded.turn, replaced = excluded.replaced, gaps = excluded.gaps;
 
 -- name: TranscriptGapCount :one
--- TranscriptGapCount counts a segment that left a gap, and returns how many did in the same turn.
+-- TranscriptGapCount counts a segment that left a gap, and returns the number of such segments in
+-- the same turn.
 INSERT INTO transcript_totals AS t (session_id, files, bytes, turn, gaps) VALUES (@session_id, 0, 0, @turn, 1)
 ON CONFLICT (session_id) DO UPDATE SET
     gaps = CASE WHEN t.turn = excluded.turn THEN t.gaps + 1 ELSE 1 END,
@@ -31,7 +32,8 @@ ON CONFLICT (session_id) DO UPDATE SET
 RETURNING gaps;
 
 -- name: TranscriptInsert :exec
--- TranscriptInsert meets a segment at the same place only where that one is empty, as earlier releases wrote for empty files.
+-- TranscriptInsert conflicts with a segment at the same place only if that segment is empty, as
+-- earlier releases wrote for empty files.
 INSERT INTO transcripts (session_id, path, version, start, size, run_id, data, counted)
 VALUES (@session_id, @path, @version, @start, @size, @run_id, @data, true)
 ON CONFLICT (session_id, path, version, start) DO UPDATE SET
@@ -41,12 +43,12 @@ ON CONFLICT (session_id, path, version, start) DO UPDATE SET
 DELETE FROM transcripts WHERE session_id = @session_id AND path = @path AND version < @version;
 
 -- name: TranscriptTail :many
--- TranscriptTail returns the newest segments of a file without their data, the newest first.
+-- TranscriptTail returns the newest segments of a file without their data, newest first.
 SELECT start, size FROM transcripts
 WHERE session_id = @session_id AND path = @path AND version = @version ORDER BY start DESC LIMIT @max_items;
 
 -- name: TranscriptSegmentAt :one
--- TranscriptSegmentAt returns the segment that a position of a file lies in.
+-- TranscriptSegmentAt returns the segment that contains a position of a file.
 SELECT start, run_id, data FROM transcripts
 WHERE session_id = @session_id AND path = @path AND version = @version AND start <= @position
 ORDER BY start DESC LIMIT 1;

@@ -1,5 +1,5 @@
 -- name: WebhookInsert :one
--- WebhookInsert has the endpoint notified of what comes from now on.
+-- WebhookInsert makes the endpoint receive events from now on.
 INSERT INTO webhooks (id, url, description, types, session_id, agent, metadata, sealed, after_n)
 SELECT @id, @url, @description, @types::text[], @session_id, @agent, @metadata, @sealed, h.n FROM lifecycle_head h
 RETURNING id, url, description, types, session_id, agent, metadata, enabled, disabled_reason, failing_since, sealed, old_sealed, rotated_until, after_n, created_at, updated_at;
@@ -26,7 +26,8 @@ SELECT id, url, description, types, session_id, agent, metadata, enabled, disabl
 FROM webhooks ORDER BY id DESC;
 
 -- name: WebhookUpdate :exec
--- WebhookUpdate begins with the newest event if the endpoint was disabled: what happened meanwhile is not for it.
+-- WebhookUpdate starts at the newest event if the endpoint was disabled: the endpoint does not
+-- receive earlier ones.
 UPDATE webhooks SET url = @url, description = @description, types = @types::text[], session_id = @session_id, agent = @agent, metadata = @metadata,
     after_n = CASE WHEN @enabled AND NOT enabled THEN (SELECT h.n FROM lifecycle_head h) ELSE after_n END,
     disabled_reason = CASE WHEN @enabled = enabled THEN disabled_reason ELSE '' END,
@@ -44,7 +45,8 @@ WHERE id = @id;
 DELETE FROM webhooks WHERE id = @id;
 
 -- name: WebhooksToDispatch :many
--- WebhooksToDispatch are the endpoints that have not got the newest events. Others that dispatch now keep theirs.
+-- WebhooksToDispatch returns the endpoints that have not received the newest events, except those
+-- that other transactions are dispatching to.
 SELECT id, types, session_id, agent, metadata, after_n FROM webhooks w WHERE w.enabled AND w.after_n < (SELECT h.n FROM lifecycle_head h)
     AND (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook_id = w.id AND d.status = 'pending') < @max_pending::bigint
 ORDER BY w.id FOR UPDATE SKIP LOCKED;
@@ -63,8 +65,8 @@ INSERT INTO webhook_deliveries (id, webhook_id, type, next_at) VALUES (@id, @web
 UPDATE webhooks SET after_n = @after_n WHERE id = @id;
 
 -- name: WebhookDeliveriesDue :many
--- WebhookDeliveriesDue are deliveries whose workflow is to be started: those that are new, a few of each endpoint at once, and those whose
--- attempt is long overdue, because their workflow was lost.
+-- WebhookDeliveriesDue returns deliveries whose workflow must be started: new ones, a few per
+-- endpoint at a time, and those whose attempt is long overdue, because their workflow was lost.
 SELECT d.id FROM webhooks w
 CROSS JOIN LATERAL (
     SELECT p.id FROM webhook_deliveries p
@@ -131,7 +133,7 @@ UPDATE webhook_deliveries SET status = 'failed', reason = @reason, next_at = NUL
 WHERE webhook_id = @webhook_id AND status = 'pending';
 
 -- name: WebhookRedeliver :execrows
--- WebhookRedeliver sends deliveries that are over again.
+-- WebhookRedeliver sends finished deliveries again.
 UPDATE webhook_deliveries SET status = 'pending', reason = '', tries = 0, next_at = clock_timestamp(), started_at = NULL, ended_at = NULL
 WHERE id = ANY(@ids::text[]) AND webhook_id = @webhook_id AND status <> 'pending';
 
