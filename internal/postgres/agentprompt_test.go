@@ -12,13 +12,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// message sends a message of the session's agent.
+// message sends a message as the session's agent.
 func (b *harness) message(t *testing.T, id, to string, depth int64) (session.Prompt, error) {
 	t.Helper()
 	return b.PromptByAgent(b.ctx, agentmessage.Message{ID: id, From: b.id, To: to, Content: "the message", Depth: depth})
 }
 
-// TestAgentsReachTheirParentAndTheirForks: and no other session.
+// TestAgentsReachTheirParentAndTheirForks also checks that they reach no other session.
 func TestAgentsReachTheirParentAndTheirForks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -37,7 +37,7 @@ func TestAgentsReachTheirParentAndTheirForks(t *testing.T) {
 	up, down := "a fork of this one", "the parent of this one"
 	for i, c := range []struct {
 		from      *harness
-		to, wants string // the session that gets it; empty: none
+		to, wants string // the session that receives the message; empty for none
 		says      string
 	}{
 		{b, "", b.id, ""},
@@ -82,7 +82,7 @@ func TestAgentsReachTheirParentAndTheirForks(t *testing.T) {
 	}
 }
 
-// TestAMessageWakesASessionThatSleeps: its workflow is to be signalled.
+// TestAMessageWakesASessionThatSleeps checks that its workflow must be signalled.
 func TestAMessageWakesASessionThatSleeps(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -95,7 +95,8 @@ func TestAMessageWakesASessionThatSleeps(t *testing.T) {
 	require.Equal(t, session.PromptQueued, p.Status)
 }
 
-// TestMessagesOfAgentsAreBounded: in rate, for each agent and until a person sends a prompt there; and in depth.
+// TestMessagesOfAgentsAreBounded in rate, per agent until a person sends a prompt to the session,
+// and in depth.
 func TestMessagesOfAgentsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -130,7 +131,7 @@ func TestMessagesOfAgentsAreBounded(t *testing.T) {
 	require.Equal(t, failure.LimitReached, failure.CodeOf(err))
 }
 
-// TestMessagesToSessionsThatTakeNone: the agent learns why.
+// TestMessagesToSessionsThatTakeNone checks the error that the agent gets.
 func TestMessagesToSessionsThatTakeNone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -112,8 +112,8 @@ func TestWhatAgentsPrintSurvives(t *testing.T) {
 	require.JSONEq(t, `"x\u0000y"`, string(c.Threads[0].Blocks[0].Output))
 }
 
-// TestActivityIsWrittenAtBothEndsOfATurn and with prompts, but not with events: these are many, and the order of lists
-// by activity is an index.
+// TestActivityIsWrittenAtBothEndsOfATurn and with prompts, but not with events, of which there are
+// many: the order of lists by activity is an index.
 func TestActivityIsWrittenAtBothEndsOfATurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -138,7 +138,8 @@ func TestActivityIsWrittenAtBothEndsOfATurn(t *testing.T) {
 	}))
 }
 
-// TestAppendsUpdateInPlace: what an append changes of its session and its run is in no index.
+// TestAppendsUpdateInPlace checks that no index contains the columns of the session and the run
+// that an append changes.
 func TestAppendsUpdateInPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -155,7 +156,7 @@ func TestAppendsUpdateInPlace(t *testing.T) {
 		}
 		return counts
 	}
-	b.Close() // a server process reports its counts when it ends
+	b.Close() // a server process reports its statistics when it ends
 	b.DB = postgrestest.Open(t, b.url)
 	var before, after map[string][2]int64
 	require.Eventually(t, func() bool { before = updates(); return before["sessions"][0] >= 3 }, waitLimit, 20*time.Millisecond)
@@ -175,7 +176,8 @@ func TestAppendsUpdateInPlace(t *testing.T) {
 	for _, table := range []string{"sessions", "runs"} {
 		all, inPlace := after[table][0]-before[table][0], after[table][1]-before[table][1]
 		require.EqualValues(t, appends, all, table)
-		// A page that has no room for another version, because a snapshot still needs the old ones, has to be left.
+		// An update cannot stay on a page without room for another version, if a snapshot still
+		// needs the old ones.
 		require.GreaterOrEqual(t, inPlace, all*8/10, table)
 	}
 	require.Equal(t, before["session_activity"], after["session_activity"])
@@ -202,8 +204,8 @@ func TestTheAgentsTitleGivesWayToAPersons(t *testing.T) {
 	require.Equal(t, "mine", title(2, "third"))
 }
 
-// TestBlocksAreTheFoldOfTheStream compares what the store keeps, batch by batch
-// and over the ends of runs, with the fold of the whole stream.
+// TestBlocksAreTheFoldOfTheStream compares the stored blocks, after each batch and across ends of
+// runs, with the fold of the whole stream.
 func TestBlocksAreTheFoldOfTheStream(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -242,7 +244,7 @@ func TestBlocksAreTheFoldOfTheStream(t *testing.T) {
 	})
 }
 
-// inJSON leaves out threads that never had a block: the store has no row of them.
+// inJSON omits threads that never had a block: the store has no row of them.
 func inJSON(t *rapid.T, c conversation.Conversation) string {
 	kept := c.Threads[:1]
 	for _, thread := range c.Threads[1:] {

@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// stored is the content of an archive.
+// stored returns the content of an archive.
 func (b *harness) stored(t *testing.T, id string) []byte {
 	t.Helper()
 	var out []byte
@@ -29,7 +29,7 @@ func (b *harness) stored(t *testing.T, id string) []byte {
 	return out
 }
 
-// noise cannot be compressed and has more parts than one.
+// noise returns incompressible data that needs more than one part.
 func noise(t *testing.T) []byte {
 	t.Helper()
 	data := make([]byte, 5<<19)
@@ -177,7 +177,7 @@ func TestAnArchiveThatFailedIsTriedAgainOnRequest(t *testing.T) {
 	require.EqualValues(t, 1, b.taken(t).Tries)
 }
 
-// taken is the archive that is to be made.
+// taken returns the archive that is due.
 func (b *harness) taken(t *testing.T) bundle.ArchiveWork {
 	t.Helper()
 	due, err := b.ArchivesTake(b.ctx, 10)

@@ -16,7 +16,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// attended opens the session for the workflow run w1, runs a prompt and gives the session the attendant "a1".
+// attended opens the session for the workflow run w1, runs a prompt and gives the session the
+// attendant "a1".
 func (b *harness) attended(t *testing.T) {
 	t.Helper()
 	_, err := b.SessionOpen(b.ctx, b.id, "w1")
@@ -49,8 +50,8 @@ func (b *harness) claimFor(t *testing.T, attendant string) run.Claimed {
 	return claimed
 }
 
-// TestAnAttendantClaimsPromptsInOrder: as a workflow and its worker claim and attach, with the same events, and a claim whose
-// answer was lost is made again.
+// TestAnAttendantClaimsPromptsInOrder with the same events as a claim by a workflow and an attach
+// by its worker. A claim is repeated after its response was lost.
 func TestAnAttendantClaimsPromptsInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -70,7 +71,7 @@ func TestAnAttendantClaimsPromptsInOrder(t *testing.T) {
 	require.Equal(t, claimed, again)
 	require.Equal(t, before+3, b.position(t))
 
-	// The run is what an attempt that has attached to it has.
+	// The run has the same state as after an attach.
 	id := claimed.Start.Run.ID
 	require.Equal(t, claimed.Start.Prompt.AllottedRun, id)
 	current, err := b.RunGet(b.ctx, id)
@@ -93,7 +94,7 @@ func TestAnAttendantClaimsPromptsInOrder(t *testing.T) {
 	require.Equal(t, third, b.claimFor(t, "a2").Start.Prompt.ID)
 }
 
-// TestAnAttendantIsDue: whenever a claim may come to something else than a continued wait.
+// TestAnAttendantIsDue whenever a claim may return something other than a reason to keep waiting.
 func TestAnAttendantIsDue(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -123,8 +124,9 @@ func TestAnAttendantIsDue(t *testing.T) {
 	}
 }
 
-// TestAnAttendantThatIsOutOfDateClaimsNothing: it was frozen, and comes back with what it believes. Each part of what it
-// names is checked under the session's lock, and so is what else has come to wait.
+// TestAnAttendantThatIsOutOfDateClaimsNothing has an attendant resume after it was frozen, with
+// outdated knowledge. Each of its arguments is checked under the session's lock, and so is pending
+// work.
 func TestAnAttendantThatIsOutOfDateClaimsNothing(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, b *harness){
@@ -196,8 +198,8 @@ func TestAnAttendantThatIsOutOfDateClaimsNothing(t *testing.T) {
 	}
 }
 
-// TestAnAttendantOfAWorkflowThatWasReplacedIsRefused: also where a worker of an earlier version has opened the session, which
-// leaves the token.
+// TestAnAttendantOfAWorkflowThatWasReplacedIsRefused, even if a worker of an earlier version has
+// opened the session, which does not clear the token.
 func TestAnAttendantOfAWorkflowThatWasReplacedIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -214,7 +216,7 @@ func TestAnAttendantOfAWorkflowThatWasReplacedIsRefused(t *testing.T) {
 	requireCode(t, failure.StaleWorkflow, err)
 }
 
-// TestAnAttendanceIsGrantedAfterATurnThatEndedWell: and only if nothing but a prompt may come next.
+// TestAnAttendanceIsGrantedAfterATurnThatEndedWell, and only if nothing but a prompt may follow.
 func TestAnAttendanceIsGrantedAfterATurnThatEndedWell(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, b *harness, ending *run.Ending){
@@ -245,7 +247,8 @@ func TestAnAttendanceIsGrantedAfterATurnThatEndedWell(t *testing.T) {
 	}
 }
 
-// TestAWorkflowTakesASessionBackBetweenTurns: during one it learns which, and the attendant continues.
+// TestAWorkflowTakesASessionBackBetweenTurns. During a turn it learns which one is in progress, and
+// the attendant continues.
 func TestAWorkflowTakesASessionBackBetweenTurns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -272,7 +275,8 @@ func TestAWorkflowTakesASessionBackBetweenTurns(t *testing.T) {
 	require.Equal(t, s.LastActivity, taken.LastActivity)
 }
 
-// TestAPromptIsClaimedOnceByItsAttendantOrItsWorkflow: both try at the same time, and each prompt has one run.
+// TestAPromptIsClaimedOnceByItsAttendantOrItsWorkflow has both try concurrently: each prompt has
+// one run.
 func TestAPromptIsClaimedOnceByItsAttendantOrItsWorkflow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -312,7 +316,8 @@ func TestAPromptIsClaimedOnceByItsAttendantOrItsWorkflow(t *testing.T) {
 	t.Logf("%d of 30 prompts were claimed by the attendant", byAttendant)
 }
 
-// TestAPromptForAnAttendantIsSignalledLater: its submit says so, and a command that follows has a signal for itself.
+// TestAPromptForAnAttendantIsSignalledLater checks that its submit requests no signal, and that a
+// command that follows gets its own.
 func TestAPromptForAnAttendantIsSignalledLater(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -354,7 +359,8 @@ func TestAPromptForAnAttendantIsSignalledLater(t *testing.T) {
 	require.False(t, p.Attended)
 }
 
-// TestARelaySignalsForAPromptThatItsAttendantForgets: an attendance keeps no prompt from being signalled again.
+// TestARelaySignalsForAPromptThatItsAttendantForgets checks that an attendance does not prevent
+// another signal for a prompt.
 func TestARelaySignalsForAPromptThatItsAttendantForgets(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -370,7 +376,8 @@ func TestARelaySignalsForAPromptThatItsAttendantForgets(t *testing.T) {
 	require.Empty(t, unclaimed, "it waits for a turn")
 }
 
-// TestAClaimIsActivityUnlessThePromptHasJustBeen: a turn changes the index of activity twice, not three times.
+// TestAClaimIsActivityUnlessThePromptHasJustBeen checks that a turn updates the index of activity
+// twice, not three times.
 func TestAClaimIsActivityUnlessThePromptHasJustBeen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -27,7 +27,7 @@ func (b *harness) commit(t *testing.T, snapshotID string) bundle.Bundle {
 	return bundle
 }
 
-// condemned are the snapshots that may be deleted now. All of them are due again.
+// condemned makes all marked snapshots due and returns those that may be deleted now.
 func (b *harness) condemned(t *testing.T) []string {
 	t.Helper()
 	b.sql(t, "UPDATE snapshots SET delete_after = now()")
@@ -96,7 +96,7 @@ func TestASnapshotIsKeptWhileABundleNeedsIt(t *testing.T) {
 	require.NoError(t, b.BundleProve(b.ctx, third.ID))
 	require.Equal(t, []string{"im-b"}, b.condemned(t))
 
-	// A rescue makes a new bundle of an old snapshot.
+	// A rescue commits a new bundle with an old snapshot.
 	rescue := bundle.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 1, SnapshotID: "im-c"}
 	require.NoError(t, b.BundleCommit(b.ctx, rescue))
 	require.NoError(t, b.BundleProve(b.ctx, rescue.ID))
@@ -126,7 +126,7 @@ func TestASessionWhoseRestoresNeverMatchKeepsThreeSnapshots(t *testing.T) {
 	require.Equal(t, []string{"im-2"}, b.condemned(t))
 	require.NoError(t, b.SnapshotsForget(b.ctx, []string{"im-2"}))
 
-	// The newest that was proved is kept beyond the three.
+	// The newest proved bundle is kept in addition to the three.
 	require.NoError(t, b.BundleProve(b.ctx, third.ID))
 	for _, id := range []string{"im-6", "im-7", "im-8"} {
 		b.commit(t, id)
@@ -196,8 +196,8 @@ func TestASnapshotWithoutABundleIsGivenTime(t *testing.T) {
 	require.Equal(t, []string{"im-old"}, b.condemned(t))
 }
 
-// TestABundleOfAnOlderReleaseIsNotAged: that release does not note the bundle with
-// the snapshot.
+// TestABundleOfAnOlderReleaseIsNotAged checks snapshots that such a release has not marked as
+// bundled.
 func TestABundleOfAnOlderReleaseIsNotAged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

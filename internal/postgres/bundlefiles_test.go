@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// contents are the files that a bundle has, read in pages of one file, as "PATH CONTENT".
+// contents returns the files of a bundle, read in pages of one file, as "PATH CONTENT".
 func (b *harness) contents(t *testing.T, bundleID string) []string {
 	t.Helper()
 	out := []string{}
@@ -35,7 +35,7 @@ func (b *harness) contents(t *testing.T, bundleID string) []string {
 	}
 }
 
-// patch is the diff that a bundle has; empty if none was taken.
+// patch returns the diff of a bundle; empty if none was taken.
 func (b *harness) patch(t *testing.T, bundleID string) string {
 	t.Helper()
 	d, err := b.BundleDiffGet(b.ctx, bundleID)
@@ -65,7 +65,7 @@ func TestTheFilesOfABundleStay(t *testing.T) {
 	same := b.snapshotted(t, "im-3")
 	batch.Changes, batch.Diff = []workspacefile.Change{written(8, "b", "4"), removed(9, "a"), removed(10, "c"), removed(11, "d")}, nil
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
-	fallen := b.snapshotted(t, "im-3") // of the snapshot before, as after the loss of a sandbox
+	fallen := b.snapshotted(t, "im-3") // with the previous snapshot, as after the loss of a sandbox
 	last := b.snapshotted(t, "im-4")
 
 	want := map[string][]string{
@@ -84,7 +84,7 @@ func TestTheFilesOfABundleStay(t *testing.T) {
 	_, _, err = b.BundleFileList(b.ctx, session.NewID(session.BundlePrefix), "", 10, "")
 	requireCode(t, failure.NoBundle, err)
 
-	// What no bundle has any more is deleted with the next one.
+	// The next bundle deletes files that belong to no bundle any more.
 	kept := b.earlier(t)
 	require.Contains(t, kept, "b 1 1,")
 	b.sql(t, fmt.Sprintf("DELETE FROM bundles WHERE id = '%s'", one.ID))
@@ -96,7 +96,7 @@ func TestTheFilesOfABundleStay(t *testing.T) {
 	}
 }
 
-// earlier are the files that are kept for bundles, with their first and last epoch.
+// earlier returns the files that are kept for bundles, with their first and last epoch.
 func (b *harness) earlier(t *testing.T) string {
 	t.Helper()
 	return query[string](b.ctx, t, b.url, "SELECT coalesce(string_agg(path || ' ' || from_epoch || ' ' || until_epoch || ',', '' ORDER BY path, from_epoch), '') FROM earlier_files")
@@ -125,7 +125,7 @@ func TestTheFilesOfAForkStay(t *testing.T) {
 	}
 	check()
 
-	// They outlive the session, and then the fork that has got them.
+	// The files outlive the session, and then the fork that inherited them.
 	for _, gone := range []*harness{b, f} {
 		_, err = b.PurgeRequest(b.ctx, gone.id, fork.Detach)
 		require.NoError(t, err)
@@ -153,7 +153,7 @@ func TestBundlesSayWhatIsNotStoredOfTheirFiles(t *testing.T) {
 	_, _, err := b.BundleFileList(b.ctx, without.ID, "", 10, "")
 	requireCode(t, failure.NotSaved, err)
 	require.ErrorContains(t, err, "without a snapshot")
-	b.sql(t, fmt.Sprintf("UPDATE bundles SET files_epoch = NULL WHERE id = '%s'", one.ID)) // as a worker of the release before commits it
+	b.sql(t, fmt.Sprintf("UPDATE bundles SET files_epoch = NULL WHERE id = '%s'", one.ID)) // as committed by a worker of the previous release
 	_, err = b.BundleDiffGet(b.ctx, one.ID)
 	requireCode(t, failure.NotSaved, err)
 	_, err = b.BundleFileGet(b.ctx, one.ID, "a")
@@ -180,7 +180,8 @@ func TestWhatIsKeptForBundlesIsBounded(t *testing.T) {
 	kept := query[string](b.ctx, t, b.url, "SELECT count(*) FILTER (WHERE unsaved = '') || ' ' || count(*) FILTER (WHERE unsaved = 'session_full') FROM earlier_files")
 	require.Equal(t, "64 16", kept)
 
-	// Beyond 100,000 files, nothing is kept for the bundles until then, but what a fork has begun with.
+	// Beyond 100,000 files, nothing is kept for the existing bundles, except the files that a fork
+	// began with.
 	last := b.snapshotted(t, "im-2")
 	batch.Changes = []workspacefile.Change{written(2000, "f00", "1")}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
@@ -233,7 +234,7 @@ func TestARevertWithFilesHasThoseOfItsBundle(t *testing.T) {
 	revert(b, one.ID, 2)
 	require.Equal(t, []string{"a 22", "c 1", "d 2"}, b.contents(t, two.ID), "what was undone can be read")
 
-	// Also to the bundle that a fork began with, whose files are stored with the session that it was forked from.
+	// The same for the bundle that a fork began with, whose files are stored with the parent.
 	base := fork.head(t)
 	fork.transit(t, session.EventWake, "")
 	fork.reserve(t, 1)

@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// turn runs a prompt to its outcome and says something in it.
+// turn runs a prompt to its outcome with one message of the agent.
 func (b *harness) turn(t *testing.T, text string, outcome session.Outcome) (promptID, runID string) {
 	t.Helper()
 	promptID = b.submit(t, text)
@@ -43,7 +43,7 @@ func (b *harness) say(t *testing.T, runID, text string) {
 	require.NoError(t, verdicts[0])
 }
 
-// snapshotted commits a bundle of a snapshot at the present end of the log.
+// snapshotted commits a bundle of a snapshot at the current end of the log.
 func (b *harness) snapshotted(t *testing.T, snapshotID string) bundle.View {
 	t.Helper()
 	bundle := bundle.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: b.generation(t), SnapshotID: snapshotID, Verified: true, Checkpoint: true}
@@ -59,7 +59,8 @@ func (b *harness) show(t *testing.T, bundleID string) bundle.View {
 	return v
 }
 
-// texts are those of the blocks of the main conversation at a bundle, read in pages of one block.
+// texts returns the texts of the blocks of the main conversation at a bundle, read in pages of one
+// block.
 func (b *harness) texts(t *testing.T, bundleID string) []string {
 	t.Helper()
 	texts := []string{}
@@ -108,7 +109,7 @@ func TestABundleSaysWhichPromptItEndsWith(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, s.HeadSuccess, listed[0].HeadSuccess)
 
-	// A bundle of the release before has none of it.
+	// A bundle of the previous release has no such data.
 	b.sql(t, "UPDATE bundles SET last_seq = NULL, prompt_id = NULL, outcome = NULL, manifest = json_build_object('lastSeq', last_seq)")
 	for _, want := range []bundle.View{empty, one, two, three} {
 		got := b.show(t, want.ID)
@@ -261,7 +262,7 @@ func TestACheckpointIsDeletedWithItsSnapshot(t *testing.T) {
 	last := b.snapshotted(t, "im-3")
 	require.NoError(t, b.BundleProve(b.ctx, last.ID))
 	require.Equal(t, []string{"im-1", "im-2"}, b.condemned(t))
-	b.sql(t, "UPDATE snapshots SET deleted_at = now() WHERE id = 'im-1'") // as the release before, which left the row
+	b.sql(t, "UPDATE snapshots SET deleted_at = now() WHERE id = 'im-1'") // like the previous release, which left the row
 	b.show(t, left.ID)
 	require.NoError(t, b.SnapshotsForget(b.ctx, []string{"im-2"}))
 	for _, v := range []bundle.View{left, other} {

@@ -12,7 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// ended ends a run with a request to attend the session, and returns the commands that wait then.
+// ended ends a run with a request to attend the session, and returns the commands that are then
+// pending.
 func (b *harness) ended(t *testing.T, outcome session.Outcome) (commands []session.Command, attended bool) {
 	t.Helper()
 	runID := b.begin(t, b.submit(t, "x"))
@@ -27,7 +28,8 @@ func (b *harness) policy(t *testing.T, c checkpoint.Policy) {
 	require.NoError(t, err)
 }
 
-// deadlines are the kinds that the session's log announces. What announces a save comes right before its command.
+// deadlines returns the kinds of deadlines that the session's log announces. The announcement of a
+// checkpoint comes right before its command.
 func (b *harness) deadlines(t *testing.T) []string {
 	t.Helper()
 	var kinds []string
@@ -65,7 +67,7 @@ func TestTheEndOfATurnAsksForACheckpoint(t *testing.T) {
 	require.NoError(t, b.CommandEnd(b.ctx, b.id, commands[0].ID, session.CommandApplied, ""))
 	runID := b.begin(t, next)
 
-	// A session that is about to hibernate is saved anyway.
+	// A session that is about to hibernate saves a bundle anyway.
 	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate})
 	require.NoError(t, err)
 	got, err := b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "w1"})

@@ -31,7 +31,7 @@ func TestRunsAreRevertedInTheOrderOfTheLog(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, runs[i:], from)
 	}
-	// Runs of before the column have no position.
+	// Runs from before the column existed have no position.
 	b.sql(t, "UPDATE runs SET began_seq = 0, started_at = now() - interval '2 hours' WHERE id = $1", runs[0])
 	from, err := b.RunsFrom(b.ctx, b.id, prompts[0])
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestRunsAreRevertedInTheOrderOfTheLog(t *testing.T) {
 	require.Empty(t, from)
 }
 
-// TestTimesAreTheServers has callers whose clocks are a day wrong.
+// TestTimesAreTheServers uses callers whose clocks are wrong by a day.
 func TestTimesAreTheServers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

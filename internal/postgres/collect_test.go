@@ -26,7 +26,7 @@ func (b *harness) collect(t *testing.T, content string, change ...func(*session.
 	return stored
 }
 
-// lapse lets the time pass until which prompts are collected.
+// lapse lets the collection time of prompts pass.
 func (b *harness) lapse(t *testing.T) {
 	t.Helper()
 	b.sql(t, `UPDATE prompts SET collect_until = now() - interval '1 second' WHERE session_id = $1 AND collect_until IS NOT NULL`, b.id)
@@ -54,8 +54,8 @@ func named(name, content string) attachment.Attachment {
 	return a
 }
 
-// TestCollectedPromptsRunAsOne: nothing gets them before their time is over; then the agent gets all of them, with their files, and they end
-// together.
+// TestCollectedPromptsRunAsOne checks that no run gets them during the collection; then the agent
+// gets all of them, with their files, and they end together.
 func TestCollectedPromptsRunAsOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -125,7 +125,8 @@ func TestCollectedPromptsRunAsOne(t *testing.T) {
 	require.Equal(t, want, after, "they have one turn")
 }
 
-// TestFilesOfJoinedPromptsHaveNamesThatFit: the number that distinguishes a file from another of its name leaves the name within its bound.
+// TestFilesOfJoinedPromptsHaveNamesThatFit checks that the number that distinguishes files of the
+// same name keeps the name within its bound.
 func TestFilesOfJoinedPromptsHaveNamesThatFit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -151,7 +152,7 @@ func TestFilesOfJoinedPromptsHaveNamesThatFit(t *testing.T) {
 	require.Len(t, names, 5)
 }
 
-// TestAPromptThatIsNotJoinedEndsACollection: what is collected keeps its place before it.
+// TestAPromptThatIsNotJoinedEndsACollection, whose prompts keep their place before it.
 func TestAPromptThatIsNotJoinedEndsACollection(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -182,7 +183,7 @@ func TestAPromptThatIsNotJoinedEndsACollection(t *testing.T) {
 	}
 }
 
-// TestACollectionIsBoundedInPrompts: the next one begins another.
+// TestACollectionIsBoundedInPrompts checks that the next prompt begins another collection.
 func TestACollectionIsBoundedInPrompts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -196,7 +197,7 @@ func TestACollectionIsBoundedInPrompts(t *testing.T) {
 
 func name3(i int) string { return strings.Repeat("b", i+1) }
 
-// TestACollectionHasAnEnd, however many prompts come.
+// TestACollectionHasAnEnd, however many prompts are submitted.
 func TestACollectionHasAnEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -238,7 +239,7 @@ func TestCollectedPromptsAreWithdrawnAndReplacedOneByOne(t *testing.T) {
 	require.Equal(t, "two\n\n3", start.Prompt.Content)
 }
 
-// TestAPromotedCollectionIsSignalled, because no end of its time does so any more.
+// TestAPromotedCollectionIsSignalled, because its timer no longer does so.
 func TestAPromotedCollectionIsSignalled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -251,7 +252,7 @@ func TestAPromotedCollectionIsSignalled(t *testing.T) {
 	require.True(t, b.claim(t, first.ID).Granted)
 }
 
-// TestAnAttendantClaimsWhatWasCollected once its time is over.
+// TestAnAttendantClaimsWhatWasCollected after the collection has ended.
 func TestAnAttendantClaimsWhatWasCollected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -272,7 +273,7 @@ func TestAnAttendantClaimsWhatWasCollected(t *testing.T) {
 	require.Equal(t, "one\n\ntwo", start.Prompt.Content)
 }
 
-// TestACollectionWhoseAPIWasKilledIsRelayed: nothing but the row knows of it.
+// TestACollectionWhoseAPIWasKilledIsRelayed from its rows alone.
 func TestACollectionWhoseAPIWasKilledIsRelayed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -286,7 +287,8 @@ func TestACollectionWhoseAPIWasKilledIsRelayed(t *testing.T) {
 	require.True(t, b.claim(t, first.ID).Granted)
 }
 
-// TestAJoinedPromptWhosePromptAnEarlierReleaseHasEndedRunsByItself: that release knows nothing of joined prompts.
+// TestAJoinedPromptWhosePromptAnEarlierReleaseHasEndedRunsByItself, since that release does not
+// know joined prompts.
 func TestAJoinedPromptWhosePromptAnEarlierReleaseHasEndedRunsByItself(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -300,7 +302,8 @@ func TestAJoinedPromptWhosePromptAnEarlierReleaseHasEndedRunsByItself(t *testing
 	require.Empty(t, b.prompt(t, second.ID).JoinedTo)
 }
 
-// TestJoinedPromptsFollowAPromptWhoseRunAnEarlierReleaseEnds: a worker of that release may have taken the run over.
+// TestJoinedPromptsFollowAPromptWhoseRunAnEarlierReleaseEnds, because its worker may have taken
+// over the run.
 func TestJoinedPromptsFollowAPromptWhoseRunAnEarlierReleaseEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -328,7 +331,7 @@ func TestJoinedPromptsFollowAPromptWhoseRunAnEarlierReleaseEnds(t *testing.T) {
 	require.True(t, b.claim(t, second.ID).Granted)
 }
 
-// TestAHeldQueueCollects: what was collected starts with the release.
+// TestAHeldQueueCollects prompts, which start when the queue is released.
 func TestAHeldQueueCollects(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -342,7 +345,8 @@ func TestAHeldQueueCollects(t *testing.T) {
 	require.Equal(t, first.ID, b.release(t).ID)
 }
 
-// TestOutcomesOfJoinedPrompts: they return to the queue, are resolved and reverted with the prompt that they were joined to, and only with it.
+// TestOutcomesOfJoinedPrompts checks that they are requeued, resolved and reverted only together
+// with the prompt that they are joined to.
 func TestOutcomesOfJoinedPrompts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// command submits a command that is accepted.
+// command submits a command that must be accepted.
 func (b *harness) command(t *testing.T, kind session.CommandKind, change ...func(*session.Command)) session.Commanded {
 	t.Helper()
 	c := session.Command{SessionID: b.id, Kind: kind}
@@ -31,7 +31,7 @@ func (b *harness) command(t *testing.T, kind session.CommandKind, change ...func
 
 func forced(c *session.Command) { c.Force = true }
 
-// commandEvents are the command events after a position, as "kind status reason".
+// commandEvents returns the command events after a position, as "kind status reason".
 func (b *harness) commandEvents(t *testing.T, after int64) (out []string) {
 	t.Helper()
 	for _, e := range b.events(t) {
@@ -98,7 +98,7 @@ func TestACommandIsKeptUntilATransitionEndsIt(t *testing.T) {
 	require.Empty(t, b.pending(t))
 }
 
-// A workflow that has read a command carries it out only where it is still pending.
+// A workflow that has read a command executes it only if it is still pending.
 func TestASupersededCommandIsNotCarriedOut(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -142,7 +142,8 @@ func TestStopEndsEveryOtherCommand(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-// The workflow task that recorded the transition was lost, and the next one decided to serve a prompt.
+// The workflow task that recorded the transition was lost, and the next one decides to run a
+// prompt.
 func TestAPromptIsClaimedInARunningSessionOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -164,7 +165,7 @@ func TestAPromptIsClaimedInARunningSessionOnly(t *testing.T) {
 	require.Equal(t, session.PromptQueued, p.Status)
 }
 
-// The workflow task that claimed a prompt was lost, and the next one decided to hibernate.
+// The workflow task that claimed a prompt was lost, and the next one decides to hibernate.
 func TestASessionDoesNotHibernateInATurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -204,7 +205,7 @@ func TestAnAbortNeverHitsTheNextPrompt(t *testing.T) {
 	require.Equal(t, []string{"abort pending ", "abort applied "}, b.commandEvents(t, before))
 }
 
-// The run went back to the queue before its agent had the prompt: the abort is for the prompt all the same.
+// The prompt was requeued before its agent received it: the abort still applies to the prompt.
 func TestAnAbortedPromptIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -246,7 +247,8 @@ func TestTheNewestRevertCounts(t *testing.T) {
 	requireCode(t, failure.IllegalState, err)
 }
 
-// A session that moves to a new sandbox wakes again although its workflow was lost while it hibernated.
+// A session that moves to a new sandbox wakes again even if its workflow was lost while it
+// hibernated.
 func TestARestartIsKeptAsAWake(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -268,7 +270,7 @@ func TestARestartIsKeptAsAWake(t *testing.T) {
 	require.Empty(t, b.pending(t), "a hibernate while it moves ends the move")
 }
 
-// At most one signal is unanswered, and work that waits for a turn needs none.
+// At most one signal is outstanding, and work that waits for a turn needs none.
 func TestSignalsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -298,7 +300,7 @@ func TestSignalsAreBounded(t *testing.T) {
 	require.True(t, settings())
 	require.False(t, settings())
 
-	b.begin(t, look.Waiting[0].ID) // answers the signal as well
+	b.begin(t, look.Waiting[0].ID) // also answers the signal
 	for range 10 {
 		require.False(t, submit(), "the workflow looks at the end of the turn")
 		require.False(t, settings())
@@ -362,7 +364,8 @@ func TestEndedCommandsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, b.number(t, "SELECT count(*) FROM session_commands WHERE session_id = $1"), int64(session.MaxCommandsKept+2))
 }
 
-// A workflow that was about to complete was not: whatever it records next shows that it is open.
+// A workflow that announced its completion may not have completed: any later write shows that it is
+// open.
 func TestWhatAWorkflowRecordsShowsThatItIsOpen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -384,7 +387,7 @@ func TestWhatAWorkflowRecordsShowsThatItIsOpen(t *testing.T) {
 	}
 }
 
-// number is what a query returns for the session.
+// number returns the result of a query for the session.
 func (b *harness) number(t *testing.T, query string) (n int64) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
@@ -394,7 +397,7 @@ func (b *harness) number(t *testing.T, query string) (n int64) {
 	return n
 }
 
-// The change of a setting is not a command: its signal may be lost, and nothing else would send it again.
+// A changed setting is not a command: if its signal is lost, no pending command causes another one.
 func TestASignalThatIsNotAnsweredIsFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// utter appends the events of texts: "a(" starts block a, "a+" is a delta of it, "a=" completes it, "a-" removes it, and "." is an event
-// that is about no block.
+// utter appends the events of texts: "a(" starts block a, "a+" is a delta of it, "a=" completes it,
+// "a-" removes it, and "." is an event that concerns no block.
 func (b *harness) utter(t *testing.T, runID string, frame int64, words ...string) {
 	t.Helper()
 	a := eventlog.Append{SessionID: b.id, RunID: runID, Generation: 1, Token: "t1", LastFrame: frame}
@@ -38,7 +38,7 @@ func (b *harness) utter(t *testing.T, runID string, frame int64, words ...string
 	require.NoError(t, b.appendOne(t, a))
 }
 
-// kept are the positions of the log that have an event, from the first of those of utter on.
+// kept returns the positions of events in the log, relative to the first event of utter.
 func (b *harness) kept(t *testing.T, after int64) (seqs []int64) {
 	t.Helper()
 	page, err := b.EventsPage(b.ctx, b.id, after, 1000)
@@ -62,11 +62,11 @@ func TestDeltasOfCompleteBlocksAreDropped(t *testing.T) {
 	begin := b.position(t)
 	b.utter(t, runID, 1,
 		"a(", "a+", "a+", ".", "a+", "a=", // 1 to 6
-		"a+",       // 7: later words of a complete block
+		"a+",       // 7: later text of a complete block
 		"b(", "b+", // 8, 9: never completed
 		"c(", "c+", "c=", "c-", // 10 to 13: removed
-		"d(", "d+", "d(", "d+", "d=", // 14 to 18: begun again
-		"e+", "x+", // 19, 20: of no block
+		"d(", "d+", "d(", "d+", "d=", // 14 to 18: started again
+		"e+", "x+", // 19, 20: for no block
 		"e(", "f(", "f+", "e+", "e=", // 21 to 25
 	)
 	want, _, err := b.ConversationPage(b.ctx, b.id, 0, "")
@@ -76,7 +76,7 @@ func TestDeltasOfCompleteBlocksAreDropped(t *testing.T) {
 	require.Zero(t, n, "all of it is younger")
 	require.EqualValues(t, 0, query[int64](b.ctx, t, b.url, "SELECT compact_seq FROM sessions WHERE id = $1", b.id))
 
-	// The end of the run stores the text of what is open: no event has it as a whole.
+	// The end of the run stores the text of open blocks: no event contains it completely.
 	_, err = b.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	b.age(t)
@@ -84,7 +84,8 @@ func TestDeltasOfCompleteBlocksAreDropped(t *testing.T) {
 	next, n, err := b.EventsCompact(b.ctx, time.Hour, 0, 10, 1000)
 	require.NoError(t, err)
 	require.Zero(t, next)
-	// 19 precedes the block, whose text is in 25. The words after a complete block (7) are those of a text that no event has.
+	// 19 precedes the block, whose text is in 25. No event contains the complete text with the
+	// delta after a complete block (7).
 	require.Equal(t, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 18, 20, 21, 22, 23, 25}, b.kept(t, begin)[:20])
 	require.EqualValues(t, 5, n)
 	dropped, err := b.EventsDropped(b.ctx, b.id)
@@ -138,7 +139,8 @@ func TestCompactionIsBoundedAndSkipsLockedSessions(t *testing.T) {
 	require.Less(t, next, query[int64](b.ctx, t, b.url, "SELECT no FROM sessions WHERE id = $1", ids[0]), "the budget is used up: it continues with the same session")
 }
 
-// TestRetentionAndPurgeOfACompactedLog: both delete what compaction has left, and errors name where the log begins.
+// TestRetentionAndPurgeOfACompactedLog checks that both delete what compaction has left, and that
+// errors name the beginning of the log.
 func TestRetentionAndPurgeOfACompactedLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -153,7 +155,7 @@ func TestRetentionAndPurgeOfACompactedLog(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 4, n)
 
-	// The log begins within what was dropped.
+	// The log begins within the deleted events.
 	require.NoError(t, b.EventsPrune(b.ctx, b.id, begin+3))
 	var gone *eventlog.PositionGoneError
 	_, err = b.EventsPage(b.ctx, b.id, begin+2, 10)

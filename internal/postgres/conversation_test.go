@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
 
-// TestAConversationIsReadInPages reads a long conversation in pages while it grows. The pages and the events
-// after them are the whole conversation.
+// TestAConversationIsReadInPages reads a long conversation in pages while it grows. The pages and
+// the events after them yield the whole conversation.
 func TestAConversationIsReadInPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -36,7 +36,7 @@ func TestAConversationIsReadInPages(t *testing.T) {
 	for i := range 25 {
 		add([]string{"main", "helper"}[i%2], "block_complete", block(fmt.Sprint("done", i), "complete", large))
 	}
-	for i := range 12 { // more than a page has of them
+	for i := range 12 { // more than a page contains
 		id := fmt.Sprint("live", i)
 		add("main", "block_start", block(id, "streaming", "begun "))
 		add("main", "text_delta", fmt.Sprintf(`{"blockId":%q,"delta":%q}`, id, large))
@@ -61,7 +61,7 @@ func TestAConversationIsReadInPages(t *testing.T) {
 				folder.Add(conversation.Event{Type: conversation.EventBlockStart, ConversationID: thread.ID, Data: conversation.BlockStart{Block: shown}})
 			}
 		}
-		// It grows between the pages.
+		// The conversation grows between the pages.
 		add("main", "text_delta", `{"blockId":"live11","delta":" and on"}`)
 		add("main", "block_complete", block(fmt.Sprint("live", pages), "complete", "over"))
 		add("main", "block_complete", block(fmt.Sprint("new", pages), "complete", "new"))
@@ -85,7 +85,7 @@ func withoutSeq(t *testing.T, b *harness, limit int) conversation.Conversation {
 	return c
 }
 
-// foldAll folds the events after a position into what is there.
+// foldAll folds the events after a position into a conversation.
 func foldAll(t *testing.T, b *harness, after int64, into *conversation.Folder) conversation.Conversation {
 	t.Helper()
 	if into == nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestADeadlineIsAnnouncedWhenItIsNear: with the time that the session shows, and only while nothing is under way.
+// TestADeadlineIsAnnouncedWhenItIsNear with the time that the session shows, and only while the
+// session is idle.
 func TestADeadlineIsAnnouncedWhenItIsNear(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -16,8 +16,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestADatabaseOfAnEarlierReleaseIsMigratedAndUsed: what that release stored is read as it was, every session can be
-// opened by a workflow of this version and takes a command, and those that had something under way continue.
+// TestADatabaseOfAnEarlierReleaseIsMigratedAndUsed checks that the data of that release is read
+// unchanged, that every session can be opened by a workflow of this version and accepts a command,
+// and that sessions with work in progress continue.
 func TestADatabaseOfAnEarlierReleaseIsMigratedAndUsed(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.FileURL(t, "testdata/schema6.sql")

@@ -22,8 +22,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestAFrameIsWrittenOnceByProcessesThatRepeatIt: two processes append the same frames in batches of different sizes, a third
-// one with an old token, while connections are terminated at random, in transactions and between commit and answer.
+// TestAFrameIsWrittenOnceByProcessesThatRepeatIt has two processes append the same frames in
+// batches of different sizes, and a third one with an old token, while connections are terminated
+// at random, within transactions and between commit and response.
 func TestAFrameIsWrittenOnceByProcessesThatRepeatIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -47,7 +48,7 @@ func TestAFrameIsWrittenOnceByProcessesThatRepeatIt(t *testing.T) {
 				verdicts, err := db.EventsAppend(b.ctx, []eventlog.Append{a, a})
 				switch {
 				case failure.CodeOf(err) == failure.Unavailable:
-					continue // the answer is lost; so may be the commit
+					continue // the response is lost, and possibly the commit
 				case err != nil:
 					return err
 				case verdicts[0] == nil && token == "t1", verdicts[0] == eventlog.ErrFenced && token == "t0": //nolint:errorlint // it is returned unwrapped
@@ -73,10 +74,11 @@ func TestAFrameIsWrittenOnceByProcessesThatRepeatIt(t *testing.T) {
 	}
 }
 
-// terminateConnections ends connections that are in a statement or a transaction, one after the other, until stop is called.
-// The random pauses between them, of up to 10 ms at first, let some statements end: else a fast machine would never get past
-// the first. They grow, so that what takes many statements succeeds in the end, however slow the machine is. After stop, b has
-// new connections: one may be idle again in its pool by the time it is ended.
+// terminateConnections ends connections that are in a statement or a transaction, one after the
+// other, until stop is called. The random pauses in between, of up to 10 ms at first, let some
+// statements complete: otherwise a fast machine would never get past the first one. They grow, so
+// that operations with many statements eventually succeed on any machine. After stop, b has new
+// connections: an old one may already be idle in its pool when it is terminated.
 func (b *harness) terminateConnections(t *testing.T) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -108,8 +110,8 @@ func (b *harness) terminateConnections(t *testing.T) (stop func()) {
 	}
 }
 
-// TestEventsWithoutTheirOwnPlaceAreRefused: two of one place, or one after the last frame, could not be kept from being
-// written twice.
+// TestEventsWithoutTheirOwnPlaceAreRefused checks events that could be written twice: two in one
+// place, or one after the last frame.
 func TestEventsWithoutTheirOwnPlaceAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -164,11 +166,11 @@ func TestEventsKeepTheirRunAndConversation(t *testing.T) {
 	require.Equal(t, 1, query[int](b.ctx, t, b.url, "SELECT count(*)::int FROM event_conversations c JOIN sessions s ON s.no = c.session_no WHERE s.id = '"+other+"'"))
 }
 
-// eventsAsText is every event of a database, by the columns that earlier releases had.
+// eventsAsText returns every event of a database, with the columns of earlier releases.
 const eventsAsText = `SELECT coalesce(string_agg(concat_ws(' ', session_id, seq, type, conversation_id, run_id, at, data::text), E'\n' ORDER BY session_id, seq), '') FROM events`
 
-// TestEventsAreMovedWhileTheReleaseBeforeWrites interrupts the copy and has processes of the release before write, which know
-// the old table only, before, between and after its pieces.
+// TestEventsAreMovedWhileTheReleaseBeforeWrites interrupts the copy while processes of the previous
+// release, which only know the old table, write before, between and after its pieces.
 func TestEventsAreMovedWhileTheReleaseBeforeWrites(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.FileURL(t, "testdata/schema6.sql")
@@ -176,7 +178,7 @@ func TestEventsAreMovedWhileTheReleaseBeforeWrites(t *testing.T) {
 	upTo(t, url, 82)
 
 	id := func(n int) string { return fmt.Sprintf("ses_%032x", n) }
-	// write is what the release before does, and its last transaction.
+	// write writes events like the previous release, including its last transaction.
 	write := func(sessionID, conversation, run string, events int) {
 		t.Helper()
 		conn, err := pgx.Connect(b.ctx, url)
@@ -197,14 +199,14 @@ func TestEventsAreMovedWhileTheReleaseBeforeWrites(t *testing.T) {
 		})
 		require.NoError(t, err)
 	}
-	run := fmt.Sprintf("run_%030x02", 2) // of session 2, which is running
-	write(id(1), "main", "", 60_000)     // a piece alone
+	run := fmt.Sprintf("run_%030x02", 2) // the run of session 2, which is running
+	write(id(1), "main", "", 60_000)     // fills a piece by itself
 	write(id(2), "toolu_1", run, 2)
 	b.sql(t, `INSERT INTO sessions (id, status, agent, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options)
-		VALUES ('ses_00', 'initializing', 'demo', true, now(), now(), 1, '{}', '{}')`) // while the copy runs, before all ids
+		VALUES ('ses_00', 'initializing', 'demo', true, now(), now(), 1, '{}', '{}')`) // inserted during the copy, before all ids
 	write("ses_00", "main", "", 3)
 
-	// Another transaction holds a session of the second piece.
+	// Another transaction has locked a session of the second piece.
 	holder, err := pgx.Connect(b.ctx, url)
 	require.NoError(t, err)
 	defer holder.Close(context.WithoutCancel(b.ctx))
@@ -216,7 +218,7 @@ func TestEventsAreMovedWhileTheReleaseBeforeWrites(t *testing.T) {
 	_, err = conn.Exec(b.ctx, "SET lock_timeout = '50ms'")
 	require.NoError(t, err)
 	_, err = conn.Exec(b.ctx, "CALL event_log_number()")
-	require.ErrorContains(t, err, "lock timeout") // nothing is numbered in part
+	require.ErrorContains(t, err, "lock timeout") // no session is numbered partly
 	require.Zero(t, query[int](b.ctx, t, url, "SELECT numbered::int FROM event_log_copied"))
 	_, err = holder.Exec(b.ctx, "COMMIT")
 	require.NoError(t, err)
@@ -239,7 +241,7 @@ func TestEventsAreMovedWhileTheReleaseBeforeWrites(t *testing.T) {
 	require.NoError(t, b.SchemaCheck(b.ctx))
 	require.Equal(t, want, query[string](b.ctx, t, url, eventsAsText))
 
-	write(id(2), "toolu_3", run, 2) // a process of the release before that is not replaced yet
+	write(id(2), "toolu_3", run, 2) // a process of the previous release that is still running
 	write(id(2), "main", "", 1)
 	b.id = id(2)
 	events := b.events(t)

@@ -72,8 +72,8 @@ func TestEventsOfManySessionsAreReadInOneStatement(t *testing.T) {
 	}
 }
 
-// TestAPageNamesTheRunAndTheConversationOfEachEvent reads pages of several sizes of a log with three runs, what the store wrote
-// between them, and the conversations of two subagents.
+// TestAPageNamesTheRunAndTheConversationOfEachEvent reads pages of several sizes of a log with
+// three runs, events of the store between them, and the conversations of two subagents.
 func TestAPageNamesTheRunAndTheConversationOfEachEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -115,7 +115,7 @@ func TestAPageNamesTheRunAndTheConversationOfEachEvent(t *testing.T) {
 	}
 }
 
-// TestAnEventThatIsReadAllocatesNothing: a reader that catches up reads a million of them.
+// TestAnEventThatIsReadAllocatesNothing, since a reader that catches up may read a million of them.
 func TestAnEventThatIsReadAllocatesNothing(t *testing.T) { //nolint:paralleltest // allocations are counted
 	b := setup(t)
 	b.sql(t, `WITH s AS (UPDATE sessions SET last_seq = last_seq + 2000 WHERE id = $1 RETURNING no, last_seq)

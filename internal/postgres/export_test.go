@@ -23,7 +23,7 @@ func (db *DB) Conversation(ctx context.Context, sessionID string) (conversation.
 	return ReadConversation(ctx, db, sessionID, 0)
 }
 
-// ReadConversation reads pages of at most so many blocks.
+// ReadConversation reads pages of at most the given number of blocks.
 func ReadConversation(ctx context.Context, db *DB, sessionID string, limit int) (whole conversation.Conversation, err error) {
 	for cursor := ""; ; {
 		page, next, err := db.ConversationPage(ctx, sessionID, limit, cursor)
@@ -54,7 +54,7 @@ func HoldSession(ctx context.Context, db *DB, sessionID string, held func()) err
 	})
 }
 
-// Settings are the server's settings of a connection of the pool.
+// Settings returns the server's settings of a connection of the pool.
 func (db *DB) Settings(ctx context.Context, t *testing.T, names ...string) []string {
 	t.Helper()
 	var out []string
@@ -66,7 +66,7 @@ func (db *DB) Settings(ctx context.Context, t *testing.T, names ...string) []str
 	return out
 }
 
-// ServerTimeouts are the limits that the server applies to a connection of the pool.
+// ServerTimeouts returns the limits that the server applies to a connection of the pool.
 func (db *DB) ServerTimeouts(ctx context.Context, t *testing.T) map[string]string {
 	t.Helper()
 	names := []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"}
@@ -77,7 +77,7 @@ func (db *DB) ServerTimeouts(ctx context.Context, t *testing.T) map[string]strin
 	return out
 }
 
-// SocketOptions are those of a TCP connection of the pool.
+// SocketOptions returns the options of a TCP connection of the pool.
 func SocketOptions(ctx context.Context, t *testing.T, db *DB) map[string]int {
 	t.Helper()
 	conn, err := db.pool.Acquire(ctx)
@@ -104,10 +104,10 @@ func SocketOptions(ctx context.Context, t *testing.T, db *DB) map[string]int {
 	return out
 }
 
-// ConnsInUse are the connections of the pool that calls hold.
+// ConnsInUse returns the number of connections that calls hold.
 func (db *DB) ConnsInUse() int { return int(db.pool.Stat().AcquiredConns()) }
 
-// InBulk returns the limit of statements in a bulk call and what is left of the call's time.
+// InBulk returns the statement limit in a bulk call and the remaining time of the call.
 func InBulk(ctx context.Context, t *testing.T, db *DB, sessionID string) (limit string, left time.Duration) {
 	t.Helper()
 	ctx, cancel := db.bulk(ctx)
@@ -116,7 +116,7 @@ func InBulk(ctx context.Context, t *testing.T, db *DB, sessionID string) (limit 
 	return InCall(ctx, t, db, sessionID), time.Until(deadline)
 }
 
-// InCall returns the limit of statements in a call.
+// InCall returns the statement limit in a call.
 func InCall(ctx context.Context, t *testing.T, db *DB, sessionID string) (limit string) {
 	t.Helper()
 	require.NoError(t, db.inSession(ctx, "look at limits", sessionID, func(s *sessionTx) error {
@@ -125,7 +125,7 @@ func InCall(ctx context.Context, t *testing.T, db *DB, sessionID string) (limit 
 	return limit
 }
 
-// ListPlans are the plans of the statements that may be run for the first page of a list, by step.
+// ListPlans returns the plans of the statements that may run for the first page of a list, by step.
 func (db *DB) ListPlans(ctx context.Context, t *testing.T, f listing.Filter) map[string]string {
 	t.Helper()
 	l, err := newListing(f)
@@ -134,7 +134,7 @@ func (db *DB) ListPlans(ctx context.Context, t *testing.T, f listing.Filter) map
 	require.NoError(t, err)
 	tx, err := db.pool.Begin(ctx)
 	require.NoError(t, err)
-	defer tx.Rollback(ctx) //nolint:errcheck // nothing was changed
+	defer tx.Rollback(ctx) //nolint:errcheck // nothing has changed
 	explain := func(s statement) string {
 		rows, err := tx.Query(ctx, "EXPLAIN "+s.sql, s.args...)
 		require.NoError(t, err, s.sql)
@@ -153,14 +153,14 @@ func (db *DB) ListPlans(ctx context.Context, t *testing.T, f listing.Filter) map
 	return plans
 }
 
-// BackendPID is the process of a connection of the pool.
+// BackendPID returns the server process of a connection of the pool.
 func (db *DB) BackendPID(ctx context.Context, t *testing.T) (pid int) {
 	t.Helper()
 	require.NoError(t, db.pool.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid))
 	return pid
 }
 
-// PurgeTables are the tables that a purge empties.
+// PurgeTables returns the tables that a purge empties.
 func PurgeTables() []string {
 	var out []string
 	for _, t := range append(purgeContent[:len(purgeContent):len(purgeContent)], purgeRecords...) {
@@ -177,15 +177,15 @@ func (db *DB) MigrateTo(ctx context.Context, version int64) error {
 	})
 }
 
-// SearchRuns are the parts of words that a search looks for in the index of titles.
+// SearchRuns returns the parts of words that a search looks up in the index of titles.
 func SearchRuns(words ...string) []string {
 	return searchIndex{usable: true, letters: true}.runs(words)
 }
 
-// MaxTrigrams is how many trigrams they have at most.
+// MaxTrigrams bounds their trigrams.
 const MaxTrigrams = maxTrigrams
 
-// ReportStatistics has the only connection of a pool report what it has read.
+// ReportStatistics makes the only connection of a pool report its statistics.
 func (db *DB) ReportStatistics(ctx context.Context) error {
 	_, err := db.pool.Exec(ctx, "SELECT pg_stat_force_next_flush()")
 	return err

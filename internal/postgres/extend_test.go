@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
 
-// speaker is a session whose agent speaks.
+// speaker is a session whose agent is writing text.
 type speaker struct {
 	harness
 	run    string
@@ -40,7 +40,7 @@ func speakers(t *testing.T, b *harness, n int) []*speaker {
 	return all
 }
 
-// word is the append of one word.
+// word returns an append of one delta.
 func (s *speaker) word(frame int64) eventlog.Append {
 	return eventlog.Append{
 		SessionID: s.id, RunID: s.run, Generation: 1, Token: "t1", LastFrame: frame, State: fmt.Append(nil, "after ", frame),
@@ -48,7 +48,8 @@ func (s *speaker) word(frame int64) eventlog.Append {
 	}
 }
 
-// TestWordsAreCommittedInOneRoundTrip counts what the words of many sessions ask of Postgres, which is most of what a word costs.
+// TestWordsAreCommittedInOneRoundTrip counts the round trips for the deltas of many sessions, which
+// dominate their cost.
 func TestWordsAreCommittedInOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -58,7 +59,7 @@ func TestWordsAreCommittedInOneRoundTrip(t *testing.T) {
 	t.Cleanup(db.Close)
 	sessions := speakers(t, b, 5)
 	var got cost
-	for frame := range int64(3) { // the first prepares statements
+	for frame := range int64(3) { // the first one prepares statements
 		var appends []eventlog.Append
 		for _, s := range sessions {
 			appends = append(appends, s.word(frame+1))
@@ -83,7 +84,8 @@ func TestWordsAreCommittedInOneRoundTrip(t *testing.T) {
 	}
 }
 
-// TestAWordOfABatchIsJudgedAlone: those that must not be written, or need more than a row in the log, are in a batch of words that are written.
+// TestAWordOfABatchIsJudgedAlone mixes deltas that must not be written, or that need more than the
+// single statement, into a batch of valid ones.
 func TestAWordOfABatchIsJudgedAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// filing is a session with a run, and a batch of its worker.
+// filing returns a session with a run, and a batch of its worker.
 func filing(t *testing.T) (b *harness, batch workspacefile.Batch) {
 	t.Helper()
 	b = setup(t)
@@ -41,7 +41,7 @@ func removed(seq int64, path string) workspacefile.Change {
 	return c
 }
 
-// fileEvents are the file events of the session, as "CHANGE PATH SIZE".
+// fileEvents returns the file events of the session, as "CHANGE PATH SIZE".
 func (b *harness) fileEvents(t *testing.T) []string {
 	t.Helper()
 	var out []string
@@ -99,8 +99,8 @@ func TestFilesAreStoredAndReportedOnce(t *testing.T) {
 	_, err = b.FileGet(b.ctx, b.id, "A")
 	require.Equal(t, failure.NoFile, failure.CodeOf(err))
 
-	// The store knows what is new: what was reported and lost comes as modified, what came and went
-	// between two batches not at all.
+	// The store decides what is new: a file whose creation was reported but lost is reported as
+	// modified; a file that was created and deleted between two batches is not reported.
 	batch.Changes = []workspacefile.Change{
 		written(4, "empty", "not again"), written(5, "new", "1"), written(6, "a", "two!"), removed(7, "never"), removed(8, "initial"),
 		removed(9, "new"), written(10, "new", "22"),
@@ -131,7 +131,7 @@ func TestFilesAreStoredAndReportedOnce(t *testing.T) {
 	require.Equal(t, workspacefile.Position{Session: b.id, Lineage: "l2", Seq: 1, Base: "c0ffee"}, start.Files)
 }
 
-// TestEventsOfFilesAreBoundedByTheirBudget charges what is committed, and nothing else.
+// TestEventsOfFilesAreBoundedByTheirBudget checks that exactly the committed events are charged.
 func TestEventsOfFilesAreBoundedByTheirBudget(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)

@@ -41,7 +41,7 @@ func TestADeltaThatIsNotPlainIsDecoded(t *testing.T) {
 	}
 }
 
-// FuzzPlainDelta compares what is read of a delta with what a decoder reads.
+// FuzzPlainDelta compares the result of plainDelta with that of a decoder.
 func FuzzPlainDelta(f *testing.F) {
 	f.Add(`{"blockId":"ab","delta":"x"}`)
 	f.Add(`{"blockId":"","delta":""}`)

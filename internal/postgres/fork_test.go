@@ -24,7 +24,8 @@ func (b *harness) fork(t *testing.T, f fork.Fork) *harness {
 	return &harness{DB: b.DB, url: b.url, ctx: b.ctx, id: s.ID}
 }
 
-// spoken are the texts of the session's conversation now, which its events must lead to.
+// spoken returns the texts of the session's current conversation, and checks that its events fold
+// to the same.
 func (b *harness) spoken(t *testing.T) []string {
 	t.Helper()
 	c, _, err := b.ConversationPage(b.ctx, b.id, 0, "")
@@ -76,7 +77,7 @@ func TestAForkBeginsWhereItsSessionWas(t *testing.T) {
 		require.Equal(t, tt.base.Manifest, head.Manifest)
 		require.Equal(t, tt.want, f.texts(t, head.ID))
 
-		// It works on, with the memory of the session that it comes from.
+		// The fork works with the memory of its parent.
 		f.transit(t, session.EventWake, "")
 		f.reserve(t, 1)
 		f.transit(t, session.EventReady, "")
@@ -138,7 +139,7 @@ func TestFiftyForksOfOneBundleAtOnce(t *testing.T) {
 	b.running(t)
 	b.turn(t, "one", session.OutcomeCompleted)
 	one := b.snapshotted(t, "im-1")
-	open := b.begin(t, b.submit(t, "two")) // the original is in a turn meanwhile
+	open := b.begin(t, b.submit(t, "two")) // the parent is in a turn meanwhile
 	errs := make([]error, 50)
 	var wait sync.WaitGroup
 	for i := range errs {

@@ -11,7 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestAnEarlierReleaseTakesNoRunOfAFork has a program that does not know forks attach to runs, as RunAttach and RunClaim do.
+// TestAnEarlierReleaseTakesNoRunOfAFork attaches to runs like RunAttach and RunClaim of a program
+// that does not know forks.
 func TestAnEarlierReleaseTakesNoRunOfAFork(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -34,7 +34,7 @@ func TestSessionsAreCountedByStatusAndAgent(t *testing.T) {
 	b.sql(t, `INSERT INTO sessions (id, status, agent, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options)
 		SELECT 'ses_' || n, 'initializing', 'a' || n % 3, true, now(), now(), 1, '{}', '{}' FROM generate_series(1, 600) n`)
 	var group sync.WaitGroup
-	for n := range 4 { // while they are added up, twice at once
+	for n := range 4 { // while they are summed up by two concurrent calls
 		group.Go(func() {
 			if n%2 == 0 {
 				require.NoError(t, b.SessionCountsFold(b.ctx))

@@ -20,7 +20,7 @@ func (b *harness) wakes(t *testing.T) {
 	b.transit(t, session.EventReady, "")
 }
 
-// started is what the agent is started with for a prompt whose run is ended with an outcome.
+// started returns the start of an agent for a prompt, and ends its run with an outcome.
 func (b *harness) started(t *testing.T, text string, outcome session.Outcome) (promptID string, start run.Start) {
 	t.Helper()
 	promptID = b.submit(t, text)
@@ -40,7 +40,7 @@ func saidIn(h *fork.HandOff) (texts []string) {
 	return texts
 }
 
-// handsOver checks whether a session is handed over from an agent, and whether its agent has none of the memory.
+// handsOver checks from which agent a session is handed over, and whether its agent has no memory.
 func (b *harness) handsOver(t *testing.T, want string, wantDue bool) {
 	t.Helper()
 	from, due, err := b.HandOff(b.ctx, b.id)
@@ -69,7 +69,8 @@ func TestAForkWithAnotherAgentIsHandedTheConversation(t *testing.T) {
 	require.Equal(t, session.Options{Permissions: "ask"}, s.Options, "a model is one of its agent")
 	f.handsOver(t, original.Agent, true)
 
-	// Until it has completed a turn it has nothing to resume, and is given the conversation with each prompt.
+	// Until the agent has completed a turn it has nothing to resume, and gets the conversation with
+	// each prompt.
 	f.wakes(t)
 	_, start := f.started(t, "failed", session.OutcomeFailed)
 	require.False(t, start.Resume)
@@ -83,7 +84,7 @@ func TestAForkWithAnotherAgentIsHandedTheConversation(t *testing.T) {
 	require.Nil(t, start.HandOff)
 	require.Equal(t, []string{"one", "failed", "more", "most"}, f.spoken(t))
 
-	// The same agent remembers, in a fork of the fork; another one does not.
+	// In a fork of the fork, the same agent remembers; another one does not.
 	later := f.snapshotted(t, "im-2")
 	g := f.fork(t, fork.Fork{BundleID: later.ID})
 	g.handsOver(t, "", false)
@@ -95,7 +96,7 @@ func TestAForkWithAnotherAgentIsHandedTheConversation(t *testing.T) {
 	back := f.fork(t, fork.Fork{BundleID: later.ID, Agent: original.Agent})
 	back.handsOver(t, "codex", true)
 
-	// From before its first turn the fork of the fork has no memory either.
+	// A fork of the fork from before its first turn has no memory either.
 	head, err := g.BundleHead(g.ctx, g.id)
 	require.NoError(t, err)
 	base := f.base(t)
@@ -107,14 +108,14 @@ func TestAForkWithAnotherAgentIsHandedTheConversation(t *testing.T) {
 	require.False(t, start.Resume)
 	require.Equal(t, []string{"one"}, saidIn(start.HandOff))
 
-	// The original has none of it.
+	// The parent is not affected.
 	b.handsOver(t, "", false)
 	_, start = b.started(t, "three", session.OutcomeCompleted)
 	require.Nil(t, start.HandOff)
 	require.True(t, start.Resume)
 }
 
-// base is the bundle that a fork began with.
+// base returns the bundle that a fork began with.
 func (b *harness) base(t *testing.T) string {
 	t.Helper()
 	items, _, err := b.BundleList(b.ctx, b.id, 100, "")

@@ -42,7 +42,7 @@ func (b *harness) release(t *testing.T) *session.Prompt {
 	return next
 }
 
-// claim tries to start a prompt as the workflow does.
+// claim tries to start a prompt like the workflow.
 func (b *harness) claim(t *testing.T, promptID string) run.Verdict {
 	t.Helper()
 	verdict, err := b.RunBegin(b.ctx, b.id, promptID, session.NewID(session.RunPrefix), b.generation(t))
@@ -50,7 +50,8 @@ func (b *harness) claim(t *testing.T, promptID string) run.Verdict {
 	return verdict
 }
 
-// TestNoPromptStartsWhileTheQueueIsHeld: the workflow claims nothing and reads nothing that waits; the run in progress ends as usual.
+// TestNoPromptStartsWhileTheQueueIsHeld checks that the workflow claims no prompt and reads none as
+// pending; the run in progress ends as usual.
 func TestNoPromptStartsWhileTheQueueIsHeld(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -90,7 +91,8 @@ func TestNoPromptStartsWhileTheQueueIsHeld(t *testing.T) {
 	require.True(t, b.claim(t, second).Granted)
 }
 
-// TestAnAttendantClaimsNothingWhileTheQueueIsHeld: it keeps the session, and claims at the release.
+// TestAnAttendantClaimsNothingWhileTheQueueIsHeld checks that it keeps the session, and claims
+// after the release.
 func TestAnAttendantClaimsNothingWhileTheQueueIsHeld(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -112,7 +114,7 @@ func TestAnAttendantClaimsNothingWhileTheQueueIsHeld(t *testing.T) {
 	require.Equal(t, "second", b.claimFor(t, "a1").Start.Prompt.ID)
 }
 
-// TestNoPromptWakesASessionWhoseQueueIsHeld, nor starts a lazy one. A command does.
+// TestNoPromptWakesASessionWhoseQueueIsHeld, nor starts a lazy one, but a command does.
 func TestNoPromptWakesASessionWhoseQueueIsHeld(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -139,7 +141,7 @@ func TestNoPromptWakesASessionWhoseQueueIsHeld(t *testing.T) {
 	requireCode(t, failure.QueueHeld, other.GenerationReserve(b.ctx, other.id, 2, "im-1"))
 }
 
-// TestAHoldIsIdempotent: the first one counts, and only another reason is news.
+// TestAHoldIsIdempotent checks that a repeated hold changes nothing but the reason.
 func TestAHoldIsIdempotent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -169,7 +171,8 @@ func TestAHoldIsIdempotent(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-// TestAReaderKnowsTheQueueAfterAHold: also of a queue that is longer than its events, and with a reader of an earlier version.
+// TestAReaderKnowsTheQueueAfterAHold, even if the queue is longer than its events, or the reader is
+// of an earlier version.
 func TestAReaderKnowsTheQueueAfterAHold(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -201,7 +204,7 @@ func TestAReaderKnowsTheQueueAfterAHold(t *testing.T) {
 	require.True(t, queueOf(t, events[len(events)-1]).Held, "every event of the queue says so")
 }
 
-// TestClaimsThatRaceWithAHold: whichever comes first, no claim is granted after the answer to the hold.
+// TestClaimsThatRaceWithAHold checks that no claim is granted after the response to the hold.
 func TestClaimsThatRaceWithAHold(t *testing.T) {
 	t.Parallel()
 	shared := setup(t)

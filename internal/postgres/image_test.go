@@ -72,7 +72,7 @@ func TestTheImageOfAnEndedSandboxIsUnneededUnlessABundleHasIt(t *testing.T) {
 	require.Empty(t, due())
 	require.Equal(t, []string{"im-exit"}, b.condemned(t))
 
-	// A rescue has made a bundle of the image before the sandbox's row was ended.
+	// A rescue committed a bundle with the image before the sandbox's row ended.
 	b.commit(t, "im-rescued")
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 2, "lost"))
 	found = due()
@@ -80,7 +80,7 @@ func TestTheImageOfAnEndedSandboxIsUnneededUnlessABundleHasIt(t *testing.T) {
 	require.NoError(t, b.ExitImagesSettle(b.ctx, found))
 	require.Equal(t, []string{"im-exit"}, b.condemned(t))
 
-	// Of a sandbox that no row names, and a session that is not known.
+	// For a sandbox without a row, and an unknown session.
 	require.NoError(t, b.ExitImageExpect(b.ctx, image.Exit{SandboxID: "sb-x", SessionID: "ses_nobody", Generation: 1}))
 	found = due()
 	require.Len(t, found, 1)
@@ -88,7 +88,7 @@ func TestTheImageOfAnEndedSandboxIsUnneededUnlessABundleHasIt(t *testing.T) {
 	require.NoError(t, b.ExitImagesSettle(b.ctx, found))
 	require.ElementsMatch(t, []string{"im-exit", "im-x"}, b.condemned(t))
 
-	// There is none.
+	// There is no image.
 	require.NoError(t, b.ExitImageExpect(b.ctx, image.Exit{SandboxID: "sb-y", SessionID: b.id, Generation: 1}))
 	require.EqualValues(t, 1, b.counts(t, 0).Exits)
 	require.NoError(t, b.ExitImagesSettle(b.ctx, []image.Exit{{SandboxID: "sb-y"}}))
@@ -123,14 +123,14 @@ func TestOnlyListedImagesThatNothingKnowsOfAreStray(t *testing.T) {
 		ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 1, SnapshotID: "im-stray",
 	}))
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "lost"))
-	stray(0) // the look for its image is still to come
+	stray(0) // its image has not been searched yet
 	require.NoError(t, b.ExitImagesSettle(b.ctx, []image.Exit{{SandboxID: "sb-1"}}))
 	b.sql(t, "UPDATE bundles SET checkpoint = true")
-	stray(0) // nothing newer than a checkpoint was saved
+	stray(0) // only a checkpoint has been saved
 	b.sql(t, "UPDATE bundles SET checkpoint = false")
 	stray(1)
 
-	// One that counts as deleted and is listed all the same.
+	// An image that counts as deleted but is still listed.
 	require.NoError(t, b.SnapshotsForget(b.ctx, []string{"im-stray", "im-foreign", "im-exit"}))
 	stray(0)
 	require.Empty(t, b.condemned(t), "the listing may be older than the deletion")
@@ -165,7 +165,7 @@ func TestABaseImageIsDeletedOnlyWhenNothingUsesIt(t *testing.T) {
 	require.Empty(t, condemned(), "another recipe's is not a successor")
 	require.True(t, use("base:2", "im-new"))
 
-	// A sandbox runs on it, then sleeps with a snapshot of it.
+	// A sandbox runs on the image; then the session sleeps with a snapshot based on it.
 	require.NoError(t, b.GenerationReserve(b.ctx, b.id, 1, "im-old"))
 	require.Empty(t, condemned())
 	require.NoError(t, b.SandboxRecord(b.ctx, b.id, 1, "sb-1", session.SandboxReady, time.Now().Add(time.Hour)))
@@ -173,7 +173,7 @@ func TestABaseImageIsDeletedOnlyWhenNothingUsesIt(t *testing.T) {
 	b.commit(t, "im-s1")
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "saved"))
 	require.Empty(t, condemned(), "a kept snapshot is made of it")
-	// The next generation starts from the snapshot, and so does its snapshot.
+	// The next generation starts from the snapshot, and so has the same base.
 	require.NoError(t, b.GenerationReserve(b.ctx, b.id, 2, "im-s1"))
 	second := b.commit(t, "im-s2")
 	require.NoError(t, b.BundleProve(b.ctx, second.ID))

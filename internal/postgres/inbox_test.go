@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
-// fillQuestions makes questions of sessions, 500 of each: of ten, one is open, one expired, two are cancelled, and of the six that are answered
-// three were decided by a policy.
+// fillQuestions inserts 500 questions for each session: of ten, one is open, one has expired, two
+// are cancelled, and six are answered, three of these by a policy.
 const fillQuestions = `
 WITH s AS (
     INSERT INTO sessions (id, status, agent, title, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options)
@@ -33,7 +33,8 @@ SELECT 'que_' || md5(r.id || i), r.session_id, r.id, i, '{"id":"q","kind":"quest
     now(), now() + interval '1 day', CASE WHEN k.status <> 'open' THEN now() END
 FROM r, generate_series(0, 499) i, LATERAL (SELECT (ARRAY['open', 'answered', 'answered', 'answered', 'answered', 'answered', 'answered', 'expired', 'cancelled', 'cancelled'])[1 + i % 10] AS status) k`
 
-// TestTheInboxIsReadByAnIndex: of 100,000 questions of 200 sessions a page reads those that it shows.
+// TestTheInboxIsReadByAnIndex checks that a page reads only the rows that it shows, of 100,000
+// questions of 200 sessions.
 func TestTheInboxIsReadByAnIndex(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -43,7 +44,7 @@ func TestTheInboxIsReadByAnIndex(t *testing.T) {
 	require.NoError(t, err)
 	before := scansOf(t, b)
 
-	const pages, limit = 20, 50 // enough for a plan that serves any parameters
+	const pages, limit = 20, 50 // enough for a generic plan
 	reads := 0
 	for _, status := range []question.Status{question.Open, question.Answered, question.Expired, question.Cancelled, ""} {
 		cursor := ""
@@ -55,7 +56,7 @@ func TestTheInboxIsReadByAnIndex(t *testing.T) {
 			reads++
 		}
 	}
-	db.Close() // the last statistics of a connection are reported with its end
+	db.Close() // a connection reports its last statistics when it ends
 
 	var after scans
 	require.Eventually(t, func() bool {
@@ -63,11 +64,12 @@ func TestTheInboxIsReadByAnIndex(t *testing.T) {
 		return after.index-before.index >= int64(reads)
 	}, time.Minute, 50*time.Millisecond)
 	require.Equal(t, before.sequential, after.sequential, "the whole table is never read")
-	// Each row that is shown is found by its status and then again by its id, with a few of the next status.
+	// Each shown row is found by its status and then again by its id, with a few of the next
+	// status.
 	require.LessOrEqual(t, after.rows-before.rows, int64(3*reads*(limit+1)), "rows read for %d pages", reads)
 }
 
-// scans are how often a table was read, and how many rows were fetched by indexes.
+// scans counts the sequential scans and index scans of a table, and the rows that indexes fetched.
 type scans struct{ sequential, index, rows int64 }
 
 func scansOf(t *testing.T, b *harness) (s scans) {

@@ -16,8 +16,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestTheDataOfALargeEventIsStoredApart: the row of a large event refers to its data, which is written with it, is read only where the
-// event is returned, and is erased with it.
+// TestTheDataOfALargeEventIsStoredApart checks that the row of a large event refers to its data,
+// which is written together with the row, read only if the event is returned, and erased together
+// with the row.
 func TestTheDataOfALargeEventIsStoredApart(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -34,7 +35,7 @@ func TestTheDataOfALargeEventIsStoredApart(t *testing.T) {
 	require.NoError(t, conn.QueryRow(b.ctx, "SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'event_log'::regclass").Scan(&apart))
 	before, chunks := number("SELECT pg_relation_size('event_log')"), number("SELECT count(*) FROM "+apart)
 
-	// As large as the bounds of a block allow, and hardly compressible.
+	// As large as the bounds of a block allow, and almost incompressible.
 	random := make([]byte, conversation.MaxBlockBytes/2)
 	_, err = rand.Read(random)
 	require.NoError(t, err)
@@ -58,7 +59,7 @@ func TestTheDataOfALargeEventIsStoredApart(t *testing.T) {
 	stored := number("SELECT count(*) FROM " + apart)
 	require.Greater(t, stored-chunks, int64(5*100), "what they refer to is not")
 
-	// The size of the data is known without reading it: what bounds pages looks at rows alone.
+	// The size of the data is known without reading it: the bounds of pages only need the rows.
 	var plan []struct {
 		Plan struct {
 			Hit  int `json:"Shared Hit Blocks"`

@@ -44,7 +44,7 @@ func TestAPromptIsServedFromSubmitToEnd(t *testing.T) {
 	require.False(t, got.EndedAt.IsZero())
 	s, err := b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
-	s.Metrics.ActiveSeconds = 0 // it is running
+	s.Metrics.ActiveSeconds = 0 // grows while the session runs
 	require.Equal(t, session.Metrics{Messages: 1, ToolCalls: 2, InputTokens: 5, OutputTokens: 7, CostUSD: new(0.5)}, s.Metrics)
 	require.Equal(t, []string{
 		"status", "prompt", "queue", "title", "turn_start", "prompt", "queue",

@@ -19,7 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// lifecycle gives positions to what was written, and returns the events after a position.
+// lifecycle assigns positions to new events, and returns the events after a position.
 func (b *harness) lifecycle(t *testing.T, after int64, filter lifecycle.Filter) lifecycle.Page {
 	t.Helper()
 	_, err := b.LifecycleNumber(b.ctx)
@@ -100,7 +100,8 @@ func TestASessionThatHasNothingToDoIsIdleOnce(t *testing.T) {
 	require.False(t, again)
 }
 
-// TestLifecycleEventsAreReadOnceAndInOrder: transactions of many sessions commit in any order while positions are given and read.
+// TestLifecycleEventsAreReadOnceAndInOrder while transactions of many sessions commit in random
+// order, and positions are assigned and read.
 func TestLifecycleEventsAreReadOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -112,7 +113,7 @@ func TestLifecycleEventsAreReadOnceAndInOrder(t *testing.T) {
 		own.id = own.session(t)
 		conn, err := pgx.Connect(b.ctx, b.url)
 		require.NoError(t, err)
-		random := rand.New(rand.NewPCG(1, uint64(len(own.id)))) //nolint:gosec // a test's
+		random := rand.New(rand.NewPCG(1, uint64(len(own.id)))) //nolint:gosec // only a test
 		writers.Go(func() {
 			defer conn.Close(b.ctx)
 			for i := range each {
@@ -120,7 +121,8 @@ func TestLifecycleEventsAreReadOnceAndInOrder(t *testing.T) {
 				if !noError(t, err) {
 					return
 				}
-				// The number of the transaction precedes the lock of the session, so that transactions do not commit in the order in which they began.
+				// The transaction gets its number before it locks the session, so that transactions
+				// do not commit in the order in which they began.
 				_, err = tx.Exec(b.ctx, "SELECT pg_current_xact_id(), pg_sleep($1)", random.Float64()/200)
 				noError(t, err)
 				_, err = tx.Exec(b.ctx, "UPDATE sessions SET last_seq = last_seq + 1 WHERE id = $1", own.id)
@@ -220,8 +222,8 @@ func TestOldLifecycleEventsAreDeleted(t *testing.T) {
 	require.Equal(t, fmt.Sprint([]lifecycle.Type{lifecycle.SessionHibernated}), fmt.Sprint(lifecycleTypes(b.lifecycle(t, old.Position, lifecycle.Filter{}))))
 }
 
-// TestAPageOfLifecycleEventsIsBoundedInBytes: events with much data are read in several pages, which have each of them once. What a filter
-// leaves out does not count.
+// TestAPageOfLifecycleEventsIsBoundedInBytes checks that several pages together contain each of the
+// large events once. Events that the filter excludes do not count.
 func TestAPageOfLifecycleEventsIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

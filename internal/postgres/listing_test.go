@@ -21,7 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// listed is a session as the test itself filters it.
+// listed is a session as filtered by the test itself.
 type listed struct {
 	ID, Status, Agent, Title string
 	Metadata                 []byte
@@ -48,8 +48,8 @@ func (s listed) matches(t *testing.T, f listing.Filter) bool {
 		(f.CreatedSince.IsZero() || !s.Created.Before(f.CreatedSince)) && (f.CreatedBefore.IsZero() || s.Created.Before(f.CreatedBefore))
 }
 
-// TestEveryListIsWhatItsFiltersSay compares lists of many sessions, page by page, with a filter in the test, and looks at
-// the plans of their statements: each follows the index that is meant for it.
+// TestEveryListIsWhatItsFiltersSay compares lists of many sessions, page by page, with a filter in
+// the test, and checks that each statement's plan uses the intended index.
 func TestEveryListIsWhatItsFiltersSay(t *testing.T) {
 	t.Parallel()
 	const n = 20000
@@ -122,7 +122,8 @@ func TestEveryListIsWhatItsFiltersSay(t *testing.T) {
 	}
 }
 
-// TestAListEndsThoughItsPagesAreShort: where no index finds what few of very many sessions have, pages are short.
+// TestAListEndsThoughItsPagesAreShort: if no index finds the few matches among very many sessions,
+// pages are short.
 func TestAListEndsThoughItsPagesAreShort(t *testing.T) {
 	t.Parallel()
 	const n = 20000
@@ -250,8 +251,8 @@ func TestACursorIsForOneOrder(t *testing.T) {
 	}
 }
 
-// TestSearchWithoutItsIndex finds the same among sessions that one page reads, and the index is made by the next
-// migration that can.
+// TestSearchWithoutItsIndex finds the same sessions within the bounds of one page. The next call of
+// Migrate that can creates the index.
 func TestSearchWithoutItsIndex(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -263,13 +264,13 @@ func TestSearchWithoutItsIndex(t *testing.T) {
 	}
 	require.True(t, valid())
 	search := func() {
-		db := postgrestest.Open(t, b.url) // it has not looked for the index before
+		db := postgrestest.Open(t, b.url) // a process that has not cached the absence of the index
 		for _, q := range []string{"käfer", "KÄFER ein", "日本語", "題名", b.id, b.id[4:9]} {
 			items, next, err := db.SessionList(b.ctx, listing.Filter{Query: q})
 			require.NoError(t, err)
 			require.Empty(t, next)
 			if q == "KÄFER ein" {
-				continue // case of letters other than a to z depends on the locale
+				continue // folding letters other than a to z depends on the locale
 			}
 			require.Len(t, items, 1, q)
 		}
@@ -284,7 +285,8 @@ func TestSearchWithoutItsIndex(t *testing.T) {
 	search()
 }
 
-// TestListsOfSessionsOfAnEarlierRelease has them listed after the migration, even one that was interrupted.
+// TestListsOfSessionsOfAnEarlierRelease lists them after the migration, even if the migration was
+// interrupted.
 func TestListsOfSessionsOfAnEarlierRelease(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.FileURL(t, "testdata/schema6.sql")
@@ -313,8 +315,8 @@ func TestListsOfSessionsOfAnEarlierRelease(t *testing.T) {
 	check()
 }
 
-// TestAListReadsABoundedNumberOfPages counts the pages of tables and indexes that lists read, with plans for their parameters and
-// with plans for any parameters, which Postgres may choose after some executions.
+// TestAListReadsABoundedNumberOfPages counts the pages of tables and indexes that lists read, with
+// custom plans and with generic plans, which Postgres may choose after some executions.
 func TestAListReadsABoundedNumberOfPages(t *testing.T) {
 	t.Parallel()
 	const n = 20000
@@ -323,7 +325,7 @@ func TestAListReadsABoundedNumberOfPages(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	fillMany(t, conn, n)
-	_, err = conn.Exec(t.Context(), "SELECT pg_stat_force_next_flush()") // what filling has read
+	_, err = conn.Exec(t.Context(), "SELECT pg_stat_force_next_flush()") // reset the statistics of the filling
 	require.NoError(t, err)
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		db, err := postgres.Open(t.Context(), url+"&plan_cache_mode="+mode, postgres.Options{
@@ -339,7 +341,7 @@ func TestAListReadsABoundedNumberOfPages(t *testing.T) {
 			return pages
 		}
 		for _, c := range listCases(n) {
-			_, _, err := db.SessionList(t.Context(), c.filter) // plans read pages, too
+			_, _, err := db.SessionList(t.Context(), c.filter) // planning reads pages, too
 			require.NoError(t, err)
 			before := read()
 			_, _, err = db.SessionList(t.Context(), c.filter)
@@ -347,7 +349,7 @@ func TestAListReadsABoundedNumberOfPages(t *testing.T) {
 			most := 8 * 2000 // pages for each session of the first walk
 			switch {
 			case c.name == "activity of those created long ago":
-				most *= 4 // no index has this order and finds few: the second walk follows
+				most *= 4 // no index has this order or finds few sessions, so the second walk follows
 			case c.filter.Query != "":
 				most = 2000
 			case c.bound < 100*time.Millisecond:
@@ -358,8 +360,8 @@ func TestAListReadsABoundedNumberOfPages(t *testing.T) {
 	}
 }
 
-// TestASearchLooksForEveryWordWithABoundedNumberOfTrigrams: each trigram costs a list of all titles that have it, and each word
-// that is not looked for leaves more titles to compare.
+// TestASearchLooksForEveryWordWithABoundedNumberOfTrigrams: each trigram costs a list of all titles
+// that contain it, and each word that is not looked up leaves more titles to compare.
 func TestASearchLooksForEveryWordWithABoundedNumberOfTrigrams(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string]string{

@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestTheEndOfARunSaysWhatWaits: prompts and commands that were submitted during a run are read with its end, as a look
-// reads them, and the abort of the run is over by then.
+// TestTheEndOfARunSaysWhatWaits checks that RunEnd returns prompts and commands that were submitted
+// during a run, like SessionLook, and that the abort of the run has ended by then.
 func TestTheEndOfARunSaysWhatWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -33,12 +33,12 @@ func TestTheEndOfARunSaysWhatWaits(t *testing.T) {
 	require.Len(t, ended.Look.Commands, 1)
 	require.Equal(t, session.CommandHibernate, ended.Look.Commands[0].Kind)
 
-	// It counts as read by that workflow run, and no signal is unanswered.
+	// The work counts as read by that workflow run, and no signal is outstanding.
 	overdue, err := b.CommandsOverdue(b.ctx, -time.Hour, 10)
 	require.NoError(t, err)
 	require.Equal(t, []backlog.Overdue{{SessionID: b.id, HeardBy: "workflow-1"}}, overdue)
 
-	// Another attempt that ends it again does not get it: the workflow reads it by itself.
+	// Another attempt that ends the run again gets none of it: the workflow reads it itself.
 	ended, err = b.RunEnd(b.ctx, ending)
 	require.NoError(t, err)
 	require.Nil(t, ended.Look)

@@ -12,8 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-// TestSessionsAreNumberedInOnePass: the migrations that number sessions and copy their events read a page of sessions at a time,
-// and each session a fixed number of times, however many there are.
+// TestSessionsAreNumberedInOnePass checks that the migrations that number sessions and copy their
+// events read a page of sessions at a time, and read each session a constant number of times.
 func TestSessionsAreNumberedInOnePass(t *testing.T) {
 	t.Parallel()
 	const sessions = 20_000
@@ -32,8 +32,8 @@ func TestSessionsAreNumberedInOnePass(t *testing.T) {
 		SELECT 'ses_' || md5(i::text), 'hibernated', 'demo', repeat('a title of some length ', 3), true, now(), now(), 900000000000, '{}', '{}' FROM generate_series(1, %d) i`, sessions))
 	exec("VACUUM ANALYZE sessions")
 	require.NoError(t, db.MigrateTo(t.Context(), 82))
-	// read is how many rows of sessions have been read by this connection and by those that are closed: a server process
-	// reports them when it ends.
+	// read returns the number of session rows that this connection and closed ones have read: a
+	// server process reports them when it ends.
 	read := func() (rows int) {
 		t.Helper()
 		require.Eventually(t, func() bool {
@@ -52,7 +52,7 @@ func TestSessionsAreNumberedInOnePass(t *testing.T) {
 	require.Less(t, read()-before, 10*sessions)
 	require.Zero(t, query[int](t.Context(), t, url, "SELECT count(*)::int FROM sessions WHERE no IS NULL"))
 
-	// What was numbered keeps its number when an interrupted migration is run again.
+	// Numbered sessions keep their number when an interrupted migration is run again.
 	exec("UPDATE sessions SET no = NULL WHERE no > 1500")
 	exec("UPDATE event_log_copied SET numbered = 1500")
 	exec("CALL event_log_number()")
@@ -60,9 +60,9 @@ func TestSessionsAreNumberedInOnePass(t *testing.T) {
 	require.Equal(t, query[int](t.Context(), t, url, "SELECT upto::int FROM event_log_copied"),
 		query[int](t.Context(), t, url, "SELECT count(DISTINCT no)::int FROM sessions WHERE no BETWEEN 1 AND (SELECT upto FROM event_log_copied)"))
 
-	// It is 7 times with an index of the numbers and its statistics, 16 without the statistics, 65 without both. It is 12 times
-	// if autovacuum comes between: a piece is a twentieth of these few sessions, so that the plans of the first five pieces,
-	// which are made for their numbers, may read the whole table.
+	// The factor is 7 with an index on the numbers and its statistics, 16 without the statistics,
+	// and 65 without both. It is 12 if autovacuum runs in between: a piece is a twentieth of these
+	// few sessions, so that the custom plans of the first five pieces may read the whole table.
 	exec("ALTER TABLE events DISABLE TRIGGER events_mirror")
 	exec(`INSERT INTO events (session_id, seq, run_id, conversation_id, type, at, data)
 		SELECT id, last_seq + i, '', 'main', 'error', now(), '{}' FROM sessions, generate_series(1, 2) i`)

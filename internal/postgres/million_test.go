@@ -26,10 +26,11 @@ var (
 	millionURL = flag.String("million-url", "", "a database that has them already")
 )
 
-// fillSessions makes sessions, the newest first: of ten, three sleep and seven are terminated; one in a thousand runs and
-// one in five thousand is in error. Titles are five of thirty words and a number. Metadata are a team (of 5), a
-// tenant (of 2000) and a ticket (of three sessions each). Terminated sessions are in odd teams, too, so that some
-// pairs of filters that many sessions match have none in common.
+// fillSessions inserts sessions, newest first: of ten, three sleep and seven are terminated; one in
+// a thousand runs and one in five thousand is in error. Titles consist of five of thirty words and
+// a number. Metadata are a team (of 5), a tenant (of 2000) and a ticket (of three sessions each).
+// Terminated sessions are in odd teams, too, so that some pairs of frequent filters have no session
+// in common.
 const fillSessions = `
 INSERT INTO sessions (id, status, agent, title, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options, running_since)
 SELECT 'ses_' || md5(i::text),
@@ -56,7 +57,7 @@ func fillMany(t testing.TB, conn *pgx.Conn, n int) {
 type listCase struct {
 	name   string
 	filter listing.Filter
-	bound  time.Duration // of the median, on a quiet machine with two cores
+	bound  time.Duration // bound on the median, on an idle machine with two cores
 }
 
 func metadata(pairs ...string) (members []listing.MetadataMember) {
@@ -66,7 +67,7 @@ func metadata(pairs ...string) (members []listing.MetadataMember) {
 	return members
 }
 
-// listCases are the lists of docs/operations.md, of n sessions.
+// listCases returns the lists of docs/operations.md, for n sessions.
 func listCases(n int) []listCase {
 	now := time.Now()
 	ago := func(i int) time.Time { return now.Add(-time.Duration(i) * 3 * time.Second) }
@@ -136,7 +137,7 @@ func listCases(n int) []listCase {
 }
 
 // TestMillion times the first page of each list, and the pages after the tenth.
-func TestMillion(t *testing.T) { //nolint:paralleltest // it measures
+func TestMillion(t *testing.T) { //nolint:paralleltest // measures time
 	if *million == 0 {
 		t.Skip("run by make bench-million")
 	}
@@ -182,7 +183,7 @@ func TestMillion(t *testing.T) { //nolint:paralleltest // it measures
 	}
 }
 
-// cpu is the CPU time that a process of this machine has used; zero where that is not known.
+// cpu returns the CPU time that a process of this machine has used; zero if unknown.
 func cpu(pid int) time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

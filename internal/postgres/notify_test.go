@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-// listen collects what one listener is notified of until the test ends.
+// listen collects the notifications of one listener until the test ends.
 func (b *harness) listen(t *testing.T) (told func() []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -24,7 +24,7 @@ func (b *harness) listen(t *testing.T) (told func() []string) {
 	ready, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		b.EventsListen(ctx, func() { close(ready) }, func(ids []string) { //nolint:errcheck // it ends with ctx
+		b.EventsListen(ctx, func() { close(ready) }, func(ids []string) { //nolint:errcheck // returns when ctx ends
 			mu.Lock()
 			defer mu.Unlock()
 			if ids == nil {
@@ -55,8 +55,8 @@ func TestReadersAreNotifiedAfterTheCommit(t *testing.T) {
 	require.Eventually(t, func() bool { return slices.Contains(told(), other) }, waitLimit, time.Millisecond)
 }
 
-// TestCommitsDoNotWaitForOthersToNotify has a transaction that notifies hang in its commit, for want
-// of a standby. Postgres admits one such transaction at a time, in all databases of a server.
+// TestCommitsDoNotWaitForOthersToNotify makes a transaction that notifies hang in its commit,
+// because a standby is missing. Postgres serializes such commits across all databases of a server.
 func TestCommitsDoNotWaitForOthersToNotify(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.StartServer(t, shortDir(t))
@@ -77,7 +77,7 @@ func TestCommitsDoNotWaitForOthersToNotify(t *testing.T) {
 	hangs := make(chan error, 1) // one send
 	go func() {
 		defer conn.Close(context.Background())
-		for { // commits wait from the time on at which the checkpointer has read the setting too
+		for { // commits wait only after the checkpointer has read the setting, too
 			_, err := conn.Exec(context.Background(), "BEGIN; SET LOCAL synchronous_commit = on; INSERT INTO other VALUES (1); NOTIFY elsewhere; COMMIT")
 			if err != nil || released.Load() {
 				hangs <- err
@@ -129,7 +129,7 @@ func TestALostNotificationIsFoundByPolling(t *testing.T) {
 	got, err := r.Next(b.ctx, nil)
 	require.NoError(t, err)
 	require.True(t, got.CaughtUp)
-	// Written without a notification, as by a process that ends right after its commit.
+	// Written without a notification, like by a process that crashes right after its commit.
 	b.sql(t, "UPDATE sessions SET last_seq = 1 WHERE id = $1", b.id)
 	b.sql(t, "INSERT INTO events (session_id, seq, type, conversation_id, run_id, at, data) VALUES ($1, 1, 'x', '', '', now(), '{}')", b.id)
 	ctx, cancel := context.WithTimeout(b.ctx, waitLimit)

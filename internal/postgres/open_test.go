@@ -15,8 +15,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-// TestMain has properties tried less often than by default, since each try writes to a database.
-// -rapid.checks says otherwise.
+// TestMain reduces the default number of runs of properties, since each run writes to a database.
+// -rapid.checks overrides it.
 func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", "30"); err != nil {
 		panic(err)

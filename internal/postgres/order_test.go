@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// The signal of an earlier prompt may be lost, or overtaken: its place is not.
+// The signal of an earlier prompt may be lost or delayed, but not its place.
 func TestAPromptIsNotClaimedBeforeAnEarlierOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestPagesOfPromptsAreBoundedInBytes lists prompts of the largest size: every page ends at 1 MiB and the
-// pages have all of them.
+// TestPagesOfPromptsAreBoundedInBytes lists prompts of the maximum size: every page ends at 1 MiB
+// and the pages contain all prompts.
 func TestPagesOfPromptsAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

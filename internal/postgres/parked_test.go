@@ -22,7 +22,7 @@ func (b *harness) park(t *testing.T, runID string) bool {
 	return parked
 }
 
-// asleepAsking is a session that sleeps with a question open, and its run.
+// asleepAsking returns a session that sleeps with a question open, and its run.
 func asleepAsking(t *testing.T, expires time.Duration, asked ...question.Asked) (b *harness, run string) {
 	t.Helper()
 	b, run, _ = asking(t, expires, asked...)
@@ -49,8 +49,9 @@ func (b *harness) opened(t *testing.T) session.Loaded {
 	return loaded
 }
 
-// TestAQuestionOutlivesItsSandbox: the session sleeps with its run open, the answer is accepted once and has the workflow
-// signalled, and the run continues in the next sandbox as its next part, whose frames are numbered on.
+// TestAQuestionOutlivesItsSandbox checks that the session sleeps with its run open, that one answer
+// is accepted and signalled to the workflow, and that the run continues in the next sandbox as its
+// next part, with consecutive frame numbers.
 func TestAQuestionOutlivesItsSandbox(t *testing.T) {
 	t.Parallel()
 	b, runID := asleepAsking(t, time.Hour, permission)
@@ -103,7 +104,7 @@ func TestAQuestionOutlivesItsSandbox(t *testing.T) {
 	require.Equal(t, run.Continuation{Over: true}, over)
 }
 
-// TestAnUnansweredQuestionExpiresInItsSleep: with the continuation of its run, not before its time.
+// TestAnUnansweredQuestionExpiresInItsSleep when its run continues, and not before its time.
 func TestAnUnansweredQuestionExpiresInItsSleep(t *testing.T) {
 	t.Parallel()
 	b, run := asleepAsking(t, time.Hour, permission, inquiry)
@@ -124,8 +125,9 @@ func TestAnUnansweredQuestionExpiresInItsSleep(t *testing.T) {
 	require.Equal(t, question.Expired, b.questions(t)[0].Status)
 }
 
-// TestARunIsParkedWhileNothingElseHappens: not with an answer on its way, a command that interrupts it, a call at work that no question
-// is about, or by an attempt that has been overtaken. A run that is not parked keeps its session awake.
+// TestARunIsParkedWhileNothingElseHappens: not while an answer is being delivered, a command
+// interrupts it, or a call that no question concerns is running; and not by an attempt that has
+// been replaced. A run that is not parked keeps its session awake.
 func TestARunIsParkedWhileNothingElseHappens(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(t *testing.T, b *harness, run string){
@@ -166,7 +168,8 @@ func TestARunIsParkedWhileNothingElseHappens(t *testing.T) {
 	require.True(t, parked, "it has been silent for long")
 }
 
-// TestARunIsParkedWhileASubagentAsks: the subagents that wait for its question do not keep the session awake, another one does.
+// TestARunIsParkedWhileASubagentAsks checks that a subagent that waits for the question does not
+// keep the session awake, while another subagent does.
 func TestARunIsParkedWhileASubagentAsks(t *testing.T) {
 	t.Parallel()
 	asked := permission
@@ -190,7 +193,8 @@ func TestARunIsParkedWhileASubagentAsks(t *testing.T) {
 	require.True(t, b.park(t, run), "all that works waits for the question")
 }
 
-// TestCommandsOfAParkedSessionAreSignalled: no turn is under way after which its workflow would look.
+// TestCommandsOfAParkedSessionAreSignalled, because there is no running turn after which the
+// workflow would read them.
 func TestCommandsOfAParkedSessionAreSignalled(t *testing.T) {
 	t.Parallel()
 	b, _ := asleepAsking(t, time.Hour, permission)
@@ -205,11 +209,12 @@ func TestCommandsOfAParkedSessionAreSignalled(t *testing.T) {
 	require.Empty(t, unclaimed, "it waits for the answer")
 }
 
-// TestTheUsageOfAParkedRunIsThatOfAllParts: each part adds its newest report and the calls that ended in it.
+// TestTheUsageOfAParkedRunIsThatOfAllParts: each part adds its newest report and the calls that
+// ended in it.
 func TestTheUsageOfAParkedRunIsThatOfAllParts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		reports [2][]string // of each part that is parked
+		reports [2][]string // for each of the parked parts
 		cost    *float64
 		input   int64
 	}{
@@ -270,7 +275,7 @@ func usageColumns(input int, cost string) string {
 	return fmt.Sprintf(`{"usage":{"inputTokens":%d,"outputTokens":0},"costUsd":%s}`, input, cost)
 }
 
-// reportUsage appends reports of usage, a call for each id that has ended, and one that has not.
+// reportUsage appends reports of usage, one ended call for each id, and one that has not ended.
 func (b *harness) reportUsage(t *testing.T, add eventlog.Append, reports []string, calls ...string) {
 	t.Helper()
 	add.Events = nil

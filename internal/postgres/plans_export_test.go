@@ -11,7 +11,7 @@ import (
 // EventsReadSQL is the statement that reads pages of events.
 const EventsReadSQL = eventsRead
 
-// Plans is how often a prepared statement was planned for its parameters, and how often it used a plan for any.
+// Plans counts the custom and the generic plans of a prepared statement.
 type Plans struct {
 	SQL             string
 	Custom, Generic int64
@@ -26,13 +26,13 @@ func PlansOf(ctx context.Context, db *DB) ([]Plans, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Plans])
 }
 
-// ExplainPrepared returns the plan for any parameters of every statement that one connection has prepared.
+// ExplainPrepared returns the generic plan of every statement that a connection has prepared.
 func ExplainPrepared(ctx context.Context, db *DB) (plans []string, err error) {
 	tx, err := db.pool.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer tx.Rollback(ctx) //nolint:errcheck // nothing is changed
+	defer tx.Rollback(ctx) //nolint:errcheck // nothing has changed
 	rows, err := tx.Query(ctx, `SELECT format('%I', name) || CASE WHEN cardinality(parameter_types) > 0
 		THEN '(' || array_to_string(array_fill('NULL'::text, ARRAY[cardinality(parameter_types)]), ',') || ')' ELSE '' END
 		FROM pg_prepared_statements WHERE statement ~* '(select|insert|update|delete|with)' AND generic_plans > 0 ORDER BY 1`, pgx.QueryExecModeExec)

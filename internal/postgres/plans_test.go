@@ -13,7 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestAppendsArePlannedOnce: the number of plans does not grow with the number of commits.
+// TestAppendsArePlannedOnce checks that the number of plans does not grow with the number of
+// commits.
 func TestAppendsArePlannedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -44,7 +45,7 @@ func TestAppendsArePlannedOnce(t *testing.T) {
 	plannedOnce(t, b, db, commits/2)
 }
 
-// TestTurnsArePlannedOnce: likewise for what prompts and turns store.
+// TestTurnsArePlannedOnce checks the same for the writes of prompts and turns.
 func TestTurnsArePlannedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -72,7 +73,8 @@ func TestTurnsArePlannedOnce(t *testing.T) {
 	plannedOnce(t, b, db, turns/2)
 }
 
-// plannedOnce requires less than most plans of every statement that the only connection of a pool has prepared.
+// plannedOnce requires fewer than most plans of every statement that the only connection of a pool
+// has prepared.
 func plannedOnce(t *testing.T, b *harness, db *postgres.DB, most int64) {
 	t.Helper()
 	statements, err := postgres.PlansOf(b.ctx, db)
@@ -86,7 +88,7 @@ func plannedOnce(t *testing.T, b *harness, db *postgres.DB, most int64) {
 	}
 }
 
-// TestReadsOfEventsArePlannedOnce: a reader that follows a log reads it after every commit.
+// TestReadsOfEventsArePlannedOnce, since a reader that follows a log reads it after every commit.
 func TestReadsOfEventsArePlannedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -109,8 +111,8 @@ func TestReadsOfEventsArePlannedOnce(t *testing.T) {
 	require.GreaterOrEqual(t, generic, int64(reads))
 }
 
-// TestPlansOfReadsAndAppendsScanNoTable: they are kept until a table is analyzed, so those that are made while tables are small
-// serve large tables as well.
+// TestPlansOfReadsAndAppendsScanNoTable: plans are kept until a table is analyzed, so those made
+// while tables are small must suit large tables as well.
 func TestPlansOfReadsAndAppendsScanNoTable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -31,7 +31,7 @@ import (
 // waitLimit bounds every wait of a test.
 const waitLimit = 2 * time.Minute
 
-// open opens the bundle's database with options of the test's.
+// open opens the database of the harness with the given options.
 func (b *harness) open(t *testing.T, o postgres.Options) *postgres.DB {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), b.url, o)
@@ -40,7 +40,7 @@ func (b *harness) open(t *testing.T, o postgres.Options) *postgres.DB {
 	return db
 }
 
-// lock holds the rows of sessions, as psql or a stuck process would, until release is called.
+// lock locks the rows of sessions, like psql or a stuck process, until release is called.
 func (b *harness) lock(t *testing.T, ids ...string) (release func()) {
 	t.Helper()
 	conn, err := pgx.Connect(context.Background(), b.url)
@@ -258,7 +258,7 @@ func TestTheServerEndsAFrozenTransactionBeforeItsWaitersTimeOut(t *testing.T) {
 	require.Equal(t, 5, db.MaxConns(), "the option's")
 }
 
-// everyCall is one call of each kind.
+// everyCall makes one call of each kind.
 func everyCall(ctx context.Context, db *postgres.DB, id string) map[string]error {
 	calls := map[string]func() error{
 		"read":  func() error { _, err := db.SessionGet(ctx, id); return err },
@@ -297,10 +297,11 @@ func everyCall(ctx context.Context, db *postgres.DB, id string) map[string]error
 	return out
 }
 
-// requireBounded requires that every call on db fails by itself, then heals, then that all work.
+// requireBounded requires that every call on db fails by its own deadline, then calls heal, and
+// then requires that all calls succeed.
 func requireBounded(t *testing.T, db *postgres.DB, id string, heal func()) {
 	t.Helper()
-	for name, err := range everyCall(context.Background(), db, id) { // no deadline of the caller's
+	for name, err := range everyCall(context.Background(), db, id) { // without a deadline of the caller
 		require.Error(t, err, name)
 		require.Equal(t, failure.Unavailable, failure.CodeOf(err), "%s: %v", name, err)
 	}
@@ -322,7 +323,7 @@ func TestEveryCallEndsWhilePostgresIsFrozen(t *testing.T) {
 	b.DB = postgrestest.Open(t, b.url)
 	b.id = b.session(t)
 	db := b.open(t, postgres.Options{CallTimeout: 2 * time.Second, BulkTimeout: 2 * time.Second, ConnectTimeout: 2 * time.Second})
-	everyCall(t.Context(), db, b.id) // connections that are open when it freezes
+	everyCall(t.Context(), db, b.id) // opens connections before the freeze
 	thaw := server.Freeze(t)
 	requireBounded(t, db, b.id, thaw)
 }
@@ -343,18 +344,18 @@ func TestEveryCallEndsWhenPostgresVanishesWithoutAReset(t *testing.T) {
 	db := b.open(t, postgres.Options{CallTimeout: 2 * time.Second, BulkTimeout: 2 * time.Second, ConnectTimeout: 2 * time.Second})
 	everyCall(t.Context(), db, b.id)
 	proxy.swallow(true)
-	// The old connections stay dead, as after a failover: only new ones work.
+	// Like after a failover, old connections stay dead: only new ones work.
 	requireBounded(t, db, b.id, func() { proxy.swallow(false) })
 }
 
-// shortDir is a directory that leaves room for a socket's path, open to the user that Postgres runs
-// as.
+// shortDir returns a directory whose path is short enough for a socket, and that the user who runs
+// Postgres can access.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "owpg") //nolint:usetesting // see above
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.Eventually(t, func() bool { // the server's keeper removes what it made
+		require.Eventually(t, func() bool { // the server's keeper removes its files
 			left, err := filepath.Glob(filepath.Join(dir, "*"))
 			return err == nil && len(left) == 0
 		}, waitLimit, 20*time.Millisecond)
@@ -364,13 +365,13 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// proxy passes bytes between TCP and a Unix socket, or swallows them.
+// proxy forwards bytes between TCP and a Unix socket, or swallows them.
 type proxy struct {
 	listener net.Listener
 	socket   string
 	mu       sync.Mutex
 	swallows bool
-	dead     chan struct{} // closed when the connections of now are to be silent for good
+	dead     chan struct{} // closed to silence the current connections permanently
 }
 
 func startProxy(t *testing.T, socket string) *proxy {
@@ -433,7 +434,7 @@ func (p *proxy) serve(ctx context.Context, client net.Conn) {
 				}
 				select {
 				case <-dead:
-					<-ctx.Done() // it keeps the connection, and nothing passes any more
+					<-ctx.Done() // keeps the connection open without forwarding anything
 					return
 				default:
 				}

@@ -53,7 +53,7 @@ func TestARunHasAtMostAHundredNetworkEventsWhateverItsAttempts(t *testing.T) {
 	}
 	b.running(t)
 	runID := b.begin(t, b.submit(t, "x"))
-	for range 3 { // each attempt begins to count again
+	for range 3 { // each attempt restarts its count
 		require.NoError(t, b.NetworkRecord(t.Context(), b.id, runID, make([]session.Refusal, 60)))
 	}
 	require.Equal(t, 100, count(runID))

@@ -23,7 +23,7 @@ func TestAProfileKeepsItsVersions(t *testing.T) {
 	_, err = b.ProfileCreate(b.ctx, profile.Profile{ID: session.NewID(session.ProfilePrefix), Name: "reviewer"})
 	requireCode(t, failure.NameTaken, err)
 
-	// Of many who have seen version 1, one makes version 2.
+	// Of many clients that have read version 1, one creates version 2.
 	var all sync.WaitGroup
 	verdicts := make(chan error, 8) // one for each
 	for range 8 {

@@ -285,8 +285,8 @@ func TestAFaultDoesNotShowTheDriver(t *testing.T) {
 	require.ErrorContains(t, f.Err, "SQLSTATE", "the log has it all")
 }
 
-// TestAFullQueueOfLargePromptsIsCancelled cancels prompts whose content would be hundreds of megabytes
-// of events, in more than one transaction.
+// TestAFullQueueOfLargePromptsIsCancelled cancels prompts whose content would add up to hundreds of
+// megabytes of events, in more than one transaction.
 func TestAFullQueueOfLargePromptsIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -334,7 +334,7 @@ func TestAFullQueueOfLargePromptsIsCancelled(t *testing.T) {
 }
 
 // TestAReaderRebuildsTheQueueFromItsChanges changes a queue at random. A reader of all queue events
-// has the queue, and each event is small however many prompts wait.
+// reconstructs the queue, and the size of each event does not depend on the length of the queue.
 func TestAReaderRebuildsTheQueueFromItsChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -389,7 +389,7 @@ func TestAReaderRebuildsTheQueueFromItsChanges(t *testing.T) {
 	check()
 }
 
-// TestAPromptHasTheUsageOfItsLastRun once that is over, when it is read.
+// TestAPromptHasTheUsageOfItsLastRun after the run has ended, whenever the prompt is read.
 func TestAPromptHasTheUsageOfItsLastRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -416,7 +416,7 @@ func TestAPromptHasTheUsageOfItsLastRun(t *testing.T) {
 	require.Equal(t, &session.PromptUsage{Usage: usage.Usage{CostUnknown: true}}, read(second), "unknown is not zero")
 }
 
-// TestTheReleaseBeforeReadsSessionsOfUnknownCost: it takes their cost for a number.
+// TestTheReleaseBeforeReadsSessionsOfUnknownCost, although it expects their cost to be a number.
 func TestTheReleaseBeforeReadsSessionsOfUnknownCost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -31,7 +31,7 @@ import (
 
 const planted = "Xylophone7Quartz"
 
-// find lists every table that has the words anywhere in a row.
+// find lists every table with a row that contains the words.
 func find(t *testing.T, url, words string) []string {
 	t.Helper()
 	ctx := t.Context()
@@ -46,7 +46,7 @@ func find(t *testing.T, url, words string) []string {
 	var found []string
 	for _, table := range tables {
 		var n int
-		// The text of a row has bytes in hexadecimal.
+		// The text form of a row has bytes in hexadecimal.
 		require.NoError(t, conn.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM %s r WHERE r::text LIKE '%%' || $1 || '%%' OR r::text LIKE '%%' || encode($1::bytea, 'hex') || '%%'", table), words).Scan(&n))
 		if n > 0 {
 			found = append(found, table)
@@ -55,7 +55,7 @@ func find(t *testing.T, url, words string) []string {
 	return found
 }
 
-// plant puts the words wherever a session has text.
+// plant stores the words in every text of a session.
 func (b *harness) plant(t *testing.T) {
 	t.Helper()
 	id := session.NewID(session.SessionPrefix)
@@ -103,14 +103,14 @@ func (b *harness) plant(t *testing.T) {
 	b.dispatch(t)
 	due, err := b.WebhookDeliveriesDue(b.ctx, 100)
 	require.NoError(t, err)
-	require.NoError(t, b.WebhookDeliveriesStarted(b.ctx, due)) // none where the test has no endpoint
+	require.NoError(t, b.WebhookDeliveriesStarted(b.ctx, due)) // none if the test has no endpoint
 	for _, delivery := range due {
 		_, err := b.WebhookAttempted(b.ctx, delivery, &webhook.Attempt{At: time.Now(), Code: 500, Error: planted}, webhook.Verdict{Status: webhook.Failed})
 		require.NoError(t, err)
 	}
 }
 
-// TestAPurgedSessionIsNowhere plants words in a session and in another one that stays.
+// TestAPurgedSessionIsNowhere plants words in a session and in another one, which stays.
 func TestAPurgedSessionIsNowhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -138,7 +138,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	requested, err := b.PurgeRequest(b.ctx, purged, fork.Detach)
 	require.NoError(t, err)
 	require.Equal(t, purge.Stopping, requested.Purge.State)
-	requireCode(t, failure.IllegalState, b.PurgeContent(b.ctx, purged)) // it runs
+	requireCode(t, failure.IllegalState, b.PurgeContent(b.ctx, purged)) // the session runs
 	b.transit(t, session.EventStop, planted)
 	require.NoError(t, b.SandboxEnd(b.ctx, purged, 1, planted))
 	taken, err := b.PurgesTake(b.ctx, 10)
@@ -160,7 +160,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	title := planted // a terminated session may be renamed
 	_, err = b.SessionPatch(b.ctx, purged, session.Patch{Title: &title})
 	require.NoError(t, err)
-	requireCode(t, failure.IllegalState, b.PurgeSession(b.ctx, purged)) // its images are left
+	requireCode(t, failure.IllegalState, b.PurgeSession(b.ctx, purged)) // its images remain
 	left, err := b.PurgeImages(b.ctx, purged)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, left, "the snapshot and the exit image")
@@ -192,7 +192,8 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	require.NotEmpty(t, b.events(t))
 }
 
-// TestEveryTableIsPurgedOrHasNothingOfASession: a table that is added must be purged, or be named here with the reason.
+// TestEveryTableIsPurgedOrHasNothingOfASession: a new table must be purged, or be listed here with
+// the reason.
 func TestEveryTableIsPurgedOrHasNothingOfASession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -235,7 +236,7 @@ func TestEveryTableIsPurgedOrHasNothingOfASession(t *testing.T) {
 	}
 }
 
-// TestAPurgeContinuesWhereItWasInterrupted ends connections of a purge at random.
+// TestAPurgeContinuesWhereItWasInterrupted terminates connections of a purge at random.
 func TestAPurgeContinuesWhereItWasInterrupted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -264,8 +265,8 @@ func TestAPurgeContinuesWhereItWasInterrupted(t *testing.T) {
 	t.Logf("interrupted %d times", interrupted)
 }
 
-// TestRetention: sessions are purged after they were terminated, the oldest first and some at a time; of those that sleep the
-// old events are deleted, however many look.
+// TestRetention purges terminated sessions, oldest first and some at a time, and deletes old events
+// of sleeping ones, with any number of concurrent calls.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -338,7 +339,7 @@ func TestRetention(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 16, page[0].Seq)
 	}
-	// A pass that was interrupted after it had recorded the new beginning.
+	// A call that was interrupted after it had recorded the new beginning.
 	b.sql(t, "INSERT INTO event_log SELECT no, 3, now(), 0, 0, 'error', '{}' FROM sessions WHERE id = $1", sleepers[0].id)
 	_, _, err = b.EventsRetain(b.ctx, 90*24*time.Hour, 0, 1000)
 	require.NoError(t, err)
@@ -374,7 +375,8 @@ func TestALockedSessionDoesNotKeepOthersFromRetention(t *testing.T) {
 	require.Equal(t, pruned, again, "the session that was locked has its turn in the next round")
 }
 
-// TestAPurgeOnlyAdvances: the late answer of a worker that lost its lease does not move the purge back.
+// TestAPurgeOnlyAdvances checks that a late result of a worker that lost its lease does not reset
+// the purge.
 func TestAPurgeOnlyAdvances(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -392,7 +394,8 @@ func TestAPurgeOnlyAdvances(t *testing.T) {
 	require.False(t, query[bool](b.ctx, t, b.url, "SELECT erased_at IS NULL FROM purges WHERE session_id = $1", id))
 }
 
-// TestAnImageThatIsRecordedAfterAPurgeIsDeleted: one worker makes images of a session while another one erases it.
+// TestAnImageThatIsRecordedAfterAPurgeIsDeleted: one worker makes images of a session while another
+// one erases it.
 func TestAnImageThatIsRecordedAfterAPurgeIsDeleted(t *testing.T) {
 	t.Parallel()
 	records := map[string]func(b *harness, intent image.Intent) error{
@@ -427,8 +430,8 @@ func TestAnImageThatIsRecordedAfterAPurgeIsDeleted(t *testing.T) {
 	}
 }
 
-// TestAPurgeDoesNotForgetAnImageThatIsRecordedMeanwhile: a late worker records images while the last rows of a session are
-// deleted, after the purge has seen that none is left.
+// TestAPurgeDoesNotForgetAnImageThatIsRecordedMeanwhile: a late worker records images while the
+// last rows of a session are deleted, after the purge has found that none remains.
 func TestAPurgeDoesNotForgetAnImageThatIsRecordedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -475,7 +478,7 @@ func TestASnapshotIsRecordedWhileItsSessionIsDeleted(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tx.Exec(b.ctx, "DELETE FROM sessions WHERE id = $1", id)
 	require.NoError(t, err)
-	recorded := make(chan error, 1) // one result
+	recorded := make(chan error, 1) // one send
 	go func() { recorded <- b.SnapshotRecord(b.ctx, id, 1, "im-late") }()
 	require.Eventually(t, func() bool {
 		return query[bool](b.ctx, t, b.url, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')")
@@ -503,7 +506,7 @@ func TestAWorkflowThatBeginsAfterAPurgeIsErased(t *testing.T) {
 
 			_, err = b.SessionOpen(b.ctx, id, "w-late")
 			requireCode(t, failure.NoSession, err)
-			// What another worker has found before it has become outdated.
+			// The earlier result of another worker is outdated.
 			require.NoError(t, b.PurgeSet(b.ctx, id, purge.Erased, 0))
 			taken, err := b.PurgesTake(b.ctx, 10)
 			require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// asking is a session with a run whose agent has asked something.
+// asking returns a session with a run whose agent has asked a question.
 func asking(t *testing.T, expires time.Duration, asked ...question.Asked) (b *harness, runID string, add eventlog.Append) {
 	t.Helper()
 	b = setup(t)
@@ -188,8 +188,8 @@ func TestAQuestionEndsWithItsTurn(t *testing.T) {
 	requireCode(t, failure.Cancelled, err)
 }
 
-// TestAnAttemptThatIsOvertakenReportsNothing: what it wrote to its link may not have arrived, so the
-// next attempt finds the answer to be sent, and may find one that was sent before.
+// TestAnAttemptThatIsOvertakenReportsNothing: its writes to the link may not have arrived, so the
+// next attempt must find the answer to send, and may find one that was already sent.
 func TestAnAttemptThatIsOvertakenReportsNothing(t *testing.T) {
 	t.Parallel()
 	b, runID, _ := asking(t, time.Hour, permission)

@@ -60,7 +60,7 @@ func TestAQueuedPromptIsReplaced(t *testing.T) {
 	requireCode(t, failure.NoPrompt, err)
 }
 
-// TestATitleThatAPersonGaveOutlivesAReplacement: even if it is that of the prompt.
+// TestATitleThatAPersonGaveOutlivesAReplacement, even if it equals that of the prompt.
 func TestATitleThatAPersonGaveOutlivesAReplacement(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -96,7 +96,7 @@ func TestAPromotedPromptIsNext(t *testing.T) {
 	requireCode(t, failure.NotQueued, err)
 }
 
-// TestALongQueueIsCleared: all of it or nothing, in queue events of a bounded size.
+// TestALongQueueIsCleared completely or not at all, with queue events of a bounded size.
 func TestALongQueueIsCleared(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -129,8 +129,8 @@ func TestALongQueueIsCleared(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-// TestClaimsThatRaceWithChangesOfTheQueue: a claim gets the content that a replacement has left, or the replacement is refused; a prompt
-// that was cleared never starts.
+// TestClaimsThatRaceWithChangesOfTheQueue checks that a claim gets the replaced content or the
+// replacement is refused, and that a cleared prompt never starts.
 func TestClaimsThatRaceWithChangesOfTheQueue(t *testing.T) {
 	t.Parallel()
 	shared := setup(t)

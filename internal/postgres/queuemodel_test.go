@@ -19,7 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// modelPrompt is a prompt as it should be.
+// modelPrompt is the expected state of a prompt.
 type modelPrompt struct {
 	id, content, submitted string
 	ordinal, rank          int64
@@ -28,15 +28,16 @@ type modelPrompt struct {
 	joined                 string // the prompt that it is joined to
 	mode                   session.Mode
 	open                   bool // others may join it
-	ends                   int  // how often it has got an outcome
+	ends                   int  // number of outcomes that it has received
 
-	steers string // the run whose turn it is for
-	taken  bool   // by the agent of that run
+	steers string // the run for whose turn it is meant
+	taken  bool   // accepted by the agent of that run
 
 	files []attachment.Attachment
 }
 
-// queueModel is the queue of a session as it should be, next to the rows. Every command is given to both.
+// queueModel is the expected queue of a session. Every command is applied to the model and to the
+// database.
 type queueModel struct {
 	*harness
 	t         *testing.T
@@ -45,19 +46,19 @@ type queueModel struct {
 	running   *modelPrompt
 	held      bool
 	aborted   string // the reason of a pending abort of the run; "" for none
-	attempt   bool   // it gives its agent prompts in the turn
-	frames    int64  // of the run that are committed
+	attempt   bool   // gives its agent prompts during the turn
+	frames    int64  // committed frames of the run
 	attendant string
 
-	joinedHead *modelPrompt // in the place of one that was withdrawn
-	read       bool         // the end of the run was read
+	joinedHead *modelPrompt // replaces one that was withdrawn
+	read       bool         // all frames of the run were read
 
-	stored map[string]attachment.Attachment // with prompts
-	room   int                              // for further ones
+	stored map[string]attachment.Attachment // attachments of prompts
+	room   int                              // remaining capacity
 }
 
-// drawFiles draws the attachments of a prompt: mostly none, some that other prompts have too, and now and then more than prompts that are joined
-// may have together.
+// drawFiles draws the attachments of a prompt: mostly none, some that other prompts also have, and
+// occasionally more than joined prompts may have together.
 func drawFiles(rt *rapid.T) (files []attachment.Attachment) {
 	n := rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2, 9}).Draw(rt, "files")
 	for i := range n {
@@ -80,7 +81,7 @@ func (m *queueModel) news(files []attachment.Attachment) (n int) {
 	return n
 }
 
-// waiting are the prompts that wait, in order.
+// waiting returns the queued prompts in order.
 func (m *queueModel) waiting() (queued []*modelPrompt) {
 	for _, p := range m.prompts {
 		if p.status == session.PromptQueued {
@@ -93,7 +94,7 @@ func (m *queueModel) waiting() (queued []*modelPrompt) {
 	return queued
 }
 
-// first is the prompt that is next. Those that are collected are not.
+// first returns the next prompt. It skips those that are being collected.
 func (m *queueModel) first() *modelPrompt {
 	for _, p := range m.waiting() {
 		if !p.open {
@@ -103,7 +104,7 @@ func (m *queueModel) first() *modelPrompt {
 	return nil
 }
 
-// joinedTo are the prompts that are joined to one, and have a status.
+// joinedTo returns the prompts that are joined to p and have a status.
 func (m *queueModel) joinedTo(p *modelPrompt, status session.PromptStatus) (joined []*modelPrompt) {
 	for _, j := range m.prompts {
 		if j.joined == p.id && j.status == status && j.steers == "" {
@@ -113,7 +114,7 @@ func (m *queueModel) joinedTo(p *modelPrompt, status session.PromptStatus) (join
 	return joined
 }
 
-// given are the prompts that the turn of one is or was given, and that have a status.
+// given returns the prompts that are or were given to the turn of p and have a status.
 func (m *queueModel) given(p *modelPrompt, status session.PromptStatus) (given []*modelPrompt) {
 	for _, s := range m.prompts {
 		if s.joined == p.id && s.steers != "" && s.status == status {
@@ -123,7 +124,7 @@ func (m *queueModel) given(p *modelPrompt, status session.PromptStatus) (given [
 	return given
 }
 
-// head is the prompt with which the agent gets one.
+// head returns the prompt with which the agent gets p.
 func (m *queueModel) head(p *modelPrompt) *modelPrompt {
 	for _, h := range m.prompts {
 		if h.id == p.joined {
@@ -155,7 +156,7 @@ func (p *modelPrompt) end(status session.PromptStatus, reason string) {
 	}
 }
 
-// any draws a prompt; nil while there is none.
+// any draws a prompt; nil if there is none.
 func (m *queueModel) any(rt *rapid.T) *modelPrompt {
 	if len(m.prompts) == 0 {
 		return nil
@@ -163,7 +164,7 @@ func (m *queueModel) any(rt *rapid.T) *modelPrompt {
 	return rapid.SampledFrom(m.prompts).Draw(rt, "prompt")
 }
 
-// changes compares the error of a command that is for prompts that wait.
+// changes checks the error of a command that only applies to queued prompts.
 func (p *modelPrompt) changes(rt *rapid.T, err error) bool {
 	if p.status == session.PromptQueued {
 		require.NoError(rt, err)
@@ -238,8 +239,8 @@ func (m *queueModel) filesWith(p *modelPrompt) int {
 	return n
 }
 
-// gets compares the files that the agent gets with those of the prompt and of those that are joined to it: each once, in order, under a name
-// that no other file has.
+// gets checks that the agent gets the files of the prompt and of those that are joined to it: each
+// once, in order, under a unique name.
 func (m *queueModel) gets(rt *rapid.T, p *modelPrompt, status session.PromptStatus, got []attachment.Attachment) {
 	var want, ids []string
 	names := map[string]bool{}
@@ -260,7 +261,7 @@ func (m *queueModel) gets(rt *rapid.T, p *modelPrompt, status session.PromptStat
 	require.Equal(rt, want, ids)
 }
 
-// collectAndRun collects prompts and begins with what is first.
+// collectAndRun collects prompts and starts the first one.
 func (m *queueModel) collectAndRun(rt *rapid.T) {
 	m.collect(rt)
 	m.collect(rt)
@@ -269,7 +270,7 @@ func (m *queueModel) collectAndRun(rt *rapid.T) {
 	m.takeSteers(rt)
 }
 
-// steerTheTurn sends prompts to a turn whose agent takes them.
+// steerTheTurn sends prompts to a turn whose agent accepts them.
 func (m *queueModel) steerTheTurn(rt *rapid.T) {
 	m.begin(rt)
 	m.takeSteers(rt)
@@ -277,7 +278,7 @@ func (m *queueModel) steerTheTurn(rt *rapid.T) {
 	m.takeSteer(rt)
 }
 
-// begun counts the prompts that were for the turn in progress.
+// begun counts the prompts that were meant for the turn in progress.
 func (m *queueModel) begun() (n int) {
 	for _, p := range m.prompts {
 		if p.steers == m.run {
@@ -287,7 +288,7 @@ func (m *queueModel) begun() (n int) {
 	return n
 }
 
-// takeSteers has the attempt say that its agent takes prompts in the turn.
+// takeSteers makes the attempt report that its agent accepts prompts during the turn.
 func (m *queueModel) takeSteers(rt *rapid.T) {
 	if m.run == "" || m.attempt {
 		return
@@ -303,7 +304,7 @@ func (m *queueModel) takeSteers(rt *rapid.T) {
 	m.attempt, m.frames = true, m.frames+1
 }
 
-// takeSteer has the attempt take the next prompt for the turn.
+// takeSteer makes the attempt take the next prompt for the turn.
 func (m *queueModel) takeSteer(rt *rapid.T) {
 	if !m.attempt {
 		return
@@ -328,7 +329,8 @@ func (m *queueModel) takeSteer(rt *rapid.T) {
 	require.ElementsMatch(rt, want, got)
 }
 
-// verdict says that the agent has taken a prompt, or an attempt that has not the run says so.
+// verdict reports that the agent has accepted a prompt, sometimes from an attempt that does not
+// have the run.
 func (m *queueModel) verdict(rt *rapid.T) {
 	p := m.any(rt)
 	if p == nil || m.run == "" {
@@ -341,7 +343,7 @@ func (m *queueModel) verdict(rt *rapid.T) {
 	}
 }
 
-// lapse lets the time pass until which prompts are collected. An api may notice it, or none.
+// lapse lets the collection time of prompts pass. An api may notice it or not.
 func (m *queueModel) lapse(rt *rapid.T) {
 	m.sql(m.t, `UPDATE prompts SET collect_until = now() - interval '1 second' WHERE session_id = $1 AND collect_until > now()`, m.id)
 	m.close()
@@ -356,7 +358,7 @@ func (m *queueModel) lapse(rt *rapid.T) {
 	}
 }
 
-// submitAgain repeats the request that submitted a prompt, or sends another under its id.
+// submitAgain repeats the request that submitted a prompt, or sends a different one with its id.
 func (m *queueModel) submitAgain(rt *rapid.T) {
 	p := m.any(rt)
 	if p == nil {
@@ -451,7 +453,7 @@ func (m *queueModel) unhold(rt *rapid.T) {
 	m.held = false
 }
 
-// begin claims some prompt as the workflow does, which may believe that another one is first.
+// begin claims a prompt like the workflow, which may believe that another one is first.
 func (m *queueModel) begin(rt *rapid.T) {
 	p := m.any(rt)
 	if first := m.first(); first != nil && rapid.Bool().Draw(rt, "first") {
@@ -477,7 +479,7 @@ func (m *queueModel) begin(rt *rapid.T) {
 	}
 }
 
-// claim claims the next prompt as an attendant does.
+// claim claims the next prompt like an attendant.
 func (m *queueModel) claim(rt *rapid.T) {
 	claimed, err := m.RunClaim(session.WithWorkflowRun(m.ctx, "w1"), run.Claim{
 		SessionID: m.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "t", Attempt: 1,
@@ -530,7 +532,7 @@ func (m *queueModel) finish(rt *rapid.T) {
 	outcome := rapid.SampledFrom(outcomes).Draw(rt, "outcome")
 	reason := ""
 	if outcome == session.OutcomeCancelled {
-		reason = session.ReasonAborted // as agents say
+		reason = session.ReasonAborted // as reported by the agent
 	}
 	requeue := outcome == session.OutcomeUnknown && rapid.Bool().Draw(rt, "requeue")
 	read := outcome != session.OutcomeUnknown && rapid.Bool().Draw(rt, "read")
@@ -572,8 +574,8 @@ func (m *queueModel) giveBack(rt *rapid.T) {
 	m.attendant = attendant
 }
 
-// ends gives the prompt that is being processed a status, and with it those that are joined to it, and those that its turn was given,
-// unless it is known that the agent has not taken them.
+// ends gives the processing prompt a status, together with those that are joined to it and those
+// that were given to its turn, except those that the agent is known not to have accepted.
 func (m *queueModel) ends(status session.PromptStatus, reason string) {
 	for _, p := range m.given(m.running, session.PromptProcessing) {
 		if status == session.PromptQueued || m.read && !p.taken {
@@ -592,7 +594,7 @@ func (m *queueModel) ends(status session.PromptStatus, reason string) {
 	m.running.end(status, reason)
 }
 
-// back is a prompt at its place again that a turn was given.
+// back returns a prompt that was given to a turn to its place in the queue.
 func (p *modelPrompt) back() {
 	p.status, p.reason, p.joined, p.steers, p.taken = session.PromptQueued, "", "", "", false
 }
@@ -604,7 +606,7 @@ func (m *queueModel) over(attended bool) {
 	}
 }
 
-// retry queues a prompt again whose outcome is unknown.
+// retry queues a prompt whose outcome is unknown again.
 func (m *queueModel) retry(rt *rapid.T) {
 	p := m.any(rt)
 	if p == nil || p.status != session.PromptUnknown {
@@ -658,7 +660,8 @@ func (m *queueModel) check(rt *rapid.T) {
 	m.compare(rt)
 }
 
-// checkStored checks that the files of all prompts are stored with the session, those of cancelled ones too, and no others.
+// checkStored checks that the files of all prompts, including cancelled ones, are stored with the
+// session, and no others.
 func (m *queueModel) checkStored(rt *rapid.T) {
 	for id, f := range m.stored {
 		got, err := m.AttachmentGet(m.ctx, m.id, id)
@@ -668,8 +671,8 @@ func (m *queueModel) checkStored(rt *rapid.T) {
 	require.Len(rt, m.stored, m.count(m.t, fmt.Sprintf("attachments WHERE session_id = '%s' AND NOT starts_with(id, 'full_')", m.id)))
 }
 
-// compare compares what a reader of the events knows with the model: the queue in its order, and that each prompt got each of
-// its outcomes once.
+// compare compares the state that a reader derives from the events with the model: the queue in its
+// order, and each outcome of each prompt exactly once.
 func (m *queueModel) compare(rt *rapid.T) {
 	var queue event.Queue
 	held, ends := false, map[string]int{}

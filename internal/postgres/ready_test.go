@@ -41,7 +41,7 @@ func TestADatabaseWithAFullDiskIsNotReady(t *testing.T) {
 	require.Eventually(t, func() bool {
 		err := b.Ready(t.Context())
 		if err == nil {
-			fill(t, filler) // what the server has let go of since
+			fill(t, filler) // space that the server has released since
 			return false
 		}
 		return failure.CodeOf(err) == failure.Unavailable
@@ -56,7 +56,7 @@ func TestADatabaseWithAFullDiskIsNotReady(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// fill appends to a file until its disk is full.
+// fill appends to a file until the disk is full.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -129,8 +129,8 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	require.ErrorContains(t, empty.SchemaCheck(t.Context()), "too old")
 }
 
-// TestAMigrationThatWaitsForABackupLetsOthersPass holds a table as pg_dump does. A migration that waited
-// for it without a limit would hold up every statement that comes after.
+// TestAMigrationThatWaitsForABackupLetsOthersPass locks a table like pg_dump. A migration that
+// waited for it without a limit would block every later statement.
 func TestAMigrationThatWaitsForABackupLetsOthersPass(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

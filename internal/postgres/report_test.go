@@ -25,7 +25,8 @@ func (b *harness) report(t *testing.T, run string, frame int64, events ...eventl
 	require.NoError(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: frame, Events: events}))
 }
 
-// TestTheNewestReportsAreKept: of git the last one, of the pull request all changes together, each once.
+// TestTheNewestReportsAreKept: the last git state, and all changes of the pull request, each
+// applied once.
 func TestTheNewestReportsAreKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -38,7 +39,7 @@ func TestTheNewestReportsAreKept(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 
 	created := draft("pull_request", 0, 0, `{"operation":"create","title":"Fix","branch":"fix","body":"why","state":"draft"}`)
-	for range 2 { // the answer to the first was lost
+	for range 2 { // the response to the first was lost
 		b.report(t, run, 0,
 			draft("git_state", 0, 0, `{"branch":"one"}`), draft("git_state", 0, 0, `{"branch":"fix","commit":"c1","commitCount":2,"source":"agent"}`), created,
 			draft("pull_request", 0, 0, `{"operation":"update","number":7}`))
@@ -104,7 +105,8 @@ func TestScreenshotsAreListedInPages(t *testing.T) {
 	require.NotEmpty(t, next)
 }
 
-// TestTheStateOfARepositoryIsReportedWhenItChanges: with the diff, and without more events than the budget has.
+// TestTheStateOfARepositoryIsReportedWhenItChanges, together with the diff and within the budget of
+// events.
 func TestTheStateOfARepositoryIsReportedWhenItChanges(t *testing.T) {
 	t.Parallel()
 	b, batch := filing(t)

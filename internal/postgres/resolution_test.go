@@ -99,7 +99,7 @@ func TestARetryNeedsASessionThatServesPrompts(t *testing.T) {
 	require.NoError(t, try(second, session.ResolutionResolve, session.PromptFailed))
 }
 
-// TestPromptsFollowTheirModel draws what happens to one prompt and compares its row with a model of it.
+// TestPromptsFollowTheirModel draws the operations on one prompt and compares its row with a model.
 func TestPromptsFollowTheirModel(t *testing.T) {
 	t.Parallel()
 	shared := setup(t)

@@ -13,17 +13,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// toBundle has a revert lead to a bundle.
+// toBundle makes a bundle the target of a revert.
 func toBundle(id string) func(*session.Command) {
 	return func(c *session.Command) { c.BundleID = id }
 }
 
-// toPrompt has a revert lead to before a prompt.
+// toPrompt makes the state before a prompt the target of a revert.
 func toPrompt(id string) func(*session.Command) {
 	return func(c *session.Command) { c.PromptID = id }
 }
 
-// restoring takes the session to the restore in a generation.
+// restoring brings the session to the restore in a generation.
 func (b *harness) restoring(t *testing.T, generation int64) {
 	t.Helper()
 	b.transit(t, session.EventHibernate, session.ReasonRestart)
@@ -56,7 +56,7 @@ func TestASessionIsRevertedToABundle(t *testing.T) {
 	require.Equal(t, session.CommandRestart, seen[0].Kind)
 	require.Equal(t, pending.ID, seen[0].ID)
 
-	three := b.snapshotted(t, "im-3") // it is saved first
+	three := b.snapshotted(t, "im-3") // the session is saved first
 	b.restoring(t, 2)
 	due, ok, err := b.RevertDue(b.ctx, b.id)
 	require.NoError(t, err)
@@ -93,7 +93,8 @@ func TestASessionIsRevertedToABundle(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, older, "what was undone replaces nothing")
 
-	// It works on from there, and what was undone can be forked, not reverted to.
+	// The session continues from there. A bundle that was undone can be forked, but not reverted
+	// to.
 	b.transit(t, session.EventReady, "")
 	more := waits
 	runID := b.begin(t, waits)
@@ -144,7 +145,7 @@ func TestARevertNamesItsPoint(t *testing.T) {
 	memory := b.command(t, session.CommandRevert, toBundle(one.ID)).Command
 	require.Equal(t, second, memory.PromptID, "the agent alone is reverted to before the prompt that followed")
 
-	// Only the newest of the two kinds is pending.
+	// Only the newer one of the two kinds stays pending.
 	files := b.command(t, session.CommandRevertFiles, toBundle(one.ID))
 	require.Equal(t, []session.Command{*files.Command}, files.Session.Pending)
 	b.restoring(t, 2)
@@ -153,7 +154,8 @@ func TestARevertNamesItsPoint(t *testing.T) {
 	requireCode(t, failure.IllegalState, err)
 }
 
-// TestTheBundleOfAPendingRevertIsKept: the bundle that is saved first may be one more than are kept.
+// TestTheBundleOfAPendingRevertIsKept, although the bundle that is saved first may exceed the
+// number of kept ones.
 func TestTheBundleOfAPendingRevertIsKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -165,11 +167,11 @@ func TestTheBundleOfAPendingRevertIsKept(t *testing.T) {
 	two := b.snapshotted(t, "im-2")
 	require.NoError(t, b.BundleProve(b.ctx, one.ID))
 	b.command(t, session.CommandRevertFiles, toBundle(one.ID))
-	require.NoError(t, b.BundleProve(b.ctx, two.ID)) // which lets go of those before it
+	require.NoError(t, b.BundleProve(b.ctx, two.ID)) // which releases the earlier ones
 	due, _, err := b.RevertDue(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Empty(t, due.Impossible)
-	b.command(t, session.CommandRevert, toBundle(one.ID)) // ends it
+	b.command(t, session.CommandRevert, toBundle(one.ID)) // ends the revert with files
 	require.NoError(t, b.BundleProve(b.ctx, two.ID))
 	require.Equal(t, 1, b.count(t, "snapshots WHERE id = 'im-1' AND unneeded_at IS NOT NULL"))
 }

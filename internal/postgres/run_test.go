@@ -190,7 +190,7 @@ func TestARunKeepsItsFirstOutcome(t *testing.T) {
 	require.Equal(t, before, b.position(t))
 	s, err := b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
-	s.Metrics.ActiveSeconds = 0 // it grows while the session runs
+	s.Metrics.ActiveSeconds = 0 // grows while the session runs
 	require.Equal(t, session.Metrics{Messages: 1, CostUSD: new(0.0)}, s.Metrics)
 	events := b.events(t)
 	var end event.TurnEndData
@@ -252,8 +252,8 @@ func TestARunWithoutAnAttachReturnsItsPrompt(t *testing.T) {
 	requireCode(t, failure.IllegalState, err)
 }
 
-// The end of a lost run and the return of its prompt are one transaction: no workflow that is lost in between leaves the
-// prompt unknown.
+// The end of a lost run and the requeue of its prompt are one transaction, so that the loss of the
+// workflow in between cannot leave the prompt unknown.
 func TestALostRunEndsAndItsPromptIsQueuedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -303,8 +303,8 @@ func TestALostRunThatIsToBeAbortedIsNotQueuedAgain(t *testing.T) {
 	}
 }
 
-// TestAnAgentIsGivenAReceiptOnce: with the first run that reaches it in the sandbox that was restored, and only if something did
-// not come back.
+// TestAnAgentIsGivenAReceiptOnce with the first run that reaches it in the restored sandbox, and
+// only if the restore was incomplete.
 func TestAnAgentIsGivenAReceiptOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

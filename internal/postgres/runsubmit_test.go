@@ -22,7 +22,7 @@ func (b *harness) request() run.Request {
 	}
 }
 
-// start submits a run and returns it, with the prompt that it was made of.
+// start submits a run and returns it, with its prompt.
 func (b *harness) start(t *testing.T, r run.Request) run.View {
 	t.Helper()
 	v, p, created, err := b.RunSubmit(b.ctx, r, session.Idempotency{})
@@ -33,7 +33,7 @@ func (b *harness) start(t *testing.T, r run.Request) run.View {
 	return v
 }
 
-// claimed claims a prompt for the run that it was allotted, and attaches an attempt with the token "t1".
+// claimed claims a prompt for its allotted run, and attaches an attempt with the token "t1".
 func (b *harness) claimed(t *testing.T, promptID string) string {
 	t.Helper()
 	v, err := b.RunBeginAllotted(b.ctx, b.id, promptID, session.NewID(session.RunPrefix), b.generation(t))
@@ -86,7 +86,8 @@ func TestARunContinuesASession(t *testing.T) {
 	require.Equal(t, two.ID, b.runShow(t, run.ID).BundleID)
 	require.Equal(t, one.ID, b.show(t, one.ID).ID, "the base is as it was")
 
-	// Without a turn in between the session is at the second bundle. A run that fails leaves no bundle, and the session is at none afterwards.
+	// Without a turn in between the session is at the second bundle. A failed run leaves no bundle,
+	// and afterwards the session is at none.
 	commands, err := b.SessionLook(b.ctx, b.id, "w1")
 	require.NoError(t, err)
 	require.NoError(t, b.CommandEnd(b.ctx, b.id, commands.Commands[0].ID, session.CommandApplied, ""))
@@ -140,7 +141,7 @@ func TestOneOfManyRunsOnAHeadIsAccepted(t *testing.T) {
 	requireCode(t, failure.RunUnfinished, err) // although a turn has begun after the bundle
 	b.submit(t, "a prompt waits instead")
 
-	// With fork each has a session.
+	// With fork each run has its own session.
 	r := b.request()
 	r.Fork = true
 	forked := b.start(t, r)
@@ -224,7 +225,7 @@ func TestARunIsStartedOnceByKey(t *testing.T) {
 			_, _, _, err = b.RunSubmit(b.ctx, b.request(), session.Idempotency{Key: "k", Digest: "other"})
 			requireCode(t, failure.Idempotency, err)
 
-			// Also when it is over, and its base has changed.
+			// Also after it has ended and its base has changed.
 			v := b.runShow(t, ids[0])
 			_, err = b.PromptWithdraw(b.ctx, v.SessionID, v.PromptID)
 			require.NoError(t, err)
@@ -259,7 +260,7 @@ func TestARunKeepsItsIDThroughRequeueAndRetry(t *testing.T) {
 	require.True(t, returned)
 	require.Equal(t, session.PromptQueued, b.runShow(t, view.ID).Status)
 	_, err = b.RunBeginAllotted(b.ctx, b.id, view.PromptID, proposed, 1)
-	requireCode(t, failure.IllegalState, err) // a claim that was granted before, and comes late
+	requireCode(t, failure.IllegalState, err) // a late claim that was granted before
 
 	claim := b.claimed(t, view.PromptID)
 	require.Equal(t, session.ClaimID(view.ID, 2), claim)
@@ -289,7 +290,7 @@ func TestARunKeepsItsIDThroughRequeueAndRetry(t *testing.T) {
 	}
 	require.Equal(t, 2, turns)
 
-	// A retry by a person, and one that is sent again after the prompt has become unknown once more.
+	// A retry by a person, repeated after the prompt has become unknown again.
 	second := b.start(t, b.request())
 	b.loses(t, second.PromptID)
 	retry := session.Resolve{SessionID: b.id, PromptID: second.PromptID, Action: session.ResolutionRetry, RunID: second.ID, Attempt: 1}

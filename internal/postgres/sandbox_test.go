@@ -124,8 +124,8 @@ func TestAGenerationIsReservedBeforeItsSandboxIsMade(t *testing.T) {
 	requireCode(t, failure.NoSession, b.GenerationReserve(b.ctx, "ses_nobody", 1, "im-1"))
 }
 
-// TestASandboxWithUnsavedWorkIsNotAbandoned: a restore has reserved the next generation, and was interrupted before it
-// saved what the session has done in the one before.
+// TestASandboxWithUnsavedWorkIsNotAbandoned: a restore has reserved the next generation, and was
+// interrupted before it saved the work of the session in the previous one.
 func TestASandboxWithUnsavedWorkIsNotAbandoned(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

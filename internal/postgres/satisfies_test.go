@@ -7,7 +7,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
 
-// The callers declare what they need; this is the one place that holds both ends.
+// The callers declare the interfaces that they need; only this file imports both sides.
 var (
 	_ activities.Store = (*postgres.DB)(nil)
 	_ api.Store        = (*postgres.DB)(nil)

@@ -58,7 +58,7 @@ func TestTranscriptsAreSealedAtRestAndSealedAgainWithANewKey(t *testing.T) {
 		}
 		return string(all)
 	}
-	// An earlier release wrote the beginning.
+	// An earlier release stored the beginning.
 	write(plain, "a", 0, "the beginning ")
 	write(sealing, "a", 14, "the password is hunter2 ")
 	write(sealing, "b", 0, "and more")
@@ -73,7 +73,7 @@ func TestTranscriptsAreSealedAtRestAndSealedAgainWithANewKey(t *testing.T) {
 	_, err = postgrestest.Transcripts(t.Context(), plain, s.ID)
 	require.Equal(t, failure.Unavailable, failure.CodeOf(err), "without a key they cannot be read")
 
-	// Rotated, twice, in parts.
+	// The key is rotated twice; each reseal runs in parts.
 	reseal := func() (resealed int) {
 		t.Helper()
 		for after := ""; ; {
@@ -91,7 +91,7 @@ func TestTranscriptsAreSealedAtRestAndSealedAgainWithANewKey(t *testing.T) {
 	require.Equal(t, whole, content(open(second)), "the first key is not needed any more")
 	_, err = postgrestest.Transcripts(t.Context(), sealing, s.ID)
 	require.Error(t, err)
-	// A row that is put into the place of another does not open.
+	// A row that is moved to the place of another cannot be opened.
 	_, err = conn.Exec(t.Context(), "UPDATE transcripts SET path = 'c' WHERE path = 'b'; UPDATE transcript_positions SET path = 'c' WHERE path = 'b'")
 	require.NoError(t, err)
 	_, err = postgrestest.Transcripts(t.Context(), both, s.ID)
@@ -137,7 +137,7 @@ func TestTheStateOfATurnIsSealedAtRestAndGoneAtItsEnd(t *testing.T) {
 		require.NoError(t, err)
 		return string(start.Run.Translator)
 	}
-	// An earlier release has stored it unsealed.
+	// An earlier release stored the state unsealed.
 	commit(b.DB, 0, `{"held":"hunter2-plain"}`)
 	require.JSONEq(t, `{"held":"hunter2-plain"}`, state(sealing))
 	commit(sealing, 1, `{"held":"hunter2-sealed"}`)

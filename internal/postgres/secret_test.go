@@ -63,7 +63,7 @@ func TestSecretsAreReplacedListedAndDeleted(t *testing.T) {
 	require.Equal(t, failure.NoSecret, failure.CodeOf(db.SecretDelete(ctx, "A")))
 }
 
-// What was replaced or deleted stays masked, so it is kept, within bounds.
+// Replaced and deleted values stay masked, so they are kept, within bounds.
 func TestReplacedSecretsAreKeptWithinBounds(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)

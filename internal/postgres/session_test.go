@@ -131,7 +131,7 @@ func TestSessionsAreListedNewestFirstPageByPage(t *testing.T) {
 	for i := range 7 {
 		s, _, err := b.SessionCreate(b.ctx, session.Session{
 			ID: session.NewID(session.SessionPrefix), Agent: "paged", Title: fmt.Sprintf("No. %d", i),
-			CreatedAt: begin.Add(time.Duration(i/2) * time.Second), // pairs share their time
+			CreatedAt: begin.Add(time.Duration(i/2) * time.Second), // each pair has the same time
 		}, nil, session.Idempotency{})
 		require.NoError(t, err)
 		want = append([]string{s.ID}, want...)
@@ -358,7 +358,7 @@ func TestARefusedCreationDoesNotUseItsKeyUp(t *testing.T) {
 	require.Equal(t, first.ID, again.ID)
 }
 
-// TestAWorkflowLearnsOnlyTitlesThatPeopleGave: what a prompt says must not reach Temporal.
+// TestAWorkflowLearnsOnlyTitlesThatPeopleGave, since content of prompts must not reach Temporal.
 func TestAWorkflowLearnsOnlyTitlesThatPeopleGave(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

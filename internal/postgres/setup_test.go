@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// bundle is a database with a session in it.
+// harness is a database with a session.
 type harness struct {
 	*postgres.DB
 	url string
@@ -50,7 +50,7 @@ func (b *harness) submit(t *testing.T, content string) string {
 	return p.ID
 }
 
-// running reserves a sandbox and takes the session from initializing to running.
+// running reserves a sandbox and brings the session from initializing to running.
 func (b *harness) running(t *testing.T) {
 	t.Helper()
 	b.reserve(t, 1)
@@ -63,7 +63,7 @@ func (b *harness) reserve(t *testing.T, generation int64) {
 	require.NoError(t, b.SandboxRecord(b.ctx, b.id, generation, "sb-1", session.SandboxReady, time.Now().Add(time.Hour)))
 }
 
-// transit takes the next step of the session's life.
+// transit records the next transition of the session.
 func (b *harness) transit(t *testing.T, event session.Event, reason string) session.Transition {
 	t.Helper()
 	step := b.next(t, event, reason)
@@ -102,7 +102,7 @@ func (b *harness) generation(t *testing.T) int64 {
 	return s.Generation
 }
 
-// events is the whole log of the session.
+// events returns the whole log of the session.
 func (b *harness) events(t *testing.T) []eventlog.Event {
 	t.Helper()
 	var events []eventlog.Event
@@ -116,7 +116,7 @@ func (b *harness) events(t *testing.T) []eventlog.Event {
 	}
 }
 
-// types are the types of the events behind a position.
+// types returns the types of the events after a position.
 func (b *harness) types(t *testing.T, after int64) []string {
 	t.Helper()
 	var out []string
@@ -135,7 +135,7 @@ func (b *harness) position(t *testing.T) int64 {
 	return seq
 }
 
-// appendOne appends and returns the verdict on it.
+// appendOne commits one append and returns its verdict.
 func (b *harness) appendOne(t *testing.T, a eventlog.Append) error {
 	t.Helper()
 	verdicts, err := b.EventsAppend(b.ctx, []eventlog.Append{a})
@@ -148,7 +148,7 @@ func draft(kind string, frame int64, n int, data string) eventlog.Draft {
 	return eventlog.Draft{Type: kind, ConversationID: "main", At: time.Now(), Data: json.RawMessage(data), Frame: frame, N: n}
 }
 
-// sql does what no method does, such as making rows old.
+// sql executes a statement for which there is no method, such as one that makes rows old.
 func (b *harness) sql(t *testing.T, statement string, args ...any) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)

@@ -10,7 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestARunThatAShutdownInterrupts ends as such, and its prompt runs again only if that is its policy for a lost outcome.
+// TestARunThatAShutdownInterrupts ends with that reason, and its prompt runs again only if that is
+// its policy for an unknown outcome.
 func TestARunThatAShutdownInterrupts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -14,8 +14,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestWhatIsAskedPeriodicallyReadsNoSleepers: the statements that every worker runs every few seconds read no row of
-// sessions that sleep or are over, however many there are. It counts the rows that the server has read.
+// TestWhatIsAskedPeriodicallyReadsNoSleepers checks that the statements that every worker runs
+// every few seconds read no rows of sleeping or terminated sessions. It counts the rows that the
+// server has read.
 func TestWhatIsAskedPeriodicallyReadsNoSleepers(t *testing.T) {
 	t.Parallel()
 	const n = 5000
@@ -44,7 +45,8 @@ func TestWhatIsAskedPeriodicallyReadsNoSleepers(t *testing.T) {
 	watcher, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer watcher.Close(context.WithoutCancel(t.Context()))
-	// read is how many rows have been read by connections that are closed: a server process reports them when it ends.
+	// read returns the number of rows that closed connections have read: a server process reports
+	// them when it ends.
 	read := func() (rows int64) {
 		t.Helper()
 		require.Eventually(t, func() bool {

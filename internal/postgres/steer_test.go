@@ -19,14 +19,15 @@ func (b *harness) steer(t *testing.T, id string) (stored session.Prompt, positio
 	return stored, position
 }
 
-// TestASteerInterruptsTheTurnAndGoesFirst: with one abort, however many come, in their order.
+// TestASteerInterruptsTheTurnAndGoesFirst checks that several of them cause one abort, and keep
+// their order.
 func TestASteerInterruptsTheTurnAndGoesFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
 	first, second := b.submit(t, "first"), b.submit(t, "second")
 	runID := b.begin(t, first)
-	b.opened(t) // what was signalled before is answered
+	b.opened(t) // earlier signals are answered
 	at := b.position(t)
 
 	s1, position := b.steer(t, "s1")
@@ -55,7 +56,7 @@ func TestASteerInterruptsTheTurnAndGoesFirst(t *testing.T) {
 	require.True(t, b.claim(t, "s1").Granted)
 }
 
-// TestASteerComesTooLateToInterrupt: a turn that ends by itself keeps its outcome.
+// TestASteerComesTooLateToInterrupt checks that a turn that has already ended keeps its outcome.
 func TestASteerComesTooLateToInterrupt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -94,7 +95,7 @@ func TestASteerInterruptsNothingWhileTheQueueIsHeld(t *testing.T) {
 	require.Equal(t, session.PromptQueued, b.prompt(t, second).Status)
 }
 
-// TestASteeredRunWhoseOutcomeIsLostDoesNotRunAgain, and neither does one that never reached the agent.
+// TestASteeredRunWhoseOutcomeIsLostDoesNotRunAgain, nor does one that never reached the agent.
 func TestASteeredRunWhoseOutcomeIsLostDoesNotRunAgain(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, b *harness, run string){
@@ -125,7 +126,7 @@ func TestASteeredRunWhoseOutcomeIsLostDoesNotRunAgain(t *testing.T) {
 	}
 }
 
-// TestASteerInterruptsARunThatIsParked: its question is not answered any more.
+// TestASteerInterruptsARunThatIsParked, whose question then stays unanswered.
 func TestASteerInterruptsARunThatIsParked(t *testing.T) {
 	t.Parallel()
 	b, runID := asleepAsking(t, time.Hour, permission)
@@ -140,7 +141,7 @@ func TestASteerInterruptsARunThatIsParked(t *testing.T) {
 	require.Equal(t, "s1", ended.Look.Waiting[0].ID)
 }
 
-// TestPromptsAreStillCollectedAfterASteer, because it comes before them.
+// TestPromptsAreStillCollectedAfterASteer, because it precedes them.
 func TestPromptsAreStillCollectedAfterASteer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

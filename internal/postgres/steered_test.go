@@ -15,7 +15,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// takesSteers runs a prompt whose attempt, with the token "t1", gives its agent prompts in the turn.
+// takesSteers runs a prompt whose attempt, with the token "t1", gives its agent prompts during the
+// turn.
 func (b *harness) takesSteers(t *testing.T, promptID string) (run string) {
 	t.Helper()
 	run = b.begin(t, promptID)
@@ -23,7 +24,7 @@ func (b *harness) takesSteers(t *testing.T, promptID string) (run string) {
 	return run
 }
 
-// steers commits a frame of an attempt that gives its agent prompts in the turn.
+// steers commits a frame of an attempt that gives its agent prompts during the turn.
 func (b *harness) steers(t require.TestingT, run, token string, frame int64) {
 	verdicts, err := b.EventsAppend(b.ctx, []eventlog.Append{{
 		SessionID: b.id, RunID: run, Generation: 1, Token: token, LastFrame: frame, State: []byte(`{}`), Steers: true,
@@ -32,7 +33,8 @@ func (b *harness) steers(t require.TestingT, run, token string, frame int64) {
 	require.Equal(t, []error{nil}, verdicts)
 }
 
-// take has the attempt with the token "t1" take the next prompt for the turn of a run, and returns those that it has.
+// take makes the attempt with the token "t1" take the next prompt for the turn of a run, and
+// returns all taken ones.
 func (b *harness) take(t require.TestingT, runID string) (ids []string) {
 	prompts, err := b.SteersTake(b.ctx, run.SteerTake{RunID: runID, Token: "t1", More: true})
 	require.NoError(t, err)
@@ -46,7 +48,7 @@ func (b *harness) agentTook(t require.TestingT, runID string, ids ...string) {
 	require.NoError(t, b.SteersSettle(b.ctx, run.SteerTaken{RunID: runID, Token: "t1", PromptIDs: ids}))
 }
 
-// standing is where a prompt stands: its status, its reason, the prompt that it is joined to.
+// standing returns the status of a prompt, its reason, and the prompt that it is joined to.
 func (b *harness) standing(t *testing.T, id string) []string {
 	t.Helper()
 	p := b.prompt(t, id)
@@ -55,7 +57,8 @@ func (b *harness) standing(t *testing.T, id string) []string {
 	return []string{string(p.Status), p.Reason, p.JoinedTo}
 }
 
-// TestAPromptIsGivenToTheRunningTurn: what the agent has taken ends with the turn, what it has declined is first in the queue again.
+// TestAPromptIsGivenToTheRunningTurn checks that an accepted prompt ends with the turn, and a
+// declined one returns to the front of the queue.
 func TestAPromptIsGivenToTheRunningTurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -102,8 +105,8 @@ func TestAPromptIsGivenToTheRunningTurn(t *testing.T) {
 	requireCode(t, failure.IllegalState, err)
 }
 
-// TestWhatHappensToPromptsOfATurnThatIsLost: what may have been written to the agent gets the outcome of the run, unless it is known that the agent
-// has not taken it.
+// TestWhatHappensToPromptsOfATurnThatIsLost: a prompt that may have been written to the agent gets
+// the outcome of the run, unless it is known that the agent has not accepted it.
 func TestWhatHappensToPromptsOfATurnThatIsLost(t *testing.T) {
 	t.Parallel()
 	joined := func(status string) []string { return []string{status, session.ReasonJoined, "first"} }
@@ -151,7 +154,6 @@ func TestWhatHappensToPromptsOfATurnThatIsLost(t *testing.T) {
 	}
 }
 
-// TestASteerInterruptsATurnThatTakesNone.
 func TestASteerInterruptsATurnThatTakesNone(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, b *harness, run string, p *session.Prompt){
@@ -201,7 +203,7 @@ func TestASteerInterruptsATurnThatTakesNone(t *testing.T) {
 	}
 }
 
-// takeOf are the prompts that the attempt that has a run gets for its turn.
+// takeOf returns the prompts that the attempt that has a run gets for its turn.
 func (b *harness) takeOf(t *testing.T, runID string) (ids []string) {
 	t.Helper()
 	r, err := b.RunGet(b.ctx, runID)
@@ -214,7 +216,8 @@ func (b *harness) takeOf(t *testing.T, runID string) (ids []string) {
 	return ids
 }
 
-// TestNothingIsGivenToATurn while its queue is held or a command waits, nor what was withdrawn.
+// TestNothingIsGivenToATurn while its queue is held or a command is pending, or if the prompt was
+// withdrawn.
 func TestNothingIsGivenToATurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -237,12 +240,13 @@ func TestNothingIsGivenToATurn(t *testing.T) {
 	requireCode(t, failure.NotQueued, err)
 }
 
-// TestATurnThatAWorkerOfAnEarlierReleaseEnds: it knows nothing of prompts that the turn was given.
+// TestATurnThatAWorkerOfAnEarlierReleaseEnds checks prompts that were given to the turn, which that
+// release does not know.
 func TestATurnThatAWorkerOfAnEarlierReleaseEnds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		policy session.OnUnknown
-		status string // of the first prompt
+		status string // status of the first prompt
 		want   []string
 	}{
 		"hold":   {session.Hold, "completed", []string{"completed", "unknown"}},

@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 )
 
-// The newest blocks are found from the end: those that fit, and the newest in any case.
+// A page from the end contains the newest blocks that fit, and at least one.
 func TestTheEndOfAConversation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -60,8 +60,8 @@ func TestATranscriptGrowsBySegments(t *testing.T) {
 	requireCode(t, failure.Invalid, add(b.segment(4, -1, "xx")))
 }
 
-// TestATranscriptIsTheFile resends random pieces of a growing file, as attempts do
-// that cannot know what was stored.
+// TestATranscriptIsTheFile resends random pieces of a growing file, like attempts that do not know
+// what is stored.
 func TestATranscriptIsTheFile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

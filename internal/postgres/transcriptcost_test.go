@@ -31,7 +31,7 @@ func query[T any](ctx context.Context, t testing.TB, url, sql string, args ...an
 	return value
 }
 
-// storeSegments stores segments of ten bytes as an earlier release did, which knew of no positions.
+// storeSegments stores segments of ten bytes like an earlier release, without positions.
 func storeSegments(ctx context.Context, t testing.TB, url, sessionID, path string, segments int) {
 	t.Helper()
 	conn, err := pgx.Connect(ctx, url)
@@ -52,7 +52,7 @@ func TestAnAppendReadsFewRows(t *testing.T) {
 	for i := range 500 {
 		storeSegments(b.ctx, t, b.url, b.id, fmt.Sprintf("/other-%d", i), 1)
 	}
-	// A backend reports what it has read when it ends.
+	// A backend reports its statistics when it ends.
 	read := func() int64 {
 		t.Helper()
 		require.Eventually(t, func() bool {
@@ -100,7 +100,8 @@ func TestSegmentsAreMerged(t *testing.T) {
 	require.Equal(t, len(file), query[int](b.ctx, t, b.url, "SELECT bytes FROM transcript_totals"))
 }
 
-// TestAMergeThatIsNotCommittedChangesNothing has the last segment of an append refused after the others were merged.
+// TestAMergeThatIsNotCommittedChangesNothing refuses the last segment of an append after the others
+// were merged.
 func TestAMergeThatIsNotCommittedChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -120,7 +121,8 @@ func TestAMergeThatIsNotCommittedChangesNothing(t *testing.T) {
 	require.Equal(t, "abcdefghijklmnop", string(file.Data))
 }
 
-// TestATranscriptIsReadWhileItIsMerged merges the rows of a file between two pieces that are read, then replaces it.
+// TestATranscriptIsReadWhileItIsMerged merges the rows of a file between two pieces of a read, then
+// replaces the file.
 func TestATranscriptIsReadWhileItIsMerged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -155,7 +157,7 @@ func TestATranscriptIsReadWhileItIsMerged(t *testing.T) {
 	}
 }
 
-// TestRowsOfTheReleaseBeforeAreCounted appends as two releases do during an upgrade.
+// TestRowsOfTheReleaseBeforeAreCounted appends like two releases during an upgrade.
 func TestRowsOfTheReleaseBeforeAreCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -180,7 +182,8 @@ func TestRowsOfTheReleaseBeforeAreCounted(t *testing.T) {
 	require.Equal(t, 1, query[int](b.ctx, t, b.url, "SELECT files FROM transcript_totals"))
 }
 
-// TestStoredTranscriptsGetTheirPositions runs what the migration does with rows of an earlier release, of several versions.
+// TestStoredTranscriptsGetTheirPositions runs the migration on rows of an earlier release, with
+// several versions.
 func TestStoredTranscriptsGetTheirPositions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -226,7 +229,7 @@ func TestTranscriptsAreBounded(t *testing.T) {
 	}
 	add("/a", 1, 0, 90)
 	add("/a", 1, 90, 90)
-	add("/a", 1, 180, 90) // no gap: what is missing is beyond the limit
+	add("/a", 1, 180, 90) // no gap: the missing bytes exceeded the limit
 	add("/a", 1, 100, 10)
 	require.Equal(t, []string{"/a 1 100 true"}, stored())
 	add("/b", 1, 0, 100)
@@ -238,7 +241,7 @@ func TestTranscriptsAreBounded(t *testing.T) {
 	add(strings.Repeat("p", transcript.MaxPath+1), 1, 0, 10)
 	add("/not-\xff", 1, 0, 10)
 	require.Equal(t, []string{"/a 1 100 true", "/b 1 100 false", "/c 1 50 true", "/d 1 0 false"}, stored())
-	// A file that the agent writes again, smaller, makes room.
+	// A file that the agent rewrites with less content frees space.
 	add("/a", 2, 0, 20)
 	add("/d", 1, 0, 30)
 	require.Equal(t, []string{"/a 2 20 false", "/b 1 100 false", "/c 1 50 true", "/d 1 30 false"}, stored())
@@ -259,8 +262,8 @@ func TestTranscriptsAreBounded(t *testing.T) {
 	require.Contains(t, reported[0], "/a: only the first 100 bytes")
 }
 
-// TestATurnReplacesABoundedAmountOfTranscripts stores new versions of a file as a program in the place of a runner can, which
-// costs rows and bytes however small the file is.
+// TestATurnReplacesABoundedAmountOfTranscripts stores new versions of a file like a program that
+// replaces the runner could, which costs rows and bytes even for a small file.
 func TestATurnReplacesABoundedAmountOfTranscripts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -290,14 +293,14 @@ func TestATurnReplacesABoundedAmountOfTranscripts(t *testing.T) {
 	add("run_1", "/a", 6, 5, 5)
 	add("run_1", "/b", 1, 0, 4*transcript.MinReplaced)
 	require.Equal(t, []string{"/a 6 10 false", "/b 1 65536 false"}, stored())
-	// The next turn begins with a link, which sends the newest versions from the start.
+	// The next turn begins with a new link, which sends the newest versions from the start.
 	add("run_2", "/a", 10, 0, 10)
 	add("run_2", "/b", 2, 0, 10)
 	add("run_2", "/a", 11, 0, 11)
 	require.Equal(t, []string{"/a 10 10 false", "/b 2 10 false"}, stored())
 	add("", "/a", 11, 0, 11) // a seal
 	require.Equal(t, []string{"/a 11 11 false", "/b 2 10 false"}, stored())
-	for range 10 { // what the session itself asks for is not bounded
+	for range 10 { // replacements by the session itself are not bounded
 		require.NoError(t, db.SessionRevert(b.ctx, b.id, b.generation(t), nil, []transcript.File{{Path: "/a", Data: []byte("reverted")}}))
 	}
 	require.Equal(t, []string{"/a 21 8 false", "/b 12 0 false"}, stored())
@@ -333,8 +336,8 @@ func TestGapsInTranscriptsAreCountedByTurn(t *testing.T) {
 	requireCode(t, failure.NoSession, err)
 }
 
-// TestALargeTranscriptIsReadInPieces measures what reading keeps in memory.
-func TestALargeTranscriptIsReadInPieces(t *testing.T) { //nolint:paralleltest // it measures the heap
+// TestALargeTranscriptIsReadInPieces measures the memory use of reading.
+func TestALargeTranscriptIsReadInPieces(t *testing.T) { //nolint:paralleltest // measures the heap
 	b := setup(t)
 	const size = 48 << 20
 	piece := make([]byte, 1<<20)

@@ -186,8 +186,9 @@ func TestTheCauseOfAnErrorIsKeptAsLongAsIt(t *testing.T) {
 	require.Empty(t, cause())
 }
 
-// TestPromptsThatAreAcceptedDuringAStopAreCancelledInChunks: the transition to terminated ends them, in transactions of at
-// most 200 as PromptsCancel does, and its status is the session's last event.
+// TestPromptsThatAreAcceptedDuringAStopAreCancelledInChunks: the transition to terminated ends
+// them, in transactions of at most 200 like PromptsCancel, and its status is the session's last
+// event.
 func TestPromptsThatAreAcceptedDuringAStopAreCancelledInChunks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -199,7 +200,7 @@ func TestPromptsThatAreAcceptedDuringAStopAreCancelledInChunks(t *testing.T) {
 	stop := b.next(t, session.EventStop, session.ReasonRequested)
 	require.NoError(t, b.TransitionRecord(b.ctx, stop))
 	require.NoError(t, b.TransitionRecord(b.ctx, stop), "a repeat changes nothing")
-	endings := map[time.Time]int{} // of a transaction, which has one time
+	endings := map[time.Time]int{} // by time, which is the same within a transaction
 	for cursor, more := "", true; more; more = cursor != "" {
 		page, next, err := b.PromptList(b.ctx, b.id, 100, cursor)
 		require.NoError(t, err)

@@ -24,12 +24,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// cost is what a call asks of Postgres.
+// cost is the load of a call on Postgres.
 type cost struct{ Statements, RoundTrips int64 }
 
-// TestWhatATurnAsksOfPostgres counts statements and round trips of the records of a turn. Each round trip wakes a process
-// at either end and is waited for under the session's lock. Where a change needs another number, change it here and
-// say in the commit why: it is paid with every prompt.
+// TestWhatATurnAsksOfPostgres counts the statements and round trips of the writes of a turn. Each
+// round trip wakes a process on both sides and delays the session's lock. If a change needs a
+// different number, change it here and explain it in the commit: every prompt pays for it.
 func TestWhatATurnAsksOfPostgres(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -47,8 +47,8 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 	_, err = db.SessionOpen(b.ctx, b.id, "workflow-run")
 	require.NoError(t, err)
 	costs := map[string]cost{}
-	size := int64(0) // of a transcript
-	for range 3 {    // the first ones prepare statements
+	size := int64(0) // of the transcript
+	for range 3 {    // the first calls prepare statements
 		var prompt session.Prompt
 		costs["PromptSubmit"] = count(func() {
 			prompt, _, _, err = db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "hello"})
@@ -71,7 +71,7 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 		segments := []transcript.Segment{{SessionID: b.id, RunID: runID, Path: "a.jsonl", Version: 1, Offset: size, Data: []byte("line\n")}}
 		size += 5
 		costs["TranscriptAppend"] = count(func() { require.NoError(t, db.TranscriptAppend(b.ctx, segments)) })
-		costs["RunEnd"] = count(func() { // what waits next is read with it
+		costs["RunEnd"] = count(func() { // also reads the pending work
 			_, err := db.RunEnd(b.ctx, run.Ending{RunID: runID, Token: "token", Outcome: session.OutcomeCompleted, LookFor: "workflow-run"})
 			require.NoError(t, err)
 		})
@@ -87,7 +87,7 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 		})
 		_, err = db.RunEnd(b.ctx, run.Ending{RunID: runID, Outcome: session.OutcomeCompleted})
 		require.NoError(t, err)
-		costs["RunClaim of nothing"] = count(func() { // an attendant is notified about what it writes
+		costs["RunClaim of nothing"] = count(func() { // by an attendant, after a notification
 			b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
 			claimed, err := db.RunClaim(b.ctx, claim)
 			require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 	}, costs)
 }
 
-// countingProxy counts what clients of a Postgres send through it, except for what notifies readers.
+// countingProxy counts the messages that clients send to Postgres, except those of the notifier.
 type countingProxy struct {
 	url                    string
 	statements, roundTrips atomic.Int64
@@ -172,11 +172,12 @@ func (p *countingProxy) serve(ctx context.Context, client net.Conn, network, add
 	}
 	defer server.Close()
 	defer context.AfterFunc(ctx, func() { client.Close(); server.Close() })()
-	go io.Copy(client, server) //nolint:errcheck // it ends with either connection
+	go io.Copy(client, server) //nolint:errcheck // ends with either connection
 	in := bufio.NewReader(client)
 	started, notifies := false, false
 	for {
-		// A message of the protocol: a type, unless it is the first, and a length that counts itself.
+		// A message of the protocol: a type, except in the first one, and a length that includes
+		// itself.
 		head := make([]byte, 5)
 		if !started {
 			head = head[:4]

@@ -100,7 +100,7 @@ func TestWhichSessionsAreSignalled(t *testing.T) { //nolint:tparallel // the row
 	}
 }
 
-// unclaimed are those for this session that are older than an hour.
+// unclaimed returns the entries of this session that are older than an hour.
 func (b *harness) unclaimed(t *testing.T) []backlog.Unclaimed {
 	t.Helper()
 	all, err := b.Unclaimed(b.ctx, "", time.Hour, 1000)
@@ -133,7 +133,8 @@ func TestOneSignalPerSessionAndNoMoreThanAsked(t *testing.T) {
 	require.Equal(t, want, paged)
 }
 
-// TestSessionsThatRestDoNotHideOthers: more of them than one look takes, with ids that come first.
+// TestSessionsThatRestDoNotHideOthers: their ids come first, and there are more than one call
+// reads.
 func TestSessionsThatRestDoNotHideOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -171,7 +172,8 @@ func TestWhoseWorkflowMustBeOpen(t *testing.T) {
 	require.Empty(t, attended(0), "the relay sees to what is not loaded")
 }
 
-// asleepInATurn makes a session hibernated while its run is open, as earlier versions could leave it.
+// asleepInATurn makes a session hibernated while its run is open, which earlier versions could
+// cause.
 func (b *harness) asleepInATurn(t *testing.T) {
 	t.Helper()
 	b.sql(t, "UPDATE sessions SET status = 'hibernated', running_since = NULL WHERE id = $1", b.id)

@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// TestATurnEndsWhateverUsageItsAgentReports: the sum of what an agent reports must not exceed a column, or no turn of the session
-// would end, and it could not be stopped.
+// TestATurnEndsWhateverUsageItsAgentReports: the sum of the reported usage must not exceed the
+// range of a column, or no turn of the session could end, and the session could not be stopped.
 func TestATurnEndsWhateverUsageItsAgentReports(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -28,7 +28,7 @@ func TestATurnEndsWhateverUsageItsAgentReports(t *testing.T) {
 	}
 	s, err := b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
-	s.Metrics.ActiveSeconds = 0 // it grows while the session runs
+	s.Metrics.ActiveSeconds = 0 // grows while the session runs
 	require.Equal(t, session.Metrics{
 		Messages: 3, ToolCalls: 2 * usage.MaxTurnCount, InputTokens: 2 * usage.MaxTurnCount, OutputTokens: 2 * usage.MaxTurnCount,
 		CostUSD: new(2 * usage.MaxTurnCostUSD),
@@ -43,14 +43,15 @@ func TestATurnEndsWhateverUsageItsAgentReports(t *testing.T) {
 	require.NoError(t, err)
 	s, err = b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
-	s.Metrics.ActiveSeconds = 0 // it grows while the session runs
+	s.Metrics.ActiveSeconds = 0 // grows while the session runs
 	require.Equal(t, session.Metrics{
 		Messages: 4, ToolCalls: usage.MaxTotalCount, InputTokens: usage.MaxTotalCount, OutputTokens: usage.MaxTotalCount,
 		CostUSD: new(usage.MaxTotalCostUSD),
 	}, s.Metrics)
 }
 
-// TestACostThatIsNotKnownIsNotZero: the sum of a session is that of the turns that have reported a cost.
+// TestACostThatIsNotKnownIsNotZero: the sum of a session includes only turns that have reported a
+// cost.
 func TestACostThatIsNotKnownIsNotZero(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

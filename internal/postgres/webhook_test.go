@@ -23,7 +23,7 @@ func (b *harness) webhook(t *testing.T, filter lifecycle.Filter) webhook.Endpoin
 	return e
 }
 
-// dispatch makes deliveries of everything there is.
+// dispatch makes deliveries of all undispatched events.
 func (b *harness) dispatch(t *testing.T) {
 	t.Helper()
 	for more := true; more; {
@@ -205,7 +205,7 @@ func TestFewDeliveriesOfAWebhookBeginAtOnce(t *testing.T) {
 	none, err := b.WebhookDeliveriesDue(b.ctx, 100)
 	require.NoError(t, err)
 	require.Empty(t, none)
-	// A workflow that was lost is started again once its attempt is overdue.
+	// A lost workflow is started again when its attempt is overdue.
 	query[string](b.ctx, t, b.url, "UPDATE webhook_deliveries SET started_at = started_at - interval '1 hour', next_at = next_at - interval '1 hour' WHERE id = '"+ids[0]+"' RETURNING id")
 	lost, err := b.WebhookDeliveriesDue(b.ctx, 100)
 	require.NoError(t, err)

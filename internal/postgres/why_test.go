@@ -21,7 +21,7 @@ func (b *harness) explain(t *testing.T, of why.Subject, id string) why.Explanati
 	return why.Explain(of, id, facts, why.History{})
 }
 
-// refersTo reports whether a cause with a code is about a row.
+// refersTo reports whether a cause with a code refers to a row.
 func refersTo(e why.Explanation, code why.Code, id string) bool {
 	for _, c := range e.Causes {
 		if c.Code == code && c.About != nil && c.About.ID == id {
@@ -90,7 +90,7 @@ func TestASessionIsExplainedFromItsRows(t *testing.T) {
 	require.Equal(t, why.SessionHibernating, b.explain(t, why.Transition, "2").Causes[0].Code, "an older one")
 }
 
-// TestAModelThatDoesNotAnswerIsNamed: as long as the agent repeats its request.
+// TestAModelThatDoesNotAnswerIsNamed as long as the agent retries its request.
 func TestAModelThatDoesNotAnswerIsNamed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -127,7 +127,7 @@ func TestWhatIsNotThereIsNotExplained(t *testing.T) {
 	}
 }
 
-// TestAnExplanationReadsABoundedNumberOfRows: of a session with many transitions.
+// TestAnExplanationReadsABoundedNumberOfRows, even for a session with many transitions.
 func TestAnExplanationReadsABoundedNumberOfRows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -13,9 +13,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast: a reset of the workflow makes another run, which replays what
-// the earlier one decided long ago. Whatever it records is refused until it has read the session, and whatever the
-// earlier one still records is refused after that.
+// TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast: a reset of the workflow creates another
+// run, which replays old decisions of the previous run. Its writes are refused until it has read
+// the session, and later writes of the previous run are refused after that.
 func TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

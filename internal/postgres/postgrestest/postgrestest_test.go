@@ -25,7 +25,7 @@ func TestEachTestHasItsOwnDatabase(t *testing.T) {
 	require.Equal(t, failure.NoSession, failure.CodeOf(err))
 }
 
-func TestADatabaseGoesWithItsTest(t *testing.T) { //nolint:tparallel // the subtest must be over
+func TestADatabaseGoesWithItsTest(t *testing.T) { //nolint:tparallel // the subtest must have ended
 	t.Parallel()
 	var url string
 	t.Run("inner", func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestHelperThatIsKilled(t *testing.T) { //nolint:paralleltest // a separate 
 
 func TestTheServerEndsWithAKilledProcess(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "owpgkill") //nolint:usetesting // short: a socket's path is; and as open as the system's own
+	dir, err := os.MkdirTemp("", "owpgkill") //nolint:usetesting // short enough for a socket's path, and as accessible as the system's directory
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
