@@ -38,7 +38,7 @@ func TestCallsNeedTheTokenOfTheInstallation(t *testing.T) {
 	}
 }
 
-// Every method of the control plane is refused without a token, whatever it does.
+// Every method of the control plane is refused without a token.
 func TestNoMethodAnswersAStranger(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -66,7 +66,7 @@ func dial(t *testing.T, s *localmodal.Server) *grpc.ClientConn {
 	return conn
 }
 
-// Who was let into one sandbox is not let into another.
+// The token of one sandbox does not give access to another.
 func TestRouterTokensAreForOneTask(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -98,7 +98,7 @@ func TestRouterTokensAreForOneTask(t *testing.T) {
 	write := func(task string) error {
 		stream, err := router.TaskExecStdinWriteStream(ctx)
 		require.NoError(t, err)
-		_ = stream.Send(pb.TaskExecStdinWriteStreamRequest_builder{ // the answer has the result
+		_ = stream.Send(pb.TaskExecStdinWriteStreamRequest_builder{ // the response has the result
 			Start: pb.TaskExecStdinWriteStreamStart_builder{TaskId: task, ExecId: "e"}.Build(),
 		}.Build())
 		_ = stream.Send(pb.TaskExecStdinWriteStreamRequest_builder{End: &pb.TaskExecStdinWriteStreamEnd{}}.Build())
@@ -108,14 +108,14 @@ func TestRouterTokensAreForOneTask(t *testing.T) {
 	require.Equal(t, codes.PermissionDenied, status.Code(write(taskOf(other))))
 	require.NoError(t, write(taskOf(mine)))
 
-	// The token that every client gets opens no sandbox.
+	// The token that every client gets gives access to no sandbox.
 	any, err := client.AuthTokenGet(control, &pb.AuthTokenGetRequest{})
 	require.NoError(t, err)
 	ctx = metadata.AppendToOutgoingContext(b.ctx, "authorization", "Bearer "+any.GetToken())
 	require.Equal(t, codes.Unauthenticated, status.Code(start(taskOf(mine))))
 }
 
-// What an earlier version left open to other users of the machine is closed.
+// Directories that an earlier version left accessible to other users of the machine become private.
 func TestDataDirectoriesArePrivate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

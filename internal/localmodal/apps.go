@@ -14,7 +14,7 @@ const (
 	imageBuilderVersion = "2025.06"
 )
 
-// AuthTokenGet gives the SDK the token that it sends with every call.
+// AuthTokenGet returns the token that the SDK sends with every call.
 func (s *Server) AuthTokenGet(context.Context, *pb.AuthTokenGetRequest) (*pb.AuthTokenGetResponse, error) {
 	token, err := s.signer.issue("client", clientTokenLife)
 	if err != nil {
@@ -23,12 +23,12 @@ func (s *Server) AuthTokenGet(context.Context, *pb.AuthTokenGetRequest) (*pb.Aut
 	return pb.AuthTokenGetResponse_builder{Token: token}.Build(), nil
 }
 
-// ClientHello greets.
+// ClientHello confirms the connection.
 func (s *Server) ClientHello(context.Context, *emptypb.Empty) (*pb.ClientHelloResponse, error) {
 	return &pb.ClientHelloResponse{}, nil
 }
 
-// EnvironmentGetOrCreate answers for any environment: they are only names here.
+// EnvironmentGetOrCreate accepts any environment: here they are only names.
 func (s *Server) EnvironmentGetOrCreate(_ context.Context, q *pb.EnvironmentGetOrCreateRequest) (*pb.EnvironmentGetOrCreateResponse, error) {
 	name := environment(q.GetDeploymentName())
 	return pb.EnvironmentGetOrCreateResponse_builder{
@@ -47,7 +47,7 @@ func environment(name string) string {
 	return name
 }
 
-// AppGetOrCreate finds an app by name, or makes it if asked to.
+// AppGetOrCreate finds an app by name, or creates it if requested.
 func (s *Server) AppGetOrCreate(_ context.Context, q *pb.AppGetOrCreateRequest) (*pb.AppGetOrCreateResponse, error) {
 	s.naming.Lock()
 	defer s.naming.Unlock()
@@ -69,12 +69,12 @@ func (s *Server) app(env, name string) (appRecord, bool) {
 	return s.records.apps.Find(func(a appRecord) bool { return a.Name == name && a.Environment == env })
 }
 
-// ProxyGet finds none: there are no proxies here.
+// ProxyGet never finds a proxy: the local Modal has none.
 func (s *Server) ProxyGet(_ context.Context, q *pb.ProxyGetRequest) (*pb.ProxyGetResponse, error) {
 	return nil, status.Errorf(codes.NotFound, "proxy %q not found: the local Modal has none", q.GetName())
 }
 
-// FunctionGet finds none: nothing can be deployed here.
+// FunctionGet never finds a function: nothing can be deployed to the local Modal.
 func (s *Server) FunctionGet(_ context.Context, q *pb.FunctionGetRequest) (*pb.FunctionGetResponse, error) {
 	return nil, status.Errorf(codes.NotFound, "function %q not found: the local Modal runs sandboxes only", q.GetAppName()+"/"+q.GetObjectTag())
 }

@@ -16,9 +16,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
-// BenchmarkLife measures one round of a sandbox's life through the SDK and
-// reports the median of each step. The first number is that of the files that
-// the sandbox has changed.
+// BenchmarkLife measures one round of a sandbox's life through the SDK and reports the median of
+// each step. The first number is the number of files that the sandbox has changed.
 func BenchmarkLife(b *testing.B) {
 	for _, files := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("files=%d", files), func(b *testing.B) { benchmarkLife(b, files) })
@@ -55,8 +54,8 @@ func benchmarkLife(b *testing.B, files int) {
 	}
 }
 
-// BenchmarkStartWithHostPorts compares the create of a sandbox with its own network that reaches two ports of this
-// machine with one that reaches none, alternately. It reports medians.
+// BenchmarkStartWithHostPorts alternately creates a sandbox with its own network that reaches two
+// ports of this machine, and one that reaches none. It reports medians.
 func BenchmarkStartWithHostPorts(b *testing.B) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)

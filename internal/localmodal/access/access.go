@@ -1,6 +1,6 @@
-// Package access holds the credentials of a local Modal: who has them can run
-// programs as its user. They are random, made once for each data directory and
-// kept in a file there that only its owner can read.
+// Package access stores the credentials of a local Modal. A client that has them can run programs
+// as its user. They are random, created once for each data directory, and stored there in a file
+// that only its owner can read.
 package access
 
 import (
@@ -20,30 +20,30 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/durable"
 )
 
-// fileName is the name of the file in the data directory. A shell can read it:
-// `set -a; . FILE; set +a` sets what Modal's SDK looks for.
+// fileName is the name of the file in the data directory. A shell can source it: `set -a; . FILE;
+// set +a` sets the variables that Modal's SDK reads.
 const fileName = "token"
 
 const (
 	idVariable     = "MODAL_TOKEN_ID"
 	secretVariable = "MODAL_TOKEN_SECRET"
 	secretBytes    = 32
-	// minSecret bounds a secret that is given instead of made.
+	// minSecret is the minimum length of a secret that a person chooses.
 	minSecret = 16
 )
 
-// Token is what a client shows with every call.
+// Token is the credential that a client sends with every call.
 type Token struct{ ID, Secret string }
 
 // String hides the secret.
 func (t Token) String() string { return t.ID + ":[redacted]" }
 
-// Environment is how a child that uses the server gets the token.
+// Environment returns the variables that pass the token to a child process.
 func (t Token) Environment() []string {
 	return []string{idVariable + "=" + t.ID, secretVariable + "=" + t.Secret}
 }
 
-// Validate reports a token that was given by a person and is too easy to guess.
+// Validate returns an error for a token that was chosen by a person and is too easy to guess.
 func (t Token) Validate() error {
 	if t.ID == "" || len(t.Secret) < minSecret {
 		return fmt.Errorf("%s and %s: the ID must not be empty and the secret must have at least %d characters", idVariable, secretVariable, minSecret)
@@ -55,7 +55,7 @@ func (t Token) Validate() error {
 func (t Token) Matches(id, secret string) bool {
 	gotID, gotSecret := sha256.Sum256([]byte(id)), sha256.Sum256([]byte(secret))
 	wantID, wantSecret := sha256.Sum256([]byte(t.ID)), sha256.Sum256([]byte(t.Secret))
-	// Both are always compared.
+	// Always compare both.
 	return subtle.ConstantTimeCompare(gotID[:], wantID[:])&subtle.ConstantTimeCompare(gotSecret[:], wantSecret[:]) == 1
 }
 
@@ -69,11 +69,11 @@ func New() Token {
 
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// Path is where the token of a data directory is kept.
+// Path returns the file of the token of a data directory.
 func Path(dir string) string { return filepath.Join(dir, fileName) }
 
-// Load returns the token kept in dir, which must exist. It makes one if there is
-// none yet, and replaces one that other users may have read.
+// Load returns the token in dir, which must exist. It creates one if there is none yet, and
+// replaces one that other users may have read.
 func Load(dir string) (Token, error) {
 	path := Path(dir)
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
@@ -111,7 +111,7 @@ func parse(f *os.File) (Token, error) {
 	return t, t.Validate()
 }
 
-// create writes a new token so that a reader sees all of it or none.
+// create writes a new token atomically, so that a reader never sees a part of it.
 func create(path string) (Token, error) {
 	t := New()
 	if err := durable.WriteFile(path, []byte(strings.Join(t.Environment(), "\n")+"\n")); err != nil {

@@ -20,20 +20,20 @@ import (
 // ErrGone is returned for a box whose PID 1 has ended.
 var ErrGone = errors.New("sandbox has ended")
 
-// startTimeout bounds the building of a root, on a machine that may be very busy.
+// startTimeout bounds building a root, on a possibly very busy machine.
 const startTimeout = 30 * time.Second
 
-// Spec says what box to start.
+// Spec describes a box to start.
 type Spec struct {
-	ID           string              // also the name of its directory
-	Layers       []string            // of the root, top first; the last is BaseLayer
+	ID           string              // also names its directory
+	Layers       []string            // layers of the root, top first; the last is BaseLayer
 	Hostname     string              // default "modal"
-	Workdir      string              // made if missing; empty for none
-	Mounts       []wire.Mount        // from the host
-	BlockNetwork bool                // a network namespace with nothing but loopback
-	Allow        *netstack.Allowlist // all that can be reached; nil for the internet
-	Bare         bool                // to be read only: without the machine's programs
-	Limits       Limits              // narrower than the Runtime's; wider ones have no effect
+	Workdir      string              // created if missing; empty for none
+	Mounts       []wire.Mount        // mounts from the host
+	BlockNetwork bool                // a network namespace with only loopback
+	Allow        *netstack.Allowlist // the reachable addresses; nil for the internet
+	Bare         bool                // only to be read: without the machine's programs
+	Limits       Limits              // narrow those of the Runtime; wider ones have no effect
 }
 
 // Box is a running sandbox. It is safe for concurrent use.
@@ -45,19 +45,20 @@ type Box struct {
 	allow   *netstack.Allowlist
 	cmd     *exec.Cmd
 	control *control
-	// network is the outer side of the box's own network; nil if it has none.
+	// network is the outer side of the box's own network; nil if it shares the machine's.
 	network *netstack.Network
 
-	exceeded atomic.Pointer[ExceededError] // why the watchdog has ended it
+	exceeded atomic.Pointer[ExceededError] // why the watchdog ended the box
 
-	snapshots sync.Mutex // held by what stops the box; guards previous
-	previous  *manifest  // of the last snapshot, nil before
-	// resume ends a pause: something else is to stop the box. A place for one that comes before it is looked at.
+	snapshots sync.Mutex // held while the box is stopped; guards previous
+	previous  *manifest  // of the last snapshot; nil if there was none
+	// resume ends a pause because another operation must stop the box. It has room for one request
+	// that comes before the pause checks it.
 	resume chan struct{}
 }
 
-// Start builds the root, starts the box's init and returns when it is ready. A
-// *LackError says that the Runtime's isolation cannot do what is asked for.
+// Start builds the root, starts the box's init and returns when it is ready. It returns a
+// *LackError if the Runtime's isolation does not support the spec.
 func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
 	if spec.BlockNetwork {
 		if err := r.isolation.require(BlockedNetwork); err != nil {
@@ -113,14 +114,14 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
 		return nil, errors.Join(fmt.Errorf("start sandbox: %w", err), r.Discard(spec.ID))
 	}
 	select {
-	case <-b.Gone(): // perhaps before it was added
+	case <-b.Gone(): // possibly before it was added
 		r.watchdog.remove(b)
 	default:
 	}
 	return b, nil
 }
 
-// prepareRoot makes what init builds the root from.
+// prepareRoot creates the files from which init builds the root.
 func (b *Box) prepareRoot(ctx context.Context, root *wire.RootSpec) error {
 	if b.rt.copies {
 		root.Tree = true
@@ -154,7 +155,7 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, own, blocked bool)
 	}
 
 	complaints := &initLog{logger: b.rt.logger, box: b.id}
-	cmd := exec.Command(b.rt.initPath) //nolint:noctx // the box outlives the call that makes it; Kill ends it
+	cmd := exec.Command(b.rt.initPath) //nolint:noctx // the box outlives the call that creates it; Kill ends it
 	cmd.Args = []string{wire.InitName}
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + DefaultPath, "GOMAXPROCS=2"}
@@ -163,23 +164,23 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, own, blocked bool)
 	cmd.ExtraFiles = append([]*os.File{remote, spec}, mounts...)
 	cmd.SysProcAttr = b.rt.attributes(own || blocked)
 	err = b.rt.spawner.start(cmd)
-	wire.CloseAll(cmd.ExtraFiles) // the end of init must be the end of the socket
+	wire.CloseAll(cmd.ExtraFiles) // the socket must close when init ends
 	if err != nil {
 		return errors.Join(fmt.Errorf("enter namespaces: %w", err), conn.Close())
 	}
 	b.cmd = cmd
-	// Before it can start anything.
+	// Before init can start any process.
 	if err = b.admit(); err == nil {
 		err = b.awaitReady(ctx, conn, own)
 	}
 	if err != nil {
 		b.closeNetwork()
-		// Nothing runs yet that could outlive it.
+		// No process runs yet that could outlive init.
 		kill := cmd.Process.Kill()
 		if errors.Is(kill, os.ErrProcessDone) {
 			kill = nil
 		}
-		_ = cmd.Wait() // "killed"; what matters is that it is over
+		_ = cmd.Wait() // "killed"; it only has to end
 		b.leave()
 		return errors.Join(err, kill, conn.Close(), complaints.err())
 	}
@@ -193,13 +194,12 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, own, blocked bool)
 	return nil
 }
 
-// awaitReady starts the box's network, if it is to have its own, and returns when init
-// is ready.
+// awaitReady starts the box's own network, if it needs one, and returns when init is ready.
 func (b *Box) awaitReady(ctx context.Context, conn *wire.Conn, own bool) error {
 	if own && b.rt.opensTUN { // while init builds the root
 		network, err := b.openNetwork(b.hostSocketPorts())
 		if err == nil {
-			err = b.serveNetwork(network) //nolint:contextcheck // it outlives the call
+			err = b.serveNetwork(network) //nolint:contextcheck // the network outlives the call
 		}
 		if err != nil {
 			return err
@@ -214,14 +214,14 @@ func (b *Box) awaitReady(ctx context.Context, conn *wire.Conn, own bool) error {
 	case err != nil:
 		return err
 	case network != nil:
-		return b.serveNetwork(*network) //nolint:contextcheck // it outlives the call
+		return b.serveNetwork(*network) //nolint:contextcheck // the network outlives the call
 	case own && b.network == nil:
 		return errors.New("init sent no network device")
 	}
 	return nil
 }
 
-// awaitReady returns when init says that it is ready, with what it has opened.
+// awaitReady returns when init reports that it is ready, with the files that init has opened.
 func awaitReady(ctx context.Context, conn *wire.Conn) (response wire.Response, files []*os.File, err error) {
 	deadline := time.Now().Add(startTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
@@ -250,21 +250,22 @@ func awaitReady(ctx context.Context, conn *wire.Conn) (response wire.Response, f
 	return response, files, nil
 }
 
-// attributes start init with the namespaces of the level. Root's sandboxes have a range of users
-// that belong to no user of the machine; an ordinary user may map only himself.
+// attributes returns the attributes that start init in the namespaces of the level. Sandboxes of
+// root have a range of ids that belong to no user of the machine; an ordinary user can only map
+// their own id.
 func (r *Runtime) attributes(network bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true}
 	switch r.isolation {
 	case Chroot:
-		// Its death would set the others free, so it is not killed with us: it ends
-		// them and itself when the control socket does.
+		// If init died, its descendants would survive. So it is not killed with this process: it
+		// ends them and itself when the control socket closes.
 		attr.Cloneflags = syscall.CLONE_NEWNS
 		if os.Geteuid() == 0 {
-			return attr // the user namespace may be what is not available
+			return attr // the user namespace may be unavailable
 		}
 		attr.Cloneflags |= syscall.CLONE_NEWUSER
 	case Directory:
-		attr.Pdeathsig = syscall.SIGKILL // what it traces dies with it
+		attr.Pdeathsig = syscall.SIGKILL // the kernel kills the processes that it traces
 		return attr
 	default:
 		attr.Pdeathsig = syscall.SIGKILL
@@ -283,28 +284,28 @@ func (r *Runtime) attributes(network bool) *syscall.SysProcAttr {
 	return attr
 }
 
-// PID is that of the sandbox's init as the host sees it.
+// PID returns the PID of the sandbox's init on the host.
 func (b *Box) PID() int { return b.cmd.Process.Pid }
 
-// Gone is closed when no process of the box is left.
+// Gone is closed when no process of the box remains.
 func (b *Box) Gone() <-chan struct{} { return b.control.gone }
 
-// Kill ends every process of the box and returns when they are gone.
+// Kill ends every process of the box and returns when they have ended.
 func (b *Box) Kill() {
 	if b.rt.isolation != Namespaces {
 		b.end()
 		return
 	}
-	// The kernel kills the rest of a PID namespace with its PID 1, and lets no process wait for PID
-	// 1 before that is done. The only error is that it has ended already.
+	// The kernel kills all processes of a PID namespace with its PID 1, and completes a wait for
+	// PID 1 only after that. The only possible error is that it has already ended.
 	_ = b.cmd.Process.Kill()
 	<-b.control.gone
 }
 
-// endTimeout is how long init may take to end all that it knows of.
+// endTimeout is how long init may take to end all its descendants.
 const endTimeout = 5 * time.Second
 
-// end has init kill everything first, because no PID namespace does.
+// end makes init kill all processes first, because there is no PID namespace that does.
 func (b *Box) end() {
 	asked := time.NewTimer(endTimeout)
 	defer asked.Stop()
@@ -315,11 +316,11 @@ func (b *Box) end() {
 		case <-asked.C:
 		}
 	}
-	_ = b.cmd.Process.Kill() // or it has ended already
+	_ = b.cmd.Process.Kill() // or init has already ended
 	<-b.control.gone
 }
 
-// admit puts init into the box's control group, where there are any.
+// admit puts init into the box's control group, if there are control groups.
 func (b *Box) admit() error {
 	if b.rt.cgroups == nil {
 		return nil
@@ -337,7 +338,7 @@ func (b *Box) leave() {
 	}
 }
 
-// sweep ends what init left running if it was killed.
+// sweep ends processes that init left running because it was killed.
 func (b *Box) sweep() {
 	if b.rt.isolation != Chroot {
 		return

@@ -14,8 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// waitLimit bounds every wait of a test. What it waits for takes a moment where the machine is free;
-// all packages' tests share it.
+// waitLimit bounds every wait of a test. Waits are short on an idle machine, but the tests of all
+// packages share it.
 const waitLimit = 2 * time.Minute
 
 type bundle struct {
@@ -23,7 +23,7 @@ type bundle struct {
 	rt *Runtime
 }
 
-// The ways to keep a box. What matters to layers is only whether roots are copies.
+// Ways to isolate a box. For layers, only the difference between copied and overlaid roots matters.
 var (
 	storages = map[string]Options{
 		"overlay": {Isolation: Namespaces},
@@ -37,7 +37,7 @@ var (
 	}
 )
 
-// onEach runs a test on each of some ways.
+// onEach runs a test with each of the given options.
 func onEach(t *testing.T, some map[string]Options, test func(t *testing.T, b *bundle)) {
 	t.Helper()
 	for name, o := range some {
@@ -66,7 +66,7 @@ func (b *bundle) start(layers ...string) *Box {
 	return bx
 }
 
-// process is one with pipes to its streams.
+// process is a process with pipes to its streams.
 type process struct {
 	*Process
 	stdin, stdout *os.File
@@ -86,7 +86,7 @@ func (b *bundle) exec(bx *Box, spec wire.ExecSpec) process {
 	return process{p, inWrite, outRead}
 }
 
-// sh runs a script that must succeed and returns what it printed.
+// sh runs a script that must succeed and returns its output.
 func (b *bundle) sh(bx *Box, script string) string {
 	b.t.Helper()
 	p := b.exec(bx, wire.ExecSpec{Args: []string{"sh", "-c", script}, Env: []string{"PATH=" + DefaultPath}})
@@ -107,7 +107,7 @@ func (b *bundle) snapshot(bx *Box) (string, SnapshotStats) {
 	return id, stats
 }
 
-// settle waits until the last change of every file is old enough to be trusted.
+// settle waits until the last change of every file is old enough for fingerprints.
 func (b *bundle) settle(bx *Box, names ...string) {
 	b.t.Helper()
 	files := b.rt.upperPath(bx.id)

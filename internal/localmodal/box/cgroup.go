@@ -16,17 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroups are the control groups of a Runtime's boxes: a group for all of them and one below it for
-// each. In version 2 of the interface that is one directory, in version 1 one for each controller.
+// cgroups are the control groups of a Runtime's boxes: a group for all boxes and one below it for
+// each. Version 2 of the interface has one directory for a group, version 1 one per controller.
 type cgroups struct {
 	version int
-	groups  map[string]string // by controller, the directory of the group for all; in version 2 under ""
+	groups  map[string]string // directory of the group for all boxes, by controller; "" in version 2
 }
 
-// controllers are those that are used.
+// controllers are the controllers that the boxes use.
 var controllers = []string{"memory", "pids", "cpu"}
 
-// openCgroups makes the group for all boxes of a data directory, or says why there is none.
+// openCgroups creates the group for all boxes of a data directory, or returns why it cannot.
 func openCgroups(dir string) (*cgroups, error) {
 	places, err := findCgroups()
 	if err != nil {
@@ -59,8 +59,8 @@ func openCgroups(dir string) (*cgroups, error) {
 	return c, nil
 }
 
-// ordinaryWeight is the weight in CPU time that a process or a group has by default, relative to the others in the same group, and
-// the largest that a group can have. The versions have different units.
+// ordinaryWeight returns the default CPU weight of a process or a group, relative to the others in
+// the same group, and the largest weight of a group. The units depend on the version.
 func (c *cgroups) ordinaryWeight() (weight, largest int) {
 	if c.version == 2 {
 		return 100, 10_000
@@ -68,8 +68,9 @@ func (c *cgroups) ordinaryWeight() (weight, largest int) {
 	return 1024, 262_144
 }
 
-// weightOfAll is the weight of the group for all boxes: that of one process on each CPU if it competes with processes, as a
-// group's weight is divided between the CPUs that it runs on. If it competes with groups alone, it is that of another group.
+// weightOfAll returns the weight of the group for all boxes. Competing with processes, it is that
+// of one process on each CPU, since a group's weight is divided among the CPUs on which it runs.
+// Competing only with groups, it is that of another group.
 func (c *cgroups) weightOfAll() (int, error) {
 	group := c.groups[""]
 	if c.version == 1 {
@@ -86,17 +87,17 @@ func (c *cgroups) weightOfAll() (int, error) {
 	return weight, nil
 }
 
-// cgroupPlace is where this process is in one hierarchy.
+// cgroupPlace is the group of this process in one hierarchy.
 type cgroupPlace struct{ mount, own string }
 
-// findCgroups returns this process's place in the unified hierarchy, under "", and in those of version 1,
-// by controller.
+// findCgroups returns the place of this process in the unified hierarchy, under "", and in those of
+// version 1, by controller.
 func findCgroups() (map[string]cgroupPlace, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	// Of each hierarchy, the mount that shows most of it.
+	// For each hierarchy, the mount that shows the largest part of it.
 	type mount struct{ root, point string }
 	points := map[string]mount{}
 	for line := range strings.Lines(string(mounts)) {
@@ -134,7 +135,7 @@ func findCgroups() (map[string]cgroupPlace, error) {
 			}
 			path, below := strings.CutPrefix(parts[2], strings.TrimSuffix(m.root, "/"))
 			if !below {
-				path = "/" // the mount shows another part of the hierarchy
+				path = "/" // the mount shows a different part of the hierarchy
 			}
 			places[controller] = cgroupPlace{mount: m.point, own: filepath.Join(m.point, path)}
 		}
@@ -142,8 +143,8 @@ func findCgroups() (map[string]cgroupPlace, error) {
 	return places, nil
 }
 
-// openUnified makes the group in version 2: below the nearest group above this process that hands the
-// controllers down. A group that has processes cannot.
+// openUnified creates the group in version 2, below the nearest group above this process that can
+// delegate the controllers. A group that contains processes cannot.
 func openUnified(places map[string]cgroupPlace, name string) (*cgroups, error) {
 	place, ok := places[""]
 	if !ok {
@@ -163,7 +164,7 @@ func openUnified(places map[string]cgroupPlace, name string) (*cgroups, error) {
 }
 
 func makeUnified(dir, name string) error {
-	// Moving a process takes the right to write here, to the group above both.
+	// Moving a process requires write access to the common ancestor.
 	if err := unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK); err != nil {
 		return &fs.PathError{Op: "access", Path: filepath.Join(dir, "cgroup.procs"), Err: err}
 	}
@@ -180,7 +181,7 @@ func makeUnified(dir, name string) error {
 	return nil
 }
 
-// handDown gives the controllers to the groups below one.
+// handDown enables the controllers in the groups below a group.
 func handDown(group string) error {
 	file := filepath.Join(group, "cgroup.subtree_control")
 	have, err := os.ReadFile(file)
@@ -197,7 +198,7 @@ func handDown(group string) error {
 	return nil
 }
 
-// openControllers makes the groups in version 1.
+// openControllers creates the groups in version 1.
 func openControllers(places map[string]cgroupPlace, name string) (*cgroups, error) {
 	c := &cgroups{version: 1, groups: map[string]string{}}
 	for _, controller := range controllers {
@@ -214,8 +215,8 @@ func openControllers(places map[string]cgroupPlace, name string) (*cgroups, erro
 	return c, nil
 }
 
-// removeLeftOver removes the groups of boxes that ended with an earlier server. One that cannot be
-// removed still has processes, which the caller has ended: they are on their way.
+// removeLeftOver removes the groups of boxes that ended with an earlier server. A group that cannot
+// be removed still contains processes that are ending, which the caller has killed.
 func (c *cgroups) removeLeftOver() error {
 	for _, group := range c.groups {
 		entries, err := os.ReadDir(group)
@@ -231,7 +232,7 @@ func (c *cgroups) removeLeftOver() error {
 	return nil
 }
 
-// removeGroup removes the group of a box, with those that its processes have made.
+// removeGroup removes the group of a box, including groups that its processes have created.
 func removeGroup(group string) error {
 	groups, err := groupsBelow(group)
 	if err != nil {
@@ -245,10 +246,11 @@ func removeGroup(group string) error {
 	return nil
 }
 
-// maxGroups bounds the groups that are looked at for one box. Version 2 of the interface lets its processes make none.
+// maxGroups bounds the groups that are visited for one box. In version 2 its processes cannot
+// create any.
 const maxGroups = 1000
 
-// groupsBelow returns a group and all below it, each before those that it contains.
+// groupsBelow returns a group and all groups below it, each before its children.
 func groupsBelow(group string) ([]string, error) {
 	groups := []string{group}
 	for i := 0; i < len(groups); i++ {
@@ -268,8 +270,8 @@ func groupsBelow(group string) ([]string, error) {
 	return groups, nil
 }
 
-// forbidGroups keeps processes in the group inside a box's own from making further ones, in which they would be
-// overlooked and whose limits they could set. Version 1 of the interface cannot do that.
+// forbidGroups prevents processes in the group inside a box's group from creating further ones, in
+// which they would be overlooked and whose limits they could set. Version 1 cannot do that.
 func forbidGroups(group string) error {
 	for file, most := range map[string]string{"cgroup.max.descendants": "1", "cgroup.max.depth": "1"} {
 		if err := write(group, file, most); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -279,12 +281,12 @@ func forbidGroups(group string) error {
 	return nil
 }
 
-// groupOwner is the process that a group belongs to. A process of another PID namespace or an earlier boot is not
-// known here.
+// groupOwner is the process that owns a group. A process of another PID namespace or an earlier
+// boot cannot be identified here.
 type groupOwner struct {
-	namespace uint64 // of PIDs: its inode
+	namespace uint64 // inode of its PID namespace
 	pid       int
-	started   uint64 // in clock ticks since the boot, which distinguishes it from a later process with the same PID
+	started   uint64 // start time in clock ticks since boot, which distinguishes it from a later process with the same PID
 }
 
 const groupPrefix = "overwinter-"
@@ -293,7 +295,8 @@ func (o groupOwner) name(dir string) string {
 	return fmt.Sprintf("%s%d-%d-%d-%s", groupPrefix, o.namespace, o.pid, o.started, dir)
 }
 
-// parseOwner reads the name of a group; false for one of an earlier version or of others.
+// parseOwner parses the name of a group; false for the group of an earlier version or of another
+// program.
 func parseOwner(name string) (o groupOwner, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(name, groupPrefix), "-")
 	if !strings.HasPrefix(name, groupPrefix) || len(parts) != 4 {
@@ -315,7 +318,7 @@ func thisOwner() (groupOwner, error) {
 	return groupOwner{namespace: st.Ino, pid: os.Getpid(), started: started}, err
 }
 
-// startOf is when a process started.
+// startOf returns when a process started.
 func startOf(pid int) (uint64, error) {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -328,7 +331,8 @@ func startOf(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// gone reports whether the owner of a group has ended, as seen by a process of the same PID namespace.
+// gone reports whether the owner of a group has ended, as seen by a process of the same PID
+// namespace.
 func (o groupOwner) gone(self groupOwner) bool {
 	if o.namespace != self.namespace {
 		return false
@@ -337,9 +341,9 @@ func (o groupOwner) gone(self groupOwner) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && started != o.started
 }
 
-// removeAbandoned removes the groups of servers that were killed, whatever their data directories. A group that has
-// processes stays: the kernel does not remove it. earlier is the name of the one that a version without owners made for
-// this data directory.
+// removeAbandoned removes the groups of servers that were killed, for any data directory. The
+// kernel refuses to remove a group that contains processes. earlier is the name of the group that a
+// version without owners used for this data directory.
 func (c *cgroups) removeAbandoned(self groupOwner, earlier string) {
 	for _, group := range c.groups {
 		parent := filepath.Dir(group)
@@ -358,7 +362,7 @@ func (c *cgroups) removeAbandoned(self groupOwner, earlier string) {
 	}
 }
 
-// close removes the group for all boxes, which have ended.
+// close removes the group for all boxes, which must have ended.
 func (c *cgroups) close() error {
 	failed := c.removeLeftOver()
 	for _, group := range c.groups {
@@ -369,11 +373,12 @@ func (c *cgroups) close() error {
 	return failed
 }
 
-// inside is the group below a box's own that its processes are in. A process can make a cgroup namespace, whose root is its
-// own group, and mount that; where it belongs to the sandbox's user, it could change limits that are there.
+// inside is the name of the group below a box's group that contains its processes. A process can
+// create a cgroup namespace, whose root is its current group, and mount it. If that group belonged
+// to the sandbox's user, the process could change its limits.
 const inside = "inside"
 
-// of are the directories of a box's group.
+// of returns the directories of a box's group.
 func (c *cgroups) of(box string) map[string]string {
 	groups := make(map[string]string, len(c.groups))
 	for controller, group := range c.groups {
@@ -382,7 +387,8 @@ func (c *cgroups) of(box string) map[string]string {
 	return groups
 }
 
-// admit makes the group of a box and puts its init into it, and with it all that init starts.
+// admit creates the group of a box and moves its init into it, and thereby all processes that init
+// starts.
 func (c *cgroups) admit(box string, pid int, l Limits) error {
 	groups := c.of(box)
 	for _, group := range groups {
@@ -407,9 +413,9 @@ func (c *cgroups) admit(box string, pid int, l Limits) error {
 	return nil
 }
 
-// processes are those in the group of a box and in all below it.
+// processes returns the processes in the group of a box and in all groups below it.
 func (c *cgroups) processes(box string) ([]int, error) {
-	for _, group := range c.of(box) { // each has them all
+	for _, group := range c.of(box) { // each contains all of them
 		groups, err := groupsBelow(filepath.Join(group, inside))
 		if err != nil {
 			return nil, err
@@ -444,7 +450,7 @@ func (c *cgroups) remove(box string) error {
 	return failed
 }
 
-// cpuPeriod is that in which the kernel counts, in microseconds.
+// cpuPeriod is the kernel's accounting period in microseconds.
 const cpuPeriod = 100_000
 
 // set writes the limits of groups.
@@ -477,7 +483,7 @@ func (c *cgroups) set(groups map[string]string, l Limits, weight int) error {
 			return fmt.Errorf("limit sandbox: %w", err)
 		}
 	}
-	// What does not fit into memory must not go to a swap that has no limit.
+	// Memory beyond the limit must not move to unlimited swap.
 	for file, value := range map[string]string{"memory.swap.max": "0", "memory.swappiness": "0"} {
 		group := groups[""]
 		if c.version == 1 {
@@ -490,7 +496,7 @@ func (c *cgroups) set(groups map[string]string, l Limits, weight int) error {
 	return nil
 }
 
-// write writes to a file of a control group, which the kernel has made.
+// write writes to an existing file of a control group.
 func write(group, file, value string) error {
 	f, err := os.OpenFile(filepath.Join(group, file), os.O_WRONLY, 0)
 	if err != nil {

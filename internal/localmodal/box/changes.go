@@ -15,13 +15,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// packageData is a directory of the host, in addition to those of programs, that a sandbox with changeable programs
-// sees: what dpkg knows is installed below /usr.
+// packageData is a directory of the host that a sandbox with changeable programs sees in addition
+// to the programs: dpkg's record of the packages installed below /usr.
 const packageData = "/var/lib/dpkg"
 
-// changeable returns the mounts of the host that sandboxes see through a separate overlay, into which they write. That
-// takes overlays and idmapped mounts: otherwise a file of the host's root has an unmapped owner in a sandbox, and
-// cannot be replaced there. A directory with other mounts below it cannot be the lower layer of such an overlay.
+// changeable reports whether sandboxes see a mount of the host through a separate, writable
+// overlay. That requires overlays and idmapped mounts: otherwise a file of the host's root has an
+// unmapped owner in a sandbox, and cannot be replaced there. A directory that contains other mounts
+// cannot be the lower layer of such an overlay.
 func (r *Runtime) changeable(m wire.Mount) bool {
 	return r.confined() && !r.copies && r.mappable[m.Source] && !r.hasMounts[m.Source]
 }
@@ -29,7 +30,7 @@ func (r *Runtime) changeable(m wire.Mount) bool {
 // Installs reports whether sandboxes can install system packages.
 func (r *Runtime) Installs() bool { return r.changeable(wire.Mount{Source: "/usr"}) }
 
-// findMounts finds out which of the host's directories have other mounts below them.
+// findMounts finds the directories of the host that contain other mounts.
 func (r *Runtime) findMounts() error {
 	r.hasMounts = map[string]bool{}
 	f, err := os.Open("/proc/self/mountinfo")
@@ -52,7 +53,7 @@ func (r *Runtime) findMounts() error {
 	return lines.Err()
 }
 
-// changesName is the directory of a box that has what it changes in a directory of the host.
+// changesName is the name of the directory with a box's changes to a directory of the host.
 func changesName(target string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(target, "/"), "/", "-")
 }
@@ -61,7 +62,7 @@ func (r *Runtime) changesPath(id, target string) string {
 	return filepath.Join(r.boxPath(id), "changes", changesName(target), "upper")
 }
 
-// splitMounts returns those of the host's mounts that a box sees as they are, and overlays of the others.
+// splitMounts returns the host's mounts that a box sees unchanged, and overlays of the others.
 func (r *Runtime) splitMounts(layers []string) (mounts []wire.Mount, overlays []wire.Overlay, err error) {
 	for _, m := range r.hostMounts {
 		switch {
@@ -71,15 +72,15 @@ func (r *Runtime) splitMounts(layers []string) (mounts []wire.Mount, overlays []
 				return nil, nil, err
 			}
 			overlays = append(overlays, wire.Overlay{Mount: m, Lower: lower, Name: changesName(m.Target)})
-		case m.Source != packageData: // of no use where nothing can be installed
+		case m.Source != packageData: // useless if no packages can be installed
 			mounts = append(mounts, m)
 		}
 	}
 	return mounts, overlays, nil
 }
 
-// layersWith returns that directory of those layers that have it. A sandbox may have put symbolic links on the way,
-// which lead nowhere here.
+// layersWith returns that directory in the layers that contain it. A sandbox may have replaced
+// parent directories by symbolic links, which are not followed.
 func (r *Runtime) layersWith(layers []string, target string) ([]string, error) {
 	rel := strings.TrimPrefix(target, "/")
 	root, err := unix.Open(r.layerPath(""), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -108,7 +109,7 @@ func (r *Runtime) layersWith(layers []string, target string) ([]string, error) {
 	return found, nil
 }
 
-// makeChanges makes the directories of a box into which its overlays write.
+// makeChanges creates the directories of a box into which its overlays write.
 func (b *Box) makeChanges(overlays []wire.Overlay) error {
 	if len(overlays) == 0 {
 		return nil
@@ -127,7 +128,7 @@ func (b *Box) makeChanges(overlays []wire.Overlay) error {
 	return nil
 }
 
-// changed lists the directories of the host in which a box has changed something.
+// changed lists the directories of the host in which a box has changed files.
 func (r *Runtime) changed(id string) ([]string, error) {
 	var targets []string
 	for _, target := range append([]string{packageData}, programs...) {
@@ -147,8 +148,8 @@ func (r *Runtime) changed(id string) ([]string, error) {
 	return targets, nil
 }
 
-// makeRoom returns where in a layer in the making the changes of a directory of the host belong; false if the sandbox
-// has put something else on the way there.
+// makeRoom returns the place for the changes of a host directory in an unfinished layer; false if
+// the sandbox has put something else in its path.
 func (r *Runtime) makeRoom(layer, target string) (string, bool, error) {
 	path := layer
 	for _, name := range strings.Split(strings.TrimPrefix(filepath.Dir(target), "/"), "/") {
@@ -171,13 +172,13 @@ func (r *Runtime) makeRoom(layer, target string) (string, bool, error) {
 		}
 	}
 	path = filepath.Join(path, filepath.Base(target))
-	if err := unix.Rmdir(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be an empty mount point
-		return "", false, nil // the sandbox's own
+	if err := unix.Rmdir(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // may be an empty mount point
+		return "", false, nil // created by the sandbox
 	}
 	return path, true, nil
 }
 
-// copyHostChanges adds what a box has changed in directories of the host to a layer in the making.
+// copyHostChanges adds a box's changes of host directories to an unfinished layer.
 func (r *Runtime) copyHostChanges(ctx context.Context, c *copier, id, layer string) error {
 	targets, err := r.changed(id)
 	if err != nil {
@@ -205,7 +206,8 @@ func (r *Runtime) copyHostChanges(ctx context.Context, c *copier, id, layer stri
 	return nil
 }
 
-// moveHostChanges is copyHostChanges for a dead box whose files become the layer. It may be repeated.
+// moveHostChanges is copyHostChanges for a dead box whose files become the layer. It may be
+// repeated.
 func (r *Runtime) moveHostChanges(id, layer string) error {
 	targets, err := r.changed(id)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
 )
 
-// buildPackage makes /srv/repo with a package that has a program, a configuration file, a user's directory and a script.
+// buildPackage creates /srv/repo with a package that contains a program, a configuration file, a
+// user's directory and a script.
 const buildPackage = `set -e
 umask 022
 mkdir -p /srv/repo /tmp/p/DEBIAN /tmp/p/usr/bin /tmp/p/etc
@@ -40,7 +41,7 @@ cd /srv/repo
 
 const aptGet = `apt-get -o Dir::Etc::sourcelist=/srv/trial.list -o Dir::Etc::sourceparts=- -o APT::Color=0 `
 
-// requireInstalls skips where packages cannot be installed and says why.
+// requireInstalls skips the test where packages cannot be installed, and logs the reason.
 func requireInstalls(t *testing.T, b *bundle, programs ...string) {
 	t.Helper()
 	for _, name := range programs {
@@ -110,12 +111,13 @@ func TestASandboxReadsNoSecretsOfTheMachine(t *testing.T) {
 	require.Equal(t, "deb https://example.com/debian stable main", string(withoutPasswords("/etc/apt/sources.list", []byte("deb https://me:secret@example.com/debian stable main"))))
 }
 
-// TestChangesOfProgramsFollowNoLink has a layer whose directories on the way to the host's are links.
+// TestChangesOfProgramsFollowNoLink uses a layer in which the parents of a host directory are
+// links.
 func TestChangesOfProgramsFollowNoLink(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces})
 	outside := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(outside, "dpkg"), 0o755)) // others may read it
+	require.NoError(t, os.Mkdir(filepath.Join(outside, "dpkg"), 0o755)) // readable for others
 	layer := uuid.NewString()
 	require.NoError(t, os.MkdirAll(filepath.Join(b.rt.layerPath(layer), "var"), 0o755))
 	require.NoError(t, os.Symlink(outside, filepath.Join(b.rt.layerPath(layer), "var", "lib")))
@@ -130,7 +132,8 @@ func TestChangesOfProgramsFollowNoLink(t *testing.T) {
 	}
 }
 
-// TestASnapshotOfTheVersionBeforeWakes has one of a sandbox on the machine's network with read-only programs.
+// TestASnapshotOfTheVersionBeforeWakes uses a snapshot of a sandbox on the machine's network with
+// read-only programs.
 func TestASnapshotOfTheVersionBeforeWakes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// initialPIDNamespace is the kernel's name for the one that it starts with (PROC_PID_INIT_INO): no
-// container has it, unless it is configured to share it.
+// initialPIDNamespace is the kernel's name for its initial PID namespace (PROC_PID_INIT_INO). No
+// container is in it, unless it is configured to share it.
 const initialPIDNamespace = "pid:[4026531836]"
 
-// detectContainer returns what kind of container this process is in, empty outside. It takes a sign
-// and a PID namespace: a machine may have been made from an image, and have the sign by that, and a
-// person may have created a PID namespace.
+// detectContainer returns the kind of container that this process is in, empty if none. It requires
+// both a sign and a PID namespace: a machine may have been made from an image that contains the
+// sign, and a person may have created a PID namespace.
 func detectContainer() string {
 	if ns, err := os.Readlink("/proc/self/ns/pid"); err != nil || ns == initialPIDNamespace {
 		return ""

@@ -9,8 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// control is the host's end of a box's control socket: it matches answers with
-// requests and exits with processes.
+// control is the host's end of a box's control socket: it matches responses with requests and exits
+// with processes.
 type control struct {
 	conn *wire.Conn
 	gone chan struct{}
@@ -28,8 +28,8 @@ type answer struct {
 	process *Process
 }
 
-// newControl starts reading. When the socket ends, wait is called to collect the
-// process, and then gone is closed.
+// newControl starts reading. When the socket closes, it calls wait to reap the process, and then
+// closes gone.
 func newControl(conn *wire.Conn, wait func()) *control {
 	c := &control{conn: conn, gone: make(chan struct{}), waiting: map[uint64]chan answer{}, processes: map[uint64]*Process{}}
 	go func() {
@@ -62,7 +62,7 @@ func (c *control) deliver(a answer) {
 		}
 		return
 	}
-	if a.Op == wire.OpStarted { // known before its exit can arrive
+	if a.Op == wire.OpStarted { // must be known before its exit can arrive
 		a.process = &Process{id: a.ID, control: c, done: make(chan struct{})}
 		c.processes[a.ID] = a.process
 	}
@@ -89,8 +89,8 @@ func (c *control) end() {
 	_ = c.conn.Close()
 }
 
-// call sends a request and waits for its answer. It ends at the latest when the
-// box does: init bounds what it does on its own.
+// call sends a request and waits for its response, at most until the box ends. init bounds the
+// duration of its own work.
 func (c *control) call(request wire.Request, files ...*os.File) (answer, error) {
 	waiter := make(chan answer, 1) // deliver never waits
 	c.mu.Lock()
@@ -117,7 +117,7 @@ func (c *control) call(request wire.Request, files ...*os.File) (answer, error) 
 	}
 	if a.Op == wire.OpError {
 		wire.CloseAll(a.files)
-		return answer{}, &initError{a.Error, syscall.Errno(a.Errno)} // as init sent it
+		return answer{}, &initError{a.Error, syscall.Errno(a.Errno)} // as sent by init
 	}
 	return a, nil
 }

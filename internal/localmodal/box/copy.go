@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Opaque marks a directory that hides those below it.
+// opaqueAttr marks a directory that hides the directories below it.
 const opaqueAttr = "user.overlay.opaque"
 
-// copier copies an upper directory exactly: content, modes, owners, times, links
-// of both kinds, extended attributes, whiteouts and opaque directories.
+// copier copies an upper directory exactly: content, modes, owners, times, hard and symbolic links,
+// extended attributes, whiteouts and opaque directories.
 type copier struct {
 	stats    SnapshotStats
 	previous *manifest
 	current  map[string]fingerprint
-	layer    func(id string) string // where the previous layer lies
+	layer    func(id string) string // path of a layer
 
 	dst     string
-	links   map[inode]string    // where a file with several names was put first
-	owner   func(uint32) uint32 // of the copy, by that of the original
+	links   map[inode]string    // first copy of a file with several names
+	owner   func(uint32) uint32 // maps owners of originals to owners of copies
 	root    bool
 	noClone bool // the file system cannot share blocks
-	flat    bool // the copy is a separate root, no layer: directories hide nothing
+	flat    bool // the copy is a separate root, not a layer: directories hide nothing
 }
 
 func newCopier(previous *manifest, layer func(string) string, owner func(uint32) uint32) *copier {
@@ -39,10 +39,9 @@ func newCopier(previous *manifest, layer func(string) string, owner func(uint32)
 	}
 }
 
-// copyTree copies a tree of a sandbox. Every file is opened once, by its name in a
-// directory that is open, without following a link; what is then looked at and copied
-// is what was opened. So nothing outside the tree is ever read, whatever is renamed
-// meanwhile.
+// copyTree copies a tree of a sandbox. It opens each file once, by its name in an open directory
+// and without following links, and then inspects and copies the opened file. Thus it never reads a
+// file outside the tree, even if files are renamed meanwhile.
 func (c *copier) copyTree(ctx context.Context, src, dst string) error {
 	c.dst = dst
 	root, err := openRoot(src)
@@ -77,8 +76,7 @@ func (c *copier) entry(ctx context.Context, rel string, src *source) error {
 	return c.leaf(src, filepath.Join(c.dst, rel), rel)
 }
 
-// leaf copies anything but a directory. With an empty rel it stays out of the
-// manifest.
+// leaf copies anything but a directory. With an empty rel the file is not added to the manifest.
 func (c *copier) leaf(src *source, dst, rel string) error {
 	st := &src.st
 	if st.Nlink > 1 {
@@ -106,8 +104,8 @@ func (c *copier) leaf(src *source, dst, rel string) error {
 			return err
 		}
 	default:
-		// Pipes, sockets, and whiteouts: a 0:0 character device, the only one
-		// that an ordinary user may make.
+		// Pipes, sockets, and whiteouts. A whiteout is a 0:0 character device, the only device that
+		// an ordinary user may create.
 		if err := unix.Mknod(dst, st.Mode, int(st.Rdev)); err != nil {
 			return &fs.PathError{Op: "mknod", Path: dst, Err: err}
 		}
@@ -115,7 +113,7 @@ func (c *copier) leaf(src *source, dst, rel string) error {
 	return c.attributes(src.path, dst, st)
 }
 
-// data copies a regular file, letting the file system share blocks if it can.
+// data copies a regular file. It shares blocks if the file system can.
 func (c *copier) data(src, dst, rel string, st *unix.Stat_t) error {
 	var in *os.File
 	err := whileOpen(src, st, func() (err error) {
@@ -155,12 +153,12 @@ func (c *copier) fill(out, in *os.File, st *unix.Stat_t) (int64, error) {
 	return io.Copy(out, in)
 }
 
-// fillSparse copies the data and leaves the holes.
+// fillSparse copies the data and keeps the holes.
 func fillSparse(out, in *os.File, size int64) (int64, error) {
 	copied := int64(0)
 	for at := int64(0); at < size; {
 		start, err := unix.Seek(int(in.Fd()), at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) { // nothing but a hole from here on
+		if errors.Is(err, unix.ENXIO) { // only a hole remains
 			break
 		}
 		if err != nil {
@@ -180,8 +178,8 @@ func fillSparse(out, in *os.File, size int64) (int64, error) {
 	return copied, out.Truncate(size)
 }
 
-// attributes makes dst what src is, beyond its content. src leads to the file itself:
-// it is not a symbolic link. The times come last: everything before changes them.
+// attributes gives dst the attributes of src. src is the path of the file itself: it is not a
+// symbolic link. Times are set last, since every other change modifies them.
 func (c *copier) attributes(src, dst string, st *unix.Stat_t) error {
 	if c.root {
 		if err := unix.Lchown(dst, int(c.owner(st.Uid)), int(c.owner(st.Gid))); err != nil {
@@ -189,7 +187,7 @@ func (c *copier) attributes(src, dst string, st *unix.Stat_t) error {
 		}
 	}
 	kind := st.Mode & unix.S_IFMT
-	if kind == unix.S_IFREG || kind == unix.S_IFDIR { // no other can have any that are kept
+	if kind == unix.S_IFREG || kind == unix.S_IFDIR { // other kinds have none that are kept
 		if err := whileOpen(src, st, func() error { return c.extended(src, dst) }); err != nil {
 			return err
 		}
@@ -229,8 +227,8 @@ func (c *copier) extended(src, dst string) error {
 	return nil
 }
 
-// keeps leaves out the overlay's own bookkeeping, which is about the upper
-// directory's inodes, and what only root may set.
+// keeps excludes the overlay's internal attributes, which refer to inodes of the upper directory,
+// and those that only root may set.
 func (c *copier) keeps(name string) bool {
 	switch {
 	case strings.HasPrefix(name, "user.overlay."):

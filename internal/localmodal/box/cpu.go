@@ -11,25 +11,26 @@ import (
 	"time"
 )
 
-// Where no control groups bound CPU time, the watchdog adds up what the processes of a box use, and stops them all for
-// as long as it takes to be within the limit again. Init is not stopped: the control socket works, and requests to
-// start a process wait.
+// Without control groups that bound CPU time, the watchdog sums up what the processes of a box use,
+// and stops all of them until the box is within its limit again. It does not stop init: the control
+// socket keeps working, and requests to start a process wait.
 
 const (
-	// cpuBurst is for how long a box may save up time that it does not use.
+	// cpuBurst bounds the unused time that a box can accumulate.
 	cpuBurst = 500 * time.Millisecond
-	// maxPause bounds a pause: it is the silence that clients of programs in the box have to bear.
+	// maxPause bounds a pause, during which programs in the box do not respond to their clients.
 	maxPause = 10 * time.Second
-	// maxFailedPauses is how often in a row stopping a box may fail before it is ended.
+	// maxFailedPauses is the number of consecutive failures to stop a box after which the box is
+	// ended.
 	maxFailedPauses = 3
-	// cpuShare is the part of the machine's CPUs that boxes have by default, each and together.
+	// cpuShare is the default share of the machine's CPUs, of each box and of all boxes together.
 	cpuShare = 0.75
 	// tick is the unit of CPU time in /proc.
 	tick = 10 * time.Millisecond
 )
 
-// cpuTime is what a process has used, and what those of its children have used that have ended and that it has waited
-// for, with theirs.
+// cpuTime is the CPU time of a process, and that of its ended descendants that have been waited
+// for.
 type cpuTime struct{ own, children time.Duration }
 
 func ticks(field string) time.Duration {
@@ -40,17 +41,19 @@ func ticks(field string) time.Duration {
 	return time.Duration(n) * tick
 }
 
-// cpuAccount is how much CPU time a box has used. Only the watchdog's goroutine uses it, except for what is atomic.
+// cpuAccount records the CPU time of a box. Only the watchdog's goroutine uses it, except for
+// atomic fields.
 type cpuAccount struct {
-	seen   map[int]hostProcess // by PID, at the last look
-	debt   time.Duration       // above the limit; below zero what it has saved up
+	seen   map[int]hostProcess // by PID, as of the last check
+	debt   time.Duration       // usage above the limit; if negative, accumulated unused time
 	paused atomic.Bool
-	failed atomic.Int32 // pauses in a row
+	failed atomic.Int32 // consecutive failed pauses
 }
 
-// used returns what the family has used since the last look. The time of a process that has ended is in that of the one
-// that has waited for it, less what was counted when it was alive. What a process uses that both starts and ends between two looks
-// is not counted if its parent does not wait for it.
+// used returns the CPU time of the family since the last check. The time of an ended process is
+// included in that of the process that waited for it, minus what was counted while it was alive. A
+// process that both starts and ends between two checks is not counted if its parent does not wait
+// for it.
 func (a *cpuAccount) used(root int, family []int, processes map[int]hostProcess) time.Duration {
 	now := make(map[int]hostProcess, len(family)+1)
 	var own, children, gone time.Duration
@@ -64,7 +67,7 @@ func (a *cpuAccount) used(root int, family []int, processes map[int]hostProcess)
 		if before.started != p.started {
 			before = hostProcess{}
 		}
-		if pid != root { // which is ours
+		if pid != root { // init is ours
 			own += p.time.own - before.time.own
 		}
 		children += p.time.children - before.time.children
@@ -78,7 +81,8 @@ func (a *cpuAccount) used(root int, family []int, processes map[int]hostProcess)
 	return max(own, 0) + max(children-gone, 0)
 }
 
-// owe adds what was used in a time, with a limit in CPUs, and returns how long the box has to pause.
+// owe adds the time used in a period, with a limit in CPUs, and returns how long the box must
+// pause.
 func (a *cpuAccount) owe(used, passed time.Duration, limit float64) time.Duration {
 	a.debt = max(a.debt+used-portion(passed, limit), -portion(cpuBurst, limit))
 	if a.debt <= 0 {
@@ -89,8 +93,8 @@ func (a *cpuAccount) owe(used, passed time.Duration, limit float64) time.Duratio
 
 func portion(d time.Duration, limit float64) time.Duration { return time.Duration(float64(d) * limit) }
 
-// fairShare is how much each may have so that all together have no more than a total; those that use less leave the rest to the
-// others.
+// fairShare returns the share for each user so that their sum does not exceed total; those that use
+// less leave the rest to the others.
 func fairShare(used []float64, total float64) float64 {
 	used = slices.Sorted(slices.Values(used))
 	for i, u := range used {
@@ -100,13 +104,14 @@ func fairShare(used []float64, total float64) float64 {
 		}
 		total -= u
 	}
-	return total // all have what they use
+	return total // all fit into the total
 }
 
-// lookAtCPU pauses boxes that have used more CPU time than their limit, or that use most of what is too much together.
+// lookAtCPU pauses boxes that have used more CPU time than their limit, or that use most of a total
+// that is too high.
 func (w *watchdog) lookAtCPU(all []*watched, processes map[int]hostProcess, families map[int][]int, now time.Time) {
 	passed := now.Sub(w.cpuAt)
-	if w.cpuAt.IsZero() || passed > time.Minute { // the first look, or the machine was asleep
+	if w.cpuAt.IsZero() || passed > time.Minute { // the first check, or the machine was suspended
 		passed = watchInterval
 	}
 	w.cpuAt = now
@@ -134,7 +139,7 @@ func (w *watchdog) lookAtCPU(all []*watched, processes map[int]hostProcess, fami
 	}
 }
 
-// pause stops a box for a while, unless it is paused. It does not wait for that.
+// pause stops a box for a period in the background, unless it is already paused.
 func (w *watchdog) pause(s *watched, pause time.Duration) {
 	if !s.cpu.paused.CompareAndSwap(false, true) {
 		return
@@ -158,14 +163,14 @@ func (w *watchdog) pause(s *watched, pause time.Duration) {
 	})
 }
 
-// pause stops every process of the box for a while, unless something else has stopped them.
+// pause stops every process of the box for a period, unless another operation has stopped them.
 func (b *Box) pause(d time.Duration, stop <-chan struct{}) error {
 	if !b.snapshots.TryLock() {
 		return nil
 	}
 	defer b.snapshots.Unlock()
 	select {
-	case <-b.resume: // what has come before is over
+	case <-b.resume: // discard an old request
 	default:
 	}
 	over := time.NewTimer(d)
@@ -185,7 +190,7 @@ func (b *Box) pause(d time.Duration, stop <-chan struct{}) error {
 	return err
 }
 
-// lockSnapshots locks b.snapshots, and ends a pause for that.
+// lockSnapshots locks b.snapshots, and ends a pause to get the lock.
 func (b *Box) lockSnapshots() {
 	select {
 	case b.resume <- struct{}{}:

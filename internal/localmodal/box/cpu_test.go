@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// family are the processes of a box now.
+// family returns the current processes of a box.
 func (b *Box) family(t *testing.T) (map[int]hostProcess, []int) {
 	t.Helper()
 	processes, err := hostProcesses()
@@ -19,7 +19,7 @@ func (b *Box) family(t *testing.T) (map[int]hostProcess, []int) {
 	return processes, familiesOf(processes, map[int]bool{b.PID(): true})[b.PID()]
 }
 
-// Four processes that compute forever get a fifth of a CPU, whatever else the machine does.
+// Four processes in endless loops get a fifth of a CPU, independent of the load of the machine.
 func TestASandboxHasNoMoreTimeThanItsCPUsWithoutControlGroups(t *testing.T) {
 	t.Parallel()
 	for way, o := range ways {
@@ -30,7 +30,7 @@ func TestASandboxHasNoMoreTimeThanItsCPUsWithoutControlGroups(t *testing.T) {
 			other := b.start()
 			bx := b.start()
 			began := time.Now()
-			// The last one's children come and go.
+			// The children of the last one are short-lived.
 			b.run(bx, `for i in 1 2 3; do (while :; do :; done) & done; while :; do perl -e '$i++ while $i < 100000'; done`)
 			var account cpuAccount
 			var used time.Duration
@@ -45,10 +45,11 @@ func TestASandboxHasNoMoreTimeThanItsCPUsWithoutControlGroups(t *testing.T) {
 					pauses++
 				}
 				lived := time.Since(began)
-				// Where other processes take the machine's time, the box never gets what would be too much.
+				// If other processes use the machine's time, the box never exceeds its limit.
 				return lived > 10*time.Second && (pauses >= 4 || lived > 30*time.Second && used < portion(lived, 0.2))
 			}, waitLimit, 20*time.Millisecond)
-			// What is used until the watchdog looks, and until all have stopped, is paid back later.
+			// Time used before the watchdog's check, and until all processes have stopped, is
+			// compensated by later pauses.
 			allowed := portion(time.Since(began)+cpuBurst, 0.2) + 3*time.Second
 			require.Less(t, used, allowed)
 			require.Equal(t, "on\n", b.sh(other, "echo on"))
@@ -96,7 +97,7 @@ func TestSandboxesShareWhatAllMayHave(t *testing.T) {
 	require.Equal(t, maxPause, a.owe(time.Hour, time.Second, 0.5))
 }
 
-// Processes that continue each other are stopped all the same.
+// Processes that send each other SIGCONT are stopped nevertheless.
 func TestNoProcessOfAStoppedSandboxRuns(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{"overlay": ways["overlay"], "chroot": ways["chroot"]} {
@@ -133,7 +134,8 @@ func TestNoProcessOfAStoppedSandboxRuns(t *testing.T) {
 	}
 }
 
-// A process that waits for a child which shares its memory does not stop while the child is stopped.
+// A process in vfork, which waits for a child that shares its memory, cannot stop while the child
+// is stopped.
 func TestAProcessThatWaitsForItsForkIsFrozen(t *testing.T) {
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {

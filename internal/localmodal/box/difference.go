@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyChanges copies what differs in src from the record into dst, in the form of
-// an overlay's upper directory: that is what a layer is, whatever it is made from.
+// copyChanges copies the differences between src and the record to dst, in the form of an overlay's
+// upper directory: every layer has this form.
 func (c *copier) copyChanges(ctx context.Context, start *startRecord, src, dst string) error {
 	c.dst = dst
 	d := &difference{copier: c, start: start, made: map[string]bool{}}
@@ -20,20 +20,20 @@ func (c *copier) copyChanges(ctx context.Context, start *startRecord, src, dst s
 		return err
 	}
 	defer root.close()
-	if err := d.make("."); err != nil { // a layer without any change is a directory all the same
+	if err := d.make("."); err != nil { // a layer without changes is also a directory
 		return err
 	}
 	return d.dir(ctx, ".", root)
 }
 
-// difference finds out what has changed.
+// difference finds the changes.
 type difference struct {
 	copier *copier
 	start  *startRecord
-	made   map[string]bool // directories of the layer
+	made   map[string]bool // created directories of the layer
 }
 
-// make makes a directory of the layer with those above it.
+// make creates a directory of the layer, and its parents.
 func (d *difference) make(rel string) error {
 	if d.made[rel] {
 		return nil
@@ -107,7 +107,7 @@ func (d *difference) entry(ctx context.Context, rel, name string, src *source) e
 	return d.copier.entry(ctx, path, src)
 }
 
-// makeWhiteout hides what lower layers have under that name.
+// makeWhiteout hides the entry with that name in lower layers.
 func makeWhiteout(path string) error {
 	if err := unix.Mknod(path, unix.S_IFCHR, 0); err != nil {
 		return &fs.PathError{Op: "mknod", Path: path, Err: err}
@@ -119,8 +119,7 @@ func isWhiteout(st *unix.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0
 }
 
-// probeWhiteouts finds out whether the file system of path, where nothing is yet,
-// can hold layers.
+// probeWhiteouts checks whether the file system of path, which must not exist, can store layers.
 func probeWhiteouts(path string) error {
 	if err := makeWhiteout(path); err != nil {
 		return fmt.Errorf("the file system of the data directory cannot mark deleted files: %w", err)
