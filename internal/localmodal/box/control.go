@@ -89,8 +89,8 @@ func (c *control) end() {
 	_ = c.conn.Close()
 }
 
-// call sends a request and waits for its response, at most until the box ends. init bounds the
-// duration of its own work.
+// call sends a request and waits for its response, at most until the box ends. init limits how long
+// it works on a request.
 func (c *control) call(request wire.Request, files ...*os.File) (answer, error) {
 	waiter := make(chan answer, 1) // deliver never waits
 	c.mu.Lock()

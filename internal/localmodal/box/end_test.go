@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// running counts this machine's processes whose command line contains text.
+// running counts the machine's processes whose command line contains text.
 func running(t *testing.T, text string) int {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -46,7 +46,7 @@ func TestNothingOutlivesABox(t *testing.T) {
 		require.NoError(t, syscall.Kill(crashed.PID(), syscall.SIGKILL))
 		<-crashed.Gone()
 		require.Eventually(t, func() bool { return running(t, two) == 0 }, waitLimit, time.Millisecond)
-		// A process that is being started has no command line for a moment.
+		// A process has no command line for a moment while it starts.
 		require.Eventually(t, func() bool { return running(t, three) == 1 }, waitLimit, time.Millisecond, "another's")
 		_, err := crashed.Snapshot(t.Context(), "never")
 		require.ErrorIs(t, err, ErrGone)

@@ -21,13 +21,13 @@ func (e *initError) Unwrap() error {
 	return e.errno
 }
 
-// exhausted are the system's reasons that pass when something else is released.
+// exhausted are errors of the system that end when other resources are released.
 var exhausted = []syscall.Errno{
 	syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.ENOBUFS, syscall.ENOSPC, syscall.EDQUOT,
 }
 
-// IsExhausted reports whether err says that the machine or the sandbox has run out of something for now: open files,
-// processes, memory or disk space.
+// IsExhausted reports whether err means that the machine or the sandbox has temporarily run out of
+// a resource: open files, processes, memory or disk space.
 func IsExhausted(err error) bool {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	return ok && slices.Contains(exhausted, errno)

@@ -14,12 +14,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// confined reports whether init runs as a user who may not enter our directories: then everything
-// that it mounts is picked up here and handed to it.
+// confined reports whether init runs as a user who cannot enter our directories: then the server
+// picks up all mounts for init and passes them to it.
 func (r *Runtime) confined() bool { return r.isolation == Namespaces && r.ids.count > 0 }
 
-// pickUp makes the mounts that init cannot make itself, and names them in root by the
-// descriptors that it inherits.
+// pickUp creates the mounts that init cannot create itself, and refers to them in root by the
+// descriptors that init inherits.
 func (r *Runtime) pickUp(root *wire.RootSpec) (files []*os.File, err error) {
 	if !r.confined() {
 		return nil, nil
@@ -61,8 +61,8 @@ func (r *Runtime) pickUp(root *wire.RootSpec) (files []*os.File, err error) {
 	return files, nil
 }
 
-// idmapOf is the user namespace whose ids a mount shall show, -1 for none. Programs belong to the
-// machine's root, whom sandboxes would see as the user nobody.
+// idmapOf returns the user namespace whose ids a mount must show, -1 for none. Programs belong to
+// the machine's root, whom sandboxes would otherwise see as the user nobody.
 func (r *Runtime) idmapOf(m wire.Mount) int {
 	if r.idmap == nil || !m.ReadOnly || !r.mappable[m.Source] {
 		return -1
@@ -70,8 +70,8 @@ func (r *Runtime) idmapOf(m wire.Mount) int {
 	return int(r.idmap.Fd())
 }
 
-// findMappable finds out which of the programs' mounts can show other ids: that takes
-// a kernel and a file system that know idmapped mounts.
+// findMappable finds which of the programs' mounts can show other ids, which requires a kernel and
+// a file system that support idmapped mounts.
 func (r *Runtime) findMappable() error {
 	if r.ids.count == 0 {
 		return nil
@@ -87,7 +87,7 @@ func (r *Runtime) findMappable() error {
 	for _, m := range r.hostMounts {
 		t, err := hostmount.PickUp(m, int(r.idmap.Fd()))
 		if err != nil {
-			continue // they are shown without a known owner
+			continue // sandboxes see their files without a known owner
 		}
 		r.mappable[m.Source] = true
 		wire.CloseAll([]*os.File{os.NewFile(uintptr(t.FD), m.Source)})
@@ -95,14 +95,14 @@ func (r *Runtime) findMappable() error {
 	return nil
 }
 
-// openIDMap opens a user namespace with the ids of sandboxes. It lives as long as the
-// descriptor; the process that it is made with never runs.
+// openIDMap opens a user namespace with the ids of sandboxes. It lives as long as the descriptor;
+// the process that creates it never executes an instruction.
 func (r *Runtime) openIDMap() (*os.File, error) {
-	cmd := exec.Command("/proc/self/exe") //nolint:noctx // it ends below
+	cmd := exec.Command("/proc/self/exe") //nolint:noctx // the process ends below
 	cmd.Args = []string{wire.InitName}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, Ptrace: true, Pdeathsig: syscall.SIGKILL}
 	r.ids.mapInto(cmd.SysProcAttr)
-	if err := r.spawner.start(cmd); err != nil { // it stops before its first instruction
+	if err := r.spawner.start(cmd); err != nil { // ptrace stops it before its first instruction
 		return nil, fmt.Errorf("make user namespace: %w", err)
 	}
 	f, err := os.Open(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "ns", "user"))
@@ -116,7 +116,7 @@ func (r *Runtime) openIDMap() (*os.File, error) {
 	return f, nil
 }
 
-// makeOwned makes a directory that belongs to the sandboxes' root.
+// makeOwned creates a directory that belongs to the root user of sandboxes.
 func (r *Runtime) makeOwned(path string, mode fs.FileMode) error {
 	if err := os.Mkdir(path, mode); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (r *Runtime) makeOwned(path string, mode fs.FileMode) error {
 	return r.own(path)
 }
 
-// own gives a file to the sandboxes' root, if it has another owner.
+// own makes the root user of sandboxes the owner of a file, unless they are already.
 func (r *Runtime) own(path string) error {
 	if r.ids.count == 0 {
 		return nil
@@ -132,7 +132,8 @@ func (r *Runtime) own(path string) error {
 	return os.Lchown(path, int(r.ids.first), int(r.ids.first))
 }
 
-// Owner is who must own what is made for sandboxes outside of a box, -1 for who makes it.
+// Owner returns the owner for files that are created for sandboxes outside of a box, -1 for the
+// current user.
 func (r *Runtime) Owner() (uid, gid int) {
 	if !r.confined() {
 		return -1, -1
@@ -140,8 +141,8 @@ func (r *Runtime) Owner() (uid, gid int) {
 	return int(r.ids.first), int(r.ids.first)
 }
 
-// Adopt gives a tree that sandboxes share, a volume, the owners that the boxes of this
-// runtime know. No box may be using it.
+// Adopt changes the owners in a tree that sandboxes share, such as a volume, to those that the
+// boxes of this runtime use. No box may be using it.
 func (r *Runtime) Adopt(path string) error {
 	to := r.ids.plain
 	if r.isolation == Namespaces {
@@ -153,8 +154,8 @@ func (r *Runtime) Adopt(path string) error {
 	return nil
 }
 
-// migrate changes the owners of layers, and of files that ended boxes have left, that
-// a version without shifted ids made.
+// migrate changes the owners of layers, and of files of ended boxes, that a version without shifted
+// ids created.
 func (r *Runtime) migrate() error {
 	if r.ids.count == 0 {
 		return nil

@@ -17,14 +17,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// BaseLayer is the bottom of every root: this machine's programs on an otherwise
-// private and empty file system, so that an image needs no registry and no
-// download. It is not simply lowerdir=/, because the kernel will not take a
-// mount with locked children as a layer in a user namespace.
+// BaseLayer is the bottom layer of every root: this machine's programs on an otherwise private and
+// empty file system, so that an image needs neither a registry nor a download. It is not simply
+// lowerdir=/, because in a user namespace the kernel does not accept a mount with locked children
+// as a layer.
 const BaseLayer = "base"
 
 var (
-	// Trees of programs, shown read-only to every sandbox.
+	// Directories of programs, which every sandbox sees read-only.
 	programs = []string{"/usr", "/opt", "/nix", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 
 	baseDirs = []string{
@@ -32,8 +32,8 @@ var (
 		"var/cache/apt/archives/partial", "var/cache/debconf", "var/lib/apt/lists/partial", "var/lib/dpkg", "var/lib/pam", "var/log/apt", "var/tmp",
 	}
 
-	// Not /etc as a whole: it holds the host's secrets. These are what programs
-	// below /usr cannot do without.
+	// Not all of /etc, which contains the host's secrets. Programs below /usr cannot work without
+	// these files.
 	baseConfig = []string{
 		"adduser.conf", "alternatives", "apt/apt.conf.d", "apt/keyrings", "apt/preferences.d", "apt/sources.list", "apt/sources.list.d",
 		"apt/trusted.gpg.d", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debconf.conf", "debian_version", "dpkg", "fonts", "java-17-openjdk",
@@ -43,14 +43,13 @@ var (
 
 	baseFiles = map[string]string{
 		"etc/hostname": "modal\n",
-		// A resolver that waits for a frozen server gives up before a connection does.
+		// While the name server is frozen, the resolver must time out before connections do.
 		"etc/hosts":       "127.0.0.1\tlocalhost\n::1\tlocalhost\n" + netdevice.HostAddress.String() + "\t" + hostports.Name + "\n",
-		"etc/resolv.conf": "", // the host's is mounted here
+		"etc/resolv.conf": "", // mount point for the host's file
 	}
 )
 
-// buildHostBase rebuilds the base layer, so that it follows the machine. No overlay has it mounted
-// yet.
+// buildHostBase rebuilds the base layer, so that it matches the machine. No overlay uses it yet.
 func (r *Runtime) buildHostBase(ctx context.Context) error {
 	building := r.buildPlace()
 	err := fillHostBase(ctx, building)
@@ -108,7 +107,7 @@ func fillHostBase(ctx context.Context, root string) error {
 			return err
 		}
 	}
-	for _, dir := range programs { // /bin and its like are links on most machines
+	for _, dir := range programs { // /bin and similar paths are links on most machines
 		target, err := os.Readlink(dir)
 		if err != nil {
 			continue
@@ -120,11 +119,11 @@ func fillHostBase(ctx context.Context, root string) error {
 	return nil
 }
 
-// firstPerson is the first id that Debian and others give to a person's account.
+// firstPerson is the first user id that Debian and other distributions assign to people.
 const firstPerson = 1000
 
-// systemAccounts are the accounts of this machine that packages refer to. Those of people, and all passwords, are left
-// out.
+// systemAccounts returns the accounts of this machine that packages refer to, without accounts of
+// people and without passwords.
 func systemAccounts() (map[string]string, error) {
 	files := map[string]string{
 		"etc/passwd": "root:x:0:0:root:/root:/bin/bash\n", "etc/group": "root:x:0:\n",
@@ -149,7 +148,7 @@ func systemAccounts() (map[string]string, error) {
 			}
 			seen[fields[0]] = true
 			if fields[1] = "x"; name == "group" {
-				fields[3] = "" // its members
+				fields[3] = "" // members of the group
 			}
 			files["etc/"+name] += strings.Join(fields, ":") + "\n"
 		}
@@ -157,9 +156,9 @@ func systemAccounts() (map[string]string, error) {
 	return files, nil
 }
 
-// copyConfig copies the files that exist and may be read; the rest is not for sandboxes.
+// copyConfig copies the files that exist and are readable; others are not meant for sandboxes.
 func copyConfig(ctx context.Context, src, dst string) error {
-	info, err := os.Stat(src) // through links: localtime is one
+	info, err := os.Stat(src) // follows links, such as localtime
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil
 	}
@@ -182,10 +181,10 @@ func copyConfig(ctx context.Context, src, dst string) error {
 	return os.WriteFile(dst, withoutPasswords(src, b), info.Mode().Perm()|0o400)
 }
 
-// inURL is a name and a password in a URL.
+// inURL matches a user name and a password in a URL.
 var inURL = regexp.MustCompile(`://[^/\s@]+@`)
 
-// withoutPasswords removes passwords from the URLs in the configuration of apt.
+// withoutPasswords removes passwords from URLs in the configuration of apt.
 func withoutPasswords(path string, content []byte) []byte {
 	if !strings.HasPrefix(path, "/etc/apt/") {
 		return content
@@ -193,8 +192,8 @@ func withoutPasswords(path string, content []byte) []byte {
 	return inURL.ReplaceAll(content, []byte("://"))
 }
 
-// copyReadable copies files and links whose names and content are open to everyone. The copy
-// belongs to us, whatever the owner of the original.
+// copyReadable copies files and links whose names and content every user may read. The copies
+// belong to us, regardless of the originals' owners.
 func copyReadable(ctx context.Context, src, dst string) error {
 	return filepath.WalkDir(src, func(path string, entry fs.DirEntry, err error) error {
 		if err := ctx.Err(); err != nil {
@@ -219,7 +218,7 @@ func copyReadable(ctx context.Context, src, dst string) error {
 		case info.IsDir():
 			return os.MkdirAll(to, 0o755)
 		case info.Mode()&fs.ModeSymlink != 0 && strings.HasSuffix(rel, ".gz"):
-			return nil // a manual page's: most of the alternatives, and of the whole base
+			return nil // alternatives of manual pages: most of all alternatives, and of all files of the base
 		case info.Mode()&fs.ModeSymlink != 0:
 			target, err := os.Readlink(path)
 			if err != nil {
@@ -237,7 +236,7 @@ func copyReadable(ctx context.Context, src, dst string) error {
 	})
 }
 
-// resolverMounts let a sandbox on the host's network find names as the host does.
+// resolverMounts makes a sandbox on the host's network resolve names like the host.
 func resolverMounts() []wire.Mount {
 	var mounts []wire.Mount
 	for _, path := range []string{"/etc/resolv.conf", "/etc/hosts"} {

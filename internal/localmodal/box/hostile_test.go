@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uidOf is who a process of this machine runs as, whose command line contains text.
+// uidOf returns the user id of a process of this machine whose command line contains text.
 func uidOf(t *testing.T, text string) int {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -39,7 +39,7 @@ func uidOf(t *testing.T, text string) int {
 	return 0
 }
 
-// Init has the user of a sandbox's root, whose processes may therefore signal it, and could set its limits.
+// Init runs as the sandbox's root user. Processes of that user could signal it and set its limits.
 func TestNoProcessOfASandboxDisturbsItsInit(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces})
@@ -51,8 +51,8 @@ func TestNoProcessOfASandboxDisturbsItsInit(t *testing.T) {
 	require.Equal(t, "on\n", b.sh(bx, "sleep 0.1; echo on"))
 }
 
-// The files of init in /proc belong to the root of its user namespace, who is the sandbox's root too: one of them makes the kernel
-// end init first when memory is short.
+// The files of init in /proc belong to the root of its user namespace, who is also the sandbox's
+// root: one of them could make the kernel kill init first when memory is short.
 func TestInitIsOutOfSightInASandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces})
@@ -69,14 +69,15 @@ func TestInitIsOutOfSightInASandbox(t *testing.T) {
 	b.sh(bx, "for t in $(seq 1 40); do for f in /proc/$t /proc/1/task/$t; do test -e $f/comm && grep -q sandbox-init $f/cmdline && echo 777 > $f/oom_score_adj; done; done 2>/dev/null; true")
 	require.Equal(t, before, adjustment())
 	require.Equal(t, "hidden\n", b.sh(bx, "test -e /proc/1 || echo hidden"))
-	// A process sees those of its sandbox that it could trace: root all of them, others their own.
+	// A process sees the processes of its sandbox that it could trace: root all of them, others
+	// their own.
 	require.Equal(t, "123\n", b.sh(bx, "sleep 60 & echo 123 > /proc/$!/oom_score_adj; cat /proc/$!/oom_score_adj; kill $!"))
 	require.Equal(t, "sleep\n", b.sh(bx, "sleep 60 & until grep -qx sleep /proc/$!/comm; do :; done; cat /proc/[0-9]*/comm | grep -x sleep; kill $!"))
 	b.snapshot(bx)
 	require.Equal(t, "on\n", b.sh(bx, "echo on"))
 }
 
-// A process of a sandbox has all capabilities in a network namespace that it makes.
+// A process of a sandbox has all capabilities in a network namespace that it creates.
 func TestAnOwnNetworkNamespaceReachesLittleOfTheKernel(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces})
@@ -105,12 +106,12 @@ attempt("loopback", lambda: __import__("fcntl").ioctl(four, 0x8914, b"lo".ljust(
 	for _, command := range []string{"unshare -n", "unshare -Urn"} {
 		require.Equal(t, want, b.sh(bx, command+" python3 -c '"+reach+"'"), command)
 	}
-	// Namespaces as sandboxes of programs use them.
+	// Namespaces as used by the sandboxes of programs.
 	require.Equal(t, "ok\n", b.sh(bx, "unshare -Urmpfn sh -c 'mount --rbind /usr /mnt && mount -t tmpfs x /opt && echo ok'"))
 }
 
-// TestCopiesNothingFromOutsideWhateverIsSwapped copies a tree in which files and
-// directories are swapped for links that lead out of it, as if nothing had been stopped.
+// TestCopiesNothingFromOutsideWhateverIsSwapped copies a tree in which files and directories are
+// concurrently replaced by links that lead out of it, as if the box were not frozen.
 func TestCopiesNothingFromOutsideWhateverIsSwapped(t *testing.T) {
 	t.Parallel()
 	outside, tree := t.TempDir(), filepath.Join(t.TempDir(), "tree")
@@ -152,7 +153,7 @@ func TestCopiesNothingFromOutsideWhateverIsSwapped(t *testing.T) {
 	for range 200 {
 		dst := filepath.Join(t.TempDir(), "copy")
 		err := newCopier(nil, nil, same).copyTree(t.Context(), tree, dst)
-		if err != nil { // a name that is gone for a moment; nothing has been copied for it
+		if err != nil { // a name that is missing for a moment; nothing was copied for it
 			require.True(t, errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist), "%v", err)
 		}
 		require.NoError(t, filepath.WalkDir(dst, func(path string, entry fs.DirEntry, err error) error {

@@ -10,22 +10,21 @@ import (
 )
 
 const (
-	// firstID is what root and every other user of a sandbox are shifted by on the
-	// machine, where the server is root. The range lies above those that systemd and
-	// the shadow tools give out.
+	// firstID is the offset of the ids of a sandbox on the machine if the server runs as root. The
+	// range lies above those that systemd and the shadow tools assign.
 	firstID = 0x70000000
-	// countIDs is how many users and groups a sandbox has.
+	// countIDs is the number of users and groups of a sandbox.
 	countIDs = 65536
 )
 
-// idRange is where the users and groups of sandboxes lie on this machine: files of a
-// sandbox, in its layers too, belong to those, so that a set-user-ID file or a file
-// with capabilities means nothing outside. The zero value shifts nothing: an
-// ordinary user's sandbox has one user, who is that user.
+// idRange is the range of users and groups of sandboxes on this machine. Files of a sandbox,
+// including its layers, belong to these ids, so that a set-user-ID file or a file with capabilities
+// has no power outside. The zero value shifts nothing: an ordinary user's sandbox has one user, who
+// is that user.
 type idRange struct{ first, count uint32 }
 
-// shifted is the id that a sandbox's id is stored as. It changes nothing that is
-// shifted already, which makes it safe to apply again.
+// shifted returns the id as which a sandbox's id is stored. It does not change an id that is
+// already shifted, so it is safe to apply it again.
 func (r idRange) shifted(id uint32) uint32 {
 	if id < r.count {
 		return id + r.first
@@ -33,7 +32,7 @@ func (r idRange) shifted(id uint32) uint32 {
 	return id
 }
 
-// plain undoes shifted, for levels that have no user namespace.
+// plain reverses shifted, for levels without a user namespace.
 func (r idRange) plain(id uint32) uint32 {
 	if r.holds(id) {
 		return id - r.first
@@ -41,20 +40,20 @@ func (r idRange) plain(id uint32) uint32 {
 	return id
 }
 
-// holds reports whether the id lies in the range. Without a range none does.
+// holds reports whether the id is in the range; false without a range.
 func (r idRange) holds(id uint32) bool { return id >= r.first && id-r.first < r.count }
 
 func same(id uint32) uint32 { return id }
 
-// mapInto starts a process as root of a user namespace that has the range.
+// mapInto makes attr start a process as root of a user namespace with the range.
 func (r idRange) mapInto(attr *syscall.SysProcAttr) {
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(r.first), Size: int(r.count)}}
 	attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = ids, ids, true
-	attr.Credential = &syscall.Credential{} // else it stays who we are, which means nothing there
+	attr.Credential = &syscall.Credential{} // otherwise it would keep our id, which has no meaning there
 }
 
-// chooseIDs returns the range for sandboxes of a server that runs as root. In a
-// container with few ids there may be none; the error says so.
+// chooseIDs returns the range for sandboxes of a server that runs as root. A container with few ids
+// may have none; the error says so.
 func chooseIDs() (idRange, error) {
 	if os.Geteuid() != 0 {
 		return idRange{}, nil
@@ -90,7 +89,8 @@ func requireMapped(file string) error {
 
 var errNoIDs = errors.New("not enough user ids")
 
-// treeOwner is who owns a copied root's file in a box that the layer gives to id.
+// treeOwner returns a function that maps the owner of a file in a layer to its owner in a box's
+// copied root.
 func (r *Runtime) treeOwner() func(uint32) uint32 {
 	if r.isolation == Namespaces {
 		return same

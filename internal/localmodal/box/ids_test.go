@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capsOnTheMachine are file capabilities as a root without a user namespace sets them.
+// capsOnTheMachine are file capabilities as set by a root without a user namespace.
 var capsOnTheMachine = []byte{1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 func owner(t *testing.T, path string) (uid, gid int, mode uint32) {
@@ -20,8 +20,8 @@ func owner(t *testing.T, path string) (uid, gid int, mode uint32) {
 	return int(st.Uid), int(st.Gid), st.Mode & 0o7777
 }
 
-// TestLayersOfTheVersionBeforeAreAdopted opens a data directory whose layers belong to
-// the ids that their files have inside, as an earlier version left them.
+// TestLayersOfTheVersionBeforeAreAdopted opens a data directory of an earlier version, whose layers
+// belong to the unshifted ids.
 func TestLayersOfTheVersionBeforeAreAdopted(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -40,10 +40,10 @@ func TestLayersOfTheVersionBeforeAreAdopted(t *testing.T) {
 	require.NoError(t, os.Symlink("/etc/passwd", file("link")))
 	require.NoError(t, os.MkdirAll(filepath.Join(layer, "etc"), 0o755))
 	require.NoError(t, makeWhiteout(filepath.Join(layer, "etc", "profile")))
-	// A migration was killed here.
+	// A migration was interrupted here.
 	require.NoError(t, os.Lchown(file("d"), firstID, firstID))
 
-	for range 2 { // the second time there is nothing to do
+	for range 2 { // the second run has nothing to do
 		rt, err := Open(t.Context(), Options{Dir: dir, Isolation: Namespaces})
 		require.NoError(t, err)
 		b := &bundle{t, rt}
@@ -70,8 +70,8 @@ func TestLayersOfTheVersionBeforeAreAdopted(t *testing.T) {
 	require.Equal(t, uint32(firstID), binary.LittleEndian.Uint32(value[capsSize2:]))
 }
 
-// No process of root's sandboxes has an id that means anything on the machine, and
-// nothing maps ids onto themselves.
+// No process of root's sandboxes has an id of a user of the machine, and no mapping maps ids to
+// themselves.
 func TestRootsSandboxesAreUnprivileged(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

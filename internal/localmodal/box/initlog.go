@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// initLog passes on what an init says on stderr: a complaint, or a panic.
+// initLog forwards what an init writes to stderr: an error message, or a panic.
 type initLog struct {
 	logger *slog.Logger
 	box    string
 
 	mu    sync.Mutex
-	first string // for the error of a box that did not start
+	first string // first line, for the error of a box that did not start
 }
 
 func (l *initLog) Write(p []byte) (int, error) {
@@ -27,7 +27,7 @@ func (l *initLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// err is to be asked after the process has been waited for.
+// err must be called after the process has been waited for.
 func (l *initLog) err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,28 +8,28 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// Isolation is how sandboxes are kept apart from the host and each other.
+// Isolation is the way sandboxes are separated from the host and each other.
 type Isolation string
 
 // The levels, best first.
 const (
-	// Namespaces are user, mount, PID, IPC, UTS and network namespaces of a sandbox's own.
+	// Namespaces gives each sandbox its own user, mount, PID, IPC, UTS and network namespaces.
 	Namespaces Isolation = wire.LevelNamespaces
-	// Chroot is a root directory of a sandbox's own, in a mount namespace;
-	// processes and everything else are shared with the machine.
+	// Chroot gives each sandbox its own root directory, in a mount namespace; it shares processes
+	// and everything else with the machine.
 	Chroot Isolation = wire.LevelChroot
-	// Directory is a plain directory. A tracer shows it to the sandbox's processes
-	// as their root, by translating the paths in their system calls.
+	// Directory uses a plain directory, which a tracer presents to the sandbox's processes as their
+	// root by translating the paths in their system calls.
 	Directory Isolation = wire.LevelDirectory
 )
 
-// Auto stands for namespaces, or in a container for the best level that works.
+// Auto means namespaces or, in a container, the best level that works.
 const Auto Isolation = "auto"
 
-// Levels are all of them, best first.
+// Levels returns all levels, best first.
 func Levels() []Isolation { return []Isolation{Namespaces, Chroot, Directory} }
 
-// ParseIsolation reads a level, or Auto, which is also what the empty string means.
+// ParseIsolation parses a level or Auto, which is also the meaning of the empty string.
 func ParseIsolation(text string) (Isolation, error) {
 	if text == "" || text == string(Auto) {
 		return Auto, nil
@@ -44,32 +44,33 @@ func ParseIsolation(text string) (Isolation, error) {
 	return "", fmt.Errorf("isolation %q is unknown: it is one of %s", text, strings.Join(names, ", "))
 }
 
-// Ability is something that not every level can do.
+// Ability is a feature that some levels lack.
 type Ability string
 
 // The abilities that a level may lack.
 const (
-	// HiddenProcesses: a sandbox sees its own processes alone.
+	// HiddenProcesses: a sandbox sees only its own processes.
 	HiddenProcesses Ability = "hidden processes"
 	// BlockedNetwork: a sandbox can be started without a network.
 	BlockedNetwork Ability = "blocked network"
 	// OwnHostname: a sandbox has its own host name.
 	OwnHostname Ability = "own host name"
-	// OwnRoot: a sandbox's user is root, with a root's power over its files.
+	// OwnRoot: a sandbox's user is root, with the power of root over its files.
 	OwnRoot Ability = "own root user"
-	// hiddenFiles: nothing that a process does shows it the machine's other files.
+	// hiddenFiles: a process has no way to see the machine's other files.
 	hiddenFiles Ability = "hidden files"
 	// debuggers: ptrace works in a sandbox.
 	debuggers Ability = "debuggers"
-	// OwnNetwork: a sandbox does not reach what listens on this machine alone.
+	// OwnNetwork: a sandbox cannot reach services that listen only on this machine's loopback
+	// interface.
 	OwnNetwork Ability = "own network"
-	// SeparateSandboxes: a sandbox does not reach another's processes and files.
+	// SeparateSandboxes: a sandbox cannot reach the processes and files of another.
 	SeparateSandboxes Ability = "separate sandboxes"
 	// PrivateIDs: no file of a sandbox belongs to a user of the machine.
 	PrivateIDs Ability = "private ids"
-	// SystemPackages: apt-get and dpkg can install in a sandbox.
+	// SystemPackages: apt-get and dpkg can install packages in a sandbox.
 	SystemPackages Ability = "system packages"
-	// Boundary: a hostile program stays in its sandbox.
+	// Boundary: a hostile program cannot leave its sandbox.
 	Boundary Ability = "boundary"
 )
 
@@ -79,7 +80,7 @@ var rootsIDs = Lack{PrivateIDs, "a sandbox's root is the machine's root: its set
 
 var readOnlyPrograms = Lack{SystemPackages, "the machine's programs are read-only: changing them for one sandbox takes namespaces, overlays, idmapped mounts and a server that runs as root"}
 
-// Lack is an ability that a level does not have, and why.
+// Lack is an ability that a level does not have, and the reason.
 type Lack struct {
 	Ability Ability
 	Reason  string
@@ -87,7 +88,7 @@ type Lack struct {
 
 func (l Lack) String() string { return string(l.Ability) + ": " + l.Reason }
 
-// Lacks is what a level cannot do that the best one can.
+// Lacks returns the abilities of the best level that a level does not have.
 func (i Isolation) Lacks() []Lack {
 	switch i {
 	case Chroot:
@@ -122,7 +123,7 @@ func (i Isolation) Lacks() []Lack {
 	}
 }
 
-// lack reports whether the level does not have the ability, and why.
+// lack reports whether the level lacks the ability, and why.
 func (i Isolation) lack(a Ability) (Lack, bool) {
 	for _, l := range i.Lacks() {
 		if l.Ability == a {
@@ -132,7 +133,7 @@ func (i Isolation) lack(a Ability) (Lack, bool) {
 	return Lack{}, false
 }
 
-// LackError is returned when something is asked for that the level cannot do.
+// LackError is returned for a request that the level cannot satisfy.
 type LackError struct {
 	Isolation Isolation
 	Lack      Lack
@@ -142,7 +143,7 @@ func (e *LackError) Error() string {
 	return fmt.Sprintf("isolation %q has no %s", e.Isolation, e.Lack)
 }
 
-// require returns a *LackError if the level has no such ability.
+// require returns a *LackError if the level lacks the ability.
 func (i Isolation) require(a Ability) error {
 	if l, lacking := i.lack(a); lacking {
 		return &LackError{Isolation: i, Lack: l}

@@ -6,28 +6,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits bound what one box takes of the machine. Where control groups are available, the kernel enforces
-// processes, memory and CPUs, and all boxes together stay within the machine's memory less a quarter of it and
-// within maxAllProcesses. Elsewhere the kernel bounds the number of processes (by its count of a user namespace),
-// and a watchdog ends a box that exceeds its memory and pauses one that exceeds its CPUs. The watchdog ends a box that exceeds its disk everywhere.
+// Limits bound the resources of one box. If control groups are available, the kernel enforces the
+// limits of processes, memory and CPUs, and all boxes together stay within three quarters of the
+// machine's memory and within maxAllProcesses. Otherwise the kernel bounds the number of processes
+// (per user namespace), and a watchdog ends a box that exceeds its memory and pauses one that
+// exceeds its CPUs. In both cases the watchdog ends a box that exceeds its disk.
 type Limits struct {
-	// Processes is how many processes and threads may exist at once. Default 8192.
+	// Processes bounds the processes and threads that exist at the same time. Default 8192.
 	Processes int
-	// Memory is bytes. A box that reaches it loses a process to the kernel. Default: three quarters of
-	// the machine's memory.
+	// Memory is in bytes. When a box reaches it, the kernel kills one of its processes. Default:
+	// three quarters of the machine's memory.
 	Memory int64
-	// CPUs is how many CPUs' worth of time may be used. Default: all of them, where all boxes together
-	// have the weight of one other program on each CPU; without control groups, three quarters of them for all boxes together.
+	// CPUs is in units of one CPU. Default: all CPUs, with a weight for all boxes together of one
+	// other program on each CPU; without control groups, three quarters of the CPUs for all boxes
+	// together.
 	CPUs float64
-	// Disk is bytes on disk that a box may add to its image. Default 10 GiB.
+	// Disk bounds the bytes on disk that a box may add to its image. Default 10 GiB.
 	Disk int64
-	// Inodes is how many files, directories and links a box may add to its image. Default 1,000,000.
+	// Inodes bounds the files, directories and links that a box may add to its image. Default
+	// 1,000,000.
 	Inodes int64
-	// Reserve is free bytes of the file system of the data directory. Below it, boxes are ended, those that grow
-	// most first, and none is started or saved. Default 1 GiB, at most 5% of the file system.
+	// Reserve is the number of bytes that must stay free on the file system of the data directory.
+	// Below it, boxes are ended, those that grow fastest first, and none is started or saved.
+	// Default 1 GiB, at most 5% of the file system.
 	Reserve int64
-	// MemoryReserve is bytes of the machine's memory that stay available where no control groups bound boxes: below it, the largest
-	// box is ended. Default 1 GiB, at most 5% of the memory.
+	// MemoryReserve is the number of bytes of the machine's memory that must stay available if no
+	// control groups bound boxes: below it, the largest box is ended. Default 1 GiB, at most 5% of
+	// the memory.
 	MemoryReserve int64
 }
 
@@ -45,10 +50,10 @@ const (
 	reserveInodes    = 50_000
 
 	defaultMemoryReserve = 1 << 30
-	reserveShare         = 20 // the reserve is at most this part of the file system
+	reserveShare         = 20 // the reserve is at most one in so many bytes of the file system
 )
 
-// Check names the first limit that is out of bounds. Zero is the default.
+// Check returns an error that names the first limit that is out of bounds. Zero means the default.
 func (l Limits) Check() error {
 	switch {
 	case l.Processes != 0 && (l.Processes < leastProcesses || l.Processes > maxAllProcesses):
@@ -69,7 +74,7 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// withDefaults fills in what is not given.
+// withDefaults sets unset fields to their defaults.
 func (l Limits) withDefaults() Limits {
 	if l.Processes == 0 {
 		l.Processes = defaultProcesses
@@ -92,7 +97,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// narrowed is l, with what o bounds more narrowly.
+// narrowed returns l with the limits of o that are narrower.
 func (l Limits) narrowed(o Limits) Limits {
 	if o.Processes > 0 && o.Processes < l.Processes {
 		l.Processes = o.Processes
@@ -112,12 +117,12 @@ func (l Limits) narrowed(o Limits) Limits {
 	return l
 }
 
-// memoryReserve is the reserve on a machine.
+// memoryReserve returns the reserve for a machine.
 func (l Limits) memoryReserve(m machineMemory) int64 {
 	return min(l.MemoryReserve, m.total/reserveShare)
 }
 
-// allMemory is what all boxes may have together: the rest is for Postgres, Temporal and the user.
+// allMemory is the memory for all boxes together: the rest is for Postgres, Temporal and the user.
 func allMemory() int64 {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {

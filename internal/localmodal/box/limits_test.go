@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forks starts 500 processes and prints how many it got: a shell stops at the first that it does not get.
+// forks starts up to 500 processes and prints how many started: a shell stops at the first failure.
 const forks = `(i=0; while [ $i -lt 500 ]; do sleep 1000 >/dev/null 2>&1 & i=$((i+1)); echo $i >/tmp/n; done) 2>/dev/null; read n </tmp/n; echo $n`
 
 func TestASandboxHasNoMoreProcessesThanItsLimit(t *testing.T) {
@@ -37,7 +37,7 @@ func TestASandboxHasNoMoreProcessesThanItsLimit(t *testing.T) {
 				require.Less(t, got, 100)
 
 				o.Limits = Limits{}
-				got, err = strconv.Atoi(strings.TrimSpace(setup(t, o).sh(b.start(), "echo 1"))) // another is not held up
+				got, err = strconv.Atoi(strings.TrimSpace(setup(t, o).sh(b.start(), "echo 1"))) // another box is not affected
 				require.NoError(t, err)
 				require.Equal(t, 1, got)
 			})
@@ -52,7 +52,7 @@ func TestASandboxHasNoMoreMemoryThanItsLimit(t *testing.T) {
 		t.Skip("no control groups here: ", b.rt.Unlimited())
 	}
 	bx := b.start()
-	// tail keeps all that it may have to print.
+	// tail keeps its input in memory.
 	require.Contains(t, b.sh(bx, `head -c 64M /dev/zero | tail -c 64M >/dev/null; echo "ended $?"`), "ended 0")
 	require.Contains(t, b.sh(bx, `head -c 600M /dev/zero | tail -c 600M >/dev/null; echo "ended $?"`), "ended 137")
 	require.Equal(t, "on\n", b.sh(bx, "echo on"), "the sandbox lives on")
@@ -95,14 +95,14 @@ func TestControlGroupsGoWithTheirSandboxes(t *testing.T) {
 	require.NoError(t, err)
 	for _, group := range b.rt.cgroups.of(bx.id) {
 		require.DirExists(t, group)
-		// What a process can mount has no limits of ours.
+		// A process can only mount a group without our limits.
 		require.Contains(t, string(groups), filepath.Join("/", filepath.Base(filepath.Dir(group)), bx.id, "inside")+"\n")
 	}
 	bx.Kill()
 	for _, group := range b.rt.cgroups.of(bx.id) {
 		require.NoDirExists(t, group)
 	}
-	// What a server that was killed left, the next removes.
+	// The next server removes the groups that a killed server left.
 	for _, group := range b.rt.cgroups.of("left") {
 		require.NoError(t, os.Mkdir(group, 0o755))
 	}
@@ -113,7 +113,7 @@ func TestControlGroupsGoWithTheirSandboxes(t *testing.T) {
 	}
 }
 
-// Where the groups belong to the sandbox's user, a process can make some of its own below its group.
+// If the groups belong to the sandbox's user, a process can create groups below its own.
 func TestControlGroupsThatASandboxMakesHideNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces})
@@ -131,7 +131,7 @@ func TestControlGroupsThatASandboxMakesHideNothing(t *testing.T) {
 	before, err := b.rt.cgroups.processes(bx.id)
 	require.NoError(t, err)
 	require.Contains(t, before, bx.PID())
-	for _, group := range b.rt.cgroups.of(bx.id) { // as such a process does
+	for _, group := range b.rt.cgroups.of(bx.id) { // like such a process
 		hidden := filepath.Join(group, inside, "hidden", "deeper")
 		require.NoError(t, os.MkdirAll(hidden, 0o755))
 		require.NoError(t, write(hidden, "cgroup.procs", strconv.Itoa(bx.PID())))
@@ -145,7 +145,7 @@ func TestControlGroupsThatASandboxMakesHideNothing(t *testing.T) {
 	}
 }
 
-// TestControlGroupsHaveNoneBelowTheOneInside tries the limit of version 2, without controllers.
+// TestControlGroupsHaveNoneBelowTheOneInside checks the limit of version 2, without controllers.
 func TestControlGroupsHaveNoneBelowTheOneInside(t *testing.T) {
 	t.Parallel()
 	places, err := findCgroups()
@@ -164,8 +164,8 @@ func TestControlGroupsHaveNoneBelowTheOneInside(t *testing.T) {
 	require.ErrorIs(t, os.Mkdir(filepath.Join(group, inside, "hidden"), 0o755), unix.EAGAIN)
 }
 
-// TestControlGroupsOfKilledServersAreRemoved has groups of a process that has ended, of this one and of one in another
-// PID namespace.
+// TestControlGroupsOfKilledServersAreRemoved uses groups of a process that has ended, of this
+// process and of one in another PID namespace.
 func TestControlGroupsOfKilledServersAreRemoved(t *testing.T) {
 	t.Parallel()
 	rt, err := Open(t.Context(), Options{Dir: t.TempDir(), Isolation: Namespaces})
@@ -203,7 +203,8 @@ func TestControlGroupsOfKilledServersAreRemoved(t *testing.T) {
 	}
 }
 
-// TestAllSandboxesWeighAsMuchAsOneProgramOnEachCPU compares the weight of the group of all sandboxes with what competes with it.
+// TestAllSandboxesWeighAsMuchAsOneProgramOnEachCPU compares the weight of the group of all
+// sandboxes with the weights of its competitors.
 func TestAllSandboxesWeighAsMuchAsOneProgramOnEachCPU(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces})
@@ -222,7 +223,7 @@ func TestAllSandboxesWeighAsMuchAsOneProgramOnEachCPU(t *testing.T) {
 	another := filepath.Join(filepath.Dir(all), "overwinter-test-"+filepath.Base(t.TempDir())+strconv.Itoa(os.Getpid()))
 	require.NoError(t, os.Mkdir(another, 0o755))
 	t.Cleanup(func() { require.NoError(t, os.Remove(another)) })
-	ordinary, err := strconv.Atoi(read(another, file)) // the kernel's default, for a process too
+	ordinary, err := strconv.Atoi(read(another, file)) // the kernel's default, also for a process
 	require.NoError(t, err)
 	competitors := 1
 	if read(filepath.Dir(all), "cgroup.procs") != "" {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// whileOpen calls f while path can be read by its owner, who we are. An ordinary user's sandbox is
-// root inside and gets at files whose mode locks everyone out; we do not. The mode is restored
-// before anything in the sandbox runs.
+// whileOpen calls f while path is readable for its owner, which is the current user. The root of an
+// ordinary user's sandbox can read files whose mode denies access to everyone; the server cannot.
+// The mode is restored before any process of the sandbox runs.
 func whileOpen(path string, st *unix.Stat_t, f func() error) error {
 	needed := uint32(0o400)
 	switch st.Mode & unix.S_IFMT {
@@ -18,7 +18,7 @@ func whileOpen(path string, st *unix.Stat_t, f func() error) error {
 		needed = 0o700
 	case unix.S_IFREG:
 	default:
-		return f() // a link has no mode, and nothing else is ever opened
+		return f() // a link has no mode, and other kinds are never opened
 	}
 	if st.Mode&needed == needed || os.Geteuid() == 0 {
 		return f()

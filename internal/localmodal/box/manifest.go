@@ -10,22 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settled is how old a change must be before its timestamp can vouch for the
-// content: the clock that stamps files ticks only every few milliseconds, so a
-// file may change twice at one time.
+// settled is the age of a change from which on its timestamp identifies the content: the clock of
+// file times ticks only every few milliseconds, so a file may change twice with the same timestamp.
 const settled = 100 * time.Millisecond
 
 type inode struct{ dev, ino uint64 }
 
-// fingerprint changes whenever the content or the attributes of a file do. The
-// change time cannot be set back by anyone.
+// fingerprint changes whenever the content or the attributes of a file change. No process can set
+// back the change time.
 type fingerprint struct {
 	inode
 	size           int64
 	modified, tick unix.Timespec
 }
 
-// A symbolic link cannot be changed, only replaced; its change time only shows that another root
+// A symbolic link cannot be changed, only replaced; its change time only changes when another root
 // shares it.
 func fingerprintOf(st *unix.Stat_t) fingerprint {
 	f := fingerprint{inode: inode{st.Dev, st.Ino}, size: st.Size, modified: st.Mtim, tick: st.Ctim}
@@ -35,21 +34,20 @@ func fingerprintOf(st *unix.Stat_t) fingerprint {
 	return f
 }
 
-// manifest remembers what the upper directory's files were when a snapshot
-// copied them.
+// manifest records the state of the upper directory's files when a snapshot copied them.
 type manifest struct {
 	layer string
-	files map[string]fingerprint // by path; only those that can be trusted
+	files map[string]fingerprint // by path; only reliable ones
 }
 
 func (c *copier) manifest(layer string) *manifest {
 	return &manifest{layer: layer, files: c.current}
 }
 
-// watch notes a file about to be copied, if a later change of it is sure to show
-// in its fingerprint. Two things could hide one: a change within the same tick,
-// and a store through a mapping whose page is dirty already. Starting to write
-// the pages back makes the next store fault, which updates the times.
+// watch records a file that is about to be copied, if its fingerprint will show any later change.
+// Two things could hide a change: a change within the same clock tick, and a store through a
+// mapping whose page is already dirty. Starting the write-back of the pages makes the next store
+// fault, which updates the times.
 func (c *copier) watch(f *os.File, rel string, st *unix.Stat_t) {
 	changed := time.Unix(st.Ctim.Unix())
 	if time.Since(changed) < settled {
@@ -57,12 +55,12 @@ func (c *copier) watch(f *os.File, rel string, st *unix.Stat_t) {
 	}
 	const flags = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE
 	if err := unix.SyncFileRange(int(f.Fd()), 0, 0, flags); err != nil {
-		return // then it is copied again next time
+		return // the next snapshot copies it again
 	}
 	c.current[rel] = fingerprintOf(st)
 }
 
-// share links rel from the previous snapshot's layer if it has not changed since.
+// share links rel from the layer of the previous snapshot if it has not changed since.
 func (c *copier) share(rel, dst string, st *unix.Stat_t) (bool, error) {
 	if c.previous == nil {
 		return false, nil
@@ -73,7 +71,7 @@ func (c *copier) share(rel, dst string, st *unix.Stat_t) (bool, error) {
 	}
 	err := os.Link(filepath.Join(c.layer(c.previous.layer), rel), dst)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EMLINK) {
-		return false, nil // the layer is deleted, locked to us, or has very many heirs: copy
+		return false, nil // the layer is deleted or unreadable, or the file has too many links: copy
 	}
 	if err != nil {
 		return false, err

@@ -12,7 +12,7 @@ import (
 // through a shared mapping.
 const mapperFile = "BOX_TEST_MAPPER_FILE"
 
-// runMapper stores each line of its input at the start of the mapping and says so.
+// runMapper stores each line of its input at the start of the mapping and confirms it.
 func runMapper(path string) int {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

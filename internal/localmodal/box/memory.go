@@ -16,35 +16,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where no control groups bound memory, the watchdog adds up what the processes of a box have mapped and what its files in
-// memory take: tmpfs, memfd and System V shared memory, whether mapped or not. What it cannot find there (buffers of sockets and pipes,
-// descriptors in flight, other memory of the kernel) is bounded by the reserve of the machine's memory alone.
+// Without control groups that bound memory, the watchdog sums up the memory that the processes of a
+// box have mapped and the size of its files in memory: tmpfs, memfd and System V shared memory,
+// mapped or not. Memory that it cannot find this way (buffers of sockets and pipes, descriptors in
+// flight, other kernel memory) is bounded only by the reserve of the machine's memory.
 
 const (
 	// memoryTime is how long a box may exceed its memory.
 	memoryTime = time.Second
-	// memoryInterval is how often the files in memory of a box are counted while the machine's memory does not change.
+	// memoryInterval is the interval between counts of a box's files in memory while the machine's
+	// memory does not change.
 	memoryInterval = 10 * time.Second
-	// memoryRelief bounds the wait for the memory of an ended box to be free before the next one is ended.
+	// memoryRelief bounds the wait for the release of an ended box's memory before the next box is
+	// ended.
 	memoryRelief = 5 * time.Second
-	// maxDescriptors and maxMounts bound what one count looks at. A box with more is ended.
+	// maxDescriptors and maxMounts bound what one count reads. A box with more is ended.
 	maxDescriptors = 1 << 18
 	maxMounts      = 1 << 15
-	// littleMemory is how much in files is not told apart from what processes have mapped.
+	// littleMemory is the size of files in memory up to which they are not distinguished from
+	// mapped memory.
 	littleMemory = 1 << 20
-	// inodeMemory is what an empty file in memory takes of the kernel's.
+	// inodeMemory is the kernel memory of an empty file in memory.
 	inodeMemory = 1 << 10
 )
 
-// machineMemory is the state of the machine's memory, or of the container's that this process is in.
+// machineMemory is the state of the memory of the machine, or of the container of this process.
 type machineMemory struct {
 	total     int64
 	available int64 // without swapping
 	swap      int64 // free
-	shared    int64 // in files in memory, of all programs
+	shared    int64 // files in memory of all programs
 }
 
-// short reports whether less than a reserve is left.
+// short reports whether less than a reserve is available.
 func (m machineMemory) short(reserve int64) bool { return m.available < reserve && m.swap < reserve }
 
 // readMachineMemory reads /proc/meminfo.
@@ -81,24 +85,24 @@ func readMachineMemory() (machineMemory, error) {
 	return m, nil
 }
 
-// memoryAccount is how much memory a box uses. Only the watchdog's goroutine uses it.
+// memoryAccount records the memory of a box. Only the watchdog's goroutine uses it.
 type memoryAccount struct {
-	used int64     // at the last look
-	over time.Time // since when it is more than the limit; zero if it is not
+	used int64     // as of the last check
+	over time.Time // since when it exceeds the limit; zero if it does not
 
-	files   memoryFiles // by the last count
+	files   memoryFiles // as of the last count
 	counted time.Time   // when
 	took    time.Duration
 	machine machineMemory // then
 
-	apart     int64 // memory of processes without what is in files, by the last look at their mappings
+	apart     int64 // memory of processes without files, as of the last check of their mappings
 	apartAt   time.Time
 	apartTook time.Duration
 
-	touched int64 // bytes that its processes had written or faulted in when the reserve came near
+	touched int64 // bytes that its processes had written or faulted in when available memory approached the reserve
 }
 
-// isTime reports whether the files in memory are to be counted.
+// isTime reports whether the files in memory must be counted.
 func (a *memoryAccount) isTime(machine machineMemory, left, margin int64, now time.Time) bool {
 	passed := now.Sub(a.counted)
 	if a.counted.IsZero() || passed >= max(memoryInterval, measureShare*a.took) {
@@ -108,7 +112,8 @@ func (a *memoryAccount) isTime(machine machineMemory, left, margin int64, now ti
 	return passed >= growingShare*a.took && taken >= max(min(left, margin)/2, leastGrowth)
 }
 
-// lookAtMemory ends boxes that have exceeded their memory for memoryTime, and the largest one while the reserve is not free.
+// lookAtMemory ends boxes that have exceeded their memory for memoryTime, and the largest box while
+// the reserve is not available.
 func (w *watchdog) lookAtMemory(all []*watched, processes map[int]hostProcess, families map[int][]int, now time.Time) {
 	machine, err := w.readMemory()
 	if err != nil {
@@ -124,7 +129,7 @@ func (w *watchdog) lookAtMemory(all []*watched, processes map[int]hostProcess, f
 			resident += processes[pid].resident
 		}
 		left := limit - resident - a.files.bytes
-		again := short || !a.over.IsZero() // what it is decided by may be old
+		again := short || !a.over.IsZero() // the decision may be based on old data
 		if again && now.Sub(a.counted) >= growingShare*a.took || a.isTime(machine, left, machine.available-reserve, now) {
 			if why := w.countMemory(s, family, machine, now); why != nil {
 				w.end(s, why)
@@ -148,7 +153,7 @@ func (w *watchdog) lookAtMemory(all []*watched, processes map[int]hostProcess, f
 	w.relieveMemory(all, processes, families, machine, reserve, now)
 }
 
-// countMemory counts the files in memory of a box. The error says why it has to be ended.
+// countMemory counts the files in memory of a box. The error is the reason to end it.
 func (w *watchdog) countMemory(s *watched, family []int, machine machineMemory, now time.Time) *ExceededError {
 	began := time.Now()
 	files, err := memoryFilesOf(append([]int{s.box.PID()}, family...))
@@ -164,7 +169,8 @@ func (w *watchdog) countMemory(s *watched, family []int, machine machineMemory, 
 	return nil
 }
 
-// apartFrom is the memory of processes without the files that are counted. What they share is counted once.
+// apartFrom returns the memory of processes without the files that are counted. Memory that they
+// share counts once.
 func (a *memoryAccount) apartFrom(family []int, processes map[int]hostProcess, now time.Time) int64 {
 	if !a.apartAt.IsZero() && now.Sub(a.apartAt) < growingShare*a.apartTook {
 		return a.apart
@@ -188,9 +194,10 @@ func (a *memoryAccount) apartFrom(family []int, processes map[int]hostProcess, n
 	return a.apart
 }
 
-// relieveMemory ends the largest box while the reserve is not free, one in a look, unless that is too small to free it: then
-// it is others who take the memory. What a box's processes have written or faulted in since the reserve came near counts too: it may be
-// where nothing is counted.
+// relieveMemory ends the largest box while the reserve is not available, one per check, unless that
+// box is too small to restore the reserve: then other programs use the memory. It includes what a
+// box's processes have written or faulted in since available memory approached the reserve, which
+// may be in memory that is not counted.
 func (w *watchdog) relieveMemory(all []*watched, processes map[int]hostProcess, families map[int][]int, machine machineMemory, reserve int64, now time.Time) {
 	if !machine.short(2 * reserve) {
 		w.memoryNear = false
@@ -231,15 +238,16 @@ func (w *watchdog) relieveMemory(all []*watched, processes map[int]hostProcess, 
 		mib(machine.available), mib(reserve), mib(most))})
 }
 
-// memoryFiles is what files in memory take, those included that no process has mapped.
+// memoryFiles is the memory of files in memory, including those that no process has mapped.
 type memoryFiles struct {
 	bytes   int64
 	devices map[uint64]bool // file systems that are counted as a whole
-	inodes  map[inode]bool  // files that are counted one by one
+	inodes  map[inode]bool  // files that are counted individually
 	systemV bool            // whether System V shared memory is counted
 }
 
-// internalDevice is that of files in memory that no mount shows: memfd, System V shared memory and shared mappings. 0 if it is unknown.
+// internalDevice is the device of files in memory that no mount shows: memfd, System V shared
+// memory and shared mappings. It is 0 if unknown.
 var internalDevice = sync.OnceValue(func() uint64 {
 	fd, err := unix.MemfdCreate("overwinter", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -253,7 +261,8 @@ var internalDevice = sync.OnceValue(func() uint64 {
 	return st.Dev
 })
 
-// proportional is the memory of a process without what is counted as files, with its share of what it shares with others.
+// proportional returns the memory of a process without counted files, including its share of memory
+// that it shares with other processes.
 func (m *memoryFiles) proportional(pid int) (int64, bool) {
 	f, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "smaps"))
 	if err != nil {
@@ -278,7 +287,7 @@ func (m *memoryFiles) proportional(pid int) (int64, bool) {
 	return total, found
 }
 
-// maps reports whether a mapping, a line of /proc/PID/maps, is of a file that is counted.
+// maps reports whether a mapping, a line of /proc/PID/maps, is of a counted file.
 func (m *memoryFiles) maps(line string) bool {
 	fields := strings.Fields(line)
 	if len(fields) < 6 {
@@ -289,13 +298,13 @@ func (m *memoryFiles) maps(line string) bool {
 	if !ok || err != nil {
 		return false
 	}
-	if dev == internalDevice() && strings.HasPrefix(fields[5], "/SYSV") { // whose inodes are numbered otherwise
+	if dev == internalDevice() && strings.HasPrefix(fields[5], "/SYSV") { // whose inodes have separate numbers
 		return m.systemV
 	}
 	return m.devices[dev] || m.inodes[inode{dev, ino}]
 }
 
-// parseDevice reads MAJOR:MINOR.
+// parseDevice parses MAJOR:MINOR.
 func parseDevice(text string, base int) (uint64, bool) {
 	major, minor, _ := strings.Cut(text, ":")
 	a, errMajor := strconv.ParseUint(major, base, 32)
@@ -320,13 +329,13 @@ type memoryMeter struct {
 	mounts      int
 }
 
-// memoryFilesOf counts the files in memory of processes: what they have open, and every tmpfs that is mounted in
-// their mount namespaces. The error is an *ExceededError if they cannot be counted.
+// memoryFilesOf counts the files in memory of processes: their open files, and every tmpfs in their
+// mount namespaces. It returns an *ExceededError if they cannot be counted.
 func memoryFilesOf(pids []int) (memoryFiles, error) {
 	m := &memoryMeter{
 		memoryFiles: memoryFiles{devices: map[uint64]bool{}, inodes: map[inode]bool{}}, kinds: map[uint64]fileKind{}, namespaces: map[string]bool{},
 	}
-	// The machine's own file systems, which a box may see, belong to no box.
+	// The machine's own file systems, which a box may see, do not belong to a box.
 	own, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return m.memoryFiles, err
@@ -351,7 +360,8 @@ func memoryFilesOf(pids []int) (memoryFiles, error) {
 	return m.memoryFiles, nil
 }
 
-// openFiles counts what a process has open, and what its directories and its program are in.
+// openFiles counts the open files of a process, and the file systems of its directories and its
+// program.
 func (m *memoryMeter) openFiles(dir string) error {
 	for _, name := range []string{"cwd", "root", "exe"} {
 		if err := m.file(filepath.Join(dir, name)); err != nil {
@@ -379,7 +389,7 @@ func (m *memoryMeter) openFiles(dir string) error {
 	}
 }
 
-// file counts a file that a process has open, by its name in /proc.
+// file counts an open file of a process, by its name in /proc.
 func (m *memoryMeter) file(name string) error {
 	var st unix.Stat_t
 	if unix.Stat(name, &st) != nil {
@@ -420,7 +430,7 @@ func (m *memoryMeter) device(dev uint64, st *unix.Statfs_t) (fileKind, error) {
 	return kind, nil
 }
 
-// mounted counts what is mounted in the mount namespace of a process, once for each of them.
+// mounted counts the file systems of the mount namespace of a process, once per namespace.
 func (m *memoryMeter) mounted(dir string) error {
 	namespace, err := os.Readlink(filepath.Join(dir, "ns", "mnt"))
 	if err != nil || m.namespaces[namespace] {
@@ -462,13 +472,13 @@ func (m *memoryMeter) mounted(dir string) error {
 	}
 }
 
-// mountPoint counts a mounted file system. One below another mount cannot be reached.
+// mountPoint counts a mounted file system. It cannot reach one that another mount hides.
 func (m *memoryMeter) mountPoint(root int, mount mountLine) error {
 	fd, err := unix.Openat2(root, mount.point, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {
-		return nil // gone, or out of sight
+		return nil // unmounted, or not visible
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
@@ -497,7 +507,8 @@ func parseMount(line string) (mountLine, bool) {
 	return mountLine{dev, unescape(fields[4]), types[0]}, ok
 }
 
-// unescape replaces \040 and the like, as the kernel writes characters that separate fields.
+// unescape replaces \040 and similar sequences, which the kernel writes for characters that
+// separate fields.
 func unescape(path string) string {
 	if !strings.Contains(path, `\`) {
 		return path

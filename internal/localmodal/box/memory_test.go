@@ -30,7 +30,7 @@ for _ in range(200): os.write(os.memfd_create("x"), bytes(1 << 20))
 time.sleep(1000)'`,
 }
 
-// hideInMounts are those that take mounts.
+// hideInMounts are the ways that need mounts.
 var hideInMounts = map[string]string{
 	"a tmpfs":                        `mount -t tmpfs x /mnt && head -c 200M /dev/zero >/mnt/f; sleep 1000`,
 	"a tmpfs in other namespaces":    `unshare -Urm sh -c 'mount -t tmpfs x /mnt && head -c 200M /dev/zero >/mnt/f; sleep 1000'`,
@@ -49,14 +49,14 @@ func TestASandboxIsEndedWhoseFilesInMemoryExceedItsMemory(t *testing.T) {
 	t.Parallel()
 	for way, o := range ways {
 		if way == "copies" {
-			continue // files in memory are those of the overlay
+			continue // the files in memory belong to the overlay
 		}
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			o.Limits, o.noCgroups = Limits{Memory: leastMemory}, true
 			b := setup(t, o)
 			other := b.start()
-			// The rest of the memory, mapped: it counts once.
+			// The rest of the memory, mapped, counts once.
 			b.run(other, `python3 -c '
 import mmap, os, time
 f = os.memfd_create("x")
@@ -67,7 +67,7 @@ for _ in range(3):
     if not os.fork(): sum(m[i] for i in range(0, len(m), 4096))
 time.sleep(1000)'`)
 			hide := func(scripts map[string]string) {
-				for name, script := range scripts { // one after the other: each takes memory
+				for name, script := range scripts { // sequentially, since each uses memory
 					bx := b.start()
 					b.run(bx, script)
 					requireExceeded(t, bx, Memory)
@@ -84,21 +84,22 @@ time.sleep(1000)'`)
 	}
 }
 
-// TestFilesInMemoryAreBoundedForAnOrdinaryUser runs the tests of what is watched as one.
+// TestFilesInMemoryAreBoundedForAnOrdinaryUser runs the watchdog tests as an ordinary user.
 func TestFilesInMemoryAreBoundedForAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("is one already")
 	}
 	const nobody = 65534
-	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // its parents must be open to another user
+	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // another user must be able to access its parents
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chown(dir, nobody, nobody))
-	program := filepath.Join(dir, "box.test") // where the user may reach it
+	program := filepath.Join(dir, "box.test") // in a place that the user can access
 	self, err := os.Executable()
 	require.NoError(t, err)
-	// Another process writes it: one that another test forks meanwhile would keep it open, and it could not be executed.
+	// A separate process writes the file: a process that another test forks meanwhile would inherit
+	// the open file, and it could not be executed.
 	require.NoError(t, exec.Command("cp", self, program).Run())
 	cmd := exec.Command(program, "-test.v", "-test.run=^TestASandboxIsEndedWhose|^TestTheReserveOfMemory|^TestSharedMemoryHasASize")
 	cmd.Dir = dir
@@ -109,7 +110,7 @@ func TestFilesInMemoryAreBoundedForAnOrdinaryUser(t *testing.T) {
 	require.Contains(t, string(out), "--- PASS: TestASandboxIsEndedWhose")
 }
 
-// TestSharedMemoryHasASize fills what every sandbox has, without being ended.
+// TestSharedMemoryHasASize fills the shared memory of a sandbox, which does not end the sandbox.
 func TestSharedMemoryHasASize(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces, Limits: Limits{Memory: leastMemory}, noCgroups: true})
@@ -131,7 +132,7 @@ print(libc.shmget(0, `+strconv.Itoa(mib)+` << 20, 0o1600) >= 0)'`))
 	require.Nil(t, bx.Exceeded())
 }
 
-// TestFilesInMemoryAreInControlGroups: the kernel charges them.
+// TestFilesInMemoryAreInControlGroups, to which the kernel charges them.
 func TestFilesInMemoryAreInControlGroups(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{Isolation: Namespaces, Limits: Limits{Memory: leastMemory}})
@@ -142,7 +143,7 @@ func TestFilesInMemoryAreInControlGroups(t *testing.T) {
 		"memfd": strings.Replace(hideMemory["one memfd"], "time.sleep(1000)", `print("took it all")`, 1),
 		"tmpfs": `mount -t tmpfs x /mnt && head -c 200M /dev/zero >/mnt/f && echo "took it all"`,
 	} {
-		// No process has it mapped: the kernel ends any of the sandbox.
+		// No process has the file mapped: the kernel kills any process of the sandbox.
 		p := b.exec(b.start(), wire.ExecSpec{Args: []string{"sh", "-c", script}, Env: []string{"PATH=" + DefaultPath}})
 		out, err := io.ReadAll(p.stdout)
 		require.NoError(t, err)
@@ -154,7 +155,7 @@ func TestFilesInMemoryAreInControlGroups(t *testing.T) {
 	require.Equal(t, "on\n", b.sh(b.start(), "echo on"))
 }
 
-// fakeMemory is a machine of 100 GiB, of which so much is available.
+// fakeMemory simulates a machine with 100 GiB, of which the given bytes are available.
 func (b *bundle) fakeMemory(available int64) (set func(int64), looks func() int64) {
 	var now, count atomic.Int64
 	now.Store(available)
@@ -165,7 +166,7 @@ func (b *bundle) fakeMemory(available int64) (set func(int64), looks func() int6
 	return now.Store, count.Load
 }
 
-// inFlight takes 100 MiB in a file that is only in a socket's queue, where nothing shows it.
+// inFlight allocates 100 MiB in a file that is only in a socket's queue, where it is not visible.
 const inFlight = `python3 -c '
 import os, socket, time
 a, b = socket.socketpair()
@@ -176,7 +177,7 @@ os.close(f)
 print("hidden", flush=True)
 time.sleep(1000)'`
 
-// awaitLine starts a script and returns when it prints.
+// awaitLine starts a script and returns when it prints a line.
 func (b *bundle) awaitLine(bx *Box, script string) {
 	b.t.Helper()
 	p := b.exec(bx, wire.ExecSpec{Args: []string{"sh", "-c", script}, Env: []string{"PATH=" + DefaultPath}})
@@ -195,7 +196,7 @@ import time
 x = bytearray(40 << 20)
 print("on", flush=True)
 time.sleep(1000)'`)
-	before := looks() // those that follow know what the boxes have written until now
+	before := looks() // later checks know what the boxes have written until now
 	require.Eventually(t, func() bool { return looks() > before+1 }, waitLimit, 10*time.Millisecond)
 	b.awaitLine(hider, inFlight)
 	set(1<<30 - 30<<20)
@@ -218,7 +219,7 @@ x = bytearray(`+size+` << 20)
 print("on", flush=True)
 time.sleep(1000)'`)
 	}
-	set(1<<30 - 512<<20) // others take it: no sandbox is as large as what is missing
+	set(1<<30 - 512<<20) // others use it: no sandbox is as large as the missing memory
 	before := looks()
 	require.Eventually(t, func() bool { return looks() > before+5 }, waitLimit, 10*time.Millisecond)
 	require.Nil(t, large.Exceeded())
@@ -229,7 +230,7 @@ time.sleep(1000)'`)
 	require.Nil(t, small.Exceeded())
 }
 
-// TestTheKernelEndsASandboxFirst where nothing else bounds its memory.
+// TestTheKernelEndsASandboxFirst if nothing else bounds its memory.
 func TestTheKernelEndsASandboxFirst(t *testing.T) {
 	t.Parallel()
 	for way, o := range ways {

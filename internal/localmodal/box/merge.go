@@ -12,13 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxLayers is how many layers, the base included, a root is stacked from. The
-// kernel's bound is higher (500, and a page of mount options); deep stacks are
-// slow to look things up in.
+// MaxLayers bounds the layers of a root, including the base. The kernel's limit is higher (500, and
+// a page of mount options), but lookups in deep stacks are slow.
 const MaxLayers = 32
 
-// Merge makes one layer named id that stands for layers (top first, without the
-// base). Files are linked, not copied.
+// Merge creates one layer named id that replaces layers (top first, without the base). Files are
+// linked, not copied.
 func (r *Runtime) Merge(ctx context.Context, layers []string, id string) error {
 	building := r.buildPlace()
 	roots := make([]string, len(layers))
@@ -37,7 +36,7 @@ func (r *Runtime) Merge(ctx context.Context, layers []string, id string) error {
 	return nil
 }
 
-// copyLayers makes dst what an overlay of layers (top first) would show.
+// copyLayers copies to dst what an overlay of layers (top first) would show.
 func (r *Runtime) copyLayers(ctx context.Context, layers []string, dst string) error {
 	roots := make([]string, len(layers))
 	for i, l := range layers {
@@ -52,8 +51,8 @@ func (r *Runtime) copyLayers(ctx context.Context, layers []string, dst string) e
 	return nil
 }
 
-// lockLayers keeps others from reading layers meanwhile, if reading may have to
-// unlock files for a moment. It returns what undoes it.
+// lockLayers prevents concurrent reads of layers if reading may have to change modes temporarily.
+// It returns the unlock function.
 func (r *Runtime) lockLayers() func() {
 	if os.Geteuid() == 0 {
 		return func() {}
@@ -62,16 +61,15 @@ func (r *Runtime) lockLayers() func() {
 	return r.unlocking.Unlock
 }
 
-// merger sees layers as overlayfs does.
+// merger reads layers with the semantics of overlayfs.
 type merger struct {
 	copier *copier
-	flat   bool   // copy files, and leave out what is for overlays alone
+	flat   bool   // copy files, and omit entries that only overlays need
 	base   string // the base layer, whose symbolic links flat copies share
 }
 
-// dir merges directories, top first, into dst. closed says that something ended
-// the search for more of them, so that what lies below the merged layer must
-// stay hidden.
+// dir merges directories, top first, into dst. closed means that an entry ended the search for
+// further ones, so that content below the merged layer must stay hidden.
 func (m *merger) dir(ctx context.Context, dirs []string, dst string, closed bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -94,8 +92,8 @@ func (m *merger) dir(ctx context.Context, dirs []string, dst string, closed bool
 	return m.copier.attributes(dirs[0], dst, &top)
 }
 
-// entries merges what is in dirs, all of which stay open meanwhile: an entry may
-// have parts in several.
+// entries merges the entries of dirs, all of which stay open meanwhile: an entry may have parts in
+// several of them.
 func (m *merger) entries(ctx context.Context, dirs []string, dst string) error {
 	seen := map[string]bool{}
 	merge := func() error {
@@ -127,7 +125,7 @@ func (m *merger) entries(ctx context.Context, dirs []string, dst string) error {
 	return merge()
 }
 
-// entry puts the topmost entry of that name into dst. dirs[0] has it.
+// entry merges the topmost entry with that name into dst. dirs[0] contains it.
 func (m *merger) entry(ctx context.Context, dirs []string, dst string, e fs.DirEntry) error {
 	target := filepath.Join(dst, e.Name())
 	first := filepath.Join(dirs[0], e.Name())
@@ -147,7 +145,7 @@ func (m *merger) entry(ctx context.Context, dirs []string, dst string, e fs.DirE
 		if err != nil {
 			return err
 		}
-		if !info.IsDir() { // a file or a whiteout hides what is below
+		if !info.IsDir() { // a file or a whiteout hides lower entries
 			closed = true
 			break
 		}
@@ -158,7 +156,7 @@ func (m *merger) entry(ctx context.Context, dirs []string, dst string, e fs.DirE
 
 func (m *merger) leaf(src, dst string) error {
 	if !m.flat {
-		return os.Link(src, dst) // whiteouts too
+		return os.Link(src, dst) // including whiteouts
 	}
 	file, err := layerSource(src)
 	if err != nil {
@@ -169,8 +167,8 @@ func (m *merger) leaf(src, dst string) error {
 		return nil
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK && strings.HasPrefix(src, m.base) {
-		// The base has hundreds of links to certificates, and to make one takes many
-		// times as long as to name one.
+		// The base has hundreds of links to certificates, and creating one takes much longer than
+		// hard-linking it.
 		if err := os.Link(src, dst); !errors.Is(err, unix.EMLINK) {
 			return err
 		}

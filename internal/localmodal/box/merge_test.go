@@ -12,8 +12,8 @@ import (
 
 const describe = `cd / && find work etc/ssl var -printf '%p %y %m %s %l\n' | sort; find work -type f | sort | xargs -r sha256sum`
 
-// A merged layer shows what the layers it stands for showed, whatever was done
-// to the same few names in them.
+// A merged layer shows the same content as the layers that it replaces, for any operations on the
+// same few names.
 func TestMergedLayerReplacesItsLayers(t *testing.T) {
 	t.Parallel()
 	onEach(t, storages, func(t *testing.T, b *bundle) {
@@ -41,7 +41,7 @@ func TestMergedLayerReplacesItsLayers(t *testing.T) {
 			merged := fmt.Sprint("merged", i)
 			require.NoError(t, b.rt.Merge(t.Context(), layers, merged))
 			require.Equal(t, want, b.sh(b.start(merged), describe), "merged, step %d\n%s", i, strings.Join(script, "\n"))
-			if i == 4 { // a merged layer is a layer like any other
+			if i == 4 { // merged layers can be merged again
 				layers = []string{merged}
 			}
 		}

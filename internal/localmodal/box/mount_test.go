@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// Sandboxes write to what others mount parts of: a link that one puts there, at
-// whatever moment, must not lead another's mount out of it.
+// Sandboxes write to volumes of which others mount parts: a link that one creates there, at any
+// moment, must not lead another's mount out of the volume.
 func TestMountOfAPartFollowsNoLink(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{"namespaces": {Isolation: Namespaces}, "chroot": {Isolation: Chroot}} {
@@ -20,7 +20,7 @@ func TestMountOfAPartFollowsNoLink(t *testing.T) {
 			t.Parallel()
 			b := setup(t, o)
 			volume, outside := filepath.Join(b.rt.dir, "volume"), t.TempDir()
-			require.NoError(t, os.MkdirAll(filepath.Join(volume, "a", "b"), 0o755)) // as a volume is
+			require.NoError(t, os.MkdirAll(filepath.Join(volume, "a", "b"), 0o755)) // like a volume
 			require.NoError(t, os.WriteFile(filepath.Join(volume, "a", "b", "f"), []byte("inside"), 0o644))
 			require.NoError(t, os.Mkdir(filepath.Join(outside, "b"), 0o755))
 			for link, target := range map[string]string{"out": outside, "up": "..", "in": "a"} {

@@ -16,25 +16,25 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// Network is which network sandboxes have.
+// Network is the kind of network of sandboxes.
 type Network string
 
 // The networks.
 const (
-	// OwnedNetwork is a network namespace for each sandbox, which a user-mode stack
-	// connects to the internet alone (package netstack). It takes the level Namespaces.
+	// OwnedNetwork is a separate network namespace for each sandbox, which a user-mode stack
+	// connects only to the internet (package netstack). It requires the level Namespaces.
 	OwnedNetwork Network = "own"
-	// SharedNetwork is the machine's.
+	// SharedNetwork is the machine's network.
 	SharedNetwork Network = "shared"
 	// AutoNetwork is OwnedNetwork on the level Namespaces, except in a container that
 	// does not allow it, and SharedNetwork on the others.
 	AutoNetwork Network = "auto"
 )
 
-// DefaultNetwork is what a Runtime uses that is not given a network.
+// DefaultNetwork is the network of a Runtime without another choice.
 const DefaultNetwork = AutoNetwork
 
-// ParseNetwork reads a network; the empty string is DefaultNetwork.
+// ParseNetwork parses a network; the empty string is DefaultNetwork.
 func ParseNetwork(text string) (Network, error) {
 	switch n := Network(text); n {
 	case "":
@@ -46,7 +46,7 @@ func ParseNetwork(text string) (Network, error) {
 	}
 }
 
-// networkError says that a sandbox starts without a separate network, but not with one.
+// networkError reports that a sandbox starts without a separate network, but not with one.
 type networkError struct{ cause error }
 
 func (e *networkError) Error() string {
@@ -54,7 +54,7 @@ func (e *networkError) Error() string {
 }
 func (e *networkError) Unwrap() error { return e.cause }
 
-// prepareNetwork finds out what can be known without a sandbox.
+// prepareNetwork determines what can be known without starting a sandbox.
 func (r *Runtime) prepareNetwork() error {
 	if r.networkMode == SharedNetwork {
 		return nil
@@ -63,7 +63,7 @@ func (r *Runtime) prepareNetwork() error {
 	if err := os.WriteFile(r.resolvConf, []byte(netstack.ResolvConf()), 0o644); err != nil { // sandboxes read it
 		return fmt.Errorf("write resolver configuration: %w", err)
 	}
-	if err := os.Chmod(r.resolvConf, 0o644); err != nil { // whatever the umask
+	if err := os.Chmod(r.resolvConf, 0o644); err != nil { // regardless of the umask
 		return fmt.Errorf("write resolver configuration: %w", err)
 	}
 	if len(r.hostPorts.First(netdevice.MaxHostSockets)) > 0 {
@@ -90,11 +90,11 @@ func (r *Runtime) ownsNetwork(spec Spec) bool {
 // OwnsNetwork reports whether each sandbox has its own network.
 func (r *Runtime) OwnsNetwork() bool { return r.ownNetwork }
 
-// HostPorts are the ports of this machine's loopback interface that sandboxes with their own
+// HostPorts returns the ports of this machine's loopback interface that sandboxes with their own
 // network can reach.
 func (r *Runtime) HostPorts() hostports.Set { return r.hostPorts }
 
-// Lacks is what sandboxes cannot do that those of the best level can.
+// Lacks returns what sandboxes cannot do compared with those of the best level.
 func (r *Runtime) Lacks() []Lack {
 	lacks := r.isolation.Lacks()
 	if !r.Installs() {
@@ -110,13 +110,13 @@ func (r *Runtime) Lacks() []Lack {
 	return append(lacks, lack)
 }
 
-// outerNetwork is what this process has of the network namespace of a box.
+// outerNetwork is the server's access to the network namespace of a box.
 type outerNetwork struct {
 	device  *netdevice.Device
-	sockets *netdevice.HostSockets // for ports of this machine; may be nil
+	sockets *netdevice.HostSockets // sockets for ports of this machine; may be nil
 }
 
-// hostSocketPorts are the ports of this machine that a box has sockets for.
+// hostSocketPorts returns the ports of this machine for which a box has sockets.
 func (b *Box) hostSocketPorts() []uint16 {
 	if b.rt.listeners == nil || b.allow != nil {
 		return nil
@@ -124,8 +124,8 @@ func (b *Box) hostSocketPorts() []uint16 {
 	return b.rt.hostPorts.First(netdevice.MaxHostSockets)
 }
 
-// openNetwork opens a device in the network namespace of init, and sockets for ports. /dev/net/tun may be for root
-// alone, whom init is not.
+// openNetwork opens a device in the network namespace of init, and sockets for ports. /dev/net/tun
+// may be accessible only to root, which init is not.
 func (b *Box) openNetwork(ports []uint16) (outerNetwork, error) {
 	type result struct {
 		network outerNetwork
@@ -170,16 +170,16 @@ func (b *Box) serveNetwork(o outerNetwork) (err error) {
 	return err
 }
 
-// closeNetwork ends the network in the background: the kernel takes its time to remove
-// a device.
+// closeNetwork closes the network in the background, since the kernel takes long to remove a
+// device.
 func (b *Box) closeNetwork() {
 	if b.network != nil {
 		b.rt.networks.Go(b.network.Close)
 	}
 }
 
-// adopt makes a network of what init has sent; nil if it was to send none. Files after that of the device are those of
-// sockets for ports.
+// adopt creates a network from what init has sent; nil if none was requested. The files after that
+// of the device are sockets for ports.
 func (b *Box) adopt(response wire.Response, files []*os.File, ports []uint16) (*outerNetwork, error) {
 	if response.Device == "" {
 		wire.CloseAll(files)
@@ -204,8 +204,9 @@ func (b *Box) adopt(response wire.Response, files []*os.File, ports []uint16) (*
 	return o, nil
 }
 
-// Refusals returns what the box's network has refused since the refusal with that number, and the
-// number to continue from. It fails if the box shares the machine's network.
+// Refusals returns the connections that the box's network has refused since the refusal with that
+// number, and the number to continue from. It returns an error if the box shares the machine's
+// network.
 func (b *Box) Refusals(after int64) ([]netstack.Refusal, int64, error) {
 	if b.network == nil {
 		return nil, 0, &LackError{Isolation: b.rt.isolation, Lack: sharedNetwork}

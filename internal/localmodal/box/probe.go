@@ -14,7 +14,7 @@ import (
 type Refusal struct {
 	Isolation Isolation
 	Copies    bool
-	Missing   []string // what is known to prevent it, in words
+	Missing   []string // known reasons, as text
 	Cause     error    // what starting a sandbox said
 }
 
@@ -36,9 +36,9 @@ func (f Refusal) String() string {
 // UnsupportedError says that this machine's configuration does not allow sandboxes, or not at the
 // requested level.
 type UnsupportedError struct {
-	Isolation Isolation // what was asked for
-	Refusals  []Refusal // of each way that was tried
-	Remedies  []string  // commands that are known to help
+	Isolation Isolation // requested level
+	Refusals  []Refusal // one for each way that was tried
+	Remedies  []string  // commands that may help
 }
 
 func (e *UnsupportedError) Error() string {
@@ -60,7 +60,7 @@ func (e *UnsupportedError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns what starting a sandbox said, each time.
+// Unwrap returns the errors of starting a sandbox.
 func (e *UnsupportedError) Unwrap() []error {
 	causes := make([]error, 0, len(e.Refusals))
 	for _, r := range e.Refusals {
@@ -69,12 +69,12 @@ func (e *UnsupportedError) Unwrap() []error {
 	return causes
 }
 
-// ways are the ways to keep sandboxes, best first, as far as they are asked for.
+// ways returns the ways to isolate sandboxes, best first, within the request.
 func (r *Runtime) ways() []Refusal {
 	all := []Refusal{{Isolation: Namespaces}, {Isolation: Namespaces, Copies: true}}
 	for _, level := range Levels()[1:] {
 		if r.isolation == Auto && r.container == "" {
-			break // no boundary: that is for a person to choose
+			break // not a boundary: only used if a person chooses it
 		}
 		all = append(all, Refusal{Isolation: level, Copies: true})
 	}
@@ -87,7 +87,7 @@ func (r *Runtime) ways() []Refusal {
 	return asked
 }
 
-// probe settles on the first way that works.
+// probe selects the first way that works.
 func (r *Runtime) probe(ctx context.Context) error {
 	unsupported := &UnsupportedError{Isolation: r.isolation}
 	for _, w := range r.ways() {
@@ -121,7 +121,7 @@ func (r *Runtime) probe(ctx context.Context) error {
 
 const probeID = "probe"
 
-// try finds out whether boxes can be started, and with which network.
+// try determines whether boxes can be started, and with which network.
 func (r *Runtime) try(ctx context.Context) error {
 	r.ownNetwork = r.isolation == Namespaces && r.networkMode != SharedNetwork
 	err := r.tryBox(ctx)
@@ -133,7 +133,7 @@ func (r *Runtime) try(ctx context.Context) error {
 	}
 	r.ownNetwork = false
 	if r.tryBox(ctx) != nil {
-		return err // it is not the network
+		return err // the network is not the cause
 	}
 	if r.networkMode == AutoNetwork && r.container != "" {
 		r.networkCause = err
@@ -142,12 +142,12 @@ func (r *Runtime) try(ctx context.Context) error {
 	return &networkError{err}
 }
 
-// tryBox starts a box as any other would be started: the only honest test.
+// tryBox starts a box like any other, which is the only reliable test.
 func (r *Runtime) tryBox(ctx context.Context) error {
 	if r.isolation == Namespaces && r.idsErr != nil {
-		return r.idsErr // root's own ids would be no boundary
+		return r.idsErr // with root's own ids there would be no boundary
 	}
-	if err := r.Discard(probeID); err != nil { // of a start that was killed
+	if err := r.Discard(probeID); err != nil { // left by a start that was killed
 		return err
 	}
 	if r.copies {
@@ -163,13 +163,13 @@ func (r *Runtime) tryBox(ctx context.Context) error {
 	return b.try()
 }
 
-// missing reads the switches that are usually to blame, and says what turns them.
+// missing checks the usual causes, and returns how to fix them.
 func missing(w Refusal) (reasons, remedies []string) {
 	switch {
 	case w.Isolation == Directory:
 		return traceMissing(), nil
 	case w.Isolation == Chroot && os.Geteuid() == 0:
-		return nil, nil // it takes no user namespace, and the cause says what root may not do
+		return nil, nil // needs no user namespace, and the cause says what root is not allowed to do
 	}
 	for _, s := range switches {
 		if b, err := os.ReadFile(s.path); err == nil && strings.TrimSpace(string(b)) == s.bad {
@@ -188,7 +188,7 @@ func missing(w Refusal) (reasons, remedies []string) {
 	return reasons, remedies
 }
 
-// switches are the settings by which a machine denies namespaces to its users.
+// switches are the settings with which a machine denies namespaces to its users.
 var switches = []struct {
 	path, bad, reason string
 	remedy            func() string
@@ -207,7 +207,7 @@ var switches = []struct {
 	},
 }
 
-// appArmorProfile lets this program alone make user namespaces.
+// appArmorProfile returns a profile that allows only this program to create user namespaces.
 func appArmorProfile() string {
 	program, err := os.Executable()
 	if err != nil {
@@ -217,7 +217,7 @@ func appArmorProfile() string {
 		"sudo tee /etc/apparmor.d/overwinter && sudo apparmor_parser -r /etc/apparmor.d/overwinter", program)
 }
 
-// notExecutable reports when sandboxes, whose root has no rights here, may not run init.
+// notExecutable reports whether sandboxes, whose root has no rights here, cannot execute init.
 func notExecutable() []string {
 	program, err := os.Executable()
 	if err != nil {
@@ -230,7 +230,8 @@ func notExecutable() []string {
 	return []string{fmt.Sprintf("sandboxes may not execute %s (run: chmod a+rx %s)", program, program)}
 }
 
-// traceMissing is for a level that needs nothing but leave to trace one's own children.
+// traceMissing returns the reasons for a level that only needs permission to trace its own
+// children.
 func traceMissing() []string {
 	b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
 	if err == nil && (strings.TrimSpace(string(b)) == "2" || strings.TrimSpace(string(b)) == "3") {
@@ -239,7 +240,7 @@ func traceMissing() []string {
 	return nil
 }
 
-// networkRemedies are commands that help where no device can be created.
+// networkRemedies are commands that may help if no device can be created.
 var networkRemedies = []string{
 	"sudo modprobe -a tun veth (or let sandboxes use the machine's network with --sandbox-network shared)",
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// DefaultPath is where programs are looked for when nothing else is said.
+// DefaultPath is the default search path for programs.
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Process is one process started in a box by Exec.
+// Process is a process started in a box by Exec.
 type Process struct {
 	id      uint64
 	control *control
@@ -24,8 +24,8 @@ type Process struct {
 	signal  syscall.Signal
 }
 
-// Exec starts a process. The three files are the process's ends of its streams;
-// the caller closes them afterwards.
+// Exec starts a process. The three files are the process's ends of its streams; the caller closes
+// them afterwards.
 func (b *Box) Exec(spec wire.ExecSpec, stdin, stdout, stderr *os.File) (*Process, error) {
 	f, err := wire.MemoryFile(spec)
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // called once Done is closed.
 func (p *Process) Exit() (int, syscall.Signal) { return p.code, p.signal }
 
-// Signal reaches the process and its process group. One that has ended is fine.
+// Signal signals the process and its process group. It returns nil if the process has ended.
 func (p *Process) Signal(signal syscall.Signal) error {
 	err := p.control.conn.Send(wire.Request{ID: p.id, Op: wire.OpSignal, Signal: int(signal)})
 	if err != nil {
@@ -65,14 +65,13 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// Dial connects to an address as seen from inside the box, whatever network
-// namespace it is in.
+// Dial connects to an address from inside the box's network namespace.
 func (b *Box) Dial(ctx context.Context, address string) (net.Conn, error) {
 	type result struct {
 		conn net.Conn
 		err  error
 	}
-	done := make(chan result, 1) // there may be no receiver
+	done := make(chan result, 1) // the receiver may be gone
 	go func() {
 		conn, err := b.dial(address)
 		done <- result{conn, err}
@@ -81,7 +80,7 @@ func (b *Box) Dial(ctx context.Context, address string) (net.Conn, error) {
 	case r := <-done:
 		return r.conn, r.err
 	case <-ctx.Done():
-		go func() { // init gives up by itself; then the connection has no taker
+		go func() { // init bounds the attempt itself; its connection is then discarded
 			if r := <-done; r.err == nil {
 				_ = r.conn.Close()
 			}
@@ -102,8 +101,8 @@ func (b *Box) dial(address string) (net.Conn, error) {
 	return net.FileConn(a.files[0])
 }
 
-// Mount puts a fresh file system over path, filled from the tar stream in
-// archive unless that is nil. No snapshot of the root contains it.
+// Mount mounts an empty file system at path and fills it from the tar stream in archive unless that
+// is nil. Snapshots of the root do not contain it.
 func (b *Box) Mount(path string, archive *os.File) error {
 	var files []*os.File
 	if archive != nil {
@@ -113,14 +112,14 @@ func (b *Box) Mount(path string, archive *os.File) error {
 	return err
 }
 
-// Unmount undoes Mount.
+// Unmount reverses Mount.
 func (b *Box) Unmount(path string) error {
 	_, err := b.control.call(wire.Request{Op: wire.OpUnmount, Path: path})
 	return err
 }
 
-// Archive writes the tree below path to out as a tar stream while the box is
-// frozen, without what is mounted there if oneFilesystem.
+// Archive writes the tree below path to out as a tar stream while the box is frozen. With
+// oneFilesystem it omits mounts.
 func (b *Box) Archive(path string, oneFilesystem bool, out *os.File) error {
 	b.lockSnapshots()
 	defer b.snapshots.Unlock()
@@ -141,10 +140,10 @@ func (b *Box) whileFrozen(f func() error) error {
 	return err
 }
 
-// tryTimeout bounds the trial of a box, on a machine that may be very busy.
+// tryTimeout bounds the trial of a box, on a possibly very busy machine.
 const tryTimeout = 20 * time.Second
 
-// try runs a shell, freezes the box and thaws it: what every box must be able to do.
+// try runs a shell, freezes the box and thaws it: every box must support this.
 func (b *Box) try() error {
 	none, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
