@@ -19,10 +19,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
 )
 
-// maxBuildOutput is how much of a failed command's output the client is shown.
+// maxBuildOutput bounds the output of a failed command that the client receives.
 const maxBuildOutput = 64 << 10
 
-// buildError is the fault of the one who wrote the Dockerfile commands.
+// buildError is an error in the Dockerfile commands of the client.
 type buildError struct{ text string }
 
 func (e *buildError) Error() string { return e.text }
@@ -40,19 +40,19 @@ func recipeOf(parentID string, commands []string, env map[string]string) string 
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// builder carries out Dockerfile commands in one box, started when the first of
-// them needs it.
+// builder executes Dockerfile commands in one box, which the first command that needs it starts.
 type builder struct {
 	server  *Server
 	root    root
-	env     map[string]string // of RUN alone
+	env     map[string]string // variables of RUN commands
 	task    *task.Task
-	hold    *hold // of the root's layers, and of the one that is made
+	hold    *hold // holds the root's layers, and the new one
 	id      string
 	started int
 }
 
-// build returns an image that is not recorded yet. The caller holds its layers until it is.
+// build returns an image that is not recorded yet. The caller holds its layers until it is
+// recorded.
 func (s *Server) build(ctx context.Context, h *hold, parent imageRecord, commands []string, env map[string]string) (imageRecord, error) {
 	b := &builder{server: s, env: env, hold: h, id: newID("build"), root: root{
 		Layers: parent.Root.Layers, Env: maps.Clone(parent.Root.Env), Workdir: parent.Root.Workdir,
@@ -115,7 +115,7 @@ func (b *builder) step(ctx context.Context, command string) error {
 	}
 }
 
-// runArgs understands both forms of RUN.
+// runArgs parses both forms of RUN.
 func runArgs(rest string) []string {
 	var args []string
 	if strings.HasPrefix(rest, "[") && json.Unmarshal([]byte(rest), &args) == nil && len(args) > 0 {
@@ -124,7 +124,7 @@ func runArgs(rest string) []string {
 	return []string{"/bin/sh", "-c", rest}
 }
 
-// setEnv understands `ENV a=1 b="2 3"` and the older `ENV a 1`.
+// setEnv parses `ENV a=1 b="2 3"` and the older `ENV a 1`.
 func (b *builder) setEnv(rest string) error {
 	name, value, found := strings.Cut(rest, " ")
 	if found && !strings.Contains(name, "=") {
@@ -141,7 +141,7 @@ func (b *builder) setEnv(rest string) error {
 	return nil
 }
 
-// cutValue takes one value, quoted or not, from the front of text.
+// cutValue cuts one value, quoted or not, from the beginning of text.
 func cutValue(text string) (value, rest string) {
 	var out strings.Builder
 	quote := rune(0)
@@ -195,7 +195,7 @@ func (b *builder) exec(ctx context.Context, command string, args []string, workd
 	return nil
 }
 
-// tail is the end of a finished stream.
+// tail returns the end of a finished stream.
 func tail(ctx context.Context, o *task.Output) []byte {
 	var kept bytes.Buffer
 	err := o.Follow(ctx, 0, func(_ uint64, p []byte) error {

@@ -16,19 +16,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
-// waitLimit bounds every wait of a test, and longLife a test as a whole. What they wait for takes a
-// moment where the machine is free; all packages' tests share it.
+// waitLimit bounds every wait of a test, and longLife a whole test. Waits are short on an idle
+// machine, but the tests of all packages share it.
 const (
 	waitLimit = 2 * time.Minute
 	longLife  = 10 * time.Minute
 )
 
-// bundle is a server, with a client of the SDK's for it and an app of the test's own.
+// bundle is a server with an SDK client and the test's own app.
 type bundle struct {
 	t      testing.TB
 	ctx    context.Context
 	server *localmodal.Server
-	shared bool // by other tests
+	shared bool // used by other tests
 	client *modal.Client
 	app    *modal.App
 	image  *modal.Image
@@ -49,11 +49,12 @@ func alone(t testing.TB) *bundle {
 	return connect(t, localmodaltest.Start(t, options(t, "")))
 }
 
-// testLevel names the isolation that the tests of a process run on. Default: the best.
+// testLevel names the variable with the isolation level of a process's tests. Default: the best
+// level.
 const testLevel = "LOCALMODAL_TEST_ISOLATION"
 
-// options are those of the level under test. The data directory is temporary
-// unless it is given.
+// options returns options for the level under test. The data directory is temporary unless one is
+// given.
 func options(t testing.TB, dir string) localmodal.Options {
 	t.Helper()
 	level, err := box.ParseIsolation(os.Getenv(testLevel))
@@ -61,8 +62,8 @@ func options(t testing.TB, dir string) localmodal.Options {
 	return localmodal.Options{DataDir: dir, Isolation: level}
 }
 
-// lacks reports whether the level under test declares that it has no such ability; the reason is
-// printed.
+// lacks reports whether the level under test declares that it lacks the ability; it logs the
+// reason.
 func (b *bundle) lacks(a box.Ability) bool {
 	b.t.Helper()
 	for _, l := range b.server.Lacks() {
@@ -85,7 +86,7 @@ func connect(t testing.TB, s *localmodal.Server) *bundle {
 	return b
 }
 
-// appOf is the name of the test's app.
+// appOf returns the name of the test's app.
 func appOf(t testing.TB) string {
 	t.Helper()
 	return strings.ReplaceAll(t.Name(), "/", "-")
@@ -106,19 +107,19 @@ func (b *bundle) createFrom(im *modal.Image, p *modal.SandboxCreateParams) *moda
 	return b.handle(sb)
 }
 
-// handle makes sure that the handle's connection does not outlive the test, nor its sandbox where
-// the server does.
+// handle ensures that the handle's connection does not outlive the test, nor the sandbox on a
+// shared server.
 func (b *bundle) handle(sb *modal.Sandbox) *modal.Sandbox {
 	b.t.Cleanup(func() {
 		if b.shared {
-			_, _ = sb.Terminate(b.ctx, nil) // it may have ended, or never been
+			_, _ = sb.Terminate(b.ctx, nil) // the sandbox may have ended, or never have started
 		}
 		require.NoError(b.t, sb.Detach())
 	})
 	return sb
 }
 
-// result is what came of a process.
+// result is the result of a process.
 type result struct {
 	code           int
 	stdout, stderr string
@@ -142,7 +143,7 @@ func (b *bundle) exec(sb *modal.Sandbox, p *modal.SandboxExecParams, stdin strin
 	return result{code, string(stdout), string(stderr)}
 }
 
-// sh runs a shell script that must succeed and returns what it printed.
+// sh runs a shell script that must succeed and returns its output.
 func (b *bundle) sh(sb *modal.Sandbox, script string) string {
 	b.t.Helper()
 	r := b.exec(sb, nil, "", "sh", "-c", script)
@@ -150,7 +151,7 @@ func (b *bundle) sh(sb *modal.Sandbox, script string) string {
 	return r.stdout
 }
 
-// try runs a process whether or not the sandbox lives to its end.
+// try runs a process that the sandbox may not outlive.
 func (b *bundle) try(sb *modal.Sandbox, args ...string) {
 	if process, err := sb.Exec(b.ctx, args, nil); err == nil {
 		_, _ = process.Wait(b.ctx, nil)
@@ -164,8 +165,8 @@ func (b *bundle) snapshot(sb *modal.Sandbox) *modal.Image {
 	return im
 }
 
-// hurry does what a time limit of whole seconds of a provider leaves little time for, with a longer
-// and longer limit until it was done in time. What came of the tries before that does not count.
+// hurry calls do with growing limits, in whole seconds as a provider accepts them, until do returns
+// within its limit. Results of earlier calls are ignored.
 func hurry(do func(limit time.Duration)) {
 	for limit := time.Second; ; limit *= 2 {
 		began := time.Now()

@@ -29,8 +29,8 @@ const (
 	entrypointID   = "entrypoint"
 )
 
-// SandboxCreateV2 starts a sandbox and answers when it runs. The SDK's repetition
-// of a call, known by its idempotency key, gets the sandbox of the first.
+// SandboxCreateV2 starts a sandbox and responds when it runs. A call that the SDK repeats, with the
+// same idempotency key, gets the sandbox of the first call.
 func (s *Server) SandboxCreateV2(ctx context.Context, q *pb.SandboxCreateV2Request) (*pb.SandboxCreateV2Response, error) {
 	env, err := s.Environment(q.GetSecretSources())
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Server) create(ctx context.Context, appID string, d *pb.Sandbox, tags, 
 	}
 	maps.Copy(sb.env, env)
 	sb.env["MODAL_SANDBOX_ID"], sb.env["MODAL_TASK_ID"] = r.ID, r.TaskID
-	// The client may give up; its next attempt must find the sandbox then.
+	// The client may disconnect; its next attempt must then find the sandbox.
 	err = s.start(context.WithoutCancel(ctx), sb, d, net, mounts)
 	if err != nil {
 		sb.failure = statusOf(err)
@@ -93,7 +93,7 @@ func (s *Server) create(ctx context.Context, appID string, d *pb.Sandbox, tags, 
 	return sb, nil
 }
 
-// newRecord checks what is asked for.
+// newRecord validates a create request and returns its record.
 func (s *Server) newRecord(appID string, d *pb.Sandbox, tags map[string]string) (sandboxRecord, error) {
 	if _, ok := s.records.apps.Get(appID); !ok {
 		return sandboxRecord{}, status.Errorf(codes.NotFound, "app %s not found", appID)
@@ -122,7 +122,7 @@ func (s *Server) newRecord(appID string, d *pb.Sandbox, tags map[string]string) 
 	return r, nil
 }
 
-// validate refuses what is wrong, and what this server would otherwise have to pass over in silence.
+// validate refuses invalid requests, and options that this server would otherwise ignore silently.
 func validate(d *pb.Sandbox) error {
 	switch {
 	case time.Duration(d.GetTimeoutSecs())*time.Second > maxTimeout:
@@ -149,7 +149,7 @@ func validate(d *pb.Sandbox) error {
 	return validatePlacement(d)
 }
 
-// The clouds and regions of Modal. A sandbox runs on this machine wherever it was meant to run; what Modal
+// The clouds and regions of Modal. A sandbox always runs on this machine, but a choice that Modal
 // would refuse is refused here as well.
 var (
 	clouds        = []string{"auto", "aws", "gcp", "oci", "azure"}
@@ -168,11 +168,11 @@ func validatePlacement(d *pb.Sandbox) error {
 	return nil
 }
 
-// network is what a sandbox may reach, and be reached from.
+// network describes the addresses that a sandbox may reach, and from which it may be reached.
 type network struct {
 	blocked bool
-	allow   *netstack.Allowlist // all that it reaches; nil for the internet
-	inbound []netip.Prefix      // all that its tunnels accept; nil for all addresses
+	allow   *netstack.Allowlist // reachable addresses; nil for the internet
+	inbound []netip.Prefix      // addresses that its tunnels accept; nil for all
 }
 
 func networkOf(d *pb.Sandbox) (network, error) {
@@ -198,8 +198,7 @@ func networkOf(d *pb.Sandbox) (network, error) {
 	return n, nil
 }
 
-// reserve takes the name, or finds the sandbox of an earlier call with the same
-// idempotency key.
+// reserve reserves the name, or finds the sandbox of an earlier call with the same idempotency key.
 func (s *Server) reserve(r sandboxRecord) (*sandbox, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,8 +213,8 @@ func (s *Server) reserve(r sandboxRecord) (*sandbox, bool, error) {
 	if r.Name != "" && s.running(r.AppID, r.Name) != nil {
 		return nil, false, status.Errorf(codes.AlreadyExists, "a sandbox named %q is running in this app", r.Name)
 	}
-	// Creation times are unique, because listing pages by them, and coarse enough
-	// to survive as seconds in a float64.
+	// Creation times are unique, because lists use them as cursors, and coarse enough to be exact
+	// as seconds in a float64.
 	r.Created = time.Now().Truncate(time.Microsecond)
 	if !r.Created.After(s.lastCreated) {
 		r.Created = s.lastCreated.Add(time.Microsecond)
@@ -229,7 +228,7 @@ func (s *Server) reserve(r sandboxRecord) (*sandbox, bool, error) {
 	return sb, true, nil
 }
 
-// forget undoes reserve for a sandbox that could not be started.
+// forget reverses reserve for a sandbox that could not be started.
 func (s *Server) forget(sb *sandbox) {
 	r := sb.record()
 	s.mu.Lock()
@@ -239,7 +238,7 @@ func (s *Server) forget(sb *sandbox) {
 	delete(s.byKey, r.IdempotencyKey)
 }
 
-// running returns the sandbox that has the name. The caller holds s.mu.
+// running returns the running sandbox with that name. The caller holds s.mu.
 func (s *Server) running(appID, name string) *sandbox {
 	for _, sb := range s.sandboxes {
 		if r := sb.record(); r.AppID == appID && r.Name == name && !sb.ended() {
@@ -266,7 +265,7 @@ func (s *Server) start(ctx context.Context, sb *sandbox, d *pb.Sandbox, net netw
 	}
 	_, h, err := s.holdImage(r.ImageID)
 	defer h.release()
-	if err != nil { // deleted since we looked, its layers perhaps too
+	if err != nil { // deleted since the lookup, possibly with its layers
 		return err
 	}
 	if missing := s.runtime.Missing(r.Root.Layers); missing != "" {
@@ -293,8 +292,8 @@ func (s *Server) start(ctx context.Context, sb *sandbox, d *pb.Sandbox, net netw
 	return err
 }
 
-// askedLimits are the limits that a create asks for. What it only wants to be sure of, without a maximum,
-// is not reserved here.
+// askedLimits returns the limits that a create requests. A request without a maximum has no effect,
+// since nothing is reserved.
 func askedLimits(r *pb.Resources) box.Limits {
 	return box.Limits{Memory: int64(r.GetMemoryMbMax()) << 20, CPUs: float64(r.GetMilliCpuMax()) / 1000}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
 
-// A session that sleeps and wakes for months stacks a layer each time.
+// A session that sleeps and wakes for months adds a layer each time.
 func TestRootStaysShallowHoweverOftenItIsRestored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -24,7 +24,7 @@ func TestRootStaysShallowHoweverOftenItIsRestored(t *testing.T) {
 	last := box.MaxLayers + 2
 	require.Equal(t, fmt.Sprintf("%d\nf%d\nlog\n", last+1, last), b.sh(sb, "wc -l < /root/log; ls /root"))
 	if b.server.Isolation() != box.Namespaces {
-		return // it has been copied, and has no layers
+		return // the root is a copy without layers
 	}
 	layers := b.sh(sb, "grep '^[^ ]* / overlay ' /proc/mounts | tr ',' '\n' | grep ^lowerdir= | tr ':' '\n' | wc -l")
 	require.Equal(t, "5\n", layers, "one merged, three since, and the base")

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
 )
 
-// statusOf turns errors of the parts below into what the SDK understands.
+// statusOf converts errors of lower layers to statuses that the SDK understands.
 func statusOf(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
@@ -32,5 +32,5 @@ func statusOf(err error) error {
 	}
 }
 
-// isFull reports whether err says that there is no space left on the disk.
+// isFull reports whether err means that the disk is full.
 func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

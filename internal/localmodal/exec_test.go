@@ -33,7 +33,7 @@ func TestExecMovesMuchData(t *testing.T) {
 	sb := b.create(nil)
 	process, err := sb.Exec(b.ctx, []string{"sh", "-c", "sleep 0.05; cat"}, nil)
 	require.NoError(t, err)
-	data := bytes.Repeat([]byte("0123456789abcdef"), 512<<10) // well over a pipe, and over what stays in memory
+	data := bytes.Repeat([]byte("0123456789abcdef"), 512<<10) // much larger than a pipe, and than the part that stays in memory
 	go func() {
 		_, _ = process.Stdin.Write(data)
 		_ = process.Stdin.Close()
@@ -126,7 +126,7 @@ func TestOrphansAreReaped(t *testing.T) {
 	sb := b.create(nil)
 	b.sh(sb, "for i in 1 2 3; do (setsid sh -c 'exit 0' &) ; done")
 	require.Eventually(t, func() bool {
-		// The shell's parent is the sandbox's init, which orphans go to.
+		// The shell's parent is the sandbox's init, which adopts orphans.
 		return b.sh(sb, `cat /proc/[0-9]*/stat 2>/dev/null | grep -c ") Z $PPID " || true`) == "0\n"
 	}, waitLimit, 20*time.Millisecond)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
-// A machine changes, and so may what it allows: what was snapshotted on one level
-// is restored on any other.
+// The level that a machine allows may change: a snapshot made on one level can be restored on any
+// other.
 func TestSnapshotsAreForEveryLevel(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -48,15 +48,16 @@ func TestSnapshotsAreForEveryLevel(t *testing.T) {
 	}
 }
 
-// testExpected is the level that a process of TestBestLevelIsTaken shall end up with.
+// testExpected names the variable with the level that a process of TestBestLevelIsTaken must
+// select.
 const testExpected = "LOCALMODAL_TEST_EXPECTED_ISOLATION"
 
-// Machines that forbid one thing after the other are user namespaces of which it
-// has been forbidden.
+// User namespaces with successive restrictions simulate machines that forbid one feature after the
+// other.
 func TestBestLevelIsTaken(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(testLevel) != "" {
-		return // that is about one level
+		return // this test is for one level
 	}
 	if expected := os.Getenv(testExpected); expected != "" {
 		requireTaken(t, box.Isolation(expected))
@@ -78,7 +79,7 @@ func TestBestLevelIsTaken(t *testing.T) {
 	}
 }
 
-// requireTaken starts a server without saying what it shall do.
+// requireTaken starts a server without choosing a level.
 func requireTaken(t *testing.T, expected box.Isolation) {
 	t.Helper()
 	var log bytes.Buffer
@@ -114,8 +115,8 @@ func requireTaken(t *testing.T, expected box.Isolation) {
 	}
 }
 
-// requireRefused starts a server as on a person's machine: no level without a boundary
-// is chosen for him.
+// requireRefused starts a server like on a person's machine, where no level without a boundary is
+// selected automatically.
 func requireRefused(t *testing.T) {
 	t.Helper()
 	_, err := localmodal.New(localmodal.Options{DataDir: t.TempDir()})

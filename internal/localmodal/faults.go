@@ -12,24 +12,23 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Fault makes calls of a method slow, fail, or lose their answer. For tests.
+// Fault makes calls of a method slow, makes them fail, or drops their responses. For tests.
 type Fault struct {
-	// Method is the gRPC method's last part, such as SandboxCreateV2.
+	// Method is the last part of the gRPC method's name, such as SandboxCreateV2.
 	Method string
-	// Code is what the caller gets; codes.OK lets the call succeed.
+	// Code is the code that the caller gets; codes.OK lets the call succeed.
 	Code codes.Code
-	// N is how many calls are struck; zero means one.
+	// N is the number of affected calls; zero means one.
 	N int
-	// After says that the work is done and only the answer lost.
+	// After means that the call is executed and only its response is lost.
 	After bool
-	// Delay holds the call up before anything else.
+	// Delay delays the call before anything else.
 	Delay time.Duration
-	// RetryAfter, if positive, asks the SDK to wait that long and try again, as a server does that
-	// throttles.
+	// RetryAfter, if positive, makes the SDK retry after that time, like a server that throttles.
 	RetryAfter time.Duration
 }
 
-// faults are waiting to strike, in the order in which they were injected.
+// faults are the pending faults, in the order in which they were injected.
 type faults struct {
 	mu      sync.Mutex
 	waiting []Fault
@@ -42,7 +41,7 @@ func (f *faults) add(fault Fault) {
 	f.waiting = append(f.waiting, fault)
 }
 
-// take returns the fault that strikes this call, if any.
+// take returns the fault for this call, if any.
 func (f *faults) take(method string) (Fault, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +57,7 @@ func (f *faults) take(method string) (Fault, bool) {
 	return fault, true
 }
 
-// strike does what the fault says around a call.
+// strike applies the fault to a call.
 func (f Fault) strike(ctx context.Context, call func() error) error {
 	if f.Delay > 0 {
 		select {
@@ -73,7 +72,7 @@ func (f Fault) strike(ctx context.Context, call func() error) error {
 	if !f.After {
 		return f.err()
 	}
-	_ = call() // its answer is what gets lost
+	_ = call() // its response is lost
 	return f.err()
 }
 

@@ -88,7 +88,7 @@ func TestFilesystemWatch(t *testing.T) {
 		Timeout: &timeout, Recursive: true, Filter: []modal.FileWatchEventType{modal.FileWatchEventTypeCreate},
 	})
 	require.NoError(t, err)
-	// The watch begins at some time after the call; so files keep coming until one is seen.
+	// The watch begins some time after the call, so files are created until one is reported.
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)

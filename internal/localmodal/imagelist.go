@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Modal's protocol has no list of images, so this server has an additional service for it. Package
+// Modal's protocol cannot list images, so this server has an additional service for it. Package
 // modalsandbox calls it over the SDK's connection. Request and response are JSON.
 const (
 	imageService  = "overwinter.localmodal.Images"
@@ -22,8 +22,8 @@ const (
 )
 
 type imageListRequest struct {
-	Tags  map[string]string `json:"tags"`  // images of sandboxes that had all of them
-	After string            `json:"after"` // the id that the last page ended with
+	Tags  map[string]string `json:"tags"`  // selects images of sandboxes with all of these tags
+	After string            `json:"after"` // the last id of the previous page
 }
 
 type imageListAnswer struct {
@@ -38,7 +38,7 @@ type listedImage struct {
 	Exit    bool              `json:"exit,omitempty"`
 }
 
-// imageLister is what the service needs of its server.
+// imageLister is the server's interface for the service.
 type imageLister interface {
 	listImages(q imageListRequest) imageListAnswer
 }
@@ -49,7 +49,7 @@ var imageServiceDesc = grpc.ServiceDesc{
 	Methods:     []grpc.MethodDesc{{MethodName: imageList, Handler: handleImageList}},
 }
 
-func handleImageList(srv any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // the order is gRPC's
+func handleImageList(srv any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // gRPC defines the order
 	var in wrapperspb.BytesValue
 	if err := decode(&in); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func handleImageList(srv any, ctx context.Context, decode func(any) error, inter
 		if err := json.Unmarshal(request.(*wrapperspb.BytesValue).GetValue(), &q); err != nil { // decoded above
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
-		answer, err := json.Marshal(srv.(imageLister).listImages(q)) // registered so
+		answer, err := json.Marshal(srv.(imageLister).listImages(q)) // registered with this type
 		return wrapperspb.Bytes(answer), err
 	}
 	return intercept(ctx, &in, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/" + imageService + "/" + imageList}, handle)
@@ -80,7 +80,7 @@ func (s *Server) listImages(q imageListRequest) imageListAnswer {
 	return imageListAnswer{Images: found[:imageListPage], Next: found[imageListPage-1].ID}
 }
 
-// hasTags reports whether tags has all those that are wanted.
+// hasTags reports whether tags contains all of want.
 func hasTags(tags, want map[string]string) bool {
 	for name, value := range want {
 		if got, ok := tags[name]; !ok || got != value {

@@ -45,7 +45,7 @@ func (s *Server) ImageGetOrCreate(ctx context.Context, q *pb.ImageGetOrCreateReq
 		return nil, err
 	}
 	recipe := recipeOf(parent.ID, definition.GetDockerfileCommands(), env)
-	defer s.recipes.lock(recipe)() // who wants the same meanwhile gets the same
+	defer s.recipes.lock(recipe)() // concurrent requests for the same recipe get the same image
 	known, ok := s.records.images.Find(func(i imageRecord) bool { return i.Recipe == recipe })
 	if ok && !q.GetForceBuild() && !q.GetIgnoreCache() {
 		return built(known.ID), nil
@@ -63,7 +63,7 @@ func (s *Server) ImageGetOrCreate(ctx context.Context, q *pb.ImageGetOrCreateReq
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	if ok { // from now on the new one is found
+	if ok { // later requests find the new image
 		known.Recipe = ""
 		if err := s.records.images.Put(known.ID, known); err != nil {
 			return nil, statusOf(err)
@@ -93,7 +93,7 @@ func (s *Server) ImageFromId(_ context.Context, q *pb.ImageFromIdRequest) (*pb.I
 	return pb.ImageFromIdResponse_builder{ImageId: im.ID}.Build(), nil
 }
 
-// ImageDelete forgets an image. Sandboxes that run on it run on.
+// ImageDelete deletes an image. Sandboxes that use it keep running.
 func (s *Server) ImageDelete(ctx context.Context, q *pb.ImageDeleteRequest) (*emptypb.Empty, error) {
 	im, err := s.image(q.GetImageId())
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Server) ImageDelete(ctx context.Context, q *pb.ImageDeleteRequest) (*em
 	return &emptypb.Empty{}, nil
 }
 
-// ImagePublish gives an image a name, taking it from another if need be.
+// ImagePublish gives an image a name, which another image may lose.
 func (s *Server) ImagePublish(_ context.Context, q *pb.ImagePublishRequest) (*pb.ImagePublishResponse, error) {
 	im, err := s.image(q.GetImageId())
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Server) ImagePublish(_ context.Context, q *pb.ImagePublishRequest) (*pb
 	return &pb.ImagePublishResponse{}, nil
 }
 
-// ImageGetByTag finds an image by the name it was published under.
+// ImageGetByTag finds an image by its published name.
 func (s *Server) ImageGetByTag(_ context.Context, q *pb.ImageGetByTagRequest) (*pb.ImageGetByTagResponse, error) {
 	tag, ok := s.records.tags.Get(tagKey(environment(q.GetEnvironmentName()), q.GetTag()))
 	if !ok {
@@ -134,8 +134,8 @@ func (s *Server) ImageGetByTag(_ context.Context, q *pb.ImageGetByTagRequest) (*
 
 func tagKey(env, name string) string { return env + "/" + name }
 
-// collect deletes what no image and no sandbox needs any more: expired images,
-// and layers and archives without a user.
+// collect deletes unused data: expired images, and layers and archives that no image and no sandbox
+// uses.
 func (s *Server) collect(ctx context.Context) {
 	s.layers.mu.Lock()
 	defer s.layers.mu.Unlock()
@@ -180,8 +180,8 @@ func (s *Server) collectLocked() error {
 	return errors.Join(failures...)
 }
 
-// derive makes the record of an image whose root is layer on top of r. The caller
-// holds all of them until it is stored.
+// derive returns the record of an image whose root is layer on top of r. The caller holds all these
+// layers until the record is stored.
 func (s *Server) derive(ctx context.Context, h *hold, r root, layer string) (imageRecord, error) {
 	layers := append([]string{layer}, r.Layers...)
 	if len(layers) > box.MaxLayers {

@@ -33,7 +33,7 @@ func TestImageIsBuiltFromCommands(t *testing.T) {
 	require.Equal(t, "s3\n/work\n/work\n1 2,3,old form,\n", b.sh(sb, "cat /built/f /work/where; pwd; echo $A,$B,$C,$SECRET"))
 	require.Equal(t, im.ImageID, build().ImageID, "the same commands are not run again")
 
-	// What the image sets holds for what is restored from it.
+	// The image's settings also apply to images restored from it.
 	require.Equal(t, "1 2 /work\n", b.sh(b.createFrom(b.snapshot(sb), nil), "echo $A $PWD"))
 }
 
@@ -76,7 +76,7 @@ func TestFailedBuildSaysWhy(t *testing.T) {
 	require.ErrorContains(t, err, "USER")
 }
 
-// TestADamagedImageHasItsOwnCode, so that a client does not try for ever.
+// TestADamagedImageHasItsOwnCode, so that a client does not retry forever.
 func TestADamagedImageHasItsOwnCode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,13 +14,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// isolationHeader names the response header in which every unary call tells how
-// sandboxes are kept apart. Package modalsandbox reads it.
+// isolationHeader is the response header of every unary call that contains the isolation level.
+// Package modalsandbox reads it.
 const isolationHeader = "x-overwinter-isolation"
 
 func (s *Server) interceptUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	// A client that cares reads here what keeps its sandboxes apart; Modal's own
-	// protocol has no word for it.
+	// Clients can read the isolation level here, since Modal's protocol has no field for it.
 	header := metadata.Pairs(isolationHeader, string(s.Isolation()))
 	if s.runtime.OwnsNetwork() {
 		header.Set(networkHeader, s.runtime.HostPorts().String())
@@ -48,15 +47,14 @@ func (s *Server) interceptStream(srv any, stream grpc.ServerStream, info *grpc.S
 	})
 }
 
-// scopedStream refuses messages about another task than the one that the caller's
-// token is for.
+// scopedStream refuses messages for tasks other than that of the caller's token.
 type scopedStream struct {
 	grpc.ServerStream
 	scope string
 	begun bool
 }
 
-// RecvMsg checks the first message: it names the task, those that follow carry data.
+// RecvMsg checks the first message, which names the task; later ones carry data.
 func (s *scopedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
@@ -70,7 +68,7 @@ func (s *scopedStream) RecvMsg(m any) error {
 
 var errForeignTask = status.Error(codes.PermissionDenied, "this command router token is for another task")
 
-// taskOf is the task that a request to the router is about, empty if it names none.
+// taskOf returns the task of a request to the router, empty if it names none.
 func taskOf(request any) string {
 	switch q := request.(type) {
 	case interface{ GetTaskId() string }:
@@ -82,7 +80,7 @@ func taskOf(request any) string {
 	}
 }
 
-// around is what every call goes through: authentication, faults, one log line.
+// around wraps every call with authentication, injected faults, and one log line.
 func (s *Server) around(ctx context.Context, fullMethod string, handle func(scope string) error) error {
 	method, started := path.Base(fullMethod), time.Now()
 	scope, err := s.authenticate(ctx, fullMethod)
@@ -102,8 +100,8 @@ func (s *Server) around(ctx context.Context, fullMethod string, handle func(scop
 	return err
 }
 
-// authenticate checks the installation's token at the control plane, and a token
-// that it issued for one task at the router. Scope is that task.
+// authenticate checks the installation's token for calls of the control plane, and a token issued
+// for one task for calls of the router. Scope is that task.
 func (s *Server) authenticate(ctx context.Context, fullMethod string) (scope string, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if !strings.HasPrefix(fullMethod, "/"+pb.TaskCommandRouter_ServiceDesc.ServiceName+"/") {

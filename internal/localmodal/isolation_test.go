@@ -42,7 +42,7 @@ func TestSandboxSeesNothingOfTheHostButPrograms(t *testing.T) {
 	if b.lacks(box.HiddenProcesses) {
 		return
 	}
-	// Nothing but the shell and ls; init is hidden.
+	// Only the shell and ls are visible; init is hidden.
 	pids := strings.Fields(b.sh(sb, "ls -d /proc/[0-9]* | sed s,/proc/,,"))
 	require.LessOrEqual(t, len(pids), 5, "%v", pids)
 	require.NotContains(t, pids, "1")

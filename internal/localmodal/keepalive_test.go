@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// An hour of the SDK's pings, without a call under way, is not a reason to hang up.
+// An hour of the SDK's pings, without an open call, does not end the connection.
 func TestPingsDoNotEndTheConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -2,7 +2,7 @@ package localmodal
 
 import "sync"
 
-// keyedLocks lets one caller at a time work under a key.
+// keyedLocks admits one caller at a time per key.
 type keyedLocks struct {
 	mu    sync.Mutex
 	locks map[string]*keyedLock
@@ -13,7 +13,7 @@ type keyedLock struct {
 	users int
 }
 
-// lock waits for the key and returns what gives it back.
+// lock waits for the key and returns the unlock function.
 func (k *keyedLocks) lock(key string) func() {
 	k.mu.Lock()
 	if k.locks == nil {

@@ -7,21 +7,21 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// layerUse counts who uses layers, and archives, that no record may refer to: of images being made,
-// and of images being read. What is held is not collected. Starts and snapshots continue during a
-// search for unused layers.
+// layerUse counts the uses of layers and archives to which no record may refer: those of images
+// that are being made or read. A held layer is not collected. Starts and snapshots continue while
+// unused layers are being collected.
 type layerUse struct {
-	mu   sync.Mutex // held while unused layers are looked for and removed
+	mu   sync.Mutex // held while unused layers are collected
 	held map[string]int
 }
 
-// hold is some layers' use. Its methods are for one goroutine.
+// hold is a use of layers. Its methods must be called from one goroutine.
 type hold struct {
 	use   *layerUse
 	names []string
 }
 
-// add holds more layers, or archives, by name.
+// add holds further layers, or archives, by name.
 func (h *hold) add(names ...string) {
 	h.use.mu.Lock()
 	defer h.use.mu.Unlock()
@@ -50,18 +50,18 @@ func (h *hold) release() {
 	h.names = nil
 }
 
-// newLayer is the name of a layer that is about to be made, held from the start.
+// newLayer returns the name of a layer that is about to be created, which is held from the start.
 func (h *hold) newLayer() string {
 	name := newID("ly")
 	h.add(name)
 	return name
 }
 
-// holdNothing is a use to which layers are added later.
+// holdNothing returns an empty hold, to which layers are added later.
 func (s *Server) holdNothing() *hold { return &hold{use: &s.layers} }
 
-// holdImage returns an image with the use of its layers. The image may be deleted
-// meanwhile; its files stay.
+// holdImage returns an image and holds its layers. If the image is deleted meanwhile, its files
+// stay.
 func (s *Server) holdImage(id string) (imageRecord, *hold, error) {
 	h := s.holdNothing()
 	s.layers.mu.Lock()
@@ -77,7 +77,7 @@ func (s *Server) holdImage(id string) (imageRecord, *hold, error) {
 	return im, h, nil
 }
 
-// holdRoot returns the use of the layers of a sandbox that is not over.
+// holdRoot holds the layers of a sandbox that has not ended.
 func (s *Server) holdRoot(sb *sandbox) (*hold, error) {
 	h := s.holdNothing()
 	s.layers.mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
-// entries are what a directory of the data directory holds, the base layer left out.
+// entries returns the names in a directory of the data directory, except the base layer.
 func entries(t testing.TB, path ...string) (names []string) {
 	t.Helper()
 	found, err := os.ReadDir(filepath.Join(path...))
@@ -29,8 +29,8 @@ func entries(t testing.TB, path ...string) (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "base" })
 }
 
-// TestAnImageIsDeletedWhileItIsUsed: a start or a build that has begun has its files,
-// and afterwards nothing of it is left.
+// TestAnImageIsDeletedWhileItIsUsed checks that a start or a build in progress keeps its files, and
+// that afterwards all of them are deleted.
 func TestAnImageIsDeletedWhileItIsUsed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -79,7 +79,7 @@ func TestAnImageIsDeletedWhileItIsUsed(t *testing.T) {
 		g.Go(func() error { return b.client.Images.Delete(b.ctx, im.ImageID, nil) })
 		require.NoError(t, g.Wait())
 	}
-	// What a collection found in use goes with the next one.
+	// The next collection deletes layers that were in use during this one.
 	sb := b.create(nil)
 	im := b.snapshot(sb)
 	b.terminate(sb)
@@ -90,7 +90,7 @@ func TestAnImageIsDeletedWhileItIsUsed(t *testing.T) {
 	require.Empty(t, entries(t, dir, "boxes"))
 }
 
-// TestLayersAreCollectedWhileSnapshotsAreMade: there is always one under way.
+// TestLayersAreCollectedWhileSnapshotsAreMade with a snapshot in progress at all times.
 func TestLayersAreCollectedWhileSnapshotsAreMade(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -150,7 +150,7 @@ func TestAFullDiskFailsSnapshotsAndLeavesNothing(t *testing.T) {
 	require.Empty(t, entries(t, dir, "building"))
 	require.Equal(t, "kept\n", b.sh(sb, "cat /root/f"), "the sandbox works on")
 
-	// To the last byte: nothing can be recorded either.
+	// Filled to the last byte: no record can be written either.
 	fill(t, filler)
 	_, err = b.client.Sandboxes.Create(b.ctx, b.app, b.image, nil)
 	full(err)
@@ -167,7 +167,7 @@ func TestAFullDiskFailsSnapshotsAndLeavesNothing(t *testing.T) {
 	require.Equal(t, "kept\n", b.sh(restored, "cat /root/f"))
 	b.terminate(restored)
 
-	// A sandbox that ends while nothing can be written keeps its exit image.
+	// A sandbox that ends while the disk is full keeps its exit image.
 	require.NoError(t, b.client.Images.Delete(b.ctx, im.ImageID, nil))
 	b.sh(sb, "echo last > /root/f")
 	fill(t, filler)
@@ -181,7 +181,7 @@ func TestAFullDiskFailsSnapshotsAndLeavesNothing(t *testing.T) {
 	require.Equal(t, "last\n", b.sh(b.createFrom(exited, nil), "cat /root/f"))
 }
 
-// fill appends to a file until its disk is full, to the last byte.
+// fill appends to a file until the disk is full to the last byte.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

@@ -11,9 +11,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
 
-// leveled are the tests that depend on how sandboxes are kept, and privileged those
-// of them that depend on what a user may do. Together, root and an ordinary user run
-// all of them on each level.
+// leveled are the tests that depend on the isolation level, and privileged those of them that
+// depend on the user's privileges. Together, root and an ordinary user run all of them on each
+// level.
 const (
 	privileged = "^Test(ExecPasses|ExecHasATerminal|FilesystemErrors|SnapshotIsExact|SnapshotStops|ExitSnapshot|DirectorySnapshot|" +
 		"SandboxSees|HostNetwork|SystemFiles|KilledServer|PortsAre|SecretsAnd|ImageIs)"
@@ -21,11 +21,11 @@ const (
 		"DeletedImage|HostEnvironment|StoppedServer|TerminateKills|SandboxEnds)"
 )
 
-// The fall-backs must pass the same tests as the best level.
+// The fallback levels must pass the same tests as the best level.
 func TestOnEachFallBack(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(testLevel) != "" {
-		return // this is one
+		return // this is such a process
 	}
 	for level, tests := range map[box.Isolation]string{box.Chroot: leveled, box.Directory: privileged} {
 		t.Run(string(level), func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestOnEachFallBack(t *testing.T) {
 	}
 }
 
-// requirePass runs a test binary, and prints what its level declares.
+// requirePass runs a test binary, and logs what its level declares.
 func requirePass(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
@@ -52,7 +52,7 @@ func requirePass(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// failures leaves out what the tests that pass have said.
+// failures removes the output of passed tests.
 func failures(output string) string {
 	var kept, running strings.Builder
 	for line := range strings.Lines(output) {

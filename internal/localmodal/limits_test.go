@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
-// A maximum that is asked for by the SDK is kept where the machine has control groups.
+// A maximum requested by the SDK is enforced if the machine has control groups.
 func TestSandboxHasTheMemoryItAskedFor(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -24,7 +24,8 @@ func TestSandboxHasTheMemoryItAskedFor(t *testing.T) {
 	require.Contains(t, b.sh(sb, "echo on"), "on")
 }
 
-// A machine or a sandbox that has run out of something for now has said nothing about the command.
+// If a machine or a sandbox has temporarily run out of a resource, the failure does not reflect on
+// the command.
 func TestAnExecThatGetsNoProcessMayBeTriedAgain(t *testing.T) {
 	t.Parallel()
 	o := options(t, "")

@@ -17,8 +17,8 @@ const (
 	lockPoll    = 10 * time.Millisecond
 )
 
-// lockDir makes the data directory private and takes it for this process. The lock goes
-// with unlockDir, at the latest with the process.
+// lockDir makes the data directory private and locks it for this process. unlockDir or the end of
+// the process releases the lock.
 func lockDir(dir string) (*os.File, error) {
 	if dir == "" {
 		return nil, errors.New("the data directory is not set")
@@ -36,10 +36,10 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// takeLock waits a moment for a lock that is held: a process that a killed server
-// had just forked holds it until it finds its server gone.
+// takeLock waits a moment if the lock is held: a process that a killed server has just forked holds
+// it until it notices the server's end.
 func takeLock(f *os.File, dir string) error {
-	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(lockPoll) { //nolint:forbidigo // flock with a deadline has no other way
+	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(lockPoll) { //nolint:forbidigo // flock has no deadline
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
@@ -52,7 +52,7 @@ func takeLock(f *os.File, dir string) error {
 	}
 }
 
-// unlockDir releases the directory at once, even if other processes have inherited the file.
+// unlockDir releases the directory immediately, even if other processes have inherited the file.
 func unlockDir(f *os.File) error {
 	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }

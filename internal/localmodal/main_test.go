@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(tests{m})
 }
 
-// tests ends the shared server after the tests.
+// tests stops the shared server after the tests.
 type tests struct{ *testing.M }
 
 func (t tests) Run() int {

@@ -26,7 +26,7 @@ class H(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), H).serve_forever()
 `
 
-// webServer runs it on a port of the sandbox, if it has its own network.
+// webServer runs serveHTTP on a port of the sandbox, if it has its own network.
 func (b *bundle) webServer() (*modal.Sandbox, int) {
 	b.t.Helper()
 	port, blocked := 8080, true
@@ -86,10 +86,10 @@ func TestPortsAreReachable(t *testing.T) {
 	_, err = conn.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF, "an open connection ends with the sandbox")
 	require.NoError(t, conn.Close())
-	require.Eventually(t, func() bool { // what listens inside ends first
+	require.Eventually(t, func() bool { // the inner listener ends first
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
-			_ = conn.Close() // only its existence counts
+			_ = conn.Close() // only the connection itself matters
 		}
 		return err != nil
 	}, waitLimit, 10*time.Millisecond)

@@ -15,13 +15,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
 )
 
-// networkHeader names the response header in which every unary call says, with the allowed host
+// networkHeader is the response header of every unary call that declares, with the allowed host
 // ports, that each sandbox has its own network. A server whose sandboxes share the machine's
 // network does not send it.
 const networkHeader = "x-overwinter-host-ports"
 
-// Modal's protocol says nothing about refused connections, so this server has an additional service
-// for them. Package modalsandbox calls it over the SDK's connection. Request and response are JSON.
+// Modal's protocol has no messages for refused connections, so this server has an additional
+// service for them. Package modalsandbox calls it over the SDK's connection. Request and response
+// are JSON.
 const (
 	networkService  = "overwinter.localmodal.Network"
 	networkRefusals = "NetworkRefusals"
@@ -47,7 +48,7 @@ type refusal struct {
 	Count    int       `json:"count"`
 }
 
-// refuser is what the service needs of its server.
+// refuser is the server's interface for the service.
 type refuser interface {
 	refusals(ctx context.Context, q refusalsRequest) (refusalsAnswer, error)
 }
@@ -58,7 +59,7 @@ var networkServiceDesc = grpc.ServiceDesc{
 	Methods:     []grpc.MethodDesc{{MethodName: networkRefusals, Handler: handleRefusals}},
 }
 
-func handleRefusals(srv any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // the order is gRPC's
+func handleRefusals(srv any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // gRPC defines the order
 	var in wrapperspb.BytesValue
 	if err := decode(&in); err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func handleRefusals(srv any, ctx context.Context, decode func(any) error, interc
 		if err := json.Unmarshal(request.(*wrapperspb.BytesValue).GetValue(), &q); err != nil { // decoded above
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
-		found, err := srv.(refuser).refusals(ctx, q) // registered so
+		found, err := srv.(refuser).refusals(ctx, q) // registered with this type
 		if err != nil {
 			return nil, err
 		}

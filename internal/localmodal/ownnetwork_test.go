@@ -21,8 +21,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
-// ownNetwork is a server of the level under test whose sandboxes have their own network that
-// reaches a web server here; nil where the level has none.
+// ownNetwork returns a server of the level under test whose sandboxes have their own network, from
+// which a local web server is reachable; nil if the level has none.
 func ownNetwork(t *testing.T) (b *bundle, allowed, other netip.AddrPort) {
 	t.Helper()
 	web := func() netip.AddrPort {
@@ -74,10 +74,10 @@ func TestHostNetworkIsOutOfReachOfAnOwnNetwork(t *testing.T) {
 
 	require.Equal(t, "nameserver 192.168.127.1", strings.TrimSpace(b.sh(sb, "grep nameserver /etc/resolv.conf")))
 	require.Equal(t, "eth0\nhost0\nlo\n", b.sh(sb, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ' | grep -v stack0 | sort"))
-	// No capability of the sandbox's root counts for its network.
+	// The sandbox's root has no capabilities over its network.
 	require.NotZero(t, b.exec(sb, nil, "", "python3", "-c", "import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)").code)
 	require.NotZero(t, b.exec(sb, nil, "", "python3", "-c", "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 3)").code)
-	// Servers may use any port.
+	// Servers in the sandbox may use any port.
 	b.sh(sb, `python3 -c 'import socket; socket.create_server(("0.0.0.0", 80))'`)
 }
 
@@ -116,8 +116,8 @@ func TestHostNetworkHasTunnelsToAnOwnNetwork(t *testing.T) {
 	require.Equal(t, "200 hello -", fmt.Sprint(code, " ", body))
 }
 
-// hijack tries to take over or to remove the way to a port of the machine, and to use the interface for another one. It
-// prints what succeeds.
+// hijack tries to intercept or to remove the route to a port of the machine, and to use the
+// interface for another port. It prints what succeeds.
 const hijack = `
 import errno, os, socket, struct, sys
 port, other = int(sys.argv[1]), int(sys.argv[2])
@@ -190,14 +190,14 @@ func TestHostNetworkSocketsAreOutOfReach(t *testing.T) {
 		}
 	}
 	users := []string{"0"}
-	if os.Geteuid() == 0 { // else the sandbox has no other user
+	if os.Geteuid() == 0 { // otherwise the sandbox has no other user
 		users = append(users, "1000")
 	}
 	for _, user := range users {
 		args := append([]string{"python3", "-c", hijack, fmt.Sprint(allowed.Port()), fmt.Sprint(other.Port()), user}, own...)
 		out := b.exec(sb, nil, "", args...)
 		require.Zero(t, out.code, "user %s: %s", user, out.stderr)
-		require.Empty(t, strings.ReplaceAll(out.stdout, "bind the address\n", ""), "user %s", user) // binding it gets no connections
+		require.Empty(t, strings.ReplaceAll(out.stdout, "bind the address\n", ""), "user %s", user) // binding the port yields no connections
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/porttest"
 )
 
-// Modal's command line tool makes secrets by this call: the Go SDK has none for it.
+// Modal's command line tool creates secrets by this call, for which the Go SDK has no method.
 func TestNamedSecretsAreMadeAndReplaced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// processes counts this machine's processes whose command line contains text.
+// processes counts the machine's processes whose command line contains text.
 func processes(t *testing.T, text string) int {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")

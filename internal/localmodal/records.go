@@ -28,7 +28,7 @@ type tagRecord struct {
 	Name, Environment, ImageID string
 }
 
-// root is what a sandbox can be started from.
+// root is an image from which a sandbox can start.
 type root struct {
 	Layers  []string // top first, the base last
 	Env     map[string]string
@@ -38,20 +38,20 @@ type root struct {
 type imageRecord struct {
 	ID      string
 	Root    root
-	Archive string            // of a directory: a tar file instead of a root
-	Recipe  string            // hash of what it was built from
+	Archive string            // for an image of a directory: a tar file instead of a root
+	Recipe  string            // hash of the build instructions
 	Key     string            // the client's id of the snapshot
 	Expires time.Time         // zero for never
 	Created time.Time         // zero for one of an older release
-	Tags    map[string]string `json:",omitempty"` // of the sandbox that it was made of
+	Tags    map[string]string `json:",omitempty"` // tags of the sandbox from which it was made
 	Exit    bool              `json:",omitempty"` // made at the end of that sandbox
-	Sandbox string            `json:",omitempty"` // its id, of an exit image
+	Sandbox string            `json:",omitempty"` // id of that sandbox, for an exit image
 }
 
 func (i imageRecord) expired(now time.Time) bool { return !i.Expires.IsZero() && now.After(i.Expires) }
 
-// sandboxRecord is what outlives the process about a sandbox. Its environment is
-// left out: it may hold secrets, and an ended sandbox has no use for it.
+// sandboxRecord is the persistent state of a sandbox. It omits the environment, which may contain
+// secrets and is not needed after the end.
 type sandboxRecord struct {
 	ID, TaskID, AppID string
 	Name              string
@@ -72,7 +72,7 @@ type sandboxRecord struct {
 
 func (r sandboxRecord) ended() bool { return !r.Ended.IsZero() }
 
-// records are the state on disk.
+// records is the state on disk.
 type records struct {
 	apps      *store.Collection[appRecord]
 	secrets   *store.Collection[secretRecord]

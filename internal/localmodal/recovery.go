@@ -11,11 +11,11 @@ import (
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
 )
 
-// remember is how long an ended sandbox can be asked about.
+// remember is how long the record of an ended sandbox is kept.
 const remember = 7 * 24 * time.Hour
 
-// recover restores the state of an earlier server. Its sandboxes died with it at the latest; those
-// whose end it did not see are ended now, with the files that they left.
+// recover restores the state of an earlier server, whose sandboxes ended with it at the latest.
+// Sandboxes without a recorded end are ended now, with the files that they left.
 func (s *Server) recover(ctx context.Context) error {
 	left, err := s.runtime.LeftOver()
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *Server) recover(ctx context.Context) error {
 			close(sb.kept)
 		} else {
 			if _, claimed := s.exitImage(r.ID); !claimed && !slices.Contains(left, r.ID) {
-				sb.rec.ExitSnapshot = false // it had not come as far as having files
+				sb.rec.ExitSnapshot = false // it had not started, and has no files
 			}
 			s.logger.InfoContext(ctx, "sandbox ended with an earlier server", slog.String("sandbox_id", r.ID))
 			pending, err := s.conclude(ctx, sb, pb.GenericResult_GENERIC_STATUS_TERMINATED, exitTerminated)
@@ -48,14 +48,14 @@ func (s *Server) recover(ctx context.Context) error {
 		}
 		s.adopt(sb)
 	}
-	for _, id := range left { // builds, and what the above had no use for
+	for _, id := range left { // builds, and boxes that were not claimed above
 		failures = append(failures, s.runtime.Discard(id))
 	}
 	return errors.Join(failures...)
 }
 
-// describeExitImage notes with the image of an ended sandbox what it is, so that it
-// is listed. An older release did not.
+// describeExitImage adds the description of an exit image to its record, so that it is listed. An
+// older release did not store it.
 func (s *Server) describeExitImage(r sandboxRecord) error {
 	im, ok := s.records.images.Get(r.ExitImageID)
 	if !ok || im.Tags != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
-// childServer is set for a test binary that shall be a server to be killed.
+// childServer names the variable that makes the test binary a server to be killed.
 const childServer = "LOCALMODAL_TEST_CHILD_DIR"
 
 // runChildServer prints its URL and serves until it is killed.
@@ -145,7 +145,8 @@ func TestStoppedServerEndsItsSandboxes(t *testing.T) {
 	require.Equal(t, "kept\n", again.sh(again.createFrom(left, nil), "cat /root/f"))
 }
 
-// TestAStopWaitsForClientsToSaveTheirSandboxes: its server is up until the last sandbox is gone, or until the time for it is.
+// TestAStopWaitsForClientsToSaveTheirSandboxes: the server is up until the last sandbox has ended,
+// or until the drain timeout.
 func TestAStopWaitsForClientsToSaveTheirSandboxes(t *testing.T) {
 	t.Parallel()
 	o := options(t, t.TempDir())
@@ -186,13 +187,14 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	_, err = localmodal.New(localmodal.Options{Address: taken.Addr().String(), DataDir: t.TempDir()})
 	require.ErrorContains(t, err, "address already in use")
 
-	// A program that is not an init stands for a machine on which none can run.
+	// A program that is not an init simulates a machine on which sandboxes cannot run.
 	_, err = localmodal.New(localmodal.Options{DataDir: t.TempDir(), InitPath: "/bin/false"})
 	require.ErrorContains(t, err, "does not let sandboxes have namespaces")
 }
 
-// requireRoom waits until a file system has room again. A process that another test starts has the descriptors of this one until it
-// executes its program, and while its network namespace is made that takes a while: a removed file can still be open in it.
+// requireRoom waits until a file system has free space again. A process that another test starts
+// inherits the descriptors of this one until it executes its program, which takes a while if a
+// network namespace is created: it may still have a removed file open.
 func requireRoom(t *testing.T, dir string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -201,8 +203,8 @@ func requireRoom(t *testing.T, dir string) {
 	}, waitLimit, 10*time.Millisecond)
 }
 
-// TestAnExitImageSurvivesACrash: the server dies after the files of an ended sandbox have become an image and before
-// the sandbox's record says so, or while a full disk keeps it from making the image.
+// TestAnExitImageSurvivesACrash: the server dies after the files of an ended sandbox have become an
+// image and before the sandbox's record refers to it, or while a full disk prevents the image.
 func TestAnExitImageSurvivesACrash(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

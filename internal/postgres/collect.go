@@ -34,7 +34,7 @@ const joinedSeparator = "\n\n"
 type place struct {
 	joined string // the prompt that it is joined to
 	rank   int64
-	until  *time.Time // collected
+	until  *time.Time // end of its collection
 }
 
 // placeOf decides where in the queue, whose head is given, a new prompt goes. If prompts are being

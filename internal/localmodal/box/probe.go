@@ -15,7 +15,7 @@ type Refusal struct {
 	Isolation Isolation
 	Copies    bool
 	Missing   []string // known reasons, as text
-	Cause     error    // what starting a sandbox said
+	Cause     error    // error of starting a sandbox
 }
 
 func (f Refusal) String() string {

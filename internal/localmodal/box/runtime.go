@@ -20,17 +20,16 @@ import (
 
 // Options configure a Runtime.
 type Options struct {
-	// Dir holds layers and running sandboxes. On a file system that overlayfs takes
-	// as an upper layer (ext4, xfs, btrfs, tmpfs; not overlayfs) starts and snapshots
-	// cost what has changed; elsewhere files are copied.
+	// Dir stores layers and running sandboxes. On a file system that overlayfs accepts as an upper
+	// layer (ext4, xfs, btrfs, tmpfs; not overlayfs), the cost of starts and snapshots depends on
+	// the changes only; on others files are copied.
 	Dir string
-	// Isolation is the level to use; Open fails where that does not work. Default
-	// Auto: namespaces, and in a container, which is a boundary itself, the best that
-	// works.
+	// Isolation is the level to use; Open fails if it does not work. Default Auto: namespaces, and
+	// in a container, which is a boundary itself, the best level that works.
 	Isolation Isolation
-	// Container is the kind of container that this process is in. Default: detected.
+	// Container is the kind of container of this process. Default: detected.
 	Container string
-	// Copies has roots copied even where they could be overlays.
+	// Copies makes roots copies even where they could be overlays.
 	Copies bool
 	// InitPath is the program that sandboxes run as PID 1; its main must call
 	// boxinit.Main first. Default: this program.
@@ -40,11 +39,11 @@ type Options struct {
 	// HostPorts are the ports of this machine's loopback interface that sandboxes with their own
 	// network can reach, as host.overwinter.internal. Default: none.
 	HostPorts hostports.Set
-	// Limits are those of each box.
+	// Limits are the limits of each box.
 	Limits Limits
-	// noCgroups leaves control groups out, for tests.
+	// noCgroups disables control groups, for tests.
 	noCgroups bool
-	// Logger gets what has no caller to return to. Default: discarded.
+	// Logger receives errors that are not returned to a caller. Default: discarded.
 	Logger *slog.Logger
 }
 
@@ -54,37 +53,37 @@ type Runtime struct {
 	initPath   string
 	logger     *slog.Logger
 	isolation  Isolation
-	container  string // that we are in; empty outside
+	container  string // container of this process; empty if none
 	copies     bool   // roots are copies of their layers; else overlays of them
 	better     []Refusal
 	limits     Limits
 	noCgroups  bool
-	cgroups    *cgroups   // nil where there are none
-	cgroupsErr error      // why
+	cgroups    *cgroups   // nil if there are none
+	cgroupsErr error      // why there are none
 	unlocking  sync.Mutex // see lockLayers
 	hostMounts []wire.Mount
-	ids        idRange         // of root's sandboxes
-	idsErr     error           // why there are none although we are root
-	idmap      *os.File        // a user namespace that has them; nil without
-	mappable   map[string]bool // the sources in hostMounts that can be shown with them
-	hasMounts  map[string]bool // the sources in hostMounts with other mounts below them
+	ids        idRange         // ids of root's sandboxes
+	idsErr     error           // why there are none although the server runs as root
+	idmap      *os.File        // a user namespace with these ids; nil without ids
+	mappable   map[string]bool // sources of hostMounts that can be shown with these ids
+	hasMounts  map[string]bool // sources of hostMounts that contain other mounts
 	spawner    *spawner
 	trash      *trash
 	watchdog   *watchdog
 
 	networkMode  Network
 	hostPorts    hostports.Set
-	ownNetwork   bool                    // of boxes; settled by probe
-	networkCause error                   // why not, if it was tried
-	listeners    *netstack.HostListeners // nil where no box has sockets for ports of this machine
-	opensTUN     bool                    // we open the device, else init does
+	ownNetwork   bool                    // boxes have their own network; set by probe
+	networkCause error                   // why they do not, if it was tried
+	listeners    *netstack.HostListeners // nil if no box has sockets for ports of this machine
+	opensTUN     bool                    // this process opens the device, otherwise init does
 	resolvConf   string                  // for boxes with their own network
 	networks     sync.WaitGroup
 }
 
-// Open prepares o.Dir, ends what an earlier Runtime's sandboxes may have left running, and tries
-// out which sandboxes are possible. An *UnsupportedError says that they cannot, and why. The caller
-// makes sure that no other Runtime uses the directory.
+// Open prepares o.Dir, ends processes that sandboxes of an earlier Runtime may have left, and
+// determines which sandboxes are possible. It returns an *UnsupportedError if none are. The caller
+// must make sure that no other Runtime uses the directory.
 func Open(ctx context.Context, o Options) (*Runtime, error) {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
@@ -155,8 +154,8 @@ func (r *Runtime) prepare(ctx context.Context) error {
 	return r.probe(ctx)
 }
 
-// makePrivate makes one of our directories, or tightens it. That of layers belongs to
-// the sandboxes' root when we are root.
+// makePrivate creates one of our directories, or restricts its permissions. If the server runs as
+// root, the directory of layers belongs to the sandboxes' root.
 func (r *Runtime) makePrivate(name string) error {
 	path := filepath.Join(r.dir, name)
 	var st unix.Stat_t
@@ -166,25 +165,25 @@ func (r *Runtime) makePrivate(name string) error {
 	return privatedir.Make(path, 0o700)
 }
 
-// Isolation returns how boxes are isolated.
+// Isolation returns the level of isolation of boxes.
 func (r *Runtime) Isolation() Isolation { return r.isolation }
 
-// Container is the kind of container that sandboxes are in, empty outside of any.
+// Container returns the kind of container that sandboxes run in, empty if none.
 func (r *Runtime) Container() string { return r.container }
 
 // Copies reports whether the files of a box are copies, not an overlay.
 func (r *Runtime) Copies() bool { return r.copies }
 
-// Better are the ways that were tried before the one in use, with what prevented them.
+// Better returns the ways that were tried before the one in use, with the reasons why they failed.
 func (r *Runtime) Better() []Refusal { return r.better }
 
-// Limits are those of each box.
+// Limits returns the limits of each box.
 func (r *Runtime) Limits() Limits { return r.limits }
 
-// Unlimited says why the kernel does not bound the memory and the CPUs of boxes; nil where it does.
+// Unlimited returns why the kernel does not bound the memory and the CPUs of boxes; nil if it does.
 func (r *Runtime) Unlimited() error { return r.cgroupsErr }
 
-// Close waits for background work. Boxes must have been killed before.
+// Close waits for background work. All boxes must have been killed.
 func (r *Runtime) Close() error {
 	r.watchdog.close()
 	r.spawner.close()
@@ -194,7 +193,7 @@ func (r *Runtime) Close() error {
 	}
 	r.trash.close()
 	if r.cgroups != nil {
-		if err := r.cgroups.close(); err != nil { // the next server on this directory uses it again
+		if err := r.cgroups.close(); err != nil { // the next server on this directory reuses the group
 			r.logger.Warn("control groups stay", slog.Any("error", err))
 		}
 	}
@@ -207,16 +206,16 @@ func (r *Runtime) Close() error {
 func (r *Runtime) layerPath(id string) string { return filepath.Join(r.dir, "layers", id) }
 func (r *Runtime) boxPath(id string) string   { return filepath.Join(r.dir, "boxes", id) }
 
-// What a box's directory holds: an overlay's upper layer, or a copied root with
-// the record of what it was at the start.
+// Contents of a box's directory: the upper layer of an overlay, or a copied root with the record of
+// its state at the start.
 func (r *Runtime) upperPath(id string) string { return filepath.Join(r.boxPath(id), "upper") }
 func (r *Runtime) treePath(id string) string  { return filepath.Join(r.boxPath(id), "tree") }
 func (r *Runtime) startPath(id string) string { return filepath.Join(r.boxPath(id), "start") }
 
-// buildPlace is a fresh path for a tree that is not yet what it shall be.
+// buildPlace returns a new path for an unfinished tree.
 func (r *Runtime) buildPlace() string { return filepath.Join(r.dir, "building", uuid.NewString()) }
 
-// discardUnfinished removes what a kill kept from being finished.
+// discardUnfinished removes trees that were not finished because of a kill.
 func (r *Runtime) discardUnfinished() error {
 	entries, err := os.ReadDir(filepath.Join(r.dir, "building"))
 	if err != nil {
@@ -230,8 +229,8 @@ func (r *Runtime) discardUnfinished() error {
 	return nil
 }
 
-// endLeftOver ends the processes of boxes whose init was killed together with an
-// earlier Runtime, where no PID namespace did that.
+// endLeftOver ends the processes of boxes whose init was killed together with an earlier Runtime,
+// and that had no PID namespace to end them.
 func (r *Runtime) endLeftOver() error {
 	ids, err := r.LeftOver()
 	if err != nil {
@@ -245,8 +244,8 @@ func (r *Runtime) endLeftOver() error {
 	return nil
 }
 
-// LeftOver lists the boxes whose files are still there although their processes
-// ended with an earlier Runtime.
+// LeftOver lists the boxes whose processes ended with an earlier Runtime but whose files still
+// exist.
 func (r *Runtime) LeftOver() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(r.dir, "boxes"))
 	if err != nil {

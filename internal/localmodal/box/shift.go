@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A version before kept the files of root's sandboxes under the ids that they have
-// inside. shiftTree moves a tree that nothing else uses meanwhile. The root comes
-// last: where it has been moved, everything has.
+// An earlier version stored the files of root's sandboxes with the unshifted ids. shiftTree changes
+// the owners in a tree that is not otherwise in use. It changes the root last: a shifted root means
+// that the whole tree is shifted.
 
-// shiftTree gives the files of a tree the ids that to returns, unless its root shows
-// that they have them.
+// shiftTree gives the files of a tree the ids that to returns, unless the root already has its new
+// id.
 func shiftTree(root string, to func(uint32) uint32) error {
 	var st unix.Stat_t
 	err := unix.Lstat(root, &st)
@@ -59,7 +59,7 @@ func shiftFile(path string, to func(uint32) uint32) error {
 	}
 	uid, gid := to(st.Uid), to(st.Gid)
 	if uid == st.Uid && gid == st.Gid {
-		return nil // also another name of a file that has been moved
+		return nil // already shifted, possibly under another name of the file
 	}
 	kind := st.Mode & unix.S_IFMT
 	var attributes map[string][]byte
@@ -72,7 +72,7 @@ func shiftFile(path string, to func(uint32) uint32) error {
 	if err := unix.Lchown(path, int(uid), int(gid)); err != nil {
 		return &fs.PathError{Op: "chown", Path: path, Err: err}
 	}
-	// The kernel takes set-id bits and capabilities with the owner.
+	// Changing the owner clears set-id bits and capabilities.
 	if kind == unix.S_IFREG && st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 {
 		if err := unix.Chmod(path, st.Mode&0o7777); err != nil {
 			return &fs.PathError{Op: "chmod", Path: path, Err: err}
@@ -86,7 +86,7 @@ func shiftFile(path string, to func(uint32) uint32) error {
 	return nil
 }
 
-// attributesWithIDs are a file's extended attributes that name users, with other ids.
+// attributesWithIDs returns a file's extended attributes that contain user ids, with other ids.
 func attributesWithIDs(path string, to func(uint32) uint32) (map[string][]byte, error) {
 	names, err := listAttributes(path)
 	if err != nil {
@@ -113,7 +113,7 @@ const (
 	aclPrefix      = "system.posix_acl_"
 )
 
-// translateAttribute returns the attribute with other ids, nil if it must not be kept.
+// translateAttribute returns the attribute with other ids, nil if it must be removed.
 func translateAttribute(name string, value []byte, to func(uint32) uint32) []byte {
 	switch {
 	case name == capabilityAttr:
@@ -125,7 +125,7 @@ func translateAttribute(name string, value []byte, to func(uint32) uint32) []byt
 	}
 }
 
-// Layouts of the kernel's: linux/capability.h and linux/posix_acl_xattr.h.
+// Layouts from the kernel: linux/capability.h and linux/posix_acl_xattr.h.
 const (
 	capsRevisionMask = 0xFF000000
 	capsRevision2    = 0x02000000
@@ -139,9 +139,9 @@ const (
 	aclGroup  = 0x08
 )
 
-// translateCapabilities ties the capabilities of a file to the root user that gave
-// them: only in a user namespace whose root is that user do they count. Those that
-// would count on the machine itself are dropped.
+// translateCapabilities binds the capabilities of a file to the root user that gave them: they are
+// only valid in a user namespace whose root is that user. It drops capabilities that would be valid
+// on the machine itself.
 func translateCapabilities(value []byte, to func(uint32) uint32) []byte {
 	if len(value) < capsSize2 {
 		return nil

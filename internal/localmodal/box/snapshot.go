@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// SnapshotStats has the cost of a snapshot.
+// SnapshotStats is the cost of a snapshot.
 type SnapshotStats struct {
 	Copied, Linked int           // regular files
-	Bytes          int64         // of the copied ones
-	Frozen         time.Duration // how long the sandbox was stopped
+	Bytes          int64         // size of the copied files
+	Frozen         time.Duration // how long the sandbox was frozen
 }
 
-// Snapshot makes a layer named id of what the box has changed since it started. The box is stopped
-// meanwhile. Files that have not changed since the box's previous snapshot are shared with that
-// one.
+// Snapshot creates a layer named id from what the box has changed since it started. The box is
+// frozen meanwhile. Files that have not changed since the box's previous snapshot are shared with
+// its layer.
 func (b *Box) Snapshot(ctx context.Context, id string) (SnapshotStats, error) {
 	b.lockSnapshots()
 	defer b.snapshots.Unlock()
@@ -40,7 +40,7 @@ func (b *Box) Snapshot(ctx context.Context, id string) (SnapshotStats, error) {
 	return c.stats, nil
 }
 
-// copyBox copies what a box has changed, whichever kind of root it has.
+// copyBox copies what a box has changed, for both kinds of root.
 func (r *Runtime) copyBox(ctx context.Context, c *copier, boxID, dst string) error {
 	start, err := readStart(r.startPath(boxID))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,8 +55,8 @@ func (r *Runtime) copyBox(ctx context.Context, c *copier, boxID, dst string) err
 	return c.copyChanges(ctx, start, r.treePath(boxID), dst)
 }
 
-// Claim turns what a dead box has changed into a layer named id, without copying
-// anything where the root was an overlay. The box's other files are discarded.
+// Claim turns the changes of a dead box into a layer named id. If the root was an overlay, it
+// copies nothing. It discards the box's other files.
 func (r *Runtime) Claim(ctx context.Context, boxID, id string) error {
 	changes := r.upperPath(boxID)
 	if _, err := os.Lstat(r.treePath(boxID)); err == nil {
@@ -73,7 +73,7 @@ func (r *Runtime) Claim(ctx context.Context, boxID, id string) error {
 	return r.Discard(boxID)
 }
 
-// publish makes a finished tree a layer: on disk first, then by name.
+// publish makes a finished tree a layer: it syncs the tree to disk and then renames it.
 func (r *Runtime) publish(tree, id string) error {
 	if err := syncTree(tree); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (r *Runtime) publish(tree, id string) error {
 // RemoveLayer deletes a layer in the background. No box may be using it.
 func (r *Runtime) RemoveLayer(id string) error { return r.trash.discard(r.layerPath(id)) }
 
-// Missing returns the first of layers that is not a directory on disk; "" if all are.
+// Missing returns the first of layers that does not exist on disk as a directory; "" if all do.
 func (r *Runtime) Missing(layers []string) string {
 	for _, id := range layers {
 		info, err := os.Stat(r.layerPath(id))
@@ -98,7 +98,7 @@ func (r *Runtime) Missing(layers []string) string {
 	return ""
 }
 
-// Layers lists the layers on disk, the base left out.
+// Layers lists the layers on disk, except the base.
 func (r *Runtime) Layers() ([]string, error) {
 	entries, err := os.ReadDir(r.layerPath(""))
 	if err != nil {

@@ -35,7 +35,7 @@ func TestUnchangedFilesAreSharedBetweenSnapshots(t *testing.T) {
 		require.Equal(t, "gone\nmode\nold\nsame\n", b.sh(b.start(first), "cd /root && cat gone mode written twin"))
 		require.Equal(t, "mode\nmore\nnew\nsame\n600\n", b.sh(b.start(second), "cd /root && cat mode more written twin && stat -c %a mode && ! test -e gone"))
 
-		// The layer that was shared from may go; then everything is copied again.
+		// If the layer of the previous snapshot is removed, everything is copied again.
 		require.NoError(t, b.rt.RemoveLayer(second))
 		third, stats := b.snapshot(bx)
 		require.Zero(t, stats.Linked)
@@ -59,7 +59,7 @@ func TestJustChangedFilesAreNotTrusted(t *testing.T) {
 	t.Parallel()
 	onEach(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()
-		for i := range 20 { // as many chances for a change within one tick of the clock
+		for i := range 20 { // repeated to get changes within one tick of the clock
 			b.sh(bx, fmt.Sprintf("printf %%02d %d > /root/f", i))
 			layer, _ := b.snapshot(bx)
 			got, err := os.ReadFile(filepath.Join(b.rt.layerPath(layer), "root/f"))
@@ -85,7 +85,7 @@ func TestStoresThroughAMappingAreSeen(t *testing.T) {
 		}
 		for _, text := range []string{"one", "two", "abc"} {
 			store(text)
-			b.settle(bx, "root/mapped") // so that it is the mapping alone that could hide a change
+			b.settle(bx, "root/mapped") // so that only the mapping could hide a change
 			for range 2 {
 				layer, _ := b.snapshot(bx)
 				got, err := os.ReadFile(filepath.Join(b.rt.layerPath(layer), "root/mapped"))
@@ -116,13 +116,13 @@ func TestStoppedProcessStaysStoppedAfterASnapshot(t *testing.T) {
 	onEach(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		state := `cut -d')' -f2 /proc/$(cat /root/pid)/stat | cut -d' ' -f2`
-		// Stopped any sooner, it would still hold our end of its output.
+		// If it were stopped earlier, it would still have our end of its output open.
 		b.sh(bx, "sleep 100 >/dev/null 2>&1 & echo $! > /root/pid; until grep -q sleep /proc/$!/comm; do :; done; kill -STOP $!")
 		comesTo := func(want string) { // a signal takes effect when its process gets a CPU
 			t.Helper()
 			require.Eventually(t, func() bool { return strings.ToUpper(b.sh(bx, state)) == want+"\n" }, waitLimit, 5*time.Millisecond)
 		}
-		comesTo("T") // stopped, traced or not
+		comesTo("T") // stopped, whether traced or not
 		b.snapshot(bx)
 		comesTo("T")
 		b.sh(bx, "kill -CONT $(cat /root/pid)")

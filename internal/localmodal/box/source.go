@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// source is a file of a sandbox, opened without following a link. The descriptor
-// keeps it the same file whatever happens to its name.
+// source is a file of a sandbox, opened without following links. The descriptor refers to the same
+// file even if its name changes.
 type source struct {
-	fd   int    // opened with O_PATH; negative for a file of a layer, which never changes
-	path string // leads to the file, also through the descriptor
-	name string // for errors
+	fd   int    // opened with O_PATH; negative for a file of a layer, which is immutable
+	path string // path of the file, possibly through the descriptor
+	name string // name for errors
 	st   unix.Stat_t
 }
 
-// openRoot opens the root of a tree. Its name, and those above it, are ours.
+// openRoot opens the root of a tree. The server controls its name and the parents.
 func openRoot(path string) (*source, error) { return openSource(unix.AT_FDCWD, path, path) }
 
 func openSource(dir int, name, path string) (*source, error) {
@@ -34,7 +34,7 @@ func openSource(dir int, name, path string) (*source, error) {
 	return s, nil
 }
 
-// layerSource is a file of a layer, by its path.
+// layerSource returns a file of a layer by its path.
 func layerSource(path string) (*source, error) {
 	s := &source{fd: -1, path: path, name: path}
 	if err := unix.Lstat(path, &s.st); err != nil {
@@ -68,8 +68,8 @@ func (s *source) readlink() (string, error) {
 	}
 }
 
-// eachEntry calls f with what is in the directory. The directory can be read and
-// passed meanwhile, whatever its mode.
+// eachEntry calls f with the entries of the directory. It makes the directory readable and
+// searchable meanwhile, regardless of its mode.
 func (s *source) eachEntry(f func(name string, entry *source) error) error {
 	return whileOpen(s.path, &s.st, func() error {
 		fd, err := unix.Open(s.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// spawner starts processes from one operating system thread that lives as long
-// as it does. The parent-death signal is sent when the *thread* that forked ends,
-// and Go ends threads at will.
+// spawner starts processes from one operating system thread that lives as long as the spawner. The
+// kernel sends the parent-death signal when the *thread* that forked ends, and Go may end other
+// threads at any time.
 type spawner struct {
 	requests chan spawnRequest
 	stopped  chan struct{}
@@ -32,14 +32,14 @@ func newSpawner() *spawner {
 	return s
 }
 
-// start is cmd.Start on the lasting thread. It must not be called after close.
+// start is cmd.Start on the spawner's thread. It must not be called after close.
 func (s *spawner) start(cmd *exec.Cmd) error {
 	r := spawnRequest{cmd: cmd, done: make(chan error, 1)}
 	s.requests <- r
 	return <-r.done
 }
 
-// close ends the thread, and with it whatever it started.
+// close ends the thread, and thereby all processes that it started.
 func (s *spawner) close() {
 	s.once.Do(func() { close(s.requests) })
 	<-s.stopped

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startRecord is the state of a copied root when its sandbox started, to find what has changed
-// since. It is next to the root, for a later server.
+// startRecord is the state of a copied root when its sandbox started, from which later changes are
+// computed. It is stored next to the root, for a later server.
 type startRecord struct {
 	files map[string]fingerprint // by path relative to the root
-	names map[string][]string    // of a directory's entries
+	names map[string][]string    // names of each directory's entries
 }
 
-// startEntry is how it is written.
+// startEntry is the stored form of an entry.
 type startEntry struct {
 	Path                   string
 	Dev, Ino               uint64
@@ -28,8 +28,8 @@ type startEntry struct {
 	Changed, ChangedNano   int64
 }
 
-// recordStart describes root in a file, and returns when any change to come is sure to show: the
-// clock that stamps files must be later than the last stamp.
+// recordStart records root in a file, and returns when any later change is certain to be detected:
+// the clock of file times must have passed the latest recorded time.
 func recordStart(root, file string) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -69,7 +69,7 @@ func describeTree(root string) (entries []startEntry, newest unix.Timespec, err 
 			if err != nil {
 				return err
 			}
-			if err := unix.Lstat(path, &st); err != nil { // it may have been unlocked and locked
+			if err := unix.Lstat(path, &st); err != nil { // its mode may have been changed temporarily
 				return &fs.PathError{Op: "lstat", Path: path, Err: err}
 			}
 		}
@@ -86,7 +86,7 @@ func describeTree(root string) (entries []startEntry, newest unix.Timespec, err 
 	return entries, newest, visit(".")
 }
 
-// awaitTick returns when the file systems' clock shows a later time.
+// awaitTick returns when the clock of file times has passed t.
 func awaitTick(t unix.Timespec) error {
 	for {
 		var now unix.Timespec

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweepTimeout bounds the wait for killed processes to be gone.
+// sweepTimeout bounds the wait for killed processes to end.
 const sweepTimeout = 10 * time.Second
 
-// endInside kills every process whose root directory is tree and returns when
-// none is left. It finds also what has lost its init, in a box without a PID namespace,
-// if need be after the server was killed. A tree that does not exist has none.
+// endInside kills every process whose root directory is tree and returns when none remains. It also
+// finds processes that have lost their init, in a box without a PID namespace, even after the
+// server was killed. It does nothing if the tree does not exist.
 func endInside(tree string) error {
 	var root unix.Stat_t
 	err := unix.Stat(tree, &root)
@@ -26,7 +26,7 @@ func endInside(tree string) error {
 	if err != nil {
 		return &fs.PathError{Op: "stat", Path: tree, Err: err}
 	}
-	for deadline := time.Now().Add(sweepTimeout); ; time.Sleep(time.Millisecond) { //nolint:forbidigo // no event signals the death of another's child
+	for deadline := time.Now().Add(sweepTimeout); ; time.Sleep(time.Millisecond) { //nolint:forbidigo // there is no event for the death of a process that is not our child
 		left, err := killRooted(inode{root.Dev, root.Ino})
 		if err != nil || left == 0 {
 			return err
@@ -37,8 +37,8 @@ func endInside(tree string) error {
 	}
 }
 
-// killRooted kills the living processes with that root and counts them: the dead
-// have no root any more.
+// killRooted kills the living processes with that root and counts them. Dead processes have no
+// root.
 func killRooted(root inode) (int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -52,7 +52,7 @@ func killRooted(root inode) (int, error) {
 		}
 		var st unix.Stat_t
 		if unix.Stat("/proc/"+e.Name()+"/root", &st) != nil || (inode{st.Dev, st.Ino}) != root {
-			continue // another's, or gone
+			continue // of another user, or ended
 		}
 		if unix.Kill(pid, unix.SIGKILL) == nil {
 			found++

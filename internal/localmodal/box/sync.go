@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncFew is how many files are synced one by one; with more, one sync of the
-// whole file system is the cheaper way.
+// syncFew is the number of files up to which each is synced separately; beyond it, one sync of the
+// whole file system is cheaper.
 const syncFew = 64
 
-// syncTree brings a tree to disk.
+// syncTree syncs a tree to disk.
 func syncTree(root string) error {
 	var paths []string
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -37,7 +37,7 @@ func syncTree(root string) error {
 	}
 	for _, path := range paths {
 		err := syncPath(path)
-		if errors.Is(err, fs.ErrPermission) { // a mode that locks us out
+		if errors.Is(err, fs.ErrPermission) { // a mode that denies us access
 			return syncFilesystem(root)
 		}
 		if err != nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// trash deletes trees in the background. What is in it at a kill is deleted
-// after the next start.
+// trash deletes trees in the background. After a kill, the next start deletes the remaining ones.
 type trash struct {
 	dir    string
 	logger *slog.Logger
@@ -30,7 +29,7 @@ func newTrash(dir string, logger *slog.Logger) *trash {
 	return t
 }
 
-// discard takes a tree out of sight; one that does not exist is fine.
+// discard moves a tree to the trash; it returns nil if the tree does not exist.
 func (t *trash) discard(path string) error {
 	err := os.Rename(path, filepath.Join(t.dir, uuid.NewString()))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,14 +78,14 @@ func (t *trash) empty() error {
 	return errors.Join(failures...)
 }
 
-// close waits for the tree at hand; the rest keeps until the next start.
+// close waits for the current tree; the next start deletes the rest.
 func (t *trash) close() {
 	t.once.Do(func() { close(t.stop) })
 	<-t.done
 }
 
-// removeAll deletes also what its owner has locked himself out of: overlayfs
-// leaves a directory of mode 0, and sandboxes may do likewise.
+// removeAll also deletes directories whose modes deny access to their owner: overlayfs leaves a
+// directory with mode 0, and sandboxes may create others.
 func removeAll(path string) error {
 	err := os.RemoveAll(path)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -94,7 +93,7 @@ func removeAll(path string) error {
 	}
 	err = filepath.WalkDir(path, func(p string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
-			return os.Chmod(p, 0o700) // before its entries are read
+			return os.Chmod(p, 0o700) // called before its entries are read
 		}
 		return err
 	})

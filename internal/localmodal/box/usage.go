@@ -14,25 +14,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usage is what a box takes of the disk.
+// usage is the disk usage of a box.
 type usage struct{ bytes, inodes int64 }
 
 func (u usage) minus(o usage) usage { return usage{u.bytes - o.bytes, u.inodes - o.inodes} }
 
-// exceeds reports whether the usage is above the limits of disk and inodes.
+// exceeds reports whether the usage exceeds the limits of disk or inodes.
 func (u usage) exceeds(l Limits) bool { return u.bytes > l.Disk || u.inodes > l.Inodes }
 
-// maxDepth bounds the nesting of directories, each of which is open while those in it are counted.
+// maxDepth bounds the nesting of directories, since all parents stay open while a directory is
+// counted.
 const maxDepth = 1000
 
-// errTooDeep is returned for directories that are nested deeper than maxDepth.
+// errTooDeep is returned for directories nested deeper than maxDepth.
 var errTooDeep = fmt.Errorf("directories nested deeper than %d", maxDepth)
 
-// errEnough ends a count that has reached its bound.
+// errEnough stops a count that has reached its bound.
 var errEnough = errors.New("enough")
 
-// measure counts what is below dir while it changes, and stops soon after enough reports that the result suffices.
-// No link is followed.
+// measure counts the files below dir while it changes, and stops soon after enough reports that the
+// result suffices. It does not follow links.
 func measure(dir string, enough func(usage) bool) (usage, error) {
 	root, err := openRoot(dir)
 	if err != nil {
@@ -65,7 +66,7 @@ func (m *meter) add(st *unix.Stat_t) {
 	m.total.inodes++
 }
 
-// chunkOfNames is how many names of a directory are read at once.
+// chunkOfNames is the number of names of a directory that are read at a time.
 const chunkOfNames = 1024
 
 func (m *meter) dir(src *source, depth int) error {
@@ -86,7 +87,7 @@ func (m *meter) dir(src *source, depth int) error {
 					return err
 				}
 			}
-			if errors.Is(err, io.EOF) || errors.Is(err, fs.ErrNotExist) { // the directory is removed
+			if errors.Is(err, io.EOF) || errors.Is(err, fs.ErrNotExist) { // the directory has been removed
 				return nil
 			}
 			if err != nil {
@@ -119,7 +120,7 @@ func (m *meter) entry(dir int, name string, depth int) error {
 	}
 	defer child.close()
 	if !child.isDir() {
-		return nil // swapped; the next count sees it
+		return nil // replaced meanwhile; the next count will see it
 	}
 	if err := m.dir(child, depth+1); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -127,12 +128,12 @@ func (m *meter) entry(dir int, name string, depth int) error {
 	return nil
 }
 
-// hostProcess is what the watchdog knows of a process of the machine.
+// hostProcess is what the watchdog knows about a process of the machine.
 type hostProcess struct {
 	parent   int
 	resident int64  // bytes
-	faulted  int64  // bytes that it and its children that it has waited for have used for the first time, or again
-	started  string // when; distinguishes it from a later process with the same PID
+	faulted  int64  // bytes that it and the children that it has waited for have faulted in
+	started  string // start time, which distinguishes it from a later process with the same PID
 	state    string
 	time     cpuTime
 }
@@ -158,7 +159,7 @@ func hostProcesses() (map[int]hostProcess, error) {
 		if err != nil {
 			continue // it has ended
 		}
-		// The name of the program is in parentheses and may contain any others.
+		// The name of the program is in parentheses and may itself contain parentheses.
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 		if len(fields) < 22 {
 			continue
@@ -187,11 +188,11 @@ func number(field string) int64 {
 	return n
 }
 
-// familiesOf groups the descendants of some processes by that process. Init adopts every process of its box that
-// loses its parent.
+// familiesOf groups the descendants of the given processes. Init adopts every process of its box
+// that loses its parent.
 func familiesOf(processes map[int]hostProcess, roots map[int]bool) map[int][]int {
 	families := make(map[int][]int, len(roots))
-	found := make(map[int]int, len(processes)) // the root above a process; 0: none
+	found := make(map[int]int, len(processes)) // the given ancestor of a process; 0 for none
 	var rootOf func(pid, steps int) int
 	rootOf = func(pid, steps int) int {
 		if roots[pid] {
@@ -216,8 +217,8 @@ func familiesOf(processes map[int]hostProcess, roots map[int]bool) map[int][]int
 	return families
 }
 
-// deleted is what files of a family take on disk that have no name any more but are open. Files in memory have
-// another device than the data directory, or are shown by an overlay.
+// deleted returns the disk usage of open files of a family that no longer have a name. Files in
+// memory have another device than the data directory, or are visible in an overlay.
 func deleted(family []int, dataDir string) usage {
 	var (
 		total usage
@@ -233,7 +234,7 @@ func deleted(family []int, dataDir string) usage {
 		if err != nil {
 			continue // it has ended, or is not ours to look into
 		}
-		names, _ := d.Readdirnames(-1) // it may end meanwhile
+		names, _ := d.Readdirnames(-1) // the process may end meanwhile
 		_ = d.Close()
 		for _, name := range names {
 			var st unix.Stat_t
@@ -256,7 +257,8 @@ func deleted(family []int, dataDir string) usage {
 	return total
 }
 
-// proportional is the memory of a process, with its share of what it shares with others, if that is readable.
+// proportional returns the memory of a process, including its share of memory that it shares with
+// others, if it is readable.
 func proportional(pid int) (int64, bool) {
 	rollup, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"))
 	if err != nil {
@@ -271,7 +273,8 @@ func proportional(pid int) (int64, bool) {
 	return 0, false
 }
 
-// writtenBy is how many bytes the processes of boxes have written to disks, those included that have ended.
+// writtenBy returns the bytes that the processes of boxes have written to disks, including ended
+// processes.
 func writtenBy(all []*watched) map[*watched]int64 {
 	processes, err := hostProcesses()
 	if err != nil {
@@ -291,7 +294,8 @@ func writtenBy(all []*watched) map[*watched]int64 {
 	return written
 }
 
-// ioOfProcess is a count in /proc/PID/io, with those of the children that the process has waited for; 0 if that is not readable.
+// ioOfProcess returns a counter in /proc/PID/io, which includes children that the process has
+// waited for; 0 if it is not readable.
 func ioOfProcess(pid int, name string) int64 {
 	io, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "io"))
 	if err != nil {
@@ -305,10 +309,10 @@ func ioOfProcess(pid int, name string) int64 {
 	return 0
 }
 
-// fsUsage is how a file system is filled.
+// fsUsage is the usage of a file system.
 type fsUsage struct {
 	used, free   usage
-	size, inodes int64 // inodes is 0 where the file system has no fixed number of them
+	size, inodes int64 // inodes is 0 if the file system has no fixed number of inodes
 }
 
 func statFS(path string) (fsUsage, error) {
@@ -327,7 +331,7 @@ func statFS(path string) (fsUsage, error) {
 	}, nil
 }
 
-// margin is what is free above the reserve; negative where it is not free.
+// margin returns the free space beyond the reserve; negative if the reserve is not free.
 func (f fsUsage) margin(reserve int64) usage {
 	m := usage{f.free.bytes - min(reserve, f.size/reserveShare), math.MaxInt64}
 	if f.inodes > 0 {
@@ -336,7 +340,8 @@ func (f fsUsage) margin(reserve int64) usage {
 	return m
 }
 
-// leastGrowth is how much a box has to have grown to be ended: less than what a small reserve has room for.
+// leastGrowth is the growth from which on a box may be ended: less than the space of a small
+// reserve.
 func (f fsUsage) leastGrowth(reserve int64) usage {
 	return usage{min(leastGrowth, reserve/4, f.size/reserveShare/4), min(leastGrowthInodes, f.inodes/reserveShare/4)}
 }

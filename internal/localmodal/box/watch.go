@@ -15,31 +15,35 @@ import (
 )
 
 const (
-	// watchInterval is how often the watchdog looks at the free space of the file system, and at the memory and the CPU
-	// time of boxes where no control groups bound them.
+	// watchInterval is the interval between the watchdog's checks of the file system's free space
+	// and, without control groups, of the memory and the CPU time of boxes.
 	watchInterval = 200 * time.Millisecond
-	// measureInterval and maxMeasureInterval are how often the files of a box are counted: doubled while they stay
-	// the same. They are counted earlier if the file system grows by half of what the box may still add.
+	// measureInterval and maxMeasureInterval bound the interval between counts of a box's files,
+	// which doubles while they do not change. They are counted earlier if the file system grows by
+	// half of what the box may still add.
 	measureInterval    = 10 * time.Second
 	maxMeasureInterval = time.Minute
-	// measureShare and growingShare are the part of the time that counting the files of one box may take, one of so
-	// many, as long as the file system does not grow and when it does.
+	// measureShare and growingShare bound the share of time for counting the files of one box (one
+	// in so many), while the file system does not grow and while it does.
 	measureShare = 20
 	growingShare = 4
-	// leastGrowth and leastGrowthInodes are how much the file system has to grow for an earlier count, and what a box
-	// has to have written to be ended because the reserve is not free.
+	// leastGrowth and leastGrowthInodes are the growth of the file system that causes an earlier
+	// count, and the amount that a box must have written to be ended because the reserve is not
+	// free.
 	leastGrowth       = 16 << 20
 	leastGrowthInodes = 2000
-	// processesAge is how old the list of the machine's processes may be when the files of a box are counted only because
-	// it is time to. Reading the list costs more than counting the files of an idle box.
+	// processesAge is the maximum age of the list of the machine's processes for a regular count of
+	// a box's files. Reading the list costs more than counting the files of an idle box.
 	processesAge = time.Second
-	// reliefTimeout bounds the wait for the files of an ended box to be deleted before the next one is ended.
+	// reliefTimeout bounds the wait for the deletion of an ended box's files before the next box is
+	// ended.
 	reliefTimeout = 30 * time.Second
-	// healTime is how long the reserve may be taken by boxes that no longer grow before the largest is ended.
+	// healTime is how long boxes that no longer grow may use the reserve before the largest is
+	// ended.
 	healTime = 30 * time.Second
 )
 
-// Resource is what a box had too much of.
+// Resource is a resource of which a box used too much.
 type Resource string
 
 // The resources that the watchdog bounds.
@@ -49,7 +53,7 @@ const (
 	CPU    Resource = "cpu"
 )
 
-// ExceededError is why the watchdog ended a box.
+// ExceededError is the reason why the watchdog ended a box.
 type ExceededError struct {
 	Resource Resource
 	Text     string
@@ -57,19 +61,20 @@ type ExceededError struct {
 
 func (e *ExceededError) Error() string { return e.Text }
 
-// SpaceError is returned where the free space of the data directory's file system is below the reserve.
+// SpaceError is returned if the free space of the data directory's file system is below the
+// reserve.
 type SpaceError struct{ Reserve int64 }
 
 func (e *SpaceError) Error() string {
 	return fmt.Sprintf("the file system of the data directory has less free space than its reserve of %s", mib(e.Reserve))
 }
 
-// Unwrap makes it an ENOSPC.
+// Unwrap makes the error match ENOSPC.
 func (e *SpaceError) Unwrap() error { return unix.ENOSPC }
 
 func mib(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
 
-// watchdog ends boxes that take too much of the machine. It runs while there are boxes.
+// watchdog ends boxes that use too much of the machine. It runs while there are boxes.
 type watchdog struct {
 	rt *Runtime
 
@@ -80,39 +85,39 @@ type watchdog struct {
 	stop    chan struct{}
 	done    sync.WaitGroup
 
-	// families are the processes of each box, by its init, as they were listed last. Only the watchdog's goroutine
-	// uses them.
+	// families are the processes of each box, by its init, as of the last listing. Only the
+	// watchdog's goroutine uses them.
 	families map[int][]int
 	listed   time.Time
-	lists    int // how often they were listed
+	lists    int // number of listings
 
-	// Of the time in which the reserve is not free.
+	// Used while the reserve is not free.
 	short     bool
 	began     time.Time // when
 	heal      time.Duration
-	relieving string    // the box that was ended last
+	relieving string    // the last box that was ended
 	since     time.Time // when
 
-	cpuAt time.Time // when it looked at CPU time last
+	cpuAt time.Time // time of the last check of CPU time
 
 	readMemory   func() (machineMemory, error) // replaced in tests
 	memoryNear   bool                          // less than twice the reserve of memory is left
-	memoryBefore int64                         // what was available at the last look; only then
-	memoryEnded  time.Time                     // when a box was ended for it last
+	memoryBefore int64                         // available memory at the last check; only set then
+	memoryEnded  time.Time                     // when a box was last ended for it
 }
 
-// watched is what is known of a box. Only the watchdog's goroutine uses it.
+// watched is what the watchdog knows about a box. Only its goroutine uses it.
 type watched struct {
 	box      *Box
-	baseline usage        // of a copied root when the box started
-	counted  usage        // by the last count, without the baseline
-	mark     usage        // by the last count that ended while the reserve was free
-	marked   atomic.Int64 // its bytes, for tests
-	written  int64        // bytes that its processes had written when the reserve was no longer free
+	baseline usage        // usage of a copied root when the box started
+	counted  usage        // as of the last count, without the baseline
+	mark     usage        // as of the last count that ended while the reserve was free
+	marked   atomic.Int64 // bytes of mark, for tests
+	written  int64        // bytes that its processes had written when the reserve ceased to be free
 	at       time.Time
 	took     time.Duration
 	interval time.Duration
-	fsUsed   usage // at the last count
+	fsUsed   usage // usage of the file system at the last count
 	memory   memoryAccount
 	cpu      cpuAccount
 }
@@ -121,7 +126,7 @@ func newWatchdog(rt *Runtime) *watchdog {
 	return &watchdog{rt: rt, boxes: map[*Box]*watched{}, stop: make(chan struct{}), heal: healTime, readMemory: readMachineMemory}
 }
 
-// add begins to watch a box. A copied root is counted in its present state.
+// add starts watching a box. A copied root is counted in its current state.
 func (w *watchdog) add(b *Box) error {
 	state := &watched{box: b, interval: measureInterval, at: time.Now()}
 	if b.rt.copies {
@@ -162,7 +167,7 @@ func (w *watchdog) close() {
 	w.done.Wait()
 }
 
-// list returns the boxes; without any, the goroutine has to end.
+// list returns the boxes; if there are none, the goroutine must end.
 func (w *watchdog) list() []*watched {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,7 +199,7 @@ func (w *watchdog) run() {
 	}
 }
 
-// look does what is due.
+// look performs the checks that are due.
 func (w *watchdog) look(all []*watched, now time.Time) {
 	if w.rt.cgroups == nil {
 		w.lookAtProcesses(all, now)
@@ -223,7 +228,7 @@ func (w *watchdog) look(all []*watched, now time.Time) {
 			continue
 		}
 		w.count(state, space.used, oldest)
-		// A count that ends when the reserve is no longer free may contain what has filled it.
+		// A count that ends after the reserve has been used may include the files that used it.
 		if after, err := statFS(w.rt.dir); err == nil && !after.short(w.rt.limits.Reserve) {
 			state.setMark()
 		}
@@ -235,12 +240,13 @@ func (s *watched) setMark() {
 	s.marked.Store(s.mark.bytes)
 }
 
-// isTime reports whether the files of a box are to be counted again, whatever happens on the file system.
+// isTime reports whether the files of a box are due for a count, regardless of the file system's
+// growth.
 func (s *watched) isTime(now time.Time) bool {
 	return now.Sub(s.at) >= max(s.interval, measureShare*s.took)
 }
 
-// grows reports whether they are to be counted because the file system has grown.
+// grows reports whether the files must be counted because the file system has grown.
 func (s *watched) grows(space fsUsage, reserve int64, now time.Time) bool {
 	passed := now.Sub(s.at)
 	grown, margin := space.used.minus(s.fsUsed), space.margin(reserve)
@@ -249,7 +255,7 @@ func (s *watched) grows(space fsUsage, reserve int64, now time.Time) bool {
 		(grown.bytes >= max(min(left.bytes, margin.bytes)/2, leastGrowth) || grown.inodes >= max(min(left.inodes, margin.inodes)/2, leastGrowthInodes))
 }
 
-// count counts the files of a box and ends it if there are too many. oldest is that of processesOf.
+// count counts the files of a box and ends it if there are too many. For oldest see processesOf.
 func (w *watchdog) count(s *watched, used usage, oldest time.Time) {
 	limits := s.box.limits
 	started := time.Now()
@@ -263,7 +269,7 @@ func (w *watchdog) count(s *watched, used usage, oldest time.Time) {
 	case errors.Is(err, errTooDeep):
 		w.end(s, &ExceededError{Disk, errTooDeep.Error()})
 		return
-	case errors.Is(err, fs.ErrNotExist): // it has just ended
+	case errors.Is(err, fs.ErrNotExist): // the box has just ended
 	case err != nil:
 		w.rt.logger.Warn("files of a sandbox could not be counted", slog.String("sandbox_id", s.box.id), slog.Any("error", err))
 	}
@@ -282,8 +288,8 @@ func (w *watchdog) count(s *watched, used usage, oldest time.Time) {
 	}
 }
 
-// processesOf returns the processes of a box. Without control groups they are found among all of the machine's, in a
-// list that is not older than oldest.
+// processesOf returns the processes of a box. Without control groups they are found among all
+// processes of the machine, in a list that is not older than oldest.
 func (w *watchdog) processesOf(b *Box, oldest time.Time) []int {
 	if w.rt.cgroups != nil {
 		if pids, err := w.rt.cgroups.processes(b.id); err == nil {
@@ -317,10 +323,11 @@ func (w *watchdog) listProcesses(oldest time.Time) bool {
 	return true
 }
 
-// relieve ends boxes, one at a time, while the reserve is not free: those that have grown since it was, the one that
-// grew most first. If none has, the one that has written most since: what it writes is hidden from the count. If
-// none has for a while, the largest one whose end frees the reserve: it may have stopped just before the reserve, and
-// nothing could be started again. Where others fill the file system, none else is ended.
+// relieve ends boxes, one at a time, while the reserve is not free. First it ends boxes that have
+// grown since, the one that has grown most first. If there is none, it ends the box that has
+// written most since: its writes are hidden from the count. If there is none for a while, it ends
+// the largest box whose end frees the reserve: it may have stopped just before the reserve, and no
+// box could be started again. If other programs fill the file system, it ends no further box.
 func (w *watchdog) relieve(all []*watched, space fsUsage, now time.Time) {
 	if !w.short {
 		written := writtenBy(all)
@@ -334,7 +341,7 @@ func (w *watchdog) relieve(all []*watched, space fsUsage, now time.Time) {
 		return
 	}
 	w.relieving = ""
-	inodes := space.margin(w.rt.limits.Reserve).bytes >= 0 // else it is bytes that are short
+	inodes := space.margin(w.rt.limits.Reserve).bytes >= 0 // otherwise bytes are short
 	part := func(u usage) int64 {
 		if inodes {
 			return u.inodes
@@ -383,7 +390,7 @@ func (w *watchdog) relieve(all []*watched, space fsUsage, now time.Time) {
 		mib(space.free.bytes), space.free.inodes, why, mib(worst.counted.bytes), worst.counted.inodes)})
 }
 
-// discarded reports whether nothing of a box is left on disk.
+// discarded reports whether all files of a box are deleted.
 func (r *Runtime) discarded(id string) bool {
 	if _, err := os.Lstat(r.boxPath(id)); !errors.Is(err, fs.ErrNotExist) {
 		return false
@@ -392,7 +399,7 @@ func (r *Runtime) discarded(id string) bool {
 	return err == nil && len(entries) == 0
 }
 
-// lookAtProcesses does what control groups do elsewhere.
+// lookAtProcesses replaces control groups where they are not available.
 func (w *watchdog) lookAtProcesses(all []*watched, now time.Time) {
 	processes, err := hostProcesses()
 	if err != nil {
@@ -408,7 +415,7 @@ func (w *watchdog) lookAtProcesses(all []*watched, now time.Time) {
 	w.lookAtCPU(all, processes, families, now)
 }
 
-// end ends a box for a reason. Its processes are gone when it returns.
+// end ends a box for a reason. Its processes have ended when it returns.
 func (w *watchdog) end(s *watched, why *ExceededError) {
 	if !s.box.exceeded.CompareAndSwap(nil, why) {
 		return
@@ -419,15 +426,15 @@ func (w *watchdog) end(s *watched, why *ExceededError) {
 	w.remove(s.box)
 }
 
-// Exceeded says why the watchdog ended the box; nil if it did not.
+// Exceeded returns why the watchdog ended the box; nil if it did not.
 func (b *Box) Exceeded() *ExceededError { return b.exceeded.Load() }
 
-// files is the directory that has what the box has written.
+// files returns the directory with the files that the box has written.
 func (b *Box) files() string {
 	if b.rt.copies {
 		return b.rt.treePath(b.id)
 	}
-	return b.rt.boxPath(b.id) // nothing but what it writes
+	return b.rt.boxPath(b.id) // contains only what the box writes
 }
 
 // RequireSpace returns a *SpaceError if the reserve is not free.

@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// run starts a script that the test does not wait for.
+// run starts a script without waiting for it.
 func (b *bundle) run(bx *Box, script string) {
 	b.t.Helper()
 	b.exec(bx, wire.ExecSpec{Args: []string{"sh", "-c", script}, Env: []string{"PATH=" + DefaultPath}})
@@ -90,7 +90,7 @@ func TestTheReserveStaysFreeWhateverASandboxWrites(t *testing.T) {
 			t.Cleanup(func() { require.NoError(t, rt.Close()) })
 			b := &bundle{t, rt}
 			large := b.start()
-			b.sh(large, "head -c 64M /dev/zero >/f") // larger, but it does not grow
+			b.sh(large, "head -c 64M /dev/zero >/f") // larger, but not growing
 			full := b.start()
 			b.run(full, script)
 			requireExceeded(t, full, Disk)
@@ -104,7 +104,8 @@ func TestTheReserveStaysFreeWhateverASandboxWrites(t *testing.T) {
 	}
 }
 
-// A sandbox may fill the disk up to the reserve, which then anything takes. Sandboxes can be started again all the same.
+// A sandbox may fill the disk up to the reserve, which other programs then use. Sandboxes can
+// nevertheless be started again.
 func TestTheReserveIsFreedOfSandboxesThatNoLongerGrow(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t)
@@ -117,7 +118,7 @@ func TestTheReserveIsFreedOfSandboxesThatNoLongerGrow(t *testing.T) {
 	b.sh(other, "head -c 8M /dev/zero >/f")
 	large := b.start()
 	b.sh(large, "head -c 150M /dev/zero >/f")
-	// Both have been counted, so neither has grown when the reserve is no longer free.
+	// Both have been counted, so neither has grown since the reserve ceased to be free.
 	require.Eventually(t, func() bool {
 		rt.watchdog.mu.Lock()
 		defer rt.watchdog.mu.Unlock()
@@ -126,7 +127,7 @@ func TestTheReserveIsFreedOfSandboxesThatNoLongerGrow(t *testing.T) {
 	var st unix.Statfs_t
 	require.NoError(t, unix.Statfs(dir, &st))
 	free := int64(st.Bavail) * st.Bsize
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "others"), make([]byte, free-10<<20), 0o600)) // not much too much
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "others"), make([]byte, free-10<<20), 0o600)) // slightly too much
 	require.Error(t, rt.RequireSpace())
 	requireExceeded(t, large, Disk)
 	require.Contains(t, large.Exceeded().Text, "is the largest")
@@ -147,7 +148,7 @@ func TestNoSnapshotUsesTheReserve(t *testing.T) {
 	var st unix.Statfs_t
 	require.NoError(t, unix.Statfs(dir, &st))
 	free := int64(st.Bavail) * st.Bsize
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "others"), make([]byte, free-8<<20), 0o600)) // not the sandbox's doing
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "others"), make([]byte, free-8<<20), 0o600)) // not caused by the sandbox
 	_, err = bx.Snapshot(t.Context(), "refused")
 	require.ErrorIs(t, err, unix.ENOSPC)
 	require.ErrorContains(t, err, "reserve of 12.8 MiB")
@@ -167,7 +168,7 @@ func TestASandboxIsEndedThatExceedsItsMemoryWithoutControlGroups(t *testing.T) {
 			bx := b.start()
 			// Shared memory counts once: these are 64 MiB, not 256 MiB.
 			b.sh(other, `perl -e '$x = "x" x (64<<20); for (1..3) { if (!fork) { sleep 4; exit } } wait for 1..3'`)
-			// tail keeps all that it may have to print.
+			// tail keeps its input in memory.
 			b.run(bx, "(head -c 300M /dev/zero; sleep 1000) | tail -c 300M >/dev/null")
 			requireExceeded(t, bx, Memory)
 			require.Equal(t, "on\n", b.sh(other, "echo on"))
@@ -176,8 +177,8 @@ func TestASandboxIsEndedThatExceedsItsMemoryWithoutControlGroups(t *testing.T) {
 	}
 }
 
-// TestTheFilesOfManyBoxesAreCountedWithoutListingTheMachine: listing the processes of the machine takes longer than
-// counting the files of a box that does little.
+// TestTheFilesOfManyBoxesAreCountedWithoutListingTheMachine: listing the processes of the machine
+// takes longer than counting the files of a mostly idle box.
 func TestTheFilesOfManyBoxesAreCountedWithoutListingTheMachine(t *testing.T) {
 	t.Parallel()
 	for _, grouped := range []bool{true, false} {
@@ -186,7 +187,7 @@ func TestTheFilesOfManyBoxesAreCountedWithoutListingTheMachine(t *testing.T) {
 			t.Log("no control groups here")
 			continue
 		}
-		w := newWatchdog(b.rt) // not run: the test looks itself
+		w := newWatchdog(b.rt) // not running: the test calls look itself
 		now := time.Now()
 		for range 8 {
 			bx := b.start()
@@ -194,7 +195,7 @@ func TestTheFilesOfManyBoxesAreCountedWithoutListingTheMachine(t *testing.T) {
 		}
 		if !grouped {
 			groups := b.rt.cgroups
-			b.rt.watchdog.close() // it reads the same field
+			b.rt.watchdog.close() // it uses the same field
 			b.rt.cgroups = nil
 			t.Cleanup(func() { b.rt.cgroups = groups })
 		}
@@ -218,7 +219,7 @@ func TestTheFilesOfManyBoxesAreCountedWithoutListingTheMachine(t *testing.T) {
 	}
 }
 
-// TestTheProcessesOfABoxAreThoseOfItsGroup: both ways to find them agree.
+// TestTheProcessesOfABoxAreThoseOfItsGroup checks that both ways to find them agree.
 func TestTheProcessesOfABoxAreThoseOfItsGroup(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})

@@ -65,7 +65,7 @@ func archiveEntry(w *tar.Writer, name, path string, info fs.FileInfo) error {
 		}
 		link = target
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return nil // sockets, pipes and devices mean nothing elsewhere
+		return nil // sockets, pipes and devices have no meaning elsewhere
 	}
 	header, err := tar.FileInfoHeader(info, link)
 	if err != nil {
@@ -86,14 +86,14 @@ func archiveEntry(w *tar.Writer, name, path string, info fs.FileInfo) error {
 	return errors.Join(err, f.Close())
 }
 
-// extract unpacks a tar stream below dir. The os.Root keeps a crafted archive
-// from writing anywhere else.
+// extract unpacks a tar stream below dir. The os.Root prevents a crafted archive from writing
+// outside.
 func extract(r io.Reader, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	var dirs []*tar.Header // their times and modes come last
+	var dirs []*tar.Header // their times and modes are set last
 	tr := tar.NewReader(r)
 	for {
 		header, err := tr.Next()
@@ -148,8 +148,8 @@ func extractEntry(root *os.Root, h *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// own gives the entry its owner where the user namespace knows that owner. An
-// ordinary user's namespace knows only one.
+// own sets the owner of the entry if the user namespace contains that id. An ordinary user's
+// namespace contains only one.
 func own(root *os.Root, h *tar.Header) error {
 	err := root.Lchown(h.Name, h.Uid, h.Gid)
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) {

@@ -11,7 +11,7 @@ import (
 
 const dialTimeout = 10 * time.Second
 
-// dial connects inside the sandbox's network namespace; the host side uses the descriptor.
+// dial connects inside the sandbox's network namespace; the host uses the descriptor.
 func dial(address string) (*os.File, error) {
 	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(context.Background(), "tcp", address)
 	if err != nil {

@@ -13,18 +13,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// directory is a root that only the sandbox's own processes see as one.
+// directory is a directory that only the sandbox's own processes see as their root.
 type directory struct {
 	view   *tracer.View
 	tracer *tracer.Tracer
-	base   string // where mounted images are kept
+	base   string // directory of mounted images
 
 	mu     sync.Mutex
-	images map[string]string // where each is mounted, by where it is kept
+	images map[string]string // mount point of each image, by its directory
 }
 
-// openDirectory gives the processes of p a tree as their root. The process that serves them keeps
-// its own.
+// openDirectory makes a tree the root of the processes of p. The process that serves them keeps its
+// own.
 func openDirectory(p *initProcess, spec wire.RootSpec) (*directory, error) {
 	tree := filepath.Join(spec.Box.Path, "tree")
 	base := spec.Box.Path
@@ -56,7 +56,7 @@ func openDirectory(p *initProcess, spec wire.RootSpec) (*directory, error) {
 	return d, err
 }
 
-// mount shows m and returns where, free of links.
+// mount shows m and returns the mount point, free of links.
 func (d *directory) mount(m wire.Mount) (string, error) {
 	source := filepath.Join(m.Source, m.Sub)
 	info, err := os.Stat(source)
@@ -82,7 +82,7 @@ func (d *directory) mount(m wire.Mount) (string, error) {
 	return inside, nil
 }
 
-// outside is where a path of the sandbox really is.
+// outside returns the real location of a path of the sandbox.
 func (d *directory) outside(inside string) (string, error) {
 	place, err := d.view.Resolve(inside, true, tracer.Process{Group: os.Getpid(), Thread: os.Getpid()})
 	if err != nil {
@@ -118,7 +118,7 @@ func (d *directory) mountImage(path string, files []*os.File) error {
 	if err != nil {
 		return fmt.Errorf("mount %s: %w", path, err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // as a mounted file system has it
+	if err := os.Chmod(dir, 0o755); err != nil { // like the root of a mounted file system
 		return fmt.Errorf("mount %s: %w", path, err)
 	}
 	if len(files) > 0 {

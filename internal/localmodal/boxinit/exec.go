@@ -15,8 +15,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// exec starts a process; files are spec, stdin, stdout, stderr. On success the
-// answer has been sent.
+// exec starts a process; files are spec, stdin, stdout, stderr. If it succeeds, it has sent the
+// response.
 func (p *initProcess) exec(id uint64, files []*os.File) error {
 	if len(files) != 4 {
 		return fmt.Errorf("exec came with %d files, not 4", len(files))
@@ -64,8 +64,8 @@ func (p *initProcess) fork(id uint64, path string, args []string, attr *syscall.
 		return p.forkInside(id, path, args, attr)
 	}
 	if p.family {
-		// The process has what the thread has that forks it; the thread ends with
-		// this request.
+		// The process inherits the state of the thread that forks it; the thread ends with this
+		// request.
 		runtime.LockOSThread()
 		if err := installFilter(); err != nil {
 			return err
@@ -73,8 +73,8 @@ func (p *initProcess) fork(id uint64, path string, args []string, attr *syscall.
 		if err := dropCapabilities(); err != nil {
 			return err
 		}
-		// Nor has it the keyring of the user who started the server. A kernel without
-		// keyrings has none to keep.
+		// It must not inherit the keyring of the user who started the server. The call fails
+		// harmlessly on a kernel without keyrings.
 		_, _ = unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
 	}
 	pid, err := syscall.ForkExec(path, args, attr)
@@ -86,8 +86,8 @@ func (p *initProcess) fork(id uint64, path string, args []string, attr *syscall.
 	return nil
 }
 
-// resolve finds the program and the directory. In a separate mount namespace, processes may see
-// others than init does, so there the process itself looks for them.
+// resolve finds the program and the directory. In a separate mount namespace, a process may see
+// other files than init, so there the process itself finds them.
 func (p *initProcess) resolve(spec wire.ExecSpec) (path string, args []string, dir string, err error) {
 	if p.inner != nil {
 		if spec.FileTools != "" {
@@ -139,7 +139,7 @@ func (p *initProcess) forkInside(id uint64, path string, args []string, attr *sy
 	return nil
 }
 
-// candidates are the files that may be meant by a program's name, as for execvp.
+// candidates returns the files to which a program's name may refer, as in execvp.
 func candidates(name, path, dir string) []string {
 	if strings.Contains(name, "/") {
 		return []string{name}
@@ -154,7 +154,7 @@ func candidates(name, path, dir string) []string {
 	return found
 }
 
-// started is called for a process before its end can be reported.
+// started must be called for a process before its end can be reported.
 func (p *initProcess) started(id uint64, pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,8 +162,8 @@ func (p *initProcess) started(id uint64, pid int) {
 	p.send(wire.Response{ID: id, Op: wire.OpStarted, PID: pid})
 }
 
-// signal reaches the process and its group. A process that has ended is not an
-// error: the two cross on the wire.
+// signal signals the process and its group. It returns nil if the process has ended: the two events
+// may cross on the wire.
 func (p *initProcess) signal(id uint64, sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,7 +173,7 @@ func (p *initProcess) signal(id uint64, sig syscall.Signal) {
 	}
 }
 
-// reap collects every child that has ended, ours and those we inherited.
+// reap collects all ended children, including adopted ones.
 func (p *initProcess) reap() {
 	for p.reapOne() {
 	}
@@ -194,15 +194,14 @@ func (p *initProcess) reapOne() bool {
 	return true
 }
 
-// exited is called by a tracer, which does the reaping then.
+// exited is called by a tracer, which then does the reaping.
 func (p *initProcess) exited(pid int, status syscall.WaitStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reaped(pid, status)
 }
 
-// reaped passes on the end of a process, if it is one that the host side has
-// started. The caller holds p.mu.
+// reaped reports the end of a process that the host has started. The caller holds p.mu.
 func (p *initProcess) reaped(pid int, status syscall.WaitStatus) {
 	id, ok := p.execs[pid]
 	if !ok {
@@ -219,11 +218,11 @@ func (p *initProcess) reaped(pid int, status syscall.WaitStatus) {
 	p.send(response)
 }
 
-// self is this program, wherever it lies.
+// self is the path of this program.
 const self = "/proc/self/exe"
 
-// outside is where a path of the sandbox is for init, which shares its root with
-// it on all levels but one.
+// outside returns the path of the sandbox as init sees it. Both share the same root on all levels
+// but one.
 func (p *initProcess) outside(inside string) (string, error) {
 	if p.directory == nil {
 		return inside, nil
@@ -242,7 +241,7 @@ func (p *initProcess) program(spec wire.ExecSpec) (string, []string, error) {
 	return path, spec.Args, err
 }
 
-// lookPath finds name as execvp would, with the process's own PATH and directory.
+// lookPath finds name like execvp, with the process's own PATH and directory.
 func (p *initProcess) lookPath(name, path, dir string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -263,7 +262,7 @@ func (p *initProcess) lookPath(name, path, dir string) (string, error) {
 	return "", fmt.Errorf("exec: %q: executable file not found in $PATH", name)
 }
 
-// lookupEnv returns the last setting of key, as a process would see it.
+// lookupEnv returns the last setting of key, which is the one that a process sees.
 func lookupEnv(env []string, key string) string {
 	value := ""
 	for _, kv := range env {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sandbox without a PID namespace is init's family: init is the subreaper of all that is started
-// in it, so that a process that loses its parent becomes its child.
+// Without a PID namespace, a sandbox consists of init's descendants: init is their subreaper, so
+// that a process that loses its parent becomes its child.
 
 // adoptOrphans makes this process the subreaper of its descendants.
 func adoptOrphans() error {
@@ -34,9 +34,9 @@ func descendants(proc *os.Root) ([]int, error) {
 	for _, pid := range pids {
 		data, err := proc.ReadFile(strconv.Itoa(pid) + "/stat")
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // the process has ended meanwhile
 		}
-		// pid (comm) state ppid …; comm may hold anything.
+		// pid (comm) state ppid …; comm may contain any character.
 		fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
 		if len(fields) < 2 {
 			continue
@@ -61,13 +61,12 @@ func descendants(proc *os.Root) ([]int, error) {
 // endTimeout bounds the wait for killed processes.
 const endTimeout = 4 * time.Second
 
-// endFamily kills every descendant. Each is stopped before any is killed, so that
-// none can fork while the others die. A list of processes is out of date when it
-// has been read, so it is the kernel's word that counts: a subreaper has a child,
-// dead or alive, for as long as it has any descendant. What is left after the
-// timeout, the host side finds by its root.
+// endFamily kills every descendant. It stops each process before it kills any, so that none can
+// fork while others die. A list of processes is outdated as soon as it has been read, so it relies
+// on the kernel: a subreaper has a child, dead or alive, as long as it has any descendant. The host
+// finds processes that remain after the timeout by their root.
 func (p *initProcess) endFamily() {
-	p.ending.Store(true) // nothing is started any more
+	p.ending.Store(true) // no process is started from now on
 	stopped := map[int]bool{}
 	for deadline := time.Now().Add(endTimeout); time.Now().Before(deadline); {
 		alive, err := descendants(p.proc)
@@ -78,7 +77,7 @@ func (p *initProcess) endFamily() {
 		for _, pid := range alive {
 			if !stopped[pid] {
 				stopped[pid], fresh = true, true
-				_ = syscall.Kill(pid, syscall.SIGSTOP) // or it has ended
+				_ = syscall.Kill(pid, syscall.SIGSTOP) // the process may have ended
 			}
 		}
 		if fresh {
@@ -87,7 +86,7 @@ func (p *initProcess) endFamily() {
 		for _, pid := range alive {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		time.Sleep(time.Millisecond) //nolint:forbidigo // no event signals the death of another's child
+		time.Sleep(time.Millisecond) //nolint:forbidigo // there is no event for the death of a process that is not our child
 	}
 }
 

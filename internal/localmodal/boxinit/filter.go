@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Offsets in struct seccomp_data; of arguments, the lower half.
+// Offsets in struct seccomp_data; for arguments, of the lower half.
 const (
 	dataNumber    = 0
 	dataArch      = 4
@@ -17,28 +17,31 @@ const (
 	argumentSize  = 8
 )
 
-// x32 marks the numbers of another interface of x86-64, which has its own numbers for some calls.
+// x32 marks the numbers of a second interface of x86-64, which has its own numbers for some calls.
 const x32 = 0x40000000
 
-// families are the socket families that sandboxes have, in addition to some protocols of AF_NETLINK. Others reach parts of the kernel that no network namespace
-// separates (vsock, for example, the hypervisor's host), or that no sandbox needs.
+// families are the socket families that sandboxes may use, in addition to some protocols of
+// AF_NETLINK. Others reach parts of the kernel that network namespaces do not separate (for example
+// vsock reaches the hypervisor's host), or that no sandbox needs.
 var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6}
 
-// netlinkProtocols are those of AF_NETLINK that programs use: interfaces and routes, sockets, devices, PAM's audit. A
-// process may have all capabilities in a network namespace that it has made; others (netfilter, IPsec, and those of
-// modules) would let it reach large parts of the kernel there.
+// netlinkProtocols are the protocols of AF_NETLINK that programs use: interfaces and routes,
+// sockets, devices, PAM's audit. A process may have all capabilities in a network namespace that it
+// has created; other protocols (netfilter, IPsec, and those of modules) would give it access to
+// large parts of the kernel there.
 var netlinkProtocols = []uint32{unix.NETLINK_ROUTE, unix.NETLINK_USERSOCK, unix.NETLINK_SOCK_DIAG, unix.NETLINK_AUDIT, unix.NETLINK_KOBJECT_UEVENT}
 
-// tableOptions are the socket options, by level, from one to another, of the interface that iptables had before netlink.
+// tableOptions are the ranges of socket options, by level, of the interface that iptables used
+// before netlink.
 var tableOptions = map[uint32][][2]uint32{
-	unix.SOL_IP:   {{64, 67}, {96, 99}, {128, 131}}, // of ip_tables, arp_tables and ebtables
-	unix.SOL_IPV6: {{64, 65}},                       // those that follow are also others'
+	unix.SOL_IP:   {{64, 67}, {96, 99}, {128, 131}}, // ip_tables, arp_tables and ebtables
+	unix.SOL_IPV6: {{64, 65}},                       // later numbers also have other uses
 }
 
-// abi is what the filter has to know of an instruction set.
+// abi describes an instruction set for the filter.
 type abi struct{ arch, socket, socketcall, fallocate, prlimit, setsockopt, getsockopt uint32 }
 
-// Of the 32-bit variant, where there is one; its socketcall has arguments that a filter cannot see.
+// The 32-bit variant, if there is one; a filter cannot see the arguments of its socketcall.
 var (
 	nativeABI = map[string]abi{
 		"amd64": {arch: unix.AUDIT_ARCH_X86_64, socket: unix.SYS_SOCKET, fallocate: unix.SYS_FALLOCATE, prlimit: unix.SYS_PRLIMIT64, setsockopt: unix.SYS_SETSOCKOPT, getsockopt: unix.SYS_GETSOCKOPT},
@@ -50,10 +53,11 @@ var (
 	}
 )
 
-// newFilter is a program for the kernel that every process of a sandbox has. It allows sockets of families alone, and
-// refuses what would get around it (io_uring) and what would take a full disk at once, before it is noticed
-// (fallocate, except for holes); C libraries write blocks then. A process sets its own limits alone: init has the user of the
-// sandbox's root, which could leave it without descriptors. nil where the instruction set is not known.
+// newFilter returns the seccomp program for every process of a sandbox; nil if the instruction set
+// is not known. It only allows sockets of families, and refuses calls that would bypass it
+// (io_uring) or fill the disk before the watchdog notices (fallocate, except for holes); C
+// libraries then write blocks instead. A process can only set its own limits: init runs as the
+// sandbox's root user, which could otherwise leave it without descriptors.
 func newFilter() []unix.SockFilter {
 	native, ok := nativeABI[runtime.GOARCH]
 	if !ok {
@@ -65,10 +69,10 @@ func newFilter() []unix.SockFilter {
 		program = append(program, unless(unix.BPF_JEQ, a.arch, uint8(len(calls))))
 		program = append(program, calls...)
 	}
-	return append(program, refuse(unix.ENOSYS)) // of yet another instruction set
+	return append(program, refuse(unix.ENOSYS)) // for any other instruction set
 }
 
-// installFilter does so for the programs that this thread executes.
+// installFilter installs the filter for the programs that this thread executes.
 func installFilter() error {
 	if filterProgram == nil {
 		return nil
@@ -79,7 +83,7 @@ func installFilter() error {
 	return nil
 }
 
-// program handles the calls of one instruction set.
+// program returns the instructions for the calls of one instruction set.
 func (a abi) program() []unix.SockFilter {
 	protocol := []unix.SockFilter{load(dataArguments + 2*argumentSize)}
 	for _, p := range netlinkProtocols {
@@ -109,8 +113,8 @@ func (a abi) program() []unix.SockFilter {
 	}
 	const process, limit = dataArguments, dataArguments + 2*argumentSize
 	limits := []unix.SockFilter{
-		load(process), unless(unix.BPF_JEQ, 0, 1), allow(), // itself
-		load(limit), unless(unix.BPF_JEQ, 0, 3), load(limit + argumentSize/2), unless(unix.BPF_JEQ, 0, 1), allow(), // nothing is set
+		load(process), unless(unix.BPF_JEQ, 0, 1), allow(), // the process itself
+		load(limit), unless(unix.BPF_JEQ, 0, 3), load(limit + argumentSize/2), unless(unix.BPF_JEQ, 0, 1), allow(), // only reads the limit
 		refuse(unix.EPERM),
 	}
 	calls := []unix.SockFilter{load(dataNumber)}
@@ -121,7 +125,7 @@ func (a abi) program() []unix.SockFilter {
 	if a.arch == unix.AUDIT_ARCH_X86_64 {
 		calls = append(calls, unless(unix.BPF_JGE, x32, 1), refuse(unix.ENOSYS))
 	}
-	handle(unix.SYS_IO_URING_SETUP, []unix.SockFilter{refuse(unix.ENOSYS)}) // has the same number everywhere
+	handle(unix.SYS_IO_URING_SETUP, []unix.SockFilter{refuse(unix.ENOSYS)}) // has the same number on all architectures
 	if a.socketcall != 0 {
 		handle(a.socketcall, []unix.SockFilter{refuse(unix.EAFNOSUPPORT)})
 	}
@@ -137,12 +141,12 @@ func load(offset uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 }
 
-// unless skips so many instructions if the test fails.
+// unless skips instructions if the test fails.
 func unless(test uint16, k uint32, skip uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | test | unix.BPF_K, Jf: skip, K: k}
 }
 
-// when skips so many instructions if the test succeeds.
+// when skips instructions if the test succeeds.
 func when(test uint16, k uint32, skip uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | test | unix.BPF_K, Jt: skip, K: k}
 }

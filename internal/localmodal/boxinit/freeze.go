@@ -19,9 +19,10 @@ const (
 	freezePoll    = 200 * time.Microsecond
 )
 
-// freeze stops every process and returns once each of their threads has been
-// seen stopped: SIGSTOP is only a request, and a write under way would tear a
-// copy of the files. Processes that were stopped before, and that no other one continues meanwhile, stay so after thaw.
+// freeze stops every process and returns when each of their threads has been observed as stopped:
+// SIGSTOP is only a request, and a write in progress would make a copy of the files inconsistent.
+// Processes that were stopped before, and that no other process continues meanwhile, stay stopped
+// after thaw.
 func (p *initProcess) freeze() error {
 	p.running.Lock()
 	if p.directory != nil {
@@ -33,7 +34,7 @@ func (p *initProcess) freeze() error {
 	}
 	p.frozen, p.stopped = nil, map[int]bool{}
 	passes := 0
-	for deadline := time.Now().Add(freezeTimeout); ; time.Sleep(freezePoll) { //nolint:forbidigo // no event signals that a process has stopped
+	for deadline := time.Now().Add(freezeTimeout); ; time.Sleep(freezePoll) { //nolint:forbidigo // there is no event for a stopped process
 		settled, sure, err := p.stopRunning()
 		if passes++; !settled {
 			passes = 0
@@ -51,13 +52,14 @@ func (p *initProcess) freeze() error {
 	}
 }
 
-// stopRunning sends a stop signal to what still runs and reports whether nothing did. A process that got it before gets
-// it again: if it still runs, another may have continued it. Parents mostly come first, and continue last: a shell that
-// sees its child stopped takes it for a job that the user has stopped.
+// stopRunning sends a stop signal to running processes and reports whether there were none. It
+// sends the signal again to a process that is still running, because another process may have
+// continued it. Parents are mostly stopped first and continued last: a shell that sees a stopped
+// child takes it for a job that the user has stopped.
 //
-// One that waits for a child which shares its memory (vfork) stops when the child continues, which
-// is stopped itself: that it got the signal is enough. The child of a process that is only about to
-// wait may be missing in the list: sure is false.
+// A process that waits for a child that shares its memory (vfork) only stops when the child
+// continues, and the child is stopped: it is enough that the process got the signal. The child of a
+// process that is just about to wait may be missing in the list: then sure is false.
 func (p *initProcess) stopRunning() (settled, sure bool, err error) {
 	now, err := p.processes()
 	if err != nil {
@@ -105,12 +107,12 @@ type processState int
 
 const (
 	running processState = iota
-	forking              // in a system call that makes a process
+	forking              // in a system call that creates a process
 	stopped
 	ended
 )
 
-// processes lists everything in the sandbox but ourselves.
+// processes lists all processes of the sandbox except init.
 func (p *initProcess) processes() (map[int]processState, error) {
 	pids, err := p.list()
 	if err != nil {
@@ -127,14 +129,14 @@ func (p *initProcess) list() ([]int, error) {
 	if p.family {
 		return descendants(p.proc)
 	}
-	all, err := numbers(p.proc, ".") // it shows our PID namespace
+	all, err := numbers(p.proc, ".") // /proc shows our PID namespace
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	return slices.DeleteFunc(all, func(pid int) bool { return pid == os.Getpid() }), nil
 }
 
-// numbers are the names in a directory of /proc that are numbers.
+// numbers returns the numeric names in a directory of /proc.
 func numbers(proc *os.Root, dir string) ([]int, error) {
 	d, err := proc.Open(dir)
 	if err != nil {
@@ -153,7 +155,7 @@ func numbers(proc *os.Root, dir string) ([]int, error) {
 	return found, nil
 }
 
-// stateOf is that of the liveliest thread. What has vanished has ended.
+// stateOf returns the state of the process's most active thread. A missing process has ended.
 func stateOf(proc *os.Root, pid int) processState {
 	threads, err := numbers(proc, fmt.Sprintf("%d/task", pid))
 	if err != nil || len(threads) == 0 {
@@ -165,7 +167,7 @@ func stateOf(proc *os.Root, pid int) processState {
 		if err != nil {
 			continue
 		}
-		// The name in parentheses may itself hold parentheses and spaces.
+		// The name in parentheses may itself contain parentheses and spaces.
 		_, rest, ok := strings.Cut(string(b[strings.LastIndexByte(string(b), ')')+1:]), " ")
 		switch {
 		case !ok || rest == "":
@@ -183,7 +185,7 @@ func stateOf(proc *os.Root, pid int) processState {
 	return state
 }
 
-// inFork reports whether a thread waits in one of forkCalls, the system calls that make processes.
+// inFork reports whether a thread is in one of forkCalls, the system calls that create processes.
 func inFork(proc *os.Root, pid, thread int) bool {
 	b, err := proc.ReadFile(fmt.Sprintf("%d/task/%d/syscall", pid, thread))
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountImage puts a fresh file system over path, filled from the tar stream in
-// files[0] if there is one. It is memory-backed and belongs to no snapshot of
-// the root.
+// mountImage mounts an empty file system at path and fills it from the tar stream in files[0], if
+// any. It is in memory, and snapshots of the root do not contain it.
 func mountImage(path string, memory int64, files []*os.File) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return fmt.Errorf("make mount point: %w", err)

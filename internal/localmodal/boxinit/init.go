@@ -20,35 +20,36 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// maxError keeps an answer well below the packet limit.
+// maxError keeps a response well below the packet limit.
 const maxError = 8 << 10
 
 // initProcess is PID 1 of a sandbox.
 type initProcess struct {
 	conn   *wire.Conn
-	ending atomic.Bool // everything is being killed; nothing is started any more
-	// family says that no PID namespace ends what init has started: it must do so itself.
+	ending atomic.Bool // all processes are being killed, and none is started
+	// family means that there is no PID namespace that ends init's descendants: init must do so
+	// itself.
 	family bool
-	// directory is set where the root is a plain directory; init itself stays outside.
+	// directory is set if the root is a plain directory; init itself stays outside.
 	directory *directory
 
-	// running is held for reading while a process is started and for writing
-	// while the sandbox is frozen.
+	// running is held for reading while a process starts and for writing while the sandbox is
+	// frozen.
 	running sync.RWMutex
-	frozen  []int        // PIDs that freeze stopped, in that order; guarded by running
-	stopped map[int]bool // the same
+	frozen  []int        // PIDs that freeze stopped, in order; guarded by running
+	stopped map[int]bool // set of the same PIDs
 
-	inner     *innerNamespaces // where processes live, on the level of namespaces
+	inner     *innerNamespaces // namespaces of processes, on the level namespaces
 	self      uintptr          // a descriptor of this program
 	proc      *os.Root         // /proc, opened before the first process
-	terminals int              // a descriptor of /dev/pts, likewise; 0 where the root is a plain directory
+	terminals int              // a descriptor of /dev/pts, opened at the same time; 0 if the root is a plain directory
 
-	// Of our network namespace, until they are handed over.
+	// For our network namespace, until they are sent to the host.
 	device  *netdevice.Device
 	sockets *netdevice.HostSockets // nil without host ports
-	lack    string                 // why there are none although they are needed
+	lack    string                 // why there are no sockets although they are needed
 
-	memory int64 // the limit of the sandbox
+	memory int64 // memory limit of the sandbox
 
 	mu    sync.Mutex // held around fork, so that the reaper cannot miss a PID
 	execs map[int]uint64
@@ -65,11 +66,11 @@ func runInit() error {
 		return errors.Join(err, conn.Send(wire.Response{Op: wire.OpError, Error: err.Error()}))
 	}
 	children := make(chan os.Signal, 1) // one pending wake-up is enough: reap takes all
-	if p.directory == nil {             // else it is the tracer that reaps
+	if p.directory == nil {             // otherwise the tracer reaps
 		signal.Notify(children, syscall.SIGCHLD)
 	}
-	// Caught and dropped rather than ignored: processes would inherit the latter.
-	// Those that would end a Go program may be sent by any process of the sandbox.
+	// Signals are caught and dropped rather than ignored, which processes would inherit. Any
+	// process of the sandbox may send signals that would end a Go program.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE,
 		syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGXCPU, syscall.SIGXFSZ, syscall.SIGSTKFLT,
@@ -85,7 +86,7 @@ func runInit() error {
 	return p.serve()
 }
 
-// ready says that the sandbox can be used, and hands over its network device.
+// ready reports that the sandbox can be used, and sends its network device.
 func (p *initProcess) ready() error {
 	response := wire.Response{Op: wire.OpReady, PID: os.Getpid()}
 	if p.device == nil {
@@ -121,7 +122,7 @@ func (p *initProcess) setup() error {
 	if p.self, err = openSelf(); err != nil {
 		return err
 	}
-	if spec.Network { // while the machine's devices are in sight
+	if spec.Network { // while the machine's devices are visible
 		if err := p.openNetwork(spec.HostPorts); err != nil {
 			return err
 		}
@@ -168,7 +169,8 @@ func (p *initProcess) openNetwork(hostPorts []uint16) error {
 	return nil
 }
 
-// isolate finishes the set-up of namespaces: limits, and the inner user namespace in which everything else runs.
+// isolate completes the set-up of namespaces: limits, and the inner user namespace in which all
+// other processes run.
 func (p *initProcess) isolate(spec wire.RootSpec) error {
 	var err error
 	if err := syscall.Sethostname([]byte(spec.Hostname)); err != nil {
@@ -188,17 +190,17 @@ func (p *initProcess) isolate(spec wire.RootSpec) error {
 	if p.inner, err = makeInner(spec.IDs); err != nil {
 		return err
 	}
-	// From here on no process in the sandbox may look into this one, nor into one that it has
-	// forked and that has not executed its program yet: whether a process is dumpable depends on
-	// the namespace that it was executed in, which is the outer one.
+	// From here on no process of the sandbox may inspect this process, nor a forked one that has
+	// not executed its program yet: whether a process is dumpable depends on the namespace in which
+	// it was executed, which is the outer one.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("protect init: %w", err)
 	}
 	return nil
 }
 
-// openSelf opens this program. Processes that run it show it to all others in the
-// sandbox: where it belongs to their user, it must not be writable.
+// openSelf opens this program. Processes that execute it make it visible to all others in the
+// sandbox: if it belongs to their user, it must not be writable.
 func openSelf() (uintptr, error) {
 	if path, err := os.Readlink(self); err == nil {
 		if t, err := hostmount.PickUp(wire.Mount{Source: path, ReadOnly: true}, -1); err == nil {
@@ -212,8 +214,8 @@ func openSelf() (uintptr, error) {
 	return uintptr(fd), nil
 }
 
-// openSystem opens what init needs of the system's file systems later, when the
-// sandbox's processes may have put something else in their places.
+// openSystem opens the system's files that init needs later, when processes of the sandbox may have
+// replaced them.
 func (p *initProcess) openSystem() (err error) {
 	if p.proc, err = os.OpenRoot("/proc"); err != nil {
 		return err
@@ -225,9 +227,9 @@ func (p *initProcess) openSystem() (err error) {
 	return err
 }
 
-// serve answers until the host side is gone, or says that it is the end; what is
-// left then is killed. Requests run side by side: a dial
-// may take seconds, and thaw must be heard while an exec waits for it.
+// serve handles requests until the host disconnects or sends OpEnd; then the remaining processes
+// are killed. Requests run concurrently: a dial may take seconds, and thaw must be handled while an
+// exec waits for it.
 func (p *initProcess) serve() error {
 	for {
 		var request wire.Request
@@ -307,8 +309,8 @@ func (p *initProcess) answer(id uint64, err error) {
 	p.send(response)
 }
 
-// send ends the sandbox when the host cannot be reached: there is no one left to serve, and staying
-// would make an orphan.
+// send ends the sandbox if the host cannot be reached: it has no client any more, and would become
+// an orphan.
 func (p *initProcess) send(response wire.Response, files ...*os.File) {
 	if err := p.conn.Send(response, files...); err != nil {
 		if p.ending.Load() {
@@ -317,11 +319,11 @@ func (p *initProcess) send(response wire.Response, files ...*os.File) {
 		if !p.family && p.directory == nil {
 			os.Exit(0)
 		}
-		// The reader sees the same end, and kills what no PID namespace does.
+		// The reader detects the same end, and kills processes if there is no PID namespace.
 	}
 }
 
-// end kills what would not die with init.
+// end kills processes that would not die with init.
 func (p *initProcess) end() {
 	if p.family {
 		p.endFamily()
@@ -329,14 +331,15 @@ func (p *initProcess) end() {
 	if p.directory != nil {
 		p.ending.Store(true)
 		if err := p.directory.tracer.End(); err != nil {
-			fmt.Fprintln(os.Stderr, "sandbox init:", err) // and they are killed all the same, when we end
+			fmt.Fprintln(os.Stderr, "sandbox init:", err) // they are also killed when init ends
 		}
 	}
 }
 
-// limitProcesses bounds what the inner user namespace, which is made next, may have of processes. Since
-// Linux 5.14 a namespace keeps its maker's limit, for all of its users together and whatever their
-// capabilities; earlier kernels count the user's processes of the whole machine and are left alone.
+// limitProcesses bounds the processes of the inner user namespace, which is created next. Since
+// Linux 5.14 a namespace inherits its creator's limit, for all of its users together and regardless
+// of capabilities. Earlier kernels count the user's processes on the whole machine, so no limit is
+// set.
 func limitProcesses(n int) error {
 	if n == 0 || !countsByNamespace() {
 		return nil
@@ -352,9 +355,10 @@ func limitProcesses(n int) error {
 	return nil
 }
 
-// limitUser bounds what the inner user namespace takes of the limits that the kernel counts for the maker of ours,
-// who is the user of the server: signals that wait, timers among them, and message queues. As with processes, the namespace keeps
-// its maker's limits, and each process inherits them.
+// limitUser bounds the share of the inner user namespace in limits that the kernel charges to the
+// creator of ours, who is the user of the server: pending signals, including timers, and message
+// queues. As for processes, the namespace inherits its creator's limits, and each process inherits
+// them.
 func limitUser() error {
 	for _, resource := range []int{unix.RLIMIT_SIGPENDING, unix.RLIMIT_MSGQUEUE} {
 		var have unix.Rlimit
@@ -372,7 +376,7 @@ func limitUser() error {
 	return nil
 }
 
-// limitOpenFiles bounds what each process of the sandbox may have open.
+// limitOpenFiles bounds the open files of each process of the sandbox.
 func limitOpenFiles() error {
 	var have unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &have); err != nil {

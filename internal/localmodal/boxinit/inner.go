@@ -12,33 +12,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// innerNamespaces are what the processes of a sandbox live in: a user and a mount
-// namespace below those of init. The kernel copies init's mounts into them locked:
-// what is read-only there stays so, and what hides something cannot be removed,
-// whatever capabilities a process has. Over init, whose namespace is the outer one,
-// they have none.
+// innerNamespaces are the namespaces of a sandbox's processes: a user and a mount namespace below
+// those of init. The kernel locks init's mounts when it copies them: read-only mounts stay
+// read-only, and mounts that hide files cannot be removed, regardless of a process's capabilities.
+// Processes have no capabilities over init, whose namespace is the outer one.
 type innerNamespaces struct {
 	user, mount uintptr   // descriptors
-	drop        []uintptr // capabilities that no process gets back
+	drop        []uintptr // capabilities that processes lose permanently
 }
 
-// dropped are capabilities that are worth nothing in a sandbox and reach parts of the
-// kernel that no sandbox needs.
+// dropped are capabilities that are useless in a sandbox and give access to parts of the kernel
+// that no sandbox needs.
 var dropped = []uintptr{
 	unix.CAP_AUDIT_CONTROL, unix.CAP_AUDIT_READ, unix.CAP_BLOCK_SUSPEND, unix.CAP_BPF, unix.CAP_LINUX_IMMUTABLE, unix.CAP_MAC_ADMIN,
 	unix.CAP_MAC_OVERRIDE, unix.CAP_MKNOD, unix.CAP_PERFMON, unix.CAP_SYS_BOOT, unix.CAP_SYS_MODULE, unix.CAP_SYS_PACCT,
 	unix.CAP_SYS_RAWIO, unix.CAP_SYS_TIME, unix.CAP_SYSLOG, unix.CAP_WAKE_ALARM,
 }
 
-// makeInner makes the namespaces once the root is complete. ids is how many there
-// are in our own user namespace.
+// makeInner creates the namespaces after the root is complete. ids is the number of ids in our own
+// user namespace.
 func makeInner(ids int) (*innerNamespaces, error) {
-	// What init mounts later, an image over a directory, appears inside as well.
-	// Nothing comes back: inside, the mounts are slaves of these.
+	// Later mounts by init, such as an image over a directory, also appear inside, but not the
+	// reverse: the inner mounts are slaves.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return nil, fmt.Errorf("share mounts with the inner namespace: %w", err)
 	}
-	// A process that waits for the request to end lives in them until they are open.
+	// A waiting process keeps them alive until they are open.
 	var wait [2]int
 	if err := unix.Pipe2(wait[:], unix.O_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("make pipe: %w", err)
@@ -52,7 +51,7 @@ func makeInner(ids int) (*innerNamespaces, error) {
 		return nil, fmt.Errorf("make inner namespaces: %w", errno)
 	}
 	inner, err := openInner(pid, ids)
-	err = errors.Join(err, unix.Close(wait[1])) // and it ends
+	err = errors.Join(err, unix.Close(wait[1])) // ends the process
 	for {
 		var status syscall.WaitStatus
 		if _, e := syscall.Wait4(pid, &status, 0, nil); !errors.Is(e, syscall.EINTR) {
@@ -80,7 +79,7 @@ func forkWaiting(read, write uintptr) (int, syscall.Errno) {
 	}
 	runtimeAfterForkInChild()
 	_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, write, 0, 0)
-	for { // until the other end is closed
+	for { // reads until the other end is closed
 		if _, _, e := syscall.RawSyscall(unix.SYS_READ, read, uintptr(unsafe.Pointer(&nothing)), 1); e != syscall.EINTR {
 			break
 		}
@@ -90,12 +89,12 @@ func forkWaiting(read, write uintptr) (int, syscall.Errno) {
 	}
 }
 
-// openInner gives the child's user namespace all ids of ours, each as itself, and
-// opens both namespaces.
+// openInner maps all our ids to themselves in the child's user namespace, and opens both
+// namespaces.
 func openInner(pid, ids int) (*innerNamespaces, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	identity := []byte(fmt.Sprintf("0 0 %d\n", ids))
-	if ids == 1 { // an ordinary user's: the kernel wants this, and the outer namespace has it already
+	if ids == 1 { // an ordinary user's namespace: the kernel requires this, and the outer namespace has done so already
 		if err := os.WriteFile(filepath.Join(dir, "setgroups"), []byte("deny"), 0); err != nil {
 			return nil, err
 		}

@@ -8,9 +8,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// Main runs this process as a sandbox's init or file tool when it was started as
-// one, and then does not return. In any other process it returns at once. Call
-// it first in main.
+// Main runs this process as a sandbox's init or file tool if it was started as one; then it does
+// not return. In any other process it returns immediately. It must be the first call in main.
 func Main() {
 	if len(os.Args) == 0 {
 		return

@@ -15,32 +15,30 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// Bound from the host's /dev: making device nodes is not allowed in a user
-// namespace.
+// Bound from the host's /dev: a user namespace cannot create device nodes.
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 var (
-	// Files below /proc that reach the whole machine are read-only.
+	// Files below /proc that affect the whole machine are read-only.
 	masked = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi"}
-	// Those with information about the user outside are empty.
+	// Files with information about the user outside are empty.
 	hidden = []string{"/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/kcore"}
 )
 
-// tree is a mount that has been picked up on the host and not yet put down.
+// tree is a mount that has been detached on the host and not yet attached in the sandbox.
 type tree struct {
 	hostmount.Tree
 	target string
 }
 
-// buildRoot mounts the overlay, or the tree, and makes it our root. Everything that is mounted
-// into it comes after the switch, so that a symbolic link in an image cannot
-// lead a mount point out onto the host.
+// buildRoot mounts the overlay, or the tree, and makes it our root. All other mounts are made after
+// the switch, so that a symbolic link in an image cannot redirect a mount point to the host.
 func buildRoot(spec wire.RootSpec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
 	mounts := spec.Mounts
-	if spec.Level != wire.LevelNamespaces { // the machine's processes are ours as well
+	if spec.Level != wire.LevelNamespaces { // we see the machine's processes
 		mounts = append([]wire.Mount{{Source: "/proc", Target: "/proc"}}, mounts...)
 	}
 	trees, err := pickUp(mounts)
@@ -65,8 +63,8 @@ func buildRoot(spec wire.RootSpec) error {
 	if err := unix.Chdir("/"); err != nil {
 		return fmt.Errorf("enter new root: %w", err)
 	}
-	// The kernel lets us mount /proc only while a full one is in sight: that of
-	// the old root.
+	// The kernel only allows us to mount /proc while a complete one is visible: that of the old
+	// root.
 	if err := mountSystem(spec.Level == wire.LevelNamespaces, spec.Memory); err != nil {
 		return err
 	}
@@ -89,12 +87,12 @@ func buildRoot(spec wire.RootSpec) error {
 	return dropOldRoot(old)
 }
 
-// staging is where the host side's mounts are put until the root is complete. It is a directory
-// that every machine has and that is not needed any more: devices have been picked up before.
+// staging is where the host's mounts are attached until the root is complete. The directory exists
+// on every machine and is no longer needed: the devices have already been picked up.
 const staging = "/dev"
 
-// openPlaces returns the directories of layers and of the sandbox by names that lead
-// there for us: as root of a user namespace we may not pass the host's directories.
+// openPlaces returns names of the directories of layers and of the sandbox that work in this
+// process: the root of a user namespace cannot traverse the host's directories.
 func openPlaces(spec wire.RootSpec) (layers, box string, err error) {
 	if spec.Box.FD == 0 {
 		return spec.Layers.Path, spec.Box.Path, nil
@@ -118,7 +116,7 @@ func openPlaces(spec wire.RootSpec) (layers, box string, err error) {
 	return filepath.Join(staging, "layers"), filepath.Join(staging, "box"), nil
 }
 
-// mountRoot returns where the root is mounted now, and the overlays that are to be put down in it.
+// mountRoot returns the current mount point of the root, and the overlays to attach in it.
 func mountRoot(spec wire.RootSpec) (string, []tree, error) {
 	layers, box, err := openPlaces(spec)
 	if err != nil {
@@ -139,7 +137,8 @@ func mountRoot(spec wire.RootSpec) (string, []tree, error) {
 	return root, overlays, nil
 }
 
-// mountOverlay mounts an overlay over a directory of the host and picks it up. The working directory is that of layers.
+// mountOverlay mounts an overlay over a directory of the host and detaches it. The working
+// directory is the directory of layers.
 func mountOverlay(o wire.Overlay, box string) (tree, error) {
 	lower, at := filepath.Join(staging, "host-"+o.Name), filepath.Join(staging, "overlay-"+o.Name)
 	if err := os.Mkdir(at, 0o700); err != nil {
@@ -173,8 +172,7 @@ func mountRootIn(spec wire.RootSpec, layers, box string) (string, error) {
 		}
 		return root, nil
 	}
-	// Lower layers are named relative to here: the kernel takes a page of mount
-	// options and no more.
+	// Lower layers have relative names, because mount options are limited to a page.
 	if err := unix.Chdir(layers); err != nil {
 		return "", fmt.Errorf("enter layers: %w", err)
 	}
@@ -228,8 +226,8 @@ func (t tree) putDown() error {
 	return nil
 }
 
-// mountPoint makes sure that there is something to mount on, touching nothing
-// that exists: what is made here ends up in snapshots.
+// mountPoint creates a mount point if it does not exist. It does not change existing files, and
+// what it creates becomes part of snapshots.
 func mountPoint(path string, isDir bool) error {
 	if isDir {
 		return os.MkdirAll(path, 0o755)
@@ -247,8 +245,8 @@ func mountPoint(path string, isDir bool) error {
 	return f.Close()
 }
 
-// mountSystem mounts what every root has. Without a separate PID namespace, /proc is picked up from
-// the machine later.
+// mountSystem mounts the file systems of every root. Without a separate PID namespace, /proc is
+// taken from the machine later.
 func mountSystem(ownProcesses bool, memory int64) error {
 	for _, d := range []string{"/proc", "/dev"} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -256,8 +254,8 @@ func mountSystem(ownProcesses bool, memory int64) error {
 		}
 	}
 	if ownProcesses {
-		// Processes see those that they could trace: not init, whose files belong to the root of its user namespace,
-		// who is the sandbox's root too.
+		// Processes only see those that they could trace: not init, whose files belong to the root
+		// of its user namespace, who is also the sandbox's root.
 		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "hidepid=ptraceable"); err != nil {
 			return fmt.Errorf("mount /proc: %w", err)
 		}
@@ -303,7 +301,7 @@ func mask() error {
 	return nil
 }
 
-// hide puts /dev/null over files.
+// hide mounts /dev/null over files.
 func hide() error {
 	for _, path := range hidden {
 		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {

@@ -11,26 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelObjects is the directory of the limits of a user namespace.
+// kernelObjects is the directory with the limits of a user namespace.
 const kernelObjects = "/proc/sys/user"
 
-// objectLimit bounds how many objects of one kind the kernel keeps for a sandbox.
+// objectLimit bounds the number of kernel objects of one kind for a sandbox.
 type objectLimit struct {
 	name string
 	most int
-	// of names the machine's limit for one user, of which the sandbox gets a share: it counts what the
-	// sandbox has as the user's own.
+	// of names the machine's limit for one user, which includes the objects of the sandbox. The
+	// sandbox gets a share of it.
 	of    string
 	share int
 }
 
-// objectLimits are of a whole sandbox, nested namespaces included.
+// objectLimits apply to a whole sandbox, including nested namespaces.
 var objectLimits = []objectLimit{
 	{name: "max_inotify_instances", most: 32, of: "/proc/sys/fs/inotify/max_user_instances", share: 4},
 	{name: "max_inotify_watches", most: 1 << 20, of: "/proc/sys/fs/inotify/max_user_watches", share: 2},
 	{name: "max_fanotify_groups", most: 32, of: "/proc/sys/fs/fanotify/max_user_groups", share: 4},
 	{name: "max_fanotify_marks", most: 1 << 20, of: "/proc/sys/fs/fanotify/max_user_marks", share: 2},
-	// Each takes memory of the kernel that only control groups count.
+	// Each takes kernel memory that only control groups count.
 	{name: "max_user_namespaces", most: 256},
 	{name: "max_mnt_namespaces", most: 256},
 	{name: "max_pid_namespaces", most: 256},
@@ -41,8 +41,8 @@ var objectLimits = []objectLimit{
 	{name: "max_net_namespaces", most: 64},
 }
 
-// limitObjects sets the limits of init's user namespace, in which the inner one is counted. The kernel
-// must have a /proc to set them in that is not masked yet.
+// limitObjects sets the limits of init's user namespace, which include the inner one. It needs a
+// /proc that is not masked yet.
 func limitObjects() error {
 	for _, l := range objectLimits {
 		value := l.most
@@ -57,7 +57,7 @@ func limitObjects() error {
 	return nil
 }
 
-// shareOf is a part of the limit in a file, at least 8; fallback if it cannot be read.
+// shareOf returns a share of the limit in a file, at least 8; fallback if the file cannot be read.
 func shareOf(file string, share, fallback int) int {
 	b, err := os.ReadFile(file)
 	if err != nil {

@@ -12,24 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spawn describes a process that is to start inside the inner namespaces. A namespace of users can
-// only be entered by a process with a single thread, which no Go program is: hence a custom fork,
-// whose child enters, and then executes.
+// spawn describes a process to start inside the inner namespaces. Only a process with a single
+// thread can enter a user namespace, and Go programs have several threads. So a custom fork creates
+// a child that enters the namespaces and then executes the program.
 type spawn struct {
 	inner     *innerNamespaces
-	programs  []*byte // tried in this order, as execvp does
-	file      uintptr // executed instead if it is not noFile: a descriptor
-	empty     *byte   // the empty name that goes with it
+	programs  []*byte // tried in this order, like execvp
+	file      uintptr // a descriptor, executed instead unless it is noFile
+	empty     *byte   // the empty name for that call
 	args      []*byte // ends with nil
 	env       []*byte // ends with nil
 	dir       *byte
 	streams   [3]uintptr
 	openFiles unix.Rlimit
-	filter    *unix.SockFprog // of system calls; nil for none
-	terminal  bool            // the streams are a terminal that becomes the controlling one
+	filter    *unix.SockFprog // system call filter; nil for none
+	terminal  bool            // the streams are a terminal, which becomes the controlling terminal
 }
 
-// stage is how far a child came.
+// stage is the progress of a child.
 type stage uintptr
 
 const (
@@ -52,7 +52,7 @@ func (s stage) String() string {
 	}
 }
 
-// spawnError is what a child could not do.
+// spawnError is the failure of a child.
 type spawnError struct {
 	stage stage
 	errno syscall.Errno
@@ -62,14 +62,14 @@ func (e *spawnError) Error() string { return fmt.Sprintf("%s: %v", e.stage, e.er
 func (e *spawnError) Unwrap() error { return e.errno }
 
 const (
-	// reportSize is that of what a child writes before it ends: a stage and an error.
+	// reportSize is the size of a failed child's report: a stage and an error.
 	reportSize = 16
-	// noFile says that a program is to be found by its name.
+	// noFile means that the program is found by its name.
 	noFile = ^uintptr(0)
-	// startTimeout bounds the time from a fork to the execution of the program. Any
-	// process of the sandbox may stop the child on the way.
+	// startTimeout bounds the time from a fork to the execution of the program. Any process of the
+	// sandbox may stop the child meanwhile.
 	startTimeout = 10 * time.Second
-	// openFiles is how many files a process may have open, if the user's hard limit allows it.
+	// openFiles is the limit on open files of a process, if the user's hard limit allows it.
 	openFiles = 65536
 )
 
@@ -82,7 +82,7 @@ func runtimeAfterFork()
 //go:linkname runtimeAfterForkInChild syscall.runtime_AfterForkInChild
 func runtimeAfterForkInChild()
 
-// start forks and returns when the child has executed its program, or could not.
+// start forks and returns when the child has executed its program, or has failed.
 func (s *spawn) start() (pid int, err error) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
@@ -101,12 +101,12 @@ func (s *spawn) start() (pid int, err error) {
 	if err == nil {
 		n, err = readAll(pipe[0], report[:])
 	} else {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it has not been waited for: the PID is still its own
+		_ = syscall.Kill(pid, syscall.SIGKILL) // the child has not been waited for, so the PID is still valid
 	}
 	if err == nil && n == 0 {
 		return pid, nil
 	}
-	// It ends by itself. Another wait in this process may have collected it.
+	// The child ends by itself. Another wait in this process may have reaped it.
 	var status syscall.WaitStatus
 	for {
 		if _, err := syscall.Wait4(pid, &status, 0, nil); !errors.Is(err, syscall.EINTR) {
@@ -121,7 +121,7 @@ func (s *spawn) start() (pid int, err error) {
 	}
 }
 
-// awaitReadable returns when there is something to read, or the end of it.
+// awaitReadable returns when data or the end of file can be read.
 func awaitReadable(fd int, timeout time.Duration) error {
 	for deadline := time.Now().Add(timeout); ; {
 		left := time.Until(deadline)
@@ -160,7 +160,7 @@ func readAll(fd int, p []byte) (int, error) {
 //go:norace
 //go:nocheckptr
 func (s *spawn) fork(report uintptr) (int, syscall.Errno) {
-	// The child reads these after the fork; nothing is computed there that could fail.
+	// The child reads these after the fork, where no code may run that could fail.
 	var (
 		inner     = s.inner
 		programs  = s.programs
@@ -184,8 +184,8 @@ func (s *spawn) fork(report uintptr) (int, syscall.Errno) {
 			goto fail
 		}
 	}
-	// The keyring of the user who started the server stays outside. A kernel without
-	// keyrings has none to keep.
+	// The child must not inherit the keyring of the user who started the server. The call fails
+	// harmlessly on a kernel without keyrings.
 	_, _, _ = syscall.RawSyscall(unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0)
 	failed = stageDirectory
 	if _, _, errno = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(s.dir)), 0, 0); errno != 0 {
@@ -195,7 +195,7 @@ func (s *spawn) fork(report uintptr) (int, syscall.Errno) {
 	if _, _, errno = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); errno != 0 {
 		goto fail
 	}
-	for i := 0; i < len(s.streams); i++ { // all of them lie above 2
+	for i := 0; i < len(s.streams); i++ { // all descriptors are above 2
 		if _, _, errno = syscall.RawSyscall(unix.SYS_DUP3, s.streams[i], uintptr(i), 0); errno != 0 {
 			goto fail
 		}
@@ -205,10 +205,10 @@ func (s *spawn) fork(report uintptr) (int, syscall.Errno) {
 			goto fail
 		}
 	}
-	// What init has open stays with init, even where a flag has been forgotten. A
-	// kernel before 5.11 does not know the flag.
+	// Close-on-exec for all files of init, even where the flag has been forgotten. Linux before
+	// 5.11 does not support this flag.
 	_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE_RANGE, 3, ^uintptr(0)>>1, unix.CLOSE_RANGE_CLOEXEC)
-	// The runtime has raised ours.
+	// The Go runtime has raised the limit of this process.
 	_, _, _ = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&s.openFiles)), 0, 0, 0)
 	failed = stageExecute
 	if s.file != noFile {
@@ -236,7 +236,8 @@ fail:
 	}
 }
 
-// enter moves the child of a fork into the namespaces, and restricts it there. The same is forbidden to it as to fork.
+// enter moves the child of a fork into the namespaces, and restricts it there. The same
+// restrictions as for fork apply.
 //
 //go:nosplit
 //go:norace
@@ -249,18 +250,18 @@ func (n *innerNamespaces) enter(filter *unix.SockFprog) syscall.Errno {
 		return errno
 	}
 	for _, c := range n.drop {
-		// The kernel may be older than our list.
+		// The kernel may be older than the list.
 		_, _, _ = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0, 0)
 	}
 	if filter == nil {
 		return 0
 	}
-	// The capability that it takes is lost with the program at the latest.
+	// The capability that this requires is lost when the program is executed, at the latest.
 	_, _, errno := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(filter)))
 	return errno
 }
 
-// filterProgram is nil where there is none.
+// filterProgram is nil if there is no filter.
 var filterProgram = func() *unix.SockFprog {
 	program := newFilter()
 	if len(program) == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// endOfFile is what a terminal's line discipline takes for the end of input.
+// endOfFile is the character that a terminal's line discipline interprets as the end of input.
 const endOfFile = 0x04
 
 // terminal is a pseudo-terminal of the sandbox's own devpts, so that programs
@@ -70,8 +70,8 @@ func (p *initProcess) openPTS(name string) (*os.File, error) {
 func (t *terminal) closeSlave()  { wire.CloseAll([]*os.File{t.slave}) }
 func (t *terminal) closeMaster() { wire.CloseAll([]*os.File{t.master}) }
 
-// pump copies between the terminal and copies of the process's streams until the
-// last process has let go of the terminal.
+// pump copies between the terminal and duplicates of the process's streams until the last process
+// has closed the terminal.
 func (t *terminal) pump(stdin, stdout *os.File) error {
 	in, err := duplicate(stdin)
 	if err != nil {
@@ -84,12 +84,12 @@ func (t *terminal) pump(stdin, stdout *os.File) error {
 	go func() {
 		defer wire.CloseAll([]*os.File{in})
 		if _, err := io.Copy(t.master, in); err == nil {
-			_, _ = t.master.Write([]byte{endOfFile}) // there may be no reader left
+			_, _ = t.master.Write([]byte{endOfFile}) // there may be no reader any more
 		}
 	}()
 	go func() {
 		defer wire.CloseAll([]*os.File{out, t.master})
-		_, _ = io.Copy(out, t.master) // ends with EIO, which is how a terminal says end of file
+		_, _ = io.Copy(out, t.master) // ends with EIO, a terminal's end of file
 	}()
 	return nil
 }

@@ -16,7 +16,7 @@ type kindError struct {
 
 func (e kindError) Unwrap() error { return e.error }
 
-// Message texts are what the SDK shows, with the path after them.
+// Messages are displayed by the SDK, followed by the path.
 var messages = map[string]string{
 	"NotDirectory":      "not a directory",
 	"IsDirectory":       "is a directory",
@@ -50,10 +50,10 @@ func kindOf(err error) string {
 	}
 }
 
-// report sends err to the SDK. Without a reader, the exit code still says that something failed.
+// report sends err to the SDK. Without a reader, the exit code still reports the failure.
 func report(w io.Writer, err error) int {
 	kind := kindOf(err)
-	_ = json.NewEncoder(w).Encode(map[string]string{ //nolint:errchkjson // the caller sees the exit code anyway
+	_ = json.NewEncoder(w).Encode(map[string]string{ //nolint:errchkjson // the caller gets the exit code in any case
 		"error_kind": kind, "message": messages[kind], "detail": err.Error(),
 	})
 	return 1

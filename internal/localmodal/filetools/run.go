@@ -11,16 +11,16 @@ import (
 	"syscall"
 )
 
-// arguments is the union of what the commands take.
+// arguments is the union of the commands' arguments.
 type arguments struct {
 	Path        string   `json:"path"`
-	Parents     bool     `json:"parents"`      // MakeDirectory: make missing parents, accept an existing one
+	Parents     bool     `json:"parents"`      // MakeDirectory: create missing parents, accept an existing directory
 	Recursive   bool     `json:"recursive"`    // Remove, Watch
 	Filter      []string `json:"filter"`       // Watch: event types to report, nil for all
 	TimeoutSecs *int     `json:"timeout_secs"` // Watch: nil for no end
 }
 
-// Run carries out one command and returns the exit code.
+// Run executes one command and returns the exit code.
 func Run(command string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err := run(command, stdin, stdout); err != nil {
 		return report(stderr, err)
@@ -101,7 +101,7 @@ func remove(path string, recursive bool) error {
 		return os.Remove(path)
 	}
 	if _, err := os.Lstat(path); err != nil {
-		return err // RemoveAll would take a missing path for done
+		return err // RemoveAll would accept a missing path
 	}
 	return os.RemoveAll(path)
 }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// fileInfo is one file in the SDK's terms.
+// fileInfo describes a file in the SDK's format.
 type fileInfo struct {
 	Name          string  `json:"name"`
 	Path          string  `json:"path"`

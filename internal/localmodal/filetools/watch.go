@@ -24,7 +24,7 @@ type event struct {
 	Paths []string `json:"paths"`
 }
 
-// watcher turns inotify's records into events.
+// watcher converts inotify's records to events.
 type watcher struct {
 	inotify   *os.File
 	paths     map[int32]string
@@ -46,7 +46,7 @@ func watch(args arguments, stdin io.Reader, stdout io.Writer) error {
 	if err := w.addTree(fd, args.Path); err != nil {
 		return errors.Join(err, w.inotify.Close())
 	}
-	// Closing the descriptor ends the read below; that is how both ends are made.
+	// Closing the descriptor ends the read below, for both reasons to stop.
 	end := func() { _ = w.inotify.Close() }
 	if args.TimeoutSecs != nil {
 		defer time.AfterFunc(time.Duration(*args.TimeoutSecs)*time.Second, end).Stop()
@@ -80,7 +80,7 @@ func (w *watcher) addTree(fd int, path string) error {
 	}
 	return filepath.WalkDir(path, func(p string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // gone before we came to it
+			return nil // removed before it was watched
 		}
 		if err != nil || !entry.IsDir() || p == path {
 			return err
@@ -113,7 +113,7 @@ func (w *watcher) follow(fd int) error {
 }
 
 func (w *watcher) emit(fd int, wd int32, mask uint32, name string) error {
-	if mask&unix.IN_IGNORED != 0 { // the watch has ended with what it watched
+	if mask&unix.IN_IGNORED != 0 { // the watched file was removed, and the watch with it
 		delete(w.paths, wd)
 		return nil
 	}

@@ -1,6 +1,6 @@
-// Package hostmount picks up directories and files of the host as mounts that can be put down in a
-// sandbox. What is picked up is found once, through descriptors: what was checked is what gets
-// mounted, even if others may write to the directories on the way.
+// Package hostmount picks up directories and files of the host as detached mounts that can be
+// attached in a sandbox. It resolves a path once, through descriptors, so that the checked file is
+// the one that gets mounted, even if others may write to its parent directories.
 package hostmount
 
 import (
@@ -11,14 +11,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// Tree is a mount that is not attached anywhere.
+// Tree is a detached mount.
 type Tree struct {
-	FD    int // the caller's to close
+	FD    int // closed by the caller
 	IsDir bool
 }
 
-// PickUp copies the mount of m's source. idmap, if not negative, is a user namespace
-// whose ids the files shall have.
+// PickUp copies the mount of m's source. idmap, if not negative, is a user namespace to whose ids
+// the files' owners are mapped.
 func PickUp(m wire.Mount, idmap int) (Tree, error) {
 	source, err := open(m)
 	if err != nil {
@@ -57,8 +57,8 @@ func (t Tree) protect(m wire.Mount, idmap int) error {
 	return nil
 }
 
-// open returns a descriptor of what is to be mounted. Below Source no link is
-// followed: sandboxes may write there.
+// open returns a descriptor of the file to mount. It follows no links below Source, where sandboxes
+// may write.
 func open(m wire.Mount) (int, error) {
 	root, err := unix.Open(m.Source, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

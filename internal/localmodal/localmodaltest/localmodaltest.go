@@ -1,5 +1,5 @@
-// Package localmodaltest gives each test its own local Modal and clients of the unmodified SDK for
-// it, any number of each in one process.
+// Package localmodaltest gives each test its own local Modal and clients of the unmodified SDK, any
+// number of each in one process.
 //
 // The test binary's TestMain must call localmodal.ReexecMain before anything else.
 package localmodaltest
@@ -80,9 +80,9 @@ func Client(t testing.TB, url string, token access.Token) *modal.Client {
 	return c
 }
 
-// The SDK takes its server's address from the environment or a file, both of
-// which belong to the whole process; ClientParams.Config would take it too, but
-// has a type without a name for others. Inference can do without the name.
+// The SDK reads its server's address from the environment or a file, both of which are global to
+// the process, or from ClientParams.Config, whose type is unexported. Type inference does not need
+// its name.
 func allocate[T any](p **T) *T {
 	*p = new(T)
 	return *p

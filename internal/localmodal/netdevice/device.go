@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses of every namespace.
+// Addresses in every namespace.
 var (
 	Address     = netip.MustParseAddr("192.168.127.2")
 	Address6    = netip.MustParseAddr("fd6f:7677:6e74::2")
 	Gateway     = netip.MustParseAddr("192.168.127.1")   // DNS
-	HostAddress = netip.MustParseAddr("192.168.127.254") // this machine's loopback, as far as it is allowed
+	HostAddress = netip.MustParseAddr("192.168.127.254") // allowed ports of this machine's loopback interface
 )
 
 const (
-	// MTU is the largest packet without offload. It is far above that of any wire,
-	// because the stack ends every connection and none of its packets leaves it.
+	// MTU is the size of the largest packet without offload. It is far above that of any physical
+	// link, because the stack terminates every connection and its packets never leave it.
 	MTU = 65520
 	// VirtioHeader is the size of struct virtio_net_hdr.
 	VirtioHeader = 10
@@ -30,7 +30,7 @@ const (
 	peerName      = "stack0"
 )
 
-// Kind is how packets cross.
+// Kind is the kind of a device.
 type Kind string
 
 // The kinds of devices.
@@ -39,8 +39,8 @@ const (
 	Veth Kind = "veth"
 )
 
-// Device is the outer end of an interface. Reading File returns one packet, writing it
-// sends one; each starts with a virtio header, followed by Header.
+// Device is the outer end of an interface. Reading File returns one packet, writing it sends one;
+// each starts with a virtio header, followed by Header.
 type Device struct {
 	Kind Kind
 	File *os.File
@@ -89,9 +89,9 @@ func OpenKind(kind Kind) (*Device, error) {
 	return device, nil
 }
 
-// Adopt makes a device of a descriptor that another process opened.
+// Adopt creates a device from a descriptor that another process opened.
 func Adopt(kind Kind, file *os.File) (*Device, error) {
-	// A second file for the descriptor, because only a new one is polled by the runtime.
+	// A second file for the descriptor, because the runtime only polls a new one.
 	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, fmt.Errorf("adopt %s device: %w", kind, err)
@@ -135,7 +135,7 @@ var (
 	peerAddress = []byte{0x02, 0x6f, 0x76, 0x77, 0x6e, 0x01}
 )
 
-// receiveBuffer is what a packet socket may hold back: a few windows of TCP.
+// receiveBuffer is the receive buffer of a packet socket: a few windows of TCP.
 const receiveBuffer = 4 << 20
 
 // openVeth creates a veth pair and a packet socket on the peer.
@@ -151,7 +151,7 @@ func openVeth(r *route) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Without ARP the kernel sends everything to the interface's own link address.
+	// Without ARP the kernel sends all packets to the interface's own link address.
 	if err := errors.Join(r.setLink(own, 0, unix.IFF_NOARP, vethAddress), r.setLink(peer, MTU, unix.IFF_NOARP|unix.IFF_UP, peerAddress)); err != nil {
 		return 0, err
 	}
@@ -163,7 +163,7 @@ func openVeth(r *route) (int, error) {
 	err = errors.Join(
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1),
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
-		// The queue of an interface that has just come up drops packets for a moment.
+		// The queue of an interface drops packets for a moment after the interface comes up.
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: peer}),
 	)
@@ -175,8 +175,8 @@ func openVeth(r *route) (int, error) {
 
 func bigEndian(v uint16) uint16 { return v<<8 | v>>8 }
 
-// configure gives the interface its addresses and the default routes, and lets
-// processes without privileges listen on any port.
+// configure sets the addresses of the interface and the default routes, and allows unprivileged
+// processes to listen on any port.
 func configure(r *route) error {
 	index, err := interfaceIndex(interfaceName)
 	if err != nil {
@@ -197,9 +197,9 @@ func configure(r *route) error {
 			return err
 		}
 	} else if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EACCES) {
-		return err // else the kernel has no IPv6, or it is disabled
+		return err // otherwise IPv6 is missing or disabled
 	}
-	// A kernel without the setting keeps ports below 1024 for its root.
+	// A kernel without the setting reserves ports below 1024 for root.
 	_ = os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0)
 	return nil
 }

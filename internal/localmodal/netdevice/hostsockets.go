@@ -10,16 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxHostSockets is how many ports HostSockets have at most.
+// MaxHostSockets bounds the ports of HostSockets.
 const MaxHostSockets = 16
 
 const (
-	// hostTable is the routing table, and the priority of the rules, that lead to the sockets.
+	// hostTable is the routing table to the sockets, and the priority of its rules.
 	hostTable = 100
 	// hostBuffer is the size of the buffers of a connection in each direction; the kernel doubles it for its
 	// own overhead.
 	hostBuffer = 256 << 10
-	// keepAlive is the time, in seconds, after which an idle connection is probed, and between probes.
+	// keepAlive is the idle time, in seconds, after which a connection is probed, and the interval
+	// between probes.
 	keepAlive = 15
 )
 
@@ -30,22 +31,23 @@ var (
 	hostInterface = veth{name: "host0", index: 1000}
 )
 
-// HostSockets serve ports of HostAddress for a network namespace with sockets of the kernel, which are faster than a
-// user-mode stack. They are in a second namespace that contains nothing else; a veth pair connects the two. So
-// processes in the served namespace can use the same ports themselves, and neither see the sockets nor influence them.
-// Connections to a port reach its socket while a routing rule for that port leads there (Route); everything else goes
-// to the Device.
+// HostSockets serve ports of HostAddress for a network namespace with kernel sockets, which are
+// faster than a user-mode stack. The sockets are in a second namespace that contains nothing else;
+// a veth pair connects the two. So processes in the served namespace can use the same ports
+// themselves, and can neither see nor influence the sockets. Connections to a port reach its socket
+// while there is a routing rule for that port (Route); all other packets go to the Device.
 //
-// They may be used in another process than the one that opened them (Files, AdoptHostSockets). They are safe for
-// concurrent use.
+// They may be used in a process other than the one that opened them (Files, AdoptHostSockets). They
+// are safe for concurrent use.
 type HostSockets struct {
 	mu      sync.Mutex
-	routes  *os.File // a routing socket in the namespace that is served
+	routes  *os.File // a routing socket in the served namespace
 	sockets []*os.File
 }
 
-// OpenHostSockets creates sockets for the network namespace of the calling thread, which must have a device already.
-// They are bound to the ports and do not listen yet. It fails where the kernel lacks what they need.
+// OpenHostSockets creates sockets for the network namespace of the calling thread, which must
+// already have a device. They are bound to the ports and do not listen yet. It fails if the kernel
+// lacks a required feature.
 func OpenHostSockets(ports []uint16) (_ *HostSockets, err error) {
 	if len(ports) == 0 || len(ports) > MaxHostSockets {
 		return nil, fmt.Errorf("open host sockets: %d ports; must be 1 to %d", len(ports), MaxHostSockets)
@@ -64,7 +66,7 @@ func OpenHostSockets(ports []uint16) (_ *HostSockets, err error) {
 		return nil, fmt.Errorf("open host sockets: %w", err)
 	}
 	err = errors.Join(r.setLink(hostInterface.index, 0, unix.IFF_UP, nil), r.addHostRoute(hostInterface.index, hostTable, HostAddress, Address))
-	// A kernel without rules must not be found out by the first connection.
+	// Detect a kernel without rules now rather than with the first connection.
 	for _, port := range ports[:1] {
 		err = errors.Join(err, h.Route(port, true), h.Route(port, false))
 	}
@@ -88,7 +90,7 @@ func (h *HostSockets) open(ports []uint16) (err error) {
 	_ = os.WriteFile(noIPv6, []byte("1"), 0) // a kernel may have no IPv6
 	defer func() {
 		back := unix.Setns(home, unix.CLONE_NEWNET)
-		_ = unix.Close(home) // nothing was written
+		_ = unix.Close(home) // nothing was written to it
 		if back != nil {
 			err = errors.Join(err, fmt.Errorf("return to network namespace: %w", back))
 			return // the thread ends with its goroutine
@@ -99,9 +101,9 @@ func (h *HostSockets) open(ports []uint16) (err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("make network namespace: %w", err)
 	}
-	// New namespaces have the machine's settings: this one never forwards anything.
+	// New namespaces inherit the machine's settings, but this one must never forward packets.
 	for _, file := range []string{"ip_forward", "conf/all/rp_filter", "conf/default/rp_filter", "ip_unprivileged_port_start"} {
-		_ = os.WriteFile("/proc/sys/net/ipv4/"+file, []byte("0"), 0) // where it cannot be written, there is no interface to forward to
+		_ = os.WriteFile("/proc/sys/net/ipv4/"+file, []byte("0"), 0) // if the file is not writable, there is no interface to forward to
 	}
 	_ = os.WriteFile(noIPv6, []byte("1"), 0)
 	r, err := dialRoute()
@@ -131,8 +133,8 @@ func hostSocket(port uint16) (int, error) {
 		return 0, err
 	}
 	err = errors.Join(
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),       // to listen again while connections are open
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, hostBuffer), // connections inherit what follows
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),       // allows listening again while connections are open
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, hostBuffer), // connections inherit the following options
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, hostBuffer),
 		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
@@ -146,20 +148,21 @@ func hostSocket(port uint16) (int, error) {
 	return fd, nil
 }
 
-// Files are what AdoptHostSockets needs. They belong to h.
+// Files returns the files for AdoptHostSockets. They belong to h.
 func (h *HostSockets) Files() []*os.File { return append([]*os.File{h.routes}, h.sockets...) }
 
-// AdoptHostSockets makes HostSockets of the files of another process's, which it owns from then on.
+// AdoptHostSockets creates HostSockets from the files of another process, and owns them from then
+// on.
 func AdoptHostSockets(files []*os.File) *HostSockets {
 	return &HostSockets{routes: files[0], sockets: files[1:]}
 }
 
-// Sockets are those of the ports, in their order. They belong to h.
+// Sockets returns the sockets of the ports, in order. They belong to h.
 func (h *HostSockets) Sockets() []*os.File { return h.sockets }
 
-// Route makes connections to a port lead to its socket, or no longer. This applies to the packets of open
-// connections as well. Only the owner of the served namespace may do that: root of the user namespace that it was made
-// in, or the user who made that.
+// Route routes connections to a port to its socket, or stops doing so. This also affects packets of
+// open connections. Only the owner of the served namespace may call it: root of the user namespace
+// in which it was created, or the user who created that.
 func (h *HostSockets) Route(port uint16, on bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,11 +177,12 @@ func (h *HostSockets) Route(port uint16, on bool) error {
 	return nil
 }
 
-// Close closes the sockets. The namespace ends with the last connection; the interface in the served one with it.
+// Close closes the sockets. The namespace disappears with the last connection, and with it the
+// interface in the served namespace.
 func (h *HostSockets) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_ = h.routes.Close() // nothing was written
+	_ = h.routes.Close() // nothing was written to it
 	for _, s := range h.sockets {
 		_ = s.Close() // likewise
 	}

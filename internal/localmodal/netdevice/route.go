@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// route is a connection to the kernel's routing, for the few requests that are needed
-// here.
+// route is a routing socket, with the few requests that are needed here.
 type route struct {
 	fd       int
 	sequence uint32
@@ -57,7 +56,7 @@ func (r *route) do(kind, flags uint16, body []byte) error {
 	}
 }
 
-// attribute appends one to b.
+// attribute appends an attribute to b.
 func attribute(b []byte, kind uint16, value []byte) []byte {
 	b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofRtAttr+len(value)))
 	b = binary.NativeEndian.AppendUint16(b, kind)
@@ -70,23 +69,23 @@ func attribute(b []byte, kind uint16, value []byte) []byte {
 
 func number(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
-// link is a struct ifinfomsg.
+// link returns a struct ifinfomsg.
 func link(index int, flags uint32) []byte {
 	b := make([]byte, unix.SizeofIfInfomsg)
 	binary.NativeEndian.PutUint32(b[4:], uint32(index))
 	binary.NativeEndian.PutUint32(b[8:], flags)
-	binary.NativeEndian.PutUint32(b[12:], flags) // those to change
+	binary.NativeEndian.PutUint32(b[12:], flags) // mask of changes
 	return b
 }
 
-// veth is an end of a pair that is to be created.
+// veth is an end of a veth pair to create.
 type veth struct {
 	name  string
 	index int
 }
 
-// addVethTo creates an interface that is up, and its peer, which is not, in the namespace of a descriptor. Without
-// ARP, both need the same address (see openVeth).
+// addVethTo creates an interface that is up, and its peer, which is down, in the namespace of a
+// descriptor. Without ARP, both need the same address (see openVeth).
 func (r *route) addVethTo(own, peer veth, namespace int) error {
 	describe := func(end veth, flags uint32) []byte {
 		b := attribute(link(end.index, flags|unix.IFF_NOARP), unix.IFLA_IFNAME, append([]byte(end.name), 0))
@@ -129,7 +128,7 @@ func (r *route) addAddress(index int, address netip.Addr) error {
 	if address.Is6() {
 		family = unix.AF_INET6
 	}
-	// struct ifaddrmsg. Only IPv6 looks for duplicates, of which there are none.
+	// struct ifaddrmsg. Only IPv6 detects duplicates, which do not exist here.
 	b := []byte{family, byte(address.BitLen()), unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE}
 	b = append(b, number(uint32(index))...)
 	b = attribute(attribute(b, unix.IFA_LOCAL, address.AsSlice()), unix.IFA_ADDRESS, address.AsSlice())
@@ -139,7 +138,7 @@ func (r *route) addAddress(index int, address netip.Addr) error {
 	return nil
 }
 
-// addDefaultRoute sends everything to the interface. There is no neighbor to address.
+// addDefaultRoute routes all packets to the interface. There is no neighbor to address.
 func (r *route) addDefaultRoute(index int, family byte) error {
 	scope := byte(unix.RT_SCOPE_LINK)
 	if family == unix.AF_INET6 {
@@ -153,7 +152,8 @@ func (r *route) addDefaultRoute(index int, family byte) error {
 	return nil
 }
 
-// addHostRoute sends packets for one IPv4 address to an interface. from is the source of connections.
+// addHostRoute routes packets for one IPv4 address to an interface. from is the source address of
+// connections.
 func (r *route) addHostRoute(index int, table byte, to, from netip.Addr) error {
 	b := []byte{unix.AF_INET, 32, 0, 0, table, unix.RTPROT_STATIC, unix.RT_SCOPE_LINK, unix.RTN_UNICAST, 0, 0, 0, 0} // struct rtmsg
 	b = attribute(b, unix.RTA_DST, to.AsSlice())
@@ -165,7 +165,8 @@ func (r *route) addHostRoute(index int, table byte, to, from netip.Addr) error {
 	return nil
 }
 
-// rule is the body of a request about the rule that sends TCP packets for a port of an address through a table.
+// rule returns the body of a request for the rule that routes TCP packets for a port of an address
+// through a table.
 func rule(table byte, to netip.Addr, port uint16) []byte {
 	b := []byte{unix.AF_INET, 32, 0, 0, table, 0, 0, unix.FR_ACT_TO_TBL, 0, 0, 0, 0} // struct fib_rule_hdr
 	b = attribute(b, unix.FRA_DST, to.AsSlice())
@@ -186,7 +187,7 @@ func (r *route) addLocalRoute(loopback int, address netip.Addr) error {
 	return nil
 }
 
-// interfaceIndex asks in the namespace of the calling thread.
+// interfaceIndex queries the namespace of the calling thread.
 func interfaceIndex(name string) (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -14,25 +14,26 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
 )
 
-// Allowlist is what a sandbox may reach. It narrows the policy and never widens it: a private range on the
-// list stays refused.
+// Allowlist lists the destinations that a sandbox may reach. It narrows the policy and never widens
+// it: a private range on the list stays refused.
 type Allowlist struct {
 	Prefixes []netip.Prefix
-	// Domains are names; with a leading "*." all names below one, and "*" every name. The addresses that DNS gives for them
-	// are allowed for an hour after the answer, whatever else is served there.
+	// Domains are names; a leading "*." matches all names below one, and "*" every name. The
+	// addresses that DNS returns for them are allowed for an hour after the response, including
+	// other services at these addresses.
 	Domains []string
 }
 
 const (
 	// maxAllowed bounds each part of an Allowlist.
 	maxAllowed = 256
-	// allowedLife is how long an address may be reached after DNS gave it for an allowed name.
+	// allowedLife is how long an address may be reached after DNS returned it for an allowed name.
 	allowedLife = time.Hour
 )
 
 var domainPattern = regexp.MustCompile(`^\*$|^(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 
-// ParseAllowlist reads the parts of an Allowlist.
+// ParseAllowlist parses the parts of an Allowlist.
 func ParseAllowlist(cidrs, domains []string) (*Allowlist, error) {
 	if len(cidrs) > maxAllowed || len(domains) > maxAllowed {
 		return nil, fmt.Errorf("an outbound allowlist has at most %d CIDRs and %d domains", maxAllowed, maxAllowed)
@@ -41,7 +42,7 @@ func ParseAllowlist(cidrs, domains []string) (*Allowlist, error) {
 	for _, text := range cidrs {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, fmt.Errorf("Invalid CIDR (outbound IPv4): %s", text) //nolint:staticcheck // as Modal says it
+			return nil, fmt.Errorf("Invalid CIDR (outbound IPv4): %s", text) //nolint:staticcheck // same message as Modal's
 		}
 		list.Prefixes = append(list.Prefixes, prefix.Masked())
 	}
@@ -58,18 +59,18 @@ func ParseAllowlist(cidrs, domains []string) (*Allowlist, error) {
 	return &list, nil
 }
 
-// domain reports whether the list has the name.
+// domain reports whether the list contains the name.
 func (l *Allowlist) domain(name string) bool {
 	return slices.ContainsFunc(l.Domains, func(domain string) bool {
 		if parent, ok := strings.CutPrefix(domain, "*"); ok {
-			return len(name) > len(parent) && strings.HasSuffix(name, parent) // of "*" nothing is left
+			return len(name) > len(parent) && strings.HasSuffix(name, parent) // parent is empty for "*"
 		}
 		return name == domain
 	})
 }
 
-// resolves reports whether the sandbox may ask for a name. A query can carry data out, so a list of
-// domains applies to it as well; a list of CIDRs alone says nothing about names.
+// resolves reports whether the sandbox may query a name. A query can leak data, so a list of
+// domains also restricts queries; a list of only CIDRs does not.
 func (l *Allowlist) resolves(name string) bool {
 	if l == nil || l.domain(name) {
 		return true
@@ -77,7 +78,7 @@ func (l *Allowlist) resolves(name string) bool {
 	return len(l.Domains) == 0 && len(l.Prefixes) > 0 && name != hostports.Name
 }
 
-// allowed are the addresses that DNS gave for allowed names.
+// allowed are the addresses that DNS returned for allowed names.
 type allowed struct {
 	mu    sync.Mutex
 	until map[netip.Addr]time.Time
@@ -108,20 +109,20 @@ func (a *allowed) has(ip netip.Addr, now time.Time) bool {
 	return now.Before(a.until[ip.Unmap()])
 }
 
-// allows reports whether the sandbox's Allowlist, if it has one, has the address.
+// allows reports whether the sandbox's Allowlist, if any, contains the address.
 func (n *Network) allows(ip netip.Addr) bool {
 	list := n.config.Allow
 	if list == nil {
 		return true
 	}
 	ip = ip.Unmap().WithZone("")
-	if ip == netdevice.HostAddress && list.domain(hostports.Name) { // /etc/hosts has it: DNS is not asked
+	if ip == netdevice.HostAddress && list.domain(hostports.Name) { // /etc/hosts contains it, so there is no DNS query
 		return true
 	}
 	return slices.ContainsFunc(list.Prefixes, func(p netip.Prefix) bool { return p.Contains(ip) }) || n.allowed.has(ip, time.Now())
 }
 
-// allow remembers addresses of a name, if the list has it.
+// allow records addresses of a name, if the list contains the name.
 func (n *Network) allow(name string, addresses ...netip.Addr) {
 	if n.config.Allow == nil || !n.config.Allow.domain(name) {
 		return

@@ -31,7 +31,7 @@ func TestAnAllowlistOfCIDRsIsAllThatCanBeReached(t *testing.T) {
 		lines := strings.Split(s.wait(t), "\n")
 		require.Len(t, lines, 4)
 		require.Regexp(t, "<nil>$", lines[0])
-		for _, line := range lines[1:] { // the last one because the list does not widen the policy
+		for _, line := range lines[1:] { // the last one is refused because the list does not widen the policy
 			require.Regexp(t, "atOnce=true .*connection refused$", line)
 		}
 		refusals, _ := s.network.Refusals(0)

@@ -15,9 +15,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
 )
 
-// BenchmarkNetwork compares a sandbox's network with the loopback interface of this
-// machine: bulk transfer as a share of it, and what a request of 100 bytes over a new
-// and over an open connection takes longer.
+// BenchmarkNetwork compares a sandbox's network with the loopback interface of this machine: the
+// relative speed of bulk transfer, and the additional time of a request of 100 bytes over a new and
+// over an open connection.
 func BenchmarkNetwork(b *testing.B) {
 	for _, kind := range []netdevice.Kind{netdevice.TUN, netdevice.Veth} {
 		b.Run(string(kind), func(b *testing.B) {
@@ -63,8 +63,9 @@ func BenchmarkNetwork(b *testing.B) {
 	}
 }
 
-// BenchmarkHostPort compares what a request of 100 bytes over a new connection to a port of this machine takes longer
-// than on the loopback interface: through the stack, and with sockets of the kernel. It does so alternately.
+// BenchmarkHostPort alternately measures the additional time, compared with the loopback interface,
+// of a request of 100 bytes over a new connection to a port of this machine: through the stack, and
+// with kernel sockets.
 func BenchmarkHostPort(b *testing.B) {
 	measure := func(text string) float64 {
 		value, err := strconv.ParseFloat(text, 64)

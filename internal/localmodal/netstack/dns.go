@@ -24,16 +24,16 @@ import (
 
 const (
 	dnsPort = 53
-	// queryTimeout bounds the search for an answer. Clients wait 5 s by default.
+	// queryTimeout bounds the resolution of a query. Clients wait 5 s by default.
 	queryTimeout = 4 * time.Second
-	// dnsIdle ends a connection without queries.
+	// dnsIdle is the time without queries after which a connection is closed.
 	dnsIdle = 10 * time.Second
 	maxDNS  = 1 << 16
-	// hostTTL is how long a sandbox may remember hostports.Name, in seconds.
+	// hostTTL is the TTL of hostports.Name, in seconds.
 	hostTTL = 60
 )
 
-// ResolvConf makes a sandbox use the network's DNS server.
+// ResolvConf returns a resolv.conf with the network's DNS server.
 func ResolvConf() string {
 	return "nameserver " + netdevice.Gateway.String() + "\noptions timeout:5 attempts:2\n"
 }
@@ -74,7 +74,7 @@ func (n *Network) answerPackets(conn *gonet.UDPConn) {
 		select {
 		case n.queries <- struct{}{}:
 		default:
-			continue // too many at once
+			continue // too many concurrent queries
 		}
 		if !n.begin() {
 			return
@@ -117,7 +117,7 @@ func (n *Network) answerConnections(listener net.Listener) {
 	}
 }
 
-// answerConnection answers the queries of one connection in their order.
+// answerConnection answers the queries of one connection in order.
 func (n *Network) answerConnection(conn net.Conn) {
 	for {
 		if conn.SetDeadline(time.Now().Add(dnsIdle)) != nil {
@@ -134,7 +134,7 @@ func (n *Network) answerConnection(conn net.Conn) {
 	}
 }
 
-// readMessage reads a message that its length precedes.
+// readMessage reads a message that is preceded by its length.
 func readMessage(r io.Reader) ([]byte, error) {
 	var size [2]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {
@@ -153,10 +153,10 @@ func writeMessage(w io.Writer, b []byte) error {
 	return err
 }
 
-// exchange asks one resolver.
+// exchange queries one resolver.
 type exchange func(ctx context.Context, server string, query []byte) ([]byte, error)
 
-// answer answers one query; nil for what is none.
+// answer answers one query; nil for an invalid one.
 func (n *Network) answer(query []byte, ask exchange) []byte {
 	var parser dnsmessage.Parser
 	head, err := parser.Start(query)
@@ -183,7 +183,7 @@ func (n *Network) answer(query []byte, ask exchange) []byte {
 			Header: dnsmessage.ResourceHeader{Name: question.Name, Class: dnsmessage.ClassINET, TTL: hostTTL},
 			Body:   &dnsmessage.AResource{A: netdevice.HostAddress.As4()},
 		}}
-	case name == hostports.Name: // it has no other records
+	case name == hostports.Name: // the name has no other records
 	default:
 		answer := n.resolve(query, question, ask)
 		if answer == nil {
@@ -196,8 +196,8 @@ func (n *Network) answer(query []byte, ask exchange) []byte {
 		if question.Type != dnsmessage.TypeAAAA || n.hasIPv6() {
 			return answer
 		}
-		// Its addresses lead nowhere. The code stays: that a name does not exist, or that
-		// its server fails, is true of all its records.
+		// IPv6 addresses would be unreachable. The response code stays: that a name does not exist,
+		// or that its server fails, applies to all its records.
 		reply.RCode = dnsmessage.RCode(binary.BigEndian.Uint16(answer[2:]) & 0xf)
 	}
 	packed, err := reply.Pack()
@@ -217,13 +217,13 @@ func (n *Network) hasIPv6() bool {
 	return true
 }
 
-// resolve asks all resolvers at once. The first that knows, also that there is no such
-// name, wins over those that fail.
+// resolve queries all resolvers concurrently. The first definite response, including that the name
+// does not exist, wins over failures.
 func (n *Network) resolve(query []byte, question dnsmessage.Question, ask exchange) (failure []byte) {
 	ctx, cancel := context.WithTimeout(n.ctx, queryTimeout)
 	defer cancel()
 	servers := n.config.Resolvers()
-	answers := make(chan []byte, len(servers)) // none waits for its reader
+	answers := make(chan []byte, len(servers)) // a send never blocks
 	for _, server := range servers {
 		go func() {
 			answer, err := ask(ctx, server, query)
@@ -235,7 +235,7 @@ func (n *Network) resolve(query []byte, question dnsmessage.Question, ask exchan
 	}
 	var result []byte
 	for range servers {
-		answer := <-answers // all end with ctx
+		answer := <-answers // every exchange ends with ctx
 		if result != nil || !matches(answer, query, question) {
 			continue
 		}
@@ -295,7 +295,7 @@ func exchangeOver(ctx context.Context, network, server string, talk func(net.Con
 	return talk(conn)
 }
 
-// machineResolvers are those of this machine, as of now.
+// machineResolvers returns the current resolvers of this machine.
 func machineResolvers() []string {
 	b, err := os.ReadFile("/etc/resolv.conf")
 	if err != nil {
@@ -310,10 +310,10 @@ func machineResolvers() []string {
 	return servers
 }
 
-// maxResolvers is as many as the C library uses.
+// maxResolvers is the number of resolvers that the C library uses.
 const maxResolvers = 3
 
-// names remembers what DNS called the addresses that it gave to the sandbox.
+// names records the names of the addresses that DNS returned to the sandbox.
 type names struct {
 	mu        sync.Mutex
 	byAddress map[netip.Addr]string
@@ -334,17 +334,17 @@ func (n *names) learn(ip netip.Addr, name string) {
 	n.byAddress[ip.Unmap()] = name
 }
 
-// learnAll learns the addresses in an answer to a query for name.
+// learnAll records the addresses in a response to a query for name.
 func (n *names) learnAll(addresses []netip.Addr, name string) {
 	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return // it is shown to people
+		return // the name is shown to people
 	}
 	for _, ip := range addresses {
 		n.learn(ip, name)
 	}
 }
 
-// addressesIn returns the addresses in an answer, up to the first part of it that cannot be read.
+// addressesIn returns the addresses in a response, up to the first record that cannot be parsed.
 func addressesIn(answer []byte) (addresses []netip.Addr) {
 	var parser dnsmessage.Parser
 	if _, err := parser.Start(answer); err != nil || parser.SkipAllQuestions() != nil {

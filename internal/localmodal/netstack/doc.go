@@ -1,43 +1,42 @@
-// Package netstack is the network of a sandbox: a TCP/IP stack in this process that
-// ends every connection of the sandbox's network namespace and, if the policy allows
-// its destination, opens another one with this machine's sockets. No privilege is
-// involved, and nothing in the sandbox has to cooperate: the namespace has no other
-// way out.
+// Package netstack is the network of a sandbox: a TCP/IP stack in this process that terminates
+// every connection of the sandbox's network namespace and, if the policy allows its destination,
+// opens another one with this machine's sockets. It needs no privileges and no cooperation of the
+// sandbox: the namespace has no other connection to the outside.
 //
 //	sandbox: kernel TCP/IP ── device ── endpoint ── TCP/IP (gVisor) ── policy ──▶ socket ──▶ internet
 //	         nameserver 192.168.127.1 ─────────────▶ DNS ──────────────────▶ this machine's resolvers
 //	         host.overwinter.internal 192.168.127.254 ─▶ ports that are allowed ─▶ this machine's loopback
 //
-// Packets between the sandbox's kernel, the stack and this machine's kernel make a connection slow. Connections to the
-// first 16 listed ports of this machine (hostports.Set.First) are therefore accepted by sockets of the kernel, which a
-// second namespace contains (netdevice.HostSockets); the same policy and limits apply to them. Such a socket listens only while a
-// program listens on the port of this machine, which one goroutine for all sandboxes finds out every 100 ms, and when a
-// port refuses a connection. So a port on which nothing listens refuses connections at once. The stack serves these
-// ports as well while a sandbox has no connection through the socket and none could be made: a server that has just
-// started is reached at once.
+// Passing packets between the sandbox's kernel, the stack and this machine's kernel makes a
+// connection slow. Therefore kernel sockets in a second namespace (netdevice.HostSockets) accept
+// the connections to the first 16 listed ports of this machine (hostports.Set.First), with the same
+// policy and limits. Such a socket listens only while a program listens on the port of this
+// machine, which one goroutine for all sandboxes checks every 100 ms, and when a port refuses a
+// connection. So a port without a listener refuses connections immediately. While a sandbox has no
+// connection through the socket and none could be made, the stack serves these ports as well: a
+// server that has just started is reachable immediately.
 //
-// A single goroutine accepts these connections, connects them to the ports of this machine and relays their bytes, with
-// its own epoll instance (relayLoop): a request over a new connection is mostly wake-ups. It starts when the first port listens.
+// A single goroutine with its own epoll instance (relayLoop) accepts these connections, connects
+// them to the ports of this machine and relays their bytes, because wake-ups dominate the cost of a
+// request over a new connection. It starts when the first port listens.
 //
-// The policy decides by the address of each connection, after any name has been
-// resolved: a name that resolves to a private address leads nowhere. It refuses
-// loopback, private, link-local, multicast and reserved addresses, these inside IPv6 as
-// well, and every address of this machine, which it asks for each time. A refused TCP
-// connection gets a reset, a refused UDP packet an ICMP message: both at once.
+// The policy applies to the address of each connection, after name resolution, so a name that
+// resolves to a private address is unreachable. The policy refuses loopback, private, link-local,
+// multicast and reserved addresses, also if embedded in IPv6 addresses, and every address of this
+// machine, which it queries each time. A refused TCP connection immediately gets a reset, a refused
+// UDP packet an ICMP message.
 //
-// An Allowlist narrows what a sandbox reaches to ranges of addresses and to the addresses that DNS gave it
-// for certain names; with names on the list, queries for others are refused.
+// An Allowlist restricts a sandbox to ranges of addresses and to the addresses that DNS has
+// returned for certain names; if it contains names, queries for others are refused.
 //
-// The answers of DNS are not filtered otherwise, and a query can carry data out even where every
-// connection is refused. Names in a Refusal come from answers that the sandbox asked
-// for; they are no proof.
+// DNS responses are not filtered otherwise, and a query can leak data even if every connection is
+// refused. Names in a Refusal come from responses to the sandbox's queries; they are not reliable.
 //
 // Invariants:
 //
-//   - Nothing is read from the device before the policy is in place.
-//   - A connection counts against its limit until its last packet is acknowledged, or
-//     it is aborted.
-//   - Close returns after the last goroutine, socket and endpoint has ended.
+//   - No packet is read from the device before the policy is in place.
+//   - A connection counts towards the limit until its last packet is acknowledged or it is aborted.
+//   - Close returns when all goroutines, sockets and endpoints have ended.
 //
 // Limits, each per sandbox:
 //

@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
 )
 
-// maxPacket is the largest packet with offload, without what precedes it.
+// maxPacket is the size of the largest packet with offload, without its headers.
 const maxPacket = 1 << 16
 
 // Fields and values of struct virtio_net_hdr.
@@ -27,18 +27,19 @@ const (
 	vnetTCP6          = 4
 )
 
-// endpoint is the stack's end of a device. What it does not define itself, such as its
-// empty link address, is that of a channel.
+// endpoint is the stack's end of a device. Methods that it does not define itself, such as that for
+// its empty link address, are those of a channel endpoint.
 type endpoint struct {
 	*channel.Endpoint
 
 	device  *netdevice.Device
 	reader  sync.WaitGroup
 	buffers sync.Pool
-	// dispatcher is where packets go; nil until the endpoint is attached.
+	// dispatcher receives packets; nil until the endpoint is attached.
 	dispatcher atomic.Pointer[stack.NetworkDispatcher]
-	// writing is held for reading while a packet is written. The sandbox's kernel answers within that call, and the
-	// connection's own endpoint is locked until it returns: a processor of the stack that is given the answer earlier spins on the lock.
+	// writing is held for reading while a packet is written. The sandbox's kernel responds within
+	// that call, and the connection's own endpoint is locked until it returns: a processor of the
+	// stack that gets the response earlier would spin on the lock.
 	writing sync.RWMutex
 }
 
@@ -55,19 +56,20 @@ func (e *endpoint) Wait() { e.reader.Wait() }
 // IsAttached reports whether packets are read.
 func (e *endpoint) IsAttached() bool { return e.dispatcher.Load() != nil }
 
-// GSOMaxSize is the size of the largest segment that is handed to the kernel.
+// GSOMaxSize is the size of the largest segment that is passed to the kernel.
 func (e *endpoint) GSOMaxSize() uint32 { return maxPacket - header.IPv6MinimumSize }
 
-// SupportedGSO says that the kernel splits segments.
+// SupportedGSO declares that the kernel splits segments.
 func (e *endpoint) SupportedGSO() stack.SupportedGSO { return stack.HostGSOSupported }
 
-// Capabilities says that checksums need not be verified: packets never were on a wire.
+// Capabilities declares that checksums need no verification, since packets never cross a physical
+// link.
 func (e *endpoint) Capabilities() stack.LinkEndpointCapabilities {
 	return stack.CapabilityRXChecksumOffload
 }
 
-// Attach starts to read. The stack detaches, with nil, under a lock that the reader
-// may want: reading ends when the device is closed.
+// Attach starts reading. The stack detaches, with nil, under a lock that the reader may need, so
+// reading only ends when the device is closed.
 func (e *endpoint) Attach(dispatcher stack.NetworkDispatcher) {
 	if dispatcher != nil {
 		e.dispatcher.Store(&dispatcher)
@@ -82,7 +84,7 @@ func (e *endpoint) read() {
 	for {
 		n, err := e.device.File.Read(b)
 		if errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENETDOWN) {
-			continue // packets were lost; an interface that is down has none
+			continue // packets were lost, or the interface is down
 		}
 		if err != nil {
 			return // closed, or the interface was deleted
@@ -99,14 +101,14 @@ func (e *endpoint) read() {
 	}
 }
 
-// awaitWrites returns when the writes that are under way have ended.
+// awaitWrites returns when the writes in progress have ended.
 func (e *endpoint) awaitWrites() {
 	e.writing.Lock()
 	defer e.writing.Unlock()
 }
 
-// accept returns the protocol of a packet that the stack may see. It would answer an
-// echo request to any address, and has no use for multicasts.
+// accept returns the protocol of a packet that the stack may process. The stack would answer an
+// echo request to any address, and does not need multicasts.
 func accept(packet []byte) (tcpip.NetworkProtocolNumber, bool) {
 	if len(packet) == 0 {
 		return 0, false
@@ -123,7 +125,7 @@ func accept(packet []byte) (tcpip.NetworkProtocolNumber, bool) {
 		if len(ip) < header.IPv6MinimumSize || header.IsV6MulticastAddress(ip.DestinationAddress()) {
 			return 0, false
 		}
-		// Only TCP and UDP without extension headers: anything else has no destination here.
+		// Only TCP and UDP without extension headers: other packets have no destination here.
 		next := tcpip.TransportProtocolNumber(ip.NextHeader())
 		return header.IPv6ProtocolNumber, next == header.TCPProtocolNumber || next == header.UDPProtocolNumber
 	default:
@@ -133,7 +135,7 @@ func accept(packet []byte) (tcpip.NetworkProtocolNumber, bool) {
 
 // WritePackets sends packets to the sandbox.
 func (e *endpoint) WritePackets(packets stack.PacketBufferList) (int, tcpip.Error) {
-	b := e.buffers.Get().(*[]byte) // the pool holds nothing else
+	b := e.buffers.Get().(*[]byte) // the pool contains only these
 	defer e.buffers.Put(b)
 	e.writing.RLock()
 	defer e.writing.RUnlock()
@@ -152,7 +154,7 @@ func (e *endpoint) WritePackets(packets stack.PacketBufferList) (int, tcpip.Erro
 		if errors.Is(err, os.ErrClosed) {
 			return i, &tcpip.ErrAborted{}
 		}
-		// A packet that the kernel does not take is lost, as on any wire.
+		// A packet that the kernel does not accept is lost, like on a physical link.
 	}
 	return packets.Len(), nil
 }

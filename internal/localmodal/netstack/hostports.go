@@ -10,11 +10,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
 )
 
-// backlog is how many connections to a host port may wait to be accepted. More are refused.
+// backlog bounds the connections to a host port that wait to be accepted. Further ones are refused.
 const backlog = 128
 
-// hostPorts serves the ports of netdevice.HostAddress that have sockets of the kernel. The stack serves the others, and
-// these as well while nothing listens on the port of this machine: it dials before it answers.
+// hostPorts serves the ports of netdevice.HostAddress that have kernel sockets. The stack serves
+// the others, and also these while no program listens on the port of this machine: it dials before
+// it accepts.
 //
 //	            port of this machine            sandbox's connections
 //	stack       nothing listens, or it has      through the stack
@@ -24,8 +25,8 @@ const backlog = 128
 //	routed      nothing listens any more, but   refused by the kernel
 //	            connections are open
 //
-// A rule applies to packets of open connections too, so a port changes between the stack and its socket only while it
-// has none.
+// A rule also applies to packets of open connections, so a port only moves between the stack and
+// its socket while it has no connections.
 type hostPorts struct {
 	network *Network
 	sockets *netdevice.HostSockets
@@ -35,14 +36,14 @@ type hostPorts struct {
 
 type hostPort struct {
 	number uint16
-	fd     int // of the socket, which is bound to the port and belongs to HostSockets
+	fd     int // the socket, which is bound to the port and belongs to HostSockets
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the following fields
 	routed    bool
 	listening bool
 	direct    int  // open connections that the socket has accepted
 	stacked   int  // open connections through the stack
-	broken    bool // the kernel did not do what was asked: the stack serves it
+	broken    bool // a request to the kernel has failed: the stack serves the port
 	closed    bool
 }
 
@@ -54,7 +55,7 @@ func newHostPorts(n *Network, sockets *netdevice.HostSockets, numbers []uint16) 
 	return h
 }
 
-// port returns nil for one that has no socket.
+// port returns nil if the port has no socket.
 func (h *hostPorts) port(number uint16) *hostPort {
 	if h == nil {
 		return nil
@@ -67,7 +68,7 @@ func (h *hostPorts) port(number uint16) *hostPort {
 	return nil
 }
 
-// update does what follows from whether a program listens on the port of this machine.
+// update adapts the port to whether a program listens on the port of this machine.
 func (h *hostPorts) update(p *hostPort, listens bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,14 +92,14 @@ func (h *hostPorts) update(p *hostPort, listens bool) {
 		}
 	}
 	if err != nil {
-		p.broken = !p.routed // else connections are refused until the rule can be removed
+		p.broken = !p.routed // otherwise connections are refused until the rule can be removed
 		if p.listening && p.broken {
 			h.unlisten(p)
 		}
 	}
 }
 
-// withSocket returns the port that has a descriptor, or nil.
+// withSocket returns the port whose socket has the descriptor, or nil.
 func (h *hostPorts) withSocket(fd int) *hostPort {
 	for _, p := range h.ports {
 		if p.fd == fd {
@@ -108,7 +109,7 @@ func (h *hostPorts) withSocket(fd int) *hostPort {
 	return nil
 }
 
-// listen starts to accept connections. The caller holds p.mu.
+// listen starts accepting connections. The caller holds p.mu.
 func (h *hostPorts) listen(p *hostPort) error {
 	if h.loop == nil {
 		if err := h.startLoop(); err != nil {
@@ -141,9 +142,10 @@ func (h *hostPorts) startLoop() (err error) {
 	return nil
 }
 
-// unlisten has the kernel refuse connections, those that wait to be accepted included. The caller holds p.mu.
+// unlisten makes the kernel refuse connections, including those that wait to be accepted. The
+// caller holds p.mu.
 func (h *hostPorts) unlisten(p *hostPort) {
-	// A socket that does not listen reports errors all the time.
+	// A socket that does not listen continuously reports errors.
 	_, _ = h.loop.wait(unix.EPOLL_CTL_DEL, p.fd, 0), unix.Shutdown(p.fd, unix.SHUT_RD) // it stays bound
 	p.listening = false
 }
@@ -168,7 +170,7 @@ func (p *hostPort) release() {
 	p.direct--
 }
 
-// beginStacked counts a connection that the stack has been asked for; false if the port is not the stack's any more.
+// beginStacked counts a connection through the stack; false if the stack no longer serves the port.
 func (p *hostPort) beginStacked() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,7 +187,7 @@ func (p *hostPort) endStacked() {
 	p.stacked--
 }
 
-// close ends the accepting and resets connections.
+// close stops accepting and resets connections.
 func (h *hostPorts) close() {
 	if h == nil {
 		return

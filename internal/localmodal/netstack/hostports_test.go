@@ -20,7 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
 )
 
-// hostPort is a port of this machine that sandboxes have sockets for.
+// hostPort is a port of this machine for which sandboxes have sockets.
 type hostPort struct {
 	config  netstack.Config
 	number  uint16
@@ -28,13 +28,13 @@ type hostPort struct {
 	outside string
 }
 
-// newHostPort reserves one on which nothing listens.
+// newHostPort reserves a port without a listener.
 func newHostPort(t testing.TB) *hostPort {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
-	// Other sockets can listen on a port that is only bound if both allow it.
+	// A bound port allows other sockets to listen on it if both sockets permit that.
 	require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
 	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	bound, err := unix.Getsockname(fd)
@@ -49,7 +49,7 @@ func newHostPort(t testing.TB) *hostPort {
 	return p
 }
 
-// awaitRouted waits until connections reach the port's socket, or do not.
+// await waits until connections reach the port's socket, or no longer do.
 func (p *hostPort) await(t testing.TB, s *sandbox, routed, listening bool) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -126,7 +126,7 @@ func TestAConnectionThroughTheStackKeepsItsPortThere(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
 		var p *hostPort
 		var s *sandbox
-		for stacked, tries := 0, 0; stacked == 0; tries++ { // a look at the port may come before the connection
+		for stacked, tries := 0, 0; stacked == 0; tries++ { // the port may be checked before the connection
 			require.Less(t, tries, 20)
 			p = newHostPort(t)
 			s = start(t, kind, p.config, "ask")
@@ -153,10 +153,10 @@ func TestSocketsOfHostPortsAreOutOfReach(t *testing.T) {
 		serveUntil(t, p.outside)
 		other := serve(t, "127.0.0.1:0").(*net.TCPAddr).AddrPort()
 		s := start(t, kind, p.config, "ask")
-		// A server in the sandbox may have the same port, and gets none of the connections.
+		// A server in the sandbox may use the same port, but gets none of the connections.
 		require.Equal(t, "ok", s.ask(t, "listen", fmt.Sprintf("0.0.0.0:%d", p.number)))
 		require.Equal(t, "ok", s.ask(t, "try", p.inside))
-		// Nothing else leads there, and what is refused is reported.
+		// Other addresses do not reach it, and refusals are reported.
 		require.Regexp(t, "connection refused$", s.ask(t, "try", fmt.Sprintf("%s:%d", netdevice.HostAddress, other.Port())))
 		refused, _ := s.network.Refusals(0)
 		require.Len(t, refused, 1)
@@ -177,7 +177,7 @@ func TestAResetOfAConnectionToAHostPortReachesTheOtherEnd(t *testing.T) {
 			go func() {
 				conn, _ := listener.Accept() // nil once the listener is closed
 				if conn != nil {
-					_, _ = io.ReadFull(conn, make([]byte, 9+5)) // the client says what is missing
+					_, _ = io.ReadFull(conn, make([]byte, 9+5)) // the client reports missing bytes
 					_, _ = conn.Write([]byte("hello"))
 				}
 				result <- conn
@@ -210,7 +210,7 @@ func TestAHostPortWhoseClientReadsSlowlyUsesNoCPU(t *testing.T) {
 		require.Equal(t, "ok", s.ask(t, "request", p.inside))
 		conn, err := listener.Accept()
 		require.NoError(t, err)
-		_, err = io.ReadAll(conn) // else it is reset when it is closed
+		_, err = io.ReadAll(conn) // otherwise closing it would send a reset
 		require.NoError(t, err)
 		sent := 0
 		for stalled := int64(0); stalled == 0; _, stalled = s.network.Relay() {
@@ -221,7 +221,8 @@ func TestAHostPortWhoseClientReadsSlowlyUsesNoCPU(t *testing.T) {
 			}
 			sent += n
 		}
-		// Now the sockets on this machine have ended in both directions, but not all bytes have been relayed.
+		// Now the sockets on this machine are closed in both directions, but not all bytes have
+		// been relayed.
 		require.NoError(t, conn.Close())
 		go func() {
 			for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
@@ -243,7 +244,7 @@ func TestAHostPortWhoseClientReadsSlowlyUsesNoCPU(t *testing.T) {
 	})
 }
 
-// A full backlog drops the first packet of the connection, which is sent again a second later.
+// A full backlog drops the first packet of the connection, which is retransmitted a second later.
 func TestAHostPortWaitsForAServerThatAcceptsLate(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
@@ -257,7 +258,7 @@ func TestAHostPortWaitsForAServerThatAcceptsLate(t *testing.T) {
 		listener, err := net.FileListener(file)
 		require.NoError(t, errors.Join(err, file.Close()))
 		t.Cleanup(func() { require.NoError(t, listener.Close()) })
-		first, err := net.Dial("tcp", p.outside) // takes the only place
+		first, err := net.Dial("tcp", p.outside) // occupies the only place
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, first.Close()) })
 		s := start(t, kind, p.config, "ask")
@@ -302,7 +303,7 @@ func TestNetworksCloseWithConnectionsToHostPorts(t *testing.T) {
 	})
 }
 
-// The namespace of the sockets, which nothing else can see, takes the interface with it.
+// The namespace of the sockets, which is otherwise invisible, removes the interface when it ends.
 func TestNothingOfHostSocketsOutlivesTheirNetwork(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
@@ -327,7 +328,7 @@ func TestListeningSocketsAreFound(t *testing.T) {
 		if strings.HasPrefix(address, "0") {
 			network = "tcp4"
 		}
-		// Another program may take a port that is closed.
+		// Another program may bind a closed port.
 		gone := false
 		for try := 0; try < 10 && !gone; try++ {
 			listener, err := net.Listen(network, address)
@@ -359,7 +360,8 @@ func TestTheStackServesHostPortsWhoseSocketsFail(t *testing.T) {
 		_, stacked := s.network.Direct(p.number)
 		require.Equal(t, 1, stacked)
 		server.stop(t)
-		// A program that another test is just starting has the listening socket too until it is executed.
+		// A process that another test has just forked also has the listening socket until it
+		// executes its program.
 		require.Eventually(t, func() bool { return strings.HasSuffix(s.ask(t, "try", p.inside), "connection refused") }, waitLimit, poll)
 	})
 }

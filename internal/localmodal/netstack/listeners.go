@@ -11,24 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listenersInterval is how often HostListeners looks. A look asks the kernel about each port that a sandbox has
-// sockets for: two requests of a few microseconds.
+// listenersInterval is the interval between checks of HostListeners. A check queries the kernel for
+// each port for which a sandbox has sockets: two requests of a few microseconds.
 const listenersInterval = 100 * time.Millisecond
 
-// HostListeners knows on which ports of this machine's loopback interface programs listen. All networks share one. It
-// looks only while there are subscribers.
+// HostListeners tracks on which ports of this machine's loopback interface programs listen. All
+// networks share one. It only checks ports while there are subscribers.
 type HostListeners struct {
 	mu          sync.Mutex
-	fd          int // a socket for questions about sockets
+	fd          int // a socket for queries about sockets
 	subscribers map[*hostPorts]struct{}
 	running     bool
 	closed      bool
 	stop        chan struct{}
 	done        sync.WaitGroup
-	looks       int // how often it has looked, for tests
+	looks       int // number of checks, for tests
 }
 
-// NewHostListeners fails where the kernel cannot be asked for a listening socket.
+// NewHostListeners fails if the kernel does not support queries for listening sockets.
 func NewHostListeners() (*HostListeners, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
@@ -41,7 +41,7 @@ func NewHostListeners() (*HostListeners, error) {
 	return l, nil
 }
 
-// Close ends the looking. Networks that have subscribed stay as they are.
+// Close stops the checks. The ports of subscribed networks stay unchanged.
 func (l *HostListeners) Close() {
 	l.mu.Lock()
 	if l.closed {
@@ -55,7 +55,7 @@ func (l *HostListeners) Close() {
 	_ = unix.Close(l.fd) // nothing was written
 }
 
-// subscribe has the ports updated now, and from now on.
+// subscribe updates the ports now and continuously.
 func (l *HostListeners) subscribe(h *hostPorts) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +70,7 @@ func (l *HostListeners) subscribe(h *hostPorts) {
 	}
 }
 
-// unsubscribe returns when the ports are not updated any more.
+// unsubscribe returns when the ports are no longer updated.
 func (l *HostListeners) unsubscribe(h *hostPorts) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +114,7 @@ func (l *HostListeners) look(subscribers map[*hostPorts]struct{}) {
 		for _, p := range h.ports {
 			listens, known := found[p.number]
 			if !known {
-				listens, _ = l.listens(p.number) // what is not known is left to the stack
+				listens, _ = l.listens(p.number) // after an error the stack serves the port
 				found[p.number] = listens
 			}
 			h.update(p, listens)
@@ -132,7 +132,7 @@ func (l *HostListeners) listens(port uint16) (bool, error) {
 	return false, nil
 }
 
-// asks asks the kernel for the socket that a connection to an address would reach.
+// asks queries the kernel for the socket that a connection to an address would reach.
 func (l *HostListeners) asks(to netip.AddrPort) (bool, error) {
 	const (
 		byFamily = 20 // SOCK_DIAG_BY_FAMILY
@@ -149,7 +149,7 @@ func (l *HostListeners) asks(to netip.AddrPort) (bool, error) {
 	request = binary.BigEndian.AppendUint16(request, to.Port())
 	request = append(request, make([]byte, 2+16+16+4)...)
 	copy(request[unix.SizeofNlMsghdr+12:], to.Addr().AsSlice())
-	request = append(request, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) // whichever it is
+	request = append(request, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) // any cookie
 	binary.NativeEndian.PutUint32(request, uint32(len(request)))
 	binary.NativeEndian.PutUint16(request[4:], byFamily)
 	binary.NativeEndian.PutUint16(request[6:], unix.NLM_F_REQUEST)
@@ -172,7 +172,7 @@ func (l *HostListeners) asks(to netip.AddrPort) (bool, error) {
 			return answer[stateAt] == listen, nil
 		}
 		code := unix.Errno(-int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])))
-		if code == unix.ENOENT && family == unix.AF_INET || family == unix.AF_INET6 { // there may be no IPv6
+		if code == unix.ENOENT && family == unix.AF_INET || family == unix.AF_INET6 { // IPv6 may be missing
 			return false, nil
 		}
 		return false, fmt.Errorf("ask for listening socket: %w", code)

@@ -30,12 +30,12 @@ import (
 )
 
 const (
-	insideName = "netstack-inside" // argument zero of a process in a namespace
-	clientName = "netstack-client" // of one that runs the client where it is
+	insideName = "netstack-inside" // argument zero of a process in a new namespace
+	clientName = "netstack-client" // argument zero of a client in the current namespace
 	waitLimit  = 2 * time.Minute
 	poll       = 5 * time.Millisecond
 
-	hostPortsVariable = "TEST_HOST_PORTS" // the process opens sockets for these
+	hostPortsVariable = "TEST_HOST_PORTS" // ports for which the process opens sockets
 )
 
 func TestMain(m *testing.M) {
@@ -53,8 +53,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// enter opens a device in this process's namespace, sends it to the parent and waits
-// until it is served.
+// enter opens a device in this process's namespace, sends it to the parent and waits until the
+// parent serves it.
 func enter(kind string) error {
 	device, err := netdevice.OpenKind(netdevice.Kind(kind))
 	if err != nil {
@@ -90,19 +90,19 @@ type sandbox struct {
 	cmd     *exec.Cmd
 	network *netstack.Network
 	out     *bytes.Buffer
-	// Of a client that is asked (see ask).
+	// For a client in the mode "ask" (see ask).
 	questions io.Writer
 	answers   *bufio.Scanner
 }
 
-// ask has a client of the mode "ask" do something and returns its answer.
+// ask sends a command to a client in the mode "ask" and returns its response.
 func (s *sandbox) ask(t testing.TB, question ...string) string {
 	t.Helper()
 	s.begin(t, question...)
 	return s.answer(t)
 }
 
-// begin is ask without its answer.
+// begin is ask without waiting for the response.
 func (s *sandbox) begin(t testing.TB, question ...string) {
 	t.Helper()
 	_, err := fmt.Fprintln(s.questions, strings.Join(question, " "))
@@ -133,7 +133,7 @@ func start(t testing.TB, kind netdevice.Kind, config netstack.Config, args ...st
 		require.NoError(t, err)
 		s.answers = bufio.NewScanner(answers)
 		t.Cleanup(func() {
-			_ = s.cmd.Process.Kill() // perhaps it has ended
+			_ = s.cmd.Process.Kill() // it may have ended
 			_ = s.cmd.Wait()
 		})
 	}
@@ -151,7 +151,7 @@ func start(t testing.TB, kind netdevice.Kind, config netstack.Config, args ...st
 	require.NoError(t, err)
 	messages, err := unix.ParseSocketControlMessage(control[:n])
 	if err != nil || len(messages) != 1 {
-		_ = s.cmd.Wait() // it has said why
+		_ = s.cmd.Wait() // its output has the reason
 		require.FailNow(t, "no device", s.out.String())
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
@@ -176,14 +176,14 @@ func start(t testing.TB, kind netdevice.Kind, config netstack.Config, args ...st
 	return s
 }
 
-// wait returns what the client printed.
+// wait returns the output of the client.
 func (s *sandbox) wait(t testing.TB) string {
 	t.Helper()
-	_ = s.cmd.Wait() // the output says it all
+	_ = s.cmd.Wait() // the output has the result
 	return strings.TrimSpace(s.out.String())
 }
 
-// inside runs a client in a namespace to its end.
+// inside runs a client in a namespace until it ends.
 func inside(t testing.TB, kind netdevice.Kind, config netstack.Config, args ...string) string {
 	t.Helper()
 	s := start(t, kind, config, args...)
@@ -201,7 +201,7 @@ func outside(t testing.TB, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// client does what a program in a sandbox might.
+// client simulates a program in a sandbox.
 func client(mode string, args []string) {
 	out, err := modes[mode](args)
 	if err != nil {
@@ -224,7 +224,7 @@ func resolve(args []string) (string, error) {
 }
 
 var modes = map[string]func(args []string) (string, error){
-	// dial connects to each address and says how that went, and whether at once.
+	// dial connects to each address and prints the result, and whether it was immediate.
 	"dial": func(args []string) (string, error) {
 		var lines []string
 		for _, address := range args {
@@ -237,10 +237,10 @@ var modes = map[string]func(args []string) (string, error){
 		}
 		return strings.Join(lines, "\n"), nil
 	},
-	// ask does what lines of its input say and prints a line for each.
+	// ask executes the commands in the lines of its input and prints a line for each.
 	"ask": func([]string) (string, error) {
 		var kept net.Conn
-		var open []net.Conn // so that none is closed as garbage
+		var open []net.Conn // keeps connections from being closed by the garbage collector
 		use := func(conn net.Conn) error {
 			sent, got := []byte("hello"), make([]byte, 5)
 			_ = conn.SetDeadline(time.Now().Add(waitLimit))
@@ -270,17 +270,17 @@ var modes = map[string]func(args []string) (string, error){
 				err = kept.Close()
 			case "reset":
 				err = errors.Join(kept.(*net.TCPConn).SetLinger(0), kept.Close())
-			case "request": // open a connection, send no more and read nothing yet
+			case "request": // open a connection, send a request and read nothing yet
 				if kept, err = ask(words[1], 'd', 0); err == nil {
 					err = kept.(*net.TCPConn).CloseWrite()
 				}
-			case "read": // until the end, which must come after so many bytes
+			case "read": // read to the end, which must come after the given number of bytes
 				var n int64
 				n, err = io.Copy(io.Discard, kept)
 				if err == nil && fmt.Sprint(n) != words[1] {
 					err = fmt.Errorf("got %d bytes", n)
 				}
-			case "interface": // whether there is one
+			case "interface": // whether the interface exists
 				_, err = net.InterfaceByName(words[1])
 			case "listen": // on a port of every address
 				_, err = net.Listen("tcp", words[1])
@@ -294,7 +294,8 @@ var modes = map[string]func(args []string) (string, error){
 		runtime.KeepAlive(open)
 		return "", nil
 	},
-	// many opens so many connections to an address, one after another, and says how many it got.
+	// many opens the given number of connections to an address sequentially, and prints how many
+	// succeeded.
 	"many": func(args []string) (string, error) {
 		count, _ := strconv.Atoi(args[1])
 		var open []net.Conn
@@ -305,7 +306,7 @@ var modes = map[string]func(args []string) (string, error){
 		}
 		return fmt.Sprint(len(open)), nil
 	},
-	// greet is many, but counts the connections that answer.
+	// greet is many, but counts the connections with a response.
 	"greet": func(args []string) (string, error) {
 		count, _ := strconv.Atoi(args[1])
 		var open []net.Conn
@@ -320,7 +321,8 @@ var modes = map[string]func(args []string) (string, error){
 		}
 		return fmt.Sprint(len(open)), nil
 	},
-	// flows sends a packet from so many ports to an echo, and says how many came back.
+	// flows sends a packet from each of the given number of ports to an echo server, and prints how
+	// many came back.
 	"flows": func(args []string) (string, error) {
 		count, _ := strconv.Atoi(args[1])
 		var open []net.Conn
@@ -346,7 +348,7 @@ var modes = map[string]func(args []string) (string, error){
 		got, err := echoPacket(conn, sent)
 		return fmt.Sprint(bytes.Equal(got, sent)), err
 	},
-	// resolve asks the gateway, over TCP if args say so, else over TCP if an answer is truncated.
+	// resolve queries the gateway, over TCP if requested or if a response is truncated.
 	"resolve": func(args []string) (string, error) {
 		return resolve(args)
 	},
@@ -374,7 +376,7 @@ var modes = map[string]func(args []string) (string, error){
 	},
 	"down": func(args []string) (string, error) { return transfer('d', args) },
 	"up":   func(args []string) (string, error) { return transfer('u', args) },
-	// half sends, ends its direction, and reads what comes back.
+	// half sends, closes its direction, and reads the response.
 	"half": func(args []string) (string, error) {
 		conn, err := ask(args[0], 'e', 0)
 		if err != nil {
@@ -403,7 +405,8 @@ var modes = map[string]func(args []string) (string, error){
 		slices.Sort(times)
 		return fmt.Sprint(times[len(times)/2].Nanoseconds()), nil
 	},
-	// request connects, sends 100 bytes, reads them back and closes, so many times: the median of that.
+	// request repeatedly connects, sends 100 bytes, reads them back and closes, and prints the
+	// median time.
 	"request": func(args []string) (string, error) {
 		rounds, _ := strconv.Atoi(args[1])
 		times := make([]time.Duration, rounds)
@@ -424,7 +427,7 @@ var modes = map[string]func(args []string) (string, error){
 		slices.Sort(times)
 		return fmt.Sprint(times[len(times)/2].Nanoseconds()), nil
 	},
-	// parallel echoes 64 KiB over so many connections that are all open.
+	// parallel echoes 64 KiB over the given number of concurrent connections.
 	"parallel": func(args []string) (string, error) {
 		count, _ := strconv.Atoi(args[1])
 		var group, connected sync.WaitGroup
@@ -449,7 +452,7 @@ var modes = map[string]func(args []string) (string, error){
 		group.Wait()
 		return "done", errors.Join(failures...)
 	},
-	// storm never stops to connect.
+	// storm opens connections forever.
 	"storm": func(args []string) (string, error) {
 		for range 20 {
 			go func() {
@@ -484,7 +487,7 @@ func ask(address string, what byte, n int) (net.Conn, error) {
 	return conn, err
 }
 
-// transfer moves bytes and returns how many a second.
+// transfer transfers bytes and returns the rate per second.
 func transfer(what byte, args []string) (string, error) {
 	total, _ := strconv.Atoi(args[1])
 	began := time.Now()
@@ -504,7 +507,7 @@ func transfer(what byte, args []string) (string, error) {
 				return "", err
 			}
 		}
-		_ = conn.(*net.TCPConn).CloseWrite() // the answer comes after our end
+		_ = conn.(*net.TCPConn).CloseWrite() // the response follows the end of our direction
 		if _, err := io.ReadFull(conn, b[:8]); err != nil || binary.BigEndian.Uint64(b) != uint64(total) {
 			return "", fmt.Errorf("%d bytes arrived: %w", binary.BigEndian.Uint64(b), err)
 		}
@@ -512,16 +515,17 @@ func transfer(what byte, args []string) (string, error) {
 	return fmt.Sprint(int(float64(total) / time.Since(began).Seconds())), nil
 }
 
-// serve sends, takes or echoes, as its client asks; the address is the server's.
+// serve sends, receives or echoes data, as requested by the client, and returns the server's
+// address.
 func serve(t testing.TB, address string) net.Addr {
 	t.Helper()
 	return serveUntil(t, address).listener.Addr()
 }
 
-// server is what serve starts.
+// server is the server that serve starts.
 type server struct{ listener net.Listener }
 
-// stop ends the listening; connections stay open.
+// stop stops listening; connections stay open.
 func (s *server) stop(t testing.TB) {
 	t.Helper()
 	require.NoError(t, s.listener.Close())
@@ -535,7 +539,7 @@ func serveUntil(t testing.TB, address string) *server {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(func() {
 		cancel()
-		_ = listener.Close() // perhaps it was stopped
+		_ = listener.Close() // it may have been stopped
 		group.Wait()
 	})
 	group.Go(func() {
@@ -558,7 +562,7 @@ func serveUntil(t testing.TB, address string) *server {
 var buffers = sync.Pool{New: func() any { return new(make([]byte, 256<<10)) }}
 
 func answer(conn net.Conn) {
-	pooled := buffers.Get().(*[]byte) // the pool holds nothing else
+	pooled := buffers.Get().(*[]byte) // the pool contains only these
 	defer buffers.Put(pooled)
 	head, b := make([]byte, 9), *pooled
 	if _, err := io.ReadFull(conn, head); err != nil {

@@ -33,13 +33,15 @@ const (
 	dialTimeout = 10 * time.Second
 	tcpIdle     = 2 * time.Hour
 	udpIdle     = time.Minute
-	// lingering is how long the sandbox may take to acknowledge the end of a connection.
+	// lingering bounds how long the sandbox may take to acknowledge the end of a connection.
 	lingering = 10 * time.Second
-	// timeWait keeps an ended connection's ports. Nothing on the way delays packets.
+	// timeWait is how long the ports of a closed connection stay reserved. It can be short because
+	// packets are not delayed.
 	timeWait = 200 * time.Millisecond
-	// bufferSize fills the short way to the sandbox many times over.
+	// bufferSize is a multiple of what the short path to the sandbox can hold.
 	bufferSize = 256 << 10
-	// Beyond so many connections, a sandbox gets new ones with smaller buffers: its share of this process's memory stays small.
+	// Beyond roomyConnections, new connections of a sandbox have smaller buffers, to limit its
+	// share of this process's memory.
 	roomyConnections = 64
 	crowdedBuffer    = 32 << 10
 	crowdedChunk     = 8 << 10
@@ -51,20 +53,21 @@ var gateway = tcpip.AddrFrom4(netdevice.Gateway.As4())
 
 // Config describes a network.
 type Config struct {
-	// HostPorts are the ports of this machine's loopback that can be reached.
+	// HostPorts are the reachable ports of this machine's loopback interface.
 	HostPorts hostports.Set
-	// Allow, if not nil, is all that can be reached.
+	// Allow, if not nil, restricts the destinations.
 	Allow *Allowlist
-	// HostSockets, if not nil, are those of the first HostPorts (hostports.Set.First), which the network owns. The stack
-	// serves HostPorts without it, and all of them if there is an Allowlist.
+	// HostSockets, if not nil, are the sockets of the first HostPorts (hostports.Set.First). The
+	// network owns them. The stack serves the other HostPorts, and all of them if there is an
+	// Allowlist.
 	HostSockets *netdevice.HostSockets
-	// Listeners is needed with HostSockets.
+	// Listeners is required with HostSockets.
 	Listeners *HostListeners
-	// Resolvers returns the addresses of DNS servers. Default: those of /etc/resolv.conf,
+	// Resolvers returns the addresses of DNS servers. Default: those of /etc/resolv.conf, which is
 	// read each time.
 	Resolvers func() []string
 
-	redirect map[netip.AddrPort]netip.AddrPort // tests: destinations that are on this machine
+	redirect map[netip.AddrPort]netip.AddrPort // for tests: redirects destinations to this machine
 }
 
 // Network is the outer side of a sandbox's network. It is safe for concurrent use.
@@ -74,21 +77,21 @@ type Network struct {
 	stack    *stack.Stack
 	ctx      context.Context //nolint:containedctx // done when the network closes
 	cancel   context.CancelFunc
-	queries  chan struct{} // a place for each query that is under way
+	queries  chan struct{} // a slot for each query in progress
 	refused  refusals
 	names    names
 	allowed  allowed
 	host     *hostPorts // nil without HostSockets
 
 	closing     sync.Once
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the following fields
 	closed      bool
 	connections int
 	flows       map[*flow]struct{}
 	tasks       sync.WaitGroup // Add only while not closed
 }
 
-// New starts to serve a device, which the network owns from then on.
+// New starts serving a device, which the network owns from then on.
 func New(device *netdevice.Device, config Config) (*Network, error) {
 	if config.Resolvers == nil {
 		config.Resolvers = machineResolvers
@@ -136,7 +139,7 @@ func (n *Network) configure() error {
 	} {
 		check(n.stack.SetTransportProtocolOption(tcp.ProtocolNumber, option))
 	}
-	// Before the interface, which starts to read.
+	// Must precede the interface, which starts reading.
 	n.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(n.stack, bufferSize, maxConnections, n.forwardTCP).HandlePacket)
 	n.stack.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(n.stack, n.forwardUDP).HandlePacket)
 	check(n.stack.CreateNIC(nic, n.endpoint))
@@ -144,12 +147,12 @@ func (n *Network) configure() error {
 		Protocol: ipv4.ProtocolNumber, AddressWithPrefix: gateway.WithPrefix(),
 	}, stack.AddressProperties{}))
 	check(n.stack.SetPromiscuousMode(nic, true)) // accept packets to any address
-	check(n.stack.SetSpoofing(nic, true))        // and answer from that
+	check(n.stack.SetSpoofing(nic, true))        // and respond from that address
 	n.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}, {Destination: header.IPv6EmptySubnet, NIC: nic}})
 	return errors.Join(failures...)
 }
 
-// Close ends every connection, and returns when nothing of the network is left. It may
+// Close closes every connection, and returns when all resources of the network are released. It may
 // be called more than once.
 func (n *Network) Close() { n.closing.Do(n.close) }
 
@@ -159,7 +162,7 @@ func (n *Network) close() {
 	n.mu.Unlock()
 	n.cancel()
 	n.host.close()
-	_ = n.endpoint.device.File.Close() // nothing comes in any more
+	_ = n.endpoint.device.File.Close() // stops the input
 	n.endpoint.Wait()
 	done := make(chan struct{})
 	go func() {
@@ -167,7 +170,7 @@ func (n *Network) close() {
 		n.tasks.Wait()
 	}()
 	for waiting := true; waiting; {
-		// A handshake may begin as we look, and would take minutes to fail by itself.
+		// A handshake may begin during this loop, and would take minutes to time out.
 		for _, endpoint := range n.stack.RegisteredEndpoints() {
 			endpoint.Abort()
 		}
@@ -203,7 +206,7 @@ func (n *Network) beginConnection() bool {
 	return true
 }
 
-// crowded reports whether the sandbox has so many connections that a new one gets small buffers.
+// crowded reports whether the sandbox has so many connections that new ones get small buffers.
 func (n *Network) crowded() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -217,7 +220,7 @@ func (n *Network) endConnection() {
 	n.tasks.Done()
 }
 
-// target is where a connection or packet of the sandbox goes.
+// target returns the destination of a connection or packet of the sandbox.
 func target(id stack.TransportEndpointID) netip.AddrPort {
 	ip, _ := netip.AddrFromSlice(id.LocalAddress.AsSlice())
 	return netip.AddrPortFrom(ip, id.LocalPort)

@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
 )
 
-// Destinations that stand for the internet: tests redirect them to servers here.
+// Destinations that represent the internet: tests redirect them to local servers.
 const (
 	internet  = "198.51.100.7:80"
 	internet6 = "[2001:db8::7]:80"
@@ -28,7 +28,7 @@ func redirect(from string, to net.Addr) netstack.Config {
 	return netstack.Config{}.Redirect(netip.MustParseAddrPort(from), netip.MustParseAddrPort(to.String()))
 }
 
-// eachKind runs a test over every kind of device that this user can open.
+// eachKind runs a test with every kind of device that this user can open.
 func eachKind(t *testing.T, test func(t *testing.T, kind netdevice.Kind)) {
 	t.Helper()
 	for _, kind := range []netdevice.Kind{netdevice.TUN, netdevice.Veth} {
@@ -112,7 +112,7 @@ func TestRefusedConnectionsFailAtOnce(t *testing.T) {
 		require.Equal(t, netstack.Refusal{
 			No: 1, Time: refusals[0].Time, IP: refusals[0].IP, Port: refusals[0].Port, Protocol: netstack.TCP, Verdict: netstack.Refused, Count: 1,
 		}, refusals[0])
-		// The namespace's own loopback is not ours.
+		// The namespace's own loopback interface is not the machine's.
 		require.Regexp(t, "connection refused$", inside(t, kind, netstack.Config{}, "dial", "127.0.0.1:"+port))
 		require.Regexp(t, "connection refused$", inside(t, kind, netstack.Config{}, "udp", "10.0.0.1:53", "10"))
 	})
@@ -150,7 +150,7 @@ func serveUDP(t testing.TB, reply func([]byte) []byte) net.Addr {
 	return conn.LocalAddr()
 }
 
-// answerPackets answers what comes until the test ends.
+// answerPackets answers packets until the test ends.
 func answerPackets(t testing.TB, conn net.PacketConn, reply func([]byte) []byte) {
 	t.Helper()
 	done := make(chan struct{})
@@ -172,7 +172,7 @@ func answerPackets(t testing.TB, conn net.PacketConn, reply func([]byte) []byte)
 	}()
 }
 
-// zone answers queries with these records; a name that it does not have does not exist.
+// zone answers queries with these records; other names do not exist.
 func zone(query []byte, truncate bool) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(query) != nil {
@@ -271,8 +271,8 @@ func TestNamesAreResolvedByTheResolversOfThisMachine(t *testing.T) {
 	})
 }
 
-// A name whose address changes to one of ours after it was checked gains nothing: what
-// is checked is the address that is dialed.
+// A name whose address changes to one of this machine after a check is still refused: the check
+// applies to the dialed address.
 func TestANameThatLeadsHereIsRefused(t *testing.T) {
 	t.Parallel()
 	server := serveDNS(t)
@@ -298,11 +298,12 @@ func TestConnectionsAreLimited(t *testing.T) {
 	refusals, _ := s.network.Refusals(0)
 	require.Len(t, refusals, 1)
 	require.Equal(t, netstack.Limited, refusals[0].Verdict)
-	// The client has ended, and its connections with it.
+	// The client and its connections have ended.
 	require.Eventually(t, func() bool { return s.network.Open() == 0 }, waitLimit, 10*time.Millisecond)
 }
 
-// TestConnectionsOfACrowdedSandboxHaveSmallBuffers: what a sandbox can have this process hold is bounded by the buffers.
+// TestConnectionsOfACrowdedSandboxHaveSmallBuffers, because the buffers bound how much memory of
+// this process a sandbox can use.
 func TestConnectionsOfACrowdedSandboxHaveSmallBuffers(t *testing.T) {
 	t.Parallel()
 	const more = 16
@@ -321,8 +322,8 @@ func TestTheFlowThatWasIdleLongestMakesRoom(t *testing.T) {
 	require.Equal(t, many, inside(t, netdevice.Veth, redirect(internet, echo), "flows", internet, many))
 }
 
-// Sandboxes that end amid dials and transfers leave no goroutine (TestMain looks) and
-// end soon.
+// Sandboxes that end during dials and transfers leave no goroutine (checked by TestMain) and end
+// soon.
 func TestNetworksEndAmidTransfers(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind netdevice.Kind) {

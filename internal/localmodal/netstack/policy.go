@@ -9,9 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
 )
 
-// reserved are the ranges that are not of the internet and that package netip does not know. Those
-// for documentation and for benchmarks are not among them: they lead nowhere, except where a
-// network uses them for a proxy that is its way to the internet.
+// reserved are the ranges outside the internet that package netip does not know. Ranges for
+// documentation and for benchmarks are not included: they are unreachable, except in a network that
+// uses them for its proxy to the internet.
 var reserved = prefixes(
 	"0.0.0.0/8",      // this network
 	"100.64.0.0/10",  // shared by the customers of a provider; metadata of some clouds
@@ -21,11 +21,12 @@ var reserved = prefixes(
 	"2001::/32",      // Teredo
 )
 
-// unicast6 is all that has been assigned to the internet of IPv6. Outside of it are, for example, IPv4 addresses in other
-// forms (::a.b.c.d, ::ffff:0:a.b.c.d, NAT64 within a network), site-local addresses, and segment routing.
+// unicast6 contains all assigned internet addresses of IPv6. Outside of it are, for example, IPv4
+// addresses in other forms (::a.b.c.d, ::ffff:0:a.b.c.d, NAT64 within a network), site-local
+// addresses, and segment routing.
 var unicast6 = netip.MustParsePrefix("2000::/3")
 
-// Ranges that embed an IPv4 address, which decides.
+// Ranges that embed an IPv4 address, to which the policy applies.
 var (
 	nat64  = netip.MustParsePrefix("64:ff9b::/96")
 	sixTo4 = netip.MustParsePrefix("2002::/16")
@@ -54,8 +55,8 @@ func public(ip netip.Addr) bool {
 	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !slices.ContainsFunc(reserved, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// own reports whether this machine has the address now. The kernel answers packets to
-// such an address from that same address, whatever the reason that it is local.
+// own reports whether the address currently belongs to this machine. The source address of packets
+// to a local address is that address itself, for every kind of local address.
 func own(ctx context.Context, ip netip.Addr) bool {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -75,12 +76,11 @@ func own(ctx context.Context, ip netip.Addr) bool {
 	return !ok || local.AddrPort().Addr().Unmap() == ip.Unmap()
 }
 
-// hostAddress is how a sandbox addresses a port of this machine's loopback.
+// hostAddress returns a sandbox's address for a port of this machine's loopback interface.
 func hostAddress(port uint16) netip.AddrPort { return netip.AddrPortFrom(netdevice.HostAddress, port) }
 
-// destination returns the addresses to dial for a connection to an address, none if it
-// is refused. There are two for the loopback of this machine, whose programs listen on
-// either.
+// destination returns the addresses to dial for a connection to an address, none if it is refused.
+// The loopback interface of this machine has two, since programs may listen on either.
 func (n *Network) destination(to netip.AddrPort) []netip.AddrPort {
 	if !n.allows(to.Addr()) {
 		return nil

@@ -16,7 +16,7 @@ const (
 	UDP Protocol = "udp"
 )
 
-// Verdict is why something was not forwarded.
+// Verdict is the reason why a connection or packet was not forwarded.
 type Verdict string
 
 // The verdicts.
@@ -25,11 +25,12 @@ const (
 	Limited Verdict = "limited" // the sandbox has too many connections
 )
 
-// Refusal counts what was not forwarded to one destination within a minute.
+// Refusal counts the connections and packets to one destination that were not forwarded within a
+// minute.
 type Refusal struct {
 	No       int64     // ascending
-	Time     time.Time // of the first one
-	Host     string    // what DNS called the address; may be empty
+	Time     time.Time // time of the first one
+	Host     string    // name of the address according to DNS; may be empty
 	IP       netip.Addr
 	Port     uint16
 	Protocol Protocol
@@ -38,7 +39,7 @@ type Refusal struct {
 }
 
 const (
-	// refusalWindow is the shortest time between two Refusals of one destination.
+	// refusalWindow is the minimum time between two Refusals of one destination.
 	refusalWindow = time.Minute
 	// maxKeptRefusals bounds the refusals that have not been read yet.
 	maxKeptRefusals = 1000
@@ -51,24 +52,24 @@ type destination struct {
 	verdict  Verdict
 }
 
-// refusals collects them. The first of a destination is shown at once; those that
-// follow within the window are shown together when it has passed.
+// refusals collects Refusals. The first one of a destination is visible immediately; later ones
+// within the window are combined and visible when the window has passed.
 type refusals struct {
 	now func() time.Time
 
 	mu      sync.Mutex
 	last    int64
-	checked time.Time // the windows, for those that have passed
+	checked time.Time // last check for windows that have passed
 	shown   []Refusal
 	windows map[destination]*window
 }
 
 type window struct {
 	began   time.Time
-	pending Refusal // Count 0: none
+	pending Refusal // none if Count is 0
 }
 
-// add counts one.
+// add counts a refusal.
 func (r *refusals) add(d destination, host string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +79,7 @@ func (r *refusals) add(d destination, host string) {
 	}
 	w := r.windows[d]
 	if w == nil && len(r.windows) >= maxRefusals {
-		d = destination{protocol: d.protocol, verdict: d.verdict} // of all further ones
+		d = destination{protocol: d.protocol, verdict: d.verdict} // one destination for all further ones
 		host = ""
 		w = r.windows[d]
 	}
@@ -97,7 +98,7 @@ func (r *refusals) add(d destination, host string) {
 	}
 }
 
-// advance shows what the windows that have passed have collected.
+// advance publishes the refusals of windows that have passed.
 func (r *refusals) advance(now time.Time) {
 	r.checked = now
 	for d, w := range r.windows {
@@ -121,7 +122,7 @@ func (r *refusals) show(one Refusal) {
 	}
 }
 
-// after returns those with higher numbers, oldest first, and the last number.
+// after returns the refusals with higher numbers, oldest first, and the last number.
 func (r *refusals) after(no int64) ([]Refusal, int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,8 +131,8 @@ func (r *refusals) after(no int64) ([]Refusal, int64) {
 	return slices.Clone(r.shown[i:]), r.last
 }
 
-// Refusals returns what was refused after the one with that number, oldest first, and
-// the number to continue from. At most the last 1000 are kept.
+// Refusals returns the refusals after the one with that number, oldest first, and the number to
+// continue from. At most the last 1000 are kept.
 func (n *Network) Refusals(after int64) ([]Refusal, int64) { return n.refused.after(after) }
 
 func (n *Network) refuse(to netip.AddrPort, protocol Protocol, verdict Verdict) {

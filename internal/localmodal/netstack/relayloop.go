@@ -10,28 +10,31 @@ import (
 )
 
 const (
-	// relayBurst is how many chunks of a connection are copied before the others get their turn.
+	// relayBurst bounds the chunks of a connection that are copied before other connections get
+	// their turn.
 	relayBurst = 8
-	// acceptPause is how long no connection is accepted after the process has run out of descriptors or memory.
+	// acceptPause is how long accepting pauses after the process has run out of descriptors or
+	// memory.
 	acceptPause = 10 * time.Millisecond
 )
 
-// relayLoop accepts connections to the host ports of a network, connects them to the ports of this machine and copies
-// in both directions. It is one goroutine with its own epoll instance. With the sockets of package net and two
-// goroutines for each connection, a request over a new connection takes 0.15 ms longer: the goroutines start, park and
-// wake up several times, and the runtime wakes up threads for them. Nothing in the loop blocks except waiting for events.
+// relayLoop accepts connections to the host ports of a network, connects them to the ports of this
+// machine and copies data in both directions. It is one goroutine with its own epoll instance. With
+// the sockets of package net and two goroutines for each connection, a request over a new
+// connection takes 0.15 ms longer: the goroutines start, park and wake up several times, and the
+// runtime wakes up threads for them. The loop only blocks when it waits for events.
 type relayLoop struct {
 	ports   *hostPorts
 	epoll   int
 	wake    int // an eventfd, which ends the loop
 	ends    map[int]*relayEnd
-	chunk   *[]byte     // to read into
-	dialing int         // how many connections are being dialed
-	paused  []*hostPort // accept nothing until resume
+	chunk   *[]byte     // read buffer
+	dialing int         // number of connections that are being dialed
+	paused  []*hostPort // ports that do not accept until resume
 	resume  time.Time
-	closed  []int     // descriptors to close after all events of a round: until then their numbers are not used again
-	now     time.Time // when the events of a round came
-	check   time.Time // when to look for idle connections next
+	closed  []int     // descriptors to close after all events of a round, so that their numbers are not reused before
+	now     time.Time // time of the events of a round
+	check   time.Time // next check for idle connections
 
 	// For tests: how often events were handled, and how many ends have pending bytes.
 	rounds, stalled atomic.Int64
@@ -41,8 +44,8 @@ type relayLoop struct {
 type relayed struct {
 	port            *hostPort
 	inside, outside relayEnd
-	next            []netip.AddrPort // to dial if the address refuses
-	address         unix.Sockaddr    // that outside is connected to, or being connected
+	next            []netip.AddrPort // addresses to dial if the current one refuses
+	address         unix.Sockaddr    // address to which outside is connected or connecting
 	connected       bool
 	used            time.Time
 }
@@ -52,9 +55,9 @@ type relayEnd struct {
 	conn    *relayed
 	other   *relayEnd
 	fd      int
-	events  uint32  // that the loop waits for
-	ended   bool    // the peer sends nothing more
-	pending []byte  // to be written; meanwhile nothing is read from the other end
+	events  uint32  // events for which the loop waits
+	ended   bool    // the peer has closed its direction
+	pending []byte  // data to write; meanwhile the other end is not read
 	chunk   *[]byte // contains pending
 }
 
@@ -74,7 +77,7 @@ func newRelayLoop(h *hostPorts) (*relayLoop, error) {
 	return l, nil
 }
 
-// wait changes what the loop waits for. Other goroutines may call it until stop.
+// wait changes the events for which the loop waits. Other goroutines may call it until stop.
 func (l *relayLoop) wait(operation, fd int, events uint32) error {
 	return unix.EpollCtl(l.epoll, operation, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 }
@@ -82,7 +85,7 @@ func (l *relayLoop) wait(operation, fd int, events uint32) error {
 // stop makes run return.
 func (l *relayLoop) stop() { _, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) } // cannot fail: it is written once
 
-// run serves connections until stop, and resets those that are still open.
+// run serves connections until stop, and then resets the open ones.
 func (l *relayLoop) run() {
 	events := make([]unix.EpollEvent, 64)
 	for stopped := false; !stopped; {
@@ -112,7 +115,7 @@ func (l *relayLoop) run() {
 	_, _ = unix.Close(l.wake), unix.Close(l.epoll) // nothing was written
 }
 
-// timeout is how long to wait for events, in milliseconds.
+// timeout returns how long to wait for events, in milliseconds.
 func (l *relayLoop) timeout() int {
 	switch {
 	case len(l.paused) > 0:
@@ -151,7 +154,7 @@ func (l *relayLoop) tidy() {
 		}
 	}
 	for _, fd := range l.closed {
-		_ = unix.Close(fd) // nothing can be done
+		_ = unix.Close(fd) // the error cannot be handled
 	}
 	l.closed = l.closed[:0]
 }
@@ -197,11 +200,11 @@ func (l *relayLoop) dial(c *relayed) {
 		if err != nil {
 			continue
 		}
-		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) // without it, small writes wait
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) // without it, small writes are delayed
 		c.outside.fd = fd
 		l.ends[fd] = &c.outside
 		l.dialing++
-		_ = unix.Connect(fd, c.address) // only begins
+		_ = unix.Connect(fd, c.address) // only starts the connect
 		if l.dialed(c) {
 			return
 		}
@@ -210,10 +213,10 @@ func (l *relayLoop) dial(c *relayed) {
 	l.ports.network.config.Listeners.lookNow()
 }
 
-// dialed continues a dial that has begun. It reports false if the address refuses. On the loopback interface the outcome
-// is known as soon as the dial has begun.
+// dialed continues a dial. It returns false if the address refuses. On the loopback interface the
+// result is known as soon as the dial has begun.
 func (l *relayLoop) dialed(c *relayed) bool {
-	err := unix.Connect(c.outside.fd, c.address) // says how the first call has ended
+	err := unix.Connect(c.outside.fd, c.address) // returns the result of the first call
 	if errors.Is(err, unix.EALREADY) {
 		err = l.await(&c.outside, unix.EPOLLOUT)
 		if err == nil {
@@ -227,11 +230,11 @@ func (l *relayLoop) dialed(c *relayed) bool {
 	}
 	c.connected = true
 	l.ends[c.inside.fd] = &c.inside
-	l.serve(&c.inside) // its first bytes have often come already
+	l.serve(&c.inside) // its first bytes have often arrived already
 	return true
 }
 
-// serve does what the state of a socket allows.
+// serve performs the operations that the state of a socket allows.
 func (l *relayLoop) serve(e *relayEnd) {
 	c := e.conn
 	if !c.connected {
@@ -257,7 +260,7 @@ func (l *relayLoop) serve(e *relayEnd) {
 	}
 }
 
-// forward copies from an end to the other one, what has come and then its end.
+// forward copies available data from one end to the other, and then its end of file.
 func (l *relayLoop) forward(from *relayEnd) error {
 	to := from.other
 	for range relayBurst {
@@ -272,7 +275,7 @@ func (l *relayLoop) forward(from *relayEnd) error {
 			return err
 		case size == 0:
 			from.ended = true
-			_ = unix.Shutdown(to.fd, unix.SHUT_WR) // fails if the connection has been reset, which its next event shows
+			_ = unix.Shutdown(to.fd, unix.SHUT_WR) // fails if the connection has been reset, which its next event reports
 			return nil
 		}
 		sent, err := write(to.fd, (*l.chunk)[:size])
@@ -290,7 +293,7 @@ func (l *relayLoop) forward(from *relayEnd) error {
 	return nil
 }
 
-// flush writes what is pending.
+// flush writes pending data.
 func (l *relayLoop) flush(e *relayEnd) error {
 	if len(e.pending) == 0 {
 		return nil
@@ -302,7 +305,7 @@ func (l *relayLoop) flush(e *relayEnd) error {
 	return err
 }
 
-// write returns how many bytes a socket has taken, which may be none.
+// write returns how many bytes a socket has accepted, possibly none.
 func write(fd int, b []byte) (int, error) {
 	sent, err := unix.Write(fd, b)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
@@ -311,14 +314,14 @@ func write(fd int, b []byte) (int, error) {
 	return max(sent, 0), err
 }
 
-// clear drops what is pending.
+// clear discards pending data.
 func (l *relayLoop) clear(e *relayEnd) {
 	chunks.Put(e.chunk)
 	e.chunk, e.pending = nil, nil
 	l.stalled.Add(-1)
 }
 
-// awaited is what the loop has to wait for at an end.
+// awaited returns the events for which the loop must wait at an end.
 func (e *relayEnd) awaited() (events uint32) {
 	if !e.ended && len(e.other.pending) == 0 {
 		events |= unix.EPOLLIN
@@ -329,7 +332,8 @@ func (e *relayEnd) awaited() (events uint32) {
 	return events
 }
 
-// await waits for events of an end. The kernel reports errors in any case: an end without events is not waited for at all.
+// await waits for events of an end. The kernel always reports errors, so the loop does not wait at
+// all for an end without events.
 func (l *relayLoop) await(e *relayEnd, events uint32) error {
 	operation := unix.EPOLL_CTL_MOD
 	switch {
@@ -344,7 +348,7 @@ func (l *relayLoop) await(e *relayEnd, events uint32) error {
 	return l.wait(operation, e.fd, events)
 }
 
-// abort ends a connection so that both ends see a failure.
+// abort ends a connection with a failure at both ends.
 func (l *relayLoop) abort(c *relayed) {
 	resetOnClose(c.inside.fd)
 	if c.connected {
@@ -367,7 +371,7 @@ func (l *relayLoop) drop(e *relayEnd) {
 	if e.fd < 0 {
 		return
 	}
-	_ = l.await(e, 0) // closing does not do that while a process that has just been forked has the socket, too
+	_ = l.await(e, 0) // closing does not do that while a newly forked process also has the socket
 	delete(l.ends, e.fd)
 	l.closed = append(l.closed, e.fd)
 	if e.chunk != nil {

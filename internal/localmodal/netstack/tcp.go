@@ -18,19 +18,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
 )
 
-// forwardTCP serves one connection of the sandbox, from its first packet on.
+// forwardTCP serves a connection of the sandbox, starting with its first packet.
 func (n *Network) forwardTCP(request *tcp.ForwarderRequest) {
 	to := target(request.ID())
 	addresses := n.destination(to)
 	if len(addresses) == 0 {
 		n.refuse(to, TCP, Refused)
-		request.Complete(true) // a reset, after which the refusal can be read
+		request.Complete(true) // sends a reset; the refusal is recorded before
 		return
 	}
 	if to.Addr() == netdevice.HostAddress {
 		if p := n.host.port(to.Port()); p != nil {
 			if !p.beginStacked() {
-				request.Complete(false) // it was sent before the port was routed to its socket; the next attempt gets there
+				request.Complete(false) // the packet was sent before the port was routed to its socket; the next attempt reaches it
 				return
 			}
 			defer p.endStacked()
@@ -44,7 +44,7 @@ func (n *Network) forwardTCP(request *tcp.ForwarderRequest) {
 	defer n.endConnection()
 	outside, err := dialTCP(n.ctx, addresses)
 	if err != nil {
-		// If no answer came, the sandbox gets none either, and retries until its own timeout.
+		// Without a response, the sandbox gets none either, and retries until its own timeout.
 		silent, ok := errors.AsType[net.Error](err)
 		request.Complete(!ok || !silent.Timeout())
 		return
@@ -52,7 +52,7 @@ func (n *Network) forwardTCP(request *tcp.ForwarderRequest) {
 	var queue waiter.Queue
 	endpoint, failed := request.CreateEndpoint(&queue)
 	request.Complete(failed != nil)
-	if failed != nil { // the sandbox has given up meanwhile
+	if failed != nil { // the sandbox has aborted the connection meanwhile
 		_ = outside.Close()
 		return
 	}
@@ -70,11 +70,12 @@ func (n *Network) forwardTCP(request *tcp.ForwarderRequest) {
 	awaitEnd(endpoint)
 }
 
-// dialTCP tries the addresses in turn.
+// dialTCP tries the addresses in order.
 func dialTCP(ctx context.Context, addresses []netip.AddrPort) (_ *net.TCPConn, err error) {
 	for _, address := range addresses {
-		// DialTCP binds the socket first, even to no address. The kernel then searches for a port that nothing uses,
-		// for milliseconds if thousands of connections have ended in the last minute.
+		// DialTCP first binds the socket, even without an address. The kernel then searches for an
+		// unused port, which takes milliseconds if thousands of connections have ended in the last
+		// minute.
 		var outside net.Conn
 		if outside, err = (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", address.String()); err != nil {
 			continue
@@ -88,16 +89,16 @@ func dialTCP(ctx context.Context, addresses []netip.AddrPort) (_ *net.TCPConn, e
 	return nil, err
 }
 
-// stream is a connection whose directions end one by one.
+// stream is a connection whose directions can be closed separately.
 type stream interface {
 	io.ReadWriter
 	CloseWrite() error
 }
 
-// relay copies both ways until both ends are done, one is broken, or nothing came for
-// a long time. resetInside aborts the inner connection; pool has the chunks.
+// relay copies in both directions until both ends are closed, one fails, or the connection is idle
+// for a long time. resetInside aborts the inner connection; pool provides the chunks.
 func (n *Network) relay(inside stream, outside *net.TCPConn, resetInside func(), pool *sync.Pool) {
-	abort := func() { // a reset both ways
+	abort := func() { // resets both connections
 		resetInside()
 		_ = outside.SetLinger(0)
 		_ = outside.Close()
@@ -118,17 +119,17 @@ func (n *Network) relay(inside stream, outside *net.TCPConn, resetInside func(),
 	back.Wait()
 }
 
-// Connections and flows copy through chunks, and connections of a crowded network through smaller ones.
+// Buffers for copying; connections of a crowded network use smaller ones.
 var (
 	chunks        = &sync.Pool{New: func() any { return new(make([]byte, 64<<10)) }}
 	crowdedChunks = &sync.Pool{New: func() any { return new(make([]byte, crowdedChunk)) }}
 )
 
-func takeChunk() *[]byte { return chunks.Get().(*[]byte) } // the pool contains nothing else
+func takeChunk() *[]byte { return chunks.Get().(*[]byte) } // the pool contains only these
 
-// pump copies one way and passes on the end.
+// pump copies in one direction and forwards the end of file.
 func pump(to stream, from io.Reader, used func(), pool *sync.Pool) error {
-	chunk := pool.Get().(*[]byte) // the pools contain nothing else
+	chunk := pool.Get().(*[]byte) // the pools contain only these
 	defer pool.Put(chunk)
 	for {
 		size, err := from.Read(*chunk)
@@ -139,7 +140,7 @@ func pump(to stream, from io.Reader, used func(), pool *sync.Pool) error {
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			_ = to.CloseWrite() // fails if the other direction has ended it all
+			_ = to.CloseWrite() // fails if the other direction has closed the connection
 			return nil
 		}
 		if err != nil {
@@ -148,8 +149,8 @@ func pump(to stream, from io.Reader, used func(), pool *sync.Pool) error {
 	}
 }
 
-// awaitEnd returns when the endpoint holds nothing any more: the sandbox has acknowledged
-// everything, or its connection is reset because it does not.
+// awaitEnd returns when the endpoint has no data any more: the sandbox has acknowledged all of it,
+// or its connection was reset because it did not.
 func awaitEnd(endpoint tcpip.Endpoint) {
 	over := func() bool {
 		state := tcp.EndpointState(endpoint.State())

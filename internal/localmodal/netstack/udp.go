@@ -12,10 +12,10 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// flow is what a sandbox's UDP port exchanges with one destination.
+// flow is the traffic between a sandbox's UDP port and one destination.
 type flow struct {
 	inside, outside net.Conn
-	used            atomic.Int64 // when, in Unix nanoseconds
+	used            atomic.Int64 // time of last use, in Unix nanoseconds
 }
 
 func (f *flow) close() {
@@ -23,8 +23,8 @@ func (f *flow) close() {
 	_ = f.outside.Close()
 }
 
-// forwardUDP begins a flow. It runs on the goroutine that reads packets, so that none
-// overtakes the endpoint. Where it returns false the stack sends an ICMP message.
+// forwardUDP begins a flow. It runs on the goroutine that reads packets, so that the endpoint
+// exists before the next packet. If it returns false, the stack sends an ICMP message.
 func (n *Network) forwardUDP(request *udp.ForwarderRequest) bool {
 	to := target(request.ID())
 	addresses := n.destination(to)
@@ -51,7 +51,7 @@ func (n *Network) forwardUDP(request *udp.ForwarderRequest) bool {
 }
 
 func (n *Network) openFlow(request *udp.ForwarderRequest, address string) *flow {
-	outside, err := (&net.Dialer{}).DialContext(n.ctx, "udp", address) // at once: it sends nothing
+	outside, err := (&net.Dialer{}).DialContext(n.ctx, "udp", address) // immediate, since it sends nothing
 	if err != nil {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (n *Network) openFlow(request *udp.ForwarderRequest, address string) *flow 
 	return f
 }
 
-// evict closes the flow that was idle longest. The caller holds n.mu.
+// evict closes the flow that has been idle longest. The caller holds n.mu.
 func (n *Network) evict() {
 	var oldest *flow
 	for f := range n.flows {
@@ -86,14 +86,14 @@ func (n *Network) evict() {
 
 func (f *flow) touch() { f.used.Store(time.Now().UnixNano()) }
 
-// relay copies packets both ways until ctx is done or none came for a while.
+// relay copies packets in both directions until ctx is done or the flow is idle.
 func (f *flow) relay(ctx context.Context) {
 	defer f.close()
 	defer context.AfterFunc(ctx, f.close)()
 	idle := time.AfterFunc(udpIdle, f.close)
 	defer idle.Stop()
 	copyPackets := func(to, from net.Conn) {
-		chunk := chunks.Get().(*[]byte) // the pool holds nothing else
+		chunk := chunks.Get().(*[]byte) // the pool contains only these
 		defer chunks.Put(chunk)
 		for {
 			size, err := from.Read(*chunk)

@@ -13,10 +13,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
 )
 
-// fileTools is where the SDK believes Modal's file tools to be.
+// fileTools is the path at which the SDK expects Modal's file tools.
 const fileTools = "/__modal/.bin/modal-sandbox-fs-tools"
 
-// TaskExecStart starts a process under the client's exec id.
+// TaskExecStart starts a process with the client's exec id.
 func (r *Router) TaskExecStart(ctx context.Context, q *pb.TaskExecStartRequest) (*pb.TaskExecStartResponse, error) {
 	t, err := r.use(ctx, q.GetTaskId())
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *Router) TaskExecStart(ctx context.Context, q *pb.TaskExecStartRequest) 
 		return nil, status.Error(codes.NotFound, "the sandbox has ended")
 	case box.IsExhausted(err):
 		return nil, status.Error(codes.Unavailable, err.Error())
-	default: // what was asked for cannot be run
+	default: // the request cannot be executed
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 }
@@ -86,7 +86,7 @@ func (r *Router) TaskExecPoll(ctx context.Context, q *pb.TaskExecPollRequest) (*
 	return pb.TaskExecPollResponse_builder{Code: code, Signal: signal}.Build(), nil
 }
 
-// exit is one or the other: a code, or the signal that ended the process.
+// exit returns either the exit code, or the signal that ended the process.
 func exit(e *task.Execution) (code, signal *int32) {
 	c, s := e.Exit()
 	if s != 0 {

@@ -12,10 +12,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
 )
 
-// shortestProbeInterval keeps an interval of zero from becoming a busy loop.
+// shortestProbeInterval prevents a busy loop if the interval is zero.
 const shortestProbeInterval = 10 * time.Millisecond
 
-// SandboxWaitUntilReady asks the sandbox's readiness probe until it says yes.
+// SandboxWaitUntilReady runs the sandbox's readiness probe until it succeeds.
 func (r *Router) SandboxWaitUntilReady(ctx context.Context, q *pb.SandboxWaitUntilReadyTcrRequest) (*pb.SandboxWaitUntilReadyTcrResponse, error) {
 	t, err := r.use(ctx, q.GetTaskId())
 	if err != nil {

@@ -12,26 +12,26 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
 )
 
-// Backend is what the router needs of the server. Errors are gRPC statuses.
+// Backend is the server's interface for the router. Errors are gRPC statuses.
 type Backend interface {
-	// Task returns a task that runs, or codes.NotFound.
+	// Task returns a running task, or codes.NotFound.
 	Task(ctx context.Context, id string) (*task.Task, error)
-	// EndedTask returns also one that has ended, as long as its output is kept.
+	// EndedTask is Task that also returns an ended task, as long as its output is kept.
 	EndedTask(ctx context.Context, id string) (*task.Task, error)
 	// Environment resolves secrets to variables.
 	Environment(sources []*pb.SecretSource) (map[string]string, error)
 	// Entrypoint returns the sandbox's own process, nil if it has none.
 	Entrypoint(ctx context.Context, taskID string) (*task.Execution, error)
-	// Probe returns how to find out that the sandbox is ready, nil if none is defined.
+	// Probe returns the sandbox's readiness probe, nil if none is defined.
 	Probe(ctx context.Context, taskID string) (*pb.Probe, error)
-	// Snapshot makes an image of the root, or of the directory if that is not
-	// empty. The same key gives the same image. A ttl of zero means for ever.
+	// Snapshot makes an image of the root, or of the directory if that is not empty. It is
+	// idempotent for a key. A ttl of zero means forever.
 	Snapshot(ctx context.Context, r SnapshotRequest) (imageID string, err error)
-	// Mount puts an image over a directory; an empty image id means an empty one.
+	// Mount mounts an image over a directory; an empty image id means an empty directory.
 	Mount(ctx context.Context, taskID, directory, imageID string) error
 }
 
-// SnapshotRequest says what to snapshot.
+// SnapshotRequest describes a snapshot.
 type SnapshotRequest struct {
 	TaskID    string
 	Key       string
@@ -71,7 +71,7 @@ func (r *Router) execution(ctx context.Context, taskID, id string) (*task.Execut
 	return e, nil
 }
 
-// statusOf turns errors of the parts below into what the SDK understands.
+// statusOf converts errors of lower layers to statuses that the SDK understands.
 func statusOf(err error) error {
 	var gap *task.OffsetError
 	switch {

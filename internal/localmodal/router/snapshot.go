@@ -41,7 +41,7 @@ func (r *Router) TaskSnapshotDirectory(ctx context.Context, q *pb.TaskSnapshotDi
 	return pb.TaskSnapshotDirectoryResponse_builder{ImageId: id}.Build(), nil
 }
 
-// lifetime reads the client's ttl: seconds, or -1 for ever.
+// lifetime converts the client's ttl: seconds, or -1 for forever.
 func lifetime(seconds int64) (time.Duration, error) {
 	switch {
 	case seconds == -1:
@@ -53,7 +53,7 @@ func lifetime(seconds int64) (time.Duration, error) {
 	}
 }
 
-// TaskMountDirectory puts an image over a directory of the sandbox.
+// TaskMountDirectory mounts an image over a directory of the sandbox.
 func (r *Router) TaskMountDirectory(ctx context.Context, q *pb.TaskMountDirectoryRequest) (*emptypb.Empty, error) {
 	if err := r.backend.Mount(ctx, q.GetTaskId(), string(q.GetPath()), q.GetImageId()); err != nil {
 		return nil, statusOf(err)
@@ -61,7 +61,7 @@ func (r *Router) TaskMountDirectory(ctx context.Context, q *pb.TaskMountDirector
 	return &emptypb.Empty{}, nil
 }
 
-// TaskUnmountDirectory undoes TaskMountDirectory.
+// TaskUnmountDirectory reverses TaskMountDirectory.
 func (r *Router) TaskUnmountDirectory(ctx context.Context, q *pb.TaskUnmountDirectoryRequest) (*emptypb.Empty, error) {
 	t, err := r.use(ctx, q.GetTaskId())
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *Router) TaskUnmountDirectory(ctx context.Context, q *pb.TaskUnmountDire
 	return &emptypb.Empty{}, nil
 }
 
-// TaskReloadVolumes has nothing to do: volumes are directories of this machine.
+// TaskReloadVolumes does nothing: volumes are directories of this machine.
 func (r *Router) TaskReloadVolumes(ctx context.Context, q *pb.TaskReloadVolumesRequest) (*pb.TaskReloadVolumesResponse, error) {
 	if _, err := r.use(ctx, q.GetTaskId()); err != nil {
 		return nil, err

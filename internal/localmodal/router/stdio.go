@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
 )
 
-// TaskExecStdioRead sends a process's output from an offset on, to its end.
+// TaskExecStdioRead sends a process's output from an offset to its end.
 func (r *Router) TaskExecStdioRead(q *pb.TaskExecStdioReadRequest, st grpc.ServerStreamingServer[pb.TaskExecStdioReadResponse]) error {
 	e, err := r.execution(st.Context(), q.GetTaskId(), q.GetExecId())
 	if err != nil {
@@ -31,7 +31,7 @@ func (r *Router) TaskExecStdioRead(q *pb.TaskExecStdioReadRequest, st grpc.Serve
 	}))
 }
 
-// SandboxStdioReadV2 does so for the sandbox's own process.
+// SandboxStdioReadV2 is TaskExecStdioRead for the sandbox's own process.
 func (r *Router) SandboxStdioReadV2(q *pb.SandboxStdioReadV2Request, st grpc.ServerStreamingServer[pb.SandboxStdioReadV2Response]) error {
 	e, err := r.backend.Entrypoint(st.Context(), q.GetTaskId())
 	if err != nil || e == nil {
@@ -46,7 +46,7 @@ func (r *Router) SandboxStdioReadV2(q *pb.SandboxStdioReadV2Request, st grpc.Ser
 	}))
 }
 
-// TaskExecStdinWrite passes input to a process.
+// TaskExecStdinWrite writes input to a process.
 func (r *Router) TaskExecStdinWrite(ctx context.Context, q *pb.TaskExecStdinWriteRequest) (*pb.TaskExecStdinWriteResponse, error) {
 	e, err := r.execution(ctx, q.GetTaskId(), q.GetExecId())
 	if err != nil {
@@ -58,8 +58,8 @@ func (r *Router) TaskExecStdinWrite(ctx context.Context, q *pb.TaskExecStdinWrit
 	return &pb.TaskExecStdinWriteResponse{}, nil
 }
 
-// SandboxStdinWriteV2 does so for the sandbox's own process; without one, input
-// goes nowhere.
+// SandboxStdinWriteV2 is TaskExecStdinWrite for the sandbox's own process; without one, input is
+// discarded.
 func (r *Router) SandboxStdinWriteV2(ctx context.Context, q *pb.SandboxStdinWriteV2Request) (*pb.SandboxStdinWriteV2Response, error) {
 	e, err := r.backend.Entrypoint(ctx, q.GetTaskId())
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *Router) SandboxStdinWriteV2(ctx context.Context, q *pb.SandboxStdinWrit
 	return &pb.SandboxStdinWriteV2Response{}, nil
 }
 
-// TaskExecStdinStatus reports how much input has been passed on.
+// TaskExecStdinStatus reports how much input has been written.
 func (r *Router) TaskExecStdinStatus(ctx context.Context, q *pb.TaskExecStdinStatusRequest) (*pb.TaskExecStdinStatusResponse, error) {
 	e, err := r.execution(ctx, q.GetTaskId(), q.GetExecId())
 	if err != nil {
@@ -83,8 +83,8 @@ func (r *Router) TaskExecStdinStatus(ctx context.Context, q *pb.TaskExecStdinSta
 	return pb.TaskExecStdinStatusResponse_builder{NumBytesWritten: written, Closed: closed}.Build(), nil
 }
 
-// TaskExecStdinWriteStream takes a whole input: start, data…, end. An interrupted stream leaves
-// stdin open, for the client to continue with another.
+// TaskExecStdinWriteStream receives a whole input: start, data…, end. After an interrupted stream
+// stdin stays open, so that the client can continue with another stream.
 func (r *Router) TaskExecStdinWriteStream(st grpc.ClientStreamingServer[pb.TaskExecStdinWriteStreamRequest, pb.TaskExecStdinWriteStreamResponse]) error {
 	first, err := st.Recv()
 	if err != nil {
