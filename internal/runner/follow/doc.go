@@ -8,6 +8,8 @@
 //   - A path's version rises whenever bytes that were read before are no longer there. Versions never fall while the runner
 //     lives, whichever link has read the file.
 //   - A flush and a seal compare everything that was read before; a poll compares the ends.
+//   - What one link has sent, the next one does not read to begin: the hash of it stays in the runner. It is compared even if
+//     no link was open when the file changed.
 //   - Only regular files are read: a FIFO or a device at the path of a transcript is left out.
 //   - One index of the workspace serves the links one after the other, under one lock.
 //

@@ -27,15 +27,61 @@ const (
 	edge = 4 << 10
 )
 
-// Versions remembers the newest version that any follower gave a path, so that a
-// rewrite whose bytes never reached the worker is not forgotten with its link.
+// Versions remembers what the followers of a runner have found, from link to link: the newest
+// version that any of them gave a path, so that a rewrite whose bytes never reached the worker is
+// not forgotten with its link, and the hash of what was handed over, so that the next link does not
+// read the whole file again.
 type Versions struct {
 	mu     sync.Mutex
 	newest map[string]int64
+	handed map[string]handed
+}
+
+// handed is what a follower has handed over of a file: the first size bytes of a version.
+type handed struct {
+	version, size int64
+	sum           hash.Cloner // over those bytes; it is never written to
 }
 
 // NewVersions remembers none.
-func NewVersions() *Versions { return &Versions{newest: map[string]int64{}} }
+func NewVersions() *Versions {
+	return &Versions{newest: map[string]int64{}, handed: map[string]handed{}}
+}
+
+// keep remembers what was handed over of a file.
+func (v *Versions) keep(t *followed) {
+	sum, err := cloned(t.sum)
+	if err != nil {
+		return // the next link reads the file
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.handed[t.path] = handed{version: t.version, size: t.size, sum: sum}
+}
+
+// sumOf returns the hash of what was handed over of a file, to be continued, or nil unless that is
+// what the worker has stored.
+func (v *Versions) sumOf(stored transcript.Position) hash.Hash {
+	v.mu.Lock()
+	h, ok := v.handed[stored.Path]
+	v.mu.Unlock()
+	if !ok || h.version != stored.Version || h.size != stored.Size {
+		return nil
+	}
+	sum, err := cloned(h.sum)
+	if err != nil {
+		return nil
+	}
+	return sum
+}
+
+func cloned(sum hash.Hash) (hash.Cloner, error) {
+	c, ok := sum.(hash.Cloner)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return c.Clone()
+}
 
 func (v *Versions) raise(path string, to int64) {
 	v.mu.Lock()
@@ -71,8 +117,10 @@ type followed struct {
 	written time.Time
 }
 
-// NewTranscripts resumes where the stored positions end. What is stored cannot be compared with the
-// disk, but a file that is shorter was restored to an earlier state and counts as rewritten.
+// NewTranscripts resumes where the stored positions end. A file that is shorter was restored to an
+// earlier state and counts as rewritten. If an earlier follower of this runner handed over what is
+// stored, the first strict poll compares the file with that; otherwise what is stored cannot be
+// compared with the disk.
 func NewTranscripts(known []transcript.Position, v *Versions) *Transcripts {
 	f := &Transcripts{versions: v, files: map[string]*followed{}}
 	for _, k := range known {
@@ -83,7 +131,7 @@ func NewTranscripts(known []transcript.Position, v *Versions) *Transcripts {
 			continue
 		}
 		t.restart(k.Version)
-		if err := t.skip(k.Size); err != nil {
+		if err := t.skip(k.Size, v.sumOf(k)); err != nil {
 			t.restart(k.Version + 1)
 		} else {
 			t.cut = k.Cut
@@ -104,12 +152,16 @@ func (f *Transcripts) Poll(patterns []string, strict bool, send func(*runner.Seg
 			t.restart(max(1, f.versions.of(path)))
 			f.files[path] = t
 		}
+		before := t.size
 		err := t.poll(strict, func(s *runner.Segment) error {
 			f.versions.raise(s.Path, s.Version)
 			return send(s)
 		})
 		if err != nil {
 			return err
+		}
+		if t.size != before {
+			f.versions.keep(t)
 		}
 	}
 	return nil
@@ -120,13 +172,25 @@ func (t *followed) restart(version int64) {
 	t.inode, t.written, t.cut = 0, time.Time{}, false
 }
 
-// skip reads the first n bytes without handing them over.
-func (t *followed) skip(n int64) error {
+// skip takes the first n bytes as handed over. It reads them, or only their ends if their hash is
+// known.
+func (t *followed) skip(n int64, sum hash.Hash) error {
 	file, err := regular.Open(t.path)
 	if err != nil {
 		return err
 	}
 	defer file.Close() // only read
+	if sum != nil {
+		t.head, t.tail = make([]byte, min(n, edge)), make([]byte, min(n, edge))
+		if _, err := file.ReadAt(t.head, 0); err != nil {
+			return err
+		}
+		if _, err := file.ReadAt(t.tail, n-int64(len(t.tail))); err != nil {
+			return err
+		}
+		t.size, t.sum = n, sum
+		return nil
+	}
 	for n > 0 {
 		b, err := readPiece(file, t.size, n)
 		if err != nil {

@@ -94,6 +94,32 @@ func TestAChangeInTheMiddleIsFoundByAStrictPoll(t *testing.T) {
 	require.Equal(t, []runner.Segment{{Path: f.path("a"), Version: 2, Data: []byte(changed)}}, f.poll(tr, true))
 }
 
+// TestALinkContinuesWithTheHashOfTheOneBefore: it does not read what was handed over, and notices if that has changed
+// between the two. A runner that has restarted reads it.
+func TestALinkContinuesWithTheHashOfTheOneBefore(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	text := strings.Repeat("x", 3*edge)
+	f.write("a", text)
+	v := NewVersions()
+	f.poll(NewTranscripts(nil, v), false)
+	stored := []transcript.Position{{Path: f.path("a"), Version: 1, Size: 3 * edge}}
+
+	next := NewTranscripts(stored, v)
+	require.Empty(t, f.poll(next, true))
+	f.write("a", text+"more")
+	require.Equal(t, []runner.Segment{{Path: f.path("a"), Version: 1, Offset: 3 * edge, Data: []byte("more")}}, f.poll(next, true))
+
+	// The worker has not stored the last segment: the hash is of more than it has.
+	require.Equal(t, []runner.Segment{{Path: f.path("a"), Version: 1, Offset: 3 * edge, Data: []byte("more")}}, f.poll(NewTranscripts(stored, v), true))
+
+	stored[0].Size += 4
+	changed := text[:edge+edge/2] + "Y" + text[edge+edge/2+1:] + "more"
+	f.write("a", changed)
+	require.Empty(t, f.poll(NewTranscripts(stored, NewVersions()), true), "a new runner has nothing to compare with")
+	require.Equal(t, []runner.Segment{{Path: f.path("a"), Version: 2, Data: []byte(changed)}}, f.poll(NewTranscripts(stored, v), true))
+}
+
 func TestATranscriptOverItsLimitIsSentAgainOnlyOnceRewritten(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
