@@ -20,7 +20,7 @@ type Adapter interface {
 	Name() string
 	// Describe returns what clients see of the agent.
 	Describe() Description
-	// Launch says how the agent's process is started in a sandbox.
+	// Launch describes how to start the agent's process in a sandbox.
 	Launch(LaunchInput) (Launch, error)
 	// Prompt returns the input that delivers a prompt to the agent's stdin.
 	Prompt(PromptInput) ([]byte, error)
@@ -39,10 +39,10 @@ type Description struct {
 	Name         string   `json:"name"`
 	Title        string   `json:"title"`
 	Summary      string   `json:"summary"`
-	Version      string   `json:"version,omitempty"` // of the agent's program, where it is known
+	Version      string   `json:"version,omitempty"` // of the agent's program, if known
 	Models       []string `json:"models"`
 	Capabilities []string `json:"capabilities"`
-	Secrets      []Need   `json:"secrets"` // that it can use, the preferred ones first
+	Secrets      []Need   `json:"secrets"` // that the agent can use, in order of preference
 }
 
 // LaunchInput is the input of a launch.
@@ -51,20 +51,22 @@ type LaunchInput struct {
 	Model     string
 	Home      string // home directory of the agent in the sandbox
 	Workspace string // its working directory
-	Resume    bool   // the session has had turns: its memory is in the transcript files
-	// Permissions say what the agent may do without asking. Where they allow everything it is
-	// started so that it never asks; else so that it asks before everything that its own rules do not
-	// call harmless, and what is asked is answered by these permissions, or by people.
+	Resume    bool   // the session has had turns: the transcript files contain its memory
+	// Permissions determine what the agent may do without asking. If they allow everything, the
+	// agent is started so that it never asks. Otherwise it asks before every action that its own
+	// rules do not classify as harmless, and these permissions, or people, answer.
 	Permissions permission.Rules
 	// Profile is the agent's configuration in addition to its defaults; nil for none. Its files are
-	// in the sandbox already: see Profiled.
+	// already in the sandbox, see Profiled.
 	Profile *profile.Spec
-	// Tools is the command line of the server of overwinter's tools (package agenttool), which the agent starts; nil if it is not
-	// offered them. Calls of them are allowed unless Permissions name them.
+	// Tools is the command line of the server of overwinter's tools (package agenttool), which the
+	// agent starts; nil if the agent is not offered these tools. Calls of them are allowed unless
+	// Permissions name them.
 	Tools []string
 }
 
-// MCPServers are the servers that the agent starts or reaches: those of its profile, and that of overwinter's tools.
+// MCPServers returns the servers that the agent starts or connects to: those of its profile, and
+// the server of overwinter's tools.
 func (in LaunchInput) MCPServers() []profile.MCPServer {
 	var list []profile.MCPServer
 	if in.Profile != nil {
@@ -76,7 +78,8 @@ func (in LaunchInput) MCPServers() []profile.MCPServer {
 	return list
 }
 
-// DefaultModel names an agent's own choice of model, for agents that list it among their models.
+// DefaultModel stands for the agent's own choice of model, for agents that list it among their
+// models.
 const DefaultModel = "default"
 
 // ChosenModel returns the model of the session, or else that of its profile.
@@ -87,20 +90,20 @@ func (in LaunchInput) ChosenModel() string {
 	return in.Model
 }
 
-// Launch starts the agent's process. One process serves many prompts; the runner
-// starts it again with the next prompt when it has ended.
+// Launch describes the agent's process. One process serves many prompts. If it has ended, the
+// runner starts it again with the next prompt.
 type Launch struct {
 	Argv []string
 	Env  map[string]string // never secrets: those go in by stdin
 	Dir  string
-	// Transcripts are glob patterns of the agent's own transcript files. The
-	// runner follows what matches and hands over every byte.
+	// Transcripts are glob patterns of the agent's own transcript files. The runner follows the
+	// matching files and reports every byte.
 	Transcripts []string
-	// Key names what must be the same for a running process to take the next prompt; see
-	// runner.Launch. Empty means that everything must be.
+	// Key names what must be unchanged for a running process to take the next prompt; see
+	// runner.Launch. Empty means that everything must be unchanged.
 	Key string
-	// Secrets are the environment variables that the process gets from the
-	// installation's secrets of these names, as far as they are stored.
+	// Secrets are the installation's secrets that the process gets as environment variables of the
+	// same name, if they are stored.
 	Secrets []string
 }
 
@@ -111,34 +114,39 @@ type PromptInput struct {
 	Content  string
 	Author   string
 	At       time.Time
-	// Images are those of its attachments that models take. They are in the sandbox, and Content names them too.
+	// Images are the attached images of types that models accept. They are in the sandbox, and
+	// Content names them too.
 	Images []Image
-	// Note is what the agent must know and no person wrote, such as what a restore lacked; empty for nothing. The model gets
-	// it with the prompt, apart from its content, and it is not shown in the conversation.
+	// Note is information for the agent that no person wrote, such as what a restore lacked; empty
+	// for none. The model receives it with the prompt, separate from its content, and the
+	// conversation does not show it.
 	Note string
 }
 
-// Image is an image in the sandbox that a prompt comes with.
+// Image is an image in the sandbox that belongs to a prompt.
 type Image struct {
 	Path      string // absolute
 	MediaType string // image/png, image/jpeg, image/gif or image/webp
-	Data      []byte // of adapters that are an ImageCarrier, where there was room for it
+	Data      []byte // only if the adapter is an ImageCarrier, and if there was room
 }
 
-// ImageCarrier is an adapter whose prompts have the bytes of images, since no bridge reads them in the sandbox.
+// ImageCarrier is an adapter whose prompts contain the bytes of images, since no bridge reads them
+// in the sandbox.
 type ImageCarrier interface {
-	// CarriesImages returns how many bytes of images a prompt with that content has room for: it is delivered in one message.
+	// CarriesImages returns how many bytes of images fit into a prompt with that content, which is
+	// delivered as one message.
 	CarriesImages(content string) int64
 }
 
-// CapabilityImages is the capability of agents that are given the images of a prompt, and not only their paths.
+// CapabilityImages is the capability of agents that receive the images of a prompt, not only their
+// paths.
 const CapabilityImages = "images"
 
-// Interrupt breaks a turn off: Stdin is written if it is not empty, else Signal
-// is sent. What still runs after Grace is killed with its whole process tree.
+// Interrupt describes how to abort a turn: write Stdin if it is not empty, else send Signal. If the
+// turn is still running after Grace, the agent's whole process tree is killed.
 type Interrupt struct {
 	Stdin  []byte
-	Signal string // such as "INT"; only where Stdin is empty
+	Signal string // such as "INT"; only if Stdin is empty
 	Grace  time.Duration
 }
 
@@ -169,59 +177,59 @@ type Frame struct {
 
 // ExitReport is the data of an exit frame.
 type ExitReport struct {
-	Code   int    `json:"code"`   // -1 when a signal ended it
+	Code   int    `json:"code"`   // -1 if a signal ended the process
 	Signal string `json:"signal"` // such as "killed"
 	Stderr string `json:"stderr"` // its last 4 KiB
-	// Interrupted: the runner ended it because it did not act on an abort in time.
+	// Interrupted is set if the runner killed the process because it did not respond to an abort in
+	// time.
 	Interrupted bool `json:"interrupted"`
 }
 
 // Translator turns the frames of one run into events, in order. The result depends only on its
 // state and the frame. It is not safe for concurrent use.
 type Translator interface {
-	// Translate reads the next frame. A frame that it does not understand gives
-	// no events or a system block, never an error; an error means that state
-	// and frames do not belong together.
+	// Translate translates the next frame. A frame that it does not understand gives no events or a
+	// system block, never an error. An error means that state and frames do not belong together.
 	Translate(Frame) (Translation, error)
 	// State returns the state from which a later translator resumes after the last frame.
 	State() ([]byte, error)
-	// Cut closes every block that is still open, as aborted: no frame will
-	// come any more.
+	// Cut closes every open block as aborted. No frame follows.
 	Cut(at time.Time) []conversation.Event
 }
 
 // Translation is the result of translating one frame.
 type Translation struct {
 	Events []conversation.Event
-	// Images are those in results of tools, which blocks of this frame or of a later one name. Each comes once, with the frame
-	// that has its bytes.
+	// Images are images in tool results, named by blocks of this frame or a later one. Each image
+	// is reported once, with the frame that contains its bytes.
 	Images []conversation.ImageData
 	// End is set by the frame that ends the turn.
 	End *TurnEnd
-	// Input is to be written to the agent's stdin now: the turn waits for it. It may be written
-	// twice, for example by two workers that read the same frame; the agent acts on it once.
+	// Input must be written to the agent's stdin now, because the turn waits for it. It may be
+	// written twice, for example by two workers that read the same frame; the agent acts on it
+	// once.
 	Input []byte
-	// Questions are new and wait for answers; only an Answerer has any.
+	// Questions are new questions that wait for answers. Only an Answerer has any.
 	Questions []Question
-	// Resolved are ids of questions that no longer wait, answered or not.
+	// Resolved are the ids of questions that no longer wait, answered or not.
 	Resolved []string
-	// Steered reports which of the prompts that an Expecter was notified of the agent has accepted
-	// or declined, once for each.
+	// Steered reports which prompts passed to an Expecter the agent has accepted or declined, once
+	// for each.
 	Steered []SteerVerdict
 }
 
-// TurnEnd is how the agent says a turn ended.
+// TurnEnd is the end of a turn as the agent reports it.
 type TurnEnd struct {
 	Outcome session.Outcome
 	Reason  string
 	Usage   usage.Usage
 	Model   string
-	// Unauthorized is set for a turn that failed because the server of the model does not accept the agent's key. Reason then
-	// has the agent's words for it.
+	// Unauthorized is set if the turn failed because the model API does not accept the agent's key.
+	// Reason then has the agent's message.
 	Unauthorized *Unauthorized `json:",omitempty"`
 }
 
-// ParseExit reads the data of an exit frame.
+// ParseExit decodes the data of an exit frame.
 func ParseExit(data []byte) (ExitReport, error) {
 	var r ExitReport
 	err := json.Unmarshal(data, &r)

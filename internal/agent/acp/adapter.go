@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Names that both halves have in common.
+// Names shared with package acpformat.
 const (
 	Name           = acpformat.Name
 	Command        = acpformat.Command
@@ -73,7 +73,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 			if pattern == "" {
 				continue
 			}
-			pattern = path.Join(in.Home, path.Join("/", pattern)) // never above the home
+			pattern = path.Join(in.Home, path.Join("/", pattern)) // never outside of the home
 			if _, err := path.Match(pattern, ""); err != nil {
 				return agent.Launch{}, fmt.Errorf("launch the agent: %s: %q: %w", EnvTranscripts, pattern, err)
 			}
@@ -91,8 +91,9 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		argv = append(argv, "--model", model)
 	}
 	env["HOME"] = in.Home
-	// The command is the caller's, so it gets no secret that its profile does not name. A command line in the profile
-	// counts more than a stored one, which would be put over it.
+	// The profile sets the command line, so the process gets only the secrets that the profile
+	// names. A command line in the profile takes precedence over a stored one, which would
+	// otherwise replace it in the environment.
 	var wanted []string
 	if env[EnvCommand] == "" {
 		wanted = []string{EnvCommand}
@@ -100,7 +101,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	return agent.Launch{Argv: argv, Env: env, Dir: in.Workspace, Transcripts: transcripts, Secrets: wanted}, nil
 }
 
-// server is an MCP server as the protocol has it.
+// server is an MCP server in the protocol's form.
 type server struct {
 	Type    string     `json:"type,omitempty"`
 	Name    string     `json:"name"`
@@ -136,15 +137,15 @@ func variables(m map[string]string) []variable {
 	return out
 }
 
-// ProfileFiles are none: the protocol has no place for skills, subagents and commands. Instructions
-// go with the first prompt, MCP servers with the session.
+// ProfileFiles returns no files: the protocol has no place for skills, subagents and commands.
+// Instructions are sent with the first prompt, MCP servers with the session.
 func (Adapter) ProfileFiles(agent.LaunchInput) ([]transcript.File, error) { return nil, nil }
 
 // Prompt is the line that begins a run.
 func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) { return bridged.Prompt("the agent", in) }
 
-// Interrupt names the run, so that one that comes late hits no other.
+// Interrupt names the run, so that a late interrupt affects no other run.
 func (Adapter) Interrupt(runID string) agent.Interrupt { return bridged.Interrupt(runID) }
 
-// Answer sends the bridge the agent's option that was chosen.
+// Answer sends the chosen option to the bridge.
 func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) { return Answer(q, a) }

@@ -44,7 +44,7 @@ func TestLaunchHandsTheProfileToTheBridge(t *testing.T) {
 		{"name": "b", "type": "http", "url": "https://mcp.example", "headers": []any{map[string]any{"name": "K", "value": "v"}}},
 	}, servers)
 
-	in.Profile.Environment[acp.EnvTranscripts] = "[" // no pattern
+	in.Profile.Environment[acp.EnvTranscripts] = "[" // not a valid pattern
 	_, err = acp.New().Launch(in)
 	require.ErrorContains(t, err, acp.EnvTranscripts)
 	_, err = acp.New().Launch(agent.LaunchInput{SessionID: "../x", Home: "/root", Workspace: "/workspace"})

@@ -9,8 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
-// Answer is the line for a bridge that answers a request for permission, whose options are the
-// question's suggestions. The protocol takes no words with a rejection.
+// Answer returns the line that answers a permission request. The request's options are the
+// question's suggestions. The protocol accepts no text with a rejection.
 func Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	var kinds []string
 	switch a.Decision {

@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 )
 
-// kept is what a state has of open blocks: the newest ones, and of those as much as there is room for.
+// kept bounds the open blocks of a state: the newest blocks, with as much of their content as fits.
 func kept(open []*acpformat.OpenBlock) []*acpformat.OpenBlock {
 	open = open[max(0, len(open)-ledger.Max):]
 	out := make([]*acpformat.OpenBlock, len(open))

@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 )
 
-// TestCaptures reads what real agents said without the bridge. Each capture has a golden file, blocks,
-// rewritten with go test -run Captures -update.
+// TestCaptures reads streams of real agents that ran without the bridge. Each capture has a golden
+// file, blocks; rewrite it with go test -run Captures -update.
 func TestCaptures(t *testing.T) {
 	t.Parallel()
 	capture.Each(t, "testdata/captures/*", func(t *testing.T, dir string) {

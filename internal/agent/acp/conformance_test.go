@@ -20,7 +20,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpbridge"
 )
 
-// as makes this test's binary be the bridge or the scripted agent.
+// as names the environment variable that makes this test binary act as the bridge or as the
+// scripted agent.
 const as = "OVERWINTER_TEST_AS"
 
 func TestMain(m *testing.M) {
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// profiled is the adapter with a profile in every launch, which says what the agent is.
+// profiled is the adapter with a profile, which names the agent's command, in every launch.
 type profiled struct {
 	acp.Adapter
 	profile profile.Spec
@@ -48,7 +49,7 @@ func (p profiled) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	return p.Adapter.Launch(in)
 }
 
-// withCommand is the adapter with an agent.
+// withCommand returns the adapter with an agent's command line.
 func withCommand(t *testing.T, argv ...string) profiled {
 	t.Helper()
 	line, err := json.Marshal(argv)
@@ -56,7 +57,7 @@ func withCommand(t *testing.T, argv ...string) profiled {
 	return profiled{profile: profile.Spec{Environment: map[string]string{acp.EnvCommand: string(line)}}}
 }
 
-// scriptedAgent is the adapter with the scripted agent.
+// scriptedAgent returns the adapter with the scripted agent.
 func scriptedAgent(t *testing.T, flags ...string) profiled {
 	t.Helper()
 	self, err := os.Executable()
@@ -64,13 +65,13 @@ func scriptedAgent(t *testing.T, flags ...string) profiled {
 	return withCommand(t, append([]string{self, "scripted"}, flags...)...)
 }
 
-// command runs the bridge of a launch from this test's binary.
+// command runs the bridge of a launch from this test binary.
 func command(t *testing.T, launch agent.Launch) *exec.Cmd {
 	t.Helper()
 	return hasty(t, launch, acpbridge.DefaultTimeout)
 }
 
-// hasty is command with a bridge that loses its patience sooner.
+// hasty is command with a shorter model timeout.
 func hasty(t *testing.T, launch agent.Launch, silence time.Duration) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -106,7 +107,7 @@ var cannot = map[string]string{
 	"NeedsNoPermissionForToolsOfOverwinter": "the scripted agent starts no servers",
 }
 
-// impatient gives up soon where nothing is said for ever.
+// impatient shortens the model timeout for the scenario whose model never answers.
 func impatient(t *testing.T, launch agent.Launch) *exec.Cmd {
 	t.Helper()
 	if strings.HasSuffix(t.Name(), "GivesUpWhereTheModelFailsForEver") {
@@ -115,7 +116,7 @@ func impatient(t *testing.T, launch agent.Launch) *exec.Cmd {
 	return command(t, launch)
 }
 
-// unknown are lines that no agent should send.
+// unknown lists lines that no agent should send.
 var unknown = []string{
 	`{"jsonrpc":"2.0","method":"session/update"}`, `{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"never heard of"}}}`,
 	`{"jsonrpc":"2.0","method":"session/update","params":7}`, `{"jsonrpc":"2.0","method":"session/request_permission","params":{}}`,

@@ -30,8 +30,8 @@ var seeds = []string{
 {"overwinter":{"type":"end","runId":"run_1","data":{"outcome":"completed"}}}`,
 }
 
-// FuzzTranslate checks the promises of the translator and the parser on any input: they never fail,
-// a translator can resume from a state, and a cut closes every block.
+// FuzzTranslate checks the guarantees of the translator and the parser on any input: they never
+// fail, a translator can resume from a state, and Cut closes every block.
 func FuzzTranslate(f *testing.F) {
 	for _, s := range seeds {
 		f.Add(s)
@@ -42,7 +42,7 @@ func FuzzTranslate(f *testing.F) {
 	})
 }
 
-// TestAStreamWithoutTheBridge gives the blocks that there are, and the end of the turn.
+// TestAStreamWithoutTheBridge checks the blocks and the end of the turn.
 func TestAStreamWithoutTheBridge(t *testing.T) {
 	t.Parallel()
 	tr, err := acp.New().NewTranslator(agent.RunContext{}, nil)

@@ -11,7 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// TestTheBridgeNamesImagesWhoseBytesTheAgentSays: the notebook has no bytes, the stream has them.
+// TestTheBridgeNamesImagesWhoseBytesTheAgentSays checks that the notebook names images without
+// their bytes, and that the stream contains the bytes.
 func TestTheBridgeNamesImagesWhoseBytesTheAgentSays(t *testing.T) {
 	t.Parallel()
 	const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -23,7 +24,7 @@ func TestTheBridgeNamesImagesWhoseBytesTheAgentSays(t *testing.T) {
 	var images []conversation.ImageData
 	var f conversation.Folder
 	for i, line := range []string{
-		update, // of a turn before
+		update, // of an earlier turn
 		`{"overwinter":{"type":"run","runId":"run_1"}}`,
 		update,
 		`{"overwinter":{"type":"block","data":{"id":"c/result","type":"tool_result","status":"success","createdAt":"2026-01-01T00:00:00Z","toolUseId":"c","output":"see","images":[{"id":"` + image.ID + `","mediaType":"image/png","bytes":70}]}}}`,

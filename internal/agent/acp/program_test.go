@@ -25,18 +25,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// talk is an agent with its bridge.
+// talk is an agent with its bridge and the conversation so far.
 type talk struct {
 	adapter profiled
 	input   agent.LaunchInput
 	*program.Process
 	folder conversation.Folder
-	images []agent.Image // of the prompts
-	// seen, if it is set, receives all events of a turn, with the run.
+	images []agent.Image // sent with the prompts
+	// seen, if set, receives all events of a turn with its run id.
 	seen func(runID string, e conversation.Event)
 }
 
-// begin starts the agent's process as in describes, in a new home.
+// begin starts the agent's process as described by in, in a new home.
 func begin(t *testing.T, adapter profiled, in agent.LaunchInput) *talk {
 	t.Helper()
 	k := &talk{adapter: adapter, input: in}
@@ -52,7 +52,7 @@ func (k *talk) start(t *testing.T) {
 	k.Process = program.Start(t, command(t, launch), launch)
 }
 
-// turn runs a prompt to its end and answers what is asked meanwhile.
+// turn runs a prompt to its end and answers the agent's questions meanwhile.
 func (k *talk) turn(t *testing.T, content string, answers ...agent.Answer) program.Turn {
 	t.Helper()
 	runID := session.NewID(session.RunPrefix)
@@ -65,7 +65,7 @@ func (k *talk) turn(t *testing.T, content string, answers ...agent.Answer) progr
 	}, answers...)
 }
 
-// requireSame compares what was streamed with the transcript.
+// requireSame compares the streamed blocks with the transcript.
 func (k *talk) requireSame(t *testing.T) {
 	t.Helper()
 	launch, err := k.adapter.Launch(k.input)
@@ -77,7 +77,7 @@ func (k *talk) requireSame(t *testing.T) {
 	require.Empty(t, cmp.Diff(parsed, k.folder.Conversation()), "- parsed, + streamed")
 }
 
-// geminiCLI is the adapter with Gemini CLI, which a model server answers.
+// geminiCLI returns the adapter with Gemini CLI, which uses a model server.
 func geminiCLI(t *testing.T, server *modelserver.Server) profiled {
 	t.Helper()
 	js := filepath.Join(npmtest.Directory(t, gemini.New().Packages()[0]), "bundle", "gemini.js")
@@ -89,7 +89,7 @@ func geminiCLI(t *testing.T, server *modelserver.Server) profiled {
 	return adapter
 }
 
-// useKey has Gemini CLI use its key, in the home of a talk.
+// useKey configures Gemini CLI to use an API key, in the home of a talk.
 func (k *talk) useKey(t *testing.T) {
 	t.Helper()
 	settings := filepath.Join(k.input.Home, ".gemini", "settings.json")
@@ -97,7 +97,7 @@ func (k *talk) useKey(t *testing.T) {
 	require.NoError(t, os.WriteFile(settings, []byte(`{"security":{"auth":{"selectedType":"gemini-api-key"}},"privacy":{"usageStatisticsEnabled":false}}`), 0o600))
 }
 
-// openCode is the adapter with OpenCode, which a model server answers.
+// openCode returns the adapter with OpenCode, which uses a model server.
 func openCode(t *testing.T, server *modelserver.Server) profiled {
 	t.Helper()
 	models, err := filepath.Abs("../opencode/testdata/models.json")
@@ -162,7 +162,7 @@ func TestARealAgent(t *testing.T) {
 func TestARealAgentCallsATool(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		tool  string // as the agent calls it
+		tool  string // the agent's name of the tool
 		agent func(*testing.T, *modelserver.Server) profiled
 	}{
 		"gemini":   {"mcp_overwinter_set_title", geminiCLI},
@@ -192,9 +192,9 @@ func TestARealAgentCallsATool(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatRemembers runs OpenCode as an example, with the files in which it remembers: it
-// asks, acts on an abort, reports that its model fails, and resumes in a home that has those files
-// alone.
+// TestAnAgentThatRemembers runs OpenCode as an example, with the files in which it keeps its
+// memory: it asks for permission, responds to an abort, reports that its model fails, and resumes
+// in a home with only those files.
 func TestAnAgentThatRemembers(t *testing.T) {
 	t.Parallel()
 	bash := func(command string) []modelserver.Call {
@@ -253,7 +253,7 @@ func TestAnAgentThatRemembers(t *testing.T) {
 	k.requireSame(t)
 }
 
-// move gives the session a fresh home that has its transcripts and nothing else.
+// move gives the session a new home that contains only its transcripts.
 func (k *talk) move(t *testing.T) {
 	t.Helper()
 	launch, err := k.adapter.Launch(k.input)

@@ -7,8 +7,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 )
 
-// OfClient reports whether a method is one by which an agent uses its client's files and terminals.
-// The agent reports the result as that of a call.
+// OfClient reports whether a method lets an agent use its client's files and terminals. The agent
+// reports the result as that of a tool call.
 func OfClient(method string) bool {
 	return strings.HasPrefix(method, "fs/") || strings.HasPrefix(method, "terminal/")
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// recording reads a stream that was recorded, in which no run is named. Until a bridge has written in it,
-// everything is read from what the agent says.
+// recording translates a captured stream, which names no run. Until the stream contains a note of a
+// bridge, all blocks come from the agent's own messages.
 type recording struct {
 	*translator
 	bridged bool
 }
 
-// recordingState is the state of a translator and what a recording adds to it.
+// recordingState is the state of a translator with the fields that a recording adds.
 type recordingState struct {
 	*state
 	Bridged bool `json:"bridged,omitempty"`
@@ -35,12 +35,12 @@ func newRecording(from []byte) (*recording, error) {
 	return r, nil
 }
 
-// State returns what a later translator needs.
+// State returns the state from which a later translator resumes.
 func (r *recording) State() ([]byte, error) {
 	return agent.EncodeState(stateVersion, &recordingState{r.state.kept(), r.bridged})
 }
 
-// Translate reads one frame.
+// Translate translates one frame.
 func (r *recording) Translate(f agent.Frame) (agent.Translation, error) {
 	return r.Read(f, r.state.Ended, r.line, r.exit), nil
 }
@@ -71,7 +71,8 @@ func (r *recording) line(f agent.Frame) {
 	}
 }
 
-// update shows what the agent says of its work. Text has no id: the first line of the turn gives it one.
+// update shows an update of the agent. Text has no id, so the first line of the turn determines its
+// prefix.
 func (r *recording) update(f agent.Frame, m message) bool {
 	p := &m.Params
 	id := fmt.Sprintf("%s/%d", p.SessionID, f.No)
@@ -98,7 +99,7 @@ func (r *recording) update(f agent.Frame, m message) bool {
 	return true
 }
 
-// asked shows the call for which the agent wants permission, and asks.
+// asked shows the call for which the agent requests permission, and asks the question.
 func (r *recording) asked(m message, at time.Time) bool {
 	if m.Params.ToolCall.ID == "" {
 		return false
@@ -108,7 +109,7 @@ func (r *recording) asked(m message, at time.Time) bool {
 	return true
 }
 
-// responded reads the answer to a request: the one to a prompt ends the turn, and so does an error.
+// responded reads a response. The response to a prompt ends the turn, and so does an error.
 func (r *recording) responded(f agent.Frame, m message) {
 	r.Emit(r.state.CloseText(f.At)...)
 	if m.Error != nil {
@@ -131,13 +132,13 @@ func (r *recording) responded(f agent.Frame, m message) {
 	r.end(d, f.At)
 }
 
-// end ends the turn; the calls were counted here, unless a bridge has.
+// end ends the turn with the number of tool calls that were counted here.
 func (r *recording) end(d acpformat.EndNote, at time.Time) {
 	d.Usage.ToolCalls = r.state.Calls
 	r.translator.end(d, at)
 }
 
-// exit reads that the process has ended.
+// exit handles the exit frame.
 func (r *recording) exit(f agent.Frame) {
 	if r.bridged {
 		r.translator.exit(f)

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// scripted is a small agent that speaks the protocol: what it does is in the words of a prompt, the
-// last of its text blocks.
+// scripted is a small agent that speaks the protocol. The last text block of a prompt says what to
+// do.
 type scripted struct {
 	out     sync.Mutex
 	w       io.Writer
-	load    bool   // it can load sessions, and keeps them below home
+	load    bool   // supports loading sessions, which are stored below home
 	home    string //
 	session string
-	memory  []string // everything that was sent to it
+	memory  []string // all prompts so far
 
 	mu      sync.Mutex
 	cancel  context.CancelFunc
-	waiting map[string]chan json.RawMessage // answers to its requests
+	waiting map[string]chan json.RawMessage // responses to its requests
 	asked   int
 }
 
@@ -161,7 +161,7 @@ func (a *scripted) say(text string) {
 	a.update(object{"sessionUpdate": "agent_message_chunk", "content": object{"type": "text", "text": text}})
 }
 
-// ask asks for permission and reports whether it has it.
+// ask requests permission and reports whether it was granted.
 func (a *scripted) ask(ctx context.Context, call object) bool {
 	a.mu.Lock()
 	a.asked++
@@ -186,7 +186,7 @@ func (a *scripted) ask(ctx context.Context, call object) bool {
 	}
 }
 
-// prompt does what the first word of a prompt says.
+// prompt does what the first word of a prompt names.
 func (a *scripted) prompt(ctx context.Context, id json.RawMessage, text string) {
 	word, rest, _ := strings.Cut(text, " ")
 	call := fmt.Sprintf("call-%d", time.Now().UnixNano())

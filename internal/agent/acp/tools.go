@@ -9,7 +9,7 @@ import (
 
 var _ agent.Viewer = Adapter{}
 
-// tools are those of an ACP agent, which the protocol names by their kinds.
+// tools classifies the tools of an ACP agent, which the protocol identifies by kind.
 var tools = agent.Tools{
 	"read":    {Kind: conversation.ToolRead, Subject: []string{"title", "file_path", "path"}, Path: []string{"file_path", "path", "abs_path"}, Line: "line"},
 	"edit":    {Kind: conversation.ToolEdit, Subject: []string{"title"}, Path: []string{"file_path", "path", "abs_path"}, Old: "old_string", New: "new_string"},
@@ -21,7 +21,7 @@ var tools = agent.Tools{
 	"think":   {Kind: conversation.ToolThink, Subject: []string{"title"}},
 }
 
-// Tool says what a call is about.
+// Tool describes a tool call.
 func (Adapter) Tool(name string, input json.RawMessage) conversation.Tool {
 	return tools.View(name, input)
 }

@@ -13,24 +13,24 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// translator reads the lines of one run.
+// translator translates the frames of one run.
 type translator struct {
 	translate.Turn
 	state state
 }
 
-// stateVersion is the version of the form of a state.
+// stateVersion is the version of the state's encoding.
 const stateVersion = 1
 
 type state struct {
-	acpformat.Recorder          // of what streams: the bridge notes every block
+	acpformat.Recorder          // for streamed text; the bridge notes every block
 	Begun              bool     `json:"begun,omitempty"`
-	Waiting            []string `json:"waiting,omitempty"` // questions that are open
+	Waiting            []string `json:"waiting,omitempty"` // open questions
 	Ended              bool     `json:"ended,omitempty"`
 }
 
-// NewTranslator starts a run, or resumes from a state. Without a run id it reads a recording, and every
-// turn of it as one.
+// NewTranslator starts a run, or resumes from a state. Without a run id it translates a recording,
+// each turn in it as a run.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	if run.RunID == "" {
 		return newRecording(from)
@@ -42,24 +42,24 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 	return t, nil
 }
 
-// State returns what a later translator needs. Long content of open blocks is left out: the bridge
-// reports them whole in the end.
+// State returns the state for a later translator. Long content of open blocks is omitted: the
+// bridge reports these blocks in full when they end.
 func (t *translator) State() ([]byte, error) {
 	return agent.EncodeState(stateVersion, t.state.kept())
 }
 
-// kept is the state, with its open blocks bounded.
+// kept returns the state with its open blocks bounded.
 func (s state) kept() *state {
 	s.Open = kept(s.Open)
 	return &s
 }
 
-// Translate reads one frame.
+// Translate translates one frame.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 	return t.Read(f, t.state.Ended, t.line, t.exit), nil
 }
 
-// Cut closes what is open.
+// Cut aborts the open blocks.
 func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.Cut(at.UTC()) }
 
 func (t *translator) line(f agent.Frame) {
@@ -77,7 +77,8 @@ func (t *translator) line(f agent.Frame) {
 	case m.Method == acpformat.MethodPermission:
 		understood = t.asked(m)
 	case m.Method != "", m.isResponse():
-		// The bridge answers what it knows, and refuses the rest; it notes what responses mean.
+		// The bridge responds to the requests that it supports and rejects the others. It writes
+		// notes for what responses mean.
 	default:
 		understood = false
 	}
@@ -110,7 +111,7 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 	}
 }
 
-// block shows the present state of a block.
+// block shows the current state of a block.
 func (t *translator) block(b conversation.Block, at time.Time) {
 	o := t.state.Find(b.ID)
 	switch {
@@ -133,7 +134,8 @@ func (t *translator) block(b conversation.Block, at time.Time) {
 	}
 }
 
-// update reads what the agent says of its work: text streams, and the bridge notes the rest.
+// update reads an update of the agent: streamed text is shown, everything else comes from the
+// bridge's notes.
 func (t *translator) update(m message, at time.Time) bool {
 	u := m.Params.Update
 	if u.Kind != acpformat.UpdateText && u.Kind != acpformat.UpdateThought {
@@ -150,7 +152,7 @@ func (t *translator) update(m message, at time.Time) bool {
 	return true
 }
 
-// asked reads that the agent wants permission for a call.
+// asked reads a permission request.
 func (t *translator) asked(m message) bool {
 	if m.Params.ToolCall.ID == "" {
 		return false
@@ -161,7 +163,7 @@ func (t *translator) asked(m message) bool {
 	return true
 }
 
-// question asks for permission for a call.
+// question asks for permission for a tool call.
 func (t *translator) question(m message) {
 	u := m.Params.ToolCall
 	q := agent.Question{
@@ -181,7 +183,7 @@ func (t *translator) question(m message) {
 	t.Ask(&t.state.Waiting, q)
 }
 
-// end closes what is open and ends the turn.
+// end closes the open blocks and ends the turn.
 func (t *translator) end(d acpformat.EndNote, at time.Time) {
 	switch d.Outcome {
 	case session.OutcomeCompleted, session.OutcomeFailed, session.OutcomeCancelled, session.OutcomeUnknown:
@@ -198,7 +200,7 @@ func (t *translator) end(d acpformat.EndNote, at time.Time) {
 	t.state = state{Ended: true}
 }
 
-// exit reads that the process has ended.
+// exit handles the exit frame.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, agent.MaxStderr)
 	t.end(acpformat.EndNote{Outcome: end.Outcome, Reason: end.Reason, Usage: usage.Usage{CostUnknown: true}}, f.At)

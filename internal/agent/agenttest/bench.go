@@ -26,42 +26,44 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// waitLimit is how long the suite waits for anything an agent does.
+// waitLimit bounds how long the suite waits for an agent.
 const waitLimit = 3 * time.Minute
 
-// bench is one session with its home, its workspace and all runs so far.
+// bench is one session with its home, its workspace and its runs so far.
 type bench struct {
 	Harness
 	sessionID       string
 	home, workspace string
 	process         *process
 	runs            []*run
-	checked         int        // the first runs, which check has checked
-	owner           *testing.T // of the session if it is that of some scenarios; else nil
-	killed          bool       // a process was ended in the middle of something
-	launched        bool       // there has been a process
-	note            string     // that prompts come with
+	checked         int        // number of runs that check has already checked
+	owner           *testing.T // test of the shared session; nil for the session of a single scenario
+	killed          bool       // a process was killed during a turn
+	launched        bool       // a process has been started
+	note            string     // sent with prompts
 	permissions     permission.Rules
-	// answer is what the suite says to a question; nil where none is expected.
+	// answer returns the suite's answer to a question; nil if none is expected.
 	answer func(agent.Question) agent.Answer
 	// before is called with each frame before it is translated; nil for nothing.
 	before func(agent.Frame)
-	// tools is the command line of the server of overwinter's tools; nil where they are not offered.
+	// tools is the command line of the server of overwinter's tools; nil if the agent is not
+	// offered them.
 	tools []string
 }
 
-// run is what one run's journal would hold.
+// run is the content of one run's journal.
 type run struct {
 	context agent.RunContext
 	frames  []agent.Frame
 	events  []conversation.Event
 	end     *agent.TurnEnd
 	live    agent.Translator
-	// questions are those that the agent has asked, resolved those that wait no more.
+	// questions are the questions that the agent has asked, resolved the ids of those that no
+	// longer wait.
 	questions []agent.Question
 	resolved  []string
-	// expected are the prompts that the turn is given, by the frame before which the translator is notified of them, and steered is what
-	// the agent has done with them.
+	// expected are the prompts passed to the running turn, by the number of the frame before which
+	// the translator is notified of them. steered is what the agent has done with them.
 	expected map[int][]agent.Steered
 	steered  []agent.SteerVerdict
 }
@@ -72,7 +74,7 @@ func newBench(t *testing.T, h Harness) *bench {
 	}
 }
 
-// launch starts the agent's process where none is up.
+// launch starts the agent's process if none is running.
 func (b *bench) launch(t *testing.T) {
 	t.Helper()
 	if b.process != nil {
@@ -107,7 +109,7 @@ func (b *bench) begin(t *testing.T, content string) *run {
 	return r
 }
 
-// deliver delivers the prompt of a run, maybe not for the first time.
+// deliver delivers the prompt of a run, possibly not for the first time.
 func (b *bench) deliver(t *testing.T, r *run, content string) {
 	t.Helper()
 	require.NotEmpty(t, content, "the harness has no prompt for this scenario and does not say that it cannot")
@@ -138,7 +140,7 @@ func (b *bench) finish(t *testing.T, r *run) {
 	require.NotNil(t, r.end)
 }
 
-// until reads frames until an event is the one waited for, or the turn has ended.
+// until reads frames until the awaited event arrives or the turn has ended.
 func (b *bench) until(t *testing.T, r *run, what string, found func(conversation.Event) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -193,10 +195,10 @@ func (b *bench) reply(t *testing.T, r *run, q agent.Question) {
 	data, err := answerer.Answer(q, b.answer(q))
 	require.NoError(t, err)
 	b.process.write(t, data)
-	b.process.write(t, data) // as by two workers that carry it out: the agent acts on it once
+	b.process.write(t, data) // as two workers would that answer the same question: the agent acts on it once
 }
 
-// interrupt breaks a run off as the adapter says.
+// interrupt aborts a run as the adapter specifies.
 func (b *bench) interrupt(t *testing.T, r *run) {
 	t.Helper()
 	how := b.Adapter.Interrupt(r.context.RunID)
@@ -211,8 +213,8 @@ func (b *bench) interrupt(t *testing.T, r *run) {
 	require.NoError(t, b.process.cmd.Process.Signal(sig))
 }
 
-// kill ends the process as kill -9 does, once its transcript has what it has said so far: an agent
-// may write it a little later.
+// kill kills the process as kill -9 does, once its transcript has everything that it has printed:
+// an agent may write its transcript a little later.
 func (b *bench) kill(t *testing.T) {
 	t.Helper()
 	b.killed = true
@@ -235,7 +237,7 @@ func (b *bench) kill(t *testing.T) {
 	require.NoError(t, b.process.cmd.Process.Kill())
 }
 
-// close ends stdin and waits until the agent has gone by itself.
+// close closes stdin and waits until the agent has exited.
 func (b *bench) close(t *testing.T) {
 	t.Helper()
 	if b.process == nil {
@@ -275,7 +277,7 @@ func (b *bench) transcripts(t *testing.T) []transcript.File {
 	return files
 }
 
-// move gives the session a fresh home that has its transcripts and nothing else.
+// move gives the session a new home that contains only its transcripts.
 func (b *bench) move(t *testing.T) {
 	t.Helper()
 	files := b.transcripts(t)
@@ -290,7 +292,7 @@ func (b *bench) move(t *testing.T) {
 	b.home, b.workspace = home, t.TempDir()
 }
 
-// process is the agent with the frames that a runner would write down.
+// process is the agent's process with the frames that a runner would record.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -306,7 +308,7 @@ func startProcess(t *testing.T, cmd *exec.Cmd) *process {
 	stderr := &strings.Builder{}
 	cmd.Stderr = stderr
 	require.NoError(t, cmd.Start())
-	// A few frames of slack; a test that has stopped reading is what stop is for.
+	// A few frames of slack; stop unblocks the pump once a test has stopped reading.
 	p := &process{cmd: cmd, stdin: stdin, frames: make(chan agent.Frame, 64)}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -319,13 +321,13 @@ func startProcess(t *testing.T, cmd *exec.Cmd) *process {
 	}()
 	t.Cleanup(func() {
 		stop()
-		_ = cmd.Process.Kill() // mostly gone already
+		_ = cmd.Process.Kill() // usually exited already
 		<-done
 	})
 	return p
 }
 
-// pump sends each line of stdout, and reads on without sending once ctx is over.
+// pump sends each line of stdout. Once ctx is done, it continues to read but no longer sends.
 func (p *process) pump(ctx context.Context, stdout io.Reader) {
 	r := bufio.NewReader(stdout)
 	for {
@@ -369,7 +371,7 @@ func trimNewline(b []byte) []byte { return []byte(strings.TrimSuffix(string(b), 
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("agenttest: encode %T: %v", v, err)) // our own types always encode
+		panic(fmt.Sprintf("agenttest: encode %T: %v", v, err)) // our own types can always be encoded
 	}
 	return b
 }

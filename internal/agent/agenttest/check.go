@@ -19,12 +19,12 @@ import (
 
 const (
 	maxState = 64 << 10 // of a translator's state, which is written with every commit
-	allCuts  = 8 << 10  // a file up to this size is cut at every byte, a longer one as often
-	cutBytes = 24 << 20 // but no oftener than that this much is parsed, all files together
+	allCuts  = 8 << 10  // a file up to this size is truncated at every byte, a longer one at this many places
+	cutBytes = 24 << 20 // but at most this many bytes are parsed, for all files together
 )
 
-// check holds everything that was recorded to the promises. A session of some scenarios continues; its transcripts are checked when all of
-// them are over.
+// check checks everything recorded so far against the guarantees. A shared session continues; its
+// transcripts are checked after the last scenario.
 func (b *bench) check(t *testing.T) {
 	t.Helper()
 	for _, r := range b.runs[b.checked:] {
@@ -39,7 +39,8 @@ func (b *bench) check(t *testing.T) {
 	}
 }
 
-// checkTranscripts compares what was streamed with the transcripts. It ends the process first, so that these are whole.
+// checkTranscripts compares the streamed blocks with the transcripts. It ends the process first, so
+// that the transcripts are complete.
 func (b *bench) checkTranscripts(t *testing.T) {
 	t.Helper()
 	b.close(t)
@@ -58,7 +59,7 @@ func (b *bench) checkTranscripts(t *testing.T) {
 	b.checkCuts(t, files)
 }
 
-// folded is the conversation as a reader of the log would have it.
+// folded returns the conversation that a reader of the log gets.
 func (b *bench) folded(t *testing.T) conversation.Conversation {
 	t.Helper()
 	var events []conversation.Event
@@ -68,7 +69,7 @@ func (b *bench) folded(t *testing.T) conversation.Conversation {
 	return Fold(t, b.viewed(events))
 }
 
-// viewed adds to events of calls what those are about, as a worker does.
+// viewed adds the view of each tool call to its events, as a worker does.
 func (b *bench) viewed(events []conversation.Event) []conversation.Event {
 	viewer, ok := b.Adapter.(agent.Viewer)
 	if !ok {
@@ -91,7 +92,8 @@ func (b *bench) parsed(t *testing.T, files []transcript.File) conversation.Conve
 	return throughJSON(t, c)
 }
 
-// Fold folds events after a trip through JSON, as they come out of the log. They and the blocks must be as the OpenAPI document says.
+// Fold folds events after encoding and decoding them as JSON, as they come out of the log. Events
+// and blocks must match the OpenAPI document.
 func Fold(t *testing.T, events []conversation.Event) conversation.Conversation {
 	t.Helper()
 	var f conversation.Folder
@@ -118,7 +120,7 @@ func throughJSON(t *testing.T, c conversation.Conversation) conversation.Convers
 	return back
 }
 
-// withoutLostText removes the text that was aborted.
+// withoutLostText removes text blocks that were aborted.
 func withoutLostText(c conversation.Conversation) conversation.Conversation {
 	for i, thread := range c.Threads {
 		c.Threads[i].Blocks = slices.DeleteFunc(thread.Blocks, func(block conversation.Block) bool {
@@ -129,7 +131,7 @@ func withoutLostText(c conversation.Conversation) conversation.Conversation {
 	return c
 }
 
-// unsigned leaves out whose message a block is.
+// unsigned removes the authors of blocks.
 func unsigned(c conversation.Conversation) conversation.Conversation {
 	for _, thread := range c.Threads {
 		for i := range thread.Blocks {
@@ -139,7 +141,7 @@ func unsigned(c conversation.Conversation) conversation.Conversation {
 	return c
 }
 
-// withoutTimes leaves out the times of blocks that have none in the stream.
+// withoutTimes removes the times of blocks that have none in the stream.
 func (b *bench) withoutTimes(c conversation.Conversation) conversation.Conversation {
 	for _, thread := range c.Threads {
 		for i := range thread.Blocks {
@@ -161,8 +163,8 @@ func requireClosed(t *testing.T, c conversation.Conversation) {
 	}
 }
 
-// requireLifecycles checks that every block of a run starts once, then changes, then completes
-// once or is removed, and that deltas add up to the text they announced.
+// requireLifecycles checks that every block of a run starts once, then changes, then completes once
+// or is removed, and that its deltas add up to its text.
 func requireLifecycles(t *testing.T, events []conversation.Event) {
 	t.Helper()
 	type life struct {
@@ -205,8 +207,8 @@ func requireLifecycles(t *testing.T, events []conversation.Event) {
 	}
 }
 
-// checkRestarts translates the frames again with a new translator before every frame, and with a
-// single restart before each.
+// checkRestarts translates the frames again, with a new translator before every frame and then with
+// a single restart before each frame.
 func (b *bench) checkRestarts(t *testing.T, r *run) {
 	t.Helper()
 	whole := b.translate(t, r, func(int) bool { return false })
@@ -214,7 +216,7 @@ func (b *bench) checkRestarts(t *testing.T, r *run) {
 	every := b.translate(t, r, func(int) bool { return true })
 	require.Empty(t, cmp.Diff(printEvents(whole.events), printEvents(every.events)), "a new translator before every frame")
 	require.Equal(t, whole.end, every.end)
-	stride := max(1, len(r.frames)/200) // quadratic: long runs are sampled
+	stride := max(1, len(r.frames)/200) // quadratic, so long runs are sampled
 	for k := 0; k < len(r.frames); k += stride {
 		once := b.translate(t, r, func(i int) bool { return i == k })
 		require.Empty(t, cmp.Diff(printEvents(whole.events), printEvents(once.events)), "a new translator before frame %d", k)
@@ -222,8 +224,8 @@ func (b *bench) checkRestarts(t *testing.T, r *run) {
 	}
 }
 
-// checkUnknown translates the frames with strange ones among them: what was understood before must
-// be understood still.
+// checkUnknown translates the frames with unknown ones in between: the known ones must be
+// translated as before.
 func (b *bench) checkUnknown(t *testing.T, r *run) {
 	t.Helper()
 	strange := append([]string{
@@ -250,7 +252,7 @@ func (b *bench) checkUnknown(t *testing.T, r *run) {
 	}
 }
 
-// checkCuts parses the transcripts with one of them cut short.
+// checkCuts parses the transcripts with one of them truncated.
 func (b *bench) checkCuts(t *testing.T, files []transcript.File) {
 	t.Helper()
 	total := 0
@@ -269,13 +271,14 @@ func (b *bench) checkCuts(t *testing.T, files []transcript.File) {
 	}
 }
 
-// translation is a run translated once more.
+// translation is the result of translating a run again.
 type translation struct {
 	events []conversation.Event
 	end    *agent.TurnEnd
 }
 
-// translate reads all frames of a run, with a new translator before the frames that restart chooses.
+// translate translates all frames of a run, with a new translator before each frame that restart
+// selects.
 func (b *bench) translate(t *testing.T, r *run, restart func(frame int) bool) translation {
 	t.Helper()
 	tr, err := b.Adapter.NewTranslator(r.context, nil)
@@ -288,7 +291,7 @@ func (b *bench) translate(t *testing.T, r *run, restart func(frame int) bool) tr
 			require.Less(t, len(state), maxState, "the translator's state is too large")
 			tr, err = b.Adapter.NewTranslator(r.context, state)
 			require.NoError(t, err)
-			for n, given := range r.expected { // a worker that takes over is given them again
+			for n, given := range r.expected { // a worker that takes over passes them again
 				for _, s := range given {
 					if n < i {
 						tr.(agent.Expecter).Expect(s)

@@ -14,7 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// saved is what a bundle has of a session, once its agent was stopped: the home, the workspace, and the runs so far.
+// saved is the content of a session's bundle, taken after its agent was stopped: the home, the
+// workspace, and the runs so far.
 type saved struct {
 	home, workspace string
 	runs            []*run
@@ -29,8 +30,9 @@ func (b *bench) save(t *testing.T) saved {
 	return s
 }
 
-// fork is another session that begins with what was saved. The agent finds its memory at the same paths, by the id of the session
-// that made it. Only one of the two can be in its place: the original's files are put aside until the returned function puts them back.
+// fork returns another session that starts from saved. The agent finds its memory at the same
+// paths, under the id of the session that created it. Only one of the two sessions can use these
+// paths: the original's files are moved aside until the returned function restores them.
 func (b *bench) fork(t *testing.T, s saved) (f *bench, back func()) {
 	t.Helper()
 	b.close(t)
@@ -56,8 +58,8 @@ func copyTree(t *testing.T, from, to string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// worksOnInAFork forks the agent between its second prompt and its third. The fork has the memory and the files of that point, and the
-// original continues as if there were no fork.
+// worksOnInAFork forks the session between its second prompt and its third. The fork has the memory
+// and the files of that point, and the original continues as if it had not been forked.
 func worksOnInAFork(t *testing.T, b *bench) {
 	b.turn(t, b.Prompts.Hello)
 	b.turn(t, b.Prompts.WriteFile)
@@ -69,7 +71,7 @@ func worksOnInAFork(t *testing.T, b *bench) {
 
 	f, back := b.fork(t, point)
 	require.FileExists(t, file)
-	f.remembers(t, "3") // with the one that asks
+	f.remembers(t, "3") // including this prompt
 	f.turn(t, f.Prompts.WriteFile)
 	f.remembers(t, "5")
 	f.check(t)
@@ -80,10 +82,10 @@ func worksOnInAFork(t *testing.T, b *bench) {
 	b.check(t)
 }
 
-// counted is how many prompts an agent says that it has had, if it says so.
+// counted matches the number of prompts in an agent's answer.
 var counted = regexp.MustCompile(`(\d+) prompts`)
 
-// remembers asks for the first prompt of the session, and how many there were.
+// remembers asks for the first prompt of the session and the number of prompts.
 func (b *bench) remembers(t *testing.T, prompts string) {
 	t.Helper()
 	r := b.turn(t, b.Prompts.Recall)

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 )
 
-// Machine is a person's machine with a home that has these files. It has no programs.
+// Machine returns a user's machine with a home that contains these files. It has no programs.
 func Machine(t testing.TB, files map[string]string) agent.Machine {
 	t.Helper()
 	m := agent.Machine{

@@ -17,15 +17,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// place is the session that a scenario runs in.
+// place says in which session a scenario runs.
 type place int
 
 const (
-	alone  place = iota // its own
-	shared              // one that others run in too, which all leave the agent's process as they found it
+	alone  place = iota // its own session
+	shared              // the session shared by scenarios that all leave the agent's process running
 )
 
-// scenarios are named as Harness.Cannot names them.
+// scenarios have the names that Harness.Cannot uses.
 var scenarios = []struct {
 	name string
 	run  func(*testing.T, *bench)
@@ -82,8 +82,8 @@ func saysWhatItIs(t *testing.T, b *bench) {
 	}
 }
 
-// isGivenANote gives the agent a note with a prompt: the turn is as without it, and neither the conversation nor the parsed
-// transcript has it as what a person wrote.
+// isGivenANote sends a prompt with a note: the turn is the same as without it, and neither the
+// conversation nor the parsed transcript shows the note as written by a person.
 func isGivenANote(t *testing.T, b *bench) {
 	b.note = "The file lost.txt was not restored."
 	answersHello(t, b)
@@ -128,7 +128,8 @@ func writesAFile(t *testing.T, b *bench) {
 	b.check(t)
 }
 
-// viewsAFile checks what is said of the call that has written the file: an edit with its text, or the command of a shell.
+// viewsAFile checks the view of the call that wrote the file: an edit with its text, or a shell
+// command.
 func (b *bench) viewsAFile(t *testing.T, v conversation.Tool) {
 	t.Helper()
 	require.NotEmpty(t, v.Title)
@@ -262,7 +263,8 @@ func resumes(t *testing.T, b *bench) {
 	b.check(t)
 }
 
-// deliveredTwice writes the prompt of one run again: to the process that has done it, and to a new one.
+// deliveredTwice delivers the prompt of one run again, to the process that has executed it and to a
+// new one.
 func deliveredTwice(t *testing.T, b *bench) {
 	r := b.turn(t, b.Prompts.WriteFile)
 	done := *r
@@ -328,7 +330,7 @@ func callsToolsInParallel(t *testing.T, b *bench) {
 	b.check(t)
 }
 
-// asking are permissions with which the agent asks before it acts.
+// asking are permissions that make the agent ask before it acts.
 var asking = permission.Rules{Default: permission.Ask}
 
 func doesWhatItIsAllowed(t *testing.T, b *bench) {
@@ -382,7 +384,7 @@ func asksItsUser(t *testing.T, b *bench) {
 	b.check(t)
 }
 
-// asked is the one question of a run. It waits no more.
+// asked returns the one question of a run, which must no longer wait.
 func (b *bench) asked(t *testing.T, r *run, kind agent.QuestionKind) agent.Question {
 	t.Helper()
 	require.Len(t, r.questions, 1)
@@ -399,7 +401,7 @@ func saysThatTheModelRefuses(t *testing.T, b *bench) {
 	require.Nil(t, b.fails(t, b.Prompts.Refused).end.Unauthorized)
 }
 
-// saysThatItsKeyIsRefused runs prompts with a key that the model's server does not accept.
+// saysThatItsKeyIsRefused runs prompts with a key that the model API does not accept.
 func saysThatItsKeyIsRefused(t *testing.T, b *bench) {
 	for _, content := range []string{b.Prompts.Unauthorized, b.Prompts.Forbidden} {
 		require.NotNil(t, b.fails(t, content).end.Unauthorized)
@@ -410,7 +412,7 @@ func givesUp(t *testing.T, b *bench) {
 	b.fails(t, b.Prompts.Endless)
 }
 
-// fails runs a prompt that fails, for a reason that is reported, and another that succeeds.
+// fails runs a prompt that fails with a reported reason, and another that succeeds.
 func (b *bench) fails(t *testing.T, content string) *run {
 	t.Helper()
 	r := b.turn(t, content)
@@ -425,7 +427,7 @@ func (b *bench) fails(t *testing.T, content string) *run {
 	return r
 }
 
-// recalls asks a new process for what the first one received.
+// recalls asks a new process what the first one was sent.
 func (b *bench) recalls(t *testing.T) {
 	t.Helper()
 	require.Nil(t, b.process, "the process that received it still lives")
@@ -441,13 +443,13 @@ func isRunningTool(e conversation.Event) bool {
 	return ok && d.Updates.Status == conversation.Running
 }
 
-// mainBlocks are the blocks of a run in the main conversation.
+// mainBlocks returns the blocks of a run in the main conversation.
 func mainBlocks(t *testing.T, r *run) []conversation.Block {
 	t.Helper()
 	return Fold(t, r.events).Threads[0].Blocks
 }
 
-// onlyOf is the one block of that type.
+// onlyOf returns the only block of a type.
 func onlyOf(t *testing.T, blocks []conversation.Block, kind conversation.BlockType) conversation.Block {
 	t.Helper()
 	i := slices.IndexFunc(blocks, func(b conversation.Block) bool { return b.Type == kind })
@@ -455,7 +457,7 @@ func onlyOf(t *testing.T, blocks []conversation.Block, kind conversation.BlockTy
 	return blocks[i]
 }
 
-// only is the one block of that type in the main conversation of a run.
+// only returns the only block of a type in the main conversation of a run.
 func only(t *testing.T, r *run, kind conversation.BlockType) conversation.Block {
 	t.Helper()
 	found := blocksOf(t, r, kind)
@@ -463,7 +465,7 @@ func only(t *testing.T, r *run, kind conversation.BlockType) conversation.Block 
 	return found[0]
 }
 
-// blocksOf are the blocks of that type in the main conversation of a run.
+// blocksOf returns the blocks of a type in the main conversation of a run.
 func blocksOf(t *testing.T, r *run, kind conversation.BlockType) []conversation.Block {
 	t.Helper()
 	var found []conversation.Block
@@ -485,8 +487,8 @@ func count(r *run, kind conversation.EventType) int {
 	return n
 }
 
-// goesBack reverts the agent to before its second prompt: its transcript has the first turn
-// unchanged, and a new process knows nothing of what came after.
+// goesBack reverts the agent to its state before its second prompt: its transcript has the first
+// turn unchanged, and a new process knows nothing of the later turns.
 func goesBack(t *testing.T, b *bench) {
 	reverter, ok := b.Adapter.(agent.Reverter)
 	if !ok {

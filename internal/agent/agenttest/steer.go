@@ -12,7 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// steer gives the agent a prompt in the turn of a run, as two workers do one after the other.
+// steer sends the agent a prompt during the turn of a run, twice, as two workers do one after the
+// other.
 func (b *bench) steer(t *testing.T, r *run, before int, content string) agent.Steered {
 	t.Helper()
 	require.NotEmpty(t, content, "the harness has no prompt for this scenario and does not say that it cannot")
@@ -40,7 +41,8 @@ func (b *bench) steerer(t *testing.T) {
 	}
 }
 
-// takesAPrompt gives the agent a prompt while a tool of its turn is at work. It takes it in the same turn, after the tool, once.
+// takesAPrompt sends the agent a prompt while its turn runs a tool. The agent must accept it once,
+// in the same turn and after the tool.
 func takesAPrompt(t *testing.T, b *bench) {
 	b.steerer(t)
 	r := b.begin(t, b.Prompts.Steerable)
@@ -66,8 +68,8 @@ func takesAPrompt(t *testing.T, b *bench) {
 	b.check(t)
 }
 
-// takesALatePrompt gives the agent a prompt when it has printed the end of its turn. The turn does not end before the agent has taken the
-// prompt, or declined it without a trace.
+// takesALatePrompt sends the agent a prompt after it has printed the end of its turn. The turn must
+// not end before the agent has accepted the prompt, or declined it without a trace.
 func takesALatePrompt(t *testing.T, b *bench) {
 	b.steerer(t)
 	r := b.begin(t, b.Prompts.Hello)
@@ -100,7 +102,8 @@ func takesALatePrompt(t *testing.T, b *bench) {
 	b.check(t)
 }
 
-// diesWithAPrompt kills the agent when it has a prompt for its turn and is at work on something else: it has not taken it.
+// diesWithAPrompt kills the agent while it has a prompt for its turn and is busy with something
+// else, so it has not accepted the prompt.
 func diesWithAPrompt(t *testing.T, b *bench) {
 	b.steerer(t)
 	b.turn(t, b.Prompts.Hello)

@@ -19,12 +19,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// asTools is the first argument with which a test's binary is the server of overwinter's tools. Agents do not pass all of their
-// variables on.
+// asTools is the first argument that makes a test binary act as the server of overwinter's tools.
+// An argument is needed because agents do not pass all of their environment on.
 const asTools = "overwinter-test-as-tools"
 
-// ToolsMain makes the test's binary the server of overwinter's tools if an agent has started it as that. TestMain must call it
-// first.
+// ToolsMain runs the server of overwinter's tools if an agent has started the test binary for that.
+// TestMain must call it first.
 func ToolsMain() {
 	if len(os.Args) == 3 && os.Args[1] == asTools {
 		if err := tools.Serve(context.Background(), os.Args[2], os.Stdin, os.Stdout); err != nil {
@@ -34,7 +34,7 @@ func ToolsMain() {
 	}
 }
 
-// toolCalls are the calls of overwinter's tools that came to the place of the runner.
+// toolCalls records the calls of overwinter's tools that arrived at the runner's socket.
 type toolCalls struct {
 	mu   sync.Mutex
 	made []agenttool.Call
@@ -46,7 +46,7 @@ func (c *toolCalls) all() []agenttool.Call {
 	return c.made
 }
 
-// offerTools answers the calls of the agent's process, which is offered the tools.
+// offerTools offers overwinter's tools to the agent and answers its calls.
 func (b *bench) offerTools(t *testing.T) *toolCalls {
 	t.Helper()
 	var calls *toolCalls
@@ -54,8 +54,9 @@ func (b *bench) offerTools(t *testing.T) *toolCalls {
 	return calls
 }
 
-// OfferTools answers calls of overwinter's tools until the test ends. It returns the command line of their server, for the launch of an
-// agent, and the calls that have come so far. TestMain must call ToolsMain first.
+// OfferTools answers calls of overwinter's tools until the test ends. It returns the command line
+// of their server, for the launch of an agent, and a function that returns the calls so far.
+// TestMain must call ToolsMain first.
 func OfferTools(t *testing.T) (argv []string, made func() []agenttool.Call) {
 	t.Helper()
 	argv, calls := serveTools(t)
@@ -66,7 +67,7 @@ func serveTools(t *testing.T) ([]string, *toolCalls) {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	dir, err := os.MkdirTemp("", "owt") //nolint:usetesting // a test's name is too long: a socket's path is at most 107 bytes
+	dir, err := os.MkdirTemp("", "owt") //nolint:usetesting // the path of a socket is at most 107 bytes, too short for the name of a test
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	socket := filepath.Join(dir, "tools.sock")
@@ -93,7 +94,7 @@ func serveTools(t *testing.T) ([]string, *toolCalls) {
 
 // answer answers one call as a worker does.
 func (c *toolCalls) answer(conn net.Conn) {
-	defer conn.Close() // the caller has its answer
+	defer conn.Close() // the caller already has its answer
 	line, err := bufio.NewReader(conn).ReadBytes('\n')
 	var call agenttool.Call
 	if err != nil || json.Unmarshal(line, &call) != nil {
@@ -111,7 +112,8 @@ func (c *toolCalls) answer(conn net.Conn) {
 
 func callsATool(t *testing.T, b *bench) { b.callsSetTitle(t) }
 
-// callsAToolWithoutAsking has an agent that asks before everything call the tool.
+// callsAToolWithoutAsking checks that an agent that asks before every action calls overwinter's
+// tool without asking.
 func callsAToolWithoutAsking(t *testing.T, b *bench) {
 	b.permissions = permission.Rules{Default: permission.Ask}
 	b.callsSetTitle(t)

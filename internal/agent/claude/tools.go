@@ -33,7 +33,7 @@ var tools = agent.Tools{
 	"EnterPlanMode": {Kind: conversation.ToolThink},
 }
 
-// Tool says what a call is about.
+// Tool describes a tool call.
 func (Adapter) Tool(name string, input json.RawMessage) conversation.Tool {
 	return tools.View(name, input)
 }

@@ -259,7 +259,7 @@ func (t *translator) idle(at time.Time) {
 	}
 }
 
-// exit reads that the process has ended.
+// exit handles the exit frame.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, maxRaw)
 	t.state.Usage.CostUnknown = t.state.Usage.CostUnknown || t.state.Result == nil // only a result says what was used

@@ -33,12 +33,12 @@ func newRecording(from []byte) (*recording, error) {
 	return r, nil
 }
 
-// State returns what a later translator needs.
+// State returns the state from which a later translator resumes.
 func (r *recording) State() ([]byte, error) {
 	return agent.EncodeState(stateVersion, &recordingState{&r.state, r.prefix})
 }
 
-// Translate reads one frame.
+// Translate translates one frame.
 func (r *recording) Translate(f agent.Frame) (agent.Translation, error) {
 	return r.Read(f, r.state.Ended, r.line, r.exit), nil
 }

@@ -19,7 +19,7 @@ var tools = agent.Tools{
 	"update_plan":  {Kind: conversation.ToolThink},
 }
 
-// Tool says what a call is about.
+// Tool describes a tool call.
 func (Adapter) Tool(name string, input json.RawMessage) conversation.Tool {
 	return tools.View(name, input)
 }

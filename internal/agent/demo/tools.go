@@ -16,7 +16,7 @@ var tools = agent.Tools{
 	"write": {Kind: conversation.ToolEdit, Path: []string{"file"}, New: "text"},
 }
 
-// Tool says what a call is about.
+// Tool describes a tool call.
 func (Adapter) Tool(name string, input json.RawMessage) conversation.Tool {
 	return tools.View(name, input)
 }

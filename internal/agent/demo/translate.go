@@ -26,7 +26,7 @@ type translator struct {
 	state state
 }
 
-// stateVersion is the version of the form of a state.
+// stateVersion is the version of the state's encoding.
 const stateVersion = 1
 
 type state struct {
@@ -61,10 +61,10 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 	return t, nil
 }
 
-// State returns what a later translator needs.
+// State returns the state from which a later translator resumes.
 func (t *translator) State() ([]byte, error) { return agent.EncodeState(stateVersion, t.state) }
 
-// Translate reads one frame.
+// Translate translates one frame.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 	return t.Read(f, t.state.Ended, t.stdout, t.exit), nil
 }

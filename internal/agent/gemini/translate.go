@@ -13,13 +13,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// translator reads the lines of one run.
+// translator translates the frames of one run.
 type translator struct {
 	translate.Turn
 	state state
 }
 
-// stateVersion is the version of the form of a state.
+// stateVersion is the version of the state's encoding.
 const stateVersion = 1
 
 type state struct {
@@ -57,12 +57,12 @@ func (s state) kept() *state {
 	return &s
 }
 
-// Translate reads one frame.
+// Translate translates one frame.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 	return t.Read(f, t.state.Ended, t.line, t.exit), nil
 }
 
-// Cut closes what is open.
+// Cut aborts the open blocks.
 func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.Cut(at.UTC()) }
 
 // line reads a line of stdout: a note of the bridge, or a message of the Agent Client Protocol.
@@ -183,7 +183,7 @@ func (t *translator) end(d geminiformat.EndNote, at time.Time) {
 	t.state = state{Ended: true}
 }
 
-// exit reads that the process has ended.
+// exit handles the exit frame.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, agent.MaxStderr)
 	t.end(geminiformat.EndNote{Outcome: end.Outcome, Reason: end.Reason}, f.At)

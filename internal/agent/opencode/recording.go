@@ -79,7 +79,7 @@ func (r *recording) State() ([]byte, error) {
 	return agent.EncodeState(stateVersion, &recordingState{&r.state, r.progress})
 }
 
-// Translate reads one frame.
+// Translate translates one frame.
 func (r *recording) Translate(f agent.Frame) (agent.Translation, error) {
 	return r.Read(f, r.state.Ended, r.line, r.exit), nil
 }
@@ -352,7 +352,7 @@ func (r *recording) idle(e idleEvent, at time.Time) {
 	r.end(r.verdict(opencodeformat.EndNote{}), at)
 }
 
-// exit reads that the process has ended.
+// exit handles the exit frame.
 func (r *recording) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, agent.MaxStderr)
 	r.end(opencodeformat.EndNote{Outcome: end.Outcome, Reason: end.Reason}, f.At)

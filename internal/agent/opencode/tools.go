@@ -28,7 +28,7 @@ var tools = agent.Tools{
 	"todoread":    {Kind: conversation.ToolThink},
 }
 
-// Tool says what a call is about.
+// Tool describes a tool call.
 func (Adapter) Tool(name string, input json.RawMessage) conversation.Tool {
 	return tools.View(name, input)
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// translator reads the lines of one run.
+// translator translates the frames of one run.
 type translator struct {
 	translate.Turn
 	state state
 }
 
-// stateVersion is the version of the form of a state.
+// stateVersion is the version of the state's encoding.
 const stateVersion = 1
 
 type state struct {
@@ -57,7 +57,7 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 	return t, nil
 }
 
-// State returns what a later translator needs.
+// State returns the state from which a later translator resumes.
 func (t *translator) State() ([]byte, error) { return agent.EncodeState(stateVersion, &t.state) }
 
 var _ agent.Expecter = (*translator)(nil)
@@ -67,12 +67,12 @@ func (t *translator) Expect(s agent.Steered) (waits bool) {
 	return t.state.Expected.Add(opencodeformat.SteerMark(t.Run.RunID, s.PromptID), s)
 }
 
-// Translate reads one frame.
+// Translate translates one frame.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 	return t.Read(f, t.state.Ended, t.line, t.exit), nil
 }
 
-// Cut closes what is open.
+// Cut aborts the open blocks.
 func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.Cut(at.UTC()) }
 
 // line reads a line: an event of the server, or a note of the bridge.

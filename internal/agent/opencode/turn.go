@@ -116,7 +116,7 @@ func (t *translator) sessionError(e errorEvent, at time.Time) {
 	}
 }
 
-// exit reads that the process has ended.
+// exit handles the exit frame.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, agent.MaxStderr)
 	t.state.Usage.CostUnknown = t.state.Usage == usage.Usage{}

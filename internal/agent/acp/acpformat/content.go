@@ -8,13 +8,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// Words are what a content says to people; what is not text in it is named.
+// Words returns the text of a content block. Content that is not text becomes a label, such as its
+// URI in brackets.
 func Words(content json.RawMessage) string {
 	words, _ := wordsOf(content)
 	return words
 }
 
-// wordsOf is Words, and whether they are the content's own.
+// wordsOf is Words. own reports whether the text is the content's own and not a label.
 func wordsOf(content json.RawMessage) (words string, own bool) {
 	var c struct {
 		Type     string `json:"type"`
@@ -44,13 +45,13 @@ func wordsOf(content json.RawMessage) (words string, own bool) {
 	return "", true
 }
 
-// Shown is what a call has brought, in words: its content is a list.
+// Shown returns the content of a tool call, a JSON list, as text.
 func Shown(content json.RawMessage) string {
 	words, others := shown(content)
 	return strings.Join(append(words, others...), "\n")
 }
 
-// Images are those among what a call has brought.
+// Images returns the images in the content of a tool call.
 func Images(content json.RawMessage) []conversation.ImageData {
 	var list []struct {
 		Content struct {
@@ -73,7 +74,7 @@ func Images(content json.RawMessage) []conversation.ImageData {
 	return out
 }
 
-// shown is what a call has brought: in words, and what else there is.
+// shown splits the content of a tool call into its text and the labels of everything else.
 func shown(content json.RawMessage) (words, others []string) {
 	var list []struct {
 		Type     string          `json:"type"`
@@ -108,8 +109,8 @@ type change struct {
 	New  string `json:"newText"`
 }
 
-// String is the path and, below it, the lines that have gone and those that have come. What is the same
-// at both ends is left out.
+// String returns the path, followed by the removed and the added lines. Common lines at the
+// beginning and the end are omitted.
 func (c change) String() string {
 	var b strings.Builder
 	b.WriteString(c.Path)
@@ -129,7 +130,7 @@ func (c change) String() string {
 	return b.String()
 }
 
-// lines splits a text into lines; the newline after the last one starts no other.
+// lines splits a text into lines. A trailing newline does not start another line.
 func lines(text string) []string {
 	if text == "" {
 		return nil
@@ -137,8 +138,8 @@ func lines(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-// output is the result of a call, as far as the agent reports it: its text if it has some, under
-// the names that agents use, with whatever else it shows; otherwise the raw value.
+// output returns the result of a call as the agent reports it: its text, under the names that
+// agents use, with whatever else its content shows. Without a text it returns the raw value.
 func output(raw, content json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return Encode(Shown(content))

@@ -1,5 +1,5 @@
-// Package acpformat is what the two halves of the support of ACP agents have in common: the
-// protocol's messages, the notes of the notebook, and the recorder, which makes blocks of what an
-// agent reports. The bridge, which runs in a sandbox, records with it what it writes to the notebook;
-// the translator, which runs in a worker, shows with it what streams.
+// Package acpformat contains what the bridge and the adapter for ACP agents share: the protocol's
+// messages, the notes of the notebook, and the recorder, which turns the agent's updates into
+// blocks. The bridge, which runs in the sandbox, uses the recorder to write the notebook; the
+// translator, which runs in a worker, uses it to show streamed text.
 package acpformat

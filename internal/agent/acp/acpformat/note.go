@@ -8,13 +8,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// The notes of this bridge, in addition to the common ones. All of them but stdio.NoteKnown and
-// stdio.NoteDied are lines of the notebook as well, which is the session's transcript.
+// The notes of this bridge, in addition to the common ones. All of them except stdio.NoteKnown and
+// stdio.NoteDied are also written to the notebook, which is the session's transcript.
 const (
-	// NoteBlock is the present state of a block: complete when its status is final. Data is the
-	// block.
+	// NoteBlock reports the current state of a block. The block is complete if its status is final.
+	// Data is the block.
 	NoteBlock stdio.NoteType = "block"
-	// NoteAnswered says that the question ID has been answered.
+	// NoteAnswered reports that the question ID has been answered.
 	NoteAnswered stdio.NoteType = "answered"
 	// NoteEnd ends a turn; data is EndNote.
 	NoteEnd stdio.NoteType = "end"
@@ -27,5 +27,5 @@ type EndNote struct {
 	Reason  string          `json:"reason,omitempty"`
 	Usage   usage.Usage     `json:"usage,omitzero"`
 	Model   string          `json:"model,omitempty"`
-	Status  int             `json:"status,omitempty"` // with which the model's server refused the key
+	Status  int             `json:"status,omitempty"` // HTTP status with which the model API rejected the key
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Recorded is the conversation in notebooks. Lines that are not notes are skipped.
+// Recorded returns the conversation in notebooks. It skips lines that are not notes.
 func Recorded(files []transcript.File) conversation.Conversation {
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b transcript.File) int { return cmp.Compare(a.Path, b.Path) })
@@ -35,7 +35,7 @@ func Recorded(files []transcript.File) conversation.Conversation {
 	return folder.Conversation()
 }
 
-// note reads a line of the notebook. What is open when a turn begins or ends died with it.
+// note reads a line of the notebook. Blocks still open when a turn begins or ends are aborted.
 func (r *Recorder) note(n stdio.Note) []conversation.Event {
 	switch n.Type {
 	case stdio.NoteRun, NoteEnd:

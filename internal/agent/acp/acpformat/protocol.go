@@ -9,10 +9,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// Version is that of the Agent Client Protocol.
+// Version is the version of the Agent Client Protocol.
 const Version = 1
 
-// The methods that are spoken here.
+// The protocol methods in use.
 const (
 	MethodInitialize = "initialize"
 	MethodNew        = "session/new"
@@ -36,7 +36,7 @@ const (
 	updatePlan     = "plan"
 )
 
-// Params are those of an update, and of a request for permission.
+// Params holds the parameters of an update and of a permission request.
 type Params struct {
 	SessionID string          `json:"sessionId"`
 	Update    update          `json:"update"`
@@ -44,8 +44,8 @@ type Params struct {
 	Options   json.RawMessage `json:"options"`
 }
 
-// update is what the agent says of its work. Content is that of a message, or the list of what a
-// call has brought.
+// update is one session update of the agent. Content is the content of a message, or a list with
+// the content of a tool call.
 type update struct {
 	Kind      string          `json:"sessionUpdate"`
 	Content   json.RawMessage `json:"content"`
@@ -57,7 +57,7 @@ type update struct {
 	} `json:"cost"`
 }
 
-// IsCall reports whether the update is about a call of a tool.
+// IsCall reports whether the update is about a tool call.
 func (u update) IsCall() bool { return u.Kind == updateCall || u.Kind == updateCallMore }
 
 // planEntry is a line of a plan.
@@ -66,7 +66,7 @@ type planEntry struct {
 	Status  string `json:"status"`
 }
 
-// toolCall is a call as far as the agent has reported it: what an update leaves out is unchanged.
+// toolCall is a tool call as reported so far. A field that an update omits is unchanged.
 type toolCall struct {
 	ID        string          `json:"toolCallId"`
 	Title     string          `json:"title"`
@@ -78,22 +78,22 @@ type toolCall struct {
 	Meta      json.RawMessage `json:"_meta"`
 }
 
-// Option is an answer to a request for permission.
+// Option is an answer to a permission request.
 type Option struct {
 	ID   string `json:"optionId"`
 	Name string `json:"name"`
 	Kind string `json:"kind"`
 }
 
-// AnswerData is the content of the line that Answer makes for a bridge.
+// AnswerData is the data of the line that Answer returns for a bridge.
 type AnswerData struct {
-	// Option is the one that was chosen; empty withdraws the question.
+	// Option is the chosen option. Empty withdraws the question.
 	Option  string `json:"option,omitempty"`
 	Allowed bool   `json:"allowed"`
 }
 
-// Choose returns the option of the first kind that there is. Where several last, the first does so
-// for the session and the last for ever.
+// Choose returns an option of the first of kinds that is offered. Among several options of that
+// kind, the first applies to the session and the last forever.
 func Choose(options []Option, kinds []string, forEver bool) (string, bool) {
 	for _, kind := range kinds {
 		var found []string
@@ -113,7 +113,7 @@ func Choose(options []Option, kinds []string, forEver bool) (string, bool) {
 	return "", false
 }
 
-// Stopped is the outcome that a stop reason means.
+// Stopped returns the outcome for a stop reason.
 func Stopped(reason string) (session.Outcome, string) {
 	switch reason {
 	case "end_turn":
@@ -126,7 +126,7 @@ func Stopped(reason string) (session.Outcome, string) {
 	return session.OutcomeFailed, reason
 }
 
-// Usage is what a turn has used, as far as agents agree on how to say it.
+// Usage returns the usage of a turn, from the fields that agents agree on.
 func Usage(result json.RawMessage) usage.Usage {
 	var r struct {
 		Usage struct {
@@ -134,7 +134,7 @@ func Usage(result json.RawMessage) usage.Usage {
 			Output int64 `json:"outputTokens"`
 			Read   int64 `json:"cachedReadTokens"`
 			Write  int64 `json:"cachedWriteTokens"`
-			// Thoughts are output tokens in addition to the others.
+			// Thoughts counts output tokens in addition to the others.
 			Thoughts int64 `json:"thoughtTokens"`
 		} `json:"usage"`
 		Meta struct {
@@ -157,8 +157,8 @@ func Usage(result json.RawMessage) usage.Usage {
 	return u
 }
 
-// Decode reads as much of a JSON value as fits v: a field of another type is left out. It reports
-// whether raw was JSON of the right kind at all.
+// Decode decodes as much of a JSON value as fits v and skips fields of another type. It reports
+// whether raw is JSON of the right kind.
 func Decode(raw []byte, v any) bool {
 	err := json.Unmarshal(raw, v)
 	var wrong *json.UnmarshalTypeError
@@ -172,7 +172,7 @@ func Decode(raw []byte, v any) bool {
 func Encode(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("acp: encode %T: %v", v, err)) // made of strings, times, and JSON that was read
+		panic(fmt.Sprintf("acp: encode %T: %v", v, err)) // v consists of strings, times and JSON that was decoded before
 	}
 	return b
 }

@@ -11,30 +11,31 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
-// Recorder makes blocks of what an agent says of its work. The bridge keeps one to write the
-// transcript, a translator has one to show what streams.
+// Recorder turns an agent's updates into blocks. The bridge uses one to write the transcript, the
+// translator one to show streamed text.
 type Recorder struct {
-	// Prefix begins the ids of text, for which the agent has none; Texts counts it.
+	// Prefix is the prefix of the ids of text blocks, which have no id of the agent. Texts counts
+	// them.
 	Prefix string `json:"prefix,omitempty"`
 	Texts  int    `json:"texts,omitempty"`
 	ledger.Ledger[*OpenBlock]
-	// Calls counts the calls of tools.
+	// Calls counts the tool calls.
 	Calls int64 `json:"calls,omitempty"`
-	// Interrupted: whatever ends from now on was aborted.
+	// Interrupted is set after an interrupt: blocks that end afterwards are aborted.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
-// OpenBlock is a block that has begun and not ended.
+// OpenBlock is a block that has not ended.
 type OpenBlock struct {
 	ledger.Entry
 	MessageID string          `json:"messageId,omitempty"`
-	Shown     json.RawMessage `json:"shown,omitempty"` // what a call has brought so far
+	Shown     json.RawMessage `json:"shown,omitempty"` // content of the call so far
 	Output    json.RawMessage `json:"output,omitempty"`
 	Given     bool            `json:"given,omitempty"` // the agent has reported the call's input
-	Cut       bool            `json:"cut,omitempty"`   // there was more text than a state may have
+	Cut       bool            `json:"cut,omitempty"`   // Text was truncated to fit into a state
 }
 
-// text is the text that streams, or nil.
+// text returns the text block that is streaming, or nil.
 func (r *Recorder) text() *OpenBlock {
 	for _, o := range r.Open {
 		if o.Block.Type == conversation.AssistantText || o.Block.Type == conversation.Thinking {
@@ -44,7 +45,7 @@ func (r *Recorder) text() *OpenBlock {
 	return nil
 }
 
-// CloseText completes the text that streams, if any does.
+// CloseText completes the text block that is streaming, if any.
 func (r *Recorder) CloseText(at time.Time) []conversation.Event {
 	if o := r.text(); o != nil {
 		return []conversation.Event{r.Close(o, conversation.Complete, at)}
@@ -52,7 +53,7 @@ func (r *Recorder) CloseText(at time.Time) []conversation.Event {
 	return nil
 }
 
-// Update reads an update. It reports whether it made sense.
+// Update applies an update. It reports whether the update was understood.
 func (r *Recorder) Update(u update, at time.Time) ([]conversation.Event, bool) {
 	switch u.Kind {
 	case UpdateText:
@@ -72,7 +73,8 @@ func (r *Recorder) Update(u update, at time.Time) ([]conversation.Event, bool) {
 	return nil, false
 }
 
-// chunk shows a piece of the model's output. A text continues until something else follows.
+// chunk adds a piece of the model's output. A text block continues until an update of another kind
+// follows.
 func (r *Recorder) chunk(kind conversation.BlockType, u update, at time.Time) []conversation.Event {
 	words := Words(u.Content)
 	if words == "" {
@@ -96,7 +98,7 @@ func (r *Recorder) chunk(kind conversation.BlockType, u update, at time.Time) []
 	return append(events, o.Delta(words, at))
 }
 
-// Call reads an update of a call; asked means that it waits for permission.
+// Call applies an update of a tool call. asked means that the call waits for permission.
 func (r *Recorder) Call(u update, asked bool, at time.Time) []conversation.Event {
 	events := r.CloseText(at)
 	o := r.Find(u.ID)
@@ -115,7 +117,7 @@ func (r *Recorder) Call(u update, asked bool, at time.Time) []conversation.Event
 	if name := u.Name(); u.Meta != nil && name != o.Block.Name && name != "" {
 		o.Block.Name, changed.Name = name, name
 	}
-	// A question may show its call in other words, for people.
+	// A permission request may show the input in another form, for people.
 	if HasFields(u.Input) && (!asked || !o.Given) {
 		if string(u.Input) != string(o.Block.Input) {
 			o.Block.Input, changed.Input = u.Input, u.Input
@@ -143,7 +145,7 @@ func (r *Recorder) Call(u update, asked bool, at time.Time) []conversation.Event
 	return events
 }
 
-// ended shows the end of a call, and its result.
+// ended completes a call and adds its result.
 func (r *Recorder) ended(o *OpenBlock, status conversation.BlockStatus, at time.Time) []conversation.Event {
 	if r.Interrupted {
 		status = conversation.Aborted
@@ -157,7 +159,8 @@ func (r *Recorder) ended(o *OpenBlock, status conversation.BlockStatus, at time.
 
 var word = lazyregexp.New(`^[A-Za-z0-9_.:-]+$`)
 
-// Name is what the tool is called, as far as the agent says so: it need not.
+// Name returns the name of the tool, as far as the agent reports one; the protocol does not require
+// it.
 func (c toolCall) Name() string {
 	var meta map[string]struct {
 		ToolName string `json:"toolName"`
@@ -178,16 +181,16 @@ func (c toolCall) Name() string {
 	return c.Title
 }
 
-// kinds are those of the protocol, in our words.
+// kinds maps the protocol's kinds of tools to ours.
 var kinds = map[string]conversation.ToolKind{
 	"read": conversation.ToolRead, "edit": conversation.ToolEdit, "delete": conversation.ToolEdit, "move": conversation.ToolEdit,
 	"search": conversation.ToolSearch, "execute": conversation.ToolExecute, "think": conversation.ToolThink, "fetch": conversation.ToolFetch,
 }
 
-// kind is what the agent says that the tool does; empty if it says nothing that is known.
+// kind returns the kind of tool that the agent reports, or "" if it reports none that is known.
 func (c toolCall) kind() conversation.ToolKind { return kinds[c.ToolKind] }
 
-// CalledWith is what the tool is called with, or what the agent says about that.
+// CalledWith returns the input of the call, or else its title and locations.
 func (c toolCall) CalledWith() json.RawMessage {
 	if HasFields(c.Input) {
 		return c.Input
@@ -201,7 +204,7 @@ func (c toolCall) CalledWith() json.RawMessage {
 	}{c.Title, c.Locations})
 }
 
-// plan shows the agent's plan. A turn has one, in its present state.
+// plan shows the agent's plan. A turn has one plan block, which is updated.
 func (r *Recorder) plan(entries []planEntry, at time.Time) []conversation.Event {
 	if len(entries) == 0 {
 		return nil
@@ -223,7 +226,7 @@ func (r *Recorder) plan(entries []planEntry, at time.Time) []conversation.Event 
 	}, at)
 }
 
-// HasFields reports whether raw says anything.
+// HasFields reports whether raw is a non-empty value.
 func HasFields(raw json.RawMessage) bool {
 	s := string(raw)
 	return s != "" && s != "null" && s != "{}"

@@ -4,10 +4,10 @@ import (
 	"strings"
 )
 
-// maxRaw bounds what is kept of lines that are not understood, and of messages for people.
+// maxRaw bounds how much is kept of an unparsed line and of a message for people.
 const maxRaw = 4 << 10
 
-// Bounded is at most maxRaw bytes of s.
+// Bounded truncates s to at most maxRaw bytes.
 func Bounded(s string) string {
 	if len(s) <= maxRaw {
 		return strings.ToValidUTF8(s, "\ufffd")

@@ -1,6 +1,6 @@
-// Package capture has what the golden tests and the fuzz tests of adapters share. A capture is a folder
-// with what a real program wrote: its stream, and the transcript files that it left. Both must give the
-// same blocks.
+// Package capture contains what the golden tests and the fuzz tests of adapters share. A capture is
+// a directory with the output of a real program: its stream, and the transcript files that it left.
+// Both must give the same blocks.
 package capture
 
 import (
@@ -26,10 +26,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
-// Begun is the time of every frame that is read from a capture.
+// Begun is the time of every frame in a capture.
 var Begun = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 
-// Each runs a test for every folder of that pattern; there must be one.
+// Each runs a test for every directory that matches the pattern. At least one must match.
 func Each(t *testing.T, pattern string, test func(t *testing.T, dir string)) {
 	t.Helper()
 	dirs, err := filepath.Glob(pattern)
@@ -55,7 +55,8 @@ func Golden(t *testing.T, file string, got []string) {
 	require.Empty(t, cmp.Diff(strings.Split(string(want), "\n"), strings.Split(text, "\n")), "- golden, + now")
 }
 
-// Same requires the same blocks on both sides, after exceptions that each make a difference.
+// Same requires the same blocks from the transcript and from the stream after applying the
+// exceptions. Each exception must make a difference.
 func Same[E ~string](t *testing.T, parsed, streamed conversation.Conversation, exceptions []E,
 	except func(e E, parsed, streamed conversation.Conversation) (p, s conversation.Conversation),
 ) {
@@ -68,7 +69,7 @@ func Same[E ~string](t *testing.T, parsed, streamed conversation.Conversation, e
 	require.Empty(t, cmp.Diff(Lines(parsed), Lines(streamed)), "- parsed, + streamed")
 }
 
-// Lines returns the blocks of a conversation, one a line.
+// Lines returns the blocks of a conversation, one per line.
 func Lines(c conversation.Conversation) []string {
 	var out []string
 	for _, t := range c.Threads {
@@ -84,7 +85,7 @@ func Lines(c conversation.Conversation) []string {
 	return out
 }
 
-// Without returns a conversation without the chosen blocks.
+// Without returns a conversation without the blocks that chosen selects.
 func Without(c conversation.Conversation, chosen func(thread int, b conversation.Block) bool) conversation.Conversation {
 	out := conversation.Conversation{}
 	for i, t := range c.Threads {
@@ -95,7 +96,7 @@ func Without(c conversation.Conversation, chosen func(thread int, b conversation
 	return out
 }
 
-// Frames returns the lines of a file as a journal has them.
+// Frames returns the lines of a file as the frames of a journal.
 func Frames(t testing.TB, name string) []agent.Frame {
 	t.Helper()
 	data, err := os.ReadFile(name)
@@ -103,7 +104,7 @@ func Frames(t testing.TB, name string) []agent.Frame {
 	return Journal(data)
 }
 
-// Journal returns lines as a journal has them.
+// Journal returns lines as the frames of a journal.
 func Journal(data []byte) []agent.Frame {
 	var out []agent.Frame
 	for line := range bytes.Lines(data) {
@@ -112,7 +113,7 @@ func Journal(data []byte) []agent.Frame {
 	return out
 }
 
-// Streams returns the files of a capture's processes, in order.
+// Streams returns the streams of a capture's processes, in order.
 func Streams(t testing.TB, dir string) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "stdout*.jsonl"))
@@ -123,8 +124,8 @@ func Streams(t testing.TB, dir string) []string {
 	return names
 }
 
-// Events translates the frames of one process, hands on the events of each, and says which of them ended
-// turns, and how.
+// Events translates the frames of one process, passes the events of each frame on, and returns the
+// frames that ended turns with their ends.
 func Events(t testing.TB, a agent.Adapter, frames []agent.Frame, each func([]conversation.Event)) []string {
 	t.Helper()
 	var ends []string
@@ -155,7 +156,7 @@ func Events(t testing.TB, a agent.Adapter, frames []agent.Frame, each func([]con
 	return ends
 }
 
-// Fold folds the frames of one process and says how its turns ended.
+// Fold folds the frames of one process and returns how its turns ended.
 func Fold(t testing.TB, a agent.Adapter, frames []agent.Frame) (conversation.Conversation, []string) {
 	t.Helper()
 	var f conversation.Folder
@@ -184,7 +185,7 @@ func adder(f *conversation.Folder) func([]conversation.Event) {
 	}
 }
 
-// Benchmark translates the lines of a process again and again.
+// Benchmark translates the lines of a process repeatedly.
 func Benchmark(b *testing.B, a agent.Adapter, data []byte) {
 	b.Helper()
 	all := Journal(data)
@@ -218,7 +219,7 @@ func Parse(t testing.TB, a agent.Adapter, files []transcript.File) conversation.
 	return c
 }
 
-// endLine is the end of a turn as golden files have it.
+// endLine formats the end of a turn for golden files.
 func endLine(e agent.TurnEnd) string {
 	line := fmt.Sprintf("{Outcome:%s Reason:%s Usage:%+v Model:%s", e.Outcome, e.Reason, e.Usage, e.Model)
 	if e.Unauthorized != nil {

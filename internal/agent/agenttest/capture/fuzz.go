@@ -15,8 +15,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Seed gives a fuzz test what the real program wrote: of each file the lines for which most bytes are
-// room. Long seeds take long and find little.
+// Seed seeds a fuzz test with the output of a real program: the lines of each file that fit into
+// most bytes. Long seeds are slow and find little.
 func Seed(f *testing.F, most int, patterns ...string) {
 	f.Helper()
 	for _, pattern := range patterns {
@@ -40,9 +40,10 @@ func Seed(f *testing.F, most int, patterns ...string) {
 // maxState bounds a translator's state, which is stored with every commit.
 const maxState = 64 << 10
 
-// Translate checks the promises of a translator on any input, for a run of a sandbox and for a captured
-// stream: it never fails, its state is small and enough to continue as without a restart, every event can be encoded, every
-// question can be rejected, and a cut closes every block.
+// Translate checks the guarantees of a translator on any input, for a run in a sandbox and for a
+// captured stream: it never fails, its state is small and enough to resume from without a
+// difference, every event can be encoded, every question can be rejected, and Cut closes every
+// block.
 func Translate(t *testing.T, a agent.Adapter, run agent.RunContext, data string) {
 	t.Helper()
 	for _, run := range []agent.RunContext{run, {}} {
@@ -87,8 +88,8 @@ func Translate(t *testing.T, a agent.Adapter, run agent.RunContext, data string)
 	}
 }
 
-// maxRestarted bounds the input whose translation must not depend on restarts: of a longer one, a state may have
-// dropped some text. Recordings are not restarted.
+// maxRestarted bounds the input whose translation must not depend on restarts: with a longer one, a
+// state may have dropped text. Recordings are not restarted.
 const maxRestarted = 16 << 10
 
 func encoded(t *testing.T, out agent.Translation) string {
@@ -116,9 +117,9 @@ func Closed(t *testing.T, c conversation.Conversation) {
 	}
 }
 
-// LongText checks that the state of a translator stays small while a text streams that is longer than a state
-// may be, and that no restart loses a piece of it. After the line begin, piece is a line with a piece of the
-// text, and end the line that completes the block with that ID.
+// LongText checks that the state of a translator stays small while it streams a text longer than a
+// state may be, and that no restart loses a piece of the text. After the line begin, piece is a
+// line with a piece of the text, and end is the line that completes the block with that ID.
 func LongText(t *testing.T, a agent.Adapter, run agent.RunContext, begin string, piece func(text string) string, end func(id, text string) string) {
 	t.Helper()
 	tr, err := a.NewTranslator(run, nil)

@@ -17,12 +17,12 @@ type answer struct {
 	input           int
 }
 
-// outputTokens is what every answer claims to be long.
+// outputTokens is the number of output tokens that every answer reports.
 const outputTokens = 42
 
 func (s *Server) answer(model string, step Step, input int) answer {
 	n := s.ids.Add(1)
-	// The time keeps ids of different servers apart: a session may outlive one.
+	// The time keeps ids of different servers distinct, because a session may outlive a server.
 	a := answer{id: fmt.Sprintf("msg_%d_%d", time.Now().UnixNano(), n), model: model, stop: "end_turn", input: input}
 	if step.Thinking != "" {
 		a.parts = append(a.parts, object{"type": "thinking", "thinking": step.Thinking, "signature": "c2lnbmVk"})
@@ -53,10 +53,10 @@ func (a answer) head(content []object, stop any, output int) object {
 	}
 }
 
-// whole is the answer to a request that wants no stream.
+// whole returns the answer to a request without streaming.
 func (a answer) whole() object { return a.head(a.parts, a.stop, outputTokens) }
 
-// stream writes the answer in pieces. It ends early when the agent has gone.
+// stream writes the answer in pieces. It stops when the agent has disconnected.
 func (a answer) stream(w http.ResponseWriter, r *http.Request, step Step) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Request-Id", "req_"+a.id)
@@ -80,7 +80,7 @@ func (a answer) stream(w http.ResponseWriter, r *http.Request, step Step) {
 	out.event(object{"type": "message_stop"})
 }
 
-// pieces takes a part apart as the API streams it.
+// pieces splits a part into the events that the API streams.
 func pieces(p object) (start object, deltas []object) {
 	switch p["type"] {
 	case "thinking":
@@ -97,7 +97,7 @@ func pieces(p object) (start object, deltas []object) {
 	}
 	input, err := json.Marshal(p["input"])
 	if err != nil {
-		panic(fmt.Sprintf("modelserver: input of %s: %v", p["name"], err)) // a script that is no JSON
+		panic(fmt.Sprintf("modelserver: input of %s: %v", p["name"], err)) // the script is not valid JSON
 	}
 	const size = 16
 	for from := 0; from < len(input); from += size {
@@ -106,7 +106,7 @@ func pieces(p object) (start object, deltas []object) {
 	return object{"type": "tool_use", "id": p["id"], "name": p["name"], "input": object{}}, deltas
 }
 
-// chunks are the words of a text, each with the space after it.
+// chunks splits a text into words, each with the space after it.
 func chunks(s string) []string { return strings.SplitAfter(s, " ") }
 
 // writer writes server-sent events.
@@ -120,7 +120,7 @@ type writer struct {
 func (o writer) event(v object) {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("modelserver: encode: %v", err)) // a script that is no JSON
+		panic(fmt.Sprintf("modelserver: encode: %v", err)) // the script is not valid JSON
 	}
 	if _, err := fmt.Fprintf(o.w, "event: %s\ndata: %s\n\n", v["type"], data); err != nil {
 		panic(http.ErrAbortHandler)
@@ -128,7 +128,7 @@ func (o writer) event(v object) {
 	_ = http.NewResponseController(o.w).Flush() // the next write reports it
 }
 
-// wait is what comes between two pieces.
+// wait waits between two pieces.
 func (o writer) wait() {
 	if o.hold != nil {
 		select {

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// The parts of Google's API that Gemini CLI asks for.
+// The parts of Google's API that Gemini CLI uses.
 const (
 	geminiStream = ":streamGenerateContent"
 	geminiWhole  = ":generateContent"
 	geminiCount  = ":countTokens"
 )
 
-// contextTag opens what Gemini CLI sends the model before the first prompt.
+// contextTag starts the text that Gemini CLI sends the model before the first prompt.
 const contextTag = "<session_context>"
 
-// thoughtTokens is how long every thought claims to be.
+// thoughtTokens is the number of thought tokens that every answer with thoughts reports.
 const thoughtTokens = 17
 
 // Shell calls the shell of Gemini CLI.
@@ -26,12 +26,12 @@ func Shell(command string) Call {
 	return Call{Tool: "run_shell_command", Input: map[string]any{"command": command, "description": "Run a command"}}
 }
 
-// ReadFile has Gemini CLI read a file.
+// ReadFile makes Gemini CLI read a file.
 func ReadFile(path string) Call {
 	return Call{Tool: "read_file", Input: map[string]any{"file_path": path}}
 }
 
-// Delegate has a subagent of Gemini CLI, such as "generalist", do what a prompt says.
+// Delegate makes a subagent of Gemini CLI, such as "generalist", follow a prompt.
 func Delegate(name, prompt string) Call {
 	return Call{Tool: "invoke_agent", Input: map[string]any{"agent_name": name, "prompt": prompt}}
 }
@@ -66,7 +66,7 @@ type geminiRequest struct {
 	} `json:"generationConfig"`
 }
 
-// turns is the history as scripts want it. What the agent adds by itself at the start is left out.
+// turns returns the history for scripts, without what the agent adds at the start.
 func (q geminiRequest) turns() []turn {
 	var out []turn
 	for _, c := range q.Contents {
@@ -148,7 +148,7 @@ func (s *Server) gemini(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, tool := range request.Tools {
 		if tool == "complete_task" && len(step.Calls) == 0 {
-			// A subagent ends by saying so.
+			// A subagent ends with this call.
 			step.Calls = []Call{{Tool: tool, Input: object{"result": object{"response": step.Text}}}}
 		}
 	}
@@ -156,7 +156,7 @@ func (s *Server) gemini(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) answerGemini(w http.ResponseWriter, r *http.Request, model string, step Step, input int, stream bool) {
-	// The time keeps ids of different servers apart: a session may outlive one.
+	// The time keeps ids of different servers distinct, because a session may outlive a server.
 	id := fmt.Sprintf("%d_%d", time.Now().UnixNano(), s.ids.Add(1))
 	var parts []object
 	thoughts := 0
@@ -203,11 +203,11 @@ func (s *Server) answerGemini(w http.ResponseWriter, r *http.Request, model stri
 	}
 }
 
-// data writes an event that has no name.
+// data writes an event without a name.
 func (o writer) data(v object) {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("modelserver: encode: %v", err)) // a script that is no JSON
+		panic(fmt.Sprintf("modelserver: encode: %v", err)) // the script is not valid JSON
 	}
 	if _, err := fmt.Fprintf(o.w, "data: %s\n\n", data); err != nil {
 		panic(http.ErrAbortHandler)
@@ -215,7 +215,7 @@ func (o writer) data(v object) {
 	_ = http.NewResponseController(o.w).Flush() // the next write reports it
 }
 
-// failGemini answers as Google's API does when it refuses.
+// failGemini answers with an error of Google's API.
 func failGemini(w http.ResponseWriter, status int, message string) {
 	kinds := map[int]string{
 		http.StatusBadRequest: "INVALID_ARGUMENT", http.StatusUnauthorized: "UNAUTHENTICATED", http.StatusNotFound: "NOT_FOUND",

@@ -8,20 +8,21 @@ import (
 	"time"
 )
 
-// Exec calls the shell of Codex. Where the model has it in JavaScript alone, it is called from there.
+// Exec calls the shell of Codex. If the model has the shell only in JavaScript, it is called from
+// there.
 func Exec(command string) Call {
 	return Call{Tool: "exec_command", Input: map[string]any{"cmd": command}}
 }
 
-// Patch has Codex add a file.
+// Patch makes Codex add a file.
 func Patch(path, line string) Call {
 	return Call{Tool: "apply_patch", Input: "*** Begin Patch\n*** Add File: " + path + "\n+" + line + "\n*** End Patch\n"}
 }
 
-// Script runs JavaScript that calls the tools of Codex, for models that have no other way.
+// Script runs JavaScript that calls the tools of Codex, for models that cannot call them directly.
 func Script(code string) Call { return Call{Tool: "exec", Input: code} }
 
-// AskUser has Codex ask its user a question.
+// AskUser makes Codex ask its user a question.
 func AskUser(question string, options ...string) Call {
 	list := make([]map[string]any, len(options))
 	for i, o := range options {
@@ -32,17 +33,17 @@ func AskUser(question string, options ...string) Call {
 	}}}}
 }
 
-// Spawn has a subagent of Codex do what a prompt says.
+// Spawn makes a subagent of Codex follow a prompt.
 func Spawn(name, prompt string) Call {
 	return Call{Tool: "spawn_agent", Input: map[string]any{"message": prompt, "task_name": name, "fork_turns": "none"}}
 }
 
-// AwaitAgents has Codex wait for its subagents.
+// AwaitAgents makes Codex wait for its subagents.
 func AwaitAgents() Call {
 	return Call{Tool: "wait_agent", Input: map[string]any{"timeout_ms": 10000}}
 }
 
-// harnessTexts open what Codex sends the model in the name of its user.
+// harnessTexts are the beginnings of texts that Codex sends the model in the name of its user.
 var harnessTexts = []string{"<", "# AGENTS.md instructions"}
 
 // responsesTool is a tool on offer, or a namespace of tools.
@@ -59,7 +60,7 @@ type responsesItem struct {
 	Tools   []responsesTool `json:"tools"`
 }
 
-// text is the text of an item. What one agent sends another counts as well.
+// text returns the text of an item. It includes messages between agents.
 func (i responsesItem) text() string {
 	var s string
 	if json.Unmarshal(i.Content, &s) == nil {
@@ -87,7 +88,7 @@ type responsesRequest struct {
 	tools        []responsesTool
 }
 
-// offer is where the tools on offer are, by name.
+// offer returns where each offered tool is, by name.
 func (q responsesRequest) offer() map[string]offered {
 	out := map[string]offered{}
 	var add func(namespace string, tools []responsesTool)
@@ -109,8 +110,7 @@ func (q responsesRequest) offer() map[string]offered {
 
 type offered struct{ kind, namespace string }
 
-// turns returns the history in the form that scripts use, and what the agent has sent the model by
-// itself.
+// turns returns the history for scripts, and the text that the agent itself has sent to the model.
 func (q responsesRequest) turns() (history []turn, system string) {
 	system = q.Instructions
 	for _, i := range q.Input {
@@ -183,7 +183,7 @@ func (s *Server) responses(w http.ResponseWriter, r *http.Request) {
 	a.stream(step, 100+10*len(history))
 }
 
-// responsesAnswer is an answer on its way.
+// responsesAnswer is an answer being written.
 type responsesAnswer struct {
 	out      writer
 	id       string
@@ -280,7 +280,7 @@ func (a *responsesAnswer) call(n int, c Call) {
 	} else {
 		input, err := json.Marshal(c.Input)
 		if err != nil {
-			panic(fmt.Sprintf("modelserver: input of %s: %v", c.Tool, err)) // a script that is no JSON
+			panic(fmt.Sprintf("modelserver: input of %s: %v", c.Tool, err)) // the script is not valid JSON
 		}
 		item["arguments"] = string(input)
 	}
@@ -288,16 +288,16 @@ func (a *responsesAnswer) call(n int, c Call) {
 	a.done(item)
 }
 
-// fromScript is a call from JavaScript, for models that have most of their tools there.
+// fromScript wraps a call in JavaScript, for models that have most of their tools there.
 func fromScript(c Call) Call {
 	input, err := json.Marshal(c.Input)
 	if err != nil {
-		panic(fmt.Sprintf("modelserver: input of %s: %v", c.Tool, err)) // a script that is no JSON
+		panic(fmt.Sprintf("modelserver: input of %s: %v", c.Tool, err)) // the script is not valid JSON
 	}
 	return Script("text(JSON.stringify(await tools." + c.Tool + "(" + string(input) + ")))")
 }
 
-// failResponses answers as OpenAI's API does when it refuses.
+// failResponses answers with an error of OpenAI's API.
 func failResponses(w http.ResponseWriter, status int, message string) {
 	reply(w, status, object{"error": object{"message": message, "type": "scripted", "code": nil, "param": nil}})
 }

@@ -7,19 +7,19 @@ import (
 
 // Step is one answer of the model.
 type Step struct {
-	Thinking string          // given where the request allows it
+	Thinking string          // only if the request allows it
 	Text     string          //
-	Recall   bool            // append the first prompt of the conversation and their number to the text
-	Calls    []Call          // tools to be called, all at once
+	Recall   bool            // append the first prompt of the conversation and the number of prompts to the text
+	Calls    []Call          // tools to call, all at once
 	Pause    time.Duration   // between the pieces of the answer
-	Hold     <-chan struct{} // if not nil, what follows the first piece waits until it is closed
+	Hold     <-chan struct{} // if not nil, everything after the first piece waits until it is closed
 	Status   int             // answer with this HTTP status and an error instead
 	Cut      bool            // drop the connection in the middle of the text
 }
 
 // Call is a call of one of the agent's tools.
 type Call struct {
-	Tool  string // name, as the agent offers it
+	Tool  string // as the agent offers it
 	Input any
 }
 
@@ -28,7 +28,7 @@ func Bash(command string) Call {
 	return Call{Tool: "Bash", Input: map[string]any{"command": command, "description": "Run a command"}}
 }
 
-// Subagent has a subagent of Claude Code do what a prompt says, in the background or not.
+// Subagent makes a subagent of Claude Code follow a prompt, in the background or not.
 func Subagent(prompt string, background bool) Call {
 	return Call{Tool: "Agent", Input: map[string]any{
 		"description": "Look into it", "prompt": prompt, "subagent_type": "general-purpose", "run_in_background": background,
@@ -48,10 +48,10 @@ func Ask(question string, options ...string) Call {
 
 var mark = regexp.MustCompile(`\{\{([a-z0-9-]+)\}\}`)
 
-// over is what the model says when its script has no more steps.
+// over is the answer after the last step of a script.
 var over = Step{Text: "There is nothing left to do."}
 
-// next returns the step that a conversation has come to.
+// next returns the next step of a conversation.
 func (s *Server) next(history []turn) Step {
 	answers := 0
 	for i := len(history) - 1; i >= 0; i-- {

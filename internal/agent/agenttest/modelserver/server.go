@@ -24,17 +24,17 @@ type Server struct {
 	sent     [][]byte // the newest bodies, at most keptBodies
 }
 
-// keptBodies is how many requests Sent returns.
+// keptBodies is how many request bodies Sent returns.
 const keptBodies = 64
 
-// Request is what the server was sent for one answer.
+// Request is a request for one answer of the model.
 type Request struct {
 	Model   string
-	Key     string   // of the API, or the bearer token
-	System  string   // the system prompt, for APIs that are read for it
-	Tools   []string // that were on offer
-	Offered string   // the tools as they were described, where the agent's API is read for that
-	Prompts []string // what people said so far, with what the agent has added
+	Key     string   // API key or bearer token
+	System  string   // system prompt; only for some APIs
+	Tools   []string // names of the offered tools
+	Offered string   // descriptions of the offered tools; only for some APIs
+	Prompts []string // what people wrote so far, with the agent's additions
 	Answers int      // of the model so far
 	Results int      // of tools so far
 }
@@ -46,25 +46,25 @@ func New(scripts map[string][]Step) *Server {
 	return s
 }
 
-// URL is the base of the API, as ANTHROPIC_BASE_URL wants it.
+// URL returns the base URL of the API, for ANTHROPIC_BASE_URL.
 func (s *Server) URL() string { return s.http.URL }
 
-// Close aborts responses in progress and ends the server.
+// Close aborts responses in progress and stops the server.
 func (s *Server) Close() {
 	s.http.CloseClientConnections()
 	s.http.Close()
 }
 
-// Requests are those of conversations so far, oldest first; what an agent asks for itself, such as
-// a title, is left out.
+// Requests returns the requests of conversations so far, oldest first. It omits requests that an
+// agent makes for itself, for example for a title.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Sent returns the bodies of the newest requests, of every API, unchanged: where to look for what
-// an agent sends its model.
+// Sent returns the unchanged bodies of the newest requests, of every API. Use it to check what an
+// agent sends its model.
 func (s *Server) Sent() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *Server) Sent() string {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the agent has gone
+		return // the agent has disconnected
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	s.mu.Lock()
@@ -96,7 +96,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// messages is POST /v1/messages.
+// messages answers POST /v1/messages.
 func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		Model    string `json:"model"`
@@ -160,22 +160,22 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, a.whole())
 }
 
-// summarizes reports whether the agent wants its conversation compacted.
+// summarizes reports whether the agent asks for a summary to compact its conversation.
 func summarizes(r Request) bool {
 	return len(r.Prompts) > 1 && strings.Contains(r.Prompts[len(r.Prompts)-1], "create a detailed summary")
 }
 
-// inMessage is a message of a request: its content is a string or a list of parts.
+// inMessage is a message of a request. Its content is a string or a list of parts.
 type inMessage struct {
 	Role    string          `json:"role"`
 	Content json.RawMessage `json:"content"`
 }
 
-// turn is a message, as far as scripts care.
+// turn is the part of a message that scripts need.
 type turn struct {
 	model   bool
-	text    string // of people
-	results int    // of tools
+	text    string // written by people
+	results int    // number of tool results
 }
 
 func read(messages []inMessage) []turn {
@@ -213,10 +213,10 @@ func read(messages []inMessage) []turn {
 func reply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) //nolint:errchkjson // the agent may have gone
+	_ = json.NewEncoder(w).Encode(v) //nolint:errchkjson // the agent may have disconnected
 }
 
-// fail answers as the API does when it refuses.
+// fail answers with an error of the API.
 func fail(w http.ResponseWriter, status int, message string) {
 	kinds := map[int]string{
 		http.StatusBadRequest: "invalid_request_error", http.StatusUnauthorized: "authentication_error",

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 
 type message = map[string]any
 
-// ask posts messages and returns status and body. Tools are on offer, as for a conversation.
+// ask posts messages and returns status and body. It offers tools, as in a conversation.
 func ask(t *testing.T, s *modelserver.Server, stream bool, messages ...message) (int, string, error) {
 	t.Helper()
 	body, err := json.Marshal(message{

@@ -23,7 +23,7 @@ func (Adapter) Describe() agent.Description {
 	}
 }
 
-// Launch starts one process for the session. It finds its memory in its transcript.
+// Launch starts one process for the session. The process reads its memory from its transcript.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	file := in.Home + "/.parrot/" + in.SessionID + ".jsonl"
 	return agent.Launch{
@@ -32,13 +32,13 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	}, nil
 }
 
-// Prompt is a line. The agent answers each run once.
+// Prompt is a line of JSON. The agent answers each run once.
 func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 	line, err := json.Marshal(record{Run: in.RunID, At: in.At.UTC(), Prompt: &prompt{ID: in.PromptID, Author: in.Author, Content: in.Content, Note: in.Note}})
 	return append(line, '\n'), err
 }
 
-// Interrupt is a signal. It ends the turn, not the process.
+// Interrupt is a signal that ends the turn, not the process.
 func (Adapter) Interrupt(string) agent.Interrupt {
 	return agent.Interrupt{Signal: "INT", Grace: 5 * time.Second}
 }

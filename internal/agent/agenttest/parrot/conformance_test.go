@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 )
 
-// asAgent makes this test's binary be the agent.
+// asAgent names the environment variable that makes this test binary act as the agent.
 const asAgent = "OVERWINTER_TEST_AS_PARROT"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// command runs the program of a launch, which is somewhere else than in a sandbox.
+// command runs the program of a launch, which is not where it is in a sandbox.
 func command(t *testing.T, launch agent.Launch) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()

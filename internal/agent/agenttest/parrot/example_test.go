@@ -7,7 +7,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// Example shows what the adapter makes of a turn in which the agent crashes.
+// Example shows the events and the end of a turn in which the agent crashes.
 func Example() {
 	t, err := New().NewTranslator(agent.RunContext{RunID: "run_1"}, nil)
 	if err != nil {

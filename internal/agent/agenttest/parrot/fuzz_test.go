@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// FuzzTranslate checks the promises of the translator and the parser on any input.
+// FuzzTranslate checks the guarantees of the translator and the parser on any input.
 func FuzzTranslate(f *testing.F) {
 	f.Add("")
 	f.Add("nonsense")

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Parse reads transcripts. A line that was truncated is skipped.
+// Parse reads transcripts. It skips a truncated line.
 func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
 	var folder conversation.Folder
 	for _, f := range files {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// program is the agent. Real agents are programs of others; this one is part of the test's binary.
+// program is the agent. Real agents are separate programs; this one is part of the test binary.
 type program struct {
 	out        io.Writer
 	transcript *os.File
@@ -21,7 +21,7 @@ type program struct {
 	interrupts chan os.Signal
 }
 
-// runProgram is the main function of the agent. It returns when stdin ends.
+// runProgram is the main function of the agent. It returns when stdin is closed.
 func runProgram(transcript string, stdin io.Reader, stdout io.Writer) error {
 	if err := os.MkdirAll(filepath.Dir(transcript), 0o700); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (p *program) remember(r record) {
 	}
 }
 
-// turn repeats a prompt; a run that it knows has nothing new.
+// turn repeats a prompt. It ignores a run that it already knows.
 func (p *program) turn(r record) error {
 	if p.known[r.Run] {
 		return p.print(record{Run: r.Run, At: r.At, Done: true}, p.out)
@@ -92,7 +92,8 @@ func (p *program) turn(r record) error {
 // pause is the time between two words of a long answer.
 const pause = 10 * time.Millisecond
 
-// interrupted reports whether a signal came, until the next word is due, if there is one.
+// interrupted reports whether a signal arrived. If more words follow, it waits for one until the
+// next word is due.
 func (p *program) interrupted(more bool) bool {
 	if !more {
 		return false

@@ -7,8 +7,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// record is a line of the agent, on stdout and in its transcript. All records of a turn have the time of its
-// prompt.
+// record is a line that the agent prints and writes to its transcript. All records of a turn have
+// the time of its prompt.
 type record struct {
 	Run     string    `json:"run"`
 	At      time.Time `json:"at"`
@@ -27,8 +27,8 @@ type prompt struct {
 	Note    string `json:"note,omitempty"`
 }
 
-// reader makes events of records, for the translator and the parser alike. It is the state of a translator as
-// well, so it keeps no more text than a state has room for.
+// reader turns records into events, for the translator and the parser. It is also the translator's
+// state, so it keeps no more text than fits into a state.
 type reader struct {
 	ledger.Ledger[*ledger.Entry]
 }

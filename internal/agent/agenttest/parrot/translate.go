@@ -12,13 +12,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// translator reads the lines of one run.
+// translator translates the frames of one run.
 type translator struct {
 	translate.Turn
 	state state
 }
 
-// stateVersion is the version of the form of a state.
+// stateVersion is the version of the state's encoding.
 const stateVersion = 1
 
 type state struct {
@@ -35,18 +35,18 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 	return t, nil
 }
 
-// State returns what a later translator needs.
+// State returns the state from which a later translator resumes.
 func (t *translator) State() ([]byte, error) { return agent.EncodeState(stateVersion, &t.state) }
 
-// Translate reads one frame.
+// Translate translates one frame.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 	return t.Read(f, t.state.Ended, t.line, t.exit), nil
 }
 
-// Cut closes what is open.
+// Cut aborts the open blocks.
 func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.Cut(at.UTC()) }
 
-// maxLine bounds what is shown of a line that is not understood.
+// maxLine bounds how much of an unparsed line is shown.
 const maxLine = 1 << 10
 
 func (t *translator) line(f agent.Frame) {
@@ -56,7 +56,7 @@ func (t *translator) line(f agent.Frame) {
 		return
 	}
 	if !t.Mine(l.Run) {
-		return // the tail of the turn before
+		return // remainder of the previous turn
 	}
 	t.Emit(t.state.read(l, f.At)...)
 	switch {
@@ -67,14 +67,14 @@ func (t *translator) line(f agent.Frame) {
 	}
 }
 
-// exit reads that the process has ended.
+// exit handles the exit frame.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, agent.MaxStderr)
 	t.end(end, 0, f.At)
 	t.Emit(events...)
 }
 
-// end closes what is open and ends the turn.
+// end closes the open blocks and ends the turn.
 func (t *translator) end(end agent.TurnEnd, words int64, at time.Time) {
 	end.Usage = usage.Usage{OutputTokens: words}
 	t.Emit(t.Cut(at)...)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// echoServer is a server of the Model Context Protocol with one tool, in shell.
+// echoServer is an MCP server with one tool, written in shell.
 const echoServer = `while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
@@ -16,8 +16,8 @@ const echoServer = `while read -r line; do
   esac
 done`
 
-// EchoServer writes a server of the Model Context Protocol, with the tool echo, to a file. It returns
-// the path for sh.
+// EchoServer writes an MCP server with the tool echo to a file. It returns the path, to run with
+// sh.
 func EchoServer(t *testing.T) string {
 	t.Helper()
 	script := filepath.Join(t.TempDir(), "echo.sh")

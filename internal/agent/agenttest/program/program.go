@@ -33,10 +33,10 @@ type Process struct {
 	Cmd *exec.Cmd
 
 	stdin  io.WriteCloser
-	frames chan []byte // lines of stdout; closed when the process has gone
+	frames chan []byte // lines of stdout; closed when the process has exited
 }
 
-// Start starts cmd in the directory and with the variables of a launch.
+// Start starts cmd in the directory and with the environment of a launch.
 func Start(t *testing.T, cmd *exec.Cmd, launch agent.Launch) *Process {
 	t.Helper()
 	cmd.Dir = launch.Dir
@@ -64,16 +64,16 @@ func Start(t *testing.T, cmd *exec.Cmd, launch agent.Launch) *Process {
 			case <-t.Context().Done():
 			}
 		}
-		_ = cmd.Wait() // ProcessState has its end
+		_ = cmd.Wait() // the state is in ProcessState
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // mostly gone already
+		_ = cmd.Process.Kill() // usually exited already
 		<-done
 	})
 	return p
 }
 
-// WriteProfile writes the files that an adapter makes of a launch's profile.
+// WriteProfile writes the files that an adapter generates from a launch's profile.
 func WriteProfile(t *testing.T, a agent.Profiled, in agent.LaunchInput) {
 	t.Helper()
 	files, err := a.ProfileFiles(in)
@@ -97,7 +97,7 @@ func (p *Process) Next(t *testing.T) []byte {
 	select {
 	case line, ok := <-p.frames:
 		require.True(t, ok, "the process has ended")
-		t.Logf("%.400s", line) // for a test that fails
+		t.Logf("%.400s", line) // shown if the test fails
 		return line
 	case <-time.After(timeout):
 		require.FailNow(t, "the agent does nothing")
@@ -105,7 +105,7 @@ func (p *Process) Next(t *testing.T) []byte {
 	}
 }
 
-// Rest are the lines of the process until it has ended.
+// Rest returns the remaining lines of the process.
 func (p *Process) Rest() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for line := range p.frames {
@@ -139,12 +139,12 @@ func (p *Process) Close(t *testing.T) int {
 	return p.Wait(t)
 }
 
-// Turn is what became of a prompt.
+// Turn is the result of a prompt.
 type Turn struct {
 	Events    []conversation.Event
 	Questions []agent.Question
 	Resolved  []string
-	End       *agent.TurnEnd // nil if the turn was left before its end
+	End       *agent.TurnEnd // nil if saw stopped reading before the end
 }
 
 // Prompt writes a prompt and reads the turn to its end; see Read.
@@ -156,9 +156,9 @@ func (p *Process) Prompt(t *testing.T, a agent.Adapter, in agent.PromptInput, sa
 	return p.Read(t, a, agent.RunContext{RunID: in.RunID, PromptID: in.PromptID, Author: in.Author}, saw, answers...)
 }
 
-// Read reads a turn to its end and answers its questions in order; there must be as many questions as
-// answers. If saw is not nil it is called with each event; when it returns true, the rest of the turn
-// is left, with what is open cut.
+// Read reads a turn to its end and answers its questions in order; there must be as many questions
+// as answers. If saw is not nil it is called with each event; when it returns true, Read skips the
+// rest of the turn and cuts the open blocks.
 func (p *Process) Read(t *testing.T, a agent.Adapter, run agent.RunContext, saw func(conversation.Event) bool, answers ...agent.Answer) Turn {
 	t.Helper()
 	tr, err := a.NewTranslator(run, nil)
@@ -188,7 +188,7 @@ func (p *Process) Read(t *testing.T, a agent.Adapter, run agent.RunContext, saw 
 	return out
 }
 
-// Blocks are those of the turn in the main conversation.
+// Blocks returns the turn's blocks in the main conversation.
 func (r Turn) Blocks() []conversation.Block {
 	var f conversation.Folder
 	for _, e := range r.Events {
@@ -197,7 +197,7 @@ func (r Turn) Blocks() []conversation.Block {
 	return f.Conversation().Threads[0].Blocks
 }
 
-// All are the blocks of a type.
+// All returns the blocks of a type.
 func (r Turn) All(kind conversation.BlockType) []conversation.Block {
 	var found []conversation.Block
 	for _, b := range r.Blocks() {
@@ -208,7 +208,7 @@ func (r Turn) All(kind conversation.BlockType) []conversation.Block {
 	return found
 }
 
-// Only is the only block of a type.
+// Only returns the only block of a type.
 func (r Turn) Only(t *testing.T, kind conversation.BlockType) conversation.Block {
 	t.Helper()
 	found := r.All(kind)
@@ -216,7 +216,7 @@ func (r Turn) Only(t *testing.T, kind conversation.BlockType) conversation.Block
 	return found[0]
 }
 
-// Files are the transcript files of a launch.
+// Files reads the transcript files of a launch.
 func Files(t *testing.T, launch agent.Launch) []transcript.File {
 	t.Helper()
 	var files []transcript.File
@@ -232,7 +232,8 @@ func Files(t *testing.T, launch agent.Launch) []transcript.File {
 	return files
 }
 
-// Pictures writes three PNG images of one pixel, each of another color, to files in a directory and returns them as a prompt has them.
+// Pictures writes three PNG images of one pixel, each of another color, to files in a directory and
+// returns them as the images of a prompt.
 func Pictures(t *testing.T, dir string) []agent.Image {
 	t.Helper()
 	var images []agent.Image
@@ -248,7 +249,7 @@ func Pictures(t *testing.T, dir string) []agent.Image {
 	return images
 }
 
-// RequireSent requires that what was sent to the model has each of the images.
+// RequireSent requires that each of the images was sent to the model.
 func RequireSent(t *testing.T, sent string, images []agent.Image) {
 	t.Helper()
 	for _, i := range images {

@@ -1,8 +1,8 @@
-// Package sandboxed runs the tests of an agent's package again in a sandbox of the local Modal, on
-// the level namespaces with its own network, as sessions have it.
+// Package sandboxed runs the tests of an agent's package again in a sandbox of the local Modal, at
+// isolation level namespaces with its own network, like the sandboxes of sessions.
 //
 // The test's binary starts the server and a model server, and copies itself, its testdata and the
-// agent's program into the sandbox. There it runs again. No proxy variable is set: the conformance
+// agent's program into the sandbox, where it runs again. No proxy variable is set: the conformance
 // suite reaches the model server through host.overwinter.internal on a listed port, and all other
 // servers of tests listen on the sandbox's loopback interface.
 //
@@ -10,9 +10,9 @@
 //	test binary ── copies itself ────────▶ test binary ── starts ──▶ agent
 //	model server ◀── host.overwinter.internal:port ──────────────────┘
 //
-// Test runs a few scenarios, so that it can be part of every run of the package. With -sandboxed-all
-// it runs every test of the package, the agent is installed by npm through the sandbox's network, and
-// root does all that a second time as an ordinary user of the machine.
+// Test runs a few scenarios, so that it can be part of every run of the package's tests. With
+// -sandboxed-all it runs every test of the package and installs the agent with npm through the
+// sandbox's network. If the user is root, it then repeats this as an ordinary user of the machine.
 package sandboxed
 
 import (
@@ -46,31 +46,33 @@ import (
 
 var (
 	all = flag.Bool("sandboxed-all", false, "run every test of the package in a sandbox, as this user and as an ordinary one")
-	// A whole package takes minutes; to find why one test fails takes many runs.
+	// A whole package takes minutes, and finding a failure takes many runs.
 	only = flag.String("sandboxed-run", "", "with -sandboxed-all, run only tests that match this pattern of go test -run")
 )
 
-// Where the sandbox has what it is given.
+// Paths in the sandbox.
 const (
 	home   = "/root"
-	cache  = home + "/.cache" // of npmtest
+	cache  = home + "/.cache" // npmtest's cache
 	inside = "/sandboxed"     // the binary and its testdata
 )
 
-// modelsURL is the variable with the URL of the model server, set in the sandbox alone.
+// modelsURL names the environment variable with the URL of the model server, which is set only in
+// the sandbox.
 const modelsURL = "OVERWINTER_TEST_MODELS_URL"
 
-// ordinary is the id of the user and group without privileges.
+// ordinary is the user and group id of a user without privileges.
 const ordinary = 65534
 
-// short are the scenarios of the short run: the agent reaches its model, runs a tool, and ends it.
+// short matches the scenarios of the short run: the agent reaches its model, and runs and
+// terminates a tool.
 const short = "AnswersHello|WritesAFileWithATool|IsInterruptedInATool"
 
 // limit bounds one run in a sandbox.
 const limit = 30 * time.Minute
 
-// ModelsURL is the base URL of a model server with the scripts. In a sandbox it is that of the server
-// outside; elsewhere the server ends with the test.
+// ModelsURL returns the base URL of a model server with the scripts. In a sandbox this is the
+// server outside; otherwise it starts a server that ends with the test.
 func ModelsURL(t *testing.T, scripts map[string][]modelserver.Step) string {
 	t.Helper()
 	if u := os.Getenv(modelsURL); u != "" {
@@ -81,13 +83,13 @@ func ModelsURL(t *testing.T, scripts map[string][]modelserver.Step) string {
 	return server.URL()
 }
 
-// packaged is an adapter whose agent npm installs.
+// packaged is an adapter whose agent is installed by npm.
 type packaged interface{ Packages() []npm.Package }
 
-// Options say what runs in the sandbox.
+// Options configures what runs in the sandbox.
 type Options struct {
 	Adapter agent.Adapter
-	// Scripts are those of the conformance suite's model server; nil if it has none.
+	// Scripts are the scripts of the conformance suite's model server; nil if it has none.
 	Scripts map[string][]modelserver.Step
 	// Suites are the names of the tests that call agenttest.Run.
 	Suites []string
@@ -159,7 +161,7 @@ var (
 	skips  = regexp.MustCompile(`(?m)^ *--- SKIP: .*(\n +\S+\.go:\d+: .*)?$`)
 )
 
-// arguments are those of the binary in the sandbox.
+// arguments returns the arguments of the binary in the sandbox.
 func (o Options) arguments() []string {
 	args := []string{"-test.v", "-test.timeout", limit.String()}
 	switch {
@@ -174,7 +176,7 @@ func (o Options) arguments() []string {
 // asAnOrdinaryUser runs the test as a user without privileges, in a copy of the binary that this user
 // can reach.
 func asAnOrdinaryUser(t *testing.T) {
-	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // its parents must be open to another user
+	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // the other user must be able to traverse its parents
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	self, err := os.Executable()
@@ -200,7 +202,7 @@ func asAnOrdinaryUser(t *testing.T) {
 	t.Logf("%s", out)
 }
 
-// sandbox is the one that the tests run in.
+// sandbox is the sandbox that the tests run in.
 type sandbox struct{ *modal.Sandbox }
 
 func start(t *testing.T, server *localmodal.Server) sandbox {
@@ -219,7 +221,7 @@ func start(t *testing.T, server *localmodal.Server) sandbox {
 	return s
 }
 
-// install puts the packages where npmtest looks for them.
+// install installs the packages where npmtest looks for them.
 func (s sandbox) install(t *testing.T, packages []npm.Package) {
 	t.Helper()
 	for _, p := range packages {
@@ -232,7 +234,7 @@ func (s sandbox) install(t *testing.T, packages []npm.Package) {
 	}
 }
 
-// copy copies a file or directory of the machine.
+// copy copies a file or directory from the machine to the sandbox.
 func (s sandbox) copy(t *testing.T, from, to, name string) {
 	t.Helper()
 	s.must(t, nil, "mkdir", "-p", to)
@@ -260,7 +262,7 @@ func (s sandbox) exec(t *testing.T, env map[string]string, stdin io.Reader, argv
 		require.NoError(t, err)
 	}
 	require.NoError(t, p.Stdin.Close())
-	stderr := make(chan string, 1) // its one value
+	stderr := make(chan string, 1) // holds the one value
 	go func() {
 		text, err := io.ReadAll(p.Stderr)
 		if err != nil {
@@ -275,7 +277,8 @@ func (s sandbox) exec(t *testing.T, env map[string]string, stdin io.Reader, argv
 	return result{code, string(stdout), <-stderr}
 }
 
-// workdir is the directory of tests for them, and the sandbox's default for everything else.
+// workdir returns the package's directory for commands that run its tests, and "" for the sandbox's
+// default otherwise.
 func workdir(argv []string) string {
 	if strings.HasPrefix(argv[0], inside) {
 		return inside
@@ -283,7 +286,7 @@ func workdir(argv []string) string {
 	return ""
 }
 
-// must runs a command that must succeed, and returns its stdout.
+// must runs a command and returns its stdout. The command must succeed.
 func (s sandbox) must(t *testing.T, stdin io.Reader, argv ...string) string {
 	t.Helper()
 	r := s.exec(t, nil, stdin, argv...)
@@ -292,7 +295,7 @@ func (s sandbox) must(t *testing.T, stdin io.Reader, argv ...string) string {
 }
 
 var (
-	// header matches the line after which the output is that of the test it names.
+	// header matches a line that names the test to which the following output belongs.
 	header = regexp.MustCompile(`^=== (RUN|CONT|NAME|PAUSE) +(\S+)`)
 	ended  = regexp.MustCompile(`^ *--- (PASS|SKIP|FAIL): (\S+) \(`)
 )

@@ -1,5 +1,5 @@
-// Package scripted has the prompts of the conformance suite for agents whose model is a modelserver, and
-// what the model does for each of them.
+// Package scripted contains the prompts of the conformance suite for agents whose model is a
+// modelserver, and the model's script for each prompt.
 package scripted
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 )
 
-// UntilKilled is a command that runs until the agent that started it is gone, so that killing the agent
-// alone leaves nothing running.
+// UntilKilled is a command that runs until the agent that started it has exited, so that killing
+// only the agent leaves no process behind a test.
 const UntilKilled = "tail --pid=$PPID -f /dev/null; echo late"
 
 // Prompts are the prompts of a harness. Each names its script.
@@ -39,22 +39,23 @@ var Prompts = agenttest.Prompts{
 	Forbidden:    "{{forbidden}} it",
 }
 
-// Tools are the calls by which a model uses the tools of an agent.
+// Tools are the calls with which a model uses the tools of an agent.
 type Tools struct {
 	Shell func(command string) modelserver.Call
-	// Write writes agenttest.FileText to agenttest.FileName; without it the shell does.
+	// Write writes agenttest.FileText to agenttest.FileName. If nil, the shell is used.
 	Write *modelserver.Call
-	Fail  modelserver.Call // does not succeed
-	// Delegate has a subagent follow the script {{child}}, which calls Child; without it the shell.
+	Fail  modelserver.Call // a call that fails
+	// Delegate makes a subagent follow the script {{child}}, which calls Child. If Child is nil,
+	// the shell is used.
 	Delegate modelserver.Call
 	Child    *modelserver.Call
-	Ask      *modelserver.Call // asks which colour; nil if the agent cannot
-	SetTitle string            // the agent's name of overwinter's tool set_title; empty if it is offered no tools
-	Long     string            // takes long to write; empty: one word many times
-	Failing  int               // the status with which the model always fails; 0: 500
+	Ask      *modelserver.Call // asks for a color; nil if the agent cannot ask
+	SetTitle string            // the agent's name of overwinter's tool set_title; empty if the agent is not offered the tools
+	Long     string            // text that takes long to write; empty for one word many times
+	Failing  int               // HTTP status with which the model always fails; 0 for 500
 }
 
-// Scripts are what the model does for the prompts.
+// Scripts returns the model's script for each of the prompts.
 func Scripts(t Tools) map[string][]modelserver.Step {
 	calls := func(c ...modelserver.Call) []modelserver.Call { return c }
 	shell := func(own *modelserver.Call, command string) []modelserver.Call {
