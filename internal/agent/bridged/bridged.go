@@ -1,5 +1,5 @@
-// Package bridged is what the adapters of agents with a bridge share: what a launch needs, and the
-// commands that they write to the bridge's stdin.
+// Package bridged contains what the adapters of agents with a bridge share: validation of a launch,
+// and the commands written to the bridge's stdin.
 package bridged
 
 import (
@@ -10,11 +10,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
-// grace is how long a bridge may take to abort a turn: the agent stops its tools and writes its
-// transcript first.
+// grace is how long a bridge may take to abort a turn, because the agent first stops its tools and
+// writes its transcript.
 const grace = 10 * time.Second
 
-// Validate checks what every launch of the agent with that title needs.
+// Validate checks a launch for the values that every agent needs. title names the agent in errors.
 func Validate(title string, in agent.LaunchInput) error {
 	switch {
 	case !stdio.SessionID.MatchString(in.SessionID):
@@ -25,8 +25,8 @@ func Validate(title string, in agent.LaunchInput) error {
 	return nil
 }
 
-// Prompt returns the line that delivers a prompt to the bridge of the agent with that title. Times have
-// milliseconds, as agents' own have.
+// Prompt returns the line that delivers a prompt to a bridge. title names the agent in errors.
+// Times are truncated to milliseconds, the precision of the agents.
 func Prompt(title string, in agent.PromptInput) ([]byte, error) {
 	if in.RunID == "" {
 		return nil, fmt.Errorf("prompt %s: no run id", title)
@@ -45,7 +45,7 @@ func Prompt(title string, in agent.PromptInput) ([]byte, error) {
 	}.Encode()
 }
 
-// Steer returns the line that gives the running turn of the agent with that title a prompt.
+// Steer returns the line that adds a prompt to the running turn. title names the agent in errors.
 func Steer(title string, in agent.PromptInput) ([]byte, error) {
 	if in.RunID == "" || in.PromptID == "" {
 		return nil, fmt.Errorf("steer %s: no run id, or no prompt id", title)
@@ -55,12 +55,12 @@ func Steer(title string, in agent.PromptInput) ([]byte, error) {
 	}.Encode()
 }
 
-// Interrupt returns how to abort a turn: by a line that names the run, so that one that arrives late
-// aborts no other turn.
+// Interrupt returns how to abort a turn: with a line that names the run, so that a late line aborts
+// no other turn.
 func Interrupt(runID string) agent.Interrupt {
 	line, err := stdio.Command{Type: stdio.Interrupt, RunID: runID}.Encode()
 	if err != nil {
-		panic(fmt.Sprintf("bridged: encode interrupt: %v", err)) // two strings always encode
+		panic(fmt.Sprintf("bridged: encode interrupt: %v", err)) // two strings can always be encoded
 	}
 	return agent.Interrupt{Stdin: line, Grace: grace}
 }

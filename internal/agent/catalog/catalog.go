@@ -1,5 +1,5 @@
-// Package catalog is the list of the agents that this build supports: the only place outside its
-// own package where an agent is named.
+// Package catalog lists the agents that this build supports. It is the only place, apart from the
+// agents' own packages, that names an agent.
 package catalog
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 )
 
-// Agents are all agents, in the order in which people see them.
+// Agents returns all agents, in display order.
 func Agents() *agent.Registry {
 	return agent.NewRegistry(demo.New(), claude.New(), codex.New(), opencode.New(), gemini.New(), acp.New())
 }

@@ -12,8 +12,8 @@ import (
 
 var run = agent.RunContext{RunID: "run_1", PromptID: "prm_1"}
 
-// TestEveryStateHasAVersion checks what workers of two releases, one after the other, make of a running
-// turn's state: one without a version is read as version 1, one of a later version is refused.
+// TestEveryStateHasAVersion checks how a worker reads a running turn's state from another release:
+// a state without a version is read as version 1, and a state of a later version is rejected.
 func TestEveryStateHasAVersion(t *testing.T) {
 	t.Parallel()
 	for _, a := range catalog.Agents().All() {

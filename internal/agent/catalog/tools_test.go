@@ -14,7 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/profile"
 )
 
-// launched is all that an agent is started with, as text: its command line, its variables and the files of its profile.
+// launched returns everything that an agent is started with as text: its command line, its
+// environment and the files of its profile.
 func launched(t *testing.T, a agent.Adapter, in agent.LaunchInput) string {
 	t.Helper()
 	launch, err := a.Launch(in)
@@ -33,7 +34,8 @@ func launched(t *testing.T, a agent.Adapter, in agent.LaunchInput) string {
 	return text
 }
 
-// TestNothingOfTheToolsIsLeftWhereTheyAreOff: no agent has a server of the Model Context Protocol then, but those of its profile.
+// TestNothingOfTheToolsIsLeftWhereTheyAreOff checks that an agent without overwinter's tools is
+// configured with no MCP servers except those of its profile.
 func TestNothingOfTheToolsIsLeftWhereTheyAreOff(t *testing.T) {
 	t.Parallel()
 	tools := []string{"/opt/overwinter/bin/overwinter-runner", "tools"}

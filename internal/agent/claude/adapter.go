@@ -23,7 +23,7 @@ import (
 // Name is the agent's name in the API.
 const Name = "claude-sdk"
 
-// The names of the secrets that the program looks for in its environment.
+// The names of the secrets that the program reads from its environment.
 const (
 	SecretKey     = "ANTHROPIC_API_KEY"
 	secretToken   = "ANTHROPIC_AUTH_TOKEN"
@@ -31,16 +31,16 @@ const (
 	SecretBaseURL = "ANTHROPIC_BASE_URL"
 )
 
-// interruptGrace is how long the agent may take to abort a turn: it stops its tools and writes its
-// transcript first.
+// interruptGrace is how long the agent may take to abort a turn, because it first stops its tools
+// and writes its transcript.
 const interruptGrace = 10 * time.Second
 
-// messageSpace makes the uuids of messages out of run ids.
+// messageSpace is the namespace for message uuids, which are derived from run ids.
 var messageSpace = uuid.MustParse("d1a7f6c2-52a3-4f57-9b1c-7a3c4e0c8f5d")
 
 var sessionID = lazyregexp.New(`^[a-z]+_([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})$`)
 
-// Adapter is Claude Code as the rest of overwinter sees it. The zero value is ready.
+// Adapter is the adapter for Claude Code. The zero value is ready to use.
 type Adapter struct{}
 
 var (
@@ -73,8 +73,8 @@ func (Adapter) Describe() agent.Description {
 	}
 }
 
-// Launch starts Claude Code to serve prompts on stdin until it is closed. The key leaves out how
-// its memory is found, so that a process that has just been started serves the second prompt too.
+// Launch starts Claude Code to serve prompts on stdin until it is closed. The key excludes whether
+// the session is resumed, so that the process of the first prompt serves the second one too.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	id, err := sessionUUID(in.SessionID)
 	if err != nil {
@@ -108,7 +108,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		Key:  key,
 		Env: map[string]string{
 			"HOME":                                  in.Home,
-			"IS_SANDBOX":                            "1", // as root it works without asking nowhere else
+			"IS_SANDBOX":                            "1", // required to run as root without permission prompts
 			"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
 			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
 			"DISABLE_AUTOUPDATER":                      "1",
@@ -123,8 +123,8 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	}, nil
 }
 
-// permissionFlags let the agent do as it likes, or have it ask. What it asks is answered by the same
-// permissions; those that deny a tool by name have the tool taken away.
+// permissionFlags returns the flags that either skip all permission checks or make the agent ask.
+// The same permissions answer what it asks. Tools that they deny by name are disabled.
 func permissionFlags(in agent.LaunchInput) []string {
 	p := in.Permissions
 	if p.Free() {
@@ -154,15 +154,15 @@ func permissionFlags(in agent.LaunchInput) []string {
 }
 
 // resume resumes a session, or starts it if there is nothing to resume: its first process may have
-// died before it wrote anything, and its transcript may be lost. The program itself refuses to
-// resume what it does not find, and to start what has a file.
+// died before it wrote anything, or its transcript may be lost. The program itself refuses to
+// resume a session that it does not find, and to start one that has a file.
 const resume = `id=$1; shift
 if cat "$HOME"/.claude/projects/*/"$id".jsonl 2>/dev/null | grep -q '"type":"user"'; then exec "$@" --resume "$id"; fi
 rm -f "$HOME"/.claude/projects/*/"$id".jsonl
 exec "$@" --session-id "$id"`
 
-// Prompt is the user line of a run. Its uuid is the same whenever the same run is delivered, and
-// the agent does the work of a uuid once.
+// Prompt returns the user line of a run. Every delivery of a run has the same uuid, and the agent
+// processes a uuid once.
 func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 	if in.RunID == "" {
 		return nil, errors.New("prompt Claude Code: no run id")
@@ -170,8 +170,8 @@ func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 	return userLine(messageUUID(in.RunID, 0), in.Note, in.Content, in.Images...)
 }
 
-// Steer is a user line: the agent takes one that comes while it works after the next result of a tool, or begins to work on it when it
-// has finished. Its uuid is the same whenever the same prompt is given to the same run.
+// Steer returns a user line. If the agent is working, it reads the line after the next tool result;
+// otherwise it starts to work on it. The uuid is always the same for the same prompt and run.
 func (Adapter) Steer(in agent.PromptInput) ([]byte, error) {
 	if in.RunID == "" || in.PromptID == "" {
 		return nil, errors.New("steer Claude Code: no run id, or no prompt id")
@@ -181,14 +181,14 @@ func (Adapter) Steer(in agent.PromptInput) ([]byte, error) {
 
 var _ agent.ImageCarrier = Adapter{}
 
-// Bounds of the images in a user line: the start of a run, which carries it, has at most 1 MiB, with the line in base64 and
-// the agent's secrets.
+// Bounds of the images in a user line. The start of a run contains the line in base64 and the
+// agent's secrets, and is limited to 1 MiB.
 const (
 	maxCarried        = 256 << 10
-	maxCarriedContent = 32 << 10 // of the prompt; with a longer one there is no room
+	maxCarriedContent = 32 << 10 // of the prompt; a longer one leaves no room for images
 )
 
-// CarriesImages returns how many bytes of images go with a prompt.
+// CarriesImages returns how many bytes of images fit into a prompt.
 func (Adapter) CarriesImages(content string) int64 {
 	if len(content) > maxCarriedContent {
 		return 0
@@ -196,18 +196,18 @@ func (Adapter) CarriesImages(content string) int64 {
 	return maxCarried
 }
 
-// Interrupt asks the agent to abort its turn.
+// Interrupt returns the control request that aborts the turn.
 func (Adapter) Interrupt(runID string) agent.Interrupt {
 	return agent.Interrupt{Stdin: interruptLine(interruptID(runID)), Grace: interruptGrace}
 }
 
-// interruptLine asks the agent to abort its turn. Its response has the id.
+// interruptLine returns the control request that aborts a turn. Its response contains the id.
 func interruptLine(id string) []byte {
 	b, err := json.Marshal(controlRequest{
 		Type: "control_request", RequestID: id, Request: map[string]string{"subtype": "interrupt"},
 	})
 	if err != nil {
-		panic(fmt.Sprintf("claude: encode interrupt: %v", err)) // strings always encode
+		panic(fmt.Sprintf("claude: encode interrupt: %v", err)) // strings can always be encoded
 	}
 	return append(b, '\n')
 }
@@ -220,7 +220,7 @@ type controlRequest struct {
 
 func interruptID(runID string) string { return "interrupt-" + runID }
 
-// sessionUUID is the uuid inside a session's id.
+// sessionUUID returns the uuid contained in a session's id.
 func sessionUUID(id string) (string, error) {
 	m := sessionID.FindStringSubmatch(id)
 	if m == nil {
@@ -229,8 +229,8 @@ func sessionUUID(id string) (string, error) {
 	return strings.Join(m[1:], "-"), nil
 }
 
-// messageUUID is the uuid of the n-th message that a run writes: 0 is its prompt, the others ask
-// the agent to continue.
+// messageUUID returns the uuid of the n-th message of a run: 0 is its prompt, the others ask the
+// agent to continue.
 func messageUUID(runID string, n int) string {
 	name := runID
 	if n > 0 {
@@ -239,12 +239,13 @@ func messageUUID(runID string, n int) string {
 	return uuid.NewSHA1(messageSpace, []byte(name)).String()
 }
 
-// steerUUID is the uuid of a prompt that a run is given.
+// steerUUID returns the uuid of a prompt that is added to a run.
 func steerUUID(runID, promptID string) string {
 	return uuid.NewSHA1(messageSpace, []byte(runID+"/steer/"+promptID)).String()
 }
 
-// userLine is a message as the agent reads it. A note is a part before the text, as the program's own reminders are.
+// userLine returns a message in the agent's input format. A note is a separate part before the
+// text, like the program's own reminders.
 func userLine(id, note, content string, images ...agent.Image) ([]byte, error) {
 	type imageSource struct {
 		Type      string `json:"type"`

@@ -11,13 +11,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 )
 
-// askTool is the tool with which the agent asks the user something.
+// askTool is the tool with which the agent asks the user a question.
 const askTool = "AskUserQuestion"
 
-// rejected is the message of a rejection that has none.
+// rejected is the message of a rejection without a message.
 const rejected = "The user does not allow this."
 
-// asked reads a request of the agent. Those that are not questions are none of ours.
+// asked reads a control request of the agent. It ignores requests that are not questions.
 func (t *translator) asked(l record) {
 	q := agent.Question{ID: jsonscan.Text(jsonscan.Field(l.raw, "request_id")), Kind: agent.Permission}
 	asks := false
@@ -86,7 +86,8 @@ func inquiries(input []byte) []agent.InquiryItem {
 	return items
 }
 
-// responded reads an answer: the agent's to an interrupt, or ours to a question, which it repeats.
+// responded reads a control response: the agent's response to an interrupt, or the echo of our
+// answer to a question.
 func (t *translator) responded(l record) {
 	var id, response []byte
 	success := false
@@ -107,7 +108,7 @@ func (t *translator) responded(l record) {
 	t.resolved(jsonscan.Text(id))
 }
 
-// answered notes that calls have their results, whatever became of the questions about them.
+// answered resolves the questions about calls that have a result, whatever the answers were.
 func (t *translator) answered(l record) {
 	if len(t.state.Waiting) == 0 {
 		return
@@ -130,8 +131,8 @@ func (t *translator) resolved(id string) {
 	}
 }
 
-// Answer is the control response to a question. What the agent offered for the whole session is
-// kept to the session, and for always is written where the agent finds it again.
+// Answer returns the control response to a question. A permission for the session lasts for the
+// session; one for always is written to the agent's local settings.
 func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	var r permissionResult
 	switch a.Decision {
@@ -189,7 +190,7 @@ type permissionResult struct {
 	UpdatedPermissions []json.RawMessage `json:"updatedPermissions,omitempty"`
 }
 
-// withAnswers is the input of the asking tool with what was answered.
+// withAnswers returns the input of askTool with the answers added.
 func withAnswers(q agent.Question, a agent.Answer) (json.RawMessage, error) {
 	if len(a.Answers) == 0 {
 		return nil, fmt.Errorf("answer question %s: there are no answers", q.ID)
@@ -203,7 +204,7 @@ func withAnswers(q agent.Question, a agent.Answer) (json.RawMessage, error) {
 	if err := json.Unmarshal(q.Input, &input); err != nil {
 		return nil, fmt.Errorf("answer question %s: its input: %w", q.ID, err)
 	}
-	texts := map[string]string{} // which is what the tool takes
+	texts := map[string]string{} // the form that the tool expects
 	for asked, said := range a.Answers {
 		texts[asked] = said.String()
 	}
@@ -215,8 +216,8 @@ func withAnswers(q agent.Question, a agent.Answer) (json.RawMessage, error) {
 	return json.Marshal(input)
 }
 
-// permissionUpdates are the agent's suggestions with the place where they are to be kept. Where it
-// made none, the whole tool is allowed.
+// permissionUpdates returns the agent's suggestions with the destination that matches the decision.
+// Without suggestions, the whole tool is allowed.
 func permissionUpdates(q agent.Question, d agent.Decision) ([]json.RawMessage, error) {
 	destination := `"session"`
 	if d == agent.DecisionAlways {
@@ -249,7 +250,7 @@ func permissionUpdates(q agent.Question, d agent.Decision) ([]json.RawMessage, e
 	return updates, nil
 }
 
-// number is the number that raw stands for, or 0.
+// number parses raw as a number. It returns 0 if raw is not a number.
 func number(raw []byte) float64 {
 	n, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
 )
 
-// grown repeats the output of a program until there are size bytes, each time with different ids.
+// grown repeats the output of a program, with different ids each time, until it has size bytes.
 func grown(data []byte, size int) []byte {
 	var out []byte
 	for n := 0; len(out) < size; n++ {
@@ -24,7 +24,7 @@ func grown(data []byte, size int) []byte {
 	return out
 }
 
-// benchmarked are captures without and with bulk that no block is made of.
+// benchmarked lists a capture without and one with large content that becomes no block.
 var benchmarked = []string{"plain-multi", "two-subagents", "compacted"}
 
 func BenchmarkParse(b *testing.B) {

@@ -8,32 +8,33 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// blocks keeps the open blocks whole, because a block that completes is shown whole. It returns
-// each change as events. Unlike a ledger.Ledger it finds one of many without a search.
+// blocks keeps the complete open blocks, because a block is shown in full when it completes. It
+// returns each change as events. Unlike a ledger.Ledger, it finds a block without a linear search.
 type blocks struct {
-	Open []*openBlock `json:"open,omitempty"` // in the order they were opened; nil for those closed meanwhile
-	// What follows is made of Open when it is needed, so that many open blocks cost no more each than few.
+	Open []*openBlock `json:"open,omitempty"` // in the order in which they were opened; nil for closed blocks
+	// The following fields are derived from Open on first use. They make lookups constant time.
 	byID    map[string]*openBlock
-	writing []*openBlock // those that the model is still writing
+	writing []*openBlock // blocks that the model is still writing
 	closed  int          // how many of Open are nil
-	// compactions is how many compactions are open.
+	// compactions counts the open compaction blocks.
 	compactions int
 }
 
-// maxWriting bounds how many parts the model writes at once. There is one, unless a stream is broken.
+// maxWriting bounds how many parts the model writes at once. There is only one, unless the stream
+// is invalid.
 const maxWriting = 256
 
 type openBlock struct {
 	ledger.Entry
-	Long bool `json:"long,omitempty"` // the deltas are more than maxText, and not kept
-	// Message and Index say which part of which message of the model the block is, as long as the
-	// model is still writing it. Message is empty once the agent has passed the part on whole.
+	Long bool `json:"long,omitempty"` // the deltas exceed maxText and are not kept
+	// Message and Index identify the message and the part that the block shows while the model is
+	// writing it. Message is empty once the agent has reported the complete part.
 	Message string `json:"message,omitempty"`
 	Index   int    `json:"index,omitempty"`
-	place   int    // in blocks.Open
+	place   int    // index in blocks.Open
 }
 
-// prepare makes what is kept of the open blocks to find them.
+// prepare builds the lookup fields from the open blocks.
 func (l *blocks) prepare() {
 	if l.byID != nil {
 		return
@@ -66,13 +67,13 @@ func (l *blocks) start(o *openBlock, at time.Time) conversation.Event {
 	return o.Started(at)
 }
 
-// find returns the open block of that id, or nil.
+// find returns the open block with that id, or nil.
 func (l *blocks) find(id string) *openBlock {
 	l.prepare()
 	return l.byID[id]
 }
 
-// last returns the block that was opened last, or nil.
+// last returns the most recently opened block, or nil.
 func (l *blocks) last() *openBlock {
 	l.prepare()
 	if len(l.Open) == 0 {
@@ -81,7 +82,7 @@ func (l *blocks) last() *openBlock {
 	return l.Open[len(l.Open)-1]
 }
 
-// written returns the block of a part that the model is still writing, or nil.
+// written returns the block of a part that the model is writing, or nil.
 func (l *blocks) written(message string, index int) *openBlock {
 	l.prepare()
 	for _, o := range slices.Backward(l.writing) {
@@ -92,7 +93,7 @@ func (l *blocks) written(message string, index int) *openBlock {
 	return nil
 }
 
-// passed notes that the agent has passed the block's part on whole.
+// passed records that the agent has reported the complete part of the block.
 func (l *blocks) passed(o *openBlock) {
 	l.prepare()
 	o.Message, o.Index = "", 0
@@ -113,12 +114,12 @@ func (l *blocks) compaction(where string) *openBlock {
 	return nil
 }
 
-// maxText bounds the deltas that are kept of an open block, because a translator's state is written
-// often. They are used only if the model is aborted and the agent does not pass on the partial
+// maxText bounds how much text of an open block is kept, because a translator's state is written
+// often. The text is used only if the model is aborted and the agent does not report the partial
 // text.
 const maxText = 16 << 10
 
-// say appends to an open block.
+// say appends to the text of an open block.
 func (o *openBlock) say(words string) {
 	if o.Long || len(o.Text)+len(words) > maxText {
 		o.Long, o.Text = true, nil
@@ -127,12 +128,12 @@ func (o *openBlock) say(words string) {
 	o.Text = append(o.Text, words...)
 }
 
-// whole gives an open block its content, whatever was said before.
+// whole sets the complete content of an open block and replaces earlier text.
 func (o *openBlock) whole(content string) {
 	o.Block.Content, o.Text, o.Long = content, nil, false
 }
 
-// close completes an open block, or changes its state where the whole is not known.
+// close completes an open block, or only changes its status if its complete content is unknown.
 func (l *blocks) close(o *openBlock, status conversation.BlockStatus, at time.Time) conversation.Event {
 	l.forget(o)
 	if o.Long {
@@ -141,7 +142,7 @@ func (l *blocks) close(o *openBlock, status conversation.BlockStatus, at time.Ti
 	return o.Closed(status, at)
 }
 
-// remove takes an open block back.
+// remove removes an open block.
 func (l *blocks) remove(o *openBlock, at time.Time) conversation.Event {
 	l.forget(o)
 	return o.Removed(at)

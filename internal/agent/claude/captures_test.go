@@ -11,7 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// exception is why the two sides of a capture differ; the package documentation lists them all.
+// exception is a reason for a difference between the two sides of a capture. The package
+// documentation lists all of them.
 type exception string
 
 const (
@@ -38,8 +39,9 @@ var exceptions = map[string][]exception{
 	"without-partial-messages":        {silent},
 }
 
-// TestCaptures reads what the real program wrote: its stream and its transcript must give the same
-// blocks. Each capture has a golden file, blocks, rewritten with go test -run Captures -update.
+// TestCaptures reads the output of the real program: its stream and its transcript must give the
+// same blocks. Each capture has a golden file, blocks; rewrite it with go test -run Captures
+// -update.
 func TestCaptures(t *testing.T) {
 	t.Parallel()
 	capture.Each(t, "testdata/captures/*", func(t *testing.T, dir string) {
@@ -51,7 +53,7 @@ func TestCaptures(t *testing.T) {
 	})
 }
 
-// except makes an exception.
+// except applies an exception.
 func except(e exception, parsed, streamed conversation.Conversation) (p, s conversation.Conversation) {
 	in := func(c conversation.Conversation, thread int, id string) bool {
 		return thread < len(c.Threads) && slices.ContainsFunc(c.Threads[thread].Blocks, func(b conversation.Block) bool { return b.ID == id })
@@ -78,7 +80,7 @@ func except(e exception, parsed, streamed conversation.Conversation) (p, s conve
 	panic("unknown exception " + string(e))
 }
 
-// forgetTimes blanks the times of blocks whose line in the stream has none.
+// forgetTimes removes the times of blocks whose line in the stream has none.
 func forgetTimes(cs ...conversation.Conversation) {
 	for _, c := range cs {
 		for _, t := range c.Threads {

@@ -34,8 +34,8 @@ var scripts = scripted.Scripts(scripted.Tools{
 	Failing:  529, // overloaded
 })
 
-// command runs the real program of a launch against the model server, with nothing of this
-// machine's environment but what it needs.
+// command runs the real program of a launch against the model server, with only the variables that
+// it needs from this machine's environment.
 func command(t *testing.T, models string, launch agent.Launch) *exec.Cmd {
 	t.Helper()
 	argv := slices.Clone(launch.Argv)
@@ -56,8 +56,8 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
 			t.Helper()
 			cmd := command(t, models, launch)
-			if !strings.HasSuffix(t.Name(), "SaysThatItsKeyIsRefused") { // which must not depend on it
-				cmd.Env = append(cmd.Env, "CLAUDE_CODE_MAX_RETRIES=2") // ten take minutes
+			if !strings.HasSuffix(t.Name(), "SaysThatItsKeyIsRefused") { // that scenario must not depend on the retry limit
+				cmd.Env = append(cmd.Env, "CLAUDE_CODE_MAX_RETRIES=2") // the default of ten takes minutes
 			}
 			return cmd
 		},

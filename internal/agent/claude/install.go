@@ -10,7 +10,7 @@ import (
 // Version is the pinned version of Claude Code.
 const Version = "2.1.329"
 
-// Binary is where a sandbox image has the program.
+// Binary is the path of the program in a sandbox image.
 const Binary = "/overwinter/agents/claude/claude"
 
 var _ agent.Installer = Adapter{}
@@ -25,10 +25,10 @@ var program = npm.Package{
 	},
 }
 
-// Packages is what the agent is made of.
+// Packages returns the npm packages of the agent.
 func (Adapter) Packages() []npm.Package { return []npm.Package{program} }
 
-// Installation puts the pinned program at Binary.
+// Installation returns how to install the pinned program at Binary.
 func (Adapter) Installation() agent.Installation {
 	return program.Installation(path.Dir(Binary), []string{Binary, "--version"})
 }

@@ -26,13 +26,14 @@ import (
 
 var _ agent.Movable = Adapter{}
 
-// Local are the sessions of Claude Code: below its projects, in a folder that is named after the directory. The same files make the
-// same session in a sandbox, in another folder.
+// Local returns access to the sessions of Claude Code on a machine. They are below its projects
+// directory, in a folder named after the working directory. In a sandbox, the same files in another
+// folder are the same session.
 func (Adapter) Local(m agent.Machine) agent.Local { return local{m} }
 
 type local struct{ agent.Machine }
 
-// root is the folder of a directory.
+// root returns the folder of a directory.
 func (l local) root(dir string) string {
 	return filepath.Join(cmp.Or(l.Getenv("CLAUDE_CONFIG_DIR"), filepath.Join(l.Home, ".claude")), "projects", projectOf(dir))
 }
@@ -95,7 +96,8 @@ func (l local) Pack(_ context.Context, dir, id string) (agent.Moved, error) {
 	return agent.Moved{MemoryID: memory, Files: files}, nil
 }
 
-// Unpack implements agent.Local. The folder of the directory has no session of that id unless it was pulled there before.
+// Unpack implements agent.Local. The folder of the directory contains a session with that id only
+// if it was pulled there before.
 func (l local) Unpack(_ context.Context, dir string, m agent.Moved) (string, error) {
 	id, err := sessionUUID(m.MemoryID)
 	if err != nil {
@@ -134,7 +136,7 @@ func belongs(below, id string) bool {
 	return ok && fs.ValidPath(name) && !strings.Contains(name, "/") && (strings.HasSuffix(name, suffix) || strings.HasSuffix(name, metaSuffix))
 }
 
-// entry is a line of a transcript, as far as a move is concerned.
+// entry contains the fields of a transcript line that a move needs.
 type entry struct {
 	Type       string `json:"type"`
 	UUID       string `json:"uuid"`
@@ -143,18 +145,19 @@ type entry struct {
 	Permission string `json:"permissionMode"`
 }
 
-// strict are the permission modes in which the program asks a person before it acts, or does not act.
+// strict lists the permission modes in which the program asks a person before it acts, or does not
+// act.
 var strict = []string{"", "default", "plan"}
 
-// unpermitted is a transcript without the permission modes that the sandbox had, which the program would resume with, and the line
-// that the next one follows.
+// unpermitted returns a transcript without the permission modes of the sandbox, in which the
+// program would otherwise resume, and the line that the next line follows.
 func unpermitted(data []byte) ([]byte, entry) {
 	var out bytes.Buffer
 	out.Grow(len(data))
 	var leaf entry
 	for line := range bytes.Lines(agent.WholeLines(data)) {
 		var e entry
-		_ = json.Unmarshal(line, &e) // a line of another form is none of these
+		_ = json.Unmarshal(line, &e) // lines of another form have none of these fields
 		if e.Type == "permission-mode" {
 			continue
 		}
@@ -181,12 +184,12 @@ func withDefaultMode(line []byte) []byte {
 	}
 	out, err := json.Marshal(fields)
 	if err != nil {
-		return nil // what was decoded encodes
+		return nil // decoded values can always be encoded
 	}
 	return append(out, '\n')
 }
 
-// noted is the line with a note for the model, which the program does not show.
+// noted returns the line that contains a note for the model, which the program does not show.
 func noted(note string, leaf entry, id, dir string) []byte {
 	if note == "" || leaf.UUID == "" {
 		return nil
@@ -198,7 +201,7 @@ func noted(note string, leaf entry, id, dir string) []byte {
 		"userType":  "external", "cwd": dir, "sessionId": id, "version": leaf.Version,
 	})
 	if err != nil {
-		return nil // strings always encode
+		return nil // strings can always be encoded
 	}
 	return append(line, '\n')
 }
@@ -211,7 +214,7 @@ func (local) Settings() []string {
 // Resume implements agent.Local.
 func (local) Resume(id string) []string { return []string{"claude", "--resume", id} }
 
-// memoryID is the session under whose name the adapter finds the files of a session of Claude Code.
+// memoryID returns the session id under which the adapter finds the files of a Claude Code session.
 func memoryID(id string) (string, error) {
 	parsed, err := uuid.Parse(id)
 	if err != nil || parsed.String() != id {
@@ -220,10 +223,12 @@ func memoryID(id string) (string, error) {
 	return session.SessionPrefix + strings.ReplaceAll(id, "-", ""), nil
 }
 
-// maxProject is how many characters of a directory's name are in that of its folder; after those follows a hash.
+// maxProject is how many characters of a directory's name the name of its folder contains before a
+// hash follows.
 const maxProject = 200
 
-// projectOf is the name of the folder of a directory, as the program makes it: what is no letter or digit is a dash.
+// projectOf returns the name that the program gives to the folder of a directory: every character
+// except letters and digits becomes a dash.
 func projectOf(dir string) string {
 	units := utf16.Encode([]rune(dir))
 	name := make([]byte, len(units))

@@ -68,7 +68,7 @@ func TestSessionsOfAMachineAreFoundInASandbox(t *testing.T) {
 	require.ErrorIs(t, err, agent.ErrNoMemory)
 }
 
-// TestFoldersOfDirectoriesAreNamedAsTheProgramDoes has names that the program itself has made.
+// TestFoldersOfDirectoriesAreNamedAsTheProgramDoes uses names that the program itself has made.
 func TestFoldersOfDirectoriesAreNamedAsTheProgramDoes(t *testing.T) {
 	t.Parallel()
 	local := claude.New().Local(agenttest.Machine(t, nil))
@@ -81,7 +81,8 @@ func TestFoldersOfDirectoriesAreNamedAsTheProgramDoes(t *testing.T) {
 	}
 }
 
-// TestWhatASandboxAllowedIsNotAllowedOnAMachine: the program would resume in the permission mode that it ended in.
+// TestWhatASandboxAllowedIsNotAllowedOnAMachine checks that the permission mode of the sandbox is
+// removed, because the program would resume in it.
 func TestWhatASandboxAllowedIsNotAllowedOnAMachine(t *testing.T) {
 	t.Parallel()
 	m := agenttest.Machine(t, nil)

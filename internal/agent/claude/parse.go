@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Where the agent keeps the transcripts of subagents, below the directory of the session.
+// Locations of the transcripts of subagents, below the directory of the session.
 const (
 	subagentDir    = "subagents"
 	subagentPrefix = "agent-"
@@ -23,8 +23,8 @@ const (
 )
 
 // Parse reads the transcript of a session, <session>.jsonl, with <session>/subagents/agent-*.jsonl
-// and their *.meta.json. Several sessions, as after a fork, are read as one, each line once. Lines
-// that it does not understand are skipped; it never fails.
+// and their *.meta.json. Several sessions, as after a fork, are read as one, each line once. Parse
+// skips lines that it does not understand. It never fails.
 func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
 	p := parser{seen: map[string]struct{}{}, calls: map[string]*conversationFile{}, byID: map[string]*conversationFile{}}
 	var mains, others []*conversationFile
@@ -43,7 +43,8 @@ func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error)
 			p.calls[t.call] = t
 		}
 	}
-	// A session's file has its uuid for a name. Others are read only where there is none such.
+	// A session's file is named after its uuid. Other files are read only if no file has such a
+	// name.
 	if slices.ContainsFunc(mains, named) {
 		mains = slices.DeleteFunc(mains, func(m *conversationFile) bool { return !named(m) })
 	}
@@ -64,10 +65,10 @@ func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error)
 	return p.folder.Conversation(), nil
 }
 
-// conversationFile is a file of a subagent, or of a session.
+// conversationFile is the file of a subagent or a session.
 type conversationFile struct {
 	id       string
-	call     string // id of the call that started it
+	call     string // id of the call that started the subagent
 	finished bool
 	data     []byte
 	begun    time.Time
@@ -83,13 +84,13 @@ const (
 	metaFile
 )
 
-// named reports whether a transcript has the name of a session.
+// named reports whether the file has the name of a session.
 func named(t *conversationFile) bool {
 	_, err := uuid.Parse(t.id)
 	return err == nil && len(t.id) == 36
 }
 
-// transcriptOf says what a file is, and the id of the subagent or session that it is about.
+// transcriptOf returns the kind of a file and the id of its subagent or session.
 func transcriptOf(name string) (string, fileKind) {
 	base := path.Base(name)
 	sub := slices.Contains(strings.Split(path.Dir(name), "/"), subagentDir)
@@ -108,7 +109,7 @@ func transcriptOf(name string) (string, fileKind) {
 	return "", otherFile
 }
 
-// meta reads what the agent notes of a subagent.
+// meta reads the agent's metadata of a subagent.
 func (t *conversationFile) meta(data []byte) {
 	jsonscan.Fields(data, func(key, value []byte) {
 		switch string(key) {
@@ -120,7 +121,7 @@ func (t *conversationFile) meta(data []byte) {
 	})
 }
 
-// begun is the time of the first line that has one.
+// begun returns the time of the first line that has one.
 func begun(data []byte) time.Time {
 	for raw := range bytes.Lines(data) {
 		if l, ok := decode(raw); ok && len(l.at) > 2 {
@@ -132,12 +133,12 @@ func begun(data []byte) time.Time {
 
 type parser struct {
 	folder conversation.Folder
-	seen   map[string]struct{}          // uuids of lines
-	calls  map[string]*conversationFile // by the call that started them
+	seen   map[string]struct{}          // uuids of the lines read so far
+	calls  map[string]*conversationFile // by the call that started the subagent
 	byID   map[string]*conversationFile
 }
 
-// transcript returns the record of a subagent and makes it where it is new.
+// transcript returns the record of a subagent and creates it if necessary.
 func (p *parser) transcript(id string, all *[]*conversationFile) *conversationFile {
 	if t, ok := p.byID[id]; ok {
 		return t
@@ -152,8 +153,8 @@ func (p *parser) transcript(id string, all *[]*conversationFile) *conversationFi
 type fileReader struct {
 	*parser
 	reader
-	at   time.Time // of the newest line
-	held []record  // a compaction, until it is known whether a command asked for it
+	at   time.Time // time of the newest line
+	held []record  // a compaction, until it is known whether a command requested it
 }
 
 func (p *parser) main(data []byte) {
@@ -161,7 +162,7 @@ func (p *parser) main(data []byte) {
 	f.read(data)
 }
 
-// subagent reads the transcript of a subagent where its call is, once.
+// subagent reads the transcript of a subagent at the position of its call, once.
 func (p *parser) subagent(t *conversationFile, call string, created time.Time) {
 	if t.read {
 		return
@@ -172,7 +173,7 @@ func (p *parser) subagent(t *conversationFile, call string, created time.Time) {
 	f.read(t.data)
 }
 
-// first shows what the subagent was asked, as the stream does when it is started.
+// first shows the prompt of the subagent, as the stream does when the subagent starts.
 func (f *fileReader) first(t *conversationFile, call string, created time.Time) {
 	for raw := range bytes.Lines(t.data) {
 		l, ok := decode(raw)
@@ -242,8 +243,8 @@ func (f *fileReader) line(l record) {
 	}
 }
 
-// hold keeps a compaction back until the command that asked for it has been shown; the transcript
-// has them the other way round. It reports whether the line is still to be read.
+// hold delays a compaction until the command that requested it has been shown, because the
+// transcript has them in reverse order. It reports whether the line must still be read.
 func (f *fileReader) hold(l record) bool {
 	switch {
 	case l.isSummary:
@@ -271,7 +272,7 @@ func (f *fileReader) unhold() {
 	f.held = nil
 }
 
-// failed reads that a request to the model failed and was sent again.
+// failed reads a record of a failed request to the model, which was sent again.
 func (f *fileReader) failed(l record) {
 	var attempt, limit, status []byte
 	jsonscan.Fields(l.raw, func(key, value []byte) {
@@ -303,7 +304,8 @@ func (f *fileReader) children(l record) {
 	})
 }
 
-// launched reads the subagent that a result names, where nothing else has said whose call it was.
+// launched reads the subagent that a result names, if no earlier line has linked the subagent to
+// its call.
 func (f *fileReader) launched(l record) {
 	result := jsonscan.Field(l.raw, "toolUseResult")
 	if len(result) == 0 || result[0] != '{' {
@@ -329,7 +331,7 @@ func (f *fileReader) child(t *conversationFile, call string) {
 	f.subagent(t, call, o.Block.CreatedAt)
 }
 
-// finish closes what is open: what its process died with, however many have come since.
+// finish aborts the blocks that were open when their process died.
 func (f *fileReader) finish() {
 	for _, a := range slices.Clone(f.Agents) {
 		if t, ok := f.byID[a.ID]; ok && t.finished {

@@ -15,8 +15,9 @@ import (
 
 var _ agent.Profiled = Adapter{}
 
-// ProfileFiles are the files of a profile, placed where the program looks for those of its user, so
-// that none of them is in the workspace. MCP servers have their own file, which a flag names.
+// ProfileFiles returns the files of a profile at the paths where the program looks for its user's
+// files, so that none of them is in the workspace. MCP servers have a separate file, which a flag
+// names.
 func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 	p := in.Profile
 	if p == nil {
@@ -50,7 +51,7 @@ func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 
 func mcpConfigPath(home string) string { return path.Join(home, ".claude", "overwinter-mcp.json") }
 
-// withFrontMatter puts a name, if it is wanted, and a description above a text.
+// withFrontMatter puts a description, and optionally a name, above a text.
 func withFrontMatter(t profile.Text, named bool) string {
 	var b strings.Builder
 	b.WriteString("---\n")
@@ -65,7 +66,7 @@ func withFrontMatter(t profile.Text, named bool) string {
 	return b.String()
 }
 
-// mcpServer is a server as the program's configuration has it.
+// mcpServer is a server in the program's configuration format.
 type mcpServer struct {
 	Type    string            `json:"type"`
 	Command string            `json:"command,omitempty"`
@@ -75,7 +76,8 @@ type mcpServer struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// mcpFlags name the servers: those of the profile by their file, and that of overwinter's tools inline.
+// mcpFlags returns the flags that name the servers: those of the profile by their file, and that of
+// overwinter's tools inline.
 func mcpFlags(in agent.LaunchInput) ([]string, error) {
 	var configs []string
 	if in.Profile != nil && len(in.Profile.MCPServers) > 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestAProfileReachesTheModel looks for a marker of each part of a profile in what the real program
-// asks of the model.
+// TestAProfileReachesTheModel looks for a marker of each part of a profile in the requests that the
+// real program sends to the model.
 func TestAProfileReachesTheModel(t *testing.T) {
 	t.Parallel()
 	script := program.EchoServer(t)

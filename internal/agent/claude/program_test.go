@@ -22,7 +22,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// asking are permissions with which the agent asks.
+// asking are permissions that make the agent ask.
 var asking = permission.Rules{Default: permission.Ask}
 
 // cli is the real Claude Code with its own model server.
@@ -34,7 +34,7 @@ type cli struct {
 	folder          conversation.Folder
 }
 
-// startWith is start with a profile, written as into a sandbox.
+// startWith is start with a profile, whose files it writes as in a sandbox.
 func startWith(t *testing.T, spec profile.Spec, scripts map[string][]modelserver.Step) *cli {
 	t.Helper()
 	p := &cli{server: modelserver.New(scripts), home: t.TempDir(), workspace: t.TempDir()}
@@ -65,7 +65,7 @@ func (p *cli) begin(t *testing.T, in agent.LaunchInput) {
 	p.Process = program.Start(t, cmd, launch)
 }
 
-// turn runs a prompt to its end and answers what is asked meanwhile.
+// turn runs a prompt to its end and answers the agent's questions meanwhile.
 func (p *cli) turn(t *testing.T, content string, answers ...agent.Answer) program.Turn {
 	t.Helper()
 	in := agent.PromptInput{RunID: session.NewID(session.RunPrefix), Content: content}
@@ -75,7 +75,7 @@ func (p *cli) turn(t *testing.T, content string, answers ...agent.Answer) progra
 	}, answers...)
 }
 
-// agree ends the program and holds its transcript to what it said.
+// agree ends the program and compares its transcript with its stream.
 func (p *cli) agree(t *testing.T) {
 	t.Helper()
 	p.Close(t)
@@ -112,7 +112,7 @@ func TestAsksBeforeItActs(t *testing.T) {
 	require.Equal(t, conversation.Success, once.Only(t, conversation.ToolUse).Status)
 
 	p.turn(t, "{{touch}} it", agent.Answer{Decision: agent.DecisionSession})
-	p.turn(t, "{{touch}} it") // not asked any more
+	p.turn(t, "{{touch}} it") // allowed now without asking
 	p.agree(t)
 }
 

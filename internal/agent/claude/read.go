@@ -12,49 +12,50 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// maxRaw bounds what is kept of a line that was not understood, of stderr in a crash's message, and
-// of the agent's words for a failure.
+// maxRaw bounds how much is kept of an unparsed line, of stderr in a crash's message, and of the
+// agent's message for a failure.
 const maxRaw = 1 << 10
 
-// maxMark bounds the mark of an interrupt, to distinguish it from what people write.
+// maxMark bounds the length of an interrupt mark, to distinguish it from what people write.
 const maxMark = 256
 
 // maxGone bounds reader.Gone.
 const maxGone = 256
 
-// reader makes blocks of what the stream and the transcripts have in common, so that both sides
-// make the same ones.
+// reader creates the blocks that stream and transcripts have in common, so that both sides create
+// the same ones.
 type reader struct {
 	blocks
-	// pictured is called with the images of results; nil if their bytes are of no use.
+	// pictured is called with the images of results; nil if their bytes are not needed.
 	pictured func([]conversation.ImageData)
 	Writing  string            `json:"writing,omitempty"` // the newest message that the main model streamed
-	Part     int               `json:"part,omitempty"`    // how many of its parts have begun
-	Of       map[string]string `json:"of,omitempty"`      // by conversation, the newest message …
-	Next     map[string]int    `json:"next,omitempty"`    // … and the place of its next part
+	Part     int               `json:"part,omitempty"`    // number of its parts that have begun
+	Of       map[string]string `json:"of,omitempty"`      // newest message by conversation
+	Next     map[string]int    `json:"next,omitempty"`    // position of that message's next part
 	Agents   []*subagent       `json:"agents,omitempty"`
-	Gone     []string          `json:"gone,omitempty"` // ids of those that have ended
-	// Holding: the message may have more parts, and results of its first ones wait in Held until it
-	// is complete. A call runs as soon as it is written, so its result can come before the next
-	// part; the transcript does not record their order.
+	Gone     []string          `json:"gone,omitempty"` // ids of subagents that have ended
+	// Holding: the message may have more parts. The results of its first parts wait in Held until
+	// it is complete. A call runs as soon as it is written, so its result can arrive before the
+	// next part; the transcript does not record their order.
 	Holding bool                 `json:"holding,omitempty"`
 	Held    []conversation.Block `json:"held,omitempty"`
-	Current string               `json:"current,omitempty"` // the message whose parts were passed on last
-	// Last is the newest block of the main conversation that will stay.
+	Current string               `json:"current,omitempty"` // message whose parts the agent reported last
+	// Last is the newest permanent block of the main conversation.
 	Last      string `json:"last,omitempty"`
 	ToolCalls int64  `json:"toolCalls,omitempty"`
 }
 
-// subagent is one that is at work.
+// subagent is a running subagent.
 type subagent struct {
 	ID         string `json:"id"`
 	ToolUseID  string `json:"toolUseId"`
 	Background bool   `json:"background,omitempty"`
-	// Prompt is a hash of its prompt, until one of its own lines has repeated the prompt.
+	// Prompt is a hash of its prompt, until one of the subagent's own lines has repeated the
+	// prompt.
 	Prompt uint64 `json:"prompt,omitempty"`
 }
 
-// conversationOf says who speaks in a line.
+// conversationOf returns the conversation to which a line belongs.
 func (r *reader) conversationOf(l record) string {
 	if len(l.agent) > 2 {
 		return jsonscan.Text(l.agent)
@@ -85,7 +86,7 @@ func (r *reader) kept(where, id string) {
 	}
 }
 
-// show adds a block that is there all at once.
+// show adds a complete block.
 func (r *reader) show(where string, b conversation.Block, at time.Time) []conversation.Event {
 	if b.Status == "" {
 		b.Status = conversation.Complete
@@ -94,12 +95,12 @@ func (r *reader) show(where string, b conversation.Block, at time.Time) []conver
 	return append(r.summarized(where, at), ledger.Whole(where, b, at)...)
 }
 
-// add shows a block that is not part of a message, after the results that wait.
+// add adds a block that is not part of a message, after the held results.
 func (r *reader) add(where string, b conversation.Block, at time.Time) []conversation.Event {
 	return append(r.release(where, at), r.show(where, b, at)...)
 }
 
-// release shows the results that wait.
+// release shows the held results.
 func (r *reader) release(where string, at time.Time) []conversation.Event {
 	if where != conversation.Main || len(r.Held) == 0 {
 		return nil
@@ -118,7 +119,7 @@ func (r *reader) system(where, id, subtype, words string, l record, at time.Time
 	}, at)
 }
 
-// commandOutput shows what a command such as /cost has printed, if it has.
+// commandOutput shows the output of a command such as /cost, if there is any.
 func (r *reader) commandOutput(where, id, words string, l record, at time.Time) []conversation.Event {
 	words = strings.TrimSpace(words)
 	if words == "" {
@@ -127,7 +128,7 @@ func (r *reader) commandOutput(where, id, words string, l record, at time.Time) 
 	return r.system(where, id, "command_output", words, l, at)
 }
 
-// assistant reads a part, or several, that a model has finished.
+// assistant reads one or more complete parts of a model's message.
 func (r *reader) assistant(l record, at time.Time) []conversation.Event {
 	m := decodeMessage(l.message)
 	where := r.conversationOf(l)
@@ -141,7 +142,7 @@ func (r *reader) assistant(l record, at time.Time) []conversation.Event {
 		case l.localCommand:
 			return r.commandOutput(where, jsonscan.Text(l.uuid), words, l, at)
 		case words == noReply:
-			return nil // sent to the model alone, when a session is resumed after a kill
+			return nil // sent only to the model, when a session is resumed after a kill
 		}
 		return r.system(where, jsonscan.Text(l.uuid), "notice", words, l, at)
 	}
@@ -149,7 +150,7 @@ func (r *reader) assistant(l record, at time.Time) []conversation.Event {
 		events = r.void(where, at)
 	}
 	if where == conversation.Main && r.Writing == "" {
-		r.Holding = true // nothing marks the end of a message
+		r.Holding = true // no line marks the end of a message
 	}
 	if where == conversation.Main && jsonscan.Text(m.id) != r.Current {
 		events = append(events, r.release(where, at)...)
@@ -178,11 +179,11 @@ func (r *reader) part(where string, l record, m message, p part, n int, at time.
 		b.Type, b.Content = conversation.AssistantText, jsonscan.Text(p.text)
 		if strings.TrimSpace(b.Content) == "" {
 			r.place(where, l, m, n)
-			return nil // the agent does not pass it on
+			return nil // the agent does not report it
 		}
 	case jsonscan.Is(p.kind, "thinking"), jsonscan.Is(p.kind, "redacted_thinking"):
 		b.Type, b.Content = conversation.Thinking, jsonscan.Text(p.text)
-	case p.isResult(): // of a tool on the model's side
+	case p.isResult(): // of a tool that runs on the model's side
 		return r.result(where, r.partID(where, l, m, n), l, p, at)
 	default:
 		b.Type, b.Subtype, b.Message = conversation.System, "unparsed", bounded(p.raw)
@@ -203,7 +204,7 @@ func (r *reader) part(where string, l record, m message, p part, n int, at time.
 	return r.show(where, b, at)
 }
 
-// streamed returns the oldest open block of that type of the message that is being written.
+// streamed returns the oldest open block of that type in the message that the model is writing.
 func (r *reader) streamed(m message, kind conversation.BlockType) *openBlock {
 	id := jsonscan.Text(m.id)
 	r.prepare()
@@ -215,8 +216,9 @@ func (r *reader) streamed(m message, kind conversation.BlockType) *openBlock {
 	return nil
 }
 
-// partID is the id of a block whose part was not streamed: in the main conversation the place of
-// the part in its message, which is what a stream shows first; in others the line's own.
+// partID returns the id of a block whose part was not streamed. In the main conversation it
+// contains the position of the part in its message, which a stream shows first; in others it is the
+// line's own.
 func (r *reader) partID(where string, l record, m message, n int) string {
 	if where != conversation.Main {
 		if n == 0 {
@@ -229,8 +231,9 @@ func (r *reader) partID(where string, l record, m message, n int) string {
 
 func partID(message string, index int) string { return message + "/" + strconv.Itoa(index) }
 
-// place is the place in its message of the n-th part of an assistant line of the main conversation:
-// the line says it, or the model is just writing that part, or it is the next one.
+// place returns the position, in its message, of the n-th part of an assistant line of the main
+// conversation: the index in the line, or that of the part that the model is writing, or that of
+// the next part.
 func (r *reader) place(where string, l record, m message, n int) int {
 	if where != conversation.Main {
 		return 0
@@ -258,7 +261,7 @@ func (r *reader) counted(where string, m message, next int) {
 	r.Of[where], r.Next[where] = jsonscan.Text(m.id), next
 }
 
-// call reads a call of a tool or of a subagent, with its whole input.
+// call reads a call of a tool or a subagent, with its complete input.
 func (r *reader) call(where string, l record, p part, at time.Time) []conversation.Event {
 	id := jsonscan.Text(p.id)
 	r.ToolCalls++
@@ -276,7 +279,7 @@ func (r *reader) call(where string, l record, p part, at time.Time) []conversati
 	return append(events, o.Updated(conversation.Updates{Status: conversation.Running, Input: o.Block.Input}, at))
 }
 
-// toolBlock is the pending block of a call.
+// toolBlock returns the pending block of a call.
 func toolBlock(id, name string) conversation.Block {
 	b := conversation.Block{ID: id, Type: conversation.ToolUse, Status: conversation.Pending, Name: name, ToolUseID: id}
 	if name == "Agent" || name == "Task" {
@@ -285,7 +288,7 @@ func toolBlock(id, name string) conversation.Block {
 	return b
 }
 
-// user reads what a person or a tool has sent the model.
+// user reads a line that a person or a tool has sent to the model.
 func (r *reader) user(l record, at time.Time) []conversation.Event {
 	m := decodeMessage(l.message)
 	where := r.conversationOf(l)
@@ -317,7 +320,7 @@ func (r *reader) user(l record, at time.Time) []conversation.Event {
 	return append(events, r.words(where, id, words(m.content), l, at)...)
 }
 
-// words reads a user line that is not a result. Some of them no person wrote.
+// words reads a user line that is not a result. The program writes some of these lines itself.
 func (r *reader) words(where, id, s string, l record, at time.Time) []conversation.Event {
 	if l.notice || opens(s, noticeTag) {
 		return r.notice(where, parseNotice(s), l, at)
@@ -327,7 +330,7 @@ func (r *reader) words(where, id, s string, l record, at time.Time) []conversati
 	}
 	if interrupts(s) {
 		if where != conversation.Main {
-			return nil // like the results of what a subagent was stopped in
+			return nil // such as the results of calls during which a subagent was stopped
 		}
 		return r.system(where, id, "interrupted", s, l, at)
 	}
@@ -335,7 +338,7 @@ func (r *reader) words(where, id, s string, l record, at time.Time) []conversati
 		for _, a := range r.Agents {
 			if a.ID == where && a.Prompt != 0 && a.Prompt == sum(s) {
 				a.Prompt = 0
-				return nil // shown when the subagent was started
+				return nil // already shown when the subagent started
 			}
 		}
 	}
@@ -349,7 +352,7 @@ func interrupts(s string) bool {
 	return strings.HasPrefix(s, interruptMark) && strings.HasSuffix(s, "]") && len(s) < maxMark
 }
 
-// result reads what a call came to.
+// result reads the result of a call.
 func (r *reader) result(where, id string, l record, p part, at time.Time) []conversation.Event {
 	call := jsonscan.Text(p.toolUseID)
 	status := conversation.Success
@@ -365,10 +368,10 @@ func (r *reader) result(where, id string, l record, p part, at time.Time) []conv
 		events = append(events, r.close(o, status, at))
 	}
 	if p.isError && begins(p.content, lostMark, uncopiedMark) {
-		return events // it was never shown: it was made up when the session was resumed
+		return events // made up when the session was resumed, and never shown
 	}
 	if status == conversation.Aborted && where != conversation.Main {
-		return events // made up when the subagent was stopped; the stream may or may not have it
+		return events // made up when the subagent was stopped; it may or may not be in the stream
 	}
 	b := conversation.Block{
 		ID: id, Type: conversation.ToolResult, Status: status, CreatedAt: l.time(at),
@@ -415,8 +418,8 @@ func (r *reader) notice(where string, n notice, l record, at time.Time) []conver
 	return r.system(where, "task/"+n.task, "task", n.summary, l, at)
 }
 
-// enters records which subagent a call has started. Prompt is its prompt, if the line that reports
-// its start has it.
+// enters records which subagent a call has started. prompt is its prompt, if the line that reports
+// the start contains it.
 func (r *reader) enters(a subagent, prompt string, at time.Time) []conversation.Event {
 	created := at
 	o := r.find(a.ToolUseID)
@@ -446,7 +449,7 @@ func (r *reader) left(toolUseID string) {
 	r.Agents = slices.DeleteFunc(r.Agents, func(a *subagent) bool { return a.ToolUseID == toolUseID })
 }
 
-// compacted opens the block of a compaction; the summary that follows closes it.
+// compacted opens the block of a compaction. The summary that follows closes it.
 func (r *reader) compacted(l record, at time.Time) []conversation.Event {
 	where := r.conversationOf(l)
 	events := append(r.release(where, at), r.summarized(where, at)...)
@@ -458,7 +461,7 @@ func (r *reader) compacted(l record, at time.Time) []conversation.Event {
 	return append(events, r.start(o, at))
 }
 
-// summary closes a compaction with what is left of the conversation.
+// summary closes a compaction with its summary of the conversation.
 func (r *reader) summary(where, words string, at time.Time) []conversation.Event {
 	o := r.compaction(where)
 	if o == nil {
@@ -468,7 +471,7 @@ func (r *reader) summary(where, words string, at time.Time) []conversation.Event
 	return []conversation.Event{r.close(o, conversation.Complete, at)}
 }
 
-// summarized closes a compaction that no summary followed, before anything else is said.
+// summarized closes a compaction that has no summary when other output follows.
 func (r *reader) summarized(where string, at time.Time) []conversation.Event {
 	if o := r.compaction(where); o != nil {
 		return []conversation.Event{r.close(o, conversation.Complete, at)}
@@ -480,7 +483,7 @@ func (r *reader) summarized(where string, at time.Time) []conversation.Event {
 func (r *reader) retried(l record, attempt, limit, status string, at time.Time) []conversation.Event {
 	where := r.conversationOf(l)
 	if where != conversation.Main {
-		return nil // of a subagent: the stream does not say whose
+		return nil // a subagent's; the stream does not say which one's
 	}
 	words := "A request to the model failed"
 	if status != "" && status != "null" {
@@ -494,8 +497,8 @@ func (r *reader) retried(l record, attempt, limit, status string, at time.Time) 
 	return events
 }
 
-// void removes what a model was writing when its message was abandoned: another attempt, or an
-// error, follows.
+// void removes the blocks of a message that the model has abandoned: another attempt, or an error,
+// follows.
 func (r *reader) void(where string, at time.Time) []conversation.Event {
 	return r.voidFrom(where, 0, at)
 }
@@ -511,13 +514,13 @@ func (r *reader) voidFrom(where string, index int, at time.Time) []conversation.
 	return events
 }
 
-// cut closes what is open, the innermost first: a subagent ends before its block.
+// cut closes the open blocks, innermost first: a subagent ends before its block.
 func (r *reader) cut(at time.Time) []conversation.Event {
 	events := r.release(conversation.Main, at)
 	for o := r.last(); o != nil; o = r.last() {
 		switch o.Block.Type {
 		case conversation.UserMessage:
-			events = append(events, r.remove(o, at)) // the agent never read it
+			events = append(events, r.remove(o, at)) // the agent never read the message
 		case conversation.System:
 			events = append(events, r.close(o, conversation.Complete, at))
 		default:
@@ -528,7 +531,7 @@ func (r *reader) cut(at time.Time) []conversation.Event {
 	return events
 }
 
-// sum tells texts apart; never 0.
+// sum returns a hash of a text. It is never 0.
 func sum(s string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(s)) // never fails

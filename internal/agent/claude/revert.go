@@ -14,8 +14,8 @@ import (
 var _ agent.Reverter = Adapter{}
 
 // Revert truncates the transcript before the run's first message, by its uuid, and drops the files
-// of subagents that were called after it: those that nothing before it names. The program continues
-// from the last line that is left.
+// of subagents that the remaining lines do not name. The program continues from the last remaining
+// line.
 func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, error) {
 	var out agent.Reverted
 	var kept []byte
@@ -48,8 +48,7 @@ func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, er
 	return out, nil
 }
 
-// isMessage reports whether a line is the message of that uuid: sent by itself, or while the agent
-// was at work.
+// isMessage reports whether a line is the message with that uuid, sent between turns or during one.
 func isMessage(raw, uuid []byte) bool {
 	kind := jsonscan.Field(raw, "type")
 	switch {
@@ -63,7 +62,7 @@ func isMessage(raw, uuid []byte) bool {
 
 func isSubagentFile(name string) bool { return path.Base(path.Dir(name)) == subagentDir }
 
-// subagentOf is the id of the subagent that a file is about.
+// subagentOf returns the id of the subagent to which a file belongs.
 func subagentOf(name string) string {
 	base := path.Base(name)
 	base = strings.TrimSuffix(strings.TrimSuffix(base, metaSuffix), ".jsonl")

@@ -9,7 +9,7 @@ import (
 
 var _ agent.Viewer = Adapter{}
 
-// tools are those of Claude Code.
+// tools classifies the tools of Claude Code.
 var tools = agent.Tools{
 	"Bash":          {Kind: conversation.ToolExecute, Subject: []string{"command"}},
 	"BashOutput":    {Kind: conversation.ToolOther, Subject: []string{"bash_id"}},

@@ -25,14 +25,14 @@ const stateVersion = 1
 type state struct {
 	reader
 	turn
-	// Shown are the messages of people that this run has shown already: the agent repeats them.
+	// Shown are the messages of people that this run has already shown: the agent repeats them.
 	Shown []string `json:"shown,omitempty"`
-	// Owed are messages that the agent has accepted and not repeated yet. They are opened before
-	// any other output, so that they are in the right place.
+	// Owed are messages that the agent has accepted and not yet repeated. They are opened before
+	// any other output, so that they are in the right position.
 	Owed []string `json:"owed,omitempty"`
-	// Waiting are the questions that are open.
+	// Waiting are the open questions.
 	Waiting []waiting `json:"waiting,omitempty"`
-	// Expected are the prompts that the running turn is given.
+	// Expected are the prompts added to the running turn.
 	Expected translate.Expected `json:"expected,omitempty"`
 }
 
@@ -46,11 +46,11 @@ var (
 	_ agent.Expecter = (*translator)(nil)
 )
 
-// maxShown bounds state.Shown; the agent repeats a message soon or never.
+// maxShown bounds state.Shown. The agent repeats a message soon or never.
 const maxShown = 256
 
-// NewTranslator starts a run, or resumes from a state. Without a run id it reads every turn of a
-// stream as one.
+// NewTranslator starts a run, or resumes from a state. Without a run id it translates a captured
+// stream, each turn in it as a run.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	t := &translator{Turn: translate.Turn{Run: run}}
 	if err := t.Restore("claude", from, stateVersion, &t.state); err != nil {
@@ -60,7 +60,7 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 	return t, nil
 }
 
-// Expect notes a prompt for the running turn.
+// Expect registers a prompt for the running turn.
 func (t *translator) Expect(s agent.Steered) (waits bool) {
 	return t.state.Expected.Add(steerUUID(t.Run.RunID, s.PromptID), s)
 }
@@ -163,8 +163,8 @@ func (t *translator) system(f agent.Frame, l record, at time.Time) {
 	}
 }
 
-// started reads that a subagent has begun. Commands in the background begin in the same way; they
-// have no conversation.
+// started reads the start of a subagent. Background commands start with the same line; they have no
+// conversation.
 func (t *translator) started(l record, at time.Time) {
 	var a subagent
 	var kind, prompt []byte
@@ -188,7 +188,7 @@ func (t *translator) started(l record, at time.Time) {
 	t.Emit(t.state.enters(a, jsonscan.Text(prompt), at)...)
 }
 
-// notified reads that a background task has ended. A command in the foreground has no output file.
+// notified reads the end of a background task. A foreground command has no output file.
 func (t *translator) notified(l record, at time.Time) {
 	var n notice
 	file := ""
@@ -215,7 +215,7 @@ func (t *translator) notified(l record, at time.Time) {
 	t.Emit(t.state.notice(conversation.Main, n, l, at)...)
 }
 
-// user reads what a person or a tool sent the model.
+// user reads a line that a person or a tool sent to the model.
 func (t *translator) user(l record, at time.Time) {
 	where := t.state.conversationOf(l)
 	if where != conversation.Main {
@@ -241,16 +241,16 @@ func (t *translator) user(l record, at time.Time) {
 	}
 	repeated := len(l.at) == 0 && (t.state.Lifecycle || !t.state.Begun)
 	if repeated && t.state.Expected.Find(id) != nil {
-		return // it was written twice; the first is about to be shown
+		return // written twice; the first one is about to be shown
 	}
 	t.shown(id)
 	if repeated {
-		return // it is in the transcript already, or a part of the next message
+		return // already in the transcript, or a part of the next message
 	}
 	t.person(id, t.state.user(l, at))
 }
 
-// person shows a message that a person wrote: in the place that was kept for it, or here.
+// person shows a message that a person wrote, at its reserved position if there is one.
 func (t *translator) person(id string, events []conversation.Event) {
 	t.state.Owed = slices.DeleteFunc(t.state.Owed, func(o string) bool { return o == id })
 	t.Settle(&t.state.Expected, id, true)
@@ -258,7 +258,7 @@ func (t *translator) person(id string, events []conversation.Event) {
 		switch d := events[i].Data.(type) {
 		case conversation.BlockStart:
 			if d.Block.ID == id && t.state.find(id) != nil {
-				continue // its place has been kept
+				continue // its position is reserved
 			}
 			events[i].Data = conversation.BlockStart{Block: t.signed(d.Block)}
 		case conversation.BlockComplete:
@@ -271,7 +271,8 @@ func (t *translator) person(id string, events []conversation.Event) {
 	}
 }
 
-// signed says whose message a block is, if it is the prompt of this run or one that the run was given.
+// signed adds the prompt id and the author to the block of the run's prompt, or of a prompt added
+// to the run.
 func (t *translator) signed(b conversation.Block) conversation.Block {
 	if t.Run.RunID == "" || b.Type != conversation.UserMessage {
 		return b
@@ -291,7 +292,7 @@ func (t *translator) shown(id string) {
 	t.state.Shown = append(t.state.Shown, id)
 }
 
-// owed keeps a place for every message that the agent works on and has not repeated yet.
+// owed reserves a position for every message that the agent works on and has not yet repeated.
 func (t *translator) owed(at time.Time) {
 	for _, id := range t.state.Owed {
 		t.state.kept(conversation.Main, id)
@@ -302,8 +303,8 @@ func (t *translator) owed(at time.Time) {
 	t.state.Owed = nil
 }
 
-// partial reads a piece of what the main model is writing. Pieces of subagents are not shown: they
-// come whole.
+// partial reads a piece of the main model's output. Pieces of subagents are not shown: their parts
+// arrive complete.
 func (t *translator) partial(l record, at time.Time) {
 	if len(l.parent) > 0 && l.parent[0] == '"' {
 		return
@@ -336,7 +337,7 @@ func (t *translator) partial(l record, at time.Time) {
 	}
 }
 
-// event is what a stream_event carries: an event of the model's own stream.
+// event is the body of a stream_event: an event of the model's own stream.
 type event struct {
 	kind, index, delta, block, message []byte
 }
@@ -393,7 +394,7 @@ func (t *translator) opened(e event, at time.Time) {
 	t.Emit(t.state.start(o, at))
 }
 
-// closed removes a text without words: the agent does not pass it on.
+// closed removes a text without words, because the agent does not report it.
 func (t *translator) closed(e event, at time.Time) {
 	index, err := strconv.Atoi(string(e.index))
 	if err != nil {
@@ -405,7 +406,7 @@ func (t *translator) closed(e event, at time.Time) {
 	}
 }
 
-// delta reads more of a part. The input of a call is shown when it is whole.
+// delta reads more of a part. The input of a call is shown when it is complete.
 func (t *translator) delta(e event, at time.Time) {
 	var kind, words []byte
 	jsonscan.Fields(e.delta, func(key, value []byte) {
@@ -435,8 +436,8 @@ func (t *translator) delta(e event, at time.Time) {
 	t.Emit(o.Delta(delta, at))
 }
 
-// mirror reads lines of the transcript, which come a little later. Of use are messages of people
-// that were not repeated, and titles.
+// mirror reads lines of the transcript, which arrive a little later. Only messages of people that
+// were not repeated, and titles, are used.
 func (t *translator) mirror(l record, at time.Time) {
 	jsonscan.Elements(l.body, func(raw []byte) {
 		e, ok := decode(raw)
@@ -480,8 +481,8 @@ func (t *translator) title(raw []byte, at time.Time) {
 	}
 }
 
-// queued is the user line of a message that a person wrote while the agent worked. A record without
-// a uuid means any other attachment.
+// queued returns the user line of a message that a person wrote while the agent was working. For
+// any other attachment, the record has no uuid.
 func queued(l record) record {
 	if !jsonscan.Is(jsonscan.Field(l.body, "type"), "queued_command") {
 		return record{}

@@ -19,10 +19,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// testRun is the run of tests that make lines up.
+// testRun is the run of tests with made-up lines.
 var testRun = agent.RunContext{RunID: "run_1", PromptID: "prm_1", Author: "ada"}
 
-// played is what a run came to.
+// played is the result of a run.
 type played struct {
 	events    []conversation.Event
 	end       *agent.TurnEnd
@@ -32,7 +32,7 @@ type played struct {
 }
 
 // play translates lines as the frames of a run. With restart, a new translator resumes from the
-// state of the last before each of them.
+// previous state before each line.
 func play(t *testing.T, run agent.RunContext, restart bool, lines ...string) played {
 	t.Helper()
 	var all []agent.Frame
@@ -78,7 +78,7 @@ func (p played) blocks() []conversation.Block {
 	return f.Conversation().Threads[0].Blocks
 }
 
-// ours is the uuid of the message that a prompt of the run is.
+// ours returns the uuid of the message for the prompt of the run.
 func ours(t *testing.T) string {
 	t.Helper()
 	return uuidOf(t, prompt(t))
@@ -152,7 +152,7 @@ func inLog(t *testing.T, events []conversation.Event) []string {
 	return out
 }
 
-// firstTurn are the frames up to the end of the first turn.
+// firstTurn returns the frames up to the end of the first turn.
 func firstTurn(t *testing.T, all []agent.Frame) []agent.Frame {
 	t.Helper()
 	tr, err := claude.New().NewTranslator(agent.RunContext{}, nil)
@@ -184,7 +184,7 @@ func TestATurnEndsWhenTheAgentIsIdleAndHasGivenAResult(t *testing.T) {
 	require.Equal(t, "do it", b.Content)
 }
 
-// TestUsageOfAnySizeIsCounted: a cost that is not finite could not be stored.
+// TestUsageOfAnySizeIsCounted includes costs that are not finite, which could not be stored.
 func TestUsageOfAnySizeIsCounted(t *testing.T) {
 	t.Parallel()
 	id := ours(t)
@@ -269,8 +269,8 @@ func TestALongTextDoesNotMakeALargeState(t *testing.T) {
 	require.Equal(t, conversation.Aborted, b.Status)
 }
 
-// TestUnacknowledgedInputIsKept: a link may break after a write, and the frame that
-// asked for it is committed all the same.
+// TestUnacknowledgedInputIsKept covers a link that breaks after a write: the frame that requested
+// the input is committed all the same.
 func TestUnacknowledgedInputIsKept(t *testing.T) {
 	t.Parallel()
 	tr, err := claude.New().NewTranslator(testRun, nil)
@@ -323,7 +323,7 @@ func TestAFailureIsReportedInTheAgentsWords(t *testing.T) {
 	} {
 		p := play(t, testRun, true, running, lifecycle(id, "started"), replay(id), line, idle)
 		require.Equal(t, &want, p.end, line)
-		p = play(t, testRun, true, line) // of a program that does not report its state
+		p = play(t, testRun, true, line) // a program that does not report its state
 		require.Equal(t, &want, p.end, line)
 	}
 }
@@ -463,7 +463,8 @@ func TestWhatAnAttemptWroteIsRemoved(t *testing.T) {
 	require.Equal(t, "half", play(t, testRun, true, start("m1"), block, delta, done).blocks()[0].Content, "the end of a turn aborts it")
 }
 
-// TestARefusedKeyAbortsTheTurnOnce: the agent would send the request again, for minutes.
+// TestARefusedKeyAbortsTheTurnOnce checks the abort, without which the agent would resend the
+// request for minutes.
 func TestARefusedKeyAbortsTheTurnOnce(t *testing.T) {
 	t.Parallel()
 	retry := func(attempt, status int) string {
@@ -489,8 +490,8 @@ func TestAStateOfAnotherAgentIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "run_1")
 }
 
-// TestALineWithoutAMessageLeavesTheTextInPlace: a line that says nothing of another message does not
-// abandon the one that is being written.
+// TestALineWithoutAMessageLeavesTheTextInPlace checks that a line without a message id does not
+// abandon the message being written.
 func TestALineWithoutAMessageLeavesTheTextInPlace(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{`{"type":"assistant"}`, `{"type":"assistant","message":{}}`, `{"type":"user"}`, `{"type":"system"}`, `{"type":"stream_event"}`} {
@@ -507,7 +508,7 @@ func TestALineWithoutAMessageLeavesTheTextInPlace(t *testing.T) {
 	}
 }
 
-//nolint:paralleltest // allocations are counted
+//nolint:paralleltest // the test counts allocations
 func TestLongTextIsTranslatedInLinearTime(t *testing.T) {
 	line := func(n int) []agent.Frame {
 		delta := `{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"word "}}}`
@@ -528,8 +529,9 @@ func TestLongTextIsTranslatedInLinearTime(t *testing.T) {
 	require.Equal(t, 16000, bytes.Count([]byte(text), []byte("word ")))
 }
 
-// TestImagesOfResultsThatWaitAreHandedOverAtOnce: a result that comes before its message is complete waits, and its block is
-// shown by a later translator perhaps, which has the name of the image alone.
+// TestImagesOfResultsThatWaitAreHandedOverAtOnce checks a result that arrives before its message is
+// complete. The result is held, and its block may be shown by a later translator, which has only
+// the name of the image.
 func TestImagesOfResultsThatWaitAreHandedOverAtOnce(t *testing.T) {
 	t.Parallel()
 	const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

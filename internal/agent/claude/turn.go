@@ -16,7 +16,7 @@ import (
 
 // Reasons of outcomes that only this agent has.
 const (
-	// reasonDelivered: the agent had the prompt before and does not continue it.
+	// reasonDelivered: the agent had received the prompt before and does not continue it.
 	reasonDelivered = "already_delivered"
 	reasonNoResult  = "the agent stopped without a result"
 )
@@ -24,23 +24,24 @@ const (
 // maxContinues is how often a run asks the agent to continue a prompt that it knows.
 const maxContinues = 8
 
-// turn is how far a run has come.
+// turn is the progress of a run.
 type turn struct {
 	Model string      `json:"model,omitempty"`
 	Usage usage.Usage `json:"usage,omitzero"`
-	Total float64     `json:"total,omitempty"` // what the agent says its session has cost
+	Total float64     `json:"total,omitempty"` // cost of the agent's session so far, as the agent reports it
 	// States and Lifecycle: the agent reports when it is idle, and the state of each message.
 	States    bool `json:"states,omitempty"`
 	Lifecycle bool `json:"lifecycle,omitempty"`
-	Begun     bool `json:"begun,omitempty"` // it has reported its configuration
-	// The message that the run waits for has been taken up, repeated, worked on.
+	Begun     bool `json:"begun,omitempty"` // the agent has reported its configuration
+	// The agent has started on the awaited message, repeated it, and worked on it.
 	Taken    bool `json:"taken,omitempty"`
 	Replayed bool `json:"replayed,omitempty"`
 	Worked   bool `json:"worked,omitempty"`
-	// Result is what the newest result said.
+	// Result is the newest result.
 	Result      *verdict `json:"result,omitempty"`
 	Interrupted bool     `json:"interrupted,omitempty"`
-	// Refused is the status with which the model's server has refused the key, and the turn been aborted for that.
+	// Refused is the status with which the model API rejected the key, for which the turn was
+	// aborted.
 	Refused   int  `json:"refused,omitempty"`
 	Continues int  `json:"continues,omitempty"`
 	Ended     bool `json:"ended,omitempty"`
@@ -49,10 +50,10 @@ type turn struct {
 type verdict struct {
 	Outcome session.Outcome `json:"outcome"`
 	Reason  string          `json:"reason,omitempty"`
-	Status  int             `json:"status,omitempty"` // of the response of the model's server that failed the turn
+	Status  int             `json:"status,omitempty"` // of the model API's response that failed the turn
 }
 
-// awaited is the uuid of the message that the run waits for.
+// awaited returns the uuid of the message that the run waits for.
 func (t *translator) awaited() string {
 	if t.Run.RunID == "" {
 		return ""
@@ -60,8 +61,8 @@ func (t *translator) awaited() string {
 	return messageUUID(t.Run.RunID, t.state.Continues)
 }
 
-// worked notes that the agent does something about the message that the run waits for. What it did
-// before it took the message up belongs to something else.
+// worked records that the agent is working on the awaited message. Work before it started on that
+// message belongs to another message.
 func (t *translator) worked() {
 	if t.state.Taken || t.state.Replayed {
 		t.state.Worked = true
@@ -99,8 +100,8 @@ func (t *translator) lifecycle(l record, at time.Time) {
 	}
 }
 
-// steered notes what the agent does with a prompt that the running turn is given. One that it begins after the turn was interrupted is
-// interrupted too.
+// steered records what the agent does with a prompt that was added to the running turn. A prompt
+// that it begins after the turn was interrupted is interrupted too.
 func (t *translator) steered(id string, taken bool) {
 	if p := t.state.Expected.Find(id); p == nil || p.Settled {
 		return
@@ -111,8 +112,8 @@ func (t *translator) steered(id string, taken bool) {
 	}
 }
 
-// known asks the agent to continue if it has only acknowledged the message: it had started it
-// before, and died. It reports whether that was so.
+// known asks the agent to continue if it has only acknowledged the message: an earlier process
+// started it and died. It reports whether that was the case.
 func (t *translator) known(at time.Time) bool {
 	if !t.state.Replayed || t.state.Taken || t.state.Worked || t.state.Result != nil {
 		return false
@@ -127,7 +128,8 @@ func (t *translator) known(at time.Time) bool {
 	return true
 }
 
-// Unacknowledged asks the agent to continue, until it has acted on that. Its uuid is the same each time.
+// Unacknowledged returns the request to continue until the agent has acted on it. Its uuid is the
+// same each time.
 func (t *translator) Unacknowledged() []byte {
 	s := &t.state
 	if s.Continues == 0 || s.Replayed || s.Taken || s.Worked || s.Result != nil {
@@ -135,13 +137,12 @@ func (t *translator) Unacknowledged() []byte {
 	}
 	input, err := userLine(t.awaited(), "", "Continue.")
 	if err != nil {
-		panic(fmt.Sprintf("claude: encode a message of ours: %v", err)) // strings always encode
+		panic(fmt.Sprintf("claude: encode a message of ours: %v", err)) // strings can always be encoded
 	}
 	return input
 }
 
-// result reads how a stretch of work ended. There are several in a turn whose subagents work in the
-// background.
+// result reads the result of a stretch of work. A turn with background subagents has several.
 func (t *translator) result(l record, at time.Time) {
 	var words, errs, subtype, reason, usage, models, total, status []byte
 	isError := false
@@ -169,7 +170,7 @@ func (t *translator) result(l record, at time.Time) {
 	})
 	t.spent(usage, models, total, at)
 	if t.Run.RunID != "" && t.state.States && !t.state.Taken && !t.state.Replayed {
-		return // of something that was under way before
+		return // belongs to earlier work
 	}
 	t.worked()
 	v := verdict{Outcome: session.OutcomeCompleted}
@@ -185,8 +186,8 @@ func (t *translator) result(l record, at time.Time) {
 	}
 }
 
-// refused aborts the turn where the model's server does not accept the key: the agent would send the request again, for
-// minutes.
+// refused aborts the turn if the model API does not accept the key. Otherwise the agent would
+// resend the request for minutes.
 func (t *translator) refused(status int) {
 	if t.Run.RunID == "" || t.state.Refused != 0 || !stdio.RefusesKey(status, "") {
 		return
@@ -195,7 +196,7 @@ func (t *translator) refused(status int) {
 	t.Out.Input = append(t.Out.Input, interruptLine("refused-"+t.Run.RunID)...)
 }
 
-// failure is why a turn failed, in the agent's words.
+// failure returns the reason why a turn failed, in the agent's words.
 func failure(words, errs, subtype []byte) string {
 	said := strings.TrimSpace(jsonscan.Text(words))
 	if said == "" {
@@ -209,12 +210,12 @@ func failure(words, errs, subtype []byte) string {
 	return bounded([]byte(said))
 }
 
-// background reports whether subagents work on.
+// background reports whether subagents are still running.
 func (t *translator) background() bool {
 	return slices.ContainsFunc(t.state.Agents, func(a *subagent) bool { return a.Background })
 }
 
-// spent adds up what the run has used.
+// spent adds to the usage of the run.
 func (t *translator) spent(usage, models, total []byte, at time.Time) {
 	sum := number(total)
 	if len(models) > 0 {
@@ -247,11 +248,11 @@ func (t *translator) use(usage []byte) {
 // count reads a number of tokens.
 func count(raw []byte) int64 { return int64(min(max(number(raw), 0), usage.MaxTurnCount)) }
 
-// idle reads that the agent has nothing more to do.
+// idle handles the report that the agent is idle.
 func (t *translator) idle(at time.Time) {
 	switch {
 	case t.known(at):
-	case t.state.Expected.Wait(): // the agent is about to read it
+	case t.state.Expected.Wait(): // the agent is about to read the prompt
 	case t.state.Result != nil:
 		t.end(*t.state.Result, at)
 	case t.state.Taken || t.state.Worked:
@@ -262,12 +263,12 @@ func (t *translator) idle(at time.Time) {
 // exit handles the exit frame.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f, maxRaw)
-	t.state.Usage.CostUnknown = t.state.Usage.CostUnknown || t.state.Result == nil // only a result says what was used
+	t.state.Usage.CostUnknown = t.state.Usage.CostUnknown || t.state.Result == nil // only a result reports the usage
 	t.end(verdict{Outcome: end.Outcome, Reason: end.Reason}, f.At)
 	t.Emit(events...)
 }
 
-// end closes what is open and ends the turn.
+// end closes the open blocks and ends the turn.
 func (t *translator) end(v verdict, at time.Time) {
 	if t.state.Interrupted && v.Outcome != session.OutcomeUnknown {
 		v = verdict{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}

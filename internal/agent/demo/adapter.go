@@ -18,20 +18,20 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// Names that both halves have in common.
+// Names shared with package demoformat.
 const (
 	Name    = demoformat.Name
 	Command = demoformat.Command
 )
 
-// interruptGrace is how long the agent may take to abort a turn. It needs milliseconds: the time is
+// interruptGrace is how long the agent may take to abort a turn. It needs milliseconds; the rest is
 // for a machine under load.
 const interruptGrace = 5 * time.Second
 
-// promptSpace makes the uuids of prompts out of run ids.
+// promptSpace is the namespace for prompt uuids, which are derived from run ids.
 var promptSpace = uuid.MustParse("5c0c1c1b-7f3f-4d0e-9d3c-0d9ad1f2b6e4")
 
-// Adapter is the demo agent as the rest of overwinter sees it. The zero value is ready.
+// Adapter is the adapter for the demo agent. The zero value is ready to use.
 type Adapter struct{}
 
 var (
@@ -57,8 +57,8 @@ func (Adapter) Describe() agent.Description {
 	}
 }
 
-// Launch starts the agent from the runner's own binary. The key leaves out whether there is
-// something to resume, so that the process of the first prompt serves the second too.
+// Launch starts the agent from the runner's own binary. The key excludes whether the session is
+// resumed, so that the process of the first prompt serves the second one too.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	if !stdio.SessionID.MatchString(in.SessionID) {
 		return agent.Launch{}, fmt.Errorf("launch demo agent: %q cannot name a session's files", in.SessionID)
@@ -92,8 +92,8 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	}, nil
 }
 
-// permissionFlags name the tools that ask before they run. Those that are denied ask too, to be
-// rejected, and no earlier answer counts for them.
+// permissionFlags returns the flags that name the tools that ask before they run. Denied tools ask
+// too and are rejected; no earlier answer applies to them.
 func permissionFlags(p permission.Rules) []string {
 	var asking, denied []string
 	for _, tool := range []string{demoformat.ToolShell, demoformat.ToolWrite} {
@@ -115,7 +115,7 @@ func permissionFlags(p permission.Rules) []string {
 	return flags
 }
 
-// Prompt is the user line of a run. Its uuid is the same whenever the same run is delivered.
+// Prompt returns the user line of a run. Every delivery of a run has the same uuid.
 func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 	if in.RunID == "" {
 		return nil, errors.New("prompt demo agent: no run id")
@@ -126,7 +126,8 @@ func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 	}.Encode()
 }
 
-// Steer is a line that the agent takes when it has finished the step that it is at, or declines if it has ended the turn.
+// Steer returns a line that the agent reads after its current step, or declines if it has ended the
+// turn.
 func (Adapter) Steer(in agent.PromptInput) ([]byte, error) {
 	if in.RunID == "" || in.PromptID == "" {
 		return nil, errors.New("steer demo agent: no run id, or no prompt id")
@@ -141,16 +142,16 @@ func steerUUID(runID, promptID string) string {
 	return uuid.NewSHA1(promptSpace, []byte(runID+"/steer/"+promptID)).String()
 }
 
-// Interrupt writes a line that names the run, so that one that comes late hits no other turn.
+// Interrupt returns a line that names the run, so that a late interrupt affects no other turn.
 func (Adapter) Interrupt(runID string) agent.Interrupt {
 	b, err := demoformat.Line{Type: demoformat.LineInterrupt, RunID: runID}.Encode()
 	if err != nil {
-		panic(fmt.Sprintf("demo: encode interrupt: %v", err)) // two strings always encode
+		panic(fmt.Sprintf("demo: encode interrupt: %v", err)) // two strings can always be encoded
 	}
 	return agent.Interrupt{Stdin: b, Grace: interruptGrace}
 }
 
-// Answer is a line that names the question, so that the agent acts on the first answer only.
+// Answer returns a line that names the question, so that the agent acts only on the first answer.
 func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	if q.ID == "" {
 		return nil, errors.New("answer demo agent: the question has no id")

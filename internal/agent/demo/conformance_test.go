@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/demoagent"
 )
 
-// asAgent makes this test's binary be the agent.
+// asAgent names the environment variable that makes this test binary act as the agent.
 const asAgent = "OVERWINTER_TEST_AS_DEMO_AGENT"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// command runs the agent of a launch from this test's binary.
+// command runs the agent of a launch from this test binary.
 func command(t *testing.T, launch agent.Launch) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()

@@ -20,8 +20,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
-// TestGolden compares what the agent writes, and what the adapter makes of it, with the files in
-// testdata: one directory per script, rewritten with go test -run Golden -update and read as a diff.
+// TestGolden compares the agent's output, and the adapter's translation of it, with the files in
+// testdata: one directory per script. Rewrite them with go test -run Golden -update and review the
+// diff.
 //
 //	script           the prompts, separated by lines of ---; each has its own process
 //	answers          one agent.Answer a line, to what is asked; where it is, tools have to ask

@@ -22,7 +22,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// live is a process of the agent inside the test that is talked to while it works.
+// live is a process of the agent inside the test, with which the test communicates during a turn.
 type live struct {
 	stdin *io.PipeWriter
 	out   *bufio.Reader
@@ -103,9 +103,9 @@ func TestAnInterruptReachesOnlyTheRunItNames(t *testing.T) {
 	l.until(t, demoformat.LineToolRunning)
 	l.write(t, s.prompt(t, "r2", "never said"))
 	l.write(t, s.prompt(t, "r3", "said"))
-	l.write(t, string(Adapter{}.Interrupt("r0").Stdin)) // long over
-	l.write(t, string(Adapter{}.Interrupt("r2").Stdin)) // waits
-	l.write(t, string(Adapter{}.Interrupt("r1").Stdin)) // runs
+	l.write(t, string(Adapter{}.Interrupt("r0").Stdin)) // has ended
+	l.write(t, string(Adapter{}.Interrupt("r2").Stdin)) // is waiting
+	l.write(t, string(Adapter{}.Interrupt("r1").Stdin)) // is running
 	var outcomes []string
 	for range 3 {
 		r := l.until(t, demoformat.LineResult)
@@ -129,7 +129,7 @@ func TestAnInterruptEndsASubagentToo(t *testing.T) {
 	l := goLive(t, s)
 	l.write(t, s.prompt(t, "r1", "subagent bob: slow 1h: one two\nnot reached"))
 	l.until(t, demoformat.LineStart)
-	l.write(t, `{"type":"interrupt"}`+"\n") // whichever runs
+	l.write(t, `{"type":"interrupt"}`+"\n") // any run
 	require.Equal(t, string(session.OutcomeCancelled), l.until(t, demoformat.LineResult).Outcome)
 	c, err := Adapter{}.Parse(s.files(t))
 	require.NoError(t, err)

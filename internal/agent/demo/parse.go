@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Parse reads transcript.jsonl and the files of subagents. Lines it does not understand are
-// skipped; it never fails.
+// Parse reads transcript.jsonl and the files of subagents. It skips lines that it does not
+// understand and never fails.
 func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
 	p := parser{subagents: map[string][]byte{}}
 	var main []byte
@@ -28,7 +28,7 @@ func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error)
 		}
 	}
 	p.file(main)
-	// Subagents whose call is missing from a truncated main file; their ids sort by age.
+	// Subagents whose call is missing in a truncated main file. Their ids sort by age.
 	slices.Sort(p.ids)
 	for _, id := range p.ids {
 		p.subagent(id)
@@ -42,8 +42,8 @@ type parser struct {
 	ids       []string
 }
 
-// file folds one file in, and each subagent where it was called, so that conversations come in the
-// order they appeared.
+// file folds one file, and each subagent at the position of its call, so that conversations are in
+// the order in which they appeared.
 func (p *parser) file(data []byte) {
 	var t translator
 	for raw := range bytes.Lines(data) {
@@ -58,7 +58,7 @@ func (p *parser) file(data []byte) {
 			p.subagent(l.Subagent)
 		}
 	}
-	p.fold(t.Cut(time.Time{})) // what its process died with, however many have come since
+	p.fold(t.Cut(time.Time{})) // open when its process died
 }
 
 func (p *parser) subagent(id string) {
@@ -76,7 +76,7 @@ func (p *parser) fold(events []conversation.Event) {
 	}
 }
 
-// subagentOf returns the id of the subagent whose transcript a path names.
+// subagentOf returns the id of the subagent whose transcript has this path.
 func subagentOf(name string) (string, bool) {
 	dir, file := path.Split(name)
 	id, ok := strings.CutSuffix(file, ".jsonl")

@@ -26,16 +26,16 @@ import (
 // testSession names the transcripts of tests.
 const testSession = "ses_test"
 
-// begun is the time at which the clock of tests starts; it moves a millisecond when looked at.
+// begun is the start time of the tests' clock, which advances by a millisecond whenever it is read.
 var begun = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// stage is a home and a workspace for processes of the agent, run inside the test with a clock and
-// ids that are the same every time.
+// stage is a home and a workspace for processes of the agent, which run inside the test with a
+// deterministic clock and ids.
 type stage struct {
 	home, workspace string
 	ticks, ids      int
 	permissions     permission.Rules
-	answers         []agent.Answer // to what processes ask, in order; without any, stdin just ends
+	answers         []agent.Answer // answers to the agent's questions, in order; if empty, stdin is just closed
 }
 
 func newStage(t *testing.T) *stage {
@@ -52,7 +52,7 @@ func (s *stage) prompt(t *testing.T, run, content string) string {
 	return string(data)
 }
 
-// process runs one process over all of stdin and returns its lines and its exit code.
+// process runs one process with all of stdin and returns its lines and its exit code.
 func (s *stage) process(t *testing.T, stdin string) ([]string, int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -77,7 +77,7 @@ func (s *stage) process(t *testing.T, stdin string) ([]string, int) {
 	return strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n"), code
 }
 
-// listener is a stdout whose questions are answered on stdin, until the turn is over.
+// listener is a stdout that answers questions on stdin until the turn has ended.
 type listener struct {
 	stage *stage
 	heard io.Writer
@@ -145,15 +145,15 @@ func (s *stage) files(t *testing.T) []transcript.File {
 	return files
 }
 
-// translated reads frames with one translator.
+// translated translates frames with one translator.
 func translated(t *testing.T, run string, fs []agent.Frame) ([]conversation.Event, *agent.TurnEnd) {
 	t.Helper()
 	got := read(t, run, fs, func(int) bool { return false })
 	return got.Events, got.End
 }
 
-// read reads frames, with a new translator before those that restart names. It returns everything
-// that they meant, and the events of a cut after them.
+// read translates frames, with a new translator before those that restart selects. It returns the
+// whole translation, and the events of a final Cut.
 func read(t *testing.T, run string, fs []agent.Frame, restart func(int) bool) (all reading) {
 	t.Helper()
 	tr, err := Adapter{}.NewTranslator(agent.RunContext{RunID: run}, nil)
@@ -183,8 +183,7 @@ type reading struct {
 	cut []conversation.Event
 }
 
-// requireSettled checks that what is asked is resolved once, and by the end of the turn at the
-// latest.
+// requireSettled checks that every question is resolved once, by the end of the turn at the latest.
 func (r reading) requireSettled(t require.TestingT) {
 	var asked []string
 	for _, q := range r.Questions {

@@ -24,7 +24,7 @@ import (
 // waitLimit is how long a test waits for the agent.
 const waitLimit = 2 * time.Minute
 
-// desk is a session whose processes are talked to as a runner would.
+// desk is a session with whose processes the test communicates as a runner would.
 type desk struct {
 	home, workspace, session string
 
@@ -32,7 +32,7 @@ type desk struct {
 	launch      agent.Launch
 	cmd         *exec.Cmd
 	stdin       io.WriteCloser
-	frames      chan agent.Frame // closed when the process has gone; its last frame is the exit
+	frames      chan agent.Frame // closed when the process has exited; the last frame is the exit
 	folder      conversation.Folder
 }
 
@@ -82,7 +82,7 @@ func (d *desk) start(t *testing.T) {
 			}
 			send(agent.Frame{Stream: agent.Stdout, Data: line[:len(line)-1]})
 		}
-		_ = cmd.Wait() // how it ended is in the frame
+		_ = cmd.Wait() // the frame has the exit status
 		data := `{"code":0}`
 		if !cmd.ProcessState.Success() {
 			data = `{"code":-1,"signal":"killed"}`
@@ -90,16 +90,16 @@ func (d *desk) start(t *testing.T) {
 		send(agent.Frame{Stream: agent.Exit, Data: []byte(data)})
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // mostly gone already
+		_ = cmd.Process.Kill() // usually exited already
 		<-done
 	})
 }
 
-// stop ends the process in order.
+// stop stops the process gracefully.
 func (d *desk) stop(t *testing.T) {
 	t.Helper()
 	require.NoError(t, d.stdin.Close())
-	for range d.frames { // until it has gone
+	for range d.frames { // until it has exited
 	}
 }
 
@@ -117,7 +117,7 @@ func (d *desk) answer(t *testing.T, q agent.Question, a agent.Answer) {
 	d.write(t, data)
 }
 
-// run is a turn with the events that have arrived.
+// run is a turn with the events that have arrived so far.
 type run struct {
 	agent.Translation // all of it so far
 	desk              *desk
@@ -138,7 +138,7 @@ func (d *desk) prompt(t *testing.T, content string) *run {
 	return r
 }
 
-// until reads frames until something is so.
+// until reads frames until the condition holds.
 func (r *run) until(t *testing.T, so func() bool) {
 	t.Helper()
 	deadline := time.After(waitLimit)
@@ -165,7 +165,7 @@ func (r *run) until(t *testing.T, so func() bool) {
 	}
 }
 
-// asked is the next question, which is number n of the turn.
+// asked returns question number n of the turn.
 func (r *run) asked(t *testing.T, n int) agent.Question {
 	t.Helper()
 	r.until(t, func() bool { return r.End != nil || len(r.Questions) == n })
@@ -178,7 +178,8 @@ func (r *run) finish(t *testing.T) {
 	r.until(t, func() bool { return r.End != nil })
 }
 
-// turn runs a prompt to its end and gives these answers, neither more nor fewer.
+// turn runs a prompt to its end and answers its questions; there must be as many questions as
+// answers.
 func (d *desk) turn(t *testing.T, content string, answers ...agent.Answer) *run {
 	t.Helper()
 	r := d.prompt(t, content)
@@ -194,7 +195,7 @@ func (d *desk) turn(t *testing.T, content string, answers ...agent.Answer) *run 
 	return r
 }
 
-// of are the blocks of a type that the turn has in the main conversation.
+// of returns the turn's blocks of a type in the main conversation.
 func (r *run) of(kind conversation.BlockType) []conversation.Block {
 	var f conversation.Folder
 	for _, e := range r.Events {
@@ -216,7 +217,7 @@ func (r *run) only(t *testing.T, kind conversation.BlockType) conversation.Block
 	return found[0]
 }
 
-// agree holds the transcript to all that was said.
+// agree compares the transcript with the stream.
 func (d *desk) agree(t *testing.T) {
 	t.Helper()
 	parsed, err := demo.New().Parse(d.files(t))
@@ -278,7 +279,7 @@ func TestAsksBeforeItActs(t *testing.T) {
 	require.FileExists(t, file)
 
 	d.turn(t, "$ true\n$ true\nsubagent bob: $ true", once, forNow)
-	d.turn(t, "$ true\nwrite g: x", once) // shell is not asked about any more, write is
+	d.turn(t, "$ true\nwrite g: x", once) // shell no longer asks, write does
 	d.turn(t, "subagent bob: write g: x\nwrite g: y", once, once)
 	d.stop(t)
 	d.agree(t)
@@ -295,7 +296,7 @@ func TestIsAllowedUntilItsProcessEndsOrForGood(t *testing.T) {
 	d.turn(t, "write f: x\n$ true", once)
 	d.stop(t)
 
-	home := t.TempDir() // with what is followed and nothing else
+	home := t.TempDir() // contains only the followed files
 	for _, f := range d.files(t) {
 		name, err := filepath.Rel(d.home, f.Path)
 		require.NoError(t, err)
@@ -310,7 +311,7 @@ func TestIsAllowedUntilItsProcessEndsOrForGood(t *testing.T) {
 
 	d.permissions.Tools = map[string]permission.Policy{"write": permission.Deny}
 	d.start(t)
-	d.turn(t, "write f: x", rejected) // what is denied now counts for more than what was allowed once
+	d.turn(t, "write f: x", rejected) // the denial overrides the earlier permission
 	d.turn(t, "write f: x", rejected)
 	d.stop(t)
 	d.agree(t)
@@ -454,7 +455,7 @@ func TestAProcessThatEndsWaitsNoMore(t *testing.T) {
 		require.Contains(t, string(b.Output), "stdin has ended")
 	}
 	require.NoFileExists(t, filepath.Join(d.workspace, "f"))
-	for range d.frames { // until it has gone
+	for range d.frames { // until it has exited
 	}
 	d.agree(t)
 }

@@ -12,7 +12,8 @@ import (
 
 var _ agent.Reverter = Adapter{}
 
-// Revert truncates the transcript before the run's prompt, and drops the subagents that were called after it.
+// Revert truncates the transcript before the run's prompt, and drops the subagents that were called
+// after it.
 func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, error) {
 	var out agent.Reverted
 	called := map[string]bool{}

@@ -9,7 +9,7 @@ import (
 
 var _ agent.Viewer = Adapter{}
 
-// tools are those of the demo agent.
+// tools classifies the tools of the demo agent.
 var tools = agent.Tools{
 	"shell": {Kind: conversation.ToolExecute, Subject: []string{"command"}},
 	"look":  {Kind: conversation.ToolRead, Path: []string{"file"}},

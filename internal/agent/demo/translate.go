@@ -13,14 +13,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// maxRaw bounds what is kept of a line that was not understood, and of stderr in a crash's message.
+// maxRaw bounds how much is kept of an unparsed line, and of stderr in a crash's message.
 const maxRaw = 1 << 10
 
-// reasonDelivered: the agent had the prompt before, and died on it: what it did is unknown.
+// reasonDelivered: the agent had received the prompt before and died during it, so its effects are
+// unknown.
 const reasonDelivered = "already_delivered"
 
-// translator reads the lines of one run, or those of one transcript file. It keeps the blocks that
-// are open, whole, because closing a block shows it whole; the agent keeps them small.
+// translator translates the frames of one run, or the lines of one transcript file. It keeps the
+// complete open blocks, because closing a block shows it in full. The agent keeps them small.
 type translator struct {
 	translate.Turn
 	state state
@@ -35,7 +36,8 @@ type state struct {
 	Usage   demoformat.Usage `json:"usage"`
 	Model   string           `json:"model,omitempty"`
 	Ended   bool             `json:"ended,omitempty"`
-	// Expected are the prompts that the running turn is given, and Ending is its end, while one of them is on its way.
+	// Expected are the prompts added to the running turn. Ending is the end of the turn while one
+	// of them is pending.
 	Expected translate.Expected `json:"expected,omitempty"`
 	Ending   *ending            `json:"ending,omitempty"`
 }
@@ -47,7 +49,7 @@ type ending struct {
 
 var _ agent.Expecter = (*translator)(nil)
 
-// Expect notes a prompt for the running turn.
+// Expect registers a prompt for the running turn.
 func (t *translator) Expect(s agent.Steered) (waits bool) {
 	return t.state.Expected.Add(steerUUID(t.Run.RunID, s.PromptID), s)
 }
@@ -69,7 +71,7 @@ func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 	return t.Read(f, t.state.Ended, t.stdout, t.exit), nil
 }
 
-// Cut closes what is open, the innermost first: a subagent ends before its block.
+// Cut aborts the open blocks, innermost first: a subagent ends before its block.
 func (t *translator) Cut(at time.Time) []conversation.Event {
 	var events []conversation.Event
 	for open := &t.state.Open; len(*open) > 0; {
@@ -83,13 +85,13 @@ func (t *translator) stdout(f agent.Frame) {
 	switch {
 	case !ok:
 		t.Unparsed(f, bounded(f.Data))
-	case l.RunID == "" || t.Mine(l.RunID): // otherwise it is the tail of a turn that is over
+	case l.RunID == "" || t.Mine(l.RunID): // otherwise it belongs to an earlier turn
 		t.read(l, f.At)
 	}
 }
 
-// read says what one line means, in the stream and in a transcript alike. Blocks have the time
-// that the agent gave them, events that of their frame.
+// read translates one line of the stream or a transcript. Blocks have the agent's time, events that
+// of their frame.
 func (t *translator) read(l demoformat.Line, at time.Time) {
 	if l.At.IsZero() {
 		l.At = at
@@ -154,7 +156,8 @@ func (t *translator) exit(f agent.Frame) {
 	t.Emit(events...)
 }
 
-// settled notes what the agent has done with a prompt for the running turn, which may be what its end has waited for.
+// settled records what the agent has done with a prompt for the running turn. The end of the turn
+// may have waited for that.
 func (t *translator) settled(id string, taken bool, at time.Time) {
 	t.Settle(&t.state.Expected, id, taken)
 	if e := t.state.Ending; e != nil {
@@ -162,7 +165,7 @@ func (t *translator) settled(id string, taken bool, at time.Time) {
 	}
 }
 
-// ends ends the turn once no prompt for it is on its way.
+// ends ends the turn once no prompt for it is pending.
 func (t *translator) ends(outcome session.Outcome, reason string, at time.Time) {
 	if t.state.Expected.Wait() {
 		t.state.Ending = &ending{Outcome: outcome, Reason: reason}
@@ -172,7 +175,7 @@ func (t *translator) ends(outcome session.Outcome, reason string, at time.Time) 
 	t.end(outcome, reason, at)
 }
 
-// end closes what is open and ends the turn.
+// end closes the open blocks and ends the turn.
 func (t *translator) end(outcome session.Outcome, reason string, at time.Time) {
 	u := usage.Usage{InputTokens: t.state.Usage.Input, OutputTokens: t.state.Usage.Output, ToolCalls: t.state.Usage.ToolCalls}
 	t.Emit(t.Cut(at)...)
@@ -182,7 +185,7 @@ func (t *translator) end(outcome session.Outcome, reason string, at time.Time) {
 	t.state.Ended = true
 }
 
-// open begins a block that later lines continue.
+// open starts a block that later lines continue.
 func (t *translator) open(where string, b conversation.Block, at time.Time) *ledger.Entry {
 	o := t.state.Find(b.ID)
 	if o == nil {
@@ -200,9 +203,9 @@ func (t *translator) delta(l demoformat.Line, at time.Time) {
 	}
 }
 
-// assistant closes a text block. Its content counts, not the deltas before it.
+// assistant closes a text block with its complete content, which replaces the deltas.
 func (t *translator) assistant(l demoformat.Line, at time.Time) {
-	o := t.open(conversationOf(l), textBlock(l), at) // where its start is missing
+	o := t.open(conversationOf(l), textBlock(l), at) // if its start is missing
 	o.Block.Content = l.Content
 	status := conversation.Complete
 	if l.Aborted {
@@ -260,7 +263,7 @@ func conversationOf(l demoformat.Line) string {
 	return l.Agent
 }
 
-// bounded is at most maxRaw bytes of data as text.
+// bounded truncates data to at most maxRaw bytes, as text.
 func bounded(data []byte) string {
 	return strings.ToValidUTF8(string(data[:min(len(data), maxRaw)]), "\uFFFD")
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// everything is a script with all that a turn can hold.
+// everything is a script with every element that a turn can have.
 const everything = "hello there\nthink: hm, well\nwrite a.txt: a <b> & c\n$ cat a.txt; exit 3\ntitle: All of it\n" +
 	"subagent bob: $ echo from bob\nsubagent eve: think: alone\nask: well? | yes | no\nfinal words\nfail: at last"
 
@@ -39,9 +39,9 @@ func TestContinuesFromAnyStateWithTheSameEvents(t *testing.T) {
 	require.Empty(t, stage.answers)
 	fs = append(fs, agent.Frame{No: int64(len(fs)), Stream: agent.Exit, At: begun, Data: []byte(`{"code":0}`)})
 	rapid.Check(t, func(rt *rapid.T) {
-		length := rapid.IntRange(0, len(fs)).Draw(rt, "frames") // 0 and all of them included
+		length := rapid.IntRange(0, len(fs)).Draw(rt, "frames") // up to and including len(fs)
 		journal := append([]agent.Frame(nil), fs[:length]...)
-		for i := range journal { // some that are unknown
+		for i := range journal { // make some frames unknown
 			if rapid.IntRange(0, 9).Draw(rt, "strange") == 0 {
 				journal[i].Data = rapid.SliceOf(rapid.Byte()).Draw(rt, "data")
 			}
@@ -64,7 +64,7 @@ func TestContinuesFromAnyStateWithTheSameEvents(t *testing.T) {
 
 func TestEndsATurnWhoseProcessEnded(t *testing.T) {
 	t.Parallel()
-	running := newStage(t).play(t, "r1", "sleep 0s\nhello")[:4] // the tool is at work
+	running := newStage(t).play(t, "r1", "sleep 0s\nhello")[:4] // the tool is running
 	for report, want := range map[string]agent.TurnEnd{
 		`{"code":3}`:                      {Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed},
 		`{"code":0}`:                      {Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed},
@@ -87,7 +87,7 @@ func TestEndsATurnWhoseProcessEnded(t *testing.T) {
 func TestClosesWhatASubagentHadOpenBeforeTheSubagent(t *testing.T) {
 	t.Parallel()
 	fs := newStage(t).play(t, "r1", "subagent bob: one two three")
-	fs = slices.DeleteFunc(fs, func(f agent.Frame) bool { return f.No > 6 }) // it has said two words
+	fs = slices.DeleteFunc(fs, func(f agent.Frame) bool { return f.No > 6 }) // stopped after two words
 	tr, err := Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, nil)
 	require.NoError(t, err)
 	for _, f := range fs {
@@ -206,7 +206,7 @@ func TestParseKeepsSubagentsWhoseCallIsLost(t *testing.T) {
 			subagents = append(subagents, f)
 		}
 	}
-	slices.Reverse(subagents) // files come in any order
+	slices.Reverse(subagents) // files are in any order
 	c, err := Adapter{}.Parse(subagents)
 	require.NoError(t, err)
 	require.Len(t, c.Threads, 3)
@@ -264,7 +264,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// inLog is what the log would hold of events.
+// inLog returns events in the form of the log.
 func inLog(t *testing.T, events []conversation.Event) []string {
 	t.Helper()
 	lines := make([]string, len(events))

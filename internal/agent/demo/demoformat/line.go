@@ -7,32 +7,32 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
-// LineType says what a line of the agent's stdin, stdout or transcript is.
+// LineType is the type of a line of the agent's stdin, stdout or transcript.
 type LineType string
 
 // Types of lines.
 const (
-	LineUser         LineType = "user"         // a prompt; in a subagent's conversation what it was asked
+	LineUser         LineType = "user"         // a prompt, also of a subagent
 	LineInterrupt    LineType = "interrupt"    // stdin only
 	LineSteer        LineType = "steer"        // a prompt for the running turn; stdin only
-	LineAnswer       LineType = "answer"       // to a question; stdin only
+	LineAnswer       LineType = "answer"       // the answer to a question; stdin only
 	LineInit         LineType = "init"         // a turn begins; stream only
 	LineStart        LineType = "start"        // a text or thinking block begins
-	LineDelta        LineType = "delta"        // more of it; stream only
-	LineAssistant    LineType = "assistant"    // the block, whole
+	LineDelta        LineType = "delta"        // more text; stream only
+	LineAssistant    LineType = "assistant"    // the complete block
 	LineToolUse      LineType = "tool_use"     // a tool or a subagent is called
-	LineToolRunning  LineType = "tool_running" // it is at work; stream only
-	LineToolResult   LineType = "tool_result"  // it is done
+	LineToolRunning  LineType = "tool_running" // the call is running; stream only
+	LineToolResult   LineType = "tool_result"  // the call has ended
 	LineQuestion     LineType = "question"     // the turn waits for an answer; stream only
-	LineAnswered     LineType = "answered"     // it does not wait any more; stream only
+	LineAnswered     LineType = "answered"     // the turn no longer waits; stream only
 	LineSystem       LineType = "system"       // a notice
-	LineTitle        LineType = "title"        // a name for the session
-	LineResult       LineType = "result"       // the turn is over
-	LineAcknowledged LineType = "acknowledged" // the prompt was known: nothing runs; stream only
-	LineDeclined     LineType = "declined"     // the turn that a prompt was for is over; stream only
+	LineTitle        LineType = "title"        // a title for the session
+	LineResult       LineType = "result"       // the turn has ended
+	LineAcknowledged LineType = "acknowledged" // the prompt is known and nothing runs; stream only
+	LineDeclined     LineType = "declined"     // the turn that a prompt was sent to has ended; stream only
 )
 
-// The kinds of block that start and assistant lines are about.
+// The kinds of block in start and assistant lines.
 const (
 	KindText     = "text"
 	KindThinking = "thinking"
@@ -41,21 +41,21 @@ const (
 // Line is every line that the agent reads or writes. Its type decides which fields it has.
 type Line struct {
 	Type  LineType  `json:"type"`
-	UUID  string    `json:"uuid,omitempty"`  // of the block, the prompt or the question
+	UUID  string    `json:"uuid,omitempty"`  // id of the block, the prompt or the question
 	RunID string    `json:"runId,omitempty"` // of the turn
-	Agent string    `json:"agent,omitempty"` // the subagent that speaks; empty for the main one
+	Agent string    `json:"agent,omitempty"` // the subagent that wrote the line; empty for the main agent
 	At    time.Time `json:"at,omitzero"`
 
 	PromptID string `json:"promptId,omitempty"`
 	Author   string `json:"author,omitempty"`
-	Note     string `json:"note,omitempty"`    // user: what no person wrote
-	Kind     string `json:"kind,omitempty"`    // start, assistant: text or thinking; question: an question.Kind
+	Note     string `json:"note,omitempty"`    // user: information that no person wrote
+	Kind     string `json:"kind,omitempty"`    // start, assistant: text or thinking; question: a question.Kind
 	Content  string `json:"content,omitempty"` // user, delta, assistant, system, title, question, answer
 	Subtype  string `json:"subtype,omitempty"` // system
 
 	Name      string          `json:"name,omitempty"`      // tool_use, question
 	Input     json.RawMessage `json:"input,omitempty"`     // tool_use, question
-	Subagent  string          `json:"subagent,omitempty"`  // tool_use: the subagent that was called
+	Subagent  string          `json:"subagent,omitempty"`  // tool_use: the subagent that is called
 	ToolUseID string          `json:"toolUseId,omitempty"` // tool_result, question
 	Output    json.RawMessage `json:"output,omitempty"`    // tool_result
 	IsError   bool            `json:"isError,omitempty"`   // tool_result
@@ -63,8 +63,8 @@ type Line struct {
 
 	Images    [][]byte                 `json:"images,omitempty"`    // tool_result
 	Inquiries []question.Item          `json:"inquiries,omitempty"` // question
-	Decision  question.Decision        `json:"decision,omitempty"`  // answer, answered; empty where there was none
-	Answers   map[string]question.Said `json:"answers,omitempty"`   // answer: by what was asked
+	Decision  question.Decision        `json:"decision,omitempty"`  // answer, answered; empty for none
+	Answers   map[string]question.Said `json:"answers,omitempty"`   // answer: by question
 
 	Outcome string `json:"outcome,omitempty"` // result, acknowledged
 	Reason  string `json:"reason,omitempty"`  // result, acknowledged
@@ -88,8 +88,8 @@ func (l Line) Encode() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// DecodeLine reads a line of the agent's output. It reports false where the line is broken, of an
-// unknown type, or lacks what its type cannot be without.
+// DecodeLine decodes a line of the agent's output. It returns false if the line is invalid, has an
+// unknown type, or lacks a field that its type requires.
 func DecodeLine(data []byte) (Line, bool) {
 	var l Line
 	if err := json.Unmarshal(data, &l); err != nil {

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 )
 
-// Where transcripts are, under the agent's home directory.
+// Locations of transcripts, below the agent's home directory.
 const (
 	RootDir     = ".overwinter-demo"
 	MainFile    = "transcript.jsonl"

@@ -3,5 +3,5 @@ package demoformat
 // Name is the agent's name in the API.
 const Name = "demo"
 
-// Command is the word that makes overwinter-runner run Main.
+// Command is the runner subcommand that runs the demo agent.
 const Command = "demo-agent"
