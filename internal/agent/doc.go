@@ -1,8 +1,8 @@
-// Package agent says what overwinter needs to know of a coding agent, and which
-// agents there are. One package below it per agent: how the agent is started,
-// how a prompt reaches it, what its output means. Nothing outside such a package
-// and the registry that cmd builds names an agent.
+// Package agent defines what overwinter needs to know about a coding agent, and the registry of
+// agents. Each agent has one package below this one, which defines how the agent is started, how a
+// prompt is delivered, and how its output is translated. Only that package and the registry that
+// cmd builds name the agent.
 //
-// An adapter is pure: it makes bytes from words and words from bytes. The runner
-// in the sandbox moves the bytes, activities move the words.
+// An adapter is pure: it translates prompts and answers to bytes, and output to events. The runner
+// in the sandbox transfers the bytes; activities handle the events.
 package agent

@@ -8,12 +8,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// MaxStderr is as much of a process's final output as an exit frame has.
+// MaxStderr is the maximum length of a process's final output in an exit frame.
 const MaxStderr = 4 << 10
 
-// ReadExit returns how a turn ends whose process has exited: aborted if the runner ended it for that,
-// otherwise failed, with an event that reports what is
-// known, with up to most bytes of its final output.
+// ReadExit returns the end of a turn whose process has exited: aborted if the runner killed it for
+// an abort, otherwise failed with an event that reports what is known, including up to most bytes
+// of the final output.
 func ReadExit(f Frame, most int) (TurnEnd, []conversation.Event) {
 	report, err := ParseExit(f.Data)
 	if err != nil {
@@ -28,7 +28,7 @@ func ReadExit(f Frame, most int) (TurnEnd, []conversation.Event) {
 	}}
 }
 
-// message describes a process that has ended too early, for people.
+// message describes for people how a process exited during a turn.
 func (r ExitReport) message(most int) string {
 	msg := fmt.Sprintf("the agent ended with exit code %d in the middle of a turn", r.Code)
 	if r.Signal != "" {

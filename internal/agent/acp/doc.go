@@ -22,7 +22,7 @@
 //
 // # Blocks
 //
-//	update of the agent                        block                      its id
+//	update of the agent                        block                      block id
 //	(the prompt)                               user_message               <run>/prompt
 //	agent_message_chunk, agent_thought_chunk   assistant_text, thinking   <run>/<count>
 //	tool_call, request_permission              tool_use                   the call's id

@@ -24,7 +24,7 @@
 //
 // # Blocks
 //
-//	Claude Code                               block                      its id
+//	Claude Code                               block                      block id
 //	user line, queued_command attachment      user_message               the line's uuid (source_uuid)
 //	text, thinking                            assistant_text, thinking   <message id>/<index in the message>
 //	  of a subagent                                                      the line's uuid

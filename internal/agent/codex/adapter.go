@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// Names that both halves have in common.
+// Names shared with package codexformat.
 const (
 	Command       = codexformat.Command
 	SecretKey     = codexformat.SecretKey
@@ -30,7 +30,7 @@ const (
 // Name is the agent's name in the API.
 const Name = "codex"
 
-// Adapter is Codex as the rest of overwinter sees it. The zero value is ready.
+// Adapter is the adapter for Codex. The zero value is ready to use.
 type Adapter struct{}
 
 var (
@@ -64,7 +64,7 @@ func (Adapter) Describe() agent.Description {
 }
 
 // Launch starts the bridge, which starts Codex. The key does not depend on whether there is a
-// session to resume, so that a process that has just been started serves the second prompt too.
+// session to resume, so that the process of the first prompt serves the second one too.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	if err := bridged.Validate("Codex", in); err != nil {
 		return agent.Launch{}, err
@@ -114,14 +114,15 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	}, nil
 }
 
-// codexHome is where Codex keeps everything, below the home directory.
+// codexHome is the directory, below the home directory, in which Codex keeps all of its files.
 const codexHome = ".codex"
 
-// Prompt is the line of a run.
+// Prompt returns the line that delivers the prompt of a run.
 func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) { return bridged.Prompt("Codex", in) }
 
-// Steer is the line of a prompt for the running turn. The bridge says if the agent does not take it.
+// Steer returns the line that adds a prompt to the running turn. The bridge reports if the agent
+// does not accept it.
 func (Adapter) Steer(in agent.PromptInput) ([]byte, error) { return bridged.Steer("Codex", in) }
 
-// Interrupt writes a line that names the run, so that one that comes late hits no other turn.
+// Interrupt returns a line that names the run, so that a late interrupt affects no other turn.
 func (Adapter) Interrupt(runID string) agent.Interrupt { return bridged.Interrupt(runID) }

@@ -13,19 +13,20 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// kindAsk is the kind of an item that we add: a question to the user has none in the stream.
+// kindAsk is the kind of the item that we add for a question to the user, which has none in the
+// stream.
 const kindAsk = "requestUserInput"
 
-// waiting is a question that is open.
+// waiting is an open question.
 type waiting struct {
 	ID      string          `json:"id"`
 	Request json.RawMessage `json:"request"`
-	// Asks is the call of askTool that the question is.
+	// Asks is the id of the askTool call that asks the question.
 	Asks   string `json:"asks,omitempty"`
 	Thread string `json:"thread,omitempty"`
 }
 
-// asked reads a request of the agent. Those that are not questions are handled by the bridge.
+// asked reads a request of the agent. The bridge handles requests that are not questions.
 func (t *translator) asked(l codexformat.Frame, at time.Time) {
 	r := l.Params
 	q, ok := codexformat.Question(l)
@@ -53,7 +54,7 @@ func (t *translator) asked(l codexformat.Frame, at time.Time) {
 	t.Out.Questions = append(t.Out.Questions, q)
 }
 
-// resolved reads that a request waits no more.
+// resolved reads that a request no longer waits.
 func (t *translator) resolved(request []byte, at time.Time) {
 	kept := t.state.Waiting[:0]
 	for _, w := range t.state.Waiting {
@@ -69,12 +70,12 @@ func (t *translator) resolved(request []byte, at time.Time) {
 	t.state.Waiting = kept
 }
 
-// askItem is the call of askTool. The agent has no item for it.
+// askItem returns the item for a call of askTool. The agent has no item for it.
 func askItem(id string, input json.RawMessage, ms int64) codexformat.Item {
 	return codexformat.Item{Kind: kindAsk, ID: id, Name: codexformat.AskTool, Input: input, Started: ms}
 }
 
-// question reads what the bridge says of a question to the user.
+// question reads the bridge's note of a question to the user.
 func (r *reader) question(n stdio.Note, at time.Time) []conversation.Event {
 	var d codexformat.AskData
 	if !codexformat.Lenient(n.Data, &d) || n.ID == "" {
@@ -92,7 +93,7 @@ func (r *reader) question(n stdio.Note, at time.Time) []conversation.Event {
 	return r.finish(p, it)
 }
 
-// deadline shows why the bridge has broken a turn off.
+// deadline shows why the bridge has aborted a turn.
 func (r *reader) deadline(n stdio.Note, at time.Time) []conversation.Event {
 	var d codexformat.AskData
 	if !codexformat.Lenient(n.Data, &d) || d.Turn == "" {
@@ -105,8 +106,8 @@ func (r *reader) deadline(n stdio.Note, at time.Time) []conversation.Event {
 	}, at)
 }
 
-// Answer returns the input that answers a question, sent through the bridge. The message of a
-// rejection is sent to the agent as a message of its user.
+// Answer returns the input that answers a question through the bridge. The message of a rejection
+// is sent to the agent as a user message.
 func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	result, err := answer(q, a)
 	if err != nil {
@@ -166,7 +167,7 @@ func answer(q agent.Question, a agent.Answer) (map[string]any, error) {
 	return map[string]any{"decision": "acceptForSession"}, nil
 }
 
-// inquiryAnswer says what the user said, or nothing.
+// inquiryAnswer returns the user's answers, or none.
 func inquiryAnswer(q agent.Question, a agent.Answer, allowed bool) (map[string]any, error) {
 	var input struct {
 		Questions json.RawMessage `json:"questions"`

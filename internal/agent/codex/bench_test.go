@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// BenchmarkParse reads a rollout again and again, as a long session has one.
+// BenchmarkParse parses a rollout of repeated turns, such as that of a long session.
 func BenchmarkParse(b *testing.B) {
 	files := capture.Transcript(b, "testdata/captures/plain-tool")
 	require.Len(b, files, 1)
@@ -22,7 +22,7 @@ func BenchmarkParse(b *testing.B) {
 	for n := range 100 {
 		one := rest
 		for _, id := range []string{`"id":"`, `"call_id":"`, `"turn_id":"`} {
-			one = bytes.ReplaceAll(one, []byte(id), fmt.Appendf(nil, "%s%x-", id, n)) // different each time
+			one = bytes.ReplaceAll(one, []byte(id), fmt.Appendf(nil, "%s%x-", id, n)) // different in each copy
 		}
 		data = append(data, one...)
 	}
@@ -33,7 +33,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// BenchmarkTranslate reads a stream of many deltas.
+// BenchmarkTranslate translates a stream of many deltas.
 func BenchmarkTranslate(b *testing.B) {
 	var data []byte
 	for _, f := range capture.Frames(b, filepath.Join("testdata/captures/plain-tool", "stdout.jsonl")) {

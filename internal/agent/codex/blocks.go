@@ -8,21 +8,23 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// maxOpen bounds the text and the input that are kept of one open block; ledger.MaxKept bounds those of all. A block that completes is
-// emitted whole; a longer one that is aborted only changes its state.
+// maxOpen bounds the text and the input kept of one open block; ledger.MaxKept bounds those of all
+// blocks. A block that completes is emitted in full. If a longer block is aborted, only its status
+// changes.
 const maxOpen = 8 << 10
 
 // openBlock is an open block of a thread.
 type openBlock struct {
 	ledger.Entry
 	Turn string `json:"turn"`
-	// Part is the part of a summary that the newest delta belonged to.
+	// Part is the index of the summary part to which the newest delta belonged.
 	Part int `json:"part,omitempty"`
-	// Long: some of the block is not kept.
+	// Long is set if part of the block was not kept.
 	Long bool `json:"long,omitempty"`
 }
 
-// find returns the open block of that id in a conversation, or nil: ids of items are unique in a thread.
+// find returns the open block with that id in a conversation, or nil. Ids of items are unique only
+// in a thread.
 func (r *reader) find(where, id string) *openBlock {
 	for _, o := range slices.Backward(r.Open) {
 		if o.Block.ID == id && o.Conversation == where {
@@ -32,7 +34,7 @@ func (r *reader) find(where, id string) *openBlock {
 	return nil
 }
 
-// room is how many bytes of an open block may be kept, in view of the others.
+// room returns how many bytes of an open block may be kept, given the size of the others.
 func (r *reader) room(o *openBlock) int {
 	kept := 0
 	for _, x := range r.Open {
@@ -43,7 +45,7 @@ func (r *reader) room(o *openBlock) int {
 	return min(maxOpen, ledger.MaxKept-kept)
 }
 
-// delta appends to an open block, which keeps as much text as there is room for.
+// delta appends to an open block. The block keeps its text if it fits into room.
 func (o *openBlock) delta(words string, room int, at time.Time) conversation.Event {
 	if len(o.Text)+len(words) > room {
 		o.Long, o.Text = true, nil
@@ -54,12 +56,12 @@ func (o *openBlock) delta(words string, room int, at time.Time) conversation.Eve
 	return o.Delta(words, at)
 }
 
-// wordless reports whether the block is of a text that has begun and has no words.
+// wordless reports whether the block is a text block without any text.
 func (o *openBlock) wordless() bool {
 	return o.Block.Type == conversation.AssistantText && len(o.Text) == 0 && !o.Long
 }
 
-// running shows what a call is called with, which the block keeps if there is room for it.
+// running shows the input of a call. The block keeps the input if it fits into room.
 func (o *openBlock) running(u conversation.Updates, room int, at time.Time) conversation.Event {
 	u.Status = conversation.Running
 	o.Block.Status = conversation.Running
@@ -74,7 +76,7 @@ func (o *openBlock) running(u conversation.Updates, room int, at time.Time) conv
 	return o.Updated(u, at)
 }
 
-// Closed completes a block with what is kept of it.
+// Closed completes a block with the content that it has kept.
 func (o *openBlock) Closed(status conversation.BlockStatus, at time.Time) conversation.Event {
 	if o.Long {
 		return o.Updated(conversation.Updates{Status: status}, at)

@@ -21,7 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// children are the processes that a process has started.
+// children returns the child processes of a process.
 func children(t *testing.T, pid int) []int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task/*/children"))
@@ -73,7 +73,7 @@ func TestTheAgentDiesWithItsBridge(t *testing.T) {
 		10*time.Second, 5*time.Millisecond)
 }
 
-// zombie reports whether a process has ended and has not been waited for.
+// zombie reports whether a process has exited and has not been reaped.
 func zombie(pid int) bool {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err != nil || bytes.Contains(data, []byte(") Z "))

@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// exception is why the two sides of a capture differ, which was made without the bridge and has no
-// notebook; the package documentation lists them all.
+// exception is a reason for a difference between the two sides of a capture that was made without
+// the bridge and has no notebook. The package documentation lists all of them.
 type exception string
 
 const (
@@ -36,8 +36,9 @@ var exceptions = map[string][]exception{
 	"plain-interrupt-text":  {lost},
 }
 
-// TestCaptures reads what the real program wrote: its stream and its transcript must give the same
-// blocks. Each capture has a golden file, blocks, rewritten with go test -run Captures -update.
+// TestCaptures reads the output of the real program: its stream and its transcript must give the
+// same blocks. Each capture has a golden file, blocks; rewrite it with go test -run Captures
+// -update.
 func TestCaptures(t *testing.T) {
 	t.Parallel()
 	capture.Each(t, "testdata/captures/*", func(t *testing.T, dir string) {
@@ -48,13 +49,13 @@ func TestCaptures(t *testing.T) {
 	})
 }
 
-// stream folds the stream of a capture and says how its turns ended.
+// stream folds the stream of a capture and returns how its turns ended.
 func stream(t *testing.T, dir string) (conversation.Conversation, []string) {
 	t.Helper()
 	return capture.Fold(t, codex.New(), capture.Frames(t, filepath.Join(dir, "stdout.jsonl")))
 }
 
-// except makes an exception.
+// except applies an exception.
 func except(e exception, parsed, streamed conversation.Conversation) (p, s conversation.Conversation) {
 	switch e {
 	case lost:

@@ -22,7 +22,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/codexbridge"
 )
 
-// asBridge makes this test's binary be the bridge.
+// asBridge names the environment variable that makes this test binary act as the bridge.
 const asBridge = "OVERWINTER_TEST_AS_CODEX_BRIDGE"
 
 func TestMain(m *testing.M) {
@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// Models have different tools: plain calls them one by one, newest calls most of them from JavaScript
-// and has subagents from the start.
+// Models have different tools: plain calls them directly, newest calls most of them from JavaScript
+// and is offered subagents from the start.
 const (
 	plain  = "gpt-5.5"
 	newest = "gpt-6.1-sol"
@@ -55,7 +55,7 @@ var scripts = scripted.Scripts(scripted.Tools{
 	SetTitle: "set_title",
 })
 
-// binary is the real program.
+// binary returns the path of the real program.
 func binary(t testing.TB) string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(npmtest.Directory(t, codex.New().Packages()[0]), "vendor/*/bin/codex"))
@@ -64,8 +64,8 @@ func binary(t testing.TB) string {
 	return names[0]
 }
 
-// command runs the bridge of a launch from this test's binary, with the real program against the
-// model server and nothing of this machine's environment but what it needs.
+// command runs the bridge of a launch from this test binary, with the real program against the
+// model server and only the variables that it needs from this machine's environment.
 func command(t *testing.T, models string, launch agent.Launch, flags ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -93,7 +93,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			case "CallsASubagent":
 				model = newest
 			case "CallsAToolOfOverwinter", "NeedsNoPermissionForToolsOfOverwinter":
-				model = old // others search for the tools of servers first
+				model = old // other models must first search for the tools of servers
 			}
 			return command(t, models, launch, "--model", model, "--model-timeout", "2s")
 		},

@@ -15,8 +15,8 @@ import (
 
 var testRun = agent.RunContext{RunID: "run_1", PromptID: "prm_1", Author: "ada"}
 
-// FuzzTranslate checks the translator's promises on any input: it never fails, it can resume from
-// its state, every event can be encoded, and a cut closes every block.
+// FuzzTranslate checks the guarantees of the translator on any input: it never fails, it can resume
+// from its state, every event can be encoded, and Cut closes every block.
 func FuzzTranslate(f *testing.F) {
 	capture.Seed(f, math.MaxInt, "testdata/captures/*/stdout.jsonl")
 	f.Add(`{"overwinter":{"type":"run","runId":"run_1","id":"t"}}` + "\n" + `{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}` + "\n" +
@@ -27,7 +27,7 @@ func FuzzTranslate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data string) { capture.Translate(t, codex.New(), testRun, data) })
 }
 
-// FuzzParse checks the same for the parser, on rollouts and the notebook next to them.
+// FuzzParse checks the same guarantees of the parser, on rollouts and their notebook.
 func FuzzParse(f *testing.F) {
 	capture.Seed(f, math.MaxInt, "testdata/captures/*/transcript/*.jsonl")
 	capture.Seed(f, math.MaxInt, "testdata/captures/*/stdout.jsonl")
@@ -40,7 +40,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzCommands holds what a shell command is read from to never failing.
+// FuzzCommands checks that parsing a shell command never fails.
 func FuzzCommands(f *testing.F) {
 	for _, s := range []string{`/bin/bash -lc 'echo '"'"'a'"'"' && b'`, `ls "-la" x\ y`, `'`, `\`, ``, `a "b\"c" 'd'`} {
 		f.Add(s)

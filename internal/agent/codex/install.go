@@ -16,10 +16,10 @@ var pinned = npm.Package{
 	},
 }
 
-// Packages is what the agent is made of.
+// Packages returns the npm packages of the agent.
 func (Adapter) Packages() []npm.Package { return []npm.Package{pinned} }
 
-// Installation puts the pinned program at Binary.
+// Installation returns how to install the pinned program at Binary.
 func (Adapter) Installation() agent.Installation {
 	return pinned.Installation(codexformat.Directory,
 		[]string{"sh", "-c", `cd "$0" && ln -sf vendor/*/bin/codex codex`, codexformat.Directory},

@@ -31,8 +31,9 @@ import (
 
 var _ agent.Movable = Adapter{}
 
-// Local are the sessions of Codex: rollouts by the day on which they were begun, whose first line has the directory. In a sandbox they
-// have the same names, another directory, and the model provider that the bridge configures.
+// Local returns access to the sessions of Codex on a machine: rollouts grouped by the day on which
+// they began, whose first line contains the directory. In a sandbox they have the same names,
+// another directory, and the model provider that the bridge configures.
 func (Adapter) Local(m agent.Machine) agent.Local {
 	return local{m, cmp.Or(m.Getenv("CODEX_HOME"), filepath.Join(m.Home, codexHome))}
 }
@@ -44,7 +45,7 @@ type local struct {
 
 const (
 	rollouts   = "sessions/*/*/*/rollout-*.jsonl"
-	compressed = ".zst"                        // what the name of a rollout ends with that the program has compressed; see local_thread_store_compression
+	compressed = ".zst"                        // suffix of a rollout that the program has compressed; see local_thread_store_compression
 	archived   = "archived_sessions/rollout-*" // sessions that the program does not list
 )
 
@@ -63,7 +64,7 @@ type rollout struct {
 	info fs.FileInfo
 }
 
-// all are the rollouts of the machine.
+// all returns the rollouts of the machine.
 func (l local) all() ([]rollout, error) {
 	names, err := l.names()
 	if err != nil {
@@ -89,7 +90,7 @@ func (l local) all() ([]rollout, error) {
 	return list, nil
 }
 
-// names are the files with the rollouts of the machine, one for each.
+// names returns the files with the rollouts of the machine, one per rollout.
 func (l local) names() ([]string, error) {
 	plain, err := filepath.Glob(filepath.Join(l.home, rollouts))
 	if err != nil {
@@ -97,14 +98,14 @@ func (l local) names() ([]string, error) {
 	}
 	packed, err := filepath.Glob(filepath.Join(l.home, rollouts+compressed))
 	for _, name := range packed {
-		if !slices.Contains(plain, strings.TrimSuffix(name, compressed)) { // else it is being compressed or decompressed
+		if !slices.Contains(plain, strings.TrimSuffix(name, compressed)) { // otherwise it is being compressed or decompressed
 			plain = append(plain, name)
 		}
 	}
 	return plain, err
 }
 
-// maxHead bounds the first line of a rollout, which has the agent's instructions.
+// maxHead bounds the first line of a rollout, which contains the agent's instructions.
 const maxHead = 4 << 20
 
 func firstLine(name string) ([]byte, error) {
@@ -112,7 +113,7 @@ func firstLine(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	var content io.Reader = f
 	if strings.HasSuffix(name, compressed) {
 		d, err := zstd.NewReader(f, decoding...)
@@ -125,13 +126,13 @@ func firstLine(name string) ([]byte, error) {
 	lines := bufio.NewScanner(content)
 	lines.Buffer(nil, maxHead)
 	lines.Scan()
-	return lines.Bytes(), nil // a longer one is no rollout
+	return lines.Bytes(), nil // a longer first line is not that of a rollout
 }
 
-// decoding bounds what a compressed rollout costs to read.
+// decoding bounds the memory for decoding a compressed rollout.
 var decoding = []zstd.DOption{zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(transcript.MaxRevertBytes)}
 
-// decompressed are the files of a session as they are when the program uses them.
+// decompressed returns the files of a session in the uncompressed form that the program uses.
 func decompressed(files []transcript.File) ([]transcript.File, error) {
 	left := int64(transcript.MaxRevertBytes)
 	for i, f := range files {
@@ -171,7 +172,7 @@ func (l local) List(_ context.Context, dir string) ([]agent.LocalSession, error)
 	return list, nil
 }
 
-// isSame reports whether a path leads to a directory.
+// isSame reports whether a path refers to a directory.
 func isSame(name, dir string) bool {
 	if name == dir {
 		return true
@@ -217,7 +218,7 @@ func (l local) Pack(_ context.Context, dir, id string) (agent.Moved, error) {
 	return agent.Moved{MemoryID: session.SessionPrefix + strings.ReplaceAll(id, "-", ""), Files: moved}, nil
 }
 
-// family are the ids of a thread and of the subagents that it has started, directly or not.
+// family returns the ids of a thread and of all its subagents, direct and indirect.
 func family(all []rollout, id string) map[string]bool {
 	ids := map[string]bool{id: true}
 	for more := true; more; {
@@ -231,8 +232,8 @@ func family(all []rollout, id string) map[string]bool {
 	return ids
 }
 
-// Unpack implements agent.Local. Ids are those of all sessions of the machine, wherever they work, so a session that was pushed from
-// this machine, and is still there, is pulled with other ids.
+// Unpack implements agent.Local. Ids are shared by all sessions of the machine, in any directory.
+// If a session was pushed from this machine and still exists, it is pulled with new ids.
 func (l local) Unpack(_ context.Context, dir string, m agent.Moved) (string, error) {
 	home := path.Join(l.Sandbox.Home, codexHome)
 	var all []rollout
@@ -274,7 +275,8 @@ func (l local) Unpack(_ context.Context, dir string, m agent.Moved) (string, err
 	return ids.Replace(id), agent.WriteLocal(out)
 }
 
-// mainThread is the thread that the notebook names last, or else the newest that belongs to no subagent, as the bridge finds it.
+// mainThread returns the thread that the notebook names last, or else the newest that belongs to no
+// subagent, as the bridge does.
 func mainThread(all []rollout, notebook []byte) string {
 	named := ""
 	for line := range bytes.Lines(notebook) {
@@ -294,10 +296,11 @@ func mainThread(all []rollout, notebook []byte) string {
 	return newest.ID
 }
 
-// renamed are pairs of ids, the present one and another one, if the machine has a session with one of them.
+// renamed returns pairs of the present id and a new one, if the machine has a session with one of
+// the present ids.
 func (l local) renamed(ids map[string]bool) ([]string, error) {
 	var have []string
-	for _, pattern := range []string{rollouts + "*", archived} { // some are compressed
+	for _, pattern := range []string{rollouts + "*", archived} { // some rollouts are compressed
 		names, err := filepath.Glob(filepath.Join(l.home, pattern))
 		if err != nil {
 			return nil, err
@@ -323,7 +326,8 @@ func (l local) renamed(ids map[string]bool) ([]string, error) {
 // chosenProvider matches the model provider in the first part of the user's configuration, before its first table.
 var chosenProvider = lazyregexp.New(`(?m)^\s*model_provider\s*=\s*["']([^"'\n]*)["']`)
 
-// provider is the model provider that sessions of the machine use. The program resumes no session of one that is not configured.
+// provider returns the model provider that sessions of the machine use. The program does not resume
+// a session of a provider that is not configured.
 func (l local) provider() string {
 	const most = 1 << 20
 	data, err := regular.Read(filepath.Join(l.home, "config.toml"), most)
@@ -336,23 +340,24 @@ func (l local) provider() string {
 	return "openai"
 }
 
-// entry is a line of a rollout, as far as a move is concerned.
+// entry contains the fields of a rollout line that a move needs.
 type entry struct {
 	Type    string          `json:"type"`
 	Ordinal *int64          `json:"ordinal"`
 	Payload json.RawMessage `json:"payload"`
 }
 
-// unsettled is a rollout without the settings of its turns, and its last line. The program resumes a thread with the approval policy
-// and the sandbox that the newest of them has: never to ask, and all access, in a sandbox of ours. Without them, those that the
-// machine is configured with apply, as do its model's.
+// unsettled returns a rollout without the settings of its turns, and its last line. The program
+// resumes a thread with the approval policy and the sandbox of its newest settings, which in our
+// sandboxes are full access without asking. Without them, the machine's configuration applies,
+// including its model.
 func unsettled(data []byte, dir string) ([]byte, entry) {
 	var out bytes.Buffer
 	out.Grow(len(data))
 	var last entry
 	for line := range bytes.Lines(agent.WholeLines(data)) {
 		var e entry
-		_ = json.Unmarshal(line, &e) // a line of another form is none of these
+		_ = json.Unmarshal(line, &e) // lines of another form have none of these fields
 		var event struct {
 			Type string `json:"type"`
 		}
@@ -371,13 +376,14 @@ func unsettled(data []byte, dir string) ([]byte, entry) {
 	return out.Bytes(), last
 }
 
-// within is the line that begins a thread, whose directories are all in the one that it now works in: it may write to them.
+// within returns the line that begins a thread. If a directory of the thread is outside of dir, it
+// replaces all of them by dir, because the thread may write to them.
 func within(line, payload []byte, dir string) []byte {
 	var p struct {
 		Cwd   string   `json:"cwd"`
 		Roots []string `json:"runtime_workspace_roots"`
 	}
-	_ = json.Unmarshal(payload, &p) // what is of another form is replaced
+	_ = json.Unmarshal(payload, &p) // values of another form are replaced
 	out := func(name string) bool { return name != dir && !strings.HasPrefix(filepath.Clean(name), dir+"/") }
 	if !out(p.Cwd) && !slices.ContainsFunc(p.Roots, out) {
 		return line
@@ -394,12 +400,12 @@ func within(line, payload []byte, dir string) []byte {
 		raw, err = json.Marshal(fields)
 	}
 	if err != nil {
-		return nil // what was decoded encodes
+		return nil // decoded values can always be encoded
 	}
 	return append(raw, '\n')
 }
 
-// noted is the line with a note for the model, which follows the last one of a rollout.
+// noted returns the line with a note for the model, which is appended to a rollout.
 func noted(note string, last entry) []byte {
 	if note == "" {
 		return nil
@@ -413,7 +419,7 @@ func noted(note string, last entry) []byte {
 	}
 	out, err := json.Marshal(line)
 	if err != nil {
-		return nil // strings always encode
+		return nil // strings can always be encoded
 	}
 	return append(out, '\n')
 }
@@ -426,10 +432,11 @@ func (local) Settings() []string {
 // Resume implements agent.Local.
 func (local) Resume(id string) []string { return []string{"codex", "resume", id} }
 
-// settled are the lines of a rollout that have the directory and the provider of its thread. What was said stays as it was.
+// settled lists the lines of a rollout that contain the directory and the provider of its thread.
+// Messages are unchanged.
 var settled = []string{`"type":"session_meta"`, `"type":"turn_context"`, `"type":"thread_settings_applied"`}
 
-// elsewhere is a rollout of a thread that works in another directory, with another model provider.
+// elsewhere returns a rollout with the thread's directory and model provider replaced.
 func elsewhere(data []byte, from, to, provider string) []byte {
 	replace := strings.NewReplacer(opening(from)+`"`, opening(to)+`"`, opening(from)+"/", opening(to)+"/")
 	var out bytes.Buffer
@@ -447,11 +454,11 @@ func elsewhere(data []byte, from, to, provider string) []byte {
 // namedProvider matches the model provider of a thread.
 var namedProvider = lazyregexp.New(`("model_provider(?:_id)?":)"[^"\\]*"`)
 
-// opening is a string of JSON without its last quote.
+// opening returns s as a JSON string without the closing quote.
 func opening(s string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) //nolint:errchkjson // a string always encodes
+	_ = e.Encode(s) //nolint:errchkjson // a string can always be encoded
 	return strings.TrimSuffix(b.String(), "\"\n")
 }

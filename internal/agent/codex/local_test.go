@@ -33,7 +33,7 @@ func rolloutOf(id, parent, dir, provider string) (name, data string) {
 `, id, id, parent, dir, dir+"/sub", provider, dir, id, provider, dir, "/workspace")
 }
 
-// withoutSettings is a rollout without the lines that have the settings of a turn.
+// withoutSettings returns a rollout without the lines that contain the settings of a turn.
 func withoutSettings(rollout string) string {
 	lines := strings.SplitAfter(rollout, "\n")
 	return lines[0] + lines[3]
@@ -70,7 +70,8 @@ func TestSessionsMoveBetweenAMachineAndASandbox(t *testing.T) {
 		require.Equal(t, want, string(moved.Files[i].Data))
 	}
 
-	// The machine still has the session: the one that comes back gets other ids, and what was said stays as it was.
+	// The machine still has the session, so the pulled one gets new ids; its messages are
+	// unchanged.
 	moved.Files = append(moved.Files, transcript.File{Path: "/root/.codex/config.toml", Data: []byte("x")},
 		transcript.File{Path: "/root/.codex/sessions/2026/11/27/rollout-2026-11-27T03-10-54-" + otherThread + ".jsonl", Data: []byte("{}\n")})
 	id, err := local.Unpack(t.Context(), "/home/ada/b", moved)
@@ -90,7 +91,7 @@ func TestSessionsMoveBetweenAMachineAndASandbox(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, was, string(data), "the session of the machine is as it was")
 
-	// Another machine has it under the same id, with its own provider.
+	// Another machine has the session under the same id, with its own provider.
 	other := agenttest.Machine(t, nil)
 	id, err = codex.New().Local(other).Unpack(t.Context(), atHome, moved)
 	require.NoError(t, err)
@@ -109,7 +110,8 @@ func TestSessionsMoveBetweenAMachineAndASandbox(t *testing.T) {
 	require.ErrorIs(t, err, agent.ErrNoMemory)
 }
 
-// TestTheThreadOfTheNotebookIsTheMainOne: a thread that could not be resumed is older, and still there.
+// TestTheThreadOfTheNotebookIsTheMainOne checks that the thread in the notebook takes precedence
+// over a newer one.
 func TestTheThreadOfTheNotebookIsTheMainOne(t *testing.T) {
 	t.Parallel()
 	moved := agent.Moved{MemoryID: "ses_" + strings.Repeat("0", 32)}
@@ -129,7 +131,8 @@ func TestTheThreadOfTheNotebookIsTheMainOne(t *testing.T) {
 	require.Equal(t, localThread, id)
 }
 
-// TestWhatASandboxAllowedIsNotAllowedOnAMachine has a rollout that the agent may have written itself.
+// TestWhatASandboxAllowedIsNotAllowedOnAMachine uses a rollout that the agent may have written
+// itself.
 func TestWhatASandboxAllowedIsNotAllowedOnAMachine(t *testing.T) {
 	t.Parallel()
 	name, data := rolloutOf(localThread, "", "/workspace", "overwinter")
@@ -158,7 +161,8 @@ func TestWhatASandboxAllowedIsNotAllowedOnAMachine(t *testing.T) {
 	require.Contains(t, lines[3], `\nnow in \"b\"\n`)
 }
 
-// TestCompressedRolloutsAreMoved: the program compresses old ones, if it is configured to.
+// TestCompressedRolloutsAreMoved covers old rollouts, which the program compresses if configured
+// to.
 func TestCompressedRolloutsAreMoved(t *testing.T) {
 	t.Parallel()
 	encoder, err := zstd.NewWriter(nil)

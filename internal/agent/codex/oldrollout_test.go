@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// older are rollouts as older versions wrote them.
+// older contains rollouts as older versions wrote them.
 var older = map[string]string{
 	"with payloads": `{"timestamp":"2025-09-01T10:00:00.000Z","type":"session_meta","payload":{"id":"t","timestamp":"2025-09-01T10:00:00.000Z","cwd":"/w","originator":"codex_cli_rs","cli_version":"0.36.0","instructions":null}}
 {"timestamp":"2025-09-01T10:00:01.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"<environment_context>\n</environment_context>"}]}}

@@ -18,9 +18,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Parse reads the rollouts of a session, a thread each, and the notebook that says what they lack.
-// Without a notebook, as with files that another client made, it works out the order of things from
-// their times.
+// Parse reads the rollouts of a session, one per thread, and the notebook, which contains what they
+// lack. Without a notebook, as with files of another client, it derives the order from times.
 func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
 	p := parser{threads: map[string]*thread{}, reviews: map[string]bool{}, ended: map[string]bool{}}
 	files = slices.Clone(files)
@@ -53,24 +52,24 @@ func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error)
 	return p.conversation(), nil
 }
 
-// parser puts the threads of a session together.
+// parser collects the threads of a session.
 type parser struct {
 	threads map[string]*thread
-	order   []*thread // as they were met
+	order   []*thread // in order of appearance
 	root    string
-	// reviews are the threads of reviews: their work is in the rollout of the thread that requested
+	// reviews are the threads of reviews, whose work is in the rollout of the thread that requested
 	// them.
 	reviews map[string]bool
-	ended   map[string]bool // items of the main conversation that have ended
+	ended   map[string]bool // ended items of the main conversation
 }
 
-// thread is what was said in one.
+// thread is the content of a thread.
 type thread struct {
 	id    string
 	main  bool // not a subagent
 	cwd   string
 	items map[string]codexformat.Item
-	// noted are the steps from the notebook; found those from the rollout.
+	// noted are the steps from the notebook, found those from the rollout.
 	noted, found []*step
 	began        map[string]bool // items in noted
 	ended        map[string]bool
@@ -78,17 +77,17 @@ type thread struct {
 	calls        map[string]*call
 	last         codexformat.Verdict // of the first turn that ended
 	hasLast      bool
-	first        int64 // when it began to say something
+	first        int64 // time of its first event
 }
 
-// step is one thing that happened in a thread.
+// step is one step of a thread.
 type step struct {
 	ms    int64
 	turn  string
 	what  stepKind
 	item  codexformat.Item
 	end   codexformat.Verdict
-	words string // of a retry
+	words string // message of a retry
 	note  stdio.Note
 }
 
@@ -128,7 +127,7 @@ func (p *parser) rollout(data []byte) {
 			continue
 		}
 		if l.Type == "session_meta" {
-			// A fork begins with the lines of the thread that it was made of.
+			// A fork begins with the lines of the thread from which it was forked.
 			if t == nil && l.Payload.ID != "" {
 				t = p.thread(l.Payload.ID)
 				t.main, t.cwd = l.Payload.Parent == "", l.Payload.Cwd
@@ -169,7 +168,7 @@ func (p *parser) old(r oldrollout.Rollout) {
 	}
 }
 
-// event reads a line about an event and returns the turn in progress.
+// event reads an event line and returns the turn in progress.
 func (p *parser) event(t *thread, e codexformat.Payload, turn string, ms int64) string {
 	switch e.Type {
 	case "task_started", "turn_started":
@@ -195,7 +194,7 @@ func (t *thread) endTurn(turn string, v codexformat.Verdict, ms int64) {
 	t.found = append(t.found, &step{ms: ms, turn: turn, what: stepOver, end: v})
 }
 
-// add notes an item that has ended.
+// add adds an item that has ended.
 func (t *thread) add(it codexformat.Item, turn string) {
 	if _, ok := t.items[it.ID]; ok {
 		return
@@ -206,18 +205,18 @@ func (t *thread) add(it codexformat.Item, turn string) {
 		&step{ms: it.Completed, turn: turn, what: stepEnd, item: it})
 }
 
-// call is a call of a tool as the model wrote it.
+// call is a tool call as the model wrote it.
 type call struct {
 	item   codexformat.Item
 	turn   string
 	ms     int64
 	output string
 	ended  int64
-	place  int // in found
+	place  int // index in found
 }
 
-// response reads the messages between model and agent: only calls that never became an item are
-// used.
+// response reads the messages between model and agent, of which only calls that never became an
+// item are used.
 func (t *thread) response(r codexformat.Payload, turn string, ms int64) {
 	if r.Call == "" {
 		return
@@ -237,7 +236,7 @@ func (t *thread) response(r codexformat.Payload, turn string, ms int64) {
 	}
 }
 
-// called is the item that a call would have become.
+// called returns the item that a call would have become.
 func (t *thread) called(name string, arguments []byte, input string) (codexformat.Item, bool) {
 	var a struct {
 		Cmd       string          `json:"cmd"`
@@ -263,10 +262,11 @@ func (t *thread) called(name string, arguments []byte, input string) (codexforma
 	return codexformat.Item{}, false
 }
 
-// running is in the result of a command that works on in the background.
+// running is in the result of a command that continues in the background.
 const running = "Process running with session ID"
 
-// uncompleted adds the calls that never became an item: they were not allowed, or aborted.
+// uncompleted adds the calls that never became an item because they were not allowed or were
+// aborted.
 func (t *thread) uncompleted() {
 	if t == nil {
 		return
@@ -294,7 +294,7 @@ func (t *thread) uncompleted() {
 		switch {
 		case c.ended == 0, strings.Contains(c.output, "aborted by user"):
 		case c.item.Kind == kindAsk && !strings.HasPrefix(c.output, "{"):
-			continue // it was not on offer
+			continue // the tool was not offered
 		case c.item.Kind == kindAsk:
 			end.item.Output = c.output
 			steps = append(steps, end)
@@ -303,14 +303,14 @@ func (t *thread) uncompleted() {
 			steps = append(steps, end)
 		case strings.Contains(c.output, running):
 		default:
-			continue // the agent refused it before it began, and reports that to the model alone
+			continue // the agent rejected it before it began, and reported that only to the model
 		}
 		found = append(found, steps...)
 	}
 	t.found = append(found, t.found[taken:]...)
 }
 
-// notebook reads what the bridge has written down.
+// notebook reads the notebook.
 func (p *parser) notebook(data []byte) {
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimSpace(line)
@@ -392,8 +392,8 @@ func (p *parser) note(n stdio.Note) {
 	t.noted = append(t.noted, s)
 }
 
-// steps returns everything that happened in a thread, in order. Steps from the notebook are in its
-// order; steps that only the rollout has are inserted by time.
+// steps returns all steps of a thread in order. Steps from the notebook are in its order; steps
+// that only the rollout has are inserted by time.
 func (t *thread) steps() []*step {
 	var found []*step
 	for _, s := range t.found {
@@ -417,12 +417,13 @@ func (t *thread) steps() []*step {
 	return append(out, found...)
 }
 
-// conversation puts the threads together, the main one first.
+// conversation combines the threads, the main one first.
 func (p *parser) conversation() conversation.Conversation {
 	var folder conversation.Folder
 	events := make([][]conversation.Event, 0, len(p.order))
 	for _, t := range p.order {
-		// Threads without a parent are the main conversation: it may continue in a new one, or in a fork.
+		// Threads without a parent are part of the main conversation, which may continue in a new
+		// thread or in a fork.
 		r := reader{Root: p.root}
 		done := map[string]bool{}
 		if t.main || t.id == p.root {
@@ -443,8 +444,8 @@ func (p *parser) conversation() conversation.Conversation {
 	return folder.Conversation()
 }
 
-// events makes the blocks of a thread. Done are the items of its conversation that have ended, one way
-// or the other.
+// events returns the events of a thread. done contains the items of its conversation that have
+// ended in any way.
 func (p *parser) events(r *reader, t *thread, done map[string]bool) []conversation.Event {
 	var events []conversation.Event
 	var at time.Time
@@ -453,7 +454,7 @@ func (p *parser) events(r *reader, t *thread, done map[string]bool) []conversati
 		where := place{thread: t.id, turn: s.turn, at: at}
 		switch s.what {
 		case stepTurn:
-			// What a turn that went before has left open died with its process.
+			// Blocks left open by an earlier turn were aborted with its process.
 			events = append(events, r.Cut(at)...)
 			continue
 		case stepBegin:

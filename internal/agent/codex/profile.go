@@ -13,7 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// ProfileFiles are the profile as Codex reads it, all below its own home.
+// ProfileFiles returns the files of a profile in the form that Codex reads, all below its own
+// directory.
 func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 	if in.Profile == nil {
 		return nil, nil
@@ -41,7 +42,7 @@ func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 	return files, nil
 }
 
-// servers is the part of the configuration that names MCP servers.
+// servers returns the part of the configuration that lists MCP servers.
 func servers(list []profile.MCPServer) string {
 	var b strings.Builder
 	table := func(name, key string, values map[string]string) {
@@ -96,5 +97,5 @@ func toml(s string) string {
 	return b.String()
 }
 
-// yaml quotes a string; a TOML one is one of YAML's.
+// yaml quotes a string. A quoted TOML string is also a valid YAML string.
 func yaml(s string) string { return toml(s) }

@@ -28,19 +28,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// old is a model that the program does not know: it has its subagents and the tools of MCP servers
-// from the start.
+// old is a model that the program does not know, so it is offered subagents and the tools of MCP
+// servers from the start.
 const old = "some-model"
 
-// cli is the real Codex with its bridge, with its own model server.
+// cli is the real Codex with its bridge and its own model server.
 type cli struct {
 	*program.Process
 	server *modelserver.Server
 	in     agent.LaunchInput
 	launch agent.Launch
 	events []conversation.Event
-	images []agent.Image // of the prompts
-	hasty  bool          // each prompt is aborted as soon as it is written
+	images []agent.Image // sent with the prompts
+	hasty  bool          // abort each prompt as soon as it is written
 	run    string        // the newest
 }
 
@@ -63,7 +63,8 @@ func (p *cli) begin(t *testing.T, flags ...string) {
 	p.Process = program.Start(t, command(t, p.server.URL(), launch, flags...), launch)
 }
 
-// turn runs a prompt to its end and answers what is asked meanwhile. Each event is shown to saw.
+// turn runs a prompt to its end and answers the agent's questions meanwhile. It passes each event
+// to saw.
 func (p *cli) turn(t *testing.T, content string, saw func(conversation.Event), answers ...agent.Answer) program.Turn {
 	t.Helper()
 	in := agent.PromptInput{RunID: session.NewID(session.RunPrefix), PromptID: "prm_1", Author: "ada", Content: content, Images: p.images}
@@ -84,7 +85,7 @@ func (p *cli) turn(t *testing.T, content string, saw func(conversation.Event), a
 	return out
 }
 
-// agree ends the program and holds its transcript to what it said.
+// agree ends the program and compares its transcript with its stream.
 func (p *cli) agree(t *testing.T) {
 	t.Helper()
 	p.Close(t)
@@ -110,7 +111,7 @@ func TestAnAnswerHoldsAsLongAsItSays(t *testing.T) {
 
 	p.turn(t, "{{touch}} it", nil, agent.Answer{Decision: agent.DecisionSession})
 	require.FileExists(t, filepath.Join(p.in.Workspace, "permitted"))
-	p.turn(t, "{{touch}} it", nil) // not asked any more
+	p.turn(t, "{{touch}} it", nil) // allowed now without asking
 	p.agree(t)
 }
 
@@ -198,7 +199,8 @@ func TestAnInterruptReachesSubagents(t *testing.T) {
 	p.agree(t)
 }
 
-// TestAnInterruptReachesASubagentThatWorksAlone: the main turn has nothing more to say, the run is not over.
+// TestAnInterruptReachesASubagentThatWorksAlone interrupts a run whose main turn has no more
+// output, but which has not ended.
 func TestAnInterruptReachesASubagentThatWorksAlone(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: newest}, map[string][]modelserver.Step{
@@ -212,7 +214,7 @@ func TestAnInterruptReachesASubagentThatWorksAlone(t *testing.T) {
 		if !said || e.Type != conversation.EventTextDelta || e.ConversationID == conversation.Main {
 			return
 		}
-		if words++; words == 20 { // the main turn is over, or is just ending
+		if words++; words == 20 { // the main turn has ended, or is about to
 			p.Write(t, codex.New().Interrupt(p.run).Stdin)
 		}
 	})
@@ -281,10 +283,11 @@ func TestAKeyThatIsRefusedIsNotTriedForLong(t *testing.T) {
 	p.agree(t)
 }
 
-// asServer makes this test's binary be an MCP server with one tool.
+// asServer names the environment variable that makes this test binary act as an MCP server with one
+// tool.
 const asServer = "OVERWINTER_TEST_AS_MCP_SERVER"
 
-// serveTool answers requests of an MCP client until stdin ends.
+// serveTool answers requests of an MCP client until stdin is closed.
 func serveTool(stdin io.Reader, stdout io.Writer) {
 	in := bufio.NewScanner(stdin)
 	for in.Scan() {

@@ -11,7 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// reader makes blocks of items. Translator and parser share it, so that both make the same.
+// reader turns items into blocks. Translator and parser share it, so that both create the same
+// blocks.
 type reader struct {
 	ledger.Ledger[*openBlock]
 	Root      string         `json:"root,omitempty"` // the main conversation's thread
@@ -20,14 +21,14 @@ type reader struct {
 	ToolCalls int64          `json:"toolCalls,omitempty"`
 }
 
-// thought is thinking that has begun and has no words yet; often it never has.
+// thought is reasoning that has begun and has no text yet. Often it never has any.
 type thought struct {
 	ID      string    `json:"id"`
 	Turn    string    `json:"turn"`
 	Created time.Time `json:"created"`
 }
 
-// place says where in the session something is said.
+// place identifies the thread, the turn and the time of an event.
 type place struct {
 	thread, turn string
 	at           time.Time // of the frame or the line
@@ -41,7 +42,7 @@ func (r *reader) conversation(thread string) string {
 	return thread
 }
 
-// created is the time of an item's block.
+// created returns the creation time for an item's block.
 func (p place) created(ms int64) time.Time {
 	if ms == 0 {
 		return p.at
@@ -49,7 +50,7 @@ func (p place) created(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// begin reads that an item has begun.
+// begin reads the start of an item.
 func (r *reader) begin(p place, it codexformat.Item) []conversation.Event {
 	where := r.conversation(p.thread)
 	if r.find(where, it.ID) != nil {
@@ -58,7 +59,7 @@ func (r *reader) begin(p place, it codexformat.Item) []conversation.Event {
 	b := conversation.Block{ID: it.ID, Status: conversation.Streaming, CreatedAt: p.created(it.Started)}
 	switch it.Kind {
 	case codexformat.KindUser:
-		return nil // it is whole at once
+		return nil // it completes at once
 	case codexformat.KindText, codexformat.KindPlan:
 		b.Type = conversation.AssistantText
 	case codexformat.KindThinking:
@@ -92,7 +93,7 @@ func (r *reader) call(p place, it codexformat.Item) []conversation.Event {
 	return append(r.Start(o, p.at), o.running(conversation.Updates{Input: it.Input, SubagentID: it.Child}, r.room(o), p.at))
 }
 
-// say reads more of a message or of thinking. Part numbers the parts of a summary.
+// say adds text to a message or to reasoning. part is the index of the summary part.
 func (r *reader) say(p place, id, words string, part int) []conversation.Event {
 	if words == "" {
 		return nil
@@ -120,7 +121,7 @@ func (r *reader) say(p place, id, words string, part int) []conversation.Event {
 	return append(events, o.delta(words, r.room(o), p.at))
 }
 
-// thought takes thinking from those that have no words.
+// thought removes and returns the reasoning with that id from those without text, or returns nil.
 func (r *reader) thought(id string) *thought {
 	i := slices.IndexFunc(r.Thoughts, func(t thought) bool { return t.ID == id })
 	if i < 0 {
@@ -131,7 +132,7 @@ func (r *reader) thought(id string) *thought {
 	return &t
 }
 
-// finish reads that an item has ended. It may be the first line about it.
+// finish reads the end of an item. It may be the first line about the item.
 func (r *reader) finish(p place, it codexformat.Item) []conversation.Event {
 	where := r.conversation(p.thread)
 	b := conversation.Block{ID: it.ID, Status: conversation.Complete, CreatedAt: p.created(it.Started)}
@@ -168,8 +169,8 @@ func (r *reader) finish(p place, it codexformat.Item) []conversation.Event {
 	return []conversation.Event{r.Settle(o, b, p.at)}
 }
 
-// called reads that a call has ended: a tool's with its result. A subagent works on until its
-// thread has ended its turn.
+// called reads the end of a call; that of a tool includes its result. A subagent continues until
+// its thread has ended its turn.
 func (r *reader) called(p place, it codexformat.Item) []conversation.Event {
 	where := r.conversation(p.thread)
 	var events []conversation.Event
@@ -199,7 +200,7 @@ func (r *reader) called(p place, it codexformat.Item) []conversation.Event {
 	events = append(events, r.Settle(o, b, p.at))
 	output, err := json.Marshal(it.Output)
 	if err != nil {
-		output = []byte(`""`) // a string always encodes
+		output = []byte(`""`) // a string can always be encoded
 	}
 	return append(events, ledger.Whole(where, conversation.Block{
 		ID: it.ID + "/result", Type: conversation.ToolResult, Status: status, CreatedAt: p.created(it.Completed),
@@ -207,7 +208,7 @@ func (r *reader) called(p place, it codexformat.Item) []conversation.Event {
 	}, p.at)...)
 }
 
-// retry reads that a request to the model has failed and is sent again. What the model was writing
+// retry reads that a request to the model has failed and is sent again. The model's partial output
 // is removed.
 func (r *reader) retry(p place, message string, ms int64) []conversation.Event {
 	events := r.void(p)
@@ -221,7 +222,7 @@ func (r *reader) retry(p place, message string, ms int64) []conversation.Event {
 	}, p.at)...)
 }
 
-// void removes what a model was writing in a turn.
+// void removes the blocks that a model was writing in a turn.
 func (r *reader) void(p place) []conversation.Event {
 	var events []conversation.Event
 	for _, o := range slices.Clone(r.Open) {
@@ -233,7 +234,8 @@ func (r *reader) void(p place) []conversation.Event {
 	return events
 }
 
-// endTurn handles the end of a turn. What it leaves open is closed; subagents continue by themselves.
+// endTurn handles the end of a turn. It closes the turn's open blocks; subagents continue by
+// themselves.
 func (r *reader) endTurn(p place, v codexformat.Verdict) []conversation.Event {
 	where := r.conversation(p.thread)
 	var events []conversation.Event
@@ -253,7 +255,7 @@ func (r *reader) endTurn(p place, v codexformat.Verdict) []conversation.Event {
 		case o.Block.Type == conversation.System:
 			status = conversation.Complete
 		case o.Block.Type == conversation.ToolUse && v.Status == codexformat.Completed:
-			status = conversation.Success // it works on in the background
+			status = conversation.Success // it continues in the background
 		}
 		events = append(events, r.Close(o, status, p.at))
 	}
@@ -267,7 +269,7 @@ func (r *reader) endTurn(p place, v codexformat.Verdict) []conversation.Event {
 	return append(events, r.leave(p, v)...)
 }
 
-// leave closes the block of the subagent whose turn has ended.
+// leave closes the block of a subagent whose turn has ended.
 func (r *reader) leave(p place, v codexformat.Verdict) []conversation.Event {
 	for _, o := range r.Open {
 		if o.Block.Type == conversation.Subagent && o.Block.SubagentID == p.thread {
@@ -277,7 +279,7 @@ func (r *reader) leave(p place, v codexformat.Verdict) []conversation.Event {
 	return nil
 }
 
-// Cut closes what is open, the innermost first: a subagent ends before its block.
+// Cut aborts the open blocks, innermost first: a subagent ends before its block.
 func (r *reader) Cut(at time.Time) []conversation.Event {
 	var events []conversation.Event
 	for len(r.Open) > 0 {

@@ -10,14 +10,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// recording reads a stream that was recorded, in which no run is named: lines of the app-server, or those
-// of codex exec.
+// recording translates a captured stream, which names no run: lines of the app-server, or of codex
+// exec.
 type recording struct {
 	*translator
-	prefix string // of the ids of items of codex exec
+	prefix string // prefix of item ids of codex exec
 }
 
-// recordingState is the state of a translator and what a recording adds to it.
+// recordingState is the state of a translator with the fields that a recording adds.
 type recordingState struct {
 	*state
 	Prefix string `json:"exec,omitempty"`
@@ -43,7 +43,7 @@ func (r *recording) Translate(f agent.Frame) (agent.Translation, error) {
 	return r.Read(f, r.state.Ended, r.line, r.exit), nil
 }
 
-// execTurn is the id of the one turn that the output of codex exec has.
+// execTurn is the id of the only turn in the output of codex exec.
 const execTurn = "exec"
 
 func (r *recording) line(f agent.Frame) {
@@ -74,7 +74,7 @@ func (r *recording) line(f agent.Frame) {
 	case execlines.TurnCompleted:
 		for _, o := range slices.Clone(r.state.Open) {
 			if o.Block.Type == conversation.Subagent {
-				r.Emit(r.state.Close(o, conversation.Success, f.At)) // the stream does not say how it ended
+				r.Emit(r.state.Close(o, conversation.Success, f.At)) // the stream does not contain how it ended
 			}
 		}
 		r.endTurn(l, where)

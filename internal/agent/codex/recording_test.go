@@ -12,7 +12,7 @@ import (
 )
 
 // TestExec reads the output of codex exec --json. Its items have different ids and a different
-// order, so there is only a golden file, rewritten with go test -run Exec -update.
+// order, so there is only a golden file; rewrite it with go test -run Exec -update.
 func TestExec(t *testing.T) {
 	t.Parallel()
 	capture.Each(t, "testdata/exec/*", func(t *testing.T, dir string) {

@@ -17,13 +17,13 @@ import (
 var _ agent.Reverter = Adapter{}
 
 // databases are the files that the agent keeps next to its rollouts: an index, which it rebuilds,
-// and goals and waits of threads, which may belong to turns that are reverted. A fresh sandbox has
-// none.
+// and goals and waits of threads, which may belong to reverted turns. A new sandbox has none of
+// them.
 var databases = []string{"state_5", "thread_history_1", "goals_1", "memories_1", "queue_1"}
 
-// Revert cuts every rollout before the first turn that began with the run's or later, so those of
-// subagents too, and the notebook before its note of the run. Rollouts in which no turn is left are
-// dropped. The agent reads what is left as it reads the rollouts of any thread.
+// Revert truncates every rollout, including those of subagents, before the first turn that began
+// with the run's turn or later, and the notebook before the note of the run. It drops rollouts
+// without a remaining turn. The agent reads the result like any other rollouts.
 func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, error) {
 	cut, ok := begunAt(files, runID)
 	if !ok {
@@ -49,7 +49,7 @@ func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, er
 	return out, nil
 }
 
-// indexes are the files of the agent's databases.
+// indexes returns the files of the agent's databases.
 func indexes(home string) []string {
 	var names []string
 	for _, d := range databases {
@@ -60,7 +60,7 @@ func indexes(home string) []string {
 	return names
 }
 
-// begunAt is when the turn of a run began.
+// begunAt returns when the turn of a run began.
 func begunAt(files []transcript.File, runID string) (time.Time, bool) {
 	for _, f := range files {
 		if isNotebook(f.Path) {
@@ -90,8 +90,8 @@ func begunAt(files []transcript.File, runID string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// turnsBefore is the length of a rollout up to the first turn that began at that time or later; 0
-// where no turn is left.
+// turnsBefore returns the length of a rollout up to the first turn that began at that time or
+// later; 0 if no turn remains.
 func turnsBefore(rollout []byte, cut time.Time) int {
 	at, turns := 0, 0
 	for line := range bytes.Lines(rollout) {
@@ -109,8 +109,8 @@ func turnsBefore(rollout []byte, cut time.Time) int {
 	return at
 }
 
-// lengthBefore is the length of a notebook up to the note of a run; 0 if it has none, because then it
-// is unknown which part of it is still valid.
+// lengthBefore returns the length of a notebook up to the note of a run; 0 if it has none, because
+// then it is unknown which part of it is still valid.
 func lengthBefore(notebook []byte, runID string) int {
 	at := 0
 	for line := range bytes.Lines(notebook) {

@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// saved are the agent's transcript files.
+// saved returns the agent's transcript files.
 func (p *cli) saved(t *testing.T) []transcript.File {
 	t.Helper()
 	var files []transcript.File
@@ -30,7 +30,7 @@ func (p *cli) saved(t *testing.T) []transcript.File {
 	return files
 }
 
-// revert takes the agent, which has ended, back to before a run.
+// revert reverts the stopped agent to its state before a run.
 func (p *cli) revert(t *testing.T, run string) []transcript.File {
 	t.Helper()
 	files := p.saved(t)

@@ -9,7 +9,7 @@ import (
 
 var _ agent.Viewer = Adapter{}
 
-// tools are those of Codex.
+// tools classifies the tools of Codex.
 var tools = agent.Tools{
 	"exec_command": {Kind: conversation.ToolExecute, Subject: []string{"command"}},
 	"write_stdin":  {Kind: conversation.ToolExecute},

@@ -30,32 +30,33 @@ const stateVersion = 1
 
 type state struct {
 	reader
-	// Turns are those that have begun in this run and have not ended.
+	// Turns are the turns that have begun in this run and have not ended.
 	Turns []codexformat.Turn `json:"turns,omitempty"`
-	// Begun: a turn of the main conversation has begun.
+	// Begun is set once a turn of the main conversation has begun.
 	Begun bool `json:"begun,omitempty"`
-	// Noted: the stream comes from a bridge, which reports what the agent does not.
+	// Noted is set if the stream comes from a bridge, which reports what the agent does not.
 	Noted bool `json:"noted,omitempty"`
-	// Verdict is how it ended; subagents may still be at work.
+	// Verdict is how the main turn ended. Subagents may still be running.
 	Verdict *verdictState `json:"verdict,omitempty"`
 	Waiting []waiting     `json:"waiting,omitempty"`
 	Usage   usage.Usage   `json:"usage,omitzero"`
 	Model   string        `json:"model,omitempty"`
-	Died    string        `json:"died,omitempty"` // what the bridge said of the agent's end
-	// Aborted: the run was aborted while subagents were at work, perhaps after the main turn.
+	Died    string        `json:"died,omitempty"` // the bridge's report of the agent's exit
+	// Aborted is set if the run was aborted while subagents were running, possibly after the main
+	// turn.
 	Aborted bool   `json:"aborted,omitempty"`
 	Ended   bool   `json:"ended,omitempty"`
-	Limit   string `json:"limit,omitempty"` // why the bridge has broken the turn off
-	// Failure is the response of the model's server because of which it did.
+	Limit   string `json:"limit,omitempty"` // why the bridge has aborted the turn
+	// Failure is the response of the model API that made the bridge abort the turn.
 	Failure codexformat.Failure `json:"failure,omitzero"`
 	Counted map[string]base     `json:"counted,omitempty"`
-	// Expected are the prompts that the running turn is given, by their ids.
+	// Expected are the prompts added to the running turn, by id.
 	Expected translate.Expected `json:"expected,omitempty"`
 }
 
 var _ agent.Expecter = (*translator)(nil)
 
-// Expect notes a prompt for the running turn.
+// Expect registers a prompt for the running turn.
 func (t *translator) Expect(s agent.Steered) (waits bool) { return t.state.Expected.Add(s.PromptID, s) }
 
 type verdictState struct {
@@ -64,7 +65,7 @@ type verdictState struct {
 	codexformat.Failure
 }
 
-// base is what a thread had used up before the run, and with it.
+// base is the usage of a thread before the run and during it.
 type base struct {
 	Input     int64 `json:"input"`
 	Output    int64 `json:"output"`
@@ -72,8 +73,8 @@ type base struct {
 	RunOutput int64 `json:"runOutput"`
 }
 
-// NewTranslator starts a run, or resumes from a state. Without a run id it reads a recording, and every
-// turn of it as one.
+// NewTranslator starts a run, or resumes from a state. Without a run id it translates a recording,
+// each turn in it as a run.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	if run.RunID == "" {
 		return newRecording(from)
@@ -96,8 +97,8 @@ func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 // Cut aborts the open blocks.
 func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.Cut(at.UTC()) }
 
-// decodeFrame reads a line of the agent; false means that it is no JSON object. What a request says
-// is its own, for questions are kept; everything else is inside the line.
+// decodeFrame decodes a line of the agent. It returns false if the line is not a JSON object. The
+// params of a request are copied, because questions are kept; all other values alias the line.
 func decodeFrame(line []byte) (codexformat.Frame, bool) {
 	var l codexformat.Frame
 	var params []byte
@@ -149,12 +150,12 @@ func (t *translator) line(f agent.Frame) {
 	}
 }
 
-// unparsed keeps the beginning of a line that is not understood.
+// unparsed shows the beginning of a line that is not understood.
 func (t *translator) unparsed(f agent.Frame) {
 	t.Unparsed(f, codexformat.Bounded(string(f.Data[:min(len(f.Data), codexformat.MaxRaw)])))
 }
 
-// replied reads a response: that to the start of a thread says which it is.
+// replied reads a response. The response to the start of a thread has the thread's id.
 func (t *translator) replied(l codexformat.Frame) {
 	var r struct {
 		Model  string `json:"model"`
@@ -227,7 +228,8 @@ func (t *translator) notified(f agent.Frame, l codexformat.Frame, at time.Time) 
 	}
 }
 
-// known reports whether a notification is one of those that say nothing about a conversation.
+// known reports whether a notification belongs to a known area. Those that are not handled above do
+// not concern the conversation.
 func known(method string) bool {
 	area, _, ok := strings.Cut(method, "/")
 	switch area {
@@ -239,8 +241,8 @@ func known(method string) bool {
 	return !ok && (method == "warning" || method == "error")
 }
 
-// started reads that a turn has begun. The first to begin is the main conversation's, where nothing
-// has said which that is.
+// started reads the start of a turn. If the main thread is not known yet, it is the thread of the
+// first turn.
 func (t *translator) started(p codexformat.Params) {
 	var info struct {
 		ID   string `json:"id"`
@@ -256,14 +258,14 @@ func (t *translator) started(p codexformat.Params) {
 		t.state.Begun = true
 		info.ID = codexformat.First(info.Root, info.ID) // a review's items and end name the turn that requested it
 	} else if !t.state.Begun {
-		return // of a run before
+		return // belongs to an earlier run
 	}
 	if this := (codexformat.Turn{Thread: p.Thread, ID: info.ID}); !slices.Contains(t.state.Turns, this) {
 		t.state.Turns = append(t.state.Turns[max(0, len(t.state.Turns)-ledger.Max):], this)
 	}
 }
 
-// completed reads that a turn has ended.
+// completed reads the end of a turn.
 func (t *translator) completed(p codexformat.Params, at time.Time) {
 	var info struct {
 		ID     string          `json:"id"`
@@ -287,7 +289,7 @@ func (t *translator) completed(p codexformat.Params, at time.Time) {
 	t.settle(at)
 }
 
-// judge is the outcome of a run whose main turn has ended.
+// judge returns the outcome of a run whose main turn has ended.
 func (t *translator) judge(v codexformat.Verdict) *verdictState {
 	switch {
 	case t.state.Limit != "":
@@ -300,14 +302,14 @@ func (t *translator) judge(v codexformat.Verdict) *verdictState {
 	return &verdictState{Outcome: session.OutcomeFailed, Reason: v.Message, Failure: v.Failure}
 }
 
-// settle ends the run once nothing is in progress any more: neither the main turn nor a subagent.
+// settle ends the run once neither the main turn nor a subagent is running.
 func (t *translator) settle(at time.Time) {
 	if t.state.Verdict == nil || len(t.state.Turns) > 0 || t.state.Expected.Wait() {
 		return
 	}
 	for _, o := range t.state.Open {
 		if o.Block.Type == conversation.Subagent && t.state.Verdict.Outcome == session.OutcomeCompleted {
-			return // it has not begun yet
+			return // the run has not begun yet
 		}
 	}
 	v := *t.state.Verdict
@@ -325,7 +327,7 @@ func (t *translator) end(v verdictState, at time.Time) {
 	}
 	t.state.Waiting = nil
 	usage := t.state.Usage
-	usage.CostUnknown = true // it reports tokens alone
+	usage.CostUnknown = true // the agent reports only tokens
 	usage.ToolCalls = t.state.ToolCalls
 	t.Out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
 	if v.Outcome == session.OutcomeFailed && stdio.RefusesKey(v.Status, v.Reason) {
@@ -334,8 +336,8 @@ func (t *translator) end(v verdictState, at time.Time) {
 	t.state = state{Ended: true}
 }
 
-// used reads the usage of a thread, over all of its turns. Its usage before the run follows from
-// the first request's own numbers.
+// used reads the usage of a thread, over all of its turns. Its usage before the run is computed
+// from the numbers of its first request.
 func (t *translator) used(p codexformat.Params, at time.Time) {
 	type tokens struct {
 		Input  int64 `json:"inputTokens"`
@@ -369,8 +371,8 @@ func (t *translator) used(p codexformat.Params, at time.Time) {
 	})
 }
 
-// forgetUsage forgets threads whose turns have ended, if there are many: should one continue, its usage before
-// follows from its next request again.
+// forgetUsage forgets threads whose turns have ended, if there are many. If one continues, its
+// earlier usage is computed again from its next request.
 func (t *translator) forgetUsage() {
 	if len(t.state.Counted) < ledger.Max {
 		return
@@ -380,7 +382,7 @@ func (t *translator) forgetUsage() {
 	})
 }
 
-// note reads a line of the bridge.
+// note reads a note of the bridge.
 func (t *translator) note(n stdio.Note, at time.Time) {
 	mine := t.Mine(n.RunID)
 	switch n.Type {
@@ -422,7 +424,7 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 	}
 }
 
-// exit reads that the bridge has ended, and so has the agent.
+// exit handles the exit of the bridge, and thereby of the agent.
 func (t *translator) exit(f agent.Frame) {
 	at := f.At
 	report, err := agent.ParseExit(f.Data)

@@ -15,11 +15,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// outcome is what the lines of a run have come to.
+// outcome is the result of the lines of a run.
 type outcome struct {
 	state  int // the longest
 	end    *agent.TurnEnd
-	blocks []conversation.Block // of the main conversation, with what is open cut
+	blocks []conversation.Block // of the main conversation, after a final Cut
 }
 
 // ran translates a run whose main turn is u of thread t.

@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
-// The requests of the agent that need an answer.
+// The agent's requests that need an answer.
 const (
 	askCommand     = "item/commandExecution/requestApproval"
 	AskFiles       = "item/fileChange/requestApproval"
@@ -17,16 +17,17 @@ const (
 	AskServer      = "mcpServer/elicitation/request"
 )
 
-// AskTool is the tool with which the agent asks the user something.
+// AskTool is the tool with which the agent asks the user a question.
 const AskTool = "request_user_input"
 
-// questionID is the public id of a question. Request ids alone are not unique: they start again
-// with each process.
+// questionID returns the public id of a question. Request ids alone are not unique, because they
+// start again in each process.
 func questionID(turn string, id json.RawMessage) string {
 	return turn + "/" + strings.Trim(string(id), `"`)
 }
 
-// Question reads a request of the agent as a question; false means that it is none.
+// Question decodes a request of the agent as a question. It returns false if the request is not a
+// question.
 func Question(l Frame) (question.Asked, bool) {
 	r := l.Params
 	q := question.Asked{ID: questionID(r.Turn, l.ID), Kind: question.Permission, ToolUseID: r.ItemID}
@@ -74,7 +75,7 @@ func Question(l Frame) (question.Asked, bool) {
 	return q, true
 }
 
-// Ask is a question to the user, as the agent writes it.
+// Ask is a question to the user in the agent's format.
 type Ask struct {
 	ID       string `json:"id"`
 	Header   string `json:"header"`
@@ -85,10 +86,10 @@ type Ask struct {
 	} `json:"options"`
 }
 
-// AskInput is the input of askTool, without what the agent adds to it in its request.
+// AskInput returns the input of askTool without the fields that the agent adds in its request.
 func AskInput(questions []byte) json.RawMessage { return Object("questions", AsksOf(questions)) }
 
-// AsksOf reads the questions of a call; none where raw is something else.
+// AsksOf decodes the questions of a call. It returns none if raw has another form.
 func AsksOf(raw []byte) []Ask {
 	asks := []Ask{}
 	Lenient(raw, &asks)
@@ -103,21 +104,21 @@ func (a Ask) inquiry() question.Item {
 	return item
 }
 
-// Notes of this bridge in addition to the common ones: a question to the user is pending, its answer,
-// and that subagents are aborted because their main turn is over. The agent's own stream has none of
-// it.
+// Notes of this bridge in addition to the common ones: a question to the user is pending, it was
+// answered, or subagents are aborted because their main turn has ended. The agent's own stream
+// contains none of this.
 const (
 	NoteAsked    stdio.NoteType = "asked"
 	NoteAnswered stdio.NoteType = "answered"
 	NoteAborted  stdio.NoteType = "aborted"
 )
 
-// AskData is the data of noteAsked and noteAnswered, whose ID is that of the call.
+// AskData is the data of NoteAsked and NoteAnswered, whose ID is the call's id.
 type AskData struct {
 	Thread string          `json:"threadId"`
 	Turn   string          `json:"turnId"`
 	At     int64           `json:"atMs"`
 	Input  json.RawMessage `json:"input,omitempty"`
-	Result json.RawMessage `json:"result,omitempty"` // as the agent's tool gives it to the model
+	Result json.RawMessage `json:"result,omitempty"` // in the form that the agent's tool returns to the model
 	Failure
 }

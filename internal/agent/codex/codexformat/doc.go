@@ -1,5 +1,5 @@
-// Package codexformat is what the two halves of the support of Codex have in common: the messages of
-// its app-server, the lines of its rollouts, the items of both, and the notes and names of the
-// bridge. The bridge reads them in a sandbox to know what it has delivered and what is pending; the
-// adapter reads them in a worker to show them.
+// Package codexformat contains what the bridge and the adapter for Codex share: the messages of its
+// app-server, the lines of its rollouts, the items of both, and the notes and names of the bridge.
+// The bridge, in a sandbox, uses them to track which prompts are delivered and which requests are
+// pending. The adapter, in a worker, uses them to show events.
 package codexformat

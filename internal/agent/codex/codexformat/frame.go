@@ -19,11 +19,11 @@ type Frame struct {
 	Params Params
 	Result json.RawMessage
 	Error  json.RawMessage
-	Sent   int64 // milliseconds of Unix time
+	Sent   int64 // Unix time in milliseconds
 }
 
-// Params are the fields of notifications and requests that are used. Which of them are set depends
-// on the method.
+// Params contains the fields of notifications and requests that are used. The method determines
+// which of them are set.
 type Params struct {
 	Thread string          `json:"threadId"`
 	Turn   string          `json:"turnId"`
@@ -52,7 +52,7 @@ type Params struct {
 	Meta        json.RawMessage `json:"_meta"`
 }
 
-// Set reads what a notification may have.
+// Set stores the field with that name.
 func (p *Params) Set(key, value []byte) {
 	switch string(key) {
 	case "threadId":

@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// The kinds of item that are told apart, as the stream names them.
+// The kinds of item that are distinguished, as the stream names them.
 const (
 	KindUser       = "userMessage"
 	KindText       = "agentMessage"
@@ -26,7 +26,7 @@ const (
 	kindMCP        = "mcpToolCall"
 	KindDynamic    = "dynamicToolCall"
 	KindCollab     = "collabAgentToolCall"
-	kindExecCollab = "collabToolCall" // the same in the stream of codex exec
+	kindExecCollab = "collabToolCall" // the same kind in the stream of codex exec
 	KindSubagent   = "subAgentActivity"
 	KindSearch     = "webSearch"
 	kindImage      = "imageView"
@@ -43,31 +43,31 @@ const (
 	Interrupted = "interrupted"
 )
 
-// Rejected is the result of a call that was not allowed. The agent's transcript has it in one form,
-// its stream in none.
+// Rejected is the result of a call that was not allowed. The agent's transcript contains it in
+// another form, its stream not at all.
 const Rejected = "rejected by user"
 
-// Item is a piece of a turn, as stream and transcript have it in common.
+// Item is a part of a turn, with the fields that stream and transcript have in common.
 type Item struct {
 	Kind   string
 	ID     string
 	Status string
-	// Milliseconds of Unix time; 0 is unknown.
+	// Unix time in milliseconds; 0 if unknown.
 	Started, Completed int64
 
-	Client string // of a user's message: its clientID
-	Text   string // of messages and thinking
+	Client string // clientID of a user message
+	Text   string // of messages and reasoning
 
 	Name   string // of tools
 	Input  json.RawMessage
 	Output string
-	Images []conversation.ImageData // in the output
-	// child is the thread of a subagent that has been started.
+	Images []conversation.ImageData // images in the output
+	// Child is the thread of a subagent that was started.
 	Child string
 }
 
-// wire is an item as the stream writes it, in camel case, or a rollout, in snake case. Raw values are
-// inside the line.
+// wire is an item as encoded in the stream, in camel case, or in a rollout, in snake case. Raw
+// values alias the line.
 type wire struct {
 	kind, id, status   string
 	started, completed int64
@@ -77,7 +77,7 @@ type wire struct {
 
 	command     []byte
 	cwd, output string
-	exit        string // the number
+	exit        string // the exit code
 
 	changes []byte
 
@@ -160,7 +160,7 @@ func (w *wire) set(key, value []byte) {
 	}
 }
 
-// strs are the strings in a list.
+// strs returns the strings in a list.
 func strs(raw []byte) []string {
 	var out []string
 	jsonscan.Elements(raw, func(value []byte) {
@@ -171,7 +171,7 @@ func strs(raw []byte) []string {
 	return out
 }
 
-// Number is a whole number, or 0.
+// Number decodes an integer. It returns 0 if raw is not one.
 func Number(raw []byte) int64 {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil {
@@ -180,14 +180,14 @@ func Number(raw []byte) int64 {
 	return n
 }
 
-// Lenient decodes JSON and bears fields that are not of the type that is wanted.
+// Lenient decodes JSON and ignores fields of an unexpected type.
 func Lenient(data []byte, v any) bool {
 	err := json.Unmarshal(data, v)
 	var wrong *json.UnmarshalTypeError
 	return err == nil || (errors.As(err, &wrong) && wrong.Field != "")
 }
 
-// DecodeItem reads an item; false means that it is none, or of no use.
+// DecodeItem decodes an item. It returns false if raw is not an item that is used.
 func DecodeItem(raw []byte) (Item, bool) {
 	var w wire
 	if !jsonscan.Fields(raw, w.set) || w.id == "" || w.kind == "" {
@@ -260,12 +260,13 @@ func (it *Item) command(w wire) {
 	}
 }
 
-// Exited is the output of a command that has failed.
+// Exited returns the output of a failed command.
 func Exited(code int, output string) string {
 	return "Process exited with code " + strconv.Itoa(code) + "\nOutput:\n" + output
 }
 
-// persisted is the output of a command as a rollout has it: of a long one the middle is left out.
+// persisted returns the output of a command as a rollout contains it: without the middle if it is
+// long.
 func persisted(s string) string {
 	const (
 		limit = 64 << 10
@@ -285,12 +286,12 @@ func persisted(s string) string {
 	return s[:head] + mark + s[tail:]
 }
 
-// change is what a patch does to a file.
+// change is the change that a patch makes to a file.
 type change struct {
 	Path string `json:"path"`
 	Kind string `json:"kind"` // add, update or delete
 	Move string `json:"movePath,omitempty"`
-	Diff string `json:"diff,omitempty"` // of what is added or deleted: the text
+	Diff string `json:"diff,omitempty"` // the text of an added or deleted file
 }
 
 func (it *Item) files(w wire) {
@@ -319,7 +320,7 @@ func streamChanges(raw []byte) []change {
 	var list []struct {
 		Path string          `json:"path"`
 		Diff string          `json:"diff"`
-		Kind json.RawMessage `json:"kind"` // an object, or its type alone
+		Kind json.RawMessage `json:"kind"` // an object, or only its type
 	}
 	if json.Unmarshal(raw, &list) != nil {
 		return nil
@@ -371,7 +372,7 @@ func (it *Item) call(w wire) {
 	}
 	it.Input = OrNull(jsonscan.Clone(w.arguments))
 	result, failure := w.result, w.err
-	// A rollout says {"Ok": …} or {"Err": …} where the stream has one of two fields.
+	// A rollout contains {"Ok": …} or {"Err": …} where the stream has one of two fields.
 	if ok, err := jsonscan.Field(result, "Ok"), jsonscan.Field(result, "Err"); ok != nil || err != nil {
 		result, failure = ok, err
 	}
@@ -385,7 +386,7 @@ func (it *Item) call(w wire) {
 	}
 }
 
-// collabNames are the tools of agents among themselves, as models know them.
+// collabNames maps the tools with which agents communicate to the names that models use.
 var collabNames = map[string]string{
 	"spawnAgent": spawnAgent, "sendInput": "send_input", "resumeAgent": "resume_agent", "wait": "wait_agent",
 	"closeAgent": "close_agent", "sendMessage": "send_message", "followupTask": "followup_task",
@@ -415,7 +416,7 @@ func (it *Item) collab(w wire) {
 // Subagent reports whether the item starts a subagent.
 func (it Item) Subagent() bool { return it.Name == spawnAgent }
 
-// Outcome is the state of the block of a call that has ended.
+// Outcome returns the status of the block of a call that has ended.
 func (it Item) Outcome() conversation.BlockStatus {
 	switch it.Status {
 	case Failed, Declined:
@@ -426,7 +427,8 @@ func (it Item) Outcome() conversation.BlockStatus {
 	return conversation.Success
 }
 
-// Texts are the words in a list of parts, a line for each; what is not text is described.
+// Texts returns the text in a list of parts, one line per part. Parts that are not text are
+// described.
 func Texts(raw []byte) string {
 	var out []string
 	jsonscan.Elements(raw, func(part []byte) {
@@ -461,7 +463,8 @@ func Texts(raw []byte) string {
 	return strings.Join(out, "\n")
 }
 
-// images are those in a list of parts: of an MCP server, in base64, or of another tool, as data URLs.
+// images returns the images in a list of parts: from an MCP server in base64, from other tools as
+// data URLs.
 func images(raw []byte) []conversation.ImageData {
 	var out []conversation.ImageData
 	jsonscan.Elements(raw, func(part []byte) {
@@ -484,7 +487,7 @@ func images(raw []byte) []conversation.ImageData {
 	return out
 }
 
-// script is what a command runs, without the shell around it.
+// script returns the script that a command runs, without the shell that wraps it.
 func script(raw []byte) string {
 	argv := strs(raw)
 	if argv == nil {
@@ -499,7 +502,8 @@ func script(raw []byte) string {
 	return join(argv)
 }
 
-// split takes apart what a shell would, as far as quotes go; nil means that the quotes are not even.
+// split splits a command line at the quotes and blanks, as a shell does. It returns nil if a quote
+// is not closed.
 func split(s string) []string {
 	var argv []string
 	var word strings.Builder
@@ -554,7 +558,7 @@ func join(argv []string) string {
 	return strings.Join(words, " ")
 }
 
-// filePath is a path that may be given as a URL.
+// filePath returns the path in s, which may be a file URL.
 func filePath(s string) string {
 	if !strings.HasPrefix(s, "file://") {
 		return s
@@ -566,7 +570,7 @@ func filePath(s string) string {
 	return u.Path
 }
 
-// camel writes snake_case and PascalCase as the stream does.
+// camel converts snake_case and PascalCase to the stream's camelCase.
 func camel(s string) string {
 	if s == "" {
 		return ""
@@ -585,7 +589,7 @@ func camel(s string) string {
 	return strings.Join(words, "")
 }
 
-// Object is a JSON object of keys and values, in their order.
+// Object returns a JSON object of keys and values, in the given order.
 func Object(pairs ...any) json.RawMessage {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -596,7 +600,7 @@ func Object(pairs ...any) json.RawMessage {
 		for _, v := range []any{pairs[i], pairs[i+1]} {
 			data, err := json.Marshal(v)
 			if err != nil {
-				data = []byte("null") // JSON of the agent that is none
+				data = []byte("null") // invalid JSON of the agent
 			}
 			b.Write(data)
 			b.WriteByte(':')
@@ -607,7 +611,7 @@ func Object(pairs ...any) json.RawMessage {
 	return b.Bytes()
 }
 
-// First returns a, or b where a is empty.
+// First returns a, or b if a is empty.
 func First(a, b string) string {
 	if a != "" {
 		return a
@@ -615,7 +619,7 @@ func First(a, b string) string {
 	return b
 }
 
-// OrNull returns raw, or null where it is empty.
+// OrNull returns raw, or null if it is empty.
 func OrNull(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return json.RawMessage("null")

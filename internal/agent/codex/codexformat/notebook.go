@@ -7,22 +7,22 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// The notebook of a session has what the agent's own files lack, in the format of the stream: the
-// order in which items began and ended, calls that never ended, failed requests, text in progress
-// when a turn was aborted, and which thread is the main one. It is a separate file, so that the
-// agent's files stay as the agent wrote them.
+// The notebook of a session contains what the agent's own files lack, in the format of the stream:
+// the order in which items began and ended, calls that never ended, failed requests, text in
+// progress when a turn was aborted, and the main thread. It is a separate file, so that the agent's
+// files remain as the agent wrote them.
 
-// NotebookPath is where a session's notebook is.
+// NotebookPath returns the path of a session's notebook.
 func NotebookPath(home, id string) string { return path.Join(home, "overwinter", id+".jsonl") }
 
-// Notes that are in the notebook alone.
+// Notes that are only in the notebook.
 const (
 	NoteBegan stdio.NoteType = "began" // an item has begun
-	NoteEnded stdio.NoteType = "ended" // an item has ended; its rollout has it
-	NoteWords stdio.NoteType = "words" // how much of an item was written when its turn was aborted
+	NoteEnded stdio.NoteType = "ended" // an item has ended; the rollout contains it
+	NoteWords stdio.NoteType = "words" // the text of an item when its turn was aborted
 )
 
-// ItemData is the data of those notes, whose ID is the item's.
+// ItemData is the data of these notes, whose ID is the item's id.
 type ItemData struct {
 	Thread string `json:"threadId"`
 	Turn   string `json:"turnId"`
@@ -31,7 +31,7 @@ type ItemData struct {
 	Text   string `json:"text,omitempty"`
 }
 
-// RunData is the data of stdio.NoteRun, whose ID is the main thread's.
+// RunData is the data of stdio.NoteRun, whose ID is the main thread's id.
 type RunData struct {
 	Model string `json:"model,omitempty"`
 }

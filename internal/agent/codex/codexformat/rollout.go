@@ -14,15 +14,15 @@ type Record struct {
 	Payload Payload
 }
 
-// Payload is the part of a rollout line that is used. Which fields are set depends on the type of
-// the line and on its own type. Raw values alias the line.
+// Payload contains the fields of a rollout line that are used. The types of the line and of the
+// payload determine which of them are set. Raw values alias the line.
 type Payload struct {
 	Type string
 
-	ID     string // of a thread
+	ID     string // a thread's id
 	Parent string
 	Cwd    string
-	// Source is what has started the thread: a word, or {"subagent": …}.
+	// Source is what started the thread: a word, or {"subagent": …}.
 	Source []byte
 
 	Turn      string
@@ -38,14 +38,14 @@ type Payload struct {
 	Arguments string
 	Input     string
 	Output    []byte
-	// Of older versions:
+	// Only in older versions:
 	Role    string
 	Content []byte
 	Summary []byte
 	Action  []byte
 }
 
-// Set stores the field of that name; fields of other names are ignored.
+// Set stores the field with that name. It ignores unknown names.
 func (p *Payload) Set(key, value []byte) {
 	switch string(key) {
 	case "type":
@@ -93,7 +93,7 @@ func (p *Payload) Set(key, value []byte) {
 	}
 }
 
-// Owner is what the first line of a rollout says of its thread.
+// Owner returns the metadata of the thread, from the first line of a rollout.
 func Owner(rollout []byte) Payload {
 	line, _, _ := bytes.Cut(rollout, []byte("\n"))
 	l, ok := DecodeRecord(line)
@@ -103,21 +103,21 @@ func Owner(rollout []byte) Payload {
 	return l.Payload
 }
 
-// Reviews reports whether the thread is the review of another's work.
+// Reviews reports whether the thread is a review.
 func (p Payload) Reviews() bool {
 	return p.Parent != "" && jsonscan.Is(jsonscan.Field(p.Source, "subagent"), "review")
 }
 
-// idle are the types of lines, and of what they carry, that say nothing here. Most of a rollout is
-// made of them.
+// idle lists the types of lines, and of their payloads, that are skipped. Most of a rollout
+// consists of them.
 var idle = []string{
 	`"world_state"`, `"turn_context"`, `"token_usage_record"`, `"compacted"`, `"retained_context"`,
 	`"message"`, `"reasoning"`, `"agent_message"`, `"token_count"`, `"thread_settings_applied"`,
 }
 
-// DecodeRecord reads a line; false means that it is broken, or says nothing here.
+// DecodeRecord decodes a line. It returns false if the line is invalid or not used.
 func DecodeRecord(line []byte) (Record, bool) {
-	// The types are at the beginning, before anything long.
+	// The types are at the beginning, before any long field.
 	const beginning = 160
 	head := line[:min(len(line), beginning)]
 	for range 2 {
@@ -146,7 +146,7 @@ func DecodeRecord(line []byte) (Record, bool) {
 	return l, ok
 }
 
-// Verdict is how the turn ended whose end this is.
+// Verdict returns how the turn ended, from the payload that ends it.
 func (p Payload) Verdict() Verdict {
 	v := Verdict{Status: Completed, MS: p.Ended * 1000}
 	switch {
@@ -158,13 +158,13 @@ func (p Payload) Verdict() Verdict {
 	return v
 }
 
-// Begins reports whether a line of a rollout says that a turn has begun.
+// Begins reports whether a line of a rollout begins a turn.
 func (l Record) Begins() bool {
 	return l.Payload.Type == "task_started" || l.Payload.Type == "turn_started"
 }
 
-// Time is when the line was written.
+// Time returns when the line was written.
 func (l Record) Time() time.Time {
-	at, _ := time.Parse(time.RFC3339Nano, l.At) // zero where it does not say
+	at, _ := time.Parse(time.RFC3339Nano, l.At) // zero if there is none
 	return at
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
-// MaxRaw bounds what is kept of a line that was not understood, and of the report of a crash.
+// MaxRaw bounds how much is kept of an unparsed line, and of the report of a crash.
 const MaxRaw = 1 << 10
 
 // Verdict is how a turn ended.
@@ -21,7 +21,7 @@ type Verdict struct {
 	Failure Failure
 }
 
-// Block is the state of a block that a turn stands for.
+// Block returns the status of a block that ends with the turn.
 func (v Verdict) Block() conversation.BlockStatus {
 	switch v.Status {
 	case Completed:
@@ -32,16 +32,16 @@ func (v Verdict) Block() conversation.BlockStatus {
 	return conversation.Aborted
 }
 
-// Failure is the response of the model's server that an error is about.
+// Failure is the response of the model API that caused an error.
 type Failure struct {
-	Status int    `json:"status,omitempty"` // 0 if there was none
+	Status int    `json:"status,omitempty"` // 0 if there was no response
 	URL    string `json:"url,omitempty"`
 }
 
-// failedURL is where the agent says which request has failed.
+// failedURL matches the URL of the failed request in an error message.
 var failedURL = lazyregexp.New(`\burl: (https?://[^\s,]+)`)
 
-// FailureOf reads of an error which response it is about.
+// FailureOf returns the response of the model API that caused an error.
 func FailureOf(raw []byte) Failure {
 	var e struct {
 		Message string          `json:"message"`
@@ -59,7 +59,7 @@ func FailureOf(raw []byte) Failure {
 	case jsonscan.Is(e.Info, "unauthorized"):
 		f.Status = http.StatusUnauthorized
 	case Lenient(e.Info, &kinds):
-		for _, kind := range kinds { // there is one
+		for _, kind := range kinds { // there is only one
 			f.Status = max(f.Status, kind.Status)
 		}
 	}
@@ -69,7 +69,7 @@ func FailureOf(raw []byte) Failure {
 	return f
 }
 
-// Problem is an error as stream and rollout have it, in words.
+// Problem returns the message of an error in the stream or a rollout.
 func Problem(raw []byte) string {
 	var e struct {
 		Message string `json:"message"`
@@ -78,7 +78,7 @@ func Problem(raw []byte) string {
 	if !Lenient(raw, &e) {
 		return ""
 	}
-	// A refusal of the API is passed on as its JSON.
+	// An error of the API is contained as its JSON.
 	var refusal struct {
 		Error struct {
 			Message string `json:"message"`
@@ -93,7 +93,7 @@ func Problem(raw []byte) string {
 	return Bounded(e.Message)
 }
 
-// Bounded is at most MaxRaw bytes of s, and valid text.
+// Bounded truncates s to at most MaxRaw bytes of valid text.
 func Bounded(s string) string {
 	if len(s) > MaxRaw {
 		s = strings.ToValidUTF8(s[:MaxRaw], "") + "…"

@@ -1,4 +1,4 @@
-// Package execlines reads the lines that codex exec --json prints. It runs one prompt: another, poorer form of
-// the stream of the app-server. They are read so that what others have recorded can be. Package codex makes
-// blocks of them.
+// Package execlines reads the output of codex exec --json, which runs one prompt. Its lines are a
+// reduced form of the app-server's stream. They are supported for recordings of other clients.
+// Package codex turns them into blocks.
 package execlines

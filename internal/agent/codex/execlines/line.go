@@ -34,8 +34,8 @@ type Line struct {
 	} `json:"usage"`
 }
 
-// Read reads a line and reports whether it is one of this form. Lines of the app-server have a method or an
-// ID.
+// Read decodes a line and reports whether it has this form. Lines of the app-server have a method
+// or an ID.
 func Read(data []byte) (Line, bool) {
 	var l struct {
 		ID     json.RawMessage `json:"id"`
@@ -50,23 +50,23 @@ func Read(data []byte) (Line, bool) {
 	return Line{}, false
 }
 
-// Prefix is what the ids of items begin with after a line of type ThreadStarted. The agent numbers items from 0
-// in every process, and several processes continue one thread.
+// Prefix returns the prefix for the ids of items after a line of type ThreadStarted. The agent
+// numbers items from 0 in every process, and several processes may continue one thread.
 func (l Line) Prefix(at time.Time) string {
 	return l.Thread + "/" + strconv.FormatInt(at.UnixMilli(), 36) + "/"
 }
 
-// Item reads the item of a line, with its id made one of the thread.
+// Item returns the item of a line, with an id that is unique in the thread.
 func (l Line) Item(prefix string) (codexformat.Item, bool) {
 	it, ok := codexformat.DecodeItem(l.Raw)
 	it.ID = prefix + it.ID
 	return it, ok
 }
 
-// Retries reports whether a line of type Error says that the agent tries again.
+// Retries reports whether a line of type Error announces a retry.
 func (l Line) Retries() bool { return strings.HasPrefix(l.Message, "Reconnecting") }
 
-// Verdict is how a line of type TurnCompleted or TurnFailed ends the turn.
+// Verdict returns how a line of type TurnCompleted or TurnFailed ends the turn.
 func (l Line) Verdict() codexformat.Verdict {
 	if l.Type == TurnFailed {
 		return codexformat.Verdict{Status: codexformat.Failed, Message: codexformat.Problem(l.Failure)}

@@ -10,50 +10,50 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 )
 
-// Rollout is what a file of an older version says.
+// Rollout is the content of a file of an older version.
 type Rollout struct {
-	Thread string // empty: it names none, and nothing of it can be used
+	Thread string // empty if the file names none; then nothing in it can be used
 	Parent string // of a subagent's thread
 	Dir    string
 	Steps  []Step
 }
 
-// Step is one thing that happened in the thread.
+// Step is one step of the thread.
 type Step struct {
 	At   int64 // in milliseconds
 	Kind Kind
-	Item codexformat.Item    // of all kinds but Aborted
-	End  codexformat.Verdict // of Aborted
+	Item codexformat.Item    // for all kinds except Aborted
+	End  codexformat.Verdict // for Aborted
 }
 
-// Kind says what a step is.
+// Kind is the kind of a step.
 type Kind int
 
 // The kinds of steps.
 const (
-	Whole   Kind = iota // an item that was complete at once
+	Whole   Kind = iota // an item that is complete at once
 	Begun               // a call, without its result
 	Ended               // the call again, with its result
-	Aborted             // the turn
+	Aborted             // the turn was aborted
 )
 
-// inProgress is the state of a call without its result.
+// inProgress is the status of a call without its result.
 const inProgress = "inProgress"
 
-// Is reports whether a rollout is one of an older version.
+// Is reports whether a rollout was written by an older version.
 func Is(rollout []byte) bool {
 	return !bytes.Contains(rollout, []byte(`"item_completed"`)) && !bytes.Contains(rollout, []byte(`"history_mode":"paginated"`))
 }
 
-// surroundings is how the agent begins what it says in the user's name.
+// surroundings lists the beginnings of messages that the agent sends in the user's name.
 var surroundings = []string{
 	"<environment_context>", "<user_instructions>", "<permissions instructions>", "<turn_aborted>", "<skill>", "# AGENTS.md instructions",
 }
 
-// Read reads a rollout of an older version. Lines that it does not understand are skipped.
+// Read reads a rollout of an older version. It skips lines that it does not understand.
 func Read(data []byte) Rollout {
 	var out Rollout
-	calls := map[string]codexformat.Item{} // without a result
+	calls := map[string]codexformat.Item{} // calls without a result
 	n := 0
 	for line := range bytes.Lines(data) {
 		n++
@@ -96,7 +96,7 @@ func Read(data []byte) Rollout {
 	return out
 }
 
-// decode reads a line.
+// decode decodes a line.
 func decode(line []byte) (codexformat.Record, bool) {
 	var l codexformat.Record
 	var bare codexformat.Payload
@@ -116,13 +116,14 @@ func decode(line []byte) (codexformat.Record, bool) {
 	if ok && !hasPayload {
 		l.Payload, l.Type = bare, "response_item"
 		if bare.Type == "" {
-			l.Type = "session_meta" // the first line of the oldest
+			l.Type = "session_meta" // first line in the oldest versions
 		}
 	}
 	return l, ok
 }
 
-// item is what a line says, if it is of use. The result of a call is the call again, with its end.
+// item returns the item of a line, if it is used. The result of a call is returned as the call with
+// its end.
 func item(l codexformat.Record, calls map[string]codexformat.Item) (codexformat.Item, bool) {
 	r := l.Payload
 	if l.Type == "compacted" {
@@ -169,15 +170,15 @@ func item(l codexformat.Record, calls map[string]codexformat.Item) (codexformat.
 	return codexformat.Item{}, false
 }
 
-// paragraphs are the parts of a summary.
+// paragraphs joins the parts of a summary.
 func paragraphs(raw []byte) string {
 	var parts []string
 	jsonscan.Elements(raw, func(part []byte) { parts = append(parts, jsonscan.Text(jsonscan.Field(part, "text"))) })
 	return strings.Join(parts, codexformat.Paragraph)
 }
 
-// result is how a call ended: words, parts, or JSON, often inside a string, with an output and an
-// exit code.
+// result returns how a call ended, from text, parts, or JSON, often inside a string, with an output
+// and an exit code.
 func result(raw []byte) (status, output string) {
 	words := codexformat.First(jsonscan.Text(raw), codexformat.Texts(raw))
 	inside := raw
