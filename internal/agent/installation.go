@@ -6,12 +6,12 @@ type Installer interface {
 	Installation() Installation
 }
 
-// Installation puts an agent into an image, once per content: what it says is the
-// name of what it makes, so every pin belongs in the commands.
+// Installation installs an agent into an image, once per content. Its content determines the
+// image's name, so every pinned version must be in the commands.
 type Installation struct {
-	// Base is the image that has what the commands need. On a local provider it is
-	// the host's own.
+	// Base is an image that contains what the commands need. A local provider uses the host's files
+	// instead.
 	Base string
-	// Commands run in order; each must end with 0.
+	// Commands run in order. Each must exit with 0.
 	Commands [][]string
 }

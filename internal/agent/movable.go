@@ -14,8 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Movable is an adapter whose agent's program keeps sessions on a person's machine that can be moved to a sandbox and back, where
-// the program's own resume continues them.
+// Movable is an adapter whose agent stores sessions on a person's machine that can be moved to a
+// sandbox and back, and be resumed there by the agent itself.
 type Movable interface {
 	// Local returns the sessions on a machine.
 	Local(Machine) Local
@@ -24,56 +24,59 @@ type Movable interface {
 // Machine is the machine of a person who has the agent's program.
 type Machine struct {
 	Home   string                   // home directory
-	Getenv func(name string) string // variables of its environment
+	Getenv func(name string) string // reads environment variables
 	// Run runs a program in a directory and returns what it prints.
 	Run func(ctx context.Context, dir, program string, args ...string) ([]byte, error)
-	// Sandbox is where the agent works in a sandbox.
+	// Sandbox is the agent's place in a sandbox.
 	Sandbox Place
 }
 
 // Place is where an agent works: its home and its working directory.
 type Place struct{ Home, Workspace string }
 
-// Local are the sessions of an agent on a person's machine. Directories are absolute and without links.
+// Local accesses the sessions of an agent on a person's machine. Directories are absolute and
+// contain no symbolic links.
 type Local interface {
-	// Where says in words for people where the sessions of a directory are looked for.
+	// Where describes for people where the sessions of a directory are stored.
 	Where(dir string) string
 	// List returns the sessions of a directory, the newest first.
 	List(ctx context.Context, dir string) ([]LocalSession, error)
-	// Pack returns a session of a directory as the agent would have it in a sandbox.
+	// Pack returns a session of a directory in the form that it has in a sandbox.
 	Pack(ctx context.Context, dir, id string) (Moved, error)
-	// Unpack makes a session of the directory from what a sandbox had, and returns its id. It replaces no other session: where
-	// the id is taken, the session gets another one. If it fails, it leaves nothing. What the sandbox allowed the agent does not
-	// come along: the settings of the machine apply.
+	// Unpack creates a session of the directory from the files of a sandbox, and returns its id. It
+	// replaces no other session: if the id is taken, the session gets a new one. If it fails, it
+	// leaves no files. Permissions granted in the sandbox are dropped: the settings of the machine
+	// apply.
 	Unpack(ctx context.Context, dir string, m Moved) (id string, err error)
-	// Resume is the command that continues a session in its directory.
+	// Resume returns the command that continues a session in its directory.
 	Resume(id string) []string
-	// Settings are patterns of the files of a directory, in lower case, in which the program finds what it may do there, and which
-	// programs it starts.
+	// Settings returns lower-case patterns of the files of a directory that configure what the
+	// program may do there, and which programs it starts.
 	Settings() []string
 }
 
 // LocalSession is a session on a person's machine.
 type LocalSession struct {
 	ID string
-	At time.Time // when it was last written
+	At time.Time // time of the last write
 }
 
-// Moved is a session that is being moved, in the form that a sandbox has.
+// Moved is a session being moved, in the form that it has in a sandbox.
 type Moved struct {
-	// MemoryID is the session under whose name the adapter finds the files.
+	// MemoryID is the session id under which the adapter finds the files.
 	MemoryID string
 	// Files are the transcripts, with their paths in the sandbox.
 	Files []transcript.File
-	// Note says where the agent is now. Unpack makes it the newest of what the agent remembers, as a reminder that no person wrote.
+	// Note informs the agent where it is now. Unpack appends it to the agent's memory as a reminder
+	// that no person wrote.
 	Note string
 }
 
-// ErrNoMemory says that a session has nothing that the agent's program could resume.
+// ErrNoMemory means that a session has nothing that the agent's program could resume.
 var ErrNoMemory = errors.New("the agent remembers nothing")
 
-// ReadLocal reads the files of a session on a person's machine, without a last line that is still being written. Together they
-// must be small enough to be moved.
+// ReadLocal reads the files of a session on a person's machine, without an incomplete last line.
+// Their total size must be small enough to be moved.
 func ReadLocal(names []string) ([]transcript.File, error) {
 	var files []transcript.File
 	left := int64(transcript.MaxRevertBytes)
@@ -91,10 +94,10 @@ func ReadLocal(names []string) ([]transcript.File, error) {
 	return files, nil
 }
 
-// WholeLines is a file without a last line that is incomplete.
+// WholeLines returns a file without an incomplete last line.
 func WholeLines(data []byte) []byte { return data[:bytes.LastIndexByte(data, '\n')+1] }
 
-// WriteLocal writes new files, all or none: it replaces none.
+// WriteLocal writes new files, all or none. It replaces no file.
 func WriteLocal(files []transcript.File) (err error) {
 	var written []string
 	defer func() {

@@ -8,19 +8,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/profile"
 )
 
-// Need is a secret that an agent can use. It may also be a variable in the environment of a profile.
+// Need is a secret that an agent can use. A profile's environment may provide it too.
 type Need struct {
 	Name string `json:"name"`
-	// Required: the agent does nothing without it, or without one of Alternatives.
+	// Required is set if the agent cannot work without it or one of Alternatives.
 	Required     bool     `json:"required"`
 	Alternatives []string `json:"alternatives,omitempty"`
-	// Purpose says what it is where the name does not.
+	// Purpose describes the secret if the name does not.
 	Purpose string `json:"purpose,omitempty"`
 }
 
-// Missing are the required needs of the description that nothing satisfies: neither a variable of the profile, which may
-// be nil, nor what has reports to be stored. A profile that configures the agent with one of its files is taken to
-// satisfy all.
+// Missing returns the required needs of the description that are not satisfied by a variable of the
+// profile, which may be nil, or by a secret that has reports as stored. A profile that configures
+// the agent with one of its files satisfies all.
 func (d Description) Missing(p *profile.Spec, has func(name string) bool) []Need {
 	if p != nil && slices.ContainsFunc(p.Files, profile.File.IsConfiguration) {
 		return nil
@@ -35,7 +35,8 @@ func (d Description) Missing(p *profile.Spec, has func(name string) bool) []Need
 	return missing
 }
 
-// MissingText says for the agent of that name that it lacks the need, and how to satisfy it.
+// MissingText returns a message that the agent with that name lacks the need, and how to satisfy
+// it.
 func (n Need) MissingText(agentName string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "the agent %s needs %s, which is not stored: store it with PUT /api/secrets/%s, or set it in the environment of a profile",
@@ -49,7 +50,7 @@ func (n Need) MissingText(agentName string) string {
 	return b.String()
 }
 
-// Optional are needs without which the agent works.
+// Optional returns needs without which the agent works.
 func Optional(names ...string) []Need {
 	needs := make([]Need, len(names))
 	for i, name := range names {

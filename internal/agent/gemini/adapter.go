@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// Names that both halves have in common.
+// Names shared with package geminiformat.
 const (
 	Command = geminiformat.Command
 )
@@ -23,14 +23,15 @@ const (
 // Name is the agent's name in the API.
 const Name = "gemini-cli"
 
-// The names of the secrets that the program looks for in its environment.
+// The names of the secrets that the program reads from its environment.
 const (
 	SecretKey     = "GEMINI_API_KEY"
 	SecretBaseURL = "GOOGLE_GEMINI_BASE_URL"
 	secretGoogle  = "GOOGLE_API_KEY" // with secretVertex
 )
 
-// DefaultModel is taken where none is named: without one, the program asks a model which it shall take.
+// DefaultModel is used if no model is named. Without it, the program would ask a model which one to
+// use.
 const DefaultModel = "gemini-2.5-pro"
 
 // models are those that the program offers, the default first.
@@ -38,7 +39,7 @@ var models = []string{
 	DefaultModel, "gemini-3.1-pro-preview", "gemini-3.8-flash", "gemini-3-flash-preview", "gemini-3.5-flash-lite", "auto",
 }
 
-// Adapter is Gemini CLI as the rest of overwinter sees it. The zero value is ready.
+// Adapter is the adapter for Gemini CLI. The zero value is ready to use.
 type Adapter struct{}
 
 var (
@@ -70,8 +71,8 @@ func (Adapter) Describe() agent.Description {
 	}
 }
 
-// Launch starts the bridge, which starts the program. The bridge resumes from the notebook, however
-// the session came to this sandbox.
+// Launch starts the bridge, which starts the program. The bridge resumes from the notebook in any
+// sandbox.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	if err := bridged.Validate("Gemini CLI", in); err != nil {
 		return agent.Launch{}, err
@@ -87,7 +88,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	}
 	maps.Copy(env, map[string]string{
 		"HOME": in.Home, geminiformat.EnvSettings: string(settings),
-		"GEMINI_CLI_NO_RELAUNCH":     "true", // it would be its own child, which no signal reaches
+		"GEMINI_CLI_NO_RELAUNCH":     "true", // otherwise it relaunches itself as a child that no signal reaches
 		"GEMINI_CLI_TRUST_WORKSPACE": "true",
 		"GEMINI_TELEMETRY_ENABLED":   "false",
 	})
@@ -104,18 +105,17 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	}, nil
 }
 
-// Prompt is the line that begins a run.
+// Prompt returns the line that begins a run.
 func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) { return bridged.Prompt("Gemini CLI", in) }
 
-// Interrupt names the run, so that one that comes late hits no other.
+// Interrupt names the run, so that a late interrupt affects no other run.
 func (Adapter) Interrupt(runID string) agent.Interrupt { return bridged.Interrupt(runID) }
 
-// Answer sends the bridge the agent's option that was chosen. The agent accepts no message with a
-// rejection.
+// Answer sends the chosen option to the bridge. The agent accepts no message with a rejection.
 func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) { return acp.Answer(q, a) }
 
-// asks reports whether any tool needs a person's permission. The program denies tools by itself;
-// and if it asks at all, it lets no subagent work.
+// asks reports whether any tool needs a person's permission. The program itself rejects denied
+// tools. If it asks at all, it rejects every subagent.
 func asks(p permission.Rules) bool {
 	if p.Of("") != permission.Allow {
 		return true
@@ -128,7 +128,7 @@ func asks(p permission.Rules) bool {
 	return false
 }
 
-// denied are the tools that may not be used at all.
+// denied returns the tools that may not be used at all.
 func denied(p permission.Rules) []string {
 	var out []string
 	for _, tool := range slices.Sorted(maps.Keys(p.Tools)) {

@@ -6,8 +6,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 )
 
-// calledWith is the input of a call that waits for permission. The program says it in other words only: in the title, and
-// in the change of a file. What it has no words for has the title and the files.
+// calledWith returns the input of a call that waits for permission. The program reports it only in
+// the title and in the change of a file. For other tools the input is the title and the files.
 func calledWith(u geminiformat.Update, title string) json.RawMessage {
 	type object = map[string]any
 	if name := geminiformat.ToolName(u.ID); name == shellTool {
@@ -27,7 +27,7 @@ func calledWith(u geminiformat.Update, title string) json.RawMessage {
 	return geminiformat.Data(input)
 }
 
-// The tools whose input the program puts in other words.
+// The tools whose input is derived from the program's description.
 const (
 	shellTool   = "run_shell_command"
 	writeTool   = "write_file"
@@ -42,7 +42,7 @@ type change struct {
 	New  string `json:"newText"`
 }
 
-// changed finds the change of a file in the content of a call.
+// changed returns the change of a file in the content of a call.
 func changed(content json.RawMessage) (change, bool) {
 	var parts []change
 	geminiformat.Decode(content, &parts)

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 )
 
-// TestAQuestionHasTheInputOfItsTool: the lines are those of the program.
+// TestAQuestionHasTheInputOfItsTool uses lines of the real program.
 func TestAQuestionHasTheInputOfItsTool(t *testing.T) {
 	t.Parallel()
 	for call, want := range map[string]string{

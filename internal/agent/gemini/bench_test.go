@@ -14,10 +14,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// benchSize is about how many bytes are read.
+// benchSize is the approximate number of bytes to translate.
 const benchSize = 4 << 20
 
-// grown repeats what was captured until there are benchSize bytes, with other ids each time.
+// grown repeats a capture until it has benchSize bytes, with different ids each time.
 func grown(b *testing.B, name string) []byte {
 	b.Helper()
 	data, err := os.ReadFile(name)

@@ -6,16 +6,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 )
 
-// openBlock keeps all text, because a block that completes is shown whole.
+// openBlock keeps all text, because a block is shown in full when it completes.
 type openBlock struct {
 	ledger.Entry
-	// Space ends what has come so far and is shown when more follows: the agent keeps its answers
-	// without it.
+	// Space is the trailing white space so far, shown when more text follows: the agent stores its
+	// answers without it.
 	Space string `json:"space,omitempty"`
-	Cut   bool   `json:"cut,omitempty"` // there was more text than a state may have
+	Cut   bool   `json:"cut,omitempty"` // Text was truncated to fit into a state
 }
 
-// kept is what a state has of open blocks: the newest ones, and of those as much as there is room for.
+// kept bounds the open blocks of a state: the newest blocks, with as much of their content as fits.
 func kept(open []*openBlock) []*openBlock {
 	open = open[max(0, len(open)-ledger.Max):]
 	out := make([]*openBlock, len(open))

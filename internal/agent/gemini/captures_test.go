@@ -15,10 +15,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// TestCaptures reads what the real program wrote: with the bridge (bridge-*), over ACP alone (acp-*),
-// and as stream-json (native-*). Each capture has golden files, blocks of its transcript and
-// streamed of its stream, rewritten with go test -run Captures -update. The bridge's streams give
-// the blocks of their transcripts; the others have in common with theirs what the documentation says.
+// TestCaptures reads the output of the real program: with the bridge (bridge-*), over ACP without
+// it (acp-*), and as stream-json (native-*). Each capture has two golden files, blocks for its
+// transcript and streamed for its stream; rewrite them with go test -run Captures -update. The
+// bridge's streams give the blocks of their transcripts. The package documentation lists what the
+// others have in common with theirs.
 func TestCaptures(t *testing.T) {
 	t.Parallel()
 	capture.Each(t, "testdata/captures/*", func(t *testing.T, dir string) {
@@ -39,7 +40,8 @@ func TestCaptures(t *testing.T) {
 	})
 }
 
-// withoutAborted leaves out what was streaming when the process was killed.
+// withoutAborted returns a conversation without the text that was streaming when the process was
+// killed.
 func withoutAborted(c conversation.Conversation, name string) conversation.Conversation {
 	if !strings.Contains(name, "killed") {
 		return c
@@ -52,8 +54,8 @@ func withoutAborted(c conversation.Conversation, name string) conversation.Conve
 	return c
 }
 
-// said is what a stream without the bridge has in common with its transcript: what was answered, and
-// the calls with what became of them.
+// said returns what a stream without the bridge has in common with its transcript: the answers, and
+// the calls with their results.
 func said(c conversation.Conversation) []string {
 	var out []string
 	for _, b := range c.Threads[0].Blocks {

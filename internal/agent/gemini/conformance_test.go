@@ -24,7 +24,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/geminibridge"
 )
 
-// asBridge makes this test's binary be the bridge.
+// asBridge names the environment variable that makes this test binary act as the bridge.
 const asBridge = "OVERWINTER_TEST_AS_GEMINI_BRIDGE"
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// long is a text that takes long to write. The program aborts one that repeats itself.
+// long returns a text that takes long to write. It varies, because the program aborts a text that
+// repeats itself.
 func long() string {
 	var s strings.Builder
 	for i := range 5000 {
@@ -56,8 +57,8 @@ var scripts = scripted.Scripts(scripted.Tools{
 	SetTitle: "mcp_overwinter_set_title",
 })
 
-// command runs the bridge of a launch from this test's binary, with the real program and nothing of
-// this machine's environment but what it needs.
+// command runs the bridge of a launch from this test binary, with the real program and only the
+// variables that it needs from this machine's environment.
 func command(t *testing.T, models string, launch agent.Launch, flags ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()

@@ -11,18 +11,18 @@ import (
 
 var testRun = agent.RunContext{RunID: "run_1", PromptID: "prm_1", Author: "ada"}
 
-// maxSeed bounds a seed: long ones take long and find little.
+// maxSeed bounds a seed, because long seeds are slow and find little.
 const maxSeed = 8 << 10
 
-// FuzzTranslate checks the translator's promises on any input: it never fails, its state is enough
-// to resume from, every event can be encoded, and a cut closes every block.
+// FuzzTranslate checks the guarantees of the translator on any input: it never fails, its state is
+// enough to resume from, every event can be encoded, and Cut closes every block.
 func FuzzTranslate(f *testing.F) {
 	capture.Seed(f, maxSeed, "testdata/captures/*/stdout*.jsonl")
 	f.Add(`{"overwinter":{"type":"prompt","runId":"run_1","data":{"content":"x"}}}` + "\n" + `{"overwinter":{"type":"tool","id":"a","data":{"name":"invoke_agent"}}}`)
 	f.Fuzz(func(t *testing.T, data string) { capture.Translate(t, gemini.New(), testRun, data) })
 }
 
-// FuzzParse holds the parser to the same.
+// FuzzParse checks the same guarantees of the parser.
 func FuzzParse(f *testing.F) {
 	capture.Seed(f, maxSeed, "testdata/captures/*/transcript/*.jsonl", "testdata/captures/*/transcript/*/chats/*.jsonl")
 	f.Add(`{"sessionId":"s","kind":"subagent"}` + "\n" + `{"id":"1","type":"gemini","toolCalls":[{"id":"c","status":"success","agentId":"s"}]}`)

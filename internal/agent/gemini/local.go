@@ -28,8 +28,9 @@ import (
 
 var _ agent.Movable = Adapter{}
 
-// Local are the sessions of Gemini CLI: chat files in a folder of the directory, whose file .project_root names it. In a sandbox the
-// notebook of the bridge is the memory of a session, so chats become notebooks, and notebooks chats.
+// Local returns access to the sessions of Gemini CLI on a machine: chat files in a folder whose
+// file .project_root names the directory. In a sandbox the memory of a session is the bridge's
+// notebook, so chats are converted to notebooks and back.
 func (Adapter) Local(m agent.Machine) agent.Local {
 	return local{m, filepath.Join(cmp.Or(m.Getenv("GEMINI_CLI_HOME"), m.Home), ".gemini")}
 }
@@ -52,7 +53,7 @@ func (l local) Where(dir string) string {
 // maxRoot bounds the name of a directory.
 const maxRoot = 64 << 10
 
-// folders are those of a directory.
+// folders returns the folders of a directory.
 func (l local) folders(dir string) ([]string, error) {
 	markers, err := filepath.Glob(filepath.Join(l.home, "tmp", "*", projectRoot))
 	if err != nil {
@@ -67,13 +68,13 @@ func (l local) folders(dir string) ([]string, error) {
 	return found, nil
 }
 
-// localChat is a session with the file that has it.
+// localChat is a session and its file.
 type localChat struct {
 	agent.LocalSession
 	name string
 }
 
-// all are the sessions of a directory in which something was said, the newest first.
+// all returns the sessions of a directory that contain messages, newest first.
 func (l local) all(dir string) ([]localChat, error) {
 	folders, err := l.folders(dir)
 	if err != nil {
@@ -203,7 +204,7 @@ func (l local) Unpack(_ context.Context, dir string, moved agent.Moved) (string,
 	return id, agent.WriteLocal(files)
 }
 
-// subagentsOf are the lines of a notebook that belong to the chats of subagents.
+// subagentsOf returns the lines of a notebook that belong to the chats of subagents.
 func subagentsOf(notebook []byte) map[string][]byte {
 	chats := map[string][]byte{}
 	for line := range bytes.Lines(notebook) {
@@ -217,7 +218,8 @@ func subagentsOf(notebook []byte) map[string][]byte {
 // maxFolders bounds the search for the name of a folder.
 const maxFolders = 10_000
 
-// folder is the folder of a directory. Where there is none it is made: the program finds it by its file.
+// folder returns the folder of a directory and creates it if necessary. The program finds the
+// folder by a file in it.
 func (l local) folder(dir string) (string, error) {
 	have, err := l.folders(dir)
 	if err != nil {
@@ -260,7 +262,7 @@ func (l local) folder(dir string) (string, error) {
 	return "", fmt.Errorf("%s has no free name for %s", filepath.Join(l.home, "tmp"), dir)
 }
 
-// folderName is the name that the program gives the folder of a directory.
+// folderName returns the name that the program gives to the folder of a directory.
 func folderName(base string) string {
 	words := strings.FieldsFunc(strings.ToLower(base), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 	return cmp.Or(strings.Join(words, "-"), "project")

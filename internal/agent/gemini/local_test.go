@@ -26,7 +26,8 @@ const (
 	localHeader  = `{"sessionId":"` + localSession + `","projectHash":"x","startTime":"2026-11-27T03:12:25Z","kind":"main"}`
 )
 
-// localChat is a chat that the program has loaded once: it writes another header, its context, and then all messages again.
+// localChat is a chat that the program has loaded once: it writes another header, its context, and
+// then all messages again.
 var localChat = strings.Join([]string{
 	localHeader, `{"$set":{"messages":[` + localContext + `]}}`, localPrompt, localAnswer, localCalled, localResult, localEnd, `{"$set":{"lastUpdated":"x"}}`,
 	localHeader, `{"$set":{"messages":[` + localContext + `]}}`,
@@ -75,7 +76,8 @@ func TestChatsBecomeNotebooksAndChats(t *testing.T) {
 	require.Len(t, memory.Messages, 4)
 	require.Len(t, memory.Messages[1].Calls, 1, "each call once")
 
-	// The folder of another directory with the name "b" is not taken. The note is for the model alone, and is not moved again.
+	// The folder of another directory named "b" is not used. The note is only for the model, and is
+	// not moved again.
 	moved.Note = "now at home"
 	id, err = local.Unpack(t.Context(), "/home/ada/c/B", moved)
 	require.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// Parse reads the notebook of a session, as the bridge writes it. Where there is none it reads the chat
-// files of the program itself. Lines that it does not understand are skipped; it never fails.
+// Parse reads the notebook of a session, or else the chat files of the program itself. It skips
+// lines that it does not understand and never fails.
 func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
 	p := parser{reader: reader{seen: map[string]struct{}{}}}
 	var notebooks []transcript.File
@@ -49,8 +49,7 @@ func isNotebook(data []byte) bool {
 type parser struct {
 	reader
 	folder conversation.Folder
-	// shown are the blocks of the main conversation by the message that they came with, as far as
-	// a rewind may take them back.
+	// shown are the blocks of the main conversation that a rewind may remove, by their message.
 	shown []shownMessage
 	at    time.Time // of the newest line that has one
 }
@@ -82,7 +81,7 @@ func (p *parser) notebook(data []byte) {
 	p.fold(p.Cut(p.at))
 }
 
-// chats makes blocks of what chat files say.
+// chats turns the steps of chat files into blocks.
 func (p *parser) chats(steps []chatfile.Step) {
 	for _, s := range steps {
 		if s.Rewind != "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// settingsOf are the settings that the program is given in addition to those of the user and the
-// workspace, which they override.
+// settingsOf returns the settings for the program. They override those of the user and the
+// workspace.
 func settingsOf(in agent.LaunchInput) map[string]any {
 	type object = map[string]any
 	tools := object{}
@@ -32,7 +32,7 @@ func settingsOf(in agent.LaunchInput) map[string]any {
 		"security": object{"auth": object{"selectedType": "gemini-api-key"}, "folderTrust": object{"enabled": false}},
 		"general": object{
 			"enableAutoUpdate": false, "enableAutoUpdateNotification": false,
-			// A chat is kept in the notebook; that of a resumed session looks old.
+			// The notebook stores the chat, and that of a resumed session looks old.
 			"sessionRetention": object{"enabled": false},
 		},
 		"privacy":    object{"usageStatisticsEnabled": false},
@@ -42,7 +42,7 @@ func settingsOf(in agent.LaunchInput) map[string]any {
 	}
 }
 
-// mcpServer is a server as the program's settings have it.
+// mcpServer returns a server in the format of the program's settings.
 func mcpServer(s profile.MCPServer) map[string]any {
 	m := map[string]any{}
 	if s.Command != "" {
@@ -62,8 +62,8 @@ func mcpServer(s profile.MCPServer) map[string]any {
 	return m
 }
 
-// ProfileFiles are what the program reads in its user's directory. MCP servers are in the settings
-// that Launch makes.
+// ProfileFiles returns the files that the program reads from its user's directory. MCP servers are
+// in the settings that Launch generates.
 func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 	if in.Profile == nil {
 		return nil, nil
@@ -93,8 +93,8 @@ func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 	return files, nil
 }
 
-// withFrontMatter is a skill or a subagent as the program reads it: it refuses one that does not say
-// what it is for.
+// withFrontMatter returns a skill or a subagent in the program's format. The program rejects one
+// without a description.
 func withFrontMatter(t profile.Text) string {
 	description := t.Description
 	if description == "" {
@@ -103,7 +103,7 @@ func withFrontMatter(t profile.Text) string {
 	return fmt.Sprintf("---\nname: %s\ndescription: %s\n---\n\n%s\n", t.Name, geminiformat.Quoted(description), t.Content)
 }
 
-// commandFile is a command as the program reads it. A JSON string is one of TOML as well.
+// commandFile returns a command in the program's format. A JSON string is also a valid TOML string.
 func commandFile(c profile.Text) (string, error) {
 	var b strings.Builder
 	if c.Description != "" {

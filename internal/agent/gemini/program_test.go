@@ -33,7 +33,7 @@ type cli struct {
 	folder conversation.Folder
 }
 
-// start starts it as in describes; home and workspace are made where they are not given.
+// start starts the program as described by in. It creates home and workspace if they are not given.
 func start(t *testing.T, scripts map[string][]modelserver.Step, in agent.LaunchInput) *cli {
 	t.Helper()
 	p := &cli{server: modelserver.New(scripts), input: in}
@@ -52,7 +52,7 @@ func (p *cli) begin(t *testing.T) {
 	p.Process = program.Start(t, command(t, p.server.URL(), launch), launch)
 }
 
-// turn runs a prompt to its end and answers what is asked meanwhile.
+// turn runs a prompt to its end and answers the agent's questions meanwhile.
 func (p *cli) turn(t *testing.T, content string, answers ...agent.Answer) program.Turn {
 	t.Helper()
 	in := agent.PromptInput{RunID: session.NewID(session.RunPrefix), PromptID: session.NewID(session.PromptPrefix), Content: content}
@@ -64,7 +64,7 @@ func (p *cli) saw(e conversation.Event) bool {
 	return false
 }
 
-// requireSame compares what was streamed with the transcript.
+// requireSame compares the streamed blocks with the transcript.
 func (p *cli) requireSame(t *testing.T) {
 	t.Helper()
 	launch, err := gemini.New().Launch(p.input)
@@ -76,7 +76,8 @@ func (p *cli) requireSame(t *testing.T) {
 	require.Empty(t, cmp.Diff(capture.Lines(parsed), capture.Lines(p.folder.Conversation())), "- parsed, + streamed")
 }
 
-// TestAProfileReachesTheModel reads each part of a profile back from what the model received.
+// TestAProfileReachesTheModel looks for each part of a profile in the requests that the model
+// received.
 func TestAProfileReachesTheModel(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -117,7 +118,7 @@ func TestAProfileReachesTheModel(t *testing.T) {
 	p.requireSame(t)
 }
 
-// serveMCP is a server of the Model Context Protocol with one tool.
+// serveMCP is an MCP server with one tool.
 func serveMCP(r io.Reader, w io.Writer) int {
 	in := bufio.NewReader(r)
 	for {
@@ -154,8 +155,8 @@ func serveMCP(r io.Reader, w io.Writer) int {
 	}
 }
 
-// TestALoadedSessionIsRememberedRightAndAsksNothing: calls are present once, after the answers that
-// made them, and what was allowed before is still allowed.
+// TestALoadedSessionIsRememberedRightAndAsksNothing checks that each call appears once, after the
+// answer that made it, and that earlier permissions still apply.
 func TestALoadedSessionIsRememberedRightAndAsksNothing(t *testing.T) {
 	t.Parallel()
 	p := start(t, map[string][]modelserver.Step{
@@ -185,8 +186,8 @@ func TestALoadedSessionIsRememberedRightAndAsksNothing(t *testing.T) {
 	p.requireSame(t)
 }
 
-// TestTextIsShownAsItWasSaid: the program writes it down without comments and without characters
-// that have no width.
+// TestTextIsShownAsItWasSaid covers comments and zero-width characters, which the program does not
+// store.
 func TestTextIsShownAsItWasSaid(t *testing.T) {
 	t.Parallel()
 	const text = "A family \U0001f469\u200d\U0001f469\u200d\U0001f467 and <!-- a comment --> a tail."
@@ -223,7 +224,7 @@ func TestTextIsShownAsItWasSaid(t *testing.T) {
 	p.requireSame(t)
 }
 
-// TestADeniedToolIsNotOffered, and one that is allowed for the session is asked for once.
+// TestADeniedToolIsNotOffered also checks that a tool allowed for the session asks only once.
 func TestADeniedToolIsNotOffered(t *testing.T) {
 	t.Parallel()
 	write := modelserver.Call{Tool: "write_file", Input: map[string]any{"file_path": "a.txt", "content": "a"}}

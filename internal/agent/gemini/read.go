@@ -15,39 +15,39 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// reminderTag opens what the program sends itself as the user.
+// reminderTag begins a message that the program sends to itself as the user.
 const reminderTag = "System: "
 
 // delegating is the title of a call of subagentTool.
 var delegating = lazyregexp.New(`^Delegating to agent '(.+)'$`)
 
-// reader makes blocks of the bridge's notes and of chat files. The translator and the parser share
-// it, so that both see the same.
+// reader turns the bridge's notes and chat files into blocks. The translator and the parser share
+// it, so that both create the same blocks.
 type reader struct {
 	ledger.Ledger[*openBlock]
 	// Run is the run of the turn, if the bridge has reported it. Responses counts the model's
-	// messages in it: text has no id while it streams.
+	// messages in it, because text has no id while it streams.
 	Run       string `json:"run,omitempty"`
 	Responses int    `json:"responses,omitempty"`
-	// Prompted: the agent's own record of the prompt is still to come.
+	// Prompted is set until the agent's own record of the prompt arrives.
 	Prompted    bool   `json:"prompted,omitempty"`
 	Interrupted bool   `json:"interrupted,omitempty"`
 	Said        string `json:"said,omitempty"` // of noteText
-	// Last is the newest record of each conversation: it is repeated when it changes.
+	// Last is the newest record of each conversation. A record is repeated when it changes.
 	Last map[string]string `json:"last,omitempty"`
 
 	Usage usage.Usage `json:"usage,omitzero"`
 	Model string      `json:"model,omitempty"`
 
-	// seen are ids of records and of calls, if the whole past is read; the bridge reports each
+	// seen contains the ids of records and calls if the whole past is read. The bridge reports each
 	// once.
 	seen map[string]struct{}
-	// pictured is called with the images of results; nil if their bytes are of no use.
+	// pictured is called with the images of results; nil if their bytes are not needed.
 	pictured func([]conversation.ImageData)
 }
 
-// apply reads a line of the bridge. The caller handles the end of a turn, except for what is open
-// then.
+// apply applies a line of the bridge. At the end of a turn it only closes the open blocks; the
+// caller ends the turn.
 func (r *reader) apply(n stdio.Note, at time.Time) []conversation.Event {
 	switch n.Type {
 	case geminiformat.NotePrompt:
@@ -59,7 +59,7 @@ func (r *reader) apply(n stdio.Note, at time.Time) []conversation.Event {
 		}
 		return r.record(where(n.ID), rec, at)
 	case geminiformat.NoteText:
-		_ = json.Unmarshal(n.Data, &r.Said) // a note that says nothing
+		_ = json.Unmarshal(n.Data, &r.Said) // an empty note otherwise
 	case geminiformat.NoteTool:
 		var d geminiformat.ToolNote
 		if !geminiformat.Decode(n.Data, &d) || n.ID == "" || r.Find(n.ID) != nil {
@@ -95,7 +95,7 @@ func (r *reader) apply(n stdio.Note, at time.Time) []conversation.Event {
 	return nil
 }
 
-// called is the open call of a subagent that has begun.
+// called returns the open call of a subagent that has begun.
 func (r *reader) called(n stdio.Note, d *geminiformat.SubagentNote) *openBlock {
 	if !geminiformat.Decode(n.Data, d) {
 		return nil
@@ -107,7 +107,7 @@ func (r *reader) called(n stdio.Note, d *geminiformat.SubagentNote) *openBlock {
 	return o
 }
 
-// prompt begins a turn. What an earlier one has left open died with its process.
+// prompt begins a turn. Blocks left open by an earlier turn were aborted with its process.
 func (r *reader) prompt(n stdio.Note, at time.Time) []conversation.Event {
 	var d geminiformat.PromptNote
 	if !geminiformat.Decode(n.Data, &d) || n.RunID == "" {
@@ -121,7 +121,7 @@ func (r *reader) prompt(n stdio.Note, at time.Time) []conversation.Event {
 	}, at)...)
 }
 
-// system shows what went wrong.
+// system shows an error.
 func (r *reader) system(subtype string, n stdio.Note, at time.Time) []conversation.Event {
 	var d geminiformat.Stamp
 	geminiformat.Decode(n.Data, &d)
@@ -133,7 +133,7 @@ func (r *reader) system(subtype string, n stdio.Note, at time.Time) []conversati
 	}, at)
 }
 
-// compacted shows that the agent has put a summary in the place of what it remembered.
+// compacted shows that the agent has replaced its memory by a summary.
 func (r *reader) compacted(n stdio.Note, at time.Time) []conversation.Event {
 	var d geminiformat.HistoryNote
 	if !geminiformat.Decode(n.Data, &d) || len(d.Added) == 0 {
@@ -163,7 +163,7 @@ func (r *reader) record(conv string, rec geminiformat.Record, at time.Time) []co
 	return nil
 }
 
-// notice reads what the program has shown the person in front of its terminal.
+// notice reads a message that the program has shown in its terminal.
 func (r *reader) notice(conv string, rec geminiformat.Record, at time.Time) []conversation.Event {
 	said := geminiformat.Words(rec.Content)
 	if said == "" || rec.ID == "" || !r.once("record/"+conv+"/"+rec.ID) {
@@ -175,8 +175,8 @@ func (r *reader) notice(conv string, rec geminiformat.Record, at time.Time) []co
 	}, at)
 }
 
-// user reads what the model received from a person, or from tools that the agent has not stored as
-// calls: it leaves out those that were refused, and those that do not exist.
+// user reads a message that the model received from a person, or from tools whose calls the agent
+// has not stored: it omits calls that were rejected and calls of unknown tools.
 func (r *reader) user(conv string, rec geminiformat.Record, at time.Time) []conversation.Event {
 	if responses := rec.Responses(); len(responses) > 0 {
 		var events, results []conversation.Event
@@ -203,8 +203,7 @@ func (r *reader) user(conv string, rec geminiformat.Record, at time.Time) []conv
 	case !r.once("record/" + conv + "/" + rec.ID):
 		return nil
 	case conv == conversation.Main && r.Run != "", strings.HasPrefix(said, reminderTag):
-		// From the program itself in the name of the user: that it goes in circles, or should
-		// continue.
+		// Sent by the program in the user's name: that it is in a loop, or should continue.
 		return ledger.Whole(conv, conversation.Block{
 			ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 			Subtype: "reminder", Message: geminiformat.Bounded(said),
@@ -215,7 +214,7 @@ func (r *reader) user(conv string, rec geminiformat.Record, at time.Time) []conv
 	}, at)
 }
 
-// gemini reads what the model has said, and the calls that have ended since.
+// gemini reads an answer of the model and the calls that have ended since.
 func (r *reader) gemini(conv string, rec geminiformat.Record, at time.Time) []conversation.Event {
 	if rec.ID == "" {
 		return nil
@@ -238,14 +237,14 @@ func (r *reader) gemini(conv string, rec geminiformat.Record, at time.Time) []co
 	return append(events, results...)
 }
 
-// response shows what the model has said.
+// response shows an answer of the model.
 func (r *reader) response(conv string, rec geminiformat.Record, at time.Time) []conversation.Event {
 	var events []conversation.Event
 	if rec.Model != "" {
 		r.Model = rec.Model
 	}
 	if t := rec.Tokens; t != nil {
-		r.Usage.CostUnknown = true // it reports tokens alone
+		r.Usage.CostUnknown = true // the agent reports only tokens
 		r.Usage.InputTokens += t.Input
 		r.Usage.OutputTokens += t.Output + t.Thoughts
 		events = append(events, translate.Usage(r.Usage, r.Model, at))
@@ -275,7 +274,7 @@ func (r *reader) response(conv string, rec geminiformat.Record, at time.Time) []
 	return events
 }
 
-// partial closes what the agent has said without writing it down.
+// partial closes the text that the agent has printed and not stored.
 func (r *reader) partial(d geminiformat.PartialNote, created, at time.Time) []conversation.Event {
 	id := r.next(conversation.Main, "")
 	status := conversation.Aborted
@@ -296,11 +295,11 @@ func (r *reader) partial(d geminiformat.PartialNote, created, at time.Time) []co
 	return events
 }
 
-// current is the id of what the model says now.
+// current returns the id of the answer in progress.
 func (r *reader) current() string { return fmt.Sprintf("%s/%d", r.Run, r.Responses) }
 
-// next is the id of what the model has said: that of its record, but for the main model of a turn
-// that is streamed.
+// next returns the id of a complete answer: that of its record, except for the main model in a
+// streamed turn.
 func (r *reader) next(conv, record string) string {
 	if conv != conversation.Main || r.Run == "" {
 		return record
@@ -326,7 +325,7 @@ func (r *reader) began(id string, d geminiformat.ToolNote, created, at time.Time
 		}
 	}
 	if d.Title != "" {
-		// What it is called with is written down at its end.
+		// The arguments are stored when the call ends.
 		b.Input = geminiformat.Data(map[string]string{"title": d.Title})
 	}
 	o := &openBlock{Entry: ledger.Entry{Conversation: conversation.Main, Block: b}}
@@ -342,8 +341,7 @@ func (r *reader) running(o *openBlock, at time.Time) []conversation.Event {
 	return []conversation.Event{o.Updated(conversation.Updates{Status: conversation.Running}, at)}
 }
 
-// ended shows a call that has ended, and its result, which follows all calls that were made with
-// it.
+// ended shows the end of a call and its result, which follows all calls made in the same answer.
 func (r *reader) ended(conv string, c geminiformat.ToolCall, at time.Time) (use, result []conversation.Event) {
 	if c.ID == "" || !r.once("call/"+c.ID) {
 		return nil, nil
@@ -394,7 +392,8 @@ func (r *reader) ended(conv string, c geminiformat.ToolCall, at time.Time) (use,
 	}, at)
 }
 
-// says shows a piece of what the model is saying. Space at both ends waits until more follows.
+// says shows a piece of the model's answer. White space at both ends is held until more text
+// follows.
 func (r *reader) says(id, piece string, at time.Time) []conversation.Event {
 	o := r.Find(id)
 	if o == nil {
@@ -422,7 +421,7 @@ func (r *reader) more(o *openBlock, piece string, at time.Time) []conversation.E
 	return []conversation.Event{o.Delta(text, at)}
 }
 
-// thinks shows a thought, which comes whole. It stays open until it is written down.
+// thinks shows a thought, which arrives complete. It stays open until its record is stored.
 func (r *reader) thinks(response, text string, at time.Time) []conversation.Event {
 	i := 0
 	for r.Find(thinkingID(response, i)) != nil {
@@ -434,7 +433,7 @@ func (r *reader) thinks(response, text string, at time.Time) []conversation.Even
 	return append(r.Start(o, at), o.Delta(text, at))
 }
 
-// once reports whether a thing is met for the first time, where that is known.
+// once reports whether an id is seen for the first time, as far as that is known.
 func (r *reader) once(id string) bool {
 	if r.seen == nil {
 		return true
@@ -446,7 +445,7 @@ func (r *reader) once(id string) bool {
 	return true
 }
 
-// where is the conversation of a chat file.
+// where returns the conversation of a chat file.
 func where(subagent string) string {
 	if subagent == "" {
 		return conversation.Main
@@ -454,7 +453,7 @@ func where(subagent string) string {
 	return subagent
 }
 
-// stamped is a note's own time, or that of its frame.
+// stamped returns a note's own time, or else that of its frame.
 func stamped(own, frame time.Time) time.Time {
 	if own.IsZero() {
 		return frame
@@ -462,7 +461,7 @@ func stamped(own, frame time.Time) time.Time {
 	return own.UTC()
 }
 
-// The types of record that a chat file has blocks for. There are others, such as info.
+// The types of record in a chat file that become blocks. There are others, such as info.
 const (
 	errorRecord   = "error"
 	warningRecord = "warning"

@@ -23,7 +23,7 @@ func (m message) isResponse() bool {
 	return m.Method == "" && len(m.ID) > 0 && (len(m.Result) > 0 || m.Error != nil)
 }
 
-// The kinds of update that blocks are made of.
+// The kinds of update that become blocks.
 const (
 	updateText     = "agent_message_chunk"
 	updateThought  = "agent_thought_chunk"
@@ -32,7 +32,7 @@ const (
 	updateCallMore = "tool_call_update"
 )
 
-// isSilent reports whether updates of a kind do not affect a conversation.
+// isSilent reports whether updates of a kind do not affect the conversation.
 func isSilent(kind string) bool {
 	switch kind {
 	case "available_commands_update", "plan", "current_mode_update", "usage_update", "session_info_update", "config_option_update":
@@ -41,7 +41,7 @@ func isSilent(kind string) bool {
 	return false
 }
 
-// saying is a piece of an answer, without what the program says of itself.
+// saying returns a piece of an answer, without the program's messages about itself.
 func saying(u geminiformat.Update) string {
 	text := geminiformat.Words(u.Content)
 	if strings.HasPrefix(text, geminiformat.ModeTag) {
@@ -50,7 +50,7 @@ func saying(u geminiformat.Update) string {
 	return text
 }
 
-// thought is a thought, without the subject that it lacks.
+// thought returns the text of a thought, without the subject that it lacks.
 func thought(u geminiformat.Update) string {
 	return strings.TrimPrefix(geminiformat.Words(u.Content), "****\n")
 }

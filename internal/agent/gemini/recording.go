@@ -16,16 +16,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// recording reads a stream that was recorded, in which no run is named. Until a bridge has written in it,
-// everything is read from what the program says, over the Agent Client Protocol or as stream-json.
+// recording translates a captured stream, which names no run. Until the stream contains a note of a
+// bridge, all blocks come from the program's own output, over the Agent Client Protocol or as
+// stream-json.
 type recording struct {
 	*translator
 	streamed streamed
 }
 
-// streamed is what a stream without a bridge says only once.
+// streamed keeps what a stream without a bridge reports only once.
 type streamed struct {
-	// Bridged: a bridge has written in the stream.
+	// Bridged is set once the stream contains a note of a bridge.
 	Bridged bool   `json:"bridged,omitempty"`
 	Session string `json:"session,omitempty"`
 	// Text is the id of the text that streams.
@@ -33,7 +34,7 @@ type streamed struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// recordingState is the state of a translator and what a recording adds to it.
+// recordingState is the state of a translator with the fields that a recording adds.
 type recordingState struct {
 	*state
 	streamed
@@ -88,10 +89,11 @@ func (r *recording) line(f agent.Frame) {
 	}
 }
 
-// responseTag opens what the program says as the user, when it repeats the past, for a result.
+// responseTag begins the message that the program prints as the user, in place of a result, when it
+// repeats the past.
 const responseTag = "[Function Response: "
 
-// update reads what the agent is doing. It reports whether it made sense.
+// update reads an update of the agent. It reports whether it was understood.
 func (r *recording) update(f agent.Frame, m message) bool {
 	u, at := m.Params.Update, f.At
 	if u.Kind == "" {
@@ -116,7 +118,7 @@ func (r *recording) update(f agent.Frame, m message) bool {
 		}
 	case updateUser:
 		r.closeText(at)
-		// The result of a call is reported with the call as well.
+		// The result of a call is reported with the call too.
 		if !strings.HasPrefix(geminiformat.Words(u.Content), responseTag) {
 			r.Emit(r.state.user(conversation.Main, geminiformat.Record{ID: r.made(f), Content: u.Content}, at)...)
 		}
@@ -129,12 +131,12 @@ func (r *recording) update(f agent.Frame, m message) bool {
 	return true
 }
 
-// made is an id for something that has none: no two lines of a stream make the same.
+// made returns an id for content without one. It is unique to the line.
 func (r *recording) made(f agent.Frame) string {
 	return fmt.Sprintf("%s/%d", r.streamed.Session, f.No)
 }
 
-// closeText completes text and thoughts that stream: nothing else says that they have ended.
+// closeText completes streaming text and thoughts, whose end no line marks.
 func (r *recording) closeText(at time.Time) {
 	r.streamed.Text = ""
 	for i := 0; i < len(r.state.Open); {
@@ -147,7 +149,7 @@ func (r *recording) closeText(at time.Time) {
 	}
 }
 
-// called reads a call, which has a title alone.
+// called reads a call, which has only a title.
 func (r *recording) called(u geminiformat.Update, at time.Time) bool {
 	if u.ID == "" {
 		return false
@@ -176,7 +178,7 @@ func (r *recording) called(u geminiformat.Update, at time.Time) bool {
 	return true
 }
 
-// asked shows the call for which the agent wants permission, and asks.
+// asked shows the call for which the agent requests permission, and asks the question.
 func (r *recording) asked(m message, at time.Time) bool {
 	var u geminiformat.Update
 	if !geminiformat.Decode(m.Params.ToolCall, &u) || u.ID == "" {
@@ -190,7 +192,7 @@ func (r *recording) asked(m message, at time.Time) bool {
 	return true
 }
 
-// responded reads the answer to a request. The one to a prompt ends the turn, and so does an error.
+// responded reads a response. The response to a prompt ends the turn, and so does an error.
 func (r *recording) responded(f agent.Frame, m message) {
 	var result struct {
 		StopReason string `json:"stopReason"`
@@ -228,7 +230,7 @@ func (r *recording) responded(f agent.Frame, m message) {
 	r.end(geminiformat.EndNote{Outcome: outcome, Reason: reason}, f.At)
 }
 
-// problem shows what went wrong.
+// problem shows an error.
 func (r *recording) problem(id, message string, at time.Time) {
 	r.Emit(ledger.Whole(conversation.Main, conversation.Block{
 		ID: "error/" + id, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
@@ -236,7 +238,7 @@ func (r *recording) problem(id, message string, at time.Time) {
 	}, at)...)
 }
 
-// native reads a line of stream-json. It reports whether it made sense.
+// native reads a line of stream-json. It reports whether it was understood.
 func (r *recording) native(f agent.Frame, l streamjson.Line) bool {
 	at := geminiformat.Time(l.Timestamp, f.At)
 	id := fmt.Sprintf("%s/%s/%d", r.streamed.Session, l.Timestamp, f.No)

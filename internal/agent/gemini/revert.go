@@ -11,8 +11,8 @@ import (
 
 var _ agent.Reverter = Adapter{}
 
-// Revert cuts the notebook before the run's first note: it only grows, and at each start the bridge
-// makes the program's chat of it.
+// Revert truncates the notebook before the run's first note. The notebook is append-only, and at
+// each start the bridge generates the program's chat from it.
 func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, error) {
 	var out agent.Reverted
 	found := false

@@ -9,7 +9,7 @@ import (
 
 var _ agent.Viewer = Adapter{}
 
-// tools are those of Gemini CLI.
+// tools classifies the tools of Gemini CLI.
 var tools = agent.Tools{
 	"run_shell_command":   {Kind: conversation.ToolExecute, Subject: []string{"command", "title"}},
 	"read_file":           {Kind: conversation.ToolRead, Path: []string{"file_path", "absolute_path"}, Line: "start_line"},

@@ -24,15 +24,15 @@ const stateVersion = 1
 
 type state struct {
 	reader
-	// Begun: the turn has begun; what the agent says before that is its past.
+	// Begun is set once the turn has begun. Earlier messages of the agent are its past.
 	Begun bool `json:"begun,omitempty"`
-	// Waiting are the questions that are open: ids of calls.
+	// Waiting are the ids of calls with open questions.
 	Waiting []string `json:"waiting,omitempty"`
 	Ended   bool     `json:"ended,omitempty"`
 }
 
-// NewTranslator starts a run, or resumes from a state. Without a run id it reads a recording, and every
-// turn of it as one.
+// NewTranslator starts a run, or resumes from a state. Without a run id it translates a recording,
+// each turn in it as a run.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	if run.RunID == "" {
 		return newRecording(from)
@@ -45,13 +45,13 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 	return t, nil
 }
 
-// State returns what a later translator needs. Long text that streams is left out: the bridge
-// reports it whole in the end.
+// State returns the state for a later translator. Long streaming text is omitted: the bridge
+// reports it in full when it ends.
 func (t *translator) State() ([]byte, error) {
 	return agent.EncodeState(stateVersion, t.state.kept())
 }
 
-// kept is the state, with its open blocks bounded.
+// kept returns the state with its open blocks bounded.
 func (s state) kept() *state {
 	s.Open = kept(s.Open)
 	return &s
@@ -79,7 +79,7 @@ func (t *translator) line(f agent.Frame) {
 		understood = t.update(m.Params.Update, f.At)
 	case m.Method == acpformat.MethodPermission:
 		understood = t.asked(m)
-	case m.isResponse(): // the bridge notes what it means
+	case m.isResponse(): // the bridge writes notes for it
 	default:
 		understood = acp.OfClient(m.Method)
 	}
@@ -88,13 +88,13 @@ func (t *translator) line(f agent.Frame) {
 	}
 }
 
-// update reads what the agent is doing: text streams, and the bridge notes the rest. It reports whether it
-// made sense.
+// update reads an update of the agent: text is streamed, everything else comes from the bridge's
+// notes. It reports whether the update was understood.
 func (t *translator) update(u geminiformat.Update, at time.Time) bool {
 	switch {
 	case u.Kind == "":
 		return false
-	case !t.state.Begun || t.state.Run == "": // the past, which is known
+	case !t.state.Begun || t.state.Run == "": // the past, which is already known
 		return true
 	}
 	switch u.Kind {
@@ -113,7 +113,7 @@ func (t *translator) update(u geminiformat.Update, at time.Time) bool {
 	return true
 }
 
-// asked reads that the agent wants permission for a call.
+// asked reads a permission request.
 func (t *translator) asked(m message) bool {
 	var u geminiformat.Update
 	if !geminiformat.Decode(m.Params.ToolCall, &u) || u.ID == "" {
@@ -156,8 +156,8 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 	case geminiformat.NoteAnswered:
 		t.Resolve(&t.state.Waiting, n.ID)
 	case geminiformat.NoteChat:
-		// The notebook has the records of a turn that the stream has not, where its process died:
-		// those of a turn before this one begin nothing here.
+		// If the process died, the notebook has records of a turn that the stream lacks. Records of
+		// an earlier turn begin nothing here.
 		if !t.state.Begun {
 			return
 		}
@@ -165,7 +165,7 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 	t.Emit(t.state.apply(n, at)...)
 }
 
-// end closes what is open and ends the turn.
+// end closes the open blocks and ends the turn.
 func (t *translator) end(d geminiformat.EndNote, at time.Time) {
 	switch d.Outcome {
 	case session.OutcomeCompleted, session.OutcomeFailed, session.OutcomeCancelled, session.OutcomeUnknown:

@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// translated folds lines of the program that no bridge has been near.
+// translated folds lines of the program that were captured without a bridge.
 func translated(t *testing.T, lines ...string) []conversation.Block {
 	t.Helper()
 	tr, err := gemini.New().NewTranslator(agent.RunContext{}, nil)
@@ -37,7 +37,7 @@ func chunk(kind, text string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":%q,"content":{"type":"text","text":%q}}}}`, kind, text)
 }
 
-// contents are what blocks say.
+// contents returns the content of blocks.
 func contents(blocks []conversation.Block) []string {
 	var out []string
 	for _, b := range blocks {
@@ -107,7 +107,7 @@ func TestARewindRemovesWhatFollows(t *testing.T) {
 		"3":       {"user_message: one", "assistant_text: One.", "user_message: three"},
 		"2":       {"user_message: one", "user_message: three"},
 		"0":       {"user_message: three"},
-		"unknown": {"user_message: three"}, // for the program, too, nothing is left
+		"unknown": {"user_message: three"}, // the program has nothing left either
 	} {
 		t.Run(to, func(t *testing.T) {
 			t.Parallel()

@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep values may nest. Beyond it a line counts as broken.
+// maxDepth is how deep values may be nested. A deeper line is invalid.
 const maxDepth = 512
 
 // Fields calls f with the key and the raw value of each member of a JSON object, in order. It
-// reports whether raw is one valid object and nothing else. Keys are handed over as they are
-// written: a key that has escapes is not a word of an agent.
+// reports whether raw is one valid object and nothing else. Keys are passed unchanged: agents use
+// no keys with escapes.
 func Fields(raw []byte, f func(key, value []byte)) bool {
 	i := space(raw, 0)
 	if i >= len(raw) || raw[i] != '{' {
@@ -88,7 +88,7 @@ func Elements(raw []byte, f func(value []byte)) bool {
 	}
 }
 
-// space returns the first position from i on that is not white space.
+// space returns the first position at or after i that is not white space.
 func space(d []byte, i int) int {
 	for i < len(d) && (d[i] == ' ' || d[i] == '\t' || d[i] == '\r' || d[i] == '\n') {
 		i++
@@ -200,8 +200,8 @@ func digits(d []byte, i int) int {
 	return i
 }
 
-// skipString returns the position after the string whose quote is at i, or -1. It looks at eight
-// bytes at a time for one that is a quote, a backslash or a control character.
+// skipString returns the position after the string whose quote is at i, or -1. It searches eight
+// bytes at a time for a quote, a backslash or a control character.
 func skipString(d []byte, i int) int {
 	const low, high = 0x0101010101010101, 0x8080808080808080
 	i++
@@ -209,7 +209,7 @@ func skipString(d []byte, i int) int {
 		for len(d)-i >= 8 {
 			x := binary.LittleEndian.Uint64(d[i:])
 			quote, slash := x^(low*'"'), x^(low*'\\')
-			// The lowest bit that is set is right; those above it may not be.
+			// The lowest set bit is correct; those above it may not be.
 			found := ((x - low*0x20) &^ x) | ((quote - low) &^ quote) | ((slash - low) &^ slash)
 			if found &= high; found != 0 {
 				i += bits.TrailingZeros64(found) / 8
@@ -270,7 +270,7 @@ func hex4(d []byte, i int) (rune, bool) {
 	return r, true
 }
 
-// Text returns the string that raw stands for; anything else is the empty string. Raw has been
+// Text decodes the string in raw. For any other value it returns the empty string. Raw has been
 // checked by Fields or Elements.
 func Text(raw []byte) string {
 	if len(raw) < 2 || raw[0] != '"' {
@@ -310,7 +310,8 @@ func appendValid(out, b []byte) []byte {
 	return out
 }
 
-// appendEscape appends what the escape at the start of raw stands for and returns its length.
+// appendEscape appends the character of the escape at the start of raw and returns the length of
+// the escape.
 func appendEscape(out, raw []byte) ([]byte, int) {
 	switch raw[1] {
 	case 'b':
@@ -339,7 +340,7 @@ func appendEscape(out, raw []byte) ([]byte, int) {
 	return append(out, raw[1]), 2
 }
 
-// Is reports whether raw is that string, which has no escapes.
+// Is reports whether raw is the string word, which has no escapes.
 func Is(raw []byte, word string) bool {
 	return len(raw) == len(word)+2 && raw[0] == '"' && string(raw[1:len(raw)-1]) == word
 }
@@ -358,7 +359,7 @@ func Field(raw []byte, name string) []byte {
 	return found
 }
 
-// Clone copies raw JSON out of a frame or file, whose memory is not the block's to keep.
+// Clone copies raw JSON out of a frame or file, whose memory a block must not retain.
 func Clone(raw []byte) []byte {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil

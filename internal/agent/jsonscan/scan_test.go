@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// texts are valid and broken JSON texts. Fuzzing starts with them.
+// texts are valid and invalid JSON texts. They seed the fuzzing.
 var texts = []string{
 	`{}`, ` { } `, `{"a":1}`, `{"a":[1,{"b":"c\n\u00e9"}],"d":null}`, `{"a":-0.5e+3,"b":true,"c":false}`,
 	`{"a":"\ud83d\ude00"}`, `{"a":"` + strings.Repeat("x", 100) + `\\"}`, `{"a":"é"}`, `{"":{}}`, "\t{\r\n\"a\" : [ ] }\n",
@@ -22,7 +22,7 @@ var texts = []string{
 	`1`, `"a"`, ``, ` `, "\ufeff{}", "{\"a\":\"\xff\"}",
 }
 
-// valid is what Fields or Elements, by the first byte, must report of raw.
+// valid returns what Fields or Elements, depending on the first byte, must report for raw.
 func valid(raw []byte, first byte) bool {
 	raw = bytes.TrimLeft(raw, " \t\r\n")
 	return len(raw) > 0 && raw[0] == first && json.Valid(raw)
@@ -86,7 +86,7 @@ func TestDepthIsBounded(t *testing.T) {
 	require.False(t, ok)
 }
 
-// What decides where a string ends is looked for in eight bytes at a time.
+// The end of a string is searched for eight bytes at a time.
 func TestStringsEndAtEveryOffset(t *testing.T) {
 	t.Parallel()
 	for before := range 20 {
@@ -97,7 +97,7 @@ func TestStringsEndAtEveryOffset(t *testing.T) {
 				if json.Valid([]byte(text)) {
 					want = len(text)
 				}
-				// A quote that follows must not be taken for the end, nor a byte that precedes for the start.
+				// A later quote must not be taken for the end, nor an earlier byte for the start.
 				require.Equal(t, want, skipString([]byte(text), 0), "%q", text)
 				if want >= 0 {
 					require.Equal(t, want+1, skipString([]byte("["+text+`,""]`), 1), "%q", text)
@@ -165,7 +165,7 @@ func TestCloneSharesNoMemory(t *testing.T) {
 	require.Nil(t, Clone(nil))
 }
 
-// depth is how deep raw nests.
+// depth returns how deep raw is nested.
 func depth(raw []byte) (deepest int) {
 	dec, now := json.NewDecoder(bytes.NewReader(raw)), 0
 	for {

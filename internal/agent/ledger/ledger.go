@@ -1,5 +1,6 @@
-// Package ledger keeps the blocks that a turn has opened and not yet completed, and makes the event of
-// each change. Translators use it in workers; bridges that write a transcript use it in sandboxes.
+// Package ledger keeps the blocks that a turn has opened and not yet completed, and returns an
+// event for each change. Translators use it in workers; bridges that write a transcript use it in
+// sandboxes.
 package ledger
 
 import (
@@ -10,19 +11,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// Max is how many blocks are open at once, at most. No agent has so many.
+// Max bounds the number of open blocks. No agent has so many.
 const Max = 64
 
-// MaxKept is how many bytes of text a state keeps of all open blocks together, for agents whose blocks
-// complete with their whole content: what is kept matters only if a turn is aborted. Agents that write
-// one block after the other bound each block instead.
+// MaxKept bounds the text that a state keeps of all open blocks together, for agents whose blocks
+// complete with their full content: the kept text matters only if a turn is aborted. Agents that
+// write one block after the other bound each block instead.
 const MaxKept = 32 << 10
 
-// Entry is an open block. Agents that must know more of a block embed an Entry in their own type.
+// Entry is an open block. Agents that need more data per block embed an Entry in their own type.
 type Entry struct {
 	Conversation string             `json:"conversation,omitempty"` // empty: the main one
 	Block        conversation.Block `json:"block"`
-	Text         []byte             `json:"text,omitempty"` // deltas so far; the block's content is empty meanwhile
+	Text         []byte             `json:"text,omitempty"` // deltas so far; the block's own content stays empty until it ends
 }
 
 // Started returns the event that opens the block.
@@ -30,13 +31,14 @@ func (e *Entry) Started(at time.Time) conversation.Event {
 	return e.event(conversation.EventBlockStart, conversation.BlockStart{Block: e.Block}, at)
 }
 
-// Delta returns the event of more text. It keeps none of the text: how much is kept differs.
+// Delta returns the event for more text. It does not keep the text, because agents differ in how
+// much they keep.
 func (e *Entry) Delta(text string, at time.Time) conversation.Event {
 	return e.event(conversation.EventTextDelta, conversation.TextDelta{BlockID: e.Block.ID, Delta: text}, at)
 }
 
-// Updated returns the event of a change. The caller makes the change to Block. With the input of a call goes the name of its
-// tool, so that the event alone says what the call is about.
+// Updated returns the event for a change. The caller applies the change to Block. An event with the
+// input of a call also has the name of its tool, so that it can be shown by itself.
 func (e *Entry) Updated(u conversation.Updates, at time.Time) conversation.Event {
 	if len(u.Input) > 0 && u.Name == "" && e.Block.Type == conversation.ToolUse {
 		u.Name = e.Block.Name
@@ -44,8 +46,8 @@ func (e *Entry) Updated(u conversation.Updates, at time.Time) conversation.Event
 	return e.event(conversation.EventBlockUpdate, conversation.BlockUpdate{BlockID: e.Block.ID, Updates: u}, at)
 }
 
-// Closed returns the event that completes the block with what is kept of it. A type that embeds an
-// Entry may have a method of this name instead.
+// Closed returns the event that completes the block with the content kept so far. A type that
+// embeds an Entry may override it.
 func (e *Entry) Closed(status conversation.BlockStatus, at time.Time) conversation.Event {
 	if len(e.Text) > 0 {
 		e.Block.Content = string(e.Text)
@@ -54,7 +56,7 @@ func (e *Entry) Closed(status conversation.BlockStatus, at time.Time) conversati
 	return Complete(e.Conversation, e.Block, at)
 }
 
-// Removed returns the event that takes the block back.
+// Removed returns the event that removes the block.
 func (e *Entry) Removed(at time.Time) conversation.Event {
 	return e.event(conversation.EventBlockRemoved, conversation.BlockRemoved{BlockID: e.Block.ID}, at)
 }
@@ -98,7 +100,7 @@ func (l *Ledger[O]) Find(id string) O {
 	return none
 }
 
-// Close completes an open block with what is kept of it.
+// Close completes an open block with the content kept so far.
 func (l *Ledger[O]) Close(o O, status conversation.BlockStatus, at time.Time) conversation.Event {
 	l.Forget(o)
 	return o.Closed(status, at)
@@ -110,7 +112,8 @@ func (l *Ledger[O]) Settle(o O, b conversation.Block, at time.Time) conversation
 	return Complete(o.entry().Conversation, b, at)
 }
 
-// Show shows a block in its final form: it completes the open one with the same id, or is shown whole.
+// Show shows a block in its final form: it completes the open block with the same id, or shows the
+// whole block.
 func (l *Ledger[O]) Show(where string, b conversation.Block, at time.Time) []conversation.Event {
 	var none O
 	if o := l.Find(b.ID); o != none {
@@ -119,7 +122,7 @@ func (l *Ledger[O]) Show(where string, b conversation.Block, at time.Time) []con
 	return Whole(where, b, at)
 }
 
-// Remove takes an open block back.
+// Remove removes an open block.
 func (l *Ledger[O]) Remove(o O, at time.Time) conversation.Event {
 	l.Forget(o)
 	return o.entry().Removed(at)
@@ -130,7 +133,7 @@ func (l *Ledger[O]) Forget(o O) {
 	l.Open = slices.DeleteFunc(l.Open, func(x O) bool { return x == o })
 }
 
-// Cut closes everything, as aborted.
+// Cut closes all open blocks as aborted.
 func (l *Ledger[O]) Cut(at time.Time) []conversation.Event {
 	var events []conversation.Event
 	for _, o := range slices.Clone(l.Open) {
@@ -144,8 +147,8 @@ func Complete(where string, b conversation.Block, at time.Time) conversation.Eve
 	return event(where, conversation.EventBlockComplete, conversation.BlockComplete{Block: b}, at)
 }
 
-// Whole shows a block that is available all at once. Its start has what identifies it and its
-// completion has everything, so that nothing long is sent twice.
+// Whole shows a block that is complete at once. Its start contains what identifies it and its
+// completion everything, so that no long content is sent twice.
 func Whole(where string, b conversation.Block, at time.Time) []conversation.Event {
 	head := conversation.Block{
 		ID: b.ID, Type: b.Type, Status: conversation.Streaming, CreatedAt: b.CreatedAt,

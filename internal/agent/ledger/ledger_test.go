@@ -14,7 +14,7 @@ import (
 
 var at = time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
 
-// call is a block of an agent that shows nothing of a call that was aborted.
+// call is a block type of an agent that shows no content of an aborted call.
 type call struct {
 	ledger.Entry
 	Name string `json:"name,omitempty"`
@@ -86,7 +86,8 @@ func TestAFinalBlockEndsTheOpenOneOrIsShownWhole(t *testing.T) {
 	require.Equal(t, []conversation.Block{result}, folded.Conversation().Threads[0].Blocks)
 }
 
-// TestAStateKeepsItsForm checks the names under which open blocks are stored with running turns.
+// TestAStateKeepsItsForm checks the names under which open blocks are stored in the states of
+// running turns.
 func TestAStateKeepsItsForm(t *testing.T) {
 	t.Parallel()
 	var l ledger.Ledger[*call]

@@ -25,18 +25,18 @@ type File struct {
 	read     bool
 }
 
-// Step is a message of a chat, or the rewind to one.
+// Step is a message of a chat, or a rewind to one.
 type Step struct {
 	Conversation string // of a subagent, or conversation.Main
 	At           time.Time
 	Message      geminiformat.Record
-	// Rewind is the id of the message that is removed, with everything after it; empty: there is a
-	// message.
+	// Rewind is the id of the message that is removed, with everything after it. Empty if the step
+	// is a message.
 	Rewind string
 }
 
-// Open finds out, by the first line that says so, whether a file is a chat file, and not one in which a
-// bridge has written.
+// Open reports whether a file is a chat file in which no bridge has written, based on the first
+// line that identifies it.
 func Open(f transcript.File) (File, bool) {
 	c := File{path: f.Path, data: f.Data}
 	switch path.Ext(f.Path) {
@@ -67,9 +67,9 @@ func Open(f transcript.File) (File, bool) {
 	return File{}, false
 }
 
-// Read reads chats in the order in which they were begun, with those of subagents where they were called.
-// A chat is read as a log: messages stay, even if the agent has dropped them since. Lines that it does not
-// understand are skipped.
+// Read reads chats in the order in which they began, with those of subagents at their calls. A chat
+// is read as a log: messages remain even if the agent has since dropped them. Read skips lines that
+// it does not understand.
 func Read(files []File) []Step {
 	files = slices.Clone(files)
 	slices.SortStableFunc(files, func(a, b File) int {

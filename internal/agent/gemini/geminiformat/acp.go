@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 )
 
-// ModeTag opens what the program says as the model when its mode has been changed.
+// ModeTag begins the message that the program prints as the model after a change of its mode.
 const ModeTag = "[MODE_UPDATE] "
 
-// Update is what session/update carries. Its content is that of a message, or a list of what a call
-// has brought.
+// Update is the body of session/update. Content is the content of a message, or a list with the
+// content of a call.
 type Update struct {
 	Kind    string          `json:"sessionUpdate"`
 	Content json.RawMessage `json:"content"`

@@ -7,7 +7,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
-// ReadChat reads what the program remembers of a session by a chat file that it has written itself, and the session's id.
+// ReadChat reads a chat file that the program has written. It returns the session's id and what the
+// program remembers of the session.
 func ReadChat(data []byte) (id string, m Memory) {
 	r := chatReader{messages: map[string]*Message{}, calls: map[string]struct{}{}}
 	for line := range bytes.Lines(data) {
@@ -32,11 +33,11 @@ func ReadChat(data []byte) (id string, m Memory) {
 
 type chatReader struct {
 	memory   Memory
-	messages map[string]*Message // all that there were: one that was replaced may return
+	messages map[string]*Message // all messages so far, because a replaced one may return
 	calls    map[string]struct{}
 }
 
-// replace puts other messages in the place of those that there are, as the program does when it loads a session.
+// replace replaces the messages, as the program does when it loads a session.
 func (r *chatReader) replace(list []json.RawMessage) {
 	if list == nil {
 		return
@@ -54,7 +55,8 @@ func (r *chatReader) replace(list []json.RawMessage) {
 	}
 }
 
-// record adds a message, and those of its calls that are not known yet: the program repeats them.
+// record adds a message and those of its calls that are not known yet, because the program repeats
+// calls.
 func (r *chatReader) record(line []byte) {
 	var head Record
 	var fields map[string]json.RawMessage
@@ -74,14 +76,14 @@ func (r *chatReader) record(line []byte) {
 			}
 			head.Content = Data(unknown)
 		} else if head.Said() == "" {
-			return // the program sends it by itself
+			return // sent by the program itself
 		}
 	}
 	var all struct {
 		Calls []json.RawMessage `json:"toolCalls"`
 	}
 	var calls []json.RawMessage
-	_ = json.Unmarshal(line, &all) // of another shape: none
+	_ = json.Unmarshal(line, &all) // ignore other forms
 	for _, raw := range all.Calls {
 		var c ToolCall
 		if Decode(raw, &c) && c.Ended() && r.first(c.ID) {
@@ -103,7 +105,7 @@ func (r *chatReader) first(call string) bool {
 	return true
 }
 
-// Notes are the lines of a notebook whose session remembers this.
+// Notes returns the lines of a notebook for a session with this memory.
 func (m *Memory) Notes(session string) []stdio.Note {
 	notes := []stdio.Note{{Type: stdio.NoteSession, ID: session}}
 	for _, have := range m.Messages {
@@ -117,7 +119,7 @@ func (m *Memory) Notes(session string) []stdio.Note {
 	return notes
 }
 
-// ReadNotebook reads the session that a notebook is about, and what it remembers.
+// ReadNotebook reads a notebook and returns its session and the memory in it.
 func ReadNotebook(data []byte) (session string, m Memory) {
 	for line := range bytes.Lines(data) {
 		n, ok := stdio.ParseNote(line)

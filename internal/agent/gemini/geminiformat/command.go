@@ -1,7 +1,7 @@
 package geminiformat
 
-// CommandDir is where the program has the user's commands, below its directory.
+// CommandDir is the directory of the user's commands, below the program's own.
 const CommandDir = "commands"
 
-// PromptKey begins the line of a command's file that has the prompt.
+// PromptKey begins the line of a command file that contains the prompt.
 const PromptKey = "prompt = "

@@ -1,4 +1,4 @@
-// Package geminiformat is what the two halves of the support of Gemini CLI have in common: the records
+// Package geminiformat contains what the bridge and the adapter for Gemini CLI share: the records
 // of its chat files, its extensions of the Agent Client Protocol, and the notes and names of the
-// bridge. The bridge writes and reads them in a sandbox, the adapter reads them in a worker.
+// bridge. The bridge, in a sandbox, reads and writes them; the adapter, in a worker, reads them.
 package geminiformat

@@ -14,8 +14,8 @@ import (
 
 // Memory is the agent's main conversation, in order: the messages as it stored them, each with the
 // calls that followed. The program itself keeps the calls of a session in a separate record and,
-// when it loads that, sends the model each result twice; here a call follows the answer that made
-// it, once.
+// when it loads that, sends each result to the model twice. Here a call appears once, after the
+// answer that made it.
 type Memory struct {
 	Messages []*Message
 }
@@ -28,7 +28,7 @@ type Message struct {
 	Calls  []json.RawMessage
 }
 
-// Note adds what a line of the notebook says.
+// Note applies a line of the notebook.
 func (m *Memory) Note(n stdio.Note) {
 	switch {
 	case n.Type == NoteChat && n.ID == "":
@@ -88,7 +88,7 @@ func (m *Memory) record(r Record, fields map[string]json.RawMessage) {
 		ToolCalls []json.RawMessage `json:"toolCalls"`
 	}
 	if raw, ok := fields["toolCalls"]; ok {
-		_ = json.Unmarshal(raw, &calls.ToolCalls) // of another shape: none
+		_ = json.Unmarshal(raw, &calls.ToolCalls) // ignore other forms
 	} else if len(r.ToolCalls) > 0 {
 		calls.ToolCalls = make([]json.RawMessage, len(r.ToolCalls))
 		for i, c := range r.ToolCalls {
@@ -112,7 +112,7 @@ func (m *Memory) call(id string, raw json.RawMessage) {
 	m.Messages[last].Calls = append(m.Messages[last].Calls, raw)
 }
 
-// history puts other messages in the place of those that there are.
+// history replaces the messages.
 func (m *Memory) history(d HistoryNote) {
 	added := map[string]map[string]json.RawMessage{}
 	for _, raw := range d.Added {
@@ -135,7 +135,7 @@ func (m *Memory) history(d HistoryNote) {
 	m.Messages = messages
 }
 
-// Frames is how many updates the program sends when it has loaded this.
+// Frames returns how many updates the program sends when it loads this memory.
 func (m *Memory) Frames() int {
 	n := 0
 	for _, have := range m.Messages {
@@ -151,7 +151,7 @@ func (m *Memory) Frames() int {
 	return n
 }
 
-// allWords are those of a content with its thoughts, as the program counts them.
+// allWords returns the text of a content including its thoughts, as the program counts them.
 func allWords(raw json.RawMessage) string {
 	var s strings.Builder
 	for _, p := range parts(raw) {
@@ -160,7 +160,7 @@ func allWords(raw json.RawMessage) string {
 	return s.String()
 }
 
-// Chat is a chat file with what is remembered.
+// Chat returns a chat file with this memory.
 func (m *Memory) Chat(project, id string) []byte {
 	hash := sha256.Sum256([]byte(project))
 	var b bytes.Buffer

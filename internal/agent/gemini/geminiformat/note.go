@@ -9,33 +9,33 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// The notes of this bridge, in addition to the common ones. All of them but stdio.NoteKnown are
-// lines of the notebook as well, so that a transcript has what the stream has.
+// The notes of this bridge, in addition to the common ones. All of them except stdio.NoteKnown are
+// also written to the notebook, so that the transcript has the content of the stream.
 const (
 	// NotePrompt begins a turn; data is PromptNote.
 	NotePrompt stdio.NoteType = "prompt"
-	// NoteChat is a line that the agent has added to a chat file, as far as it says anything new. ID
-	// is the subagent whose file it is, or empty.
+	// NoteChat is a line that the agent has added to a chat file, if it contains anything new. ID
+	// is the subagent to which the file belongs, or empty.
 	NoteChat stdio.NoteType = "chat"
-	// NoteText is the text of the answer whose record follows, where the record has it with
-	// something left out; data is a string.
+	// NoteText is the complete text of the answer whose record follows, if the record omits a part
+	// of it. Data is a string.
 	NoteText stdio.NoteType = "text"
-	// NoteTool says that the call ID has begun, or waits for permission; data is ToolNote.
+	// NoteTool reports that the call ID has begun, or waits for permission. Data is ToolNote.
 	NoteTool stdio.NoteType = "tool"
-	// NoteAnswered says that the question about the call ID has been answered; data is whether it
-	// may run.
+	// NoteAnswered reports that the question about the call ID has been answered. Data is whether
+	// the call may run.
 	NoteAnswered stdio.NoteType = "answered"
-	// NoteSubagent says that the subagent ID has begun; data is SubagentNote.
+	// NoteSubagent reports that the subagent ID has begun. Data is SubagentNote.
 	NoteSubagent stdio.NoteType = "subagent"
 	// NoteInterrupt records that the agent was asked to abort the turn.
 	NoteInterrupt stdio.NoteType = "interrupt"
-	// NotePartial is what the agent had said at the end of a turn without writing it down; data is
-	// PartialNote.
+	// NotePartial is the text that the agent had printed but not stored when the turn ended. Data
+	// is PartialNote.
 	NotePartial stdio.NoteType = "partial"
-	// NoteHistory says that the agent remembers something else than what it wrote down so far; data
-	// is HistoryNote.
+	// NoteHistory reports that the agent's memory differs from what it has stored so far. Data is
+	// HistoryNote.
 	NoteHistory stdio.NoteType = "history"
-	// NoteLost says that the agent's memory could not be loaded; data is Stamp.
+	// NoteLost reports that the agent's memory could not be loaded. Data is Stamp.
 	NoteLost stdio.NoteType = "lost"
 	// NoteEnd ends a turn; data is EndNote.
 	NoteEnd stdio.NoteType = "end"
@@ -73,12 +73,13 @@ type PartialNote struct {
 	At       time.Time `json:"at"`
 	Text     string    `json:"text,omitempty"`
 	Thoughts []string  `json:"thoughts,omitempty"`
-	// Complete: it was said to its end, as by a command of the program itself.
+	// Complete is set if the text is complete, such as the answer of one of the program's own
+	// commands.
 	Complete bool `json:"complete,omitempty"`
 }
 
-// HistoryNote has the ids of the messages that the agent remembers, in order, and those of them
-// that were not written down before.
+// HistoryNote contains the ids of the messages that the agent remembers, in order, and the messages
+// among them that were not stored before.
 type HistoryNote struct {
 	At    time.Time         `json:"at"`
 	IDs   []string          `json:"ids"`
@@ -90,14 +91,14 @@ type EndNote struct {
 	At      time.Time       `json:"at"`
 	Outcome session.Outcome `json:"outcome"`
 	Reason  string          `json:"reason,omitempty"`
-	Status  int             `json:"status,omitempty"` // with which the model's server refused the key
+	Status  int             `json:"status,omitempty"` // HTTP status with which the model API rejected the key
 }
 
 // Data encodes the data of a note.
 func Data(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("gemini: encode %T: %v", v, err)) // made of strings, times, and JSON that was read
+		panic(fmt.Sprintf("gemini: encode %T: %v", v, err)) // v consists of strings, times and JSON that was decoded before
 	}
 	return b
 }

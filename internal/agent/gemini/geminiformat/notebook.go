@@ -1,4 +1,4 @@
 package geminiformat
 
-// NotebookDir is where notebooks are kept, below the program's own directory.
+// NotebookDir is the directory of notebooks, below the program's own directory.
 const NotebookDir = "overwinter"

@@ -10,10 +10,11 @@ import (
 // SubagentTool is the tool that calls subagents.
 const SubagentTool = "invoke_agent"
 
-// maxRaw bounds what is kept of lines that are not understood, and of messages for people.
+// maxRaw bounds how much is kept of an unparsed line and of a message for people.
 const maxRaw = 4 << 10
 
-// ToolName is the name of the tool in the id of a call, which is <name>__<id>, or <name>-<ms>-<n>.
+// ToolName returns the name of the tool from the id of a call, which is <name>__<id> or
+// <name>-<ms>-<n>.
 func ToolName(id string) string {
 	if name, _, ok := strings.Cut(id, "__"); ok && name != "" {
 		return name
@@ -26,10 +27,10 @@ func ToolName(id string) string {
 
 var madeID = lazyregexp.New(`^(.+)-\d{10,}-\d+$`)
 
-// IsSpace is what JavaScript trims.
+// IsSpace reports whether JavaScript's trim removes c.
 func IsSpace(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' }
 
-// Bounded is at most maxRaw bytes of s.
+// Bounded truncates s to at most maxRaw bytes.
 func Bounded(s string) string {
 	if len(s) <= maxRaw {
 		return strings.ToValidUTF8(s, "\ufffd")

@@ -12,13 +12,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// The types of record that a chat file has blocks for. There are others, such as info.
+// The types of record in a chat file that become blocks. There are others, such as info.
 const (
 	UserRecord   = "user"
 	GeminiRecord = "gemini"
 )
 
-// Record is a line of a chat file: its header, a message, or a patch of what stands before.
+// Record is a line of a chat file: its header, a message, or a patch of earlier lines.
 type Record struct {
 	ID        string          `json:"id"`
 	Timestamp string          `json:"timestamp"`
@@ -35,7 +35,7 @@ type Record struct {
 	SessionID string `json:"sessionId"`
 	Kind      string `json:"kind"`
 	StartTime string `json:"startTime"`
-	// Messages are those that a header brings along; in older files, all that there are.
+	// Messages are the messages in a header. In older files these are all messages.
 	Messages []json.RawMessage `json:"messages"`
 
 	// Of a patch.
@@ -51,7 +51,7 @@ type thought struct {
 	Timestamp   string `json:"timestamp"`
 }
 
-// Text is the thought as the agent prints it.
+// Text returns the thought as the agent prints it.
 func (t thought) Text() string {
 	if t.Subject == "" {
 		return t.Description
@@ -60,12 +60,12 @@ func (t thought) Text() string {
 }
 
 type tokens struct {
-	Input    int64 `json:"input"` // those from the cache included
+	Input    int64 `json:"input"` // including cached tokens
 	Output   int64 `json:"output"`
 	Thoughts int64 `json:"thoughts"`
 }
 
-// ToolCall is a call that has ended: the agent writes it down then.
+// ToolCall is a call that has ended. The agent stores a call when it ends.
 type ToolCall struct {
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`
@@ -73,7 +73,7 @@ type ToolCall struct {
 	Result    json.RawMessage `json:"result"`
 	Status    string          `json:"status"`
 	Timestamp string          `json:"timestamp"`
-	AgentID   string          `json:"agentId"` // of the subagent that it was
+	AgentID   string          `json:"agentId"` // of the subagent, if the call started one
 }
 
 // Ended reports whether the call has ended.
@@ -96,16 +96,16 @@ type Blob struct {
 	Data     string `json:"data"`
 }
 
-// Response is what a tool has returned to the model.
+// Response is the response of a tool to the model.
 type Response struct {
 	ID       string          `json:"id"`
 	Name     string          `json:"name"`
 	Response json.RawMessage `json:"response"`
-	Parts    json.RawMessage `json:"parts,omitempty"` // what else it has returned, such as images
+	Parts    json.RawMessage `json:"parts,omitempty"` // other content, such as images
 }
 
-// Decode reads as much of a JSON value as fits v: a field of another type is left out. It reports
-// whether raw was JSON of the right kind at all.
+// Decode decodes as much of a JSON value as fits v and skips fields of another type. It reports
+// whether raw is JSON of the right kind.
 func Decode(raw []byte, v any) bool {
 	err := json.Unmarshal(raw, v)
 	var wrong *json.UnmarshalTypeError
@@ -115,7 +115,7 @@ func Decode(raw []byte, v any) bool {
 	return err == nil
 }
 
-// parts are the parts of a content, which is a string, a part, or a list of either.
+// parts returns the parts of a content, which is a string, a part, or a list of either.
 func parts(raw json.RawMessage) []Part {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
@@ -149,7 +149,7 @@ func parts(raw json.RawMessage) []Part {
 	return nil
 }
 
-// Words are what a content says, without thoughts and calls.
+// Words returns the text of a content, without thoughts and calls.
 func Words(raw json.RawMessage) string {
 	var s strings.Builder
 	for _, p := range parts(raw) {
@@ -160,7 +160,7 @@ func Words(raw json.RawMessage) string {
 	return s.String()
 }
 
-// Said is what a person wrote, without reminders. It is empty for what is sent to the model otherwise.
+// Said returns what a person wrote, without reminders. It is empty for other messages to the model.
 func (r Record) Said() string {
 	raw := r.Content
 	if len(r.Display) > 0 && string(r.Display) != "null" {
@@ -168,7 +168,7 @@ func (r Record) Said() string {
 	}
 	s := Words(raw)
 	if rest := stdio.AfterReminder(s); rest != "" || !slices.ContainsFunc(parts(raw), func(p Part) bool { return p.Text == "" }) {
-		s = rest // else it is an image alone, and no note
+		s = rest // otherwise it is only an image, not a note
 	}
 	for _, tag := range []string{"<session_context>", "<hook_context>"} {
 		if strings.HasPrefix(strings.TrimSpace(s), tag) {
@@ -178,7 +178,7 @@ func (r Record) Said() string {
 	return s
 }
 
-// Responses are those of tools in a message.
+// Responses returns the tool responses in a message.
 func (r Record) Responses() []Response {
 	var out []Response
 	for _, p := range parts(r.Content) {
@@ -189,7 +189,7 @@ func (r Record) Responses() []Response {
 	return out
 }
 
-// Output is what the tool said, as a JSON string where it is words, and whether that was an error.
+// Output returns the output of a tool, as a JSON string if it is text, and whether it is an error.
 func (r Response) Output() (json.RawMessage, bool) {
 	var fields struct {
 		Output json.RawMessage `json:"output"`
@@ -209,7 +209,7 @@ func (r Response) Output() (json.RawMessage, bool) {
 	return r.Response, false
 }
 
-// Output is what a call gave. What is not text in it is named.
+// Output returns the output of a call. Content that is not text becomes a label.
 func (c ToolCall) Output() (json.RawMessage, bool) {
 	out, isError := json.RawMessage(nil), false
 	var others []string
@@ -238,7 +238,7 @@ func (c ToolCall) Output() (json.RawMessage, bool) {
 	return out, isError
 }
 
-// Images are those that a call gave.
+// Images returns the images in the output of a call.
 func (c ToolCall) Images() []conversation.ImageData {
 	var out []conversation.ImageData
 	add := func(b *Blob) {
@@ -263,16 +263,16 @@ func (c ToolCall) Images() []conversation.ImageData {
 // IsTrue reports whether raw is true.
 func IsTrue(raw json.RawMessage) bool { return string(raw) == "true" }
 
-// Quoted is s as a JSON string.
+// Quoted returns s as a JSON string.
 func Quoted(s string) json.RawMessage {
 	b, err := json.Marshal(s)
 	if err != nil {
-		panic("gemini: encode a string: " + err.Error()) // a string always encodes
+		panic("gemini: encode a string: " + err.Error()) // a string can always be encoded
 	}
 	return b
 }
 
-// Time reads a time of the agent, or gives another.
+// Time parses a time of the agent. It returns other if s is not a time.
 func Time(s string, other time.Time) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {

@@ -1,4 +1,5 @@
 package geminiformat
 
-// EnvSettings is the variable in which the bridge gets the program's settings, as JSON.
+// EnvSettings names the environment variable that passes the program's settings to the bridge, as
+// JSON.
 const EnvSettings = "OVERWINTER_GEMINI_SETTINGS"

@@ -1,4 +1,4 @@
-// Package streamjson reads the lines that Gemini CLI prints with --output-format stream-json. It runs one
-// prompt: there is no bridge, and the lines have no ids of text and no thoughts. They are read so that what
-// others have recorded can be. Package gemini makes blocks of them.
+// Package streamjson reads the output of Gemini CLI with --output-format stream-json, which runs
+// one prompt without a bridge. Its lines have no ids of text and no thoughts. They are supported
+// for recordings of other clients. Package gemini turns them into blocks.
 package streamjson

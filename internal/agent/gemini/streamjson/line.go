@@ -44,10 +44,10 @@ type Line struct {
 // IsAnswer reports whether the line is a piece of the model's answer.
 func (l Line) IsAnswer() bool { return l.Type == message && l.Role == "assistant" }
 
-// IsPrompt reports whether the line is what a person has said.
+// IsPrompt reports whether the line is a message of a person.
 func (l Line) IsPrompt() bool { return l.Type == message && l.Role == "user" }
 
-// Began is the call that a line of type ToolUse begins.
+// Began returns the call that a line of type ToolUse begins.
 func (l Line) Began() geminiformat.ToolNote {
 	note := geminiformat.ToolNote{Name: l.ToolName}
 	var args struct {
@@ -59,7 +59,7 @@ func (l Line) Began() geminiformat.ToolNote {
 	return note
 }
 
-// Ended is the call of that name and with those arguments, as a line of type ToolResult ends it.
+// Ended returns the call with that name and those arguments, as a line of type ToolResult ends it.
 func (l Line) Ended(name string, args json.RawMessage) geminiformat.ToolCall {
 	c := geminiformat.ToolCall{ID: l.ToolID, Name: name, Args: args, Status: "success"}
 	answer := map[string]string{"output": l.Output}
@@ -71,7 +71,7 @@ func (l Line) Ended(name string, args json.RawMessage) geminiformat.ToolCall {
 	return c
 }
 
-// Outcome is how a line of type Result ends the turn; failure is what went wrong before.
+// Outcome returns how a line of type Result ends the turn. failure is an earlier error.
 func (l Line) Outcome(failure string) (session.Outcome, string) {
 	if l.Status == "success" {
 		return session.OutcomeCompleted, ""

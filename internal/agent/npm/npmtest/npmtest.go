@@ -1,4 +1,4 @@
-// Package npmtest gives tests the real agents, pinned, out of a cache of the user.
+// Package npmtest provides the real, pinned agents to tests, from a cache of the user.
 package npmtest
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/npm"
 )
 
-// Directory returns where the unpacked package is, and fetches it where it is missing. A test fails
-// when that cannot be done.
+// Directory returns the directory of the unpacked package, and downloads the package if necessary.
+// The test fails if that is not possible.
 func Directory(t testing.TB, p npm.Package) string {
 	t.Helper()
 	dir, err := Install(p)
@@ -26,7 +26,8 @@ func Directory(t testing.TB, p npm.Package) string {
 	return dir
 }
 
-// Install unpacks the package into the user's cache, unless it is there, and returns its directory.
+// Install unpacks the package into the user's cache, unless it is already there, and returns its
+// directory.
 func Install(p npm.Package) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
