@@ -1,7 +1,7 @@
-// Package agents is the list of the programs that the runner has for agents: the half of an agent's
-// support that runs in the sandbox. Most are bridges, which connect the runner, which exchanges
-// lines, to an agent that is driven over a protocol; one is an agent itself. The other half, which
-// runs in a worker, is below internal/agent.
+// Package agents lists the runner's programs for agents: the part of an agent's support that runs
+// in the sandbox. Most are bridges between the runner, which exchanges lines, and an agent that is
+// driven over a protocol; one is an agent itself. The other part, which runs in a worker, is below
+// internal/agent.
 package agents
 
 import (
@@ -19,10 +19,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/opencodebridge"
 )
 
-// Program is a program of an agent. args follow its command; it returns its exit code.
+// Program is a program of an agent. args are the arguments after its command. It returns its exit
+// code.
 type Program func(args []string, stdin io.Reader, stdout, stderr io.Writer) int
 
-// Get returns the program that the runner runs when command is its first argument, or nil.
+// Get returns the program for the runner's first argument, or nil.
 func Get(command string) Program { return programs[command] }
 
 var programs = map[string]Program{

@@ -25,15 +25,15 @@ const (
 	// pending.
 	DefaultTimeout = 10 * time.Minute
 	interval       = 100 * time.Millisecond // between two checks of the deadlines
-	quiet          = 300 * time.Millisecond // after what an agent repeats when it has loaded a session
+	quiet          = 300 * time.Millisecond // wait after the agent's last repeated message when it has loaded a session
 )
 
-// reasonDelivered: the agent had started the prompt before it died. The protocol gives a prompt no
+// reasonDelivered: the agent had started the prompt before it died. In the protocol a prompt has no
 // id by which it could be resumed.
 const reasonDelivered = "already_delivered"
 
-// Main is the bridge between the runner and an agent. Its stdin has stdio.Command lines; the
-// environment says what the agent is.
+// Main runs the bridge between the runner and an agent. It reads stdio.Command lines from stdin;
+// the environment configures the agent.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(acpformat.Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -67,7 +67,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return code
 }
 
-// commandLine is the agent's command: a JSON array of words, or a line for the shell.
+// commandLine parses the agent's command: a JSON array of words, or a line for the shell.
 func commandLine(line string) ([]string, error) {
 	line = strings.TrimSpace(line)
 	if line == "" {
@@ -83,7 +83,7 @@ func commandLine(line string) ([]string, error) {
 	return argv, nil
 }
 
-// talk is the conversation with the agent, and the [acpclient.Agent] of its loop.
+// talk is the connection to the agent. It implements [acpclient.Agent].
 type talk struct {
 	acpclient.Bridge
 	model    string
@@ -91,10 +91,10 @@ type talk struct {
 	notebook *notebook
 
 	quietBy time.Time
-	preface []string // what the next prompt is to be led in by
-	lost    error    // why it has lost the earlier conversation, until that is reported
-	cost    float64  // of the session, as the agent says
-	before  float64  // what it was before the turn
+	preface []string // texts that precede the next prompt
+	lost    error    // why the earlier conversation was lost, until that is reported
+	cost    float64  // cost of the session, as the agent reports it
+	before  float64  // cost before the turn
 	priced  bool     // the agent reports costs
 
 	acpformat.Recorder
@@ -169,7 +169,7 @@ func (b *talk) block(block conversation.Block) {
 	b.Note(stdio.Note{Type: acpformat.NoteBlock, Data: acpformat.Encode(block)})
 }
 
-// system shows what the people of the session should know.
+// system shows a message to the people of the session.
 func (b *talk) system(subtype, message string) {
 	at := acpclient.Now()
 	b.block(conversation.Block{
@@ -178,7 +178,7 @@ func (b *talk) system(subtype, message string) {
 	})
 }
 
-// Ready records the session, and prepares the texts that a new one starts with.
+// Ready records the session, and prepares the texts that precede its first prompt.
 func (b *talk) Ready(s acpclient.Started) {
 	b.Note(stdio.Note{Type: stdio.NoteSession, ID: s.Session})
 	if !s.Loaded {
@@ -221,7 +221,7 @@ func (b *talk) Texts(content string) []string {
 	return append(texts, content)
 }
 
-// Known returns the end of a run that the notebook knows.
+// Known returns the recorded end of a run.
 func (b *talk) Known(run string) (json.RawMessage, bool) {
 	past, ok := b.notebook.runs[run]
 	if !ok || !past.ended && !past.answered {
@@ -234,7 +234,7 @@ func (b *talk) Known(run string) (json.RawMessage, bool) {
 	return acpformat.Encode(end), true
 }
 
-// Begun records that a turn begins.
+// Begun records the start of a turn.
 func (b *talk) Begun(c stdio.Command) {
 	b.before = b.cost
 	b.Recorder = acpformat.Recorder{Prefix: c.RunID}
@@ -249,7 +249,7 @@ func (b *talk) Begun(c stdio.Command) {
 // Interrupted records that the turn is aborted.
 func (b *talk) Interrupted() { b.Recorder.Interrupted = true }
 
-// Answered records what became of a question.
+// Answered records the decision about a permission request.
 func (b *talk) Answered(call string, d acpclient.Decision) {
 	b.Note(stdio.Note{Type: acpformat.NoteAnswered, ID: call})
 	if d == acpclient.Allowed {
@@ -257,7 +257,7 @@ func (b *talk) Answered(call string, d acpclient.Decision) {
 	}
 }
 
-// running notes that a call which has waited for permission has begun.
+// running records that a call that waited for permission has begun.
 func (b *talk) running(call string) {
 	if o := b.Find(call); o != nil && o.Block.Status == conversation.Pending {
 		o.Block.Status = conversation.Running
@@ -265,7 +265,7 @@ func (b *talk) running(call string) {
 	}
 }
 
-// Poll does nothing: the protocol is all that the agent says.
+// Poll does nothing: the agent reports everything over the protocol.
 func (b *talk) Poll() {}
 
 // Updated prints an update, after the blocks that it completes.
@@ -281,7 +281,7 @@ func (b *talk) Updated(s acpclient.Said) {
 	b.Out.Raw(s.Line)
 }
 
-// note writes the blocks that events are about, but for text, which streams by itself.
+// note writes notes of the blocks that have changed, except text, which is streamed.
 func (b *talk) note(events []conversation.Event) {
 	for _, e := range events {
 		switch d := e.Data.(type) {
@@ -299,7 +299,7 @@ func (b *talk) note(events []conversation.Event) {
 	}
 }
 
-// Asked records the call that a question is about.
+// Asked records the call that requests permission.
 func (b *talk) Asked(params json.RawMessage) (call string, options json.RawMessage) {
 	var p acpformat.Params
 	acpformat.Decode(params, &p)
@@ -320,15 +320,15 @@ func (b *talk) MaxSilence() time.Duration {
 	return b.timeout
 }
 
-// GivenUp records nothing: the end of the turn says why.
+// GivenUp does nothing: the end of the turn contains the reason.
 func (b *talk) GivenUp() {}
 
-// busy reports whether a tool is at work.
+// busy reports whether a tool is running.
 func (b *talk) busy() bool {
 	return slices.ContainsFunc(b.Open, func(o *acpformat.OpenBlock) bool { return o.Block.Status == conversation.Running })
 }
 
-// Finished ends the turn as the response to its prompt says.
+// Finished ends the turn with the response to its prompt.
 func (b *talk) Finished(m bridge.Message) {
 	outcome, reason, failed := b.Turn.Ended(m)
 	if failed {
@@ -341,14 +341,14 @@ func (b *talk) Finished(m bridge.Message) {
 	b.end(outcome, reason, acpformat.Usage(m.Result))
 }
 
-// Failed ends the turn with what went wrong.
+// Failed ends the turn with an error.
 func (b *talk) Failed(message string) {
 	b.note(b.Cut(acpclient.Now()))
 	b.system("error", message)
 	b.Ended(session.OutcomeFailed, acpformat.Bounded(message))
 }
 
-// Ended ends a turn that has used nothing.
+// Ended ends a turn without usage.
 func (b *talk) Ended(outcome session.Outcome, reason string) { b.end(outcome, reason, usage.Usage{}) }
 
 func (b *talk) end(outcome session.Outcome, reason string, used usage.Usage) {

@@ -12,21 +12,21 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// notebook is the transcript of a session, with what earlier bridges have recorded.
+// notebook is the transcript of a session, with the records of earlier bridges.
 type notebook struct {
 	*acpclient.Notebook
 	runs map[string]*pastRun
 	said []conversation.Block
 }
 
-// pastRun is a run that the notebook has.
+// pastRun is a run recorded in the notebook.
 type pastRun struct {
 	ended    bool
 	end      acpformat.EndNote
-	answered bool // the agent had begun to do something
+	answered bool // the agent had begun to work on it
 }
 
-// openNotebook opens the notebook at name, or makes it.
+// openNotebook opens the notebook at name, or creates it.
 func openNotebook(name string) (*notebook, error) {
 	open, past, err := acpclient.OpenNotebook(name)
 	if err != nil {
@@ -38,7 +38,7 @@ func openNotebook(name string) (*notebook, error) {
 	return nb, nil
 }
 
-// read takes up what earlier bridges have noted.
+// read reads the records of earlier bridges.
 func (nb *notebook) read(past []byte) {
 	var run *pastRun
 	for n := range acpclient.Notes(past) {
@@ -61,11 +61,11 @@ func (nb *notebook) read(past []byte) {
 	}
 }
 
-// maxReplayed bounds how much of the earlier conversation is sent to an agent again; the newest part
-// is kept.
+// maxReplayed bounds how much of the earlier conversation is sent to an agent again. The newest
+// part is kept.
 const maxReplayed = 200 << 10
 
-// summary is what was said before, for an agent that has forgotten it; empty where nothing was.
+// summary returns the earlier conversation for an agent that has lost it; empty if there was none.
 func (nb *notebook) summary() string {
 	var lines []string
 	size := 0

@@ -9,53 +9,53 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Agent is what one agent's bridge adds to the loop: what its notebook records, and what its agent's
-// lines mean. The loop calls its methods one after the other. Failed, Finished and Ended end the turn
-// with [Bridge.End].
+// Agent is what a bridge for one agent adds to the loop: what its notebook records, and how it
+// interprets its agent's lines. The loop calls its methods one at a time. Failed, Finished and
+// Ended end the turn with [Bridge.End].
 type Agent interface {
-	// Ready acts on a start that succeeded: the session has its ID.
+	// Ready handles a successful start. The session has its ID.
 	Ready(s Started)
-	// Repeating reports whether the agent still repeats the conversation that it has loaded. A prompt
-	// waits until it has.
+	// Repeating reports whether the agent is still repeating the conversation that it has loaded. A
+	// prompt waits until then.
 	Repeating() bool
-	// Repeated reads a line outside a turn, which has been printed.
+	// Repeated handles a line outside a turn, which has already been printed.
 	Repeated(s Said)
-	// Known returns the end of a run that the notebook knows, as the data of a note.
+	// Known returns the recorded end of a run, as the data of a note.
 	Known(run string) (json.RawMessage, bool)
-	// Begun records that the turn of a prompt begins. The prompt has a time.
+	// Begun records the start of a prompt's turn. The prompt has a time.
 	Begun(c stdio.Command)
-	// Texts returns the texts that the agent gets for the prompt of the turn that has begun.
+	// Texts returns the texts to send to the agent for the turn's prompt.
 	Texts(content string) []string
-	// Poll reads what the agent writes to files. It is called before each line of a turn, and at each
-	// interval.
+	// Poll reads the files that the agent writes. It is called before each line of a turn, and at
+	// each interval.
 	Poll()
-	// Updated prints an update of the turn, with what is recorded before and after it.
+	// Updated prints an update of the turn, with the notes that precede and follow it.
 	Updated(s Said)
-	// Asked records a request for permission, and returns the ID of the call that it is for and the
-	// options. A request without such an ID cannot be put to a person.
+	// Asked records a permission request, and returns the ID of its call and the options. A request
+	// without such an ID cannot be shown to a person.
 	Asked(params json.RawMessage) (call string, options json.RawMessage)
-	// Answered records what became of a request for permission, before the agent gets the answer.
+	// Answered records the decision about a permission request, before the agent receives it.
 	Answered(call string, d Decision)
-	// Interrupted records that the turn is aborted.
+	// Interrupted records that the turn is being aborted.
 	Interrupted()
-	// MaxSilence returns how long the agent may be silent at present; 0 is without a limit.
+	// MaxSilence returns how long the agent may currently be silent; 0 for no limit.
 	MaxSilence() time.Duration
-	// GivenUp records that the turn is given up for its silence, for the reason in Turn.GaveUp.
+	// GivenUp records that the turn timed out. The reason is in Turn.GaveUp.
 	GivenUp()
-	// Failed ends the turn of an agent that has not started.
+	// Failed ends the turn of an agent that failed to start.
 	Failed(message string)
-	// Finished ends the turn as the response to its prompt says.
+	// Finished ends the turn with the response to its prompt.
 	Finished(m bridge.Message)
-	// Ended ends the turn of a prompt that the agent has not had.
+	// Ended ends the turn of a prompt that was not sent to the agent.
 	Ended(outcome session.Outcome, reason string)
 }
 
-// Decision is what became of a request for permission.
+// Decision is the outcome of a permission request.
 type Decision int
 
 // The decisions.
 const (
-	Withdrawn Decision = iota // the turn is aborted
+	Withdrawn Decision = iota // the turn is being aborted
 	Allowed
 	Rejected
 )

@@ -16,22 +16,23 @@ import (
 
 const (
 	startTimeout   = 2 * time.Minute
-	stopGrace      = 2 * time.Second        // to end gracefully
+	stopGrace      = 2 * time.Second        // for the agent to exit gracefully
 	cancelInterval = 500 * time.Millisecond // between two cancels
-	giveUpGrace    = 10 * time.Second       // to act on a cancel
+	giveUpGrace    = 10 * time.Second       // for the agent to act on a cancel
 )
 
-// Bridge is a bridge to an agent of the protocol: the agent's process, the session, and the turn in
-// progress.
+// Bridge is a bridge to an agent that speaks the protocol: the agent's process, the session, and
+// the turn in progress.
 type Bridge struct {
-	// Name is the name of the bridge's command, for messages on Stderr. Noun is what messages call the
-	// agent, such as "agent".
+	// Name is the bridge's command, for messages on Stderr. Noun is what messages call the agent,
+	// such as "agent".
 	Name, Noun string
 	Stderr     io.Writer
 	Out        *bridge.Output
 	// Allow grants every permission that the agent requests.
 	Allow bool
-	// Silent is the reason for which a silent agent's turn fails, such as "the agent says nothing".
+	// Silent is the reason for the failure of a turn that timed out, such as "the agent says
+	// nothing".
 	Silent string
 	// Interval is the time between two checks of the deadlines.
 	Interval time.Duration
@@ -45,12 +46,12 @@ type Bridge struct {
 	agent   Agent
 	child   *bridge.Child
 	peer    *bridge.Peer
-	lines   chan Said      // from the reader of stdout, one by one, so that what is printed is in order
-	images  bool           // the agent takes images
-	started chan Started   // receives, once, the outcome of the start
+	lines   chan Said      // one at a time from the reader of stdout, so that output stays in order
+	images  bool           // the agent accepts images
+	started chan Started   // receives the outcome of the start, once
 	queued  *stdio.Command // a prompt that waits until the agent is ready
 	tasks   sync.WaitGroup
-	done    chan struct{} // closed when nothing receives from lines and started any more
+	done    chan struct{} // closed when lines and started have no receiver any more
 }
 
 // Said is a line of the agent.
@@ -62,14 +63,14 @@ type Said struct {
 // Started is the outcome of an agent's start.
 type Started struct {
 	Session string
-	Version string // of the agent, where it says so
+	Version string // of the agent, if reported
 	Loaded  bool   // it has loaded the earlier conversation
-	Images  bool   // it takes images
-	Lost    error  // why it could not
+	Images  bool   // the agent accepts images
+	Lost    error  // why it could not be loaded
 	Err     error
 }
 
-// Start starts the agent. handshake calls the agent while its lines are read.
+// Start starts the agent. handshake may call the agent; its lines are read meanwhile.
 func (b *Bridge) Start(spec bridge.Spec, handshake func(context.Context, *bridge.Peer) Started) error {
 	var err error
 	if b.child, err = bridge.Start(spec); err != nil {
@@ -102,7 +103,7 @@ func (b *Bridge) Start(spec bridge.Spec, handshake func(context.Context, *bridge
 
 // stop ends the agent gracefully and waits for all goroutines.
 func (b *Bridge) stop() {
-	go func() { // its last lines are not used
+	go func() { // discard its last lines
 		for {
 			select {
 			case <-b.lines:
@@ -118,14 +119,14 @@ func (b *Bridge) stop() {
 
 func (b *Bridge) log(err error) { fmt.Fprintf(b.Stderr, "%s: %v\n", b.Name, err) }
 
-// check logs that a line could not be written: the agent is about to be found dead.
+// check logs a failed write. The agent has probably died, which is noticed elsewhere.
 func (b *Bridge) check(err error) {
 	if err != nil {
 		b.log(err)
 	}
 }
 
-// part is a part of a prompt.
+// part is one part of a prompt.
 type part struct {
 	Type     string `json:"type"`
 	Text     string `json:"text,omitempty"`
@@ -133,7 +134,8 @@ type part struct {
 	Data     string `json:"data,omitempty"`
 }
 
-// send gives the agent the texts and images of a prompt. Its response is one of its lines: see isEnd.
+// send sends the texts and images of a prompt to the agent. The response is read like any other
+// line: see isEnd.
 func (b *Bridge) send(texts []string, images []bridge.Image) {
 	var parts []part
 	for _, s := range texts {
@@ -144,7 +146,7 @@ func (b *Bridge) send(texts []string, images []bridge.Image) {
 	}
 	params := map[string]any{"sessionId": b.Session, "prompt": parts}
 	b.tasks.Go(func() {
-		_, _ = b.peer.Call(context.Background(), acpformat.MethodPrompt, params) // read where all lines are
+		_, _ = b.peer.Call(context.Background(), acpformat.MethodPrompt, params) // the response is among the agent's lines
 	})
 }
 
@@ -154,8 +156,8 @@ func (s Said) isEnd() bool {
 	return s.IsResponse() && len(s.ID) > len(start) && string(s.ID[:len(start)]) == start
 }
 
-// cancel asks the agent to abort the turn, and withdraws its questions. A cancel that arrives before
-// the agent has accepted the prompt may be lost, so it is repeated until the turn ends.
+// cancel asks the agent to abort the turn, and withdraws its questions. The agent may lose a cancel
+// that arrives before it has accepted the prompt, so it is repeated until the turn ends.
 func (b *Bridge) cancel() {
 	for call := range b.Turn.Asked {
 		b.reply(call, "", Withdrawn)
@@ -164,7 +166,7 @@ func (b *Bridge) cancel() {
 	b.check(b.peer.Notify(acpformat.MethodCancel, map[string]string{"sessionId": b.Session}))
 }
 
-// reply answers a request for permission; without an option it withdraws the question.
+// reply answers a permission request. Without an option it withdraws the question.
 func (b *Bridge) reply(call, option string, d Decision) {
 	b.Turn.Heard = time.Now()
 	b.agent.Answered(call, d)
@@ -173,17 +175,17 @@ func (b *Bridge) reply(call, option string, d Decision) {
 	b.check(b.peer.Reply(id, outcome(option)))
 }
 
-// Refuse answers a request that the client does not serve; other lines need no answer.
+// Refuse rejects a request that the client does not serve. It ignores lines that need no response.
 func (b *Bridge) Refuse(m bridge.Message) {
 	if m.IsRequest() {
 		b.check(b.peer.Refuse(m.ID, bridge.CodeMethodNotFound, "there is no method "+m.Method))
 	}
 }
 
-// permit grants a request for permission without asking, by the option that lets the call run once.
+// permit grants a permission request without asking, with the option that allows the call once.
 func (b *Bridge) permit(id, options json.RawMessage) {
 	b.check(b.peer.Reply(id, outcome(allow(options))))
 }
 
-// withdraw answers a request for permission that no person can be asked about.
+// withdraw withdraws a permission request that cannot be shown to a person.
 func (b *Bridge) withdraw(id json.RawMessage) { b.check(b.peer.Reply(id, outcome(""))) }

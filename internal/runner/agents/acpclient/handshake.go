@@ -10,10 +10,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
-// Capabilities are what an agent says that it can.
+// Capabilities are the capabilities that an agent reports.
 type Capabilities struct {
 	Version      string // of the agent
-	Load, Resume bool   // sessions
+	Load, Resume bool   // of sessions
 	Images       bool   // in prompts
 }
 
@@ -56,14 +56,14 @@ func hasValue(raw json.RawMessage) bool {
 	return s != "" && s != "null" && s != "false"
 }
 
-// Where is what a session needs to know of its surroundings; a new one needs nothing else.
+// Where contains what the agent needs to know to resume a session. A new session needs no more.
 type Where struct {
 	SessionID string          `json:"sessionId,omitempty"` // of a session that is resumed
 	Dir       string          `json:"cwd"`
 	Servers   json.RawMessage `json:"mcpServers"` // a list
 }
 
-// NewSession begins a session and returns its id.
+// NewSession creates a session and returns its id.
 func NewSession(ctx context.Context, peer *bridge.Peer, where Where) (string, error) {
 	raw, err := peer.Call(ctx, acpformat.MethodNew, where)
 	if err != nil {
@@ -78,8 +78,8 @@ func NewSession(ctx context.Context, peer *bridge.Peer, where Where) (string, er
 	return made.SessionID, nil
 }
 
-// Recall has the agent resume the session of where, by the first method that it supports. If it
-// supports none, Lost has its response; Err is set if the agent is gone.
+// Recall makes the agent resume a session, with the first of methods that succeeds. If none does,
+// Lost is the last error. Err is set if the agent has exited.
 func Recall(ctx context.Context, peer *bridge.Peer, where Where, methods ...string) Started {
 	lost := errors.New("it cannot load sessions")
 	for _, method := range methods {

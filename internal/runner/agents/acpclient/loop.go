@@ -14,11 +14,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Now is the present time as notebooks record it.
+// Now returns the current time with the precision of notebooks.
 func Now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
-// Run starts the agent with start, which calls [Bridge.Start], and serves the prompts of stdin until
-// stdin ends or the agent does. It returns the exit code, and closes the notebook.
+// Run starts the agent with start, which calls [Bridge.Start], and serves the prompts of stdin
+// until stdin is closed or the agent exits. It returns the exit code, and closes the notebook.
 func (b *Bridge) Run(a Agent, notebook *Notebook, start func() error, stdin io.Reader) (int, error) {
 	b.agent, b.Notebook = a, notebook
 	code, err := bridge.ExitFailed, start()
@@ -30,7 +30,7 @@ func (b *Bridge) Run(a Agent, notebook *Notebook, start func() error, stdin io.R
 	return code, errors.Join(err, b.Out.Err(), notebook.Close())
 }
 
-// listen serves the runner until stdin ends or the agent does.
+// listen serves the runner until stdin is closed or the agent exits.
 func (b *Bridge) listen(commands <-chan stdio.Command) int {
 	ticker := time.NewTicker(b.Interval)
 	defer ticker.Stop()
@@ -61,7 +61,7 @@ func (b *Bridge) listen(commands <-chan stdio.Command) int {
 	}
 }
 
-// ready acts on the outcome of the start; false means that it failed.
+// ready handles the outcome of the start. It returns false if the start failed.
 func (b *Bridge) ready(s Started) bool {
 	if s.Err != nil {
 		why := fmt.Sprintf("the %s does not start: %v", b.Noun, s.Err)
@@ -101,7 +101,7 @@ func (b *Bridge) command(c stdio.Command) {
 	}
 }
 
-// deliver gives the agent the prompt that waits, once the agent is ready for it.
+// deliver sends the waiting prompt to the agent, once the agent is ready for it.
 func (b *Bridge) deliver() {
 	if b.queued == nil || b.Session == "" || b.agent.Repeating() {
 		return
@@ -127,7 +127,8 @@ func (b *Bridge) deliver() {
 	b.send(texts, images)
 }
 
-// known reports whether the notebook knows the run, and if so reports its end again: a run executes once.
+// known reports whether the notebook contains the run, and if so reports its end again: a run is
+// executed once.
 func (b *Bridge) known(run string) bool {
 	end, ok := b.agent.Known(run)
 	if ok {
@@ -146,20 +147,20 @@ func (b *Bridge) begin(c stdio.Command) {
 	b.agent.Begun(c)
 }
 
-// Note writes a line into the notebook, and only then prints it.
+// Note writes a line to the notebook, and then prints it.
 func (b *Bridge) Note(n stdio.Note) {
 	b.Notebook.Note(n)
 	b.Out.Note(n)
 }
 
-// End ends the turn with a note. It is the last line of a turn: the notebook is complete before it is
-// printed.
+// End ends the turn with a note. The note is the last line of a turn, so the notebook is complete
+// before the end is printed.
 func (b *Bridge) End(data json.RawMessage) {
 	b.Note(stdio.Note{Type: acpformat.NoteEnd, RunID: b.Turn.Run, Data: data})
 	b.Turn = nil
 }
 
-// interrupt aborts the turn of a run. One that the agent has not had ends at once.
+// interrupt aborts the turn of a run. A prompt that was not sent to the agent ends at once.
 func (b *Bridge) interrupt(run string) {
 	switch {
 	case b.queued != nil && b.queued.RunID == run:
@@ -191,7 +192,7 @@ func (b *Bridge) answer(c stdio.Command) {
 	b.reply(c.ID, d.Option, decision)
 }
 
-// line reads and prints a line of the agent.
+// line handles and prints a line of the agent.
 func (b *Bridge) line(s Said) {
 	if b.Turn == nil || b.Session == "" {
 		b.Out.Raw(s.Line)
@@ -216,13 +217,13 @@ func (b *Bridge) line(s Said) {
 	}
 }
 
-// permission passes a question on, unless everything is allowed.
+// permission forwards a question, unless everything is allowed.
 func (b *Bridge) permission(s Said) {
 	call, options := b.agent.Asked(s.Params)
 	switch {
 	case b.Allow:
 		b.permit(s.ID, options)
-	case call == "": // so that no person can be asked about it
+	case call == "": // so it cannot be shown to a person
 		b.withdraw(s.ID)
 	default:
 		b.Turn.Asked[call] = s.ID
@@ -230,8 +231,8 @@ func (b *Bridge) permission(s Said) {
 	}
 }
 
-// tick checks the deadlines. False means that the agent has not acted in time on the cancel of its
-// turn.
+// tick checks the deadlines. It returns false if the agent has not acted on the cancel of its turn
+// in time.
 func (b *Bridge) tick() bool {
 	b.deliver()
 	if b.Turn == nil || b.Session == "" {

@@ -24,10 +24,10 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// waitLimit is how long a test waits for a line, on a busy machine.
+// waitLimit bounds how long a test waits for a line, on a busy machine.
 const waitLimit = 2 * time.Minute
 
-// talk is the smallest Agent: its notes name the methods that the loop calls.
+// talk is a minimal Agent, whose notes name the methods that the loop calls.
 type talk struct {
 	acpclient.Bridge
 	limit     time.Duration
@@ -84,7 +84,7 @@ func (l logged) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// rig is a loop with an agent that is a script of the shell.
+// rig is a loop with an agent that is a shell script.
 type rig struct {
 	*talk
 	start  chan acpclient.Started // what the handshake returns
@@ -200,7 +200,7 @@ func (r *rig) code(t *testing.T) int {
 	}
 }
 
-// respond answers each prompt at once.
+// respond responds to each prompt at once.
 const respond = `while read line; do case "$line" in *'"session/prompt#'*)
 	id=${line#*'"id":"'}; echo '{"id":"'${id%%\"*}'","result":{"stopReason":"end_turn"}}';; esac; done`
 
@@ -210,7 +210,7 @@ func TestAPromptWaitsForTheAgentAndRunsOnce(t *testing.T) {
 	r.expect(t, `{"method":"repeated"}`) // before the session is ready, so outside any turn
 	prompt := stdio.Command{Type: stdio.Prompt, RunID: "run_1", Content: "hello"}
 	r.command(t, prompt)
-	r.command(t, stdio.Command{Type: stdio.Prompt, RunID: "run_2"}) // refused: one waits
+	r.command(t, stdio.Command{Type: stdio.Prompt, RunID: "run_2"}) // rejected: one is already waiting
 	r.start <- acpclient.Started{Session: "s1"}
 	r.expect(t, "ready s1", "begun run_1", `{"id":"session/prompt#1","result":{"stopReason":"end_turn"}}`, "end completed")
 	r.command(t, prompt)
@@ -232,7 +232,7 @@ func TestAnAbortedPromptThatWaitsIsNotSent(t *testing.T) {
 	t.Parallel()
 	r := setup(t, `while read line; do echo "$line"; done`, nil)
 	r.command(t, stdio.Command{Type: stdio.Prompt, RunID: "run_1", Content: "hello"})
-	r.command(t, stdio.Command{Type: stdio.Interrupt, RunID: "run_2"}) // another run's
+	r.command(t, stdio.Command{Type: stdio.Interrupt, RunID: "run_2"}) // of another run
 	r.command(t, stdio.Command{Type: stdio.Interrupt, RunID: "run_1"})
 	r.expect(t, "begun run_1", "interrupted", "end cancelled aborted")
 	r.start <- acpclient.Started{Session: "s1"}
@@ -257,7 +257,7 @@ func TestAFailedStartFailsThePromptThatWaits(t *testing.T) {
 	require.Contains(t, <-r.stderr, "the agent does not start: no such model")
 }
 
-// ask requests a permission for each prompt, and ends the turn with its answer.
+// ask requests permission for each prompt, and ends the turn with the answer.
 const ask = `while read line; do case "$line" in
 	*'"session/prompt#'*) id=${line#*'"id":"'}; id=${id%%\"*}
 		echo '{"id":7,"method":"session/request_permission","params":{"toolCall":{"toolCallId":"c1"},"options":[{"optionId":"yes","kind":"allow_once"}]}}';;

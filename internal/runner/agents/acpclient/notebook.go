@@ -10,15 +10,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
-// Notebook is the transcript of a session: the notes of its bridges, one a line. It only grows.
+// Notebook is the transcript of a session: the notes of its bridges, one per line. It is
+// append-only.
 type Notebook struct {
 	*bridge.Output
-	Session string // the agent's own ID of it
+	Session string // the agent's own ID of the session
 
 	file *os.File
 }
 
-// OpenNotebook opens the notebook at name, or creates it, and returns what it has.
+// OpenNotebook opens the notebook at name, or creates it, and returns its content.
 func OpenNotebook(name string) (*Notebook, []byte, error) {
 	file, past, err := bridge.OpenNotebook(name)
 	if err != nil {
@@ -30,7 +31,7 @@ func OpenNotebook(name string) (*Notebook, []byte, error) {
 // Close closes the file. It returns the first error of a write.
 func (nb *Notebook) Close() error { return errors.Join(nb.Err(), nb.file.Close()) }
 
-// Notes are the notes of a notebook; other lines are skipped.
+// Notes returns the notes of a notebook. It skips other lines.
 func Notes(past []byte) iter.Seq[stdio.Note] {
 	return func(yield func(stdio.Note) bool) {
 		for line := range bytes.Lines(past) {

@@ -6,7 +6,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 )
 
-// outcome is the result of a request for permission.
+// outcome returns the result for a permission request.
 func outcome(option string) any {
 	chosen := map[string]string{"outcome": "cancelled"}
 	if option != "" {
@@ -15,7 +15,7 @@ func outcome(option string) any {
 	return map[string]any{"outcome": chosen}
 }
 
-// allow is the option that lets a call run, of the list that a request has.
+// allow returns the option, from those of a request, that allows the call.
 func allow(options json.RawMessage) string {
 	var list []acpformat.Option
 	acpformat.Decode(options, &list)

@@ -11,32 +11,32 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Turn is a turn under way.
+// Turn is a turn in progress.
 type Turn struct {
 	Run         string
-	Heard       time.Time // when the agent last did something
+	Heard       time.Time // time of the agent's last line
 	Interrupted bool
-	GaveUp      error                      // why the turn is no longer waited for
-	Asked       map[string]json.RawMessage // ids of requests for permission, by call
-	// Refused is the status with which the model's server has refused the agent's key, or 0.
+	GaveUp      error                      // why the turn timed out
+	Asked       map[string]json.RawMessage // ids of permission requests, by call
+	// Refused is the status with which the model API rejected the agent's key, or 0.
 	Refused int
 
 	cancelled time.Time // when the last cancel was sent
 	giveUpBy  time.Time
 }
 
-// look checks the deadlines: whether to cancel the turn again, and whether the agent has failed for
-// too long to act on a cancel.
+// look checks the deadlines: whether to cancel the turn again, and whether the agent has not acted
+// on a cancel in time.
 func (t *Turn) look() (again, over bool) {
 	again = (t.Interrupted || t.GaveUp != nil) && time.Since(t.cancelled) > cancelInterval
 	return again, t.GaveUp != nil && time.Now().After(t.giveUpBy)
 }
 
-// authRequired is the code of an error of an agent that has no key, or none that is accepted.
+// authRequired is the error code of an agent that has no key, or whose key is not accepted.
 const authRequired = -32000
 
-// refused returns the status with which a model's server has refused the key of the agent, if that is what an error is
-// about. Agents pass the status on as the error's code.
+// refused returns the status with which the model API rejected the agent's key, if that is the
+// error. Agents use the status as the error's code.
 func refused(e *bridge.RPCError) int {
 	switch {
 	case e.Code == authRequired:
@@ -48,7 +48,7 @@ func refused(e *bridge.RPCError) int {
 }
 
 // Ended returns how the turn has ended, from the response to its prompt, unless it was aborted or
-// given up. Failed: it had no result, for the reason.
+// timed out. failed means that it had no result, for the given reason.
 func (t *Turn) Ended(m bridge.Message) (o session.Outcome, reason string, failed bool) {
 	switch {
 	case t.GaveUp != nil:

@@ -23,17 +23,17 @@ import (
 )
 
 const (
-	// startTimeout bounds the handshake with the agent, and putting a thread back.
+	// startTimeout bounds the handshake with the agent, and restoring a thread.
 	startTimeout = 60 * time.Second
-	// callTimeout bounds every other request: the agent answers at once.
+	// callTimeout bounds every other request. The agent responds to these at once.
 	callTimeout = 20 * time.Second
-	// receiptTimeout is how long an abort waits for the agent to say that it has the prompt.
+	// receiptTimeout bounds how long an abort waits for the agent to acknowledge the prompt.
 	receiptTimeout = 5 * time.Second
-	// stopGrace is how long the agent may take to end gracefully, and again to act on SIGTERM.
+	// stopGrace is how long the agent may take to exit gracefully, and again to act on SIGTERM.
 	stopGrace = 3 * time.Second
-	// defaultTimeout is how long requests may fail before the turn fails to the model.
+	// defaultTimeout is how long requests to the model may fail before the turn fails.
 	defaultTimeout = 5 * time.Minute
-	// defaultRetries is how often the agent sends a request again whose stream has broken.
+	// defaultRetries is how often the agent retries a request whose stream was interrupted.
 	defaultRetries = 10
 )
 
@@ -42,13 +42,13 @@ type options struct {
 	program, session, model string
 	ask, resume             bool
 	deny                    []string
-	tools                   []string // the command line of the server of overwinter's tools
+	tools                   []string // command line of the server of overwinter's tools
 	timeout                 time.Duration
 	retries                 int
 }
 
-// Main is the bridge between the runner's lines and codex app-server: it serves prompts from stdin
-// until it ends and returns the exit code. args are the flags after the sub-command.
+// Main runs the bridge between the runner's lines and codex app-server: it serves prompts from
+// stdin until stdin is closed and returns the exit code. args are the flags after the subcommand.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var o options
 	flags := flag.NewFlagSet(codexformat.Command, flag.ContinueOnError)
@@ -90,32 +90,32 @@ type program struct {
 	notebook        *notebook
 	child           *bridge.Child
 	peer            *bridge.Peer
-	limit           chan struct{} // one token: requests to the model have failed for too long
+	limit           chan struct{} // receives a token when requests to the model have failed for too long
 
 	mu        sync.Mutex
 	run       string // the newest
 	thread    string // the main one
-	started   string // its model
+	started   string // the model of the thread
 	delivered map[string]*delivery
 	turns     []codexformat.Turn // in progress, of all threads
 	rollouts  map[string]string  // file of each thread
-	writing   []*written         // messages that are being written
+	writing   []*written         // messages in progress
 	asked     map[string]pending // by questionID
-	steered   map[string]bool    // prompts for running turns, by clientID; true until the agent has taken or declined them
+	steered   map[string]bool    // prompts for running turns, by clientID; true until the agent has accepted or declined them
 	failing   *time.Timer        // runs while requests to the model fail
-	permanent string             // why they will keep failing
+	permanent string             // why they will fail permanently
 	refused   codexformat.Failure
 }
 
-// delivery is a prompt that has reached the agent.
+// delivery is a prompt that was delivered to the agent.
 type delivery struct {
 	turn     string
 	verdict  *codexformat.KnownData // nil while it is in progress
-	live     bool                   // it was delivered by this process
-	received bool                   // the agent has said that it has the prompt
+	live     bool                   // delivered by this process
+	received bool                   // the agent has acknowledged the prompt
 }
 
-// written is a message or thinking as far as it is written.
+// written is the text so far of a message or of reasoning.
 type written struct {
 	codexformat.Turn
 	item string
@@ -123,7 +123,7 @@ type written struct {
 	text strings.Builder
 }
 
-// pending is a request of the agent's that waits for an answer.
+// pending is a request of the agent that waits for an answer.
 type pending struct {
 	id     json.RawMessage
 	method string
@@ -156,7 +156,7 @@ func (p *program) closeNotebook() {
 	}
 }
 
-// start starts the agent and says hello.
+// start starts the agent and performs the handshake.
 func (p *program) start() error {
 	child, err := bridge.Start(bridge.Spec{Argv: slices.Concat([]string{p.program}, p.toolFlags(), appServer), Stderr: p.stderr})
 	if err != nil {
@@ -167,16 +167,17 @@ func (p *program) start() error {
 	return nil
 }
 
-// toolFlags are the flags that add the server of overwinter's tools to those of the profile. Its tools need no approval.
+// toolFlags returns the flags that add the server of overwinter's tools to the servers of the
+// profile. Its tools need no approval.
 func (p *program) toolFlags() []string {
 	if len(p.tools) == 0 {
 		return nil
 	}
 	words := make([]string, len(p.tools))
 	for i, word := range p.tools {
-		quoted, err := json.Marshal(word) // a text of JSON is one of TOML
+		quoted, err := json.Marshal(word) // a JSON string is also a valid TOML string
 		if err != nil {
-			panic(err) // a text
+			panic(err) // a string can always be encoded
 		}
 		words[i] = string(quoted)
 	}
@@ -184,10 +185,11 @@ func (p *program) toolFlags() []string {
 	return []string{"-c", "mcp_servers." + agenttool.Server + "=" + server}
 }
 
-// appServer has the agent speak JSON-RPC over its stdio. It takes no snapshots of its shell: they would write the environment, and with it the key, to the disk.
+// appServer makes the agent speak JSON-RPC over its stdio. It disables snapshots of the shell,
+// which would write the environment, and with it the key, to the disk.
 var appServer = []string{"-c", "features.shell_snapshot=false", "app-server"}
 
-// serve reads prompts until stdin ends or the agent does.
+// serve serves prompts until stdin is closed or the agent exits.
 func (p *program) serve(stdin io.Reader) int {
 	gone, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -202,7 +204,7 @@ func (p *program) serve(stdin io.Reader) int {
 	cancel()
 	switch {
 	case errors.Is(err, bridge.ErrGone):
-		p.child.Signal(syscall.SIGKILL) // if it lives it hears no more
+		p.child.Signal(syscall.SIGKILL) // if it is still running, its output is no longer read
 	case err != nil:
 		fmt.Fprintf(p.stderr, "codex bridge: %v\n", err)
 		p.child.Stop(stopGrace)
@@ -282,10 +284,10 @@ func (p *program) opened(result json.RawMessage) error {
 	return nil
 }
 
-// settings are those of the session's thread.
+// settings returns the settings of the session's thread.
 func (p *program) settings() map[string]any {
-	// By the name the agent knows whose server it is: OpenAI's own has a way to compact conversations
-	// that others do not have, and those are asked for a summary.
+	// The agent identifies OpenAI's own server by this name. That server has its own way to compact
+	// conversations; other servers are asked for a summary.
 	url, name := os.Getenv(codexformat.SecretBaseURL), "overwinter"
 	if url == "" {
 		url, name = "https://api.openai.com/v1", "OpenAI"
@@ -324,7 +326,7 @@ func (p *program) settings() map[string]any {
 	return params
 }
 
-// command does what the runner's line says.
+// command executes a command of the runner.
 func (p *program) command(c stdio.Command) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), callTimeout, errors.New("the agent does not answer"))
 	defer cancel()
@@ -340,7 +342,7 @@ func (p *program) command(c stdio.Command) {
 	}
 }
 
-// prompt starts a turn, unless the agent had the prompt before. Then a completed turn is reported
+// prompt starts a turn, unless the prompt was delivered before. Then a completed turn is reported
 // again, and an interrupted one is continued.
 func (p *program) prompt(ctx context.Context, c stdio.Command) {
 	p.mu.Lock()
@@ -349,10 +351,10 @@ func (p *program) prompt(ctx context.Context, c stdio.Command) {
 	note := stdio.Note{Type: stdio.NoteRun, RunID: c.RunID, ID: thread, Data: data(codexformat.RunData{Model: p.started})}
 	p.mu.Unlock()
 	if thread == "" {
-		return // the agent is gone, which is reported elsewhere
+		return // the agent has exited, which is reported elsewhere
 	}
 	if d != nil && d.verdict == nil && d.live {
-		return // it is at it
+		return // the turn is in progress
 	}
 	if d != nil && d.verdict != nil {
 		p.out.Note(stdio.Note{Type: stdio.NoteKnown, RunID: c.RunID, Data: data(d.verdict)})
@@ -376,7 +378,7 @@ func (p *program) prompt(ctx context.Context, c stdio.Command) {
 	params := map[string]any{"threadId": thread, "input": input, "clientUserMessageId": codexformat.ClientID(c.RunID, c.PromptID, c.Author)}
 	result, err := p.peer.Call(ctx, "turn/start", params)
 	if _, refused := errors.AsType[*bridge.RPCError](err); err != nil && !refused {
-		// The turn may have begun all the same. A living agent must not continue a turn that is
+		// The turn may have begun nevertheless. A living agent must not continue a turn that is
 		// reported as failed; its exit is reported elsewhere.
 		p.child.Signal(syscall.SIGKILL)
 		return
@@ -399,7 +401,7 @@ func (p *program) prompt(ctx context.Context, c stdio.Command) {
 	p.delivered[c.RunID].turn = r.Turn.ID
 }
 
-// expand makes a prompt of a command of the profile: /name and what follows.
+// expand expands a command of the profile: a prompt of the form /name and its arguments.
 func (p *program) expand(content string) string {
 	name, rest, _ := strings.Cut(content, " ")
 	name, ok := strings.CutPrefix(name, "/")
@@ -420,7 +422,7 @@ func (p *program) expand(content string) string {
 	return said
 }
 
-// answer forwards an answer to a question. A second answer to one is ignored.
+// answer forwards an answer to a question. It ignores a second answer.
 func (p *program) answer(ctx context.Context, c stdio.Command) {
 	p.mu.Lock()
 	q, ok := p.asked[c.ID]
@@ -450,12 +452,12 @@ func (p *program) answer(ctx context.Context, c stdio.Command) {
 	}
 }
 
-// interrupt aborts everything in progress for a run, subagents first, and what they run in the
-// background. Without a run it aborts everything in progress.
+// interrupt aborts everything in progress for a run, subagents first, including background
+// commands. Without a run it aborts everything in progress.
 func (p *program) interrupt(ctx context.Context, run string) {
 	p.awaitPrompt(ctx, run)
 	turns := p.goingOn(run)
-	if p.anyOfSubagents(turns) { // the main turn may be over, or end by itself meanwhile
+	if p.anyOfSubagents(turns) { // the main turn may have ended, or end by itself meanwhile
 		p.out.Note(stdio.Note{Type: codexformat.NoteAborted, RunID: run})
 	}
 	for _, t := range slices.Backward(turns) {
@@ -477,8 +479,8 @@ func (p *program) interrupt(ctx context.Context, run string) {
 	}
 }
 
-// awaitPrompt waits, up to a limit, until the agent has acknowledged the prompt of a run. If a turn is
-// aborted earlier, only the agent's own file has its prompt.
+// awaitPrompt waits, up to a limit, until the agent has acknowledged the prompt of a run. If a turn
+// is aborted before that, the prompt is only in the agent's own file.
 func (p *program) awaitPrompt(ctx context.Context, run string) {
 	ctx, cancel := context.WithTimeout(ctx, receiptTimeout)
 	defer cancel()
@@ -493,7 +495,7 @@ func (p *program) awaitPrompt(ctx context.Context, run string) {
 	}
 }
 
-// received reports whether a run can be aborted without waiting any longer.
+// received reports whether a run can be aborted without further waiting.
 func (p *program) received(run string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -501,8 +503,8 @@ func (p *program) received(run string) bool {
 	return d == nil || d.received || d.verdict != nil
 }
 
-// goingOn returns the turns in progress for a run. The turn of the run itself counts from when the
-// agent has accepted its prompt, shortly before it begins.
+// goingOn returns the turns in progress for a run. The turn of the run itself is included from when
+// the agent has accepted its prompt, shortly before it begins.
 func (p *program) goingOn(run string) []codexformat.Turn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -515,7 +517,7 @@ func (p *program) goingOn(run string) []codexformat.Turn {
 	case d == nil, d.verdict != nil && run != p.run:
 		return nil
 	case d.verdict != nil:
-		return turns // of subagents: the main turn is over
+		return turns // of subagents: the main turn has ended
 	}
 	if main := (codexformat.Turn{Thread: p.thread, ID: d.turn}); d.turn != "" && !slices.Contains(turns, main) {
 		turns = slices.Insert(turns, 0, main)
@@ -523,15 +525,15 @@ func (p *program) goingOn(run string) []codexformat.Turn {
 	return turns
 }
 
-// anyOfSubagents reports whether a subagent is at work in one of the turns.
+// anyOfSubagents reports whether one of the turns is a subagent's.
 func (p *program) anyOfSubagents(turns []codexformat.Turn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(turns, func(t codexformat.Turn) bool { return t.Thread != p.thread })
 }
 
-// again waits before the next attempt to abort a turn; false means that it has ended, or that no
-// time is left. A turn can be aborted only once it has really begun.
+// again waits before the next attempt to abort a turn. It returns false if the turn has ended or no
+// time is left. A turn can be aborted only once it has actually begun.
 func (p *program) again(ctx context.Context, run string, t codexformat.Turn) bool {
 	const pause = 50 * time.Millisecond
 	timer := time.NewTimer(pause)
@@ -570,7 +572,7 @@ func (p *program) giveUp() {
 	p.interrupt(ctx, run)
 }
 
-// note writes a note into the notebook. If that fails, the transcript lacks a line and the turn
+// note writes a note to the notebook. If that fails, the transcript lacks a line and the turn
 // continues.
 func (p *program) note(n stdio.Note) {
 	if err := p.notebook.note(n); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// answering is a bridge whose agent answers each call as its caller says.
+// answering returns a bridge whose agent answers each call with the given function.
 func answering(t *testing.T, answer func(p *program, method string, turn codexformat.Turn) *bridge.RPCError) (*program, *bytes.Buffer) {
 	t.Helper()
 	var printed bytes.Buffer

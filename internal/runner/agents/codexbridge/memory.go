@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
-// recall finds what can be resumed: the main thread, and which prompts it has had. The notebook
+// recall finds what can be resumed: the main thread, and the prompts delivered to it. The notebook
 // names the thread; if the notebook is lost, it is the newest rollout that belongs to no subagent.
 func (p *program) recall(notebook []byte) {
 	for line := range bytes.Lines(notebook) {
@@ -24,7 +24,7 @@ func (p *program) recall(notebook []byte) {
 	}
 	files, err := filepath.Glob(filepath.Join(p.home, "sessions/*/*/*/rollout-*.jsonl"))
 	if err != nil {
-		return // the pattern is ours
+		return // the pattern is constant
 	}
 	slices.SortFunc(files, func(a, b string) int { return strings.Compare(filepath.Base(b), filepath.Base(a)) })
 	for _, name := range files {
@@ -46,7 +46,7 @@ func (p *program) recall(notebook []byte) {
 	p.thread = ""
 }
 
-// remember reads which prompts a rollout has, and what became of them.
+// remember reads the prompts in a rollout, and their outcomes.
 func (p *program) remember(rollout []byte) {
 	runs := map[string]string{} // by turn
 	for line := range bytes.Lines(rollout) {

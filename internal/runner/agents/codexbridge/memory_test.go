@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// rollout is that of a thread with a prompt of a run, and its end.
+// rollout returns the rollout of a thread with a prompt of a run, and its end.
 func rollout(thread, parent, run, end string) string {
 	lines := []string{`{"timestamp":"2026-01-01T00:00:00.000Z","type":"session_meta","payload":{"id":"` + thread + `","parent_thread_id":"` + parent + `","history_mode":"paginated"}}`}
 	if run != "" {
@@ -21,7 +21,7 @@ func rollout(thread, parent, run, end string) string {
 	return strings.Join(append(lines, end), "\n") + "\n"
 }
 
-// recalling is a bridge in a home with rollouts, by the names of their files.
+// recalling returns a bridge in a home with these rollouts, by file name.
 func recalling(t *testing.T, resume bool, rollouts map[string]string) *program {
 	t.Helper()
 	p := &program{home: t.TempDir(), delivered: map[string]*delivery{}, options: options{resume: resume}}

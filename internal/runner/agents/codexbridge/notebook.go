@@ -9,18 +9,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
-// notebook is the file, open for more.
+// notebook is the notebook's file, open for appending.
 type notebook struct {
 	file *os.File
 }
 
-// line writes a line of the stream down.
+// line appends a line of the stream.
 func (nb *notebook) line(line []byte) error {
 	_, err := nb.file.Write(append(bytes.TrimRight(line, "\r\n"), '\n'))
 	return err
 }
 
-// note writes a note down.
+// note appends a note.
 func (nb *notebook) note(n stdio.Note) error {
 	var b bytes.Buffer
 	out := bridge.NewOutput(&b)
@@ -33,11 +33,11 @@ func (nb *notebook) note(n stdio.Note) error {
 
 func (nb *notebook) close() error { return nb.file.Close() }
 
-// data encodes what a note carries.
+// data encodes the data of a note.
 func data(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return nil // our own types always encode
+		return nil // our own types can always be encoded
 	}
 	return b
 }

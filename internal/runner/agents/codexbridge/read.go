@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// heard prints a line of the agent, after it has noted what the agent's own files will not have.
+// heard prints a line of the agent, after it has recorded what the agent's own files will lack.
 func (p *program) heard(line []byte, m bridge.Message) {
 	if m.Method == "" {
 		p.out.Raw(line)
@@ -48,13 +48,13 @@ func (p *program) heard(line []byte, m bridge.Message) {
 	p.out.Raw(line)
 }
 
-// request records a question, or refuses a request that the bridge cannot serve.
+// request records a question, or rejects a request that the bridge cannot serve.
 func (p *program) request(line []byte, f codexformat.Frame) {
 	r := f.Params
 	q, ok := codexformat.Question(f)
 	if !ok {
 		p.out.Raw(line)
-		_ = p.peer.Refuse(f.ID, bridge.CodeMethodNotFound, "overwinter does not do that") // it may have gone
+		_ = p.peer.Refuse(f.ID, bridge.CodeMethodNotFound, "overwinter does not do that") // the agent may have exited
 		return
 	}
 	p.mu.Lock()
@@ -95,8 +95,8 @@ func (p *program) turnStarted(n codexformat.Params) {
 	p.turns = append(p.turns, codexformat.Turn{Thread: n.Thread, ID: info.ID})
 }
 
-// itemStarted notes where an item has its place; of calls it keeps everything, for those that end
-// with their process are in no file of the agent.
+// itemStarted records the position of an item. It records complete calls, because a call that ends
+// with its process is in no file of the agent.
 func (p *program) itemStarted(line []byte, n codexformat.Params) {
 	p.succeeds()
 	it, ok := codexformat.DecodeItem(n.Item)
@@ -130,13 +130,13 @@ func (p *program) itemCompleted(line []byte, n codexformat.Params) {
 	}
 	p.mu.Unlock()
 	if it.Status == codexformat.Declined {
-		p.keep(line) // the agent's own file has it in other words, or not at all
+		p.keep(line) // the agent's own file has it in another form, or not at all
 		return
 	}
 	p.note(stdio.Note{Type: codexformat.NoteEnded, ID: it.ID, Data: data(codexformat.ItemData{Thread: n.Thread, Turn: n.Turn, At: it.Completed})})
 }
 
-// wrote keeps what is being written, in case that it is never finished.
+// wrote keeps text in progress, in case it is never completed.
 func (p *program) wrote(n codexformat.Params) {
 	p.succeeds()
 	p.mu.Lock()
@@ -153,8 +153,8 @@ func (p *program) wrote(n codexformat.Params) {
 	}
 }
 
-// refusal is why requests will not succeed however often they are sent again: the model's server does
-// not accept the key. Its message is empty for other failures.
+// refusal returns why retries will not succeed: the model API does not accept the key. Its message
+// is empty for other failures.
 func refusal(raw json.RawMessage) (message string, failure codexformat.Failure) {
 	var e struct {
 		Details string `json:"additionalDetails"`
@@ -165,14 +165,14 @@ func refusal(raw json.RawMessage) (message string, failure codexformat.Failure) 
 	return codexformat.Bounded("The model API refused the key: " + e.Details), failure
 }
 
-// fails starts the timeout for the model's server, which ends the turn unless something succeeds; at once where the failure
-// is permanent.
+// fails starts the timeout for the model API, which ends the turn unless a request succeeds. A
+// permanent failure ends it at once.
 func (p *program) fails(permanent string, failure codexformat.Failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.writing = nil // it is written again
+	p.writing = nil // it will be written again
 	switch {
-	case p.permanent != "": // the turn is being aborted
+	case p.permanent != "": // the turn is already being aborted
 	case permanent != "":
 		p.permanent, p.refused = permanent, failure
 		p.reachLimit()
@@ -184,11 +184,11 @@ func (p *program) fails(permanent string, failure codexformat.Failure) {
 func (p *program) reachLimit() {
 	select {
 	case p.limit <- struct{}{}:
-	default: // it is known
+	default: // known failure
 	}
 }
 
-// succeeds ends what fails has begun.
+// succeeds stops the timeout that fails has started.
 func (p *program) succeeds() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,7 +260,7 @@ func (p *program) mainThread() string {
 	return p.thread
 }
 
-// verdictOf returns what is reported when the prompt of a turn with this end comes again.
+// verdictOf returns what to report if the prompt of a turn with this end is delivered again.
 func verdictOf(v codexformat.Verdict) *codexformat.KnownData {
 	switch v.Status {
 	case codexformat.Completed:
@@ -272,15 +272,16 @@ func verdictOf(v codexformat.Verdict) *codexformat.KnownData {
 }
 
 const (
-	// flushTimeout bounds the wait for the agent to write down the end of a turn.
+	// flushTimeout bounds the wait for the agent to store the end of a turn.
 	flushTimeout = 2 * time.Second
 	flushPoll    = 5 * time.Millisecond
-	// tail is where the end of a turn must be: little is written after it.
+	// tail is the length at the end of a rollout in which the end of a turn must be: little is
+	// written after it.
 	tail = 64 << 10
 )
 
-// awaitEnd waits until a rollout has the end of a turn. As far as is known, the agent writes it
-// before it reports it; if it does not appear, the rollout is used without it.
+// awaitEnd waits until a rollout contains the end of a turn. As far as is known, the agent stores
+// it before it reports it. If it does not appear, the rollout is used without it.
 func awaitEnd(file, id string) {
 	if file == "" {
 		return

@@ -11,8 +11,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
-// steer gives the agent a prompt in the running turn of the main thread. What the agent takes comes back as a message of its; of what it does
-// not take a note says so. A second line for the same prompt is ignored.
+// steer adds a prompt to the running turn of the main thread. If the agent accepts it, it reports
+// it as a message; otherwise a note reports that it was declined. A second line for the same prompt
+// is ignored.
 func (p *program) steer(ctx context.Context, c stdio.Command) {
 	id := codexformat.ClientID(c.RunID, c.PromptID, c.Author)
 	p.mu.Lock()
@@ -36,7 +37,7 @@ func (p *program) steer(ctx context.Context, c stdio.Command) {
 		"input": []any{map[string]any{"type": "text", "text": p.expand(c.Content)}},
 	})
 	if _, refused := errors.AsType[*bridge.RPCError](err); err != nil && !refused {
-		p.child.Signal(syscall.SIGKILL) // it may have the prompt all the same; its exit is reported elsewhere
+		p.child.Signal(syscall.SIGKILL) // it may have the prompt nevertheless; its exit is reported elsewhere
 		return
 	}
 	if err != nil {
@@ -45,7 +46,7 @@ func (p *program) steer(ctx context.Context, c stdio.Command) {
 	}
 }
 
-// decline reports that the agent has not taken a prompt, unless it is known what it has done with it.
+// decline reports that the agent has not accepted a prompt, unless its fate is already known.
 func (p *program) decline(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +58,7 @@ func (p *program) decline(id string) {
 	p.out.Note(stdio.Note{Type: stdio.NoteDeclined, RunID: run, ID: prompt})
 }
 
-// left are the prompts that the agent has accepted for its turn and not taken.
+// left returns the prompts that the agent has received for its turn and not accepted.
 func (p *program) left() (ids []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,15 +7,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
-// The result of a tool that was rejected without a message, and why a question is rejected that can
-// no longer be answered.
+// The result of a tool that was rejected without a message, and the reason for rejecting a question
+// that can no longer be answered.
 const (
 	notAllowed = "The user does not allow this."
 	notSaid    = "The user does not want to answer this."
 	unanswered = "This can no longer be answered: stdin has ended."
 )
 
-// ask puts a question and waits for its answer, or for an interrupt.
+// ask asks a question and waits for its answer, or for an interrupt.
 func (t *turn) ask(q demoformat.Line) (demoformat.Line, error) {
 	q.Type, q.UUID = demoformat.LineQuestion, t.NewID()
 	reply := t.inbox.expect(q.UUID)
@@ -40,8 +40,8 @@ func (t *turn) ask(q demoformat.Line) (demoformat.Line, error) {
 	return a, nil
 }
 
-// permit asks whether a call may run, unless it need not be asked. Where it may not, refused is
-// what the tool answers.
+// permit asks whether a call may run, if its tool requires that. If it may not, refused is the
+// tool's result.
 func (t *turn) permit(call demoformat.Line, title string) (refused answer, ok bool, err error) {
 	if !t.mustAsk(call.Name) {
 		return answer{}, true, nil
@@ -69,7 +69,7 @@ func (t *turn) mustAsk(tool string) bool {
 	return slices.Contains(t.denied, tool) || slices.Contains(t.asking, tool) && !t.memory.allowed[tool]
 }
 
-// inquire asks the user what a script says, as a tool whose answer is that of the user.
+// inquire asks the user a question of a script, as a tool whose result is the user's answer.
 func (t *turn) inquire(s step) error {
 	in := askInput{Question: s.text, Options: s.options}
 	return t.call(tool{name: toolAsk, input: in, work: func(call demoformat.Line) (answer, error) {

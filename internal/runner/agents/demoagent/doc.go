@@ -1,3 +1,3 @@
-// Package demoagent is the program of the demo agent, which runs in the sandbox as a sub-command of
-// overwinter-runner. Package demo, its adapter, describes what it does.
+// Package demoagent is the program of the demo agent, which runs in the sandbox as a subcommand of
+// overwinter-runner. Its adapter, package demo, documents both.
 package demoagent

@@ -14,24 +14,24 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/question"
 )
 
-// delivery is a prompt with the means to break it off, before or while it is worked on.
+// delivery is a prompt that can be aborted, before or during its execution.
 type delivery struct {
 	prompt demoformat.Line
 	ctx    context.Context //nolint:containedctx // done when the prompt is interrupted
 	cancel context.CancelFunc
-	steers []demoformat.Line // prompts for its turn that have not been taken
-	over   bool              // its turn takes no more of them
+	steers []demoformat.Line // prompts for its turn that have not been accepted
+	over   bool              // its turn accepts no more of them
 }
 
-// inbox reads stdin while the agent works, so that interrupts and answers take effect at once.
+// inbox reads stdin while the agent is working, so that interrupts and answers take effect at once.
 type inbox struct {
-	changed chan struct{} // one token: something changed that next may wait for
+	changed chan struct{} // receives a token on every change that next may wait for
 
 	mu      sync.Mutex
 	waiting []*delivery
 	running *delivery
-	asked   map[string]chan demoformat.Line // questions that wait, by uuid
-	steered map[string]bool                 // prompts for running turns that have come, by uuid
+	asked   map[string]chan demoformat.Line // open questions, by uuid
+	steered map[string]bool                 // received prompts for running turns, by uuid
 	closed  bool
 }
 
@@ -39,7 +39,7 @@ func newInbox() *inbox {
 	return &inbox{changed: make(chan struct{}, 1), asked: map[string]chan demoformat.Line{}, steered: map[string]bool{}}
 }
 
-// read reads lines until stdin ends. Lines that are nothing for the agent are reported on stderr.
+// read reads lines until stdin is closed. It reports unknown lines on stderr.
 func (b *inbox) read(stdin io.Reader, stderr io.Writer) {
 	defer b.close()
 	r := bufio.NewReader(stdin)
@@ -80,7 +80,8 @@ func (b *inbox) take(data []byte, stderr io.Writer) {
 	}
 }
 
-// steer takes a prompt for a running turn. One whose turn is over comes to be declined, in the place of a prompt.
+// steer queues a prompt for a running turn. If its turn has ended, it is queued like a prompt, to
+// be declined.
 func (b *inbox) steer(l demoformat.Line) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,8 +98,9 @@ func (b *inbox) steer(l demoformat.Line) {
 	b.notify()
 }
 
-// steers are the prompts that have come for a running turn since the last call. With over they are the last ones: those
-// that come later are declined. A turn that is not over yet, as some have come, is left open.
+// steers returns the prompts for a running turn received since the last call. over closes the turn
+// to later prompts, which are then declined, unless there are prompts to return: then the turn
+// stays open.
 func (b *inbox) steers(d *delivery, over bool) []demoformat.Line {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,8 +110,8 @@ func (b *inbox) steers(d *delivery, over bool) []demoformat.Line {
 	return lines
 }
 
-// expect says that a question is about to be asked; its answer comes by the channel, which holds
-// one. Where stdin has ended the answer is no.
+// expect registers a question that is about to be asked and returns the channel for its answer,
+// which has room for one. If stdin is closed, the question is rejected.
 func (b *inbox) expect(id string) <-chan demoformat.Line {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +123,7 @@ func (b *inbox) expect(id string) <-chan demoformat.Line {
 	return reply
 }
 
-// forget says that a question does not wait any more.
+// forget removes a question that no longer waits.
 func (b *inbox) forget(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,7 +136,7 @@ func (b *inbox) reply(l demoformat.Line) {
 	b.answer(l)
 }
 
-// answer hands on the first answer to a question; others mean nothing. It needs the lock.
+// answer forwards the first answer to a question and ignores others. The caller holds the lock.
 func (b *inbox) answer(l demoformat.Line) {
 	if reply, ok := b.asked[l.UUID]; ok {
 		delete(b.asked, l.UUID)
@@ -142,7 +144,8 @@ func (b *inbox) answer(l demoformat.Line) {
 	}
 }
 
-// interrupt cancels the run of that id, be it running or waiting, or with no id the running one.
+// interrupt cancels the run with that id, whether running or waiting, or the running one if the id
+// is empty.
 func (b *inbox) interrupt(runID string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,7 +159,7 @@ func (b *inbox) interrupt(runID string) {
 	}
 }
 
-// next waits for a prompt and makes it the running one; nil means that there will be no more.
+// next waits for a prompt and makes it the running one. It returns nil if no more will arrive.
 func (b *inbox) next() *delivery {
 	for {
 		b.mu.Lock()
@@ -192,6 +195,6 @@ func (b *inbox) close() {
 func (b *inbox) notify() {
 	select {
 	case b.changed <- struct{}{}:
-	default: // signaled already
+	default: // already signaled
 	}
 }

@@ -17,15 +17,15 @@ import (
 
 // Exit codes of the agent.
 const (
-	ExitDone   = 0 // stdin ended and everything is done
+	ExitDone   = 0 // stdin is closed and all prompts are done
 	ExitFailed = 1 // the transcript or stdout cannot be written
 	ExitUsage  = 2
-	exitCrash  = 3 // the script said so
+	exitCrash  = 3 // requested by the script
 )
 
-// Main is the agent: it serves prompts from stdin until it ends and returns the exit code. The
-// workspace is the working directory, the transcript is under $HOME. args are the flags after the
-// sub-command.
+// Main runs the agent: it serves prompts from stdin until stdin is closed and returns the exit
+// code. The workspace is the working directory, the transcript is below $HOME. args are the flags
+// after the subcommand.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	workspace, err := os.Getwd()
 	if err != nil {
@@ -41,7 +41,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return p.Run(args, stdin)
 }
 
-// Agent is the agent's process with what it takes from outside.
+// Agent is the agent's process with its dependencies.
 type Agent struct {
 	Home, Workspace string
 	Stdout, Stderr  io.Writer
@@ -50,8 +50,8 @@ type Agent struct {
 
 	Model  string
 	asking []string // tools that ask before they run, until they are allowed
-	denied []string // tools that ask before they run whatever they were answered before
-	tools  []string // the command line of the server of overwinter's tools; nil without one
+	denied []string // tools that ask before every run, whatever the earlier answers
+	tools  []string // command line of the server of overwinter's tools; nil without one
 	memory *memory
 	inbox  *inbox
 }
@@ -59,7 +59,7 @@ type Agent struct {
 // errCrash ends the process in the middle of a turn.
 var errCrash = errors.New("crash")
 
-// Run runs the agent with these arguments until stdin ends, and returns the exit code.
+// Run runs the agent with these arguments until stdin is closed, and returns the exit code.
 func (p *Agent) Run(args []string, stdin io.Reader) int {
 	flags := flag.NewFlagSet(demoformat.Command, flag.ContinueOnError)
 	flags.SetOutput(p.Stderr)
@@ -93,7 +93,7 @@ func (p *Agent) Run(args []string, stdin io.Reader) int {
 	return code
 }
 
-// serve does one prompt after the other. The reader of stdin ends with stdin or, after a crash,
+// serve executes one prompt after the other. The reader of stdin ends with stdin or, after a crash,
 // with the process.
 func (p *Agent) serve(stdin io.Reader) int {
 	p.inbox = newInbox()

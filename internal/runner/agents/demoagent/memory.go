@@ -13,21 +13,21 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 )
 
-// memory is the transcript on disk: all that the agent knows of earlier prompts. Next to it are the
-// agent's permanent permissions.
+// memory is the transcript on disk, the agent's only memory of earlier prompts, and its permanent
+// permissions.
 type memory struct {
 	dir  string
 	file *os.File
-	// known are the prompts on record by uuid, each with its result; a result without an
-	// outcome is that of a prompt the agent died on.
+	// known are the recorded prompts by uuid, each with its result. A result without an outcome
+	// belongs to a prompt during which the agent died.
 	known map[string]demoformat.Line
-	// allowed are the tools that need not ask any more: those in allowedFile, and those that were
-	// allowed as long as this process lives.
+	// allowed are the tools that no longer need to ask: those in allowedFile, and those that were
+	// allowed for the lifetime of this process.
 	allowed map[string]bool
 }
 
 // openMemory opens or creates the transcript in dir. A truncated last line is kept and terminated,
-// so that the next one is separate.
+// so that the next line is separate.
 func openMemory(dir string) (*memory, error) {
 	if err := os.MkdirAll(filepath.Join(dir, demoformat.SubagentDir), 0o700); err != nil {
 		return nil, fmt.Errorf("make transcript directory: %w", err)
@@ -48,7 +48,7 @@ func openMemory(dir string) (*memory, error) {
 	for raw := range bytes.Lines(data) {
 		switch l, ok := demoformat.DecodeLine(raw); {
 		case !ok:
-		case l.Type == demoformat.LineUser && l.RunID != "" && l.RunID == run: // that the turn was given
+		case l.Type == demoformat.LineUser && l.RunID != "" && l.RunID == run: // added to the running turn
 		case l.Type == demoformat.LineUser:
 			last, run = l.UUID, l.RunID
 			m.known[last] = demoformat.Line{}
@@ -66,15 +66,15 @@ func openMemory(dir string) (*memory, error) {
 	return m, nil
 }
 
-// allow records that a tool need not ask from now on. A name has line ends on both sides, so that a
-// truncated one spoils no other.
+// allow records that a tool no longer needs to ask. A name is surrounded by newlines, so that a
+// truncated one does not corrupt others.
 func (m *memory) allow(tool string) error {
 	m.allowed[tool] = true
 	return appendTo(filepath.Join(m.dir, demoformat.AllowedFile), []byte("\n"+tool+"\n"))
 }
 
-// append writes a line that is known to be whole on disk when append returns, as far as a death of
-// this process goes; a death of the machine is for snapshots to survive.
+// append writes a line to the file. Once append returns, the line survives the death of this
+// process, though not of the machine; snapshots protect against that.
 func (m *memory) append(subagent string, encoded []byte) error {
 	if subagent == "" {
 		if _, err := m.file.Write(encoded); err != nil {
@@ -96,7 +96,7 @@ func appendTo(name string, data []byte) error {
 	return file.Close()
 }
 
-// maxQuote bounds what is quoted of a text, in characters.
+// maxQuote bounds a quoted text, in characters.
 const maxQuote = 200
 
 func quotable(text string) string {

@@ -8,7 +8,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// callTool calls one of overwinter's tools, as any agent does: over the Model Context Protocol, from a server that it starts.
+// callTool calls one of overwinter's tools as any agent does: over MCP, from a server that it
+// starts.
 func (t *turn) callTool(name, input string) (answer, error) {
 	text, failed := t.exchange(name, input)
 	t.answer = text
@@ -28,7 +29,7 @@ func (t *turn) exchange(name, input string) (text string, failed bool) {
 	if err != nil {
 		return "cannot reach overwinter's tools: " + err.Error(), true
 	}
-	defer session.Close() // the answer has been read
+	defer session.Close() // the answer has already been read
 	result, err := session.CallTool(t.ctx, &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(input)})
 	if err != nil {
 		return err.Error(), true

@@ -12,9 +12,9 @@ import (
 // ownGroup starts cmd in a new process group.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// killTree kills a process with all its descendants, those in other sessions too. It stops each
-// before looking for more, so that none can fork away in the meantime. Processes whose parent died
-// earlier are found by their group only.
+// killTree kills a process and all its descendants, including those in other sessions. It stops
+// each before it looks for more, so that none can fork in the meantime. Processes whose parent died
+// earlier are found only by their group.
 func killTree(pid int) error {
 	stopped := map[int]bool{}
 	for {
@@ -22,7 +22,7 @@ func killTree(pid int) error {
 		for _, p := range descendants(pid) {
 			if !stopped[p] {
 				stopped[p], found = true, true
-				_ = syscall.Kill(p, syscall.SIGSTOP) // one that is gone needs no stopping
+				_ = syscall.Kill(p, syscall.SIGSTOP) // an exited one need not be stopped
 			}
 		}
 		if !found {
@@ -37,20 +37,20 @@ func killTree(pid int) error {
 	return syscall.Kill(-pid, syscall.SIGKILL)
 }
 
-// descendants lists pid and every process below it, as /proc shows them now.
+// descendants lists pid and every process below it, according to /proc.
 func descendants(pid int) []int {
 	children := map[int][]int{}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well formed
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
 	for _, name := range stats {
 		data, err := os.ReadFile(name)
 		if err != nil {
-			continue // gone since
+			continue // has exited
 		}
 		child, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 		if err != nil {
 			continue
 		}
-		// pid (name) state ppid …, where name may hold anything.
+		// pid (name) state ppid …, where name may contain any character.
 		fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
 		if len(fields) < 2 {
 			continue

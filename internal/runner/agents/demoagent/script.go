@@ -28,7 +28,7 @@ const (
 	verbNote
 )
 
-// step is one thing to do.
+// step is one step of a script.
 type step struct {
 	verb   verb
 	name   string // write, look: the file; subagent, tool: its name
@@ -39,13 +39,13 @@ type step struct {
 	options []string
 }
 
-// speech is one line to say, with a pause before every word.
+// speech is one line of text, with a pause before every word.
 type speech struct {
 	text  string
 	pause time.Duration
 }
 
-// parseScript reads a prompt. Every prompt is a script: a line that is nothing else is said.
+// parseScript parses a prompt. Every prompt is a script: a line that is no command is text.
 func parseScript(content string) []step {
 	var steps []step
 	var said []speech
@@ -67,7 +67,7 @@ func parseScript(content string) []step {
 		}
 		spoken := parseSpeech(text)
 		if len(said) == 0 && strings.TrimSpace(spoken.text) == "" {
-			continue // blank lines part steps and are kept only within speech
+			continue // blank lines separate steps and are kept only within text
 		}
 		said = append(said, spoken)
 	}
@@ -75,7 +75,7 @@ func parseScript(content string) []step {
 	return steps
 }
 
-// parseStep reads a line that is a command; false means that it is to be said.
+// parseStep parses a line as a command. It returns false if the line is text.
 func parseStep(text string) (step, bool) {
 	text = strings.TrimSpace(text)
 	switch text {
@@ -119,10 +119,11 @@ func parseStep(text string) (step, bool) {
 	return step{}, false
 }
 
-// maxQuestion bounds a question with its options, in bytes: it is kept whole while it waits.
+// maxQuestion bounds a question with its options, in bytes, because it is kept in full while it
+// waits.
 const maxQuestion = 4 << 10
 
-// parseQuestion reads QUESTION | OPTION | OPTION …; empty options are left out.
+// parseQuestion parses QUESTION | OPTION | OPTION …; empty options are omitted.
 func parseQuestion(text string) (step, bool) {
 	question, offered, _ := strings.Cut(text, "|")
 	s := step{verb: verbAsk, text: strings.TrimSpace(question)}
@@ -149,7 +150,7 @@ func oneWord(s string) bool { return s != "" && !strings.ContainsFunc(s, unicode
 // maxWord bounds one delta, in bytes.
 const maxWord = 1 << 10
 
-// words cuts text into pieces that together are text again: each a word with the space after it.
+// words splits text into words, each with the space after it.
 func words(text string) []string {
 	var pieces []string
 	for text != "" {

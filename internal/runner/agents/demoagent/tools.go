@@ -14,15 +14,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 )
 
-// Bounds of what a tool shows, in bytes.
+// Bounds of what a tool prints, in bytes.
 const (
 	MaxShown  = 4 << 10  // of its input
 	MaxOutput = 64 << 10 // of a command's output
 	maxImage  = 1 << 20
 )
 
-// pipeDelay is how long a command's output is waited for once the command has ended: a process that
-// it left running may hold the pipe open.
+// pipeDelay is how long to wait for a command's output after the command has exited, because a
+// process that it left running may hold the pipe open.
 const pipeDelay = 500 * time.Millisecond
 
 // The names of tools.
@@ -35,12 +35,12 @@ const (
 // interruptedOutput is the result of an aborted tool that had no output.
 const interruptedOutput = "interrupted"
 
-// tool is a call that is to be made.
+// tool is a call to be made.
 type tool struct {
 	name     string
 	input    any
-	subagent string // the subagent that is called; empty for a tool proper
-	// title is what people are asked where the tool has to ask before it runs; empty for one that
+	subagent string // the subagent that is called; empty for other tools
+	// title is the question to people if the tool must ask before it runs; empty for a tool that
 	// does no harm and never asks.
 	title string
 	work  func(call demoformat.Line) (answer, error)
@@ -72,21 +72,21 @@ type subagentInput struct {
 	Prompt string `json:"prompt"`
 }
 
-// ShellOutput is what a command did.
+// ShellOutput is the result of a command.
 type ShellOutput struct {
-	Output   string `json:"output"` // stdout and stderr as they came
+	Output   string `json:"output"` // stdout and stderr interleaved
 	ExitCode int    `json:"exitCode"`
 }
 
-// answer is what a tool gives back; output is anything that JSON can hold.
+// answer is the result of a tool. output is any value that can be encoded as JSON.
 type answer struct {
 	output any
 	failed bool
 	images [][]byte
 }
 
-// shell runs a command in the workspace, in a new process group. Interrupted, it is killed with all
-// its descendants and answers with its output so far.
+// shell runs a command in the workspace, in a new process group. If interrupted, it kills the
+// command with all its descendants and returns the output so far.
 func (t *turn) shell(command string) (answer, error) {
 	out := &head{limit: MaxOutput}
 	cmd := exec.CommandContext(t.ctx, "sh", "-c", command)
@@ -102,7 +102,7 @@ func (t *turn) shell(command string) (answer, error) {
 		}
 		return answer{output: fmt.Sprintf("cannot run: %v", err), failed: true}, nil
 	}
-	code := cmd.ProcessState.ExitCode() // -1 where a signal ended it
+	code := cmd.ProcessState.ExitCode() // -1 if a signal ended it
 	text := out.String()
 	if code < 0 {
 		text += fmt.Sprintf("\n[%s]", cmd.ProcessState)
@@ -115,7 +115,7 @@ func (t *turn) shell(command string) (answer, error) {
 	return a, nil
 }
 
-// write puts text into a file of the workspace and makes the directories it needs.
+// write writes text to a file of the workspace and creates the necessary directories.
 func (t *turn) write(name, text string) (answer, error) {
 	t.answer = fmt.Sprintf("wrote %d bytes to %s", len(text), name)
 	if err := t.writeFile(name, text); err != nil {
@@ -140,7 +140,7 @@ func (t *turn) writeFile(name, text string) error {
 	return errors.Join(err, root.Close())
 }
 
-// look gives back an image of the workspace.
+// look returns an image of the workspace.
 func (t *turn) look(name string) (answer, error) {
 	data, err := t.readFile(name)
 	if err != nil {
@@ -179,7 +179,7 @@ func (t *turn) readFile(name string) (data []byte, err error) {
 	return data[:n], err
 }
 
-// sleep works on nothing for d.
+// sleep waits for d.
 func (t *turn) sleep(d time.Duration) (answer, error) {
 	if !t.pause(d) {
 		return answer{output: interruptedOutput}, errInterrupted
@@ -188,7 +188,7 @@ func (t *turn) sleep(d time.Duration) (answer, error) {
 	return answer{output: t.answer}, nil
 }
 
-// shown is as much of a tool's input as people are shown.
+// shown truncates a tool's input to what is shown to people.
 func shown(text string) string {
 	if len(text) <= MaxShown {
 		return text
@@ -209,7 +209,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what was kept, as text, and says where there was more.
+// String returns the kept text, with a note if there was more.
 func (h *head) String() string {
 	text := strings.ToValidUTF8(h.kept.String(), "\uFFFD")
 	if h.total > h.limit {

@@ -13,11 +13,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// MaxBlock bounds the text of one block, in bytes. Longer speech is several blocks, because a
+// MaxBlock bounds the text of one block, in bytes. Longer text becomes several blocks, because a
 // translator keeps an open block in its state.
 const MaxBlock = 8 << 10
 
-// errInterrupted says that a turn was aborted on request.
+// errInterrupted means that a turn was aborted on request.
 var errInterrupted = errors.New("interrupted")
 
 // failedError ends a turn, or a subagent, as failed.
@@ -25,18 +25,18 @@ type failedError struct{ reason string }
 
 func (e *failedError) Error() string { return e.reason }
 
-// turn is one prompt being worked on, or a subagent's part of it.
+// turn is a prompt being executed, or a subagent's part of it.
 type turn struct {
 	*Agent
 	ctx    context.Context //nolint:containedctx // done when the prompt is interrupted
 	prompt demoformat.Line
-	agent  string // the subagent that works; empty for the main one
+	agent  string // the running subagent; empty for the main agent
 	usage  *demoformat.Usage
-	answer string // what was said or put out last
+	answer string // last text or output
 	own    *delivery
 }
 
-// deliver answers a prompt. An error ends the process.
+// deliver executes a prompt. An error ends the process.
 func (p *Agent) deliver(d *delivery) error {
 	t := &turn{Agent: p, ctx: d.ctx, prompt: d.prompt, usage: &demoformat.Usage{Input: tokens(d.prompt.Content)}, own: d}
 	if d.prompt.Type == demoformat.LineSteer {
@@ -70,7 +70,7 @@ func (p *Agent) deliver(d *delivery) error {
 	return errors.Join(t.declineAll(), t.record(result))
 }
 
-// whole plays the script of the turn, and those of the prompts that it is given meanwhile.
+// whole executes the script of the turn, and the scripts of prompts added meanwhile.
 func (t *turn) whole(steps []step) error {
 	for {
 		if err := t.play(steps); err != nil {
@@ -87,7 +87,7 @@ func (t *turn) whole(steps []step) error {
 	}
 }
 
-// steered plays the scripts of prompts that the running turn is given, after the step that it was at.
+// steered executes the scripts of prompts added to the running turn, after the current step.
 func (t *turn) steered(lines []demoformat.Line) error {
 	for i, l := range lines {
 		if t.ctx.Err() != nil {
@@ -106,7 +106,7 @@ func (t *turn) steered(lines []demoformat.Line) error {
 	return nil
 }
 
-// declineAll ends the time in which the turn takes prompts, and declines those that it has not taken.
+// declineAll closes the turn to further prompts, and declines those that it has not accepted.
 func (t *turn) declineAll() error {
 	for {
 		lines := t.inbox.steers(t.own, true)
@@ -128,7 +128,7 @@ func (t *turn) decline(lines ...demoformat.Line) error {
 	return nil
 }
 
-// play does the steps of a script in order until one ends the turn.
+// play executes the steps of a script in order until one ends the turn.
 func (t *turn) play(steps []step) error {
 	for _, s := range steps {
 		if t.ctx.Err() != nil {
@@ -138,7 +138,7 @@ func (t *turn) play(steps []step) error {
 			return err
 		}
 		if t.own == nil {
-			continue // a subagent
+			continue // text of a subagent
 		}
 		if err := t.steered(t.inbox.steers(t.own, false)); err != nil {
 			return err
@@ -248,7 +248,7 @@ func (t *turn) say(kind string, lines ...speech) error {
 	return finish(false)
 }
 
-// call calls a tool and puts what it answers on record.
+// call calls a tool and records its result.
 func (t *turn) call(c tool) error {
 	raw, err := json.Marshal(c.input)
 	if err != nil {
@@ -274,7 +274,7 @@ func (t *turn) call(c tool) error {
 	}), err)
 }
 
-// run does what a tool is called for, if it may.
+// run executes a tool call, if it is allowed.
 func (t *turn) run(c tool, call demoformat.Line) (answer, error) {
 	if c.title != "" {
 		if refused, ok, err := t.permit(call, c.title); err != nil || !ok {
@@ -287,7 +287,7 @@ func (t *turn) run(c tool, call demoformat.Line) (answer, error) {
 	return c.work(call)
 }
 
-// subagent has another agent execute one line, in its own conversation.
+// subagent makes another agent execute one line, in its own conversation.
 func (t *turn) subagent(s step) error {
 	id := t.NewID()
 	return t.call(tool{name: s.name, subagent: id, input: subagentInput{Prompt: shown(s.text)}, work: func(demoformat.Line) (answer, error) {
@@ -297,7 +297,7 @@ func (t *turn) subagent(s step) error {
 		}
 		steps := parseScript(s.text)
 		for i := range steps {
-			if steps[i].verb == verbSubagent { // one level is enough to show how it looks
+			if steps[i].verb == verbSubagent { // one level is enough for a demonstration
 				steps[i] = step{verb: verbSay, speech: []speech{{text: s.text}}}
 			}
 		}
@@ -310,7 +310,7 @@ func (t *turn) subagent(s step) error {
 	}})
 }
 
-// pause waits for d and reports whether the turn is still wanted.
+// pause waits for d. It returns false if the turn was aborted meanwhile.
 func (t *turn) pause(d time.Duration) bool {
 	if d <= 0 {
 		return t.ctx.Err() == nil
@@ -328,7 +328,7 @@ func (t *turn) pause(d time.Duration) bool {
 // record writes a line to the transcript and then to the stream.
 func (t *turn) record(l demoformat.Line) error { return t.emit(l, true) }
 
-// stream writes a line to the stream alone.
+// stream writes a line only to the stream.
 func (t *turn) stream(l demoformat.Line) error { return t.emit(l, false) }
 
 func (t *turn) emit(l demoformat.Line, keep bool) error {

@@ -20,18 +20,18 @@ import (
 
 const (
 	// DefaultTimeout is how long the program may be silent while it waits for the model. It retries
-	// silently, apparently without limit.
+	// silently, apparently without a limit.
 	DefaultTimeout = 5 * time.Minute
-	// delegated is how many times longer a subagent may take between two things that it writes down.
+	// delegated is the factor by which a subagent may take longer between two records.
 	delegated = 6
-	// pollInterval is how often chat files are read, in addition to each time that the program
+	// pollInterval is how often chat files are read, in addition to each line that the program
 	// prints.
 	pollInterval = 50 * time.Millisecond
-	pastTimeout  = 3 * time.Second // for what the program repeats when it has loaded a session
+	pastTimeout  = 3 * time.Second // for the messages that the program repeats when it has loaded a session
 )
 
-// Main is the bridge between the runner and the program, whose argv follows the flags. Its stdin
-// has stdio.Command lines, its environment is the program's.
+// Main runs the bridge between the runner and the program, whose argv follows the flags. It reads
+// stdio.Command lines from stdin; its environment is passed to the program.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(geminiformat.Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -59,7 +59,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return code
 }
 
-// talk is the conversation with the program, and the [acpclient.Agent] of its loop.
+// talk is the connection to the program. It implements [acpclient.Agent].
 type talk struct {
 	acpclient.Bridge
 	timeout   time.Duration
@@ -67,7 +67,7 @@ type talk struct {
 	workspace string
 	notebook  *notebook
 
-	past   int // updates that are still to come of what it has loaded
+	past   int // number of repeated updates still to come
 	pastBy time.Time
 
 	order
@@ -85,7 +85,7 @@ func (b *talk) main(id string, argv []string, stdin io.Reader) (int, error) {
 	return b.Run(b, b.notebook.Notebook, func() error { return b.start(argv) }, stdin)
 }
 
-// start starts the program with nothing but the memory of the notebook.
+// start starts the program with only the memory of the notebook.
 func (b *talk) start(argv []string) error {
 	dir := filepath.Join(b.home, ".gemini")
 	restored, err := restore(&b.notebook.memory, dir, b.workspace, b.notebook.Session)
@@ -130,7 +130,7 @@ func begin(ctx context.Context, peer *bridge.Peer, where acpclient.Where, memory
 	return s
 }
 
-// Ready records the session, and the loss of the one before if there was one.
+// Ready records the session, and the loss of the previous one, if any.
 func (b *talk) Ready(s acpclient.Started) {
 	if !s.Loaded {
 		b.past = 0
@@ -146,17 +146,17 @@ func (b *talk) Ready(s acpclient.Started) {
 	b.pastBy = time.Now().Add(pastTimeout)
 }
 
-// Repeating reports whether the program still repeats the session that it has loaded.
+// Repeating reports whether the program is still repeating the session that it has loaded.
 func (b *talk) Repeating() bool { return b.past > 0 && time.Now().Before(b.pastBy) }
 
-// reasonDelivered: the agent had started the prompt before it died. It stores no id of the prompt
-// by which it could be resumed.
+// reasonDelivered: the agent had started the prompt before it died. The agent stores no id by which
+// the prompt could be resumed.
 const reasonDelivered = "already_delivered"
 
-// Texts returns the prompt, or that of a command of the user.
+// Texts returns the prompt, or the prompt of a user's command.
 func (b *talk) Texts(content string) []string { return []string{b.expand(content)} }
 
-// Known returns the end of a run that the notebook knows.
+// Known returns the recorded end of a run.
 func (b *talk) Known(run string) (json.RawMessage, bool) {
 	past, ok := b.notebook.runs[run]
 	if !ok || !past.ended && !past.answered {
@@ -169,7 +169,7 @@ func (b *talk) Known(run string) (json.RawMessage, bool) {
 	return geminiformat.Data(end), true
 }
 
-// Begun records that a turn begins.
+// Begun records the start of a turn.
 func (b *talk) Begun(c stdio.Command) {
 	b.notebook.runs[c.RunID] = &pastRun{}
 	b.begin()
@@ -183,11 +183,11 @@ func (b *talk) Interrupted() {
 	b.Note(stdio.Note{Type: geminiformat.NoteInterrupt, RunID: b.Turn.Run})
 }
 
-// Answered records what became of a question.
+// Answered records the decision about a permission request.
 func (b *talk) Answered(call string, d acpclient.Decision) {
 	b.Note(stdio.Note{Type: geminiformat.NoteAnswered, ID: call, Data: geminiformat.Data(d == acpclient.Allowed)})
 	if d == acpclient.Rejected {
-		delete(b.open, call) // nothing more is said of it
+		delete(b.open, call) // no more updates of it follow
 	}
 }
 
@@ -205,8 +205,8 @@ func (b *talk) Updated(s acpclient.Said) {
 	b.emit(b.printed(p.Update))
 }
 
-// Asked records the call that a question is about. The program asks although everything is allowed
-// when it has loaded a session, whatever its mode.
+// Asked records the call that requests permission. After loading a session, the program asks even
+// if everything is allowed, in any mode.
 func (b *talk) Asked(params json.RawMessage) (call string, options json.RawMessage) {
 	var p geminiformat.UpdateParams
 	geminiformat.Decode(params, &p)
@@ -217,7 +217,7 @@ func (b *talk) Asked(params json.RawMessage) (call string, options json.RawMessa
 	return c.ID, p.Options
 }
 
-// Repeated counts what the program repeats of the session that it has loaded.
+// Repeated counts the messages that the program repeats of the session that it has loaded.
 func (b *talk) Repeated(s acpclient.Said) {
 	var p geminiformat.UpdateParams
 	if b.past == 0 || s.Method != acpformat.MethodUpdate || !geminiformat.Decode(s.Params, &p) {
@@ -229,7 +229,7 @@ func (b *talk) Repeated(s acpclient.Said) {
 	}
 }
 
-// tool notes that a call has begun, where the program says so for the first time.
+// tool records the start of a call when the program first reports it.
 func (b *talk) tool(c geminiformat.Call, kind string, asked bool) {
 	if kind != "tool_call" && kind != "tool_call_update" || c.ID == "" {
 		return
@@ -272,24 +272,24 @@ func (b *talk) MaxSilence() time.Duration {
 	limit := b.timeout
 	for _, subagent := range b.open {
 		if !subagent {
-			return 0 // a tool takes as long as it takes
+			return 0 // a running tool has no limit
 		}
 		limit = delegated * b.timeout
 	}
 	return limit
 }
 
-// GivenUp records the deadline that has passed.
+// GivenUp records the exceeded timeout.
 func (b *talk) GivenUp() {
 	b.Note(stdio.Note{Type: stdio.NoteDeadline, RunID: b.Turn.Run, Message: b.Turn.GaveUp.Error(), Data: geminiformat.Data(geminiformat.Stamp{At: acpclient.Now()})})
 }
 
-// Finished ends the turn as the response to its prompt says.
+// Finished ends the turn with the response to its prompt.
 func (b *talk) Finished(m bridge.Message) {
 	b.Poll()
 	b.emit(b.rest())
 	outcome, reason, failed := b.Turn.Ended(m)
-	if failed && b.Turn.GaveUp == nil { // else the deadline has been noted
+	if failed && b.Turn.GaveUp == nil { // otherwise GivenUp has recorded the timeout
 		b.Failed(plain(reason))
 		return
 	}
@@ -297,7 +297,7 @@ func (b *talk) Finished(m bridge.Message) {
 	b.Ended(outcome, reason)
 }
 
-// plain is what the model's server has said when it refused, which the program hands on as it came.
+// plain returns the message of a model API error, which the program forwards unchanged.
 func plain(reason string) string {
 	var answer struct {
 		Error struct {
@@ -310,14 +310,14 @@ func plain(reason string) string {
 	return reason
 }
 
-// Failed ends the turn with what went wrong.
+// Failed ends the turn with an error.
 func (b *talk) Failed(message string) {
 	b.partial(false)
 	b.Note(stdio.Note{Type: stdio.NoteFailed, RunID: b.Turn.Run, Message: message, Data: geminiformat.Data(geminiformat.Stamp{At: acpclient.Now()})})
 	b.Ended(session.OutcomeFailed, geminiformat.Bounded(message))
 }
 
-// partial notes what the agent has said without writing it down.
+// partial records text that the agent has printed and not stored.
 func (b *talk) partial(whole bool) {
 	text, thoughts := b.unwritten()
 	if text == "" && len(thoughts) == 0 {

@@ -15,25 +15,25 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpclient"
 )
 
-// tail reads the lines that a file gains.
+// tail reads the lines appended to a file.
 type tail struct {
 	name   string
 	offset int64
-	rest   []byte // of a line that has no end yet
-	begun  bool   // of a subagent: it has been said that it has begun
+	rest   []byte // of an incomplete line
+	begun  bool   // of a subagent: its start has been reported
 }
 
-// lines returns the whole lines that have come since the last call.
+// lines returns the complete lines appended since the last call.
 func (t *tail) lines() [][]byte {
 	info, err := os.Stat(t.name)
 	if err != nil || info.Size() <= t.offset {
-		return nil // it comes, or has nothing new
+		return nil // the file does not exist yet, or has nothing new
 	}
 	f, err := os.Open(t.name)
 	if err != nil {
 		return nil
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	more, err := io.ReadAll(io.NewSectionReader(f, t.offset, info.Size()-t.offset))
 	if err != nil {
 		return nil
@@ -54,26 +54,26 @@ func (t *tail) lines() [][]byte {
 	}
 }
 
-// news finds what is new in the lines of a chat file: the program repeats a record with each of its
+// news finds what is new in the lines of a chat file. The program repeats a record with each of its
 // calls, and everything when it loads a session.
 type news struct {
 	records map[string]struct{}
 	calls   map[string]struct{}
-	kept    []string // ids of what it remembers by its own account
+	kept    []string // ids that it remembers, as it reports them
 }
 
 func newNews() *news {
 	return &news{records: map[string]struct{}{}, calls: map[string]struct{}{}}
 }
 
-// item is a piece of news.
+// item is one new record.
 type item struct {
 	note stdio.Note
-	// says is set for an answer of the model: what it has in it.
+	// says is the record of an answer of the model, if it is one.
 	says *geminiformat.Record
-	// calls are those that have ended.
+	// calls are the calls that have ended.
 	calls []string
-	// person: a user, or the program in the name of the user, has sent a message.
+	// person is set for a message of the user, or of the program in the user's name.
 	person bool
 }
 
@@ -159,8 +159,8 @@ func (s *news) gemini(chat func(json.RawMessage) stdio.Note, r geminiformat.Reco
 	return items
 }
 
-// replaced reads that the program has put other messages in the place of those that it had: that it
-// has forgotten some, or made a summary.
+// replaced handles that the program has replaced its messages: it has dropped some, or written a
+// summary.
 func (s *news) replaced(conv string, messages []json.RawMessage) []item {
 	if conv != "" || messages == nil {
 		return nil
@@ -188,7 +188,7 @@ func (s *news) replaced(conv string, messages []json.RawMessage) []item {
 	return []item{{note: stdio.Note{Type: geminiformat.NoteHistory, Data: geminiformat.Data(geminiformat.HistoryNote{At: acpclient.Now(), IDs: ids, Added: added})}}}
 }
 
-// remembers says what the program knows already.
+// remembers sets what the program already knows.
 func (s *news) remembers(m geminiformat.Memory) {
 	for _, have := range m.Messages {
 		s.first(have.ID)
@@ -210,7 +210,7 @@ func (s *news) first(id string) bool {
 	return true
 }
 
-// with is a JSON object with a field set, or left out.
+// with returns a JSON object with a field set or removed.
 func with(line []byte, key string, value json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(line, &fields) != nil {
@@ -223,11 +223,11 @@ func with(line []byte, key string, value json.RawMessage) json.RawMessage {
 	return geminiformat.Data(fields)
 }
 
-// comment matches what the program removes from what it stores, in addition to characters without
-// width and the space at both ends.
+// comment matches what the program removes from stored text, in addition to zero-width characters
+// and white space at both ends.
 var comment = lazyregexp.New(`(?s)<!--.*?-->`)
 
-// written is a text as the program writes it down.
+// written returns a text in the form in which the program stores it.
 func written(text string) string {
 	text = strings.Map(func(c rune) rune {
 		if c >= '\u200b' && c <= '\u200f' || c == '\ufeff' {
@@ -244,7 +244,7 @@ func written(text string) string {
 	}
 }
 
-// chatOf finds the chat file of a session that the program has begun.
+// chatOf finds the chat file of a session that the program has started.
 func chatOf(dir, id string) string {
 	names, err := filepath.Glob(filepath.Join(dir, "tmp", slug, "chats", "session-*-"+geminiformat.Short(id)+".jsonl"))
 	if err != nil || len(names) == 0 {

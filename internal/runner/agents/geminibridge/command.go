@@ -10,8 +10,8 @@ import (
 
 var commandName = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
-// commandPrompt is the prompt in the file of a command, as commandFile writes it or with the other
-// strings that TOML has.
+// commandPrompt returns the prompt in the file of a command. The file may use any kind of TOML
+// string.
 func commandPrompt(text string) (string, bool) {
 	for rest := text; rest != ""; {
 		line, after, _ := strings.Cut(rest, "\n")

@@ -1,5 +1,5 @@
-// Package geminibridge connects the runner to Gemini CLI. It runs in the sandbox. It starts the program
-// over the Agent Client Protocol, follows the chat files that the program writes, and keeps the
-// notebook from which a lost conversation is restored. Package gemini is its adapter and has the whole
-// description.
+// Package geminibridge connects the runner to Gemini CLI. It runs in the sandbox. It starts the
+// program over the Agent Client Protocol, follows the chat files that the program writes, and keeps
+// the notebook from which a lost conversation is restored. Its adapter, package gemini, documents
+// both.
 package geminibridge

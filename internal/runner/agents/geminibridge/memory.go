@@ -9,16 +9,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 )
 
-// Where a chat is written for the program to load it, below its own directory. The name of the
+// Location of a chat that the program is to load, below its own directory. The name of the
 // directory is the slug of the only project that it is configured with.
 const (
 	slug        = "overwinter"
-	restoredDay = "2020-01-01T00-00" // older than any file that it makes by itself
+	restoredDay = "2020-01-01T00-00" // older than any file that the program creates
 )
 
-// restore gives the program, in its directory dir, the chat of a session in a project and nothing
-// else of it. It returns the file, to which the program appends. Everything in it is deleted first:
-// the program would delete the file if it found another of the same session.
+// restore replaces the chats in the program's directory dir by the chat of one session in a
+// project. It returns the file, to which the program appends. It first deletes everything else,
+// because the program would delete the file if it found another one of the same session.
 func restore(m *geminiformat.Memory, dir, project, id string) (string, error) {
 	root := filepath.Join(dir, "tmp", slug)
 	if err := os.RemoveAll(filepath.Join(root, "chats")); err != nil {

@@ -6,5 +6,5 @@ import "time"
 type sessionNote struct {
 	At      time.Time `json:"at"`
 	Version string    `json:"version,omitempty"`
-	Loaded  bool      `json:"loaded,omitempty"` // it resumed from its memory
+	Loaded  bool      `json:"loaded,omitempty"` // the program resumed from its memory
 }

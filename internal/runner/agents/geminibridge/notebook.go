@@ -7,23 +7,23 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// notebook is the transcript of a session, with what earlier bridges have recorded.
+// notebook is the transcript of a session, with the records of earlier bridges.
 type notebook struct {
 	*acpclient.Notebook
-	memory geminiformat.Memory // the earlier conversation of the agent's session
+	memory geminiformat.Memory // earlier conversation of the agent's session
 	runs   map[string]*pastRun
 }
 
-// pastRun is a run that the notebook has.
+// pastRun is a run recorded in the notebook.
 type pastRun struct {
 	ended    bool
 	outcome  session.Outcome
 	reason   string
 	status   int
-	answered bool // the agent had begun to do something
+	answered bool // the agent had begun to work on it
 }
 
-// openNotebook opens the notebook at name, or makes it.
+// openNotebook opens the notebook at name, or creates it.
 func openNotebook(name string) (*notebook, error) {
 	open, past, err := acpclient.OpenNotebook(name)
 	if err != nil {
@@ -34,7 +34,7 @@ func openNotebook(name string) (*notebook, error) {
 	return nb, nil
 }
 
-// read takes up what earlier bridges have noted.
+// read reads the records of earlier bridges.
 func (nb *notebook) read(past []byte) {
 	var run *pastRun
 	for n := range acpclient.Notes(past) {
@@ -60,7 +60,7 @@ func (nb *notebook) read(past []byte) {
 	}
 }
 
-// isPrompt reports whether a note is the agent's record of a prompt, which is not an answer to it.
+// isPrompt reports whether a note is the agent's record of a prompt, and not of an answer.
 func isPrompt(n stdio.Note) bool {
 	var r geminiformat.Record
 	return geminiformat.Decode(n.Data, &r) && r.Type == geminiformat.UserRecord

@@ -10,9 +10,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpclient"
 )
 
-// order merges what the program streams and what it stores into one order. It stores an answer when
-// it is complete, and a call when it has ended, before it continues; but its stdout may be read
-// later than its files. So a record waits until everything that it refers to has been printed:
+// order merges the program's stream and its stored records. The program stores an answer when it is
+// complete, and a call when it has ended, before it continues, but its stdout may be read later
+// than its files. So a record is held until everything that it refers to has been printed:
 //
 //	streamed   thought  text  text            tool_call  …  completed           text
 //	written                         answer                             call            answer
@@ -22,17 +22,17 @@ type order struct {
 	agents  []*tail
 	waiting []item
 
-	// What has been streamed since the last answer that was written down.
+	// Streamed since the last stored answer.
 	text     strings.Builder
 	thoughts []string
-	// open are the calls that are under way; true are those of subagents. finished are those of
-	// which the end has been streamed.
+	// open are the calls in progress, true for subagents. finished are the calls whose end has been
+	// streamed.
 	open     map[string]bool
 	finished map[string]struct{}
-	delegate string // the newest call of a subagent
+	delegate string // newest call of a subagent
 }
 
-// begin forgets what is left of an earlier turn.
+// begin discards the remainder of an earlier turn.
 func (o *order) begin() {
 	o.text.Reset()
 	o.thoughts, o.delegate = nil, ""
@@ -40,8 +40,8 @@ func (o *order) begin() {
 	clear(o.finished)
 }
 
-// gained reads new records of the chat files, and returns those that can be printed. The main file
-// is read first: the files of subagents are complete by the time that their call is in it.
+// gained reads new records of the chat files, and returns those that can be printed. It reads the
+// main file first: a subagent's file is complete when its call is in the main file.
 func (o *order) gained(subagents string) (notes []stdio.Note, heard bool) {
 	if o.chats != nil {
 		for _, line := range o.chats.lines() {
@@ -65,11 +65,11 @@ func (o *order) gained(subagents string) (notes []stdio.Note, heard bool) {
 	return append(notes, o.flush()...), heard
 }
 
-// subagents are the files of a session's subagents.
+// subagents returns the files of a session's subagents.
 func (o *order) subagents(dir string) []*tail {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return o.agents // there are none yet
+		return o.agents // none exist yet
 	}
 	for _, e := range entries {
 		name := filepath.Join(dir, e.Name())
@@ -84,7 +84,7 @@ func (o *order) subagents(dir string) []*tail {
 	return o.agents
 }
 
-// flush returns what has waited long enough.
+// flush returns the held records that can be printed.
 func (o *order) flush() []stdio.Note {
 	var notes []stdio.Note
 	for len(o.waiting) > 0 {
@@ -109,12 +109,12 @@ func (o *order) ended(calls []string) bool {
 	return true
 }
 
-// next takes the first that waits.
+// next removes the first held record and returns it.
 func (o *order) next() []stdio.Note {
 	head := o.waiting[0]
 	o.waiting = o.waiting[1:]
 	if text, thoughts := o.unwritten(); head.person && (text != "" || len(thoughts) > 0) {
-		// The answer that was under way has been given up for this.
+		// The answer in progress was abandoned for this message.
 		o.text.Reset()
 		o.thoughts = nil
 		return []stdio.Note{{Type: geminiformat.NotePartial, Data: geminiformat.Data(geminiformat.PartialNote{At: acpclient.Now(), Text: text, Thoughts: thoughts})}, head.note}
@@ -132,8 +132,8 @@ func (o *order) next() []stdio.Note {
 	return notes
 }
 
-// answers returns the answers at the head of what waits: the program does something else now, so
-// they have been streamed.
+// answers returns the answers at the head of the held records: the program has continued, so they
+// have been streamed.
 func (o *order) answers() []stdio.Note {
 	var notes []stdio.Note
 	for len(o.waiting) > 0 && o.waiting[0].says != nil {
@@ -182,7 +182,7 @@ func (o *order) printed(u geminiformat.Update) []stdio.Note {
 	return o.flush()
 }
 
-// rest returns everything that waits: the turn has ended.
+// rest returns all held records, because the turn has ended.
 func (o *order) rest() []stdio.Note {
 	var notes []stdio.Note
 	for len(o.waiting) > 0 {
@@ -191,13 +191,13 @@ func (o *order) rest() []stdio.Note {
 	return notes
 }
 
-// unwritten is what has been streamed and not written down.
+// unwritten returns what has been streamed and not stored.
 func (o *order) unwritten() (text string, thoughts []string) {
 	return strings.TrimFunc(o.text.String(), geminiformat.IsSpace), o.thoughts
 }
 
-// expand puts the prompt of a command of the user in the place of "/name arguments": the program
-// does so for those who type alone.
+// expand replaces "/name arguments" by the prompt of that user command, because the program does so
+// only in its terminal.
 func (b *talk) expand(content string) string {
 	name, args, _ := strings.Cut(strings.TrimPrefix(content, "/"), " ")
 	if !strings.HasPrefix(content, "/") || !commandName.MatchString(name) {

@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
-// ordered is an order with a chat file, and what it has let out, in short.
+// ordered is an order with a chat file, and a short form of its output.
 type ordered struct {
 	order
 	t    *testing.T
@@ -46,13 +46,13 @@ func (o *ordered) add(notes []stdio.Note) {
 	}
 }
 
-// writes adds a line to the chat file, as the program does.
+// writes appends a line to the chat file, as the program does.
 func (o *ordered) writes(line string) {
 	_, err := o.file.WriteString(line + "\n")
 	require.NoError(o.t, err)
 }
 
-// says streams an update, as the bridge sees it.
+// says streams an update, as the bridge receives it.
 func (o *ordered) says(raw string) {
 	var u geminiformat.Update
 	require.NoError(o.t, json.Unmarshal([]byte(raw), &u))
@@ -76,7 +76,7 @@ const (
 	answerB    = `{"id":"4","type":"gemini","content":"b","thoughts":[]}`
 )
 
-// want is the one order of it all.
+// want is the only correct order.
 var want = []string{
 	"agent_thought_chunk", "agent_message_chunk", "agent_message_chunk", "record a b", "tool_call", "tool_call_update", "calls c",
 	"agent_message_chunk", "record b",
@@ -86,7 +86,7 @@ func TestRecordsFollowWhatTheyAreAbout(t *testing.T) {
 	t.Parallel()
 	updates := []string{thoughtT, chunkA, chunkB, callBegins, callEnds, chunkB}
 	records := []string{answerAB, recordCall, responseC, answerB}
-	for name, early := range map[string][]int{ // how many records are there before each update
+	for name, early := range map[string][]int{ // number of records present before each update
 		"as they are written": {0, 0, 0, 1, 1, 3},
 		"a little early":      {0, 1, 1, 1, 3, 3},
 		"all of them":         {4, 4, 4, 4, 4, 4},

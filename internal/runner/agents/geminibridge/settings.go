@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 )
 
-// environment is that of the program: the bridge's own, but for the settings, which are written where
-// the program finds them, in its directory dir.
+// environment returns the program's environment: the bridge's own, without the settings, which it
+// writes to the program's directory dir.
 func environment(dir string) ([]string, error) {
 	var env []string
 	raw := ""
@@ -37,10 +37,10 @@ func environment(dir string) ([]string, error) {
 	return env, nil
 }
 
-// writeSettings merges settings over those that the user has in dir. The user's settings are kept
-// next to the notebooks, so that settings of an earlier launch do not stay. The program also has a
-// file for settings that override the user's, but reads it only if no directory above it can be
-// written by others.
+// writeSettings merges settings over the user's settings in dir. It keeps a copy of the user's
+// settings next to the notebooks, so that settings of an earlier launch do not remain. The program
+// also has a file for settings that override the user's, but reads it only if other users cannot
+// write to any directory above it.
 func writeSettings(dir string, settings []byte) error {
 	name := filepath.Join(dir, "settings.json")
 	own := filepath.Join(dir, geminiformat.NotebookDir, "settings.json")
@@ -66,7 +66,7 @@ func writeSettings(dir string, settings []byte) error {
 		return err
 	}
 	var under, over map[string]any
-	_ = json.Unmarshal(base, &under) // settings that cannot be read count for nothing, as with the program
+	_ = json.Unmarshal(base, &under) // ignore invalid settings, as the program does
 	if err := json.Unmarshal(settings, &over); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func readIfThere(name string) ([]byte, error) {
 	return b, err
 }
 
-// merge puts over over under, object by object.
+// merge merges over into under, object by object.
 func merge(under, over map[string]any) map[string]any {
 	out := map[string]any{}
 	for k, v := range under {

@@ -10,7 +10,6 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 )
 
-// TestSettingsOfALaunchOverrideTheUsersAndDoNotStay.
 func TestSettingsOfALaunchOverrideTheUsersAndDoNotStay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

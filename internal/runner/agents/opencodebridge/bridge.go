@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
-// The bounds of retries. OpenCode itself tries for ever.
+// The retry limits. OpenCode itself retries forever.
 const (
 	defaultRetries = 10
 	defaultTimeout = 5 * time.Minute
@@ -25,8 +25,8 @@ const (
 
 var errConfig = errors.New("the secret " + opencodeformat.SecretConfig + " is no JSON object")
 
-// Main is the bridge: it serves commands from stdin until it ends, with its own OpenCode server,
-// and returns the exit code. The workspace is the working directory.
+// Main runs the bridge: it serves commands from stdin, with its own OpenCode server, until stdin is
+// closed, and returns the exit code. The workspace is the working directory.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(opencodeformat.Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -49,7 +49,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	var err error
 	if b.config, err = withSecrets(os.Getenv(opencodeformat.SettingsVariable), os.Getenv); err != nil {
-		// The cause may have parts of a secret in it.
+		// The cause may contain parts of a secret.
 		fmt.Fprintln(stderr, "opencode bridge: the configuration cannot be read")
 		if errors.Is(err, errConfig) {
 			fmt.Fprintln(stderr, err)
@@ -63,7 +63,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 var errStopped = errors.New("the bridge ends")
 
-// driver is the bridge with its server, its session and the turn under way. One goroutine has it.
+// driver is the bridge with its server, its session and the turn in progress. It is used by one
+// goroutine.
 type driver struct {
 	program string
 	model   string
@@ -78,12 +79,13 @@ type driver struct {
 	root   string // id of the session
 	title  string
 	turn   *running
-	queue  []stdio.Command // prompts that came while a turn was under way
-	// incomplete are the answers that are being written, by their ids.
+	queue  []stdio.Command // prompts that arrived during a turn
+	// incomplete are the ids of answers in progress.
 	incomplete map[string]bool
-	// lookEvery is how often the agent is asked whether it works, silence how long it may not answer.
+	// lookEvery is how often the bridge asks the agent whether it is busy. silence is how long the
+	// agent may not respond.
 	lookEvery, silence time.Duration
-	why                string // the bridge has ended the agent
+	why                string // why the bridge stopped the agent
 }
 
 // tick is how often the bridge checks for work that no event announces.
@@ -110,7 +112,7 @@ func (b *driver) run(ctx context.Context, stdin io.Reader) int {
 	return code
 }
 
-// serve handles commands and events until stdin or the agent ends.
+// serve handles commands and events until stdin is closed or the agent exits.
 func (b *driver) serve(ctx context.Context, stdin io.Reader) int {
 	commands := bridge.Commands(ctx.Done(), stdin, b.stderr)
 	ticker := time.NewTicker(tick)
@@ -124,7 +126,7 @@ func (b *driver) serve(ctx context.Context, stdin io.Reader) int {
 			b.command(ctx, c)
 		case data, ok := <-b.server.events:
 			if !ok {
-				b.server.stop() // without its events it is of no use
+				b.server.stop() // unusable without its events
 				return b.died()
 			}
 			if !b.hold(ctx, data) {
@@ -132,7 +134,7 @@ func (b *driver) serve(ctx context.Context, stdin io.Reader) int {
 			}
 			b.event(ctx, data)
 		case <-b.server.child.Done():
-			for data := range b.server.events { // what it said last
+			for data := range b.server.events { // its last events
 				if !b.hold(ctx, data) {
 					b.out.Raw(data)
 				}
@@ -147,7 +149,7 @@ func (b *driver) serve(ctx context.Context, stdin io.Reader) int {
 	}
 }
 
-// died says that the agent has ended, and how.
+// died reports that the agent has exited, and how.
 func (b *driver) died() int {
 	why := b.why
 	if why == "" {
@@ -157,14 +159,14 @@ func (b *driver) died() int {
 	return bridge.ExitDied
 }
 
-// start starts the server and finds the session, or makes one.
+// start starts the server and finds or creates the session.
 func (b *driver) start(ctx context.Context) error {
 	workspace, err := os.Getwd()
 	if err == nil {
 		err = withoutInstalls(os.Getenv("HOME"), workspace, os.Getenv("XDG_CONFIG_HOME"))
 	}
 	if err != nil {
-		fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err) // it costs time, and nothing else
+		fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err) // otherwise it only takes longer
 	}
 	if shell, err := writeShell(filepath.Join(filepath.Dir(b.store.dir), ".shell")); err != nil {
 		return err
@@ -187,7 +189,7 @@ func (b *driver) start(ctx context.Context) error {
 	}
 	if b.root, err = b.server.createSession(ctx); err == nil {
 		b.store.touch(b.root)
-		err = b.store.save(ctx, b.server) // so that it is found again whatever happens
+		err = b.store.save(ctx, b.server) // so that it is found again in any case
 	}
 	if err != nil {
 		b.server.stop()
@@ -195,8 +197,8 @@ func (b *driver) start(ctx context.Context) error {
 	return err
 }
 
-// resumes reports whether the server has the session that was saved, with all of its messages. It is
-// imported where it has not: its database may be gone, or older.
+// resumes reports whether the server has the saved session with all of its messages. If not, it
+// imports the session, because the database may be missing or older.
 func (b *driver) resumes(ctx context.Context, have kept, imported bool) bool {
 	has := func() bool {
 		messages, err := b.server.messages(ctx, have.info.ID)
@@ -244,7 +246,7 @@ func (b *driver) answer(ctx context.Context, c stdio.Command) {
 		verb = "/reject"
 	}
 	if err := b.server.reply(ctx, r.Kind, c.ID, verb, r.Body); err != nil {
-		fmt.Fprintf(b.stderr, "opencode bridge: answer: %v\n", err) // it waits no more
+		fmt.Fprintf(b.stderr, "opencode bridge: answer: %v\n", err) // the question no longer waits
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 )
 
-// defaults are the models that are taken where none is chosen, by the key that is there: OpenCode's own
-// choice is at times a model for images.
+// defaults are the models to use if none is chosen, by the available key. OpenCode's own choice is
+// sometimes a model for images.
 var defaults = []struct{ secret, model string }{
 	{"ANTHROPIC_API_KEY", "anthropic/claude-sonnet-5"},
 	{"OPENAI_API_KEY", "openai/gpt-6-sol"},
@@ -16,8 +16,8 @@ var defaults = []struct{ secret, model string }{
 	{"GEMINI_API_KEY", "google/gemini-3.8-flash"},
 }
 
-// withSecrets adds to a launch's configuration what comes of secrets in the environment, and returns
-// it as OpenCode reads it.
+// withSecrets adds the settings that depend on secrets in the environment to a launch's
+// configuration, and returns it in OpenCode's format.
 func withSecrets(launch string, getenv func(string) string) ([]byte, error) {
 	config := map[string]any{}
 	if launch != "" {
@@ -59,7 +59,7 @@ func withSecrets(launch string, getenv func(string) string) ([]byte, error) {
 	return json.Marshal(config)
 }
 
-// merge puts what is in from into to, the members of objects one by one.
+// merge merges from into to, object by object.
 func merge(to, from map[string]any) {
 	for key, value := range from {
 		have, ok := to[key].(map[string]any)

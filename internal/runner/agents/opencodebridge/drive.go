@@ -19,56 +19,59 @@ import (
 )
 
 const (
-	// settleTime is how long the agent may take, once it is idle, to write down what it has done.
+	// settleTime is how long the agent may take to store its work once it is idle.
 	settleTime = 3 * time.Second
-	// idleLooks is how often the agent must be found idle, without having said so, to count as idle:
-	// when it has begun with a prompt, or has said that it failed, and when it has not.
+	// idleLooks is how often the agent must be found idle, without having reported it, to count as
+	// idle, if it has begun the prompt or has reported a failure. startLooks is the same if it has
+	// not.
 	idleLooks  = 3
 	startLooks = 60
 	lookEvery  = time.Second
-	// lookTimeout is how long the agent may take to say whether it works, and silenceTimeout how long
-	// it may leave such questions open before it is taken for hung.
+	// lookTimeout bounds one request whether the agent is busy. silenceTimeout is how long such
+	// requests may fail before the agent counts as hung.
 	lookTimeout    = 10 * time.Second
 	silenceTimeout = 2 * time.Minute
 )
 
-// running is the turn under way.
+// running is the turn in progress.
 type running struct {
 	runID string
-	// busy: the agent has begun with it. errored: it has failed. idle: since when it has nothing more to
-	// do; it may still be writing down what it did.
+	// busy: the agent has begun it. errored: it has failed. idle: since when the agent has been
+	// idle; it may still be storing its work.
 	busy    bool
 	errored bool
 	idle    time.Time
-	// last is the newest id in the session when the turn began, answer that of the newest answer since.
+	// last is the newest id in the session when the turn began, answer the id of the newest answer
+	// since.
 	last, answer string
-	// interrupted and given up: why it was stopped.
+	// interrupted and givenUp: why it was stopped.
 	interrupted bool
 	givenUp     bool
-	// retrying is since when attempts at the model fail.
+	// retrying is since when requests to the model have been failing.
 	retrying time.Time
-	// looked is when the agent was asked last whether it works, found how often it did not, silent since
-	// when it does not answer.
+	// looked is when the agent was last asked whether it is busy, found how often it was not,
+	// silent since when it has not responded.
 	looked time.Time
 	found  int
 	silent time.Time
-	// unsure is why it is not known whether the agent has taken the prompt.
+	// unsure is the error after which it is unknown whether the agent has accepted the prompt.
 	unsure error
-	// failed gets what became of a request that lasts as long as the turn.
+	// failed receives the result of a request that lasts as long as the turn.
 	failed chan error
-	// cancel breaks that request off.
+	// cancel aborts that request.
 	cancel context.CancelFunc
-	// given are the prompts that the turn was given, by their ids, and steers those that the agent has not taken, in order.
+	// given are the ids of prompts added to the turn. steers are those that the agent has not
+	// accepted, in order.
 	given  map[string]bool
 	steers []*steer
-	// checked is when it was compared last what the agent has done with them.
+	// checked is when the fate of the steers was last checked.
 	checked time.Time
 }
 
-// begun reports whether something has come of the prompt.
+// begun reports whether the agent has reacted to the prompt.
 func (t *running) begun() bool { return t.answer != "" || t.errored }
 
-// next begins with the next prompt when nothing is under way.
+// next starts the next prompt if no turn is in progress.
 func (b *driver) next(ctx context.Context) {
 	for b.turn == nil && len(b.queue) > 0 {
 		c := b.queue[0]
@@ -77,7 +80,7 @@ func (b *driver) next(ctx context.Context) {
 	}
 }
 
-// begin gives the agent a prompt.
+// begin sends a prompt to the agent.
 func (b *driver) begin(ctx context.Context, c stdio.Command) {
 	note := opencodeformat.RunNote{Title: b.title}
 	messages, err := b.server.messages(ctx, b.root)
@@ -86,12 +89,12 @@ func (b *driver) begin(ctx context.Context, c stdio.Command) {
 	}
 	data, encodeErr := json.Marshal(note)
 	if encodeErr != nil {
-		data = nil // strings always encode
+		data = nil // strings can always be encoded
 	}
 	b.out.Note(stdio.Note{Type: stdio.NoteRun, RunID: c.RunID, ID: b.root, Data: data})
 	b.turn = &running{runID: c.RunID, looked: time.Now(), last: note.Before, given: map[string]bool{}}
 	if err != nil && b.server.dies() {
-		return // serve reports it
+		return // reported by serve
 	}
 	if err != nil {
 		b.fail(ctx, err)
@@ -108,7 +111,8 @@ func (b *driver) begin(ctx context.Context, c stdio.Command) {
 			b.end(ctx, end)
 			return
 		}
-		// It was interrupted. If it is sent once more with the same ids, the agent continues it.
+		// The prompt was interrupted. If it is sent again with the same ids, the agent continues
+		// it.
 		partID := newID("prt", c.RunID, time.Now(), "")
 		if len(m.Parts) > 0 {
 			partID = m.Parts[0].ID
@@ -123,7 +127,7 @@ func (b *driver) begin(ctx context.Context, c stdio.Command) {
 	}
 }
 
-// outcomeOf is how a message was answered; false as long as it has not been, to the end.
+// outcomeOf returns how a message was answered, or false if the answer is missing or incomplete.
 func outcomeOf(messageID string, later []opencodeformat.Exported) (opencodeformat.EndNote, bool) {
 	var newest *opencodeformat.Message
 	for i := range later {
@@ -131,7 +135,7 @@ func outcomeOf(messageID string, later []opencodeformat.Exported) (opencodeforma
 		if !m.FromUser() && (m.ParentID == messageID || opencodeformat.IsSteered(m.ParentID)) {
 			newest = m
 		} else if m.FromUser() && !opencodeformat.IsSteered(m.ID) {
-			break // of the next turn
+			break // belongs to the next turn
 		}
 	}
 	switch {
@@ -149,7 +153,7 @@ func outcomeOf(messageID string, later []opencodeformat.Exported) (opencodeforma
 	return opencodeformat.EndNote{}, false
 }
 
-// part is a part of a prompt.
+// part is one part of a prompt.
 type part struct {
 	ID       string `json:"id,omitempty"` // of the text
 	Type     string `json:"type"`
@@ -157,7 +161,7 @@ type part struct {
 	Mime     string `json:"mime,omitempty"` // of a file
 	Filename string `json:"filename,omitempty"`
 	URL      string `json:"url,omitempty"`
-	// Synthetic: no person wrote the text.
+	// Synthetic is set for text that no person wrote.
 	Synthetic bool `json:"synthetic,omitempty"`
 }
 
@@ -172,7 +176,7 @@ type promptBody struct {
 	Parts     []part    `json:"parts"`
 }
 
-// chosen is the model of the prompts; nil leaves it to the agent.
+// chosen returns the model of the prompts; nil leaves the choice to the agent.
 func (b *driver) chosen() *modelRef {
 	provider, model, ok := strings.Cut(b.model, "/")
 	if !ok {
@@ -181,8 +185,8 @@ func (b *driver) chosen() *modelRef {
 	return &modelRef{ProviderID: provider, ModelID: model}
 }
 
-// post sends the agent a prompt, which it executes asynchronously. An unacknowledged prompt may
-// have been accepted nevertheless: that shows later.
+// post sends a prompt to the agent, which executes it asynchronously. The agent may have accepted a
+// prompt even if it did not acknowledge it; that is determined later.
 func (b *driver) post(ctx context.Context, c stdio.Command, messageID, partID string) {
 	parts := []part{{ID: partID, Type: opencodeformat.PartText, Text: c.Content}}
 	if c.Reminder != "" {
@@ -204,8 +208,8 @@ func (b *driver) post(ctx context.Context, c stdio.Command, messageID, partID st
 	}
 }
 
-// special does what a prompt says that is a command of the agent, and reports whether it is one.
-// Such a request lasts as long as the turn.
+// special executes a prompt that is a command of the agent, and reports whether it is one. Such a
+// request lasts as long as the turn.
 func (b *driver) special(ctx context.Context, c stdio.Command, messageID string) bool {
 	word, arguments, _ := strings.Cut(strings.TrimSpace(c.Content), " ")
 	name, ok := strings.CutPrefix(word, "/")
@@ -235,7 +239,7 @@ func (b *driver) special(ctx context.Context, c stdio.Command, messageID string)
 		return false
 	}
 	requestContext, cancel := context.WithCancel(ctx)
-	failed := make(chan error, 1) // the turn may be over before it is read
+	failed := make(chan error, 1) // the turn may end before it is read
 	b.turn.failed, b.turn.cancel = failed, cancel
 	server, target := b.server, route(b.root, path)
 	go func() {
@@ -245,7 +249,7 @@ func (b *driver) special(ctx context.Context, c stdio.Command, messageID string)
 	return true
 }
 
-// hasCommand reports whether the agent knows a command of that name.
+// hasCommand reports whether the agent has a command with that name.
 func (b *driver) hasCommand(ctx context.Context, name string) bool {
 	data, err := b.server.quick(ctx, http.MethodGet, "/command", nil)
 	if err != nil {
@@ -265,7 +269,7 @@ func (b *driver) hasCommand(ctx context.Context, name string) bool {
 	return false
 }
 
-// lastModel is the model that the session has had last.
+// lastModel returns the model that the session used last.
 func (b *driver) lastModel(ctx context.Context) *modelRef {
 	messages, err := b.server.messages(ctx, b.root)
 	if err != nil {
@@ -295,7 +299,7 @@ func (b *driver) abort(ctx context.Context) {
 	}
 }
 
-// seen is what the bridge wants to know of an event.
+// seen contains the fields of an event that the bridge uses.
 type seen struct {
 	Type       string `json:"type"`
 	Properties struct {
@@ -309,7 +313,7 @@ type seen struct {
 	} `json:"properties"`
 }
 
-// isDelta reports whether an event is a piece of text, of which there are most.
+// isDelta reports whether an event is a piece of text. Most events are.
 func isDelta(data []byte) bool {
 	return bytes.Contains(data[:min(len(data), 128)], []byte(`"type":"message.part.delta"`))
 }
@@ -349,7 +353,7 @@ func (b *driver) event(ctx context.Context, data []byte) {
 			b.turn.errored, b.turn.found = true, 0
 		}
 	case "session.idle":
-		// It may be the end of the turn before, said once more.
+		// May be a repeated end of the previous turn.
 		if t := b.turn; t != nil && id == b.root && t.busy && t.begun() && t.idle.IsZero() {
 			t.idle = time.Now()
 		}
@@ -357,7 +361,7 @@ func (b *driver) event(ctx context.Context, data []byte) {
 	b.settle(ctx)
 }
 
-// info keeps the title of the session.
+// info stores the title of the session.
 func (b *driver) info(data []byte) {
 	var e struct {
 		Properties opencodeformat.SessionEvent `json:"properties"`
@@ -390,7 +394,7 @@ func (b *driver) status(ctx context.Context, e seen) {
 	}
 }
 
-// giveUp ends a turn whose attempts at the model fail again and again.
+// giveUp aborts a turn whose requests to the model keep failing.
 func (b *driver) giveUp(ctx context.Context, message string) {
 	b.turn.givenUp = true
 	message = opencodeformat.Bounded("the model does not answer, after many attempts: "+message, opencodeformat.MaxWords)
@@ -403,7 +407,7 @@ func (b *driver) giveUp(ctx context.Context, message string) {
 	b.abort(ctx)
 }
 
-// look does what is due by the clock.
+// look handles timeouts and periodic checks.
 func (b *driver) look(ctx context.Context) {
 	now := time.Now()
 	if b.turn != nil && b.turn.idle.IsZero() && now.Sub(b.turn.looked) >= b.lookEvery {
@@ -416,7 +420,8 @@ func (b *driver) look(ctx context.Context) {
 	b.settle(ctx)
 }
 
-// lookWhetherBusy asks the agent whether it works, as it may have ended without having said so.
+// lookWhetherBusy asks the agent whether it is busy, because it may have become idle without
+// reporting it.
 func (b *driver) lookWhetherBusy(ctx context.Context) {
 	t := b.turn
 	asked := time.Now()
@@ -446,7 +451,7 @@ func (b *driver) lookWhetherBusy(ctx context.Context) {
 	t.silent = time.Time{}
 }
 
-// hung ends an agent that does not finish its work, so that no effect follows its reported end.
+// hung kills an agent that does not finish its work, so that no effect follows its reported end.
 func (b *driver) hung(err error) {
 	b.why = fmt.Sprintf("OpenCode does not answer: %v", err)
 	b.server.stop()
@@ -458,7 +463,7 @@ func (b *driver) save(ctx context.Context) {
 	}
 }
 
-// settle ends the turn once the agent is idle and has written everything down.
+// settle ends the turn once the agent is idle and has stored everything.
 func (b *driver) settle(ctx context.Context) {
 	t := b.turn
 	if t == nil || t.idle.IsZero() {
@@ -490,18 +495,18 @@ func (b *driver) settle(ctx context.Context) {
 	b.end(ctx, end)
 }
 
-// fail ends a turn that has failed.
+// fail ends the turn with an error.
 func (b *driver) fail(ctx context.Context, err error) {
 	b.out.Note(stdio.Note{Type: stdio.NoteFailed, RunID: b.turn.runID, Message: err.Error()})
 	b.end(ctx, opencodeformat.EndNote{})
 }
 
-// end lets the end of the turn out, once its transcript is saved.
+// end prints the end of the turn, once its transcript is saved.
 func (b *driver) end(ctx context.Context, how opencodeformat.EndNote) {
 	b.save(ctx)
 	data, err := json.Marshal(how)
 	if err != nil {
-		data = nil // strings always encode
+		data = nil // strings can always be encoded
 	}
 	runID := b.turn.runID
 	for _, s := range b.turn.steers {

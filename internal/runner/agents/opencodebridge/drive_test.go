@@ -17,13 +17,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
-// mute is a server that may leave requests without an answer. It takes a prompt whether or not it says
-// so.
+// mute is a server that may leave requests unanswered. It accepts a prompt whether or not it
+// responds.
 type mute struct {
 	mu sync.Mutex
-	// silent are the paths that are not answered, with the method in front.
+	// silent are the paths of unanswered requests, prefixed with the method.
 	silent   map[string]bool
-	takes    bool // prompts
+	takes    bool // accepts prompts
 	busy     bool
 	messages []map[string]any
 }
@@ -55,16 +55,16 @@ func (s *mute) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	silent := s.silent[call]
 	s.mu.Unlock()
 	if silent {
-		panic(http.ErrAbortHandler) // cuts the connection
+		panic(http.ErrAbortHandler) // aborts the connection
 	}
 	data, err := json.Marshal(answer)
 	if err != nil {
-		panic(err) // maps of strings always encode
+		panic(err) // maps of strings can always be encoded
 	}
 	_, _ = w.Write(data)
 }
 
-// driven is a driver of such a server with a turn that has begun.
+// driven returns a driver for such a server with a turn that has begun.
 func driven(t *testing.T, s *mute) (*driver, *bytes.Buffer) {
 	t.Helper()
 	if s.messages == nil {
@@ -82,7 +82,7 @@ func driven(t *testing.T, s *mute) (*driver, *bytes.Buffer) {
 		out: bridge.NewOutput(&out), stderr: &stderr, incomplete: map[string]bool{}, root: "ses_1",
 		store:  store{dir: t.TempDir()},
 		server: &server{child: child, base: http1.URL, client: client, timeout: requestTimeout},
-		// Whatever time has gone by, there is something to be looked at.
+		// Negative, so that checks are always due.
 		lookEvery: -time.Second, silence: -time.Second,
 	}
 	d.command(context.Background(), stdio.Command{Type: stdio.Prompt, RunID: "run_1", Content: "hello"})
@@ -115,7 +115,7 @@ func TestAPromptThatIsNeverTakenUpEndsTheAgent(t *testing.T) {
 	}
 	d.look(context.Background())
 	require.Contains(t, d.why, "OpenCode does not answer: ")
-	<-d.server.child.Done() // so that it does nothing more
+	<-d.server.child.Done() // wait until it is stopped
 	require.Equal(t, bridge.ExitDied, d.died())
 	require.Contains(t, out.String(), `"type":"died","message":"OpenCode does not answer: `)
 	require.NotContains(t, out.String(), `"end"`)

@@ -7,12 +7,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 )
 
-// newID is an id of a run that sorts after all ids up to last, as far as the time allows.
+// newID returns an id of a run that sorts after all ids up to last, as far as its time prefix
+// allows.
 func newID(kind, runID string, now time.Time, last string) string {
 	return markedID(kind, opencodeformat.RunMark(runID), now, last)
 }
 
-// markedID is newID with the end of the id.
+// markedID is newID with the given end of the id.
 func markedID(kind, mark string, now time.Time, last string) string {
 	ms := now.UnixMilli()
 	if newest := opencodeformat.IdTime(last, now); last != "" && newest.UnixMilli() >= ms {

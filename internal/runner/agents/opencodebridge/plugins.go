@@ -8,13 +8,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 )
 
-// pluginLock is what OpenCode takes for the proof that its plugin library is installed. It installs
-// it from the npm registry into every directory with configuration, wanted or not.
+// pluginLock is the lock file by which OpenCode determines that its plugin library is installed.
+// Otherwise it installs the library from the npm registry into every configuration directory,
+// whether needed or not.
 const pluginLock = `{"name":"opencode","lockfileVersion":3,"packages":{"":{"dependencies":{"@opencode-ai/plugin":"` + opencodeformat.Version + `"}}}}
 `
 
-// keepFromInstalling keeps OpenCode from installing anything into a directory with configuration.
-// One that has a package list is left unchanged: it is there on purpose.
+// keepFromInstalling prevents OpenCode from installing anything into a configuration directory. It
+// leaves a directory that has a package list unchanged, because the list is there on purpose.
 func keepFromInstalling(dir string) error {
 	for _, name := range []string{"package.json", "package-lock.json", "node_modules"} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
@@ -27,8 +28,8 @@ func keepFromInstalling(dir string) error {
 	)
 }
 
-// withoutInstalls does so for all directories with configuration: the user's, which is made, and
-// those of the home and the workspace, where they are there.
+// withoutInstalls calls keepFromInstalling for all configuration directories: the user's, which it
+// creates, and those of the home and the workspace, if they exist.
 func withoutInstalls(home, workspace, config string) error {
 	if config == "" {
 		config = filepath.Join(home, ".config")

@@ -25,31 +25,31 @@ import (
 )
 
 const (
-	startTimeout   = 60 * time.Second // for the server to listen
-	requestTimeout = 60 * time.Second // for an answer of the server that is not a turn
-	stopGrace      = 3 * time.Second  // for the server to end gracefully
+	startTimeout   = 60 * time.Second // for the server to start listening
+	requestTimeout = 60 * time.Second // for a response of the server, except for a turn
+	stopGrace      = 3 * time.Second  // for the server to exit gracefully
 )
 
-// user is the name that the server wants with its password.
+// user is the user name that the server requires with its password.
 const user = "opencode"
 
-// server is a running opencode serve. It listens on loopback, which it may share with others, and
-// requires a password.
+// server is a running opencode serve. It listens on the loopback interface, which other processes
+// may share, and requires a password.
 type server struct {
 	child    *bridge.Child
 	base     string
 	password string
 	client   *http.Client
-	timeout  time.Duration // for an answer that is not a turn
-	events   chan []byte   // the data of its events; closed when their stream has ended
+	timeout  time.Duration // for a response, except for a turn
+	events   chan []byte   // data of its events; closed when their stream has ended
 }
 
-// modelsVariable names a file with the models that there are, in the form of models.dev, in place of
-// the long list that OpenCode has within it.
+// modelsVariable names a file with the available models in the format of models.dev. It replaces
+// OpenCode's built-in list.
 const modelsVariable = "OPENCODE_MODELS_PATH"
 
-// environment is that of OpenCode's processes. Of OpenCode's own variables it has what we say and little
-// else.
+// environment returns the environment of OpenCode's processes. It drops nearly all of OpenCode's
+// own variables and sets ours.
 func environment(config []byte, password string) []string {
 	env := []string{}
 	for _, e := range os.Environ() {
@@ -65,12 +65,12 @@ func environment(config []byte, password string) []string {
 		"OPENCODE_DISABLE_MODELS_FETCH=1",
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 		"OPENCODE_DISABLE_SHARE=1",
-		"OPENCODE_DISABLE_DEFAULT_PLUGINS=1", // they log people in to providers, and here there are keys
+		"OPENCODE_DISABLE_DEFAULT_PLUGINS=1", // they log people in to providers; here there are keys
 		"OPENCODE_DISABLE_EMBEDDED_WEB_UI=1",
 	)
 }
 
-// startServer starts the server and follows its events. stderr gets what it says there.
+// startServer starts the server and follows its events. It copies the server's stderr to stderr.
 func startServer(ctx context.Context, program string, config []byte, stderr io.Writer) (*server, error) {
 	port, err := freePort(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func startServer(ctx context.Context, program string, config []byte, stderr io.W
 		password: rand.Text(),
 		timeout:  requestTimeout,
 		client:   &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}},
-		events:   make(chan []byte, 256), // some slack while a request of ours is under way
+		events:   make(chan []byte, 256), // some slack during our own requests
 	}
 	s.child, err = bridge.Start(bridge.Spec{
 		Argv:   []string{program, "serve", "--hostname", "127.0.0.1", "--port", strconv.Itoa(port)},
@@ -90,7 +90,7 @@ func startServer(ctx context.Context, program string, config []byte, stderr io.W
 	if err != nil {
 		return nil, err
 	}
-	listening := make(chan string, 1) // the first line that names an address
+	listening := make(chan string, 1) // receives the first line that contains an address
 	go func() {
 		_ = bridge.ReadLines(s.child.Stdout, func(line []byte) {
 			if _, address, ok := bytes.Cut(line, []byte("listening on ")); ok {
@@ -123,7 +123,7 @@ func startServer(ctx context.Context, program string, config []byte, stderr io.W
 	return s, nil
 }
 
-// freePort is a port on which nothing listens: OpenCode chooses none by itself.
+// freePort returns a port on which no process listens, because OpenCode does not choose one.
 func freePort(ctx context.Context) (int, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -134,10 +134,10 @@ func freePort(ctx context.Context) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// dying is how long a server that rejects its clients may take to end.
+// dying is how long a server that rejects its clients may take to exit.
 const dying = time.Second
 
-// dies reports whether the server has ended, or is just about to.
+// dies reports whether the server has exited, or is about to.
 func (s *server) dies() bool {
 	timer := time.NewTimer(dying)
 	defer timer.Stop()
@@ -149,20 +149,20 @@ func (s *server) dies() bool {
 	}
 }
 
-// stop ends the server.
+// stop stops the server.
 func (s *server) stop() {
 	s.child.Signal(syscall.SIGTERM)
 	s.child.Stop(stopGrace)
 	s.client.CloseIdleConnections()
 }
 
-// follow begins to read the events of the server.
+// follow starts to read the events of the server.
 func (s *server) follow(ctx context.Context) error {
 	r, err := s.request(ctx, http.MethodGet, "/event", nil)
 	if err != nil {
 		return err
 	}
-	resp, err := s.client.Do(r) //nolint:bodyclose // who reads it closes it
+	resp, err := s.client.Do(r) //nolint:bodyclose // closed by its reader
 	if err != nil {
 		return fmt.Errorf("follow the events of OpenCode: %w", err)
 	}
@@ -178,7 +178,7 @@ func (s *server) follow(ctx context.Context) error {
 	return nil
 }
 
-// readEvents sends the data of server-sent events until they end.
+// readEvents sends the data of server-sent events until the stream ends.
 func readEvents(ctx context.Context, body io.Reader, to chan<- []byte) {
 	in := bufio.NewReaderSize(body, 64<<10)
 	var data []byte
@@ -221,7 +221,7 @@ func (s *server) request(ctx context.Context, method, path string, body any) (*h
 	return r, nil
 }
 
-// statusError is an answer of the server that is not a success.
+// statusError is an unsuccessful response of the server.
 type statusError struct {
 	request string
 	code    int
@@ -232,7 +232,7 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%s: OpenCode answers %d: %s", e.request, e.code, e.said)
 }
 
-// call makes a request and returns the body of the answer.
+// call makes a request and returns the body of the response.
 func (s *server) call(ctx context.Context, method, path string, body any) ([]byte, error) {
 	r, err := s.request(ctx, method, path, body)
 	if err != nil {
@@ -253,17 +253,17 @@ func (s *server) call(ctx context.Context, method, path string, body any) ([]byt
 	return data, nil
 }
 
-// quick is call for what takes no time.
+// quick is call for requests that are answered at once.
 func (s *server) quick(ctx context.Context, method, path string, body any) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errors.New("it takes too long"))
 	defer cancel()
 	return s.call(ctx, method, path, body)
 }
 
-// route is a path below a session.
+// route returns a path below a session.
 func route(sessionID, rest string) string { return "/session/" + url.PathEscape(sessionID) + rest }
 
-// createSession makes a session and returns its id.
+// createSession creates a session and returns its id.
 func (s *server) createSession(ctx context.Context) (string, error) {
 	data, err := s.quick(ctx, http.MethodPost, "/session", struct{}{})
 	if err != nil {
@@ -276,7 +276,7 @@ func (s *server) createSession(ctx context.Context) (string, error) {
 	return info.ID, nil
 }
 
-// messages are those of a session.
+// messages returns the messages of a session.
 func (s *server) messages(ctx context.Context, sessionID string) ([]opencodeformat.Exported, error) {
 	data, err := s.quick(ctx, http.MethodGet, route(sessionID, "/message"), nil)
 	if err != nil {
@@ -289,7 +289,7 @@ func (s *server) messages(ctx context.Context, sessionID string) ([]opencodeform
 	return all, nil
 }
 
-// export is a session as OpenCode's own export command writes it, with a mark that it is ours.
+// export returns a session in the format of OpenCode's own export command, marked as ours.
 func (s *server) export(ctx context.Context, sessionID string) ([]byte, error) {
 	info, err := s.quick(ctx, http.MethodGet, route(sessionID, ""), nil)
 	if err != nil {
@@ -300,7 +300,7 @@ func (s *server) export(ctx context.Context, sessionID string) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	b.WriteString(`{"overwinter":true,"info":`) // the mark is for Parse; OpenCode leaves it out
+	b.WriteString(`{"overwinter":true,"info":`) // the mark is for Parse; OpenCode ignores it
 	b.Write(bytes.TrimSpace(info))
 	b.WriteString(`,"messages":`)
 	b.Write(bytes.TrimSpace(messages))
@@ -308,7 +308,7 @@ func (s *server) export(ctx context.Context, sessionID string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// busy reports whether the agent works on a session.
+// busy reports whether the agent is working on a session.
 func (s *server) busy(ctx context.Context, sessionID string) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lookTimeout, errors.New("OpenCode does not say whether it works"))
 	defer cancel()
@@ -326,7 +326,7 @@ func (s *server) busy(ctx context.Context, sessionID string) (bool, error) {
 	return ok && status.Type != "idle", nil
 }
 
-// importSession has OpenCode take a session over from an export.
+// importSession makes OpenCode import a session from an export.
 func importSession(ctx context.Context, program, file string, config []byte, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("it takes too long"))
 	defer cancel()
@@ -349,7 +349,7 @@ func (s *server) reply(ctx context.Context, kind, id, verb string, body json.Raw
 	return err
 }
 
-// databaseFile is that file.
+// databaseFile returns the path of OpenCode's database.
 func databaseFile() string {
 	data := os.Getenv("XDG_DATA_HOME")
 	if data == "" {

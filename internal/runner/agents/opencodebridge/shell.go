@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 )
 
-// writeShell writes a shell that has no secrets in its environment, for the commands of the agent, and
-// returns its name. OpenCode itself hands on all that it has.
+// writeShell writes a shell without secrets in its environment for the agent's commands, and
+// returns its path. OpenCode itself passes on its whole environment.
 func writeShell(dir string) (string, error) {
 	shell, err := exec.LookPath("bash")
 	if err != nil {
@@ -21,7 +21,7 @@ func writeShell(dir string) (string, error) {
 	}
 	hidden := append(opencodeformat.Secrets(), "OPENCODE_SERVER_PASSWORD")
 	script := fmt.Sprintf("#!/bin/sh\nunset %s\nexec '%s' \"$@\"\n", strings.Join(hidden, " "), shell)
-	// OpenCode tells shells apart by their names.
+	// OpenCode distinguishes shells by name.
 	name := filepath.Join(dir, filepath.Base(shell))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("write a shell: %w", err)

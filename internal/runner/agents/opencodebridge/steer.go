@@ -15,18 +15,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
-// steer is a prompt that the turn was given and the agent has not taken. The agent stores it as a message at once, and takes it with its next
-// answer.
+// steer is a prompt added to the turn that the agent has not accepted. The agent stores it as a
+// message at once, and accepts it with its next answer.
 type steer struct {
 	command   stdio.Command
 	messageID string
 	sent      time.Time
-	// held are the events about its message, which are printed when the agent takes it: so it is where the transcript has it, and
-	// one that is declined is never shown.
+	// held are the events about its message. They are printed when the agent accepts the prompt, so
+	// that it has the same position as in the transcript, and a declined prompt is never shown.
 	held [][]byte
 }
 
-// steer gives the agent a prompt in the running turn. A second line for the same prompt is ignored.
+// steer adds a prompt to the running turn. A second line for the same prompt is ignored.
 func (b *driver) steer(ctx context.Context, c stdio.Command) {
 	t := b.turn
 	if t == nil || t.runID != c.RunID {
@@ -37,7 +37,7 @@ func (b *driver) steer(ctx context.Context, c stdio.Command) {
 		return
 	}
 	t.given[c.PromptID] = true
-	if t.interrupted || t.givenUp || t.failed != nil { // a command of the agent, such as a compaction, takes no prompts
+	if t.interrupted || t.givenUp || t.failed != nil { // a command of the agent, such as a compaction, accepts no prompts
 		b.decline(c)
 		return
 	}
@@ -57,7 +57,7 @@ func (b *driver) steer(ctx context.Context, c stdio.Command) {
 	fmt.Fprintf(b.stderr, "opencode bridge: a prompt for the running turn: %v\n", err)
 	if refused, ok := errors.AsType[*statusError](err); ok && refused.code/100 == 4 {
 		b.drop(s)
-	} // else the agent may have it
+	} // otherwise the agent may have it
 }
 
 // drop declines a prompt that the agent does not have.
@@ -66,12 +66,12 @@ func (b *driver) drop(s *steer) {
 	b.decline(s.command)
 }
 
-// decline reports that the agent has not taken a prompt.
+// decline reports that the agent has not accepted a prompt.
 func (b *driver) decline(c stdio.Command) {
 	b.out.Note(stdio.Note{Type: stdio.NoteDeclined, RunID: c.RunID, ID: c.PromptID})
 }
 
-// about is what an event says of a message.
+// about contains the fields of an event that concern a message.
 type about struct {
 	Type       string `json:"type"`
 	Properties struct {
@@ -84,8 +84,8 @@ type about struct {
 	} `json:"properties"`
 }
 
-// hold keeps an event that is about a prompt which the agent has not taken, and reports whether it has. If the event is an answer with which
-// the agent takes prompts, it prints theirs first.
+// hold holds an event about a prompt that the agent has not accepted, and reports whether it did.
+// If the event is an answer with which the agent accepts prompts, it prints their events first.
 func (b *driver) hold(ctx context.Context, data []byte) bool {
 	t := b.turn
 	if t == nil || len(t.steers) == 0 || isDelta(data) {
@@ -100,7 +100,7 @@ func (b *driver) hold(ctx context.Context, data []byte) bool {
 	case "message.updated":
 		if m := &e.Properties.Info; !m.FromUser() && e.Properties.SessionID == b.root {
 			if b.taken(m) && (t.interrupted || t.givenUp) {
-				b.abort(ctx) // it has begun with one that came when it was being stopped
+				b.abort(ctx) // it has started on a prompt that arrived while it was being stopped
 			}
 			return false
 		}
@@ -117,7 +117,8 @@ func (b *driver) hold(ctx context.Context, data []byte) bool {
 	return false
 }
 
-// taken prints the events about the prompts that an answer takes, and reports whether there are any.
+// taken prints the events about the prompts that an answer accepts, and reports whether there are
+// any.
 func (b *driver) taken(answer *opencodeformat.Message) bool {
 	before := len(b.turn.steers)
 	b.turn.steers = slices.DeleteFunc(b.turn.steers, func(s *steer) bool {
@@ -132,8 +133,9 @@ func (b *driver) taken(answer *opencodeformat.Message) bool {
 	return len(b.turn.steers) < before
 }
 
-// settleSteers has the agent, which is idle, forget the prompts that it has not taken, and reports whether none is left. The agent may be about to
-// begin with one that has come when it had just finished.
+// settleSteers deletes, from the idle agent, the prompts that it has not accepted, and reports
+// whether none is left. The agent may be about to start on one that arrived when it had just
+// finished.
 func (b *driver) settleSteers(ctx context.Context) bool {
 	t := b.turn
 	if len(t.steers) == 0 {
@@ -161,7 +163,7 @@ func (b *driver) settleSteers(ctx context.Context) bool {
 		return true
 	}
 	if busy, busyErr := b.server.busy(ctx, b.root); busyErr == nil && busy {
-		t.idle = time.Time{} // it has begun again
+		t.idle = time.Time{} // it has resumed work
 	} else if since := time.Since(t.idle); since >= b.silence {
 		b.hung(fmt.Errorf("a prompt for the running turn is neither taken nor deleted after %s: %w", since, cmp.Or(err, busyErr, errNotStored)))
 	}
@@ -170,14 +172,14 @@ func (b *driver) settleSteers(ctx context.Context) bool {
 
 var errNotStored = errors.New("it is not stored")
 
-// forget deletes a message of the session. The agent refuses that while it works.
+// forget deletes a message of the session. The agent refuses that while it is busy.
 func (b *driver) forget(ctx context.Context, messageID string) error {
 	_, err := b.server.quick(ctx, http.MethodDelete, route(b.root, "/message/"+url.PathEscape(messageID)), nil)
 	return err
 }
 
-// cleanUp deletes the prompts that earlier turns were given and the agent has not taken, because it was killed, and returns the other
-// messages. Those prompts have returned to the queue.
+// cleanUp deletes prompts of earlier turns that the agent did not accept before it was killed, and
+// returns the other messages. Those prompts have returned to the queue.
 func (b *driver) cleanUp(ctx context.Context, messages []opencodeformat.Exported) []opencodeformat.Exported {
 	var left []opencodeformat.Exported
 	for i, m := range messages {

@@ -16,23 +16,23 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 )
 
-// store keeps the agent's sessions as files: each its own, whole at every moment. It is safe for
-// concurrent use.
+// store keeps the agent's sessions as files, one each, which are complete at any time. It is safe
+// for concurrent use.
 type store struct {
 	dir string
 
 	mu    sync.Mutex
-	dirty map[string]bool // sessions that have changed since they were saved
+	dirty map[string]bool // sessions that have changed since the last save
 	saved time.Time
-	took  time.Duration // the last time
+	took  time.Duration // duration of the last save
 
 	saving   sync.Mutex               // held while saving
-	failures []opencodeformat.Failure // that OpenCode does not note
+	failures []opencodeformat.Failure // that OpenCode does not store
 }
 
 const failuresFile = "failures" + opencodeformat.TranscriptSuffix
 
-// fail notes a failure.
+// fail records a failure.
 func (s *store) fail(f opencodeformat.Failure) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -50,7 +50,7 @@ func (s *store) fail(f opencodeformat.Failure) error {
 	return nil
 }
 
-// failed are the failures that were noted before.
+// failed returns the recorded failures.
 func (s *store) failed() []opencodeformat.Failure {
 	data, err := os.ReadFile(filepath.Join(s.dir, failuresFile))
 	if err != nil {
@@ -64,21 +64,21 @@ func (s *store) failed() []opencodeformat.Failure {
 }
 
 const (
-	// saveInterval is how often a session is saved while a turn runs. One that takes long to save is
-	// saved less often, so that it costs at most a twentieth of the time, within reason.
+	// saveInterval is how often a session is saved during a turn. A session that takes long to save
+	// is saved less often, so that saving takes at most a twentieth of the time, within bounds.
 	saveInterval    = time.Second
 	maxSaveInterval = 10 * time.Second
 	saveShare       = 20
 )
 
-// due reports whether it is time to save what has changed.
+// due reports whether it is time to save changes.
 func (s *store) due(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.dirty) > 0 && now.Sub(s.saved) >= min(max(saveInterval, saveShare*s.took), maxSaveInterval)
 }
 
-// touch notes that a session has changed.
+// touch records that a session has changed.
 func (s *store) touch(sessionID string) {
 	if sessionID == "" || sessionID != filepath.Base(sessionID) {
 		return
@@ -91,8 +91,8 @@ func (s *store) touch(sessionID string) {
 	s.dirty[sessionID] = true
 }
 
-// keepSaving saves changes whenever it is time, until ctx is over. It does not wait for a reader of
-// the bridge's output.
+// keepSaving saves changes when due, until ctx is done. It does not wait for a reader of the
+// bridge's output.
 func (s *store) keepSaving(ctx context.Context, from *server, stderr io.Writer) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -111,7 +111,7 @@ func (s *store) keepSaving(ctx context.Context, from *server, stderr io.Writer) 
 	}
 }
 
-// save writes all sessions that have changed. What fails is tried again with the next.
+// save writes all sessions that have changed. A failed one is saved again the next time.
 func (s *store) save(ctx context.Context, from *server) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -126,7 +126,7 @@ func (s *store) save(ctx context.Context, from *server) error {
 		var status *statusError
 		switch {
 		case errors.As(err, &status) && status.code == http.StatusNotFound:
-			continue // it has been deleted
+			continue // deleted meanwhile
 		case err == nil:
 			err = s.write(id+opencodeformat.TranscriptSuffix, data)
 		}
@@ -142,7 +142,7 @@ func (s *store) save(ctx context.Context, from *server) error {
 	return errors.Join(errs...)
 }
 
-// write puts a file in its place at once.
+// write replaces a file atomically.
 func (s *store) write(name string, data []byte) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
@@ -159,14 +159,14 @@ func (s *store) write(name string, data []byte) error {
 	return os.Rename(temp.Name(), filepath.Join(s.dir, name))
 }
 
-// kept is a session that was saved.
+// kept is a saved session.
 type kept struct {
 	info     opencodeformat.SessionInfo
 	messages int
 	file     string
 }
 
-// main is the newest saved session that is not a subagent's; false where there is none that can be read.
+// main returns the newest saved session that is not a subagent's, or false if none can be read.
 func (s *store) main() (kept, bool) {
 	names, err := filepath.Glob(filepath.Join(s.dir, "*"+opencodeformat.TranscriptSuffix))
 	if err != nil {

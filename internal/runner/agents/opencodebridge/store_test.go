@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 )
 
-// serving is a server of a handler, as the store knows it.
+// serving returns a server with a handler, for the store.
 func serving(t *testing.T, h http.HandlerFunc) *server {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -49,7 +49,7 @@ func TestFailuresAreAddedToThoseOfEarlierBridges(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "deep")
 	for _, id := range []string{"msg_1", "msg_2"} {
-		s := store{dir: dir} // each a new bridge
+		s := store{dir: dir} // each uses a new bridge
 		require.NoError(t, s.fail(opencodeformat.Failure{MessageID: id, Message: "no answer"}))
 	}
 	data, err := os.ReadFile(filepath.Join(dir, failuresFile))
