@@ -2,22 +2,22 @@ package agent
 
 import "github.com/overwinter-dev/overwinter/internal/question"
 
-// Clients see what agents ask and how it is answered, so these types are defined with those of
-// sessions; here they have the names that adapters use.
+// Clients see questions and answers, so these types are defined with those of sessions. The aliases
+// here are the names that adapters use.
 
-// Question is what an agent waits for an answer to.
+// Question is a question for which an agent waits.
 type Question = question.Asked
 
 // QuestionKind is the kind of answer that an agent waits for.
 type QuestionKind = question.Kind
 
-// InquiryItem is one thing that an Inquiry asks.
+// InquiryItem is one question of an Inquiry.
 type InquiryItem = question.Item
 
 // InquiryOption is an answer that the agent offers.
 type InquiryOption = question.Option
 
-// Decision is the answer to a question in one word.
+// Decision is the decision in an answer.
 type Decision = question.Decision
 
 // Answer is an answer to a question.
@@ -33,11 +33,11 @@ const (
 	DecisionReject  = question.Reject
 )
 
-// Answerer is an adapter whose agent asks questions; the turn waits until it has an answer. Answer
-// is pure, like the rest of an adapter.
+// Answerer is an adapter whose agent asks questions. The turn waits for the answer. Answer is pure,
+// like the rest of an adapter.
 type Answerer interface {
-	// Answer returns the input that answers q, for the agent's stdin. It fails for an answer that
-	// does not fit the question. It may be written twice, for example by two workers of which one
-	// was lost; the agent acts on the first.
+	// Answer returns the input for the agent's stdin that answers q. It returns an error if the
+	// answer does not fit the question. The input may be written twice, for example by two workers
+	// of which one was lost; the agent acts only on the first.
 	Answer(q Question, a Answer) ([]byte, error)
 }

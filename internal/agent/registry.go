@@ -12,8 +12,8 @@ type Registry struct {
 	adapters []Adapter
 }
 
-// NewRegistry returns a registry of adapters. Two with one name panic: that is a
-// mistake in wiring, never in input.
+// NewRegistry returns a registry of adapters. It panics if two have the same name, which is a
+// programming error.
 func NewRegistry(adapters ...Adapter) *Registry {
 	for i, a := range adapters {
 		if slices.ContainsFunc(adapters[:i], func(b Adapter) bool { return b.Name() == a.Name() }) {
@@ -33,7 +33,7 @@ func (r *Registry) Get(name string) (Adapter, error) {
 	return nil, fmt.Errorf("there is no agent %q; there are: %s", name, strings.Join(r.Names(), ", "))
 }
 
-// Names are the names of all adapters, in order of registration.
+// Names returns the names of all adapters, in order of registration.
 func (r *Registry) Names() []string {
 	names := make([]string, len(r.adapters))
 	for i, a := range r.adapters {
@@ -42,10 +42,10 @@ func (r *Registry) Names() []string {
 	return names
 }
 
-// All are all adapters, in order of registration.
+// All returns all adapters, in order of registration.
 func (r *Registry) All() []Adapter { return slices.Clone(r.adapters) }
 
-// Describe returns what people may know of every agent.
+// Describe returns the public descriptions of all agents.
 func (r *Registry) Describe() []Description {
 	out := make([]Description, len(r.adapters))
 	for i, a := range r.adapters {

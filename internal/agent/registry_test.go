@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 )
 
-// named is an adapter that has a name and a description and can do nothing.
+// named is an adapter that has only a name and a description.
 type named struct {
 	agent.Adapter
 	name string

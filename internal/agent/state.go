@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// EncodeState returns a translator's state as JSON, with the version of its form in the field "v".
-// State must be a struct. Add one to the version when an earlier reader would misunderstand the state;
-// one that just lacks a new field may keep it.
+// EncodeState returns a translator's state as JSON, with the version of its encoding in the field
+// "v". State must be a struct. Increment the version if an earlier reader would misunderstand the
+// state. A change that only adds a field may keep it.
 func EncodeState(version int, state any) ([]byte, error) {
 	b, err := json.Marshal(state)
 	if err != nil {
@@ -24,8 +24,8 @@ func EncodeState(version int, state any) ([]byte, error) {
 	return append(head, b[1:]...), nil
 }
 
-// DecodeState reads the output of EncodeState, or a state without a version, which is version 1. A
-// version above the given one is an error: a newer release has written it.
+// DecodeState decodes the output of EncodeState. A state without a version is version 1. A version
+// above the given one is an error, because a newer release has written the state.
 func DecodeState(data []byte, version int, state any) error {
 	var head struct {
 		Version int `json:"v"`

@@ -8,35 +8,36 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// Viewer is an adapter that knows what calls of its agent's tools are about. Tool is pure: the same call gives the same
-// view in the stream and in the transcript.
+// Viewer is an adapter that describes calls of its agent's tools. Tool is pure: the same call gives
+// the same view in the stream and in the transcript.
 type Viewer interface {
 	Tool(name string, input json.RawMessage) conversation.Tool
 }
 
-// Tools says by their names what the tools of an agent do, and where their inputs have what people see.
+// Tools maps the names of an agent's tools to what they do, and to the input fields that are shown
+// to people.
 type Tools map[string]ToolForm
 
 // ToolForm is a tool: its kind, and the names of the fields of its input.
 type ToolForm struct {
 	Kind    conversation.ToolKind
-	Subject []string // what it is about, for the title; by default that is the path
+	Subject []string // subject of the title; by default the path
 	Path    []string
 	Line    string
-	Old     string // the text that New takes the place of
+	Old     string // the text that New replaces
 	New     string
 	Edits   string // a list of inputs with Old and New
 	Patch   string
 }
 
-// anyForm is the form of a tool that is not known.
+// anyForm is the form of an unknown tool.
 var anyForm = ToolForm{
 	Kind:    conversation.ToolOther,
 	Path:    []string{"file_path", "filePath", "path", "abs_path"},
 	Subject: []string{"title", "command", "description", "file_path", "filePath", "path", "url", "query", "pattern", "prompt"},
 }
 
-// verbs begin the titles of kinds of tool. The command of a shell is its title.
+// verbs begin the titles of tools, by kind. The title of a shell call is its command.
 var verbs = map[conversation.ToolKind]string{
 	conversation.ToolRead: "Read ", conversation.ToolEdit: "Edit ", conversation.ToolSearch: "Search ", conversation.ToolFetch: "Fetch ",
 	conversation.ToolExecute: "", conversation.ToolThink: "",
@@ -62,7 +63,7 @@ func (t Tools) View(name string, input json.RawMessage) conversation.Tool {
 	verb, hasVerb := verbs[v.Kind]
 	switch {
 	case subject == "":
-	case textOf(fields["title"]) != "" && strings.HasPrefix(textOf(fields["title"]), subject): // the agent's own words
+	case textOf(fields["title"]) != "" && strings.HasPrefix(textOf(fields["title"]), subject): // the agent's own title
 		v.Title = subject
 	case hasVerb:
 		v.Title = verb + subject
@@ -84,7 +85,7 @@ func (t Tools) View(name string, input json.RawMessage) conversation.Tool {
 	return v
 }
 
-// first is the first of the named fields that is a text.
+// first returns the first of the named fields that is a text.
 func first(fields map[string]json.RawMessage, names []string) string {
 	for _, name := range names {
 		if s := textOf(fields[name]); s != "" {
@@ -94,7 +95,7 @@ func first(fields map[string]json.RawMessage, names []string) string {
 	return ""
 }
 
-// textOf is a text, or those in a list.
+// textOf returns a text, or the texts in a list.
 func textOf(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -107,7 +108,8 @@ func textOf(raw json.RawMessage) string {
 	return ""
 }
 
-// locations are the files of a call: that of its input, and those that the Agent Client Protocol names.
+// locations returns the files of a call: those in its input, and those that the Agent Client
+// Protocol reports.
 func locations(fields map[string]json.RawMessage, file string, form ToolForm) []conversation.Location {
 	var found []conversation.Location
 	if file != "" {
@@ -145,7 +147,7 @@ func diffs(fields map[string]json.RawMessage, file string, form ToolForm) []conv
 		var out []conversation.FileDiff
 		for _, c := range changes {
 			d := conversation.FileDiff{Path: c.Path}
-			switch c.Kind { // of what is added or deleted it is the text
+			switch c.Kind { // for an added or deleted file, the diff is the text
 			case "add":
 				d.NewText = c.Diff
 			case "delete":

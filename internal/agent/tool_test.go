@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// TestCallsOfAllAgentsAreSeenAlike has the calls of the same things by each agent, as they print them.
+// TestCallsOfAllAgentsAreSeenAlike has the same calls by each agent, as the agents print them.
 func TestCallsOfAllAgentsAreSeenAlike(t *testing.T) {
 	t.Parallel()
 	read := conversation.Tool{Kind: conversation.ToolRead, Title: "Read /w/a.go", Locations: []conversation.Location{{Path: "/w/a.go", Line: 7}}}

@@ -1,9 +1,11 @@
 package agent
 
-// Unauthorized is the refusal of an agent's key by the server of its model. It is final: the same key is refused again.
+// Unauthorized is the rejection of an agent's key by the model API. It is permanent: the same key
+// is rejected again.
 type Unauthorized struct {
 	Status int `json:"status"` // of the response
-	// URL is that of the request, and Provider what the agent calls the server's provider; empty where it does not say.
+	// URL is the URL of the request, and Provider the agent's name for the provider; empty if
+	// unknown.
 	URL      string `json:"url,omitempty"`
 	Provider string `json:"provider,omitempty"`
 }

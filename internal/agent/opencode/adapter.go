@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// Names that both halves have in common.
+// Names shared with package opencodeformat.
 const (
 	Command      = opencodeformat.Command
 	Version      = opencodeformat.Version
@@ -23,7 +23,7 @@ const (
 // Name is the agent's name in the API.
 const Name = "opencode"
 
-// Adapter is OpenCode as the rest of overwinter sees it. The zero value is ready.
+// Adapter is the adapter for OpenCode. The zero value is ready to use.
 type Adapter struct{}
 
 var (
@@ -54,16 +54,17 @@ func (Adapter) Describe() agent.Description {
 		Capabilities: []string{
 			agent.CapabilityImages, agent.CapabilitySteer, "abort", "resume", "thinking", "subagents", "questions", "permissions", "rejection-message", "usage", "cost", "model", "title", "commands", "profiles", "revert",
 		},
-		// None is required: it has models that need no key, and a repository may configure providers of its machine.
+		// None is required: some models need no key, and a repository may configure its own
+		// providers.
 		Secrets: agent.Optional(opencodeformat.Secrets()...),
 	}
 }
 
-// modelName is a model as OpenCode names it: its provider and its own name.
+// modelName matches a model as OpenCode names it: its provider and its own name.
 var modelName = lazyregexp.New(`^[A-Za-z0-9_.-]+/\S+$`)
 
-// Launch starts the bridge to serve prompts on stdin until it is closed. The bridge finds out by
-// itself whether there is a session to resume.
+// Launch starts the bridge to serve prompts on stdin until stdin is closed. The bridge itself
+// determines whether there is a session to resume.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	if err := bridged.Validate("OpenCode", in); err != nil {
 		return agent.Launch{}, err
@@ -103,12 +104,13 @@ func transcriptDir(home, sessionID string) string {
 	return path.Join(home, ".local/share/overwinter/opencode", sessionID)
 }
 
-// Prompt is the line that gives the bridge a prompt. Its ids are made from the run's, so that a
-// prompt that is delivered again is known again.
+// Prompt returns the line that delivers a prompt to the bridge. The prompt's message id is derived
+// from the run's id, so that a repeated delivery is recognized.
 func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) { return bridged.Prompt("OpenCode", in) }
 
-// Steer is the line of a prompt for the running turn. The bridge says if the agent does not take it.
+// Steer returns the line that adds a prompt to the running turn. The bridge reports if the agent
+// does not accept it.
 func (Adapter) Steer(in agent.PromptInput) ([]byte, error) { return bridged.Steer("OpenCode", in) }
 
-// Interrupt writes a line that names the run, so that one that comes late hits no other turn.
+// Interrupt returns a line that names the run, so that a late interrupt affects no other turn.
 func (Adapter) Interrupt(runID string) agent.Interrupt { return bridged.Interrupt(runID) }

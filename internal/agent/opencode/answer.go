@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// toolRef says which call a question is about.
+// toolRef identifies the call that a question is about.
 type toolRef struct {
 	MessageID string `json:"messageID"`
 	CallID    string `json:"callID"`
@@ -28,7 +28,7 @@ type permissionEvent struct {
 	Tool       *toolRef        `json:"tool"`
 }
 
-// permissionAsked reads that a call waits to be allowed.
+// permissionAsked reads that a call waits for permission.
 func (t *translator) permissionAsked(e permissionEvent, _ time.Time) {
 	q := agent.Question{
 		ID: e.ID, Kind: agent.Permission, ToolName: e.Permission, Input: e.Metadata, Suggestions: e.Always, Title: e.Permission,
@@ -48,7 +48,7 @@ func (t *translator) permissionAsked(e permissionEvent, _ time.Time) {
 	t.asked(q)
 }
 
-// families are the tools that OpenCode asks about under the name of another.
+// families maps tools to the name under which OpenCode asks about them.
 var families = map[string]string{
 	"write": "edit", "patch": "edit", "apply_patch": "edit", "multiedit": "edit",
 }
@@ -69,7 +69,7 @@ type questionInfo struct {
 	} `json:"options"`
 }
 
-// questionAsked reads that the agent asks the user something.
+// questionAsked reads a question of the agent to the user.
 func (t *translator) questionAsked(e questionEvent, _ time.Time) {
 	q := agent.Question{ID: e.ID, Kind: agent.Inquiry, ToolName: questionTool, Input: e.Questions}
 	var infos []questionInfo
@@ -92,10 +92,10 @@ func (t *translator) questionAsked(e questionEvent, _ time.Time) {
 	t.asked(q)
 }
 
-// questionTool is the tool with which the agent asks the user something.
+// questionTool is the tool with which the agent asks the user a question.
 const questionTool = "question"
 
-// calling is the call that a question is about, or nil.
+// calling returns the call that a question is about, or nil.
 func (t *translator) calling(ref *toolRef) *openBlock {
 	if ref == nil || ref.CallID == "" {
 		return nil
@@ -108,7 +108,7 @@ func (t *translator) calling(ref *toolRef) *openBlock {
 	return nil
 }
 
-// maxWaiting bounds what is known of open questions; the agent has one for each call at work.
+// maxWaiting bounds the open questions that are kept. The agent has one for each running call.
 const maxWaiting = 128
 
 func (t *translator) asked(q agent.Question) {
@@ -123,7 +123,7 @@ type answeredEvent struct {
 	ID           string `json:"id"`
 }
 
-// answered reads that a question waits no more.
+// answered reads that a question no longer waits.
 func (t *translator) answered(e answeredEvent, _ time.Time) {
 	for _, id := range []string{e.RequestID, e.PermissionID, e.ID} {
 		if t.Resolve(&t.state.Waiting, id) {
@@ -132,8 +132,8 @@ func (t *translator) answered(e answeredEvent, _ time.Time) {
 	}
 }
 
-// rejected is the message of a rejection that has none. OpenCode needs one: it ends the turn on a
-// rejection without a message.
+// rejected is the message of a rejection without a message. OpenCode needs one: it ends the turn on
+// a rejection without a message.
 const rejected = "The user does not allow this."
 
 // permissionReply is the body of an answer to a permission question.
@@ -142,8 +142,8 @@ type permissionReply struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Answer is the line that answers a question. For the session and for always are one to OpenCode: it
-// remembers what it was allowed as long as its process lives.
+// Answer returns the line that answers a question. To OpenCode, session and always are the same: a
+// permission lasts as long as its process.
 func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	r := opencodeformat.Reply{Kind: opencodeformat.ReplyPermission}
 	var body any
@@ -180,7 +180,8 @@ func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	return stdio.Command{Type: stdio.Answer, ID: q.ID, Data: data}.Encode()
 }
 
-// answersOf are the answers in the order of the questions. Where several options may be chosen, a text has one a line.
+// answersOf returns the answers in the order of the questions. If several options may be chosen, a
+// text has one per line.
 func answersOf(q agent.Question, a agent.Answer) ([][]string, error) {
 	answers := make([][]string, len(q.Inquiries))
 	for i, item := range q.Inquiries {

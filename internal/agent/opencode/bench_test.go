@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// grown repeats the program's output until there are size bytes, each time with different ids.
+// grown repeats the program's output, with different ids each time, until it has size bytes.
 func grown(data []byte, size int) []byte {
 	var out []byte
 	for n := 0; len(out) < size; n++ {

@@ -12,20 +12,20 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// What a translator keeps between two frames is bounded. Exceeding these bounds only affects what
-// is aborted: a block that completes is whole in its last frame.
+// Bounds of what a translator keeps between two frames. Exceeding them only affects aborted blocks:
+// the last frame of a block that completes contains all of it.
 const (
-	maxKeptInput = 12 << 10 // of all calls that are at work
+	maxKeptInput = 12 << 10 // of all running calls
 	maxMessages  = 48
 )
 
-// work is what may still change: messages, and the blocks that are open.
+// work contains what may still change: incomplete messages and open blocks.
 type work struct {
 	ledger.Ledger[*openBlock]
 	Messages []*openMessage `json:"messages,omitempty"`
 }
 
-// openMessage is a message whose parts are still coming.
+// openMessage is a message with more parts to come.
 type openMessage struct {
 	ID           string    `json:"id"`
 	Session      string    `json:"session"`
@@ -33,16 +33,17 @@ type openMessage struct {
 	User         bool      `json:"user,omitempty"`
 	Summary      bool      `json:"summary,omitempty"`
 	Created      time.Time `json:"created"`
-	// Failed: the agent has reported an error; Reported: and that has been shown.
+	// Failed: the agent has reported an error. Reported: the error has been shown.
 	Failed   bool `json:"failed,omitempty"`
 	Reported bool `json:"told,omitempty"`
-	// Over: the agent has said that it is, though it may be that not all of its parts have come.
+	// Over is set once the agent has reported the end of the message. Some of its parts may still
+	// be missing.
 	Over bool `json:"over,omitempty"`
-	// Last is the newest of its parts.
+	// Last is the id of its newest part.
 	Last string `json:"last,omitempty"`
 }
 
-// native is the message in the form from which blocks are made.
+// native returns the message in the form from which blocks are created.
 func (m *openMessage) native() *opencodeformat.Message {
 	out := &opencodeformat.Message{ID: m.ID, Role: "assistant", Time: opencodeformat.StampPair{Created: opencodeformat.Stamp(m.Created.UnixMilli())}}
 	if m.User {
@@ -54,15 +55,15 @@ func (m *openMessage) native() *opencodeformat.Message {
 	return out
 }
 
-// openBlock is a block that will change.
+// openBlock is a block that may still change.
 type openBlock struct {
 	ledger.Entry
 	Message string `json:"message"`
-	// Whole: the text is complete, but may still turn out to be aborted.
+	// Whole is set if the text is complete. It may still turn out to be aborted.
 	Whole bool `json:"whole,omitempty"`
-	// Cut: there was more than could be kept.
+	// Cut is set if not all of the text was kept.
 	Cut bool `json:"cut,omitempty"`
-	// Call is what the model calls the call. Printed is how much of its output has been shown.
+	// Call is the model's id of the call. Printed is how much of its output has been shown.
 	Call    string `json:"call,omitempty"`
 	Printed int    `json:"printed,omitempty"`
 }
@@ -76,7 +77,7 @@ func (w *work) message(id string) *openMessage {
 	return nil
 }
 
-// newest is the answer of a conversation that is being written, or nil.
+// newest returns the answer in progress of a conversation, or nil.
 func (w *work) newest(where string) *openMessage {
 	for _, m := range slices.Backward(w.Messages) {
 		if m.Conversation == where && !m.User {
@@ -86,14 +87,14 @@ func (w *work) newest(where string) *openMessage {
 	return nil
 }
 
-// writing reports whether an answer of the main conversation is not over yet.
+// writing reports whether an answer of the main conversation is in progress.
 func (w *work) writing() bool {
 	return slices.ContainsFunc(w.Messages, func(m *openMessage) bool {
 		return !m.User && !m.Over && m.Conversation == conversation.Main
 	})
 }
 
-// begin notes a message. Where there are too many, one to which nothing more belongs is forgotten.
+// begin adds a message. If there are too many, it forgets one that is complete.
 func (w *work) begin(m *openMessage) {
 	if len(w.Messages) >= maxMessages {
 		i := slices.IndexFunc(w.Messages, func(x *openMessage) bool {
@@ -104,7 +105,7 @@ func (w *work) begin(m *openMessage) {
 	w.Messages = append(w.Messages, m)
 }
 
-// saw notes a part and reports whether it is new. The ids of a message's parts ascend.
+// saw records a part and reports whether it is new. The ids of a message's parts ascend.
 func (m *openMessage) saw(id string) bool {
 	if id <= m.Last {
 		return false
@@ -113,7 +114,7 @@ func (m *openMessage) saw(id string) bool {
 	return true
 }
 
-// append adds to a text.
+// append appends to a text.
 func (w *work) append(o *openBlock, delta string) {
 	kept := 0
 	for _, x := range w.Open {
@@ -126,7 +127,7 @@ func (w *work) append(o *openBlock, delta string) {
 	o.Text = conversation.AppendText(o.Text, delta)
 }
 
-// keep stores the input of a call, which is shown once more when the call is aborted.
+// keep keeps the input of a call, which is shown again if the call is aborted.
 func (w *work) keep(o *openBlock, input json.RawMessage) {
 	kept := 0
 	for _, x := range w.Open {
@@ -137,7 +138,7 @@ func (w *work) keep(o *openBlock, input json.RawMessage) {
 	}
 }
 
-// Closed completes a block with what is kept of it.
+// Closed completes a block with the content kept so far.
 func (o *openBlock) Closed(status conversation.BlockStatus, at time.Time) conversation.Event {
 	if o.Block.Type == conversation.ToolResult {
 		return o.Removed(at) // an aborted call has no result
@@ -161,7 +162,7 @@ func (w *work) settle(m *openMessage, status conversation.BlockStatus, at time.T
 	return events
 }
 
-// fate is the final status of the last text of a message.
+// fate returns the final status of the last text of a message.
 func (m *openMessage) fate() conversation.BlockStatus {
 	if m.Failed {
 		return conversation.Aborted
@@ -169,8 +170,8 @@ func (m *openMessage) fate() conversation.BlockStatus {
 	return conversation.Complete
 }
 
-// abandon removes the texts of a message that were being written: the attempt has failed, and
-// another begins.
+// abandon removes the texts in progress of a message, because the attempt has failed and another
+// begins.
 func (w *work) abandon(m *openMessage, at time.Time) []conversation.Event {
 	var events []conversation.Event
 	for _, o := range slices.Clone(w.Open) {
@@ -182,7 +183,7 @@ func (w *work) abandon(m *openMessage, at time.Time) []conversation.Event {
 	return events
 }
 
-// Cut closes everything.
+// Cut aborts all open blocks.
 func (w *work) Cut(at time.Time) []conversation.Event {
 	var events []conversation.Event
 	for _, m := range w.Messages {

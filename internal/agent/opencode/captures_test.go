@@ -17,8 +17,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// TestCaptures reads what the real program said: its events and what it answered when it was asked
-// for its messages must give the same blocks. Each capture has a golden file, blocks, rewritten with
+// TestCaptures reads the output of the real program: its events, and its responses to requests for
+// its messages, must give the same blocks. Each capture has a golden file, blocks; rewrite it with
 // go test -run Captures -update.
 func TestCaptures(t *testing.T) {
 	t.Parallel()
@@ -30,15 +30,15 @@ func TestCaptures(t *testing.T) {
 	})
 }
 
-// TestAMessageMayBeReportedOnlyWhenItIsComplete holds the translator to what the server does under load: it
-// writes an event down late, so that the first word of an answer may be what the last one is.
+// TestAMessageMayBeReportedOnlyWhenItIsComplete simulates a server under load: it encodes an event
+// late, so that the first event of an answer may already have its final state.
 func TestAMessageMayBeReportedOnlyWhenItIsComplete(t *testing.T) {
 	t.Parallel()
 	dirs, err := filepath.Glob("testdata/captures/*")
 	require.NoError(t, err)
 	for _, dir := range dirs {
 		if filepath.Base(dir) == "queued" {
-			continue // where a prompt waits for an answer, it is the answer's end that says so
+			continue // a prompt that waits during an answer is shown when the end of the answer is reported
 		}
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
@@ -72,8 +72,8 @@ func TestAMessageMayBeReportedOnlyWhenItIsComplete(t *testing.T) {
 	}
 }
 
-// TestRunsOfTheCommandLine holds what opencode run prints to the export of its session, which has the
-// prompt as well.
+// TestRunsOfTheCommandLine compares the output of opencode run with the export of its session,
+// which also contains the prompt.
 func TestRunsOfTheCommandLine(t *testing.T) {
 	t.Parallel()
 	dirs, err := filepath.Glob("testdata/run/*")
@@ -111,7 +111,7 @@ func parse(t *testing.T, names ...string) conversation.Conversation {
 	return c
 }
 
-// stream folds a captured stream and says how its turns ended.
+// stream folds a captured stream and returns how its turns ended.
 func stream(t *testing.T, name string) (conversation.Conversation, []string) {
 	t.Helper()
 	return capture.Fold(t, opencode.New(), capture.Frames(t, name))

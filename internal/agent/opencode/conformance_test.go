@@ -21,7 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/opencodebridge"
 )
 
-// asBridge makes this test's binary be the bridge.
+// asBridge names the environment variable that makes this test binary act as the bridge.
 const asBridge = "OVERWINTER_TEST_AS_OPENCODE_BRIDGE"
 
 func TestMain(m *testing.M) {
@@ -33,10 +33,10 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// model is one of Anthropic's, whose API the model server speaks.
+// model is a model of Anthropic, whose API the model server implements.
 const model = "anthropic/claude-sonnet-4-5"
 
-// thinking has that model think; by itself it does not.
+// thinking enables thinking, which is off by default.
 const thinking = `{"model":"` + model + `","provider":{"anthropic":{"models":{"claude-sonnet-4-5":{"options":{"thinking":{"type":"enabled","budgetTokens":2000}}}}}}}`
 
 func bash(command string) modelserver.Call {
@@ -85,7 +85,7 @@ func command(t *testing.T, models string, launch agent.Launch, flags ...string) 
 	return cmd
 }
 
-// fewModels has OpenCode know a few models only, as its own list takes it seconds to read.
+// fewModels makes OpenCode use a short list of models, because it takes seconds to read its own.
 func fewModels(t *testing.T) string {
 	t.Helper()
 	file, err := filepath.Abs("testdata/models.json")

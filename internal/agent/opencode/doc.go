@@ -1,6 +1,7 @@
 // Package opencode is the agent opencode: OpenCode, driven over the HTTP interface of its server.
 // [Adapter] is pure. Package opencodebridge is the bridge, which runs in the sandbox, and package
-// opencodeformat what both read. The program itself is the pinned npm package of [Adapter.Packages].
+// opencodeformat contains the formats that both use. The program itself is the pinned npm package
+// of [Adapter.Packages].
 //
 //	        stdin                                      HTTP
 //	prompt ─▶ {"type":"prompt",…}                  ┌─▶ POST …/prompt_async, …/command, …/summarize
@@ -15,39 +16,40 @@
 // # Process and ids
 //
 // One bridge, with one server, serves the prompts of an awake session. The server listens on a free
-// port of loopback and lets in only who has its password, which is new each time. The bridge saves
-// the session and those of its subagents as files of the form that OpenCode's own export has:
-// every second or so while a turn runs, and before it lets the end of the turn out. Where a new sandbox
-// has the files and not OpenCode's database, or an older one, the newest session without a parent is
-// imported. Sessions of subagents stay files.
+// port of the loopback interface and requires a password, which is new each time. The bridge saves
+// the session and those of its subagents as files in the format of OpenCode's own export: about
+// every second during a turn, and before it prints the end of the turn. If a new sandbox has the
+// files, but not OpenCode's database or only an older one, the newest session without a parent is
+// imported. Sessions of subagents remain files.
 //
-// A message gets an id that ends with a mark of its run, and begins with the time, because OpenCode
-// orders messages by it. A prompt that is delivered again is recognized by that id: a completed
-// answer is only reported; an interrupted one is sent once more under the same ids, and OpenCode
-// continues it. Prompts that are commands of OpenCode, "/name arguments", run as such; a /compact
+// The id of a message begins with the time, by which OpenCode orders messages, and ends with a mark
+// of its run. It identifies a prompt that is delivered again: the outcome of a completed answer is
+// only reported; an interrupted one is sent again under the same ids, and OpenCode continues it.
+// Prompts that are commands of OpenCode, "/name arguments", are executed as commands; a /compact
 // that is delivered twice compacts twice.
 //
-// A revert to before a prompt truncates the main session before its message, and removes OpenCode's
+// A revert to before a prompt truncates the main session before its message, and deletes OpenCode's
 // database, so that the rest is imported. Files of the workspace are not changed.
 //
-// OpenCode retries a failing model without limit. The bridge ends such a turn after ten attempts or
-// five minutes of them, and records the reason next to the sessions, in failures.json.
+// OpenCode retries a failing model without limit. The bridge aborts such a turn after ten attempts
+// or five minutes of failures, and records the reason next to the sessions, in failures.json.
 //
 // # Keys and configuration
 //
-// Keys of providers come as environment variables out of secrets of the same name, ANTHROPIC_API_KEY,
-// OPENAI_API_KEY and so on, as do addresses, ANTHROPIC_BASE_URL, OPENAI_BASE_URL and so on. The secret
-// OPENCODE_CONFIG_CONTENT may have configuration in OpenCode's own form, for other providers. The
-// bridge makes of all this, and of what Launch says of permissions and the profile, the configuration
-// that it hands to the server in its environment. OPENCODE_MODELS_PATH may name a file with the models
-// that there are, in place of the long list within OpenCode. OpenCode's own provider is left out where
-// there is no key for it, and so are the plugins that it has for logging in. Nothing is fetched: no
-// updates, no list of models, no library for plugins. Commands that the agent runs have none of the
-// secrets in their environment: their shell takes them out.
+// Keys of providers are passed as environment variables from secrets of the same name, such as
+// ANTHROPIC_API_KEY and OPENAI_API_KEY, and so are addresses, such as ANTHROPIC_BASE_URL and
+// OPENAI_BASE_URL. The secret OPENCODE_CONFIG_CONTENT may contain configuration in OpenCode's own
+// format, for other providers. From these, and from the permissions and the profile in Launch, the
+// bridge generates the configuration that it passes to the server in its environment.
+// OPENCODE_MODELS_PATH may name a file with the available models, which replaces OpenCode's long
+// built-in list. OpenCode's own provider is disabled if there is no key for it, and so are its
+// plugins for logging in. Nothing is downloaded: no updates, no list of models, no plugin library.
+// Commands that the agent runs have none of the secrets in their environment, because their shell
+// removes them.
 //
 // # Blocks
 //
-//	what OpenCode has                        block                      its id
+//	OpenCode                                 block                      block id
 //	text of a user                           user_message               the part's
 //	text, reasoning                          assistant_text, thinking   the part's
 //	tool                                     tool_use                   the part's
@@ -55,90 +57,93 @@
 //	output or error of a tool                tool_result                <part>/result
 //	text of a message that is a summary      system compaction          the part's
 //	error of a message                       system error               <message>/error
-//	failure that the bridge has noted        system error               <message>/error
+//	failure recorded by the bridge           system error               <message>/error
 //	status retry                             system retry               retry/<run>/<number>
 //
 // A subagent's conversation has the id of its session. A result directly follows its call and is
-// opened with it; it is removed if the call is interrupted, and has what was printed if the call is
-// aborted. What a tool prints while it runs is shown as updates of the result. A retry is shown
-// while it lasts, and removed when it has succeeded. Texts that OpenCode writes in a user's name
-// are left out.
+// opened with it. It is removed if the call is interrupted, and has the output so far if the call
+// is aborted. Output of a running tool is shown as updates of the result. A retry is shown while it
+// lasts, and removed when it has succeeded. Texts that OpenCode writes in the user's name are
+// omitted.
 //
 // # Turns
 //
-// The bridge decides when a turn ends: when the main session is idle, all answers are stored and
-// the files are saved. In a captured stream without a bridge it ends when the main session is idle;
-// other activity of the server continues. Its usage is the sum of all steps, those of subagents
-// included; input tokens include those read from and written to the cache, output tokens those of
+// The bridge determines when a turn ends: when the main session is idle, all answers are stored and
+// the files are saved. In a captured stream without a bridge, it ends when the main session is
+// idle; other activity of the server continues. The usage of a turn is the sum of all steps,
+// including subagents; input tokens include cache reads and writes, output tokens include
 // reasoning.
 //
 // # Prompts in a running turn
 //
-// A prompt that the turn is given is posted as a message at once. OpenCode takes it with the next request to the model, after the call that is at
-// work or the text that is being written, and answers the newest of those that wait. An answer to a prompt, or to a later one, is the
-// proof that it was taken. Until then the bridge holds back the events about its message, so that it is shown before that answer, as in the
-// transcript. When the turn is idle, and three seconds later if it was not interrupted, the bridge deletes what was not taken from the
-// session, and notes that it is declined. OpenCode refuses a deletion while it works, so that it cannot begin with the prompt
-// afterwards. The ids of such messages have a mark: those that a killed process has left are deleted before the next prompt, and Parse
-// leaves them out. Commands such as /compact take no prompts.
+// A prompt that is added to a turn is posted as a message at once. OpenCode accepts it with the
+// next request to the model, after the running call or the current text, and answers the newest of
+// the waiting prompts. An answer to a prompt, or to a later one, proves that it was accepted. Until
+// then the bridge holds the events about its message, so that it is shown before that answer, as in
+// the transcript. When the turn is idle, three seconds later if it was not interrupted, the bridge
+// deletes prompts that were not accepted from the session, and notes that they are declined.
+// OpenCode refuses a deletion while it is busy, so it cannot start on the prompt afterwards. The
+// ids of such messages have a mark: those that a killed process has left are deleted before the
+// next prompt, and Parse skips them. Commands such as /compact accept no prompts.
 //
 // # Captures
 //
-// The server's events, raw or after "data:", fold to the blocks of its sessions, as exports, as
-// lists of messages, or as requests with their responses, one per line. There may be several
-// sessions without a parent: the oldest is the main conversation, and every other one is a separate
-// conversation with the id of the session. Files that the bridge has saved have a mark: those
-// follow each other in the main conversation, as after a restart without memory. What is deleted or
-// reverted is left out; a revert counts when the stream ends, because it may be undone until the
-// next prompt.
+// The server's events, raw or after "data:", fold to the blocks of its sessions, which are read
+// from exports, from lists of messages, or from requests with their responses, one per line. There
+// may be several sessions without a parent: the oldest is the main conversation, and every other
+// one is a separate conversation with the id of the session. Files that the bridge has saved have a
+// mark: they follow each other in the main conversation, as after a restart without memory. Deleted
+// and reverted messages are omitted; a revert takes effect when the stream ends, because it may be
+// undone until the next prompt.
 //
-// A prompt that comes while an answer is being written is shown after that answer, as in the transcript.
+// A prompt that arrives during an answer is shown after that answer, as in the transcript.
 //
-// OpenCode's database itself is not read. The output of opencode run --format json is: it has no
-// prompts, and of subagents their calls alone; an error in it has a different id.
+// OpenCode's database itself is not read. The output of opencode run --format json is supported: it
+// has no prompts and only the calls of subagents, and an error in it has a different id.
 //
 // # Permissions
 //
-// If everything is allowed, OpenCode is configured so and has no tool for questions to the user.
-// Otherwise it asks, except for tools that only read; it denies by itself what is denied by name.
-// It treats all tools that change files as one, edit: if their policies differ it asks, and the
-// question has the name of the tool. Rejections always have a message, because OpenCode ends the
-// turn on one without. "For the session" and "always" both last as long as the server.
+// If everything is allowed, OpenCode is configured accordingly and has no tool for questions to the
+// user. Otherwise it asks, except for tools that only read; it rejects tools that are denied by
+// name. It treats all tools that change files as one, edit: if their policies differ, it asks, and
+// the question has the name of the tool. Rejections always have a message, because OpenCode ends
+// the turn on one without. "For the session" and "always" both last as long as the server.
 //
 // # Stream and transcript
 //
-// Folding the translated stream gives the blocks that Parse finds: ids, order, content, status,
-// time. The exceptions:
+// Folding the translated stream gives the blocks that Parse finds, with the same ids, order,
+// content, status and time. The exceptions:
 //
-//   - What the model was writing when the process was killed is in the stream alone; the transcript
-//     has an empty block for it, or none.
-//   - What was saved less than a second before a kill may be in the stream alone.
-//   - Of a text of more than 32 KiB that was interrupted by a kill, the end of the stream is its
-//     beginning; the same goes for the input of calls of more than 12 KiB in all, which is missing.
-//   - promptId and author are known to the stream alone.
-//   - Two prompts that the agent is given before it has taken up the first may stand the other way
-//     round in the stream of a capture: there they are in the order in which they were taken up. So may
-//     a prompt and what was written while it waited, where the server reports both late.
-//   - Of a session that was open before a captured stream began, the stream has what is new.
-//   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
-//     stream alone; Parse skips what it does not understand.
+//   - Output that the model was writing when the process was killed is only in the stream; the
+//     transcript has an empty block for it, or none.
+//   - Changes in the last second before a kill may be only in the stream.
+//   - If a kill interrupts a text of more than 32 KiB, the block ends with only its beginning.
+//     Likewise, the input of calls is missing if it exceeds 12 KiB in total.
+//   - promptId and author are only in the stream.
+//   - Two prompts that were sent before the agent started on the first may be in reverse order in
+//     the stream of a capture, which has them in the order in which the agent started on them. The
+//     same applies to a prompt and the output while it waited, if the server reports both late.
+//   - For a session that existed before a captured stream began, the stream contains only what is
+//     new.
+//   - Lines that the translator does not understand are system blocks of subtype "unparsed", only
+//     in the stream. Parse skips lines that it does not understand.
 //
 // # When things fail
 //
-//	what fails                            what follows
-//	the model's server, for good          a system error; the turn failed, in the agent's words
-//	the model's server, again and again   retries are shown; given up in the end, the turn failed
-//	the server cannot be started          the bridge ends with code 1; the turn failed, agent_crashed
-//	the server dies, or its event stream  open blocks aborted; the bridge ends with code 3; agent_crashed
-//	the bridge is killed                  the kernel kills the server; open blocks aborted; agent_crashed
-//	the runner had to kill it             open blocks aborted; the turn cancelled, reason aborted
-//	an event is missed                    the session is found idle by asking; the turn ends
-//	the turn ends without a prompt that   the prompt is deleted and declined; it is queued again
-//	it was given, or is aborted
-//	a prompt is not acknowledged          the agent is asked whether it works; where nothing comes of it
-//	                                      for a minute, the server is ended; agent_crashed
-//	the server answers no more            after two minutes it is ended; agent_crashed
-//	a line is broken or unknown           a system block holds its beginning; the turn continues
-//	a file is truncated                   whole messages count; it is not imported, the agent starts without memory
-//	the files are gone                    the agent starts again without memory
+//	failure                               result
+//	the model API, permanently            a system error; the turn fails with the agent's message
+//	the model API, repeatedly             retries are shown; the turn fails at the retry limit
+//	the server cannot be started          the bridge exits with code 1; the turn fails, agent_crashed
+//	the server or its event stream ends   open blocks are aborted; the bridge exits with code 3; agent_crashed
+//	the bridge is killed                  the kernel kills the server; open blocks are aborted; agent_crashed
+//	the runner had to kill it             open blocks are aborted; the turn is cancelled, reason aborted
+//	an event is missed                    the bridge finds the session idle by asking; the turn ends
+//	the turn ends without accepting a     the prompt is deleted and declined; it is queued again
+//	prompt, or is aborted
+//	a prompt is not acknowledged          the agent is asked whether it is busy; if it stays idle
+//	                                      for a minute, the server is killed; agent_crashed
+//	the server no longer responds         after two minutes it is killed; agent_crashed
+//	a line is invalid or unknown          a system block contains its beginning; the turn continues
+//	a file is truncated                   complete messages are used; it is not imported, the agent starts without memory
+//	the files are missing                 the agent starts without memory
 package opencode

@@ -12,11 +12,11 @@ import (
 
 var testRun = agent.RunContext{RunID: "run_0193a5f07c7e7b3e8f0a1b2c3d4e5f60", PromptID: "prm_1", Author: "ada"}
 
-// maxSeed bounds a seed: long ones take long and find little.
+// maxSeed bounds a seed, because long seeds are slow and find little.
 const maxSeed = 8 << 10
 
-// FuzzTranslate checks the translator's promises on any input: it never fails, its state is small
-// and enough to resume from, every event can be encoded, and a cut closes every block.
+// FuzzTranslate checks the guarantees of the translator on any input: it never fails, its state is
+// small and enough to resume from, every event can be encoded, and Cut closes every block.
 func FuzzTranslate(f *testing.F) {
 	capture.Seed(f, maxSeed, "testdata/captures/*/events.sse")
 	f.Add(`{"overwinter":{"type":"run","runId":"x","id":"s"}}` + "\n" + `{"type":"session.status","properties":{"sessionID":"s","status":{"type":"retry","attempt":1e300}}}`)
@@ -27,7 +27,7 @@ func FuzzTranslate(f *testing.F) {
 	})
 }
 
-// FuzzParse holds the parser to the same.
+// FuzzParse checks the same guarantees of the parser.
 func FuzzParse(f *testing.F) {
 	capture.Seed(f, maxSeed, "testdata/captures/*/http.jsonl")
 	f.Add(`{"info":{"id":"ses_1","time":{"created":1}},"messages":[{"info":{"id":"msg_1","role":"user"},"parts":[{"id":"prt_1","type":"text","text":"x"}]}]}`)

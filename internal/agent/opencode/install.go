@@ -18,10 +18,10 @@ var program = npm.Package{
 	},
 }
 
-// Packages is what the agent is made of.
+// Packages returns the npm packages of the agent.
 func (Adapter) Packages() []npm.Package { return []npm.Package{program} }
 
-// Installation puts the pinned program at Binary.
+// Installation returns how to install the pinned program at Binary.
 func (Adapter) Installation() agent.Installation {
 	return program.Installation(path.Dir(path.Dir(Binary)), []string{Binary, "--version"})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/permission"
 )
 
-// settings are what OpenCode is configured with, in its own words.
+// settings is OpenCode's configuration, in its own format.
 type settings struct {
 	Model             string               `json:"model,omitempty"`
 	Share             string               `json:"share,omitempty"`
@@ -33,12 +33,12 @@ type mcpServer struct {
 	Enabled     bool              `json:"enabled"`
 }
 
-// configuration is that of a launch, without what comes of secrets.
+// configuration returns the configuration of a launch, without the parts that depend on secrets.
 func configuration(in agent.LaunchInput, model string) settings {
 	no := false
 	s := settings{Model: model, Share: "disabled", AutoUpdate: &no, Permission: permissionRules(in.Permissions)}
 	if len(in.Tools) > 0 {
-		// Rules for single tools come later in the order of names, and count for more.
+		// Rules for single tools sort later by name, and take precedence.
 		s.Permission[agenttool.Server+"_*"] = string(permission.Allow)
 	}
 	for _, m := range in.MCPServers() {
@@ -56,12 +56,12 @@ func configuration(in agent.LaunchInput, model string) settings {
 	return s
 }
 
-// harmless are the tools that read and plan, which run without asking unless it is said otherwise.
+// harmless lists the tools that read and plan, which run without asking by default.
 var harmless = []string{"read", "glob", "grep", "list", "todowrite", "todoread", "skill", "lsp", questionTool}
 
-// permissionRules are the agent's own rules. Tools that it asks about under one name are asked about
-// where they differ: the answer is then given by tool. The rule for everything comes first, because
-// the last that fits counts; JSON has "*" in front of all letters.
+// permissionRules returns the rules in the agent's own format. If tools that it asks about under
+// one name have different policies, it asks, and the answer is given by tool. The last matching
+// rule applies, so the rule for everything must come first; in JSON, "*" sorts before all letters.
 func permissionRules(p permission.Rules) map[string]string {
 	if p.Free() {
 		return map[string]string{"*": string(permission.Allow), questionTool: string(permission.Deny)}

@@ -24,8 +24,8 @@ import (
 
 var _ agent.Movable = Adapter{}
 
-// Local are the sessions of OpenCode, which are in its database. Its own commands list, export and import them: the exports are what
-// the bridge saves in a sandbox.
+// Local returns access to the sessions of OpenCode on a machine, which are in its database. Its own
+// commands list, export and import them. In a sandbox, the bridge saves the same exports.
 func (Adapter) Local(m agent.Machine) agent.Local { return local{m} }
 
 type local struct{ agent.Machine }
@@ -35,7 +35,8 @@ const localProgram = "opencode"
 // Where implements agent.Local.
 func (local) Where(dir string) string { return localProgram + " session list in " + dir }
 
-// List implements agent.Local. The program lists the sessions of a whole repository, or of all directories that have none.
+// List implements agent.Local. The program lists the sessions of a whole repository, or of all
+// directories outside of any repository.
 func (l local) List(ctx context.Context, dir string) ([]agent.LocalSession, error) {
 	out, err := l.Run(ctx, dir, localProgram, "session", "list", "--format", "json")
 	if err != nil {
@@ -65,7 +66,7 @@ func (l local) List(ctx context.Context, dir string) ([]agent.LocalSession, erro
 // sessionName matches the id of a session.
 var sessionName = lazyregexp.New(`^ses_[A-Za-z0-9]{1,64}$`)
 
-// export is a session as the program exports it.
+// export returns a session as the program exports it.
 func (l local) export(ctx context.Context, dir, id string) ([]byte, error) {
 	if !sessionName.MatchString(id) {
 		return nil, fmt.Errorf("%q is not the id of a session of OpenCode", id)
@@ -84,7 +85,7 @@ func (l local) export(ctx context.Context, dir, id string) ([]byte, error) {
 	return compact.Bytes(), nil
 }
 
-// maxSubagents bounds the sessions of subagents that are moved with one.
+// maxSubagents bounds the subagent sessions that are moved with a session.
 const maxSubagents = 1000
 
 // Pack implements agent.Local.
@@ -96,7 +97,7 @@ func (l local) Pack(ctx context.Context, dir, id string) (agent.Moved, error) {
 	for i := 0; i < len(ids) && i <= maxSubagents; i++ {
 		data, err := l.export(ctx, dir, ids[i])
 		if err != nil && i > 0 {
-			continue // a subagent's that was deleted
+			continue // of a subagent, and deleted
 		}
 		if err != nil {
 			return m, err
@@ -115,7 +116,7 @@ func (l local) Pack(ctx context.Context, dir, id string) (agent.Moved, error) {
 	return m, nil
 }
 
-// started are the sessions of subagents that were started in one.
+// started returns the sessions of subagents that were started in a session.
 func started(export []byte) []string {
 	var e struct {
 		Messages []struct {
@@ -129,7 +130,7 @@ func started(export []byte) []string {
 			} `json:"parts"`
 		} `json:"messages"`
 	}
-	_ = json.Unmarshal(export, &e) // a part of another shape is no subagent's
+	_ = json.Unmarshal(export, &e) // parts of another form start no subagent
 	var ids []string
 	for _, m := range e.Messages {
 		for _, p := range m.Parts {
@@ -141,8 +142,9 @@ func started(export []byte) []string {
 	return ids
 }
 
-// Unpack implements agent.Local. The program has one session for each id, wherever it works, and would move the one that it has: a
-// session that was pushed from this machine, and is still there, is pulled with other ids.
+// Unpack implements agent.Local. The program has one session per id, in any directory, and would
+// move an existing one. If a session was pushed from this machine and still exists, it is pulled
+// with new ids.
 func (l local) Unpack(ctx context.Context, dir string, m agent.Moved) (id string, err error) {
 	folder := transcriptDir(l.Sandbox.Home, m.MemoryID) + "/"
 	exports := map[string][]byte{}
@@ -171,7 +173,7 @@ func (l local) Unpack(ctx context.Context, dir string, m agent.Moved) (id string
 	for i, id := range ids {
 		note := m.Note
 		if i > 0 {
-			note = "" // for the main agent
+			note = "" // only for the main agent
 		}
 		if exports[id], err = arriving(exports[id], note); err != nil {
 			return "", fmt.Errorf("the export of session %s: %w", id, err)
@@ -200,7 +202,8 @@ func (l local) Unpack(ctx context.Context, dir string, m agent.Moved) (id string
 // ownID matches the ids of sessions, messages and parts.
 var ownID = lazyregexp.New(`"id":\s*"((?:ses|msg|prt)_[A-Za-z0-9]{26})"`)
 
-// otherIDs are pairs of ids, the present one and another one: with the same time, by which the program orders them.
+// otherIDs returns pairs of the present id and a new one with the same time, by which the program
+// orders them.
 func otherIDs(exports map[string][]byte, sessions []string) []string {
 	seen := map[string]bool{}
 	var pairs []string
@@ -215,11 +218,11 @@ func otherIDs(exports map[string][]byte, sessions []string) []string {
 	return pairs
 }
 
-// randomPart is how many characters of an id follow its time.
+// randomPart is how many characters follow the time in an id.
 const randomPart = 14
 
-// arriving is an export without what its session was allowed to do without being asked, which the program would keep, and with a
-// note for the model as its newest message, which the program does not show.
+// arriving returns an export without the permissions that its session had, which the program would
+// keep, and with a note for the model as its newest message, which the program does not show.
 func arriving(export []byte, note string) ([]byte, error) {
 	var e, info map[string]json.RawMessage
 	var messages []json.RawMessage
@@ -252,14 +255,14 @@ type rule struct {
 	Action     string `json:"action"`
 }
 
-// denied are those of a session's permissions that forbid.
+// denied returns the permissions of a session that deny.
 func denied(raw json.RawMessage) json.RawMessage {
 	rules := []rule{}
-	_ = json.Unmarshal(raw, &rules) // of another form: none
+	_ = json.Unmarshal(raw, &rules) // ignore other forms
 	return encoded(slices.DeleteFunc(rules, func(r rule) bool { return r.Action != "deny" }))
 }
 
-// noted is the message with a note, which follows the last one.
+// noted returns the message with a note, which follows the last message.
 func noted(messages []json.RawMessage, note string) []json.RawMessage {
 	var last, user struct {
 		Info struct {
@@ -271,7 +274,7 @@ func noted(messages []json.RawMessage, note string) []json.RawMessage {
 		} `json:"info"`
 	}
 	for _, raw := range messages {
-		_ = json.Unmarshal(raw, &last) // of another form: no message
+		_ = json.Unmarshal(raw, &last) // ignore other forms
 		if last.Info.Role == "user" {
 			user = last
 		}
@@ -293,10 +296,10 @@ func noted(messages []json.RawMessage, note string) []json.RawMessage {
 	})}
 }
 
-// followingID is an id, without its kind, by which the program orders a message after another one.
+// followingID returns an id, without its kind, that the program orders after the last one.
 func followingID(last string, at time.Time) string {
 	const digits, perMilli = 12, 1 << 12
-	count := uint64(at.UnixMilli()) * perMilli % (1 << (4 * digits)) //nolint:gosec // after 1970
+	count := uint64(at.UnixMilli()) * perMilli % (1 << (4 * digits)) //nolint:gosec // later than 1970
 	_, last, _ = strings.Cut(last, "_")
 	if have, err := strconv.ParseUint(last[:min(digits, len(last))], 16, 64); err == nil && have >= count {
 		count = have + 1
@@ -307,7 +310,7 @@ func followingID(last string, at time.Time) string {
 func encoded(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return nil // what was decoded encodes
+		return nil // decoded values can always be encoded
 	}
 	return raw
 }

@@ -28,7 +28,7 @@ const (
 	childExport = `{"info": {"id": "ses_de502244fffeglz7jKItX7w2jn", "parentID": "ses_de502244fffeglz7jKItX7w2jm", "time": {"created": 3}}, "messages": []}`
 )
 
-// fakeProgram is the part of OpenCode's program that is used.
+// fakeProgram implements the commands of OpenCode that are used.
 type fakeProgram struct {
 	exports  map[string]string
 	imported []string
@@ -69,7 +69,8 @@ func TestSessionsMoveByTheProgramOwnCommands(t *testing.T) {
 	require.Equal(t, strings.Replace(launch.Transcripts[0], "*", localMain, 1), moved.Files[0].Path)
 	require.True(t, strings.HasPrefix(string(moved.Files[0].Data), `{"overwinter":true,"info":{"id":"`+localMain))
 
-	// A machine that has the session already gets one with other ids, of which none is left.
+	// If the machine already has the session, the pulled one gets new ids, and none of the present
+	// ones remains.
 	moved.Files = append(moved.Files, transcript.File{Path: "/root/.local/share/overwinter/opencode/x.json", Data: []byte(mainExport)})
 	id, err := local.Unpack(t.Context(), "/home/ada/b", moved)
 	require.NoError(t, err)
@@ -96,7 +97,8 @@ func TestSessionsMoveByTheProgramOwnCommands(t *testing.T) {
 	require.ErrorIs(t, err, agent.ErrNoMemory)
 }
 
-// TestWhatASandboxAllowedIsNotAllowedOnAMachine: the program keeps the permissions of a session that it imports.
+// TestWhatASandboxAllowedIsNotAllowedOnAMachine checks that permissions are removed, because the
+// program keeps those of a session that it imports.
 func TestWhatASandboxAllowedIsNotAllowedOnAMachine(t *testing.T) {
 	t.Parallel()
 	const last = "msg_ffffffffff00UILa1r1OzJ99Hb"

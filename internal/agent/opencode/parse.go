@@ -16,9 +16,9 @@ import (
 
 // Parse reads exports of sessions: {"info":…,"messages":…}, as the agent's export command writes
 // them and the bridge saves them. It also reads a bare list of messages, as the server returns it,
-// and what was recorded of its responses. Of a truncated file the whole messages
-// count. The main conversation is the first session without a parent, and every such session that
-// the bridge has saved, one after the other.
+// and recordings of its responses. Of a truncated file it uses the complete messages. The main
+// conversation is the first session without a parent, and every such session that the bridge has
+// saved, one after the other.
 func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
 	p := parser{failed: map[string]string{}, byID: map[string]*savedSession{}}
 	for _, f := range files {
@@ -27,21 +27,21 @@ func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error)
 	return p.conversation(), nil
 }
 
-// savedSession is a session as it was read.
+// savedSession is a session as read so far.
 type savedSession struct {
 	info     opencodeformat.SessionInfo
-	saved    bool // by the bridge, which has one session at a time
+	saved    bool // saved by the bridge, which has one session at a time
 	messages []opencodeformat.Exported
-	places   map[string]int // of messages by their id
+	places   map[string]int // index of messages by id
 }
 
 type parser struct {
-	failed   map[string]string // why answers were given up, by the message's id
+	failed   map[string]string // reasons of aborted answers, by message id
 	sessions []*savedSession
 	byID     map[string]*savedSession
 }
 
-// session returns the record of a session and makes it where it is new.
+// session returns the record of a session and creates it if necessary.
 func (p *parser) session(id string) *savedSession {
 	if t, ok := p.byID[id]; ok {
 		return t
@@ -71,8 +71,8 @@ func (p *parser) read(data []byte) {
 	}
 }
 
-// export reads one export, or what is there of it. A part that came twice, as where two files are
-// of one session, counts once.
+// export reads an export, as far as it is complete. A part that occurs twice, as when two files
+// contain one session, counts once.
 func (p *parser) export(data []byte) {
 	var whole struct {
 		Saved    json.RawMessage `json:"overwinter"`
@@ -87,7 +87,7 @@ func (p *parser) export(data []byte) {
 		p.messages(whole.Messages, p.known(whole.Info, len(whole.Saved) > 0))
 		return
 	}
-	// It is truncated, or no JSON at all.
+	// The file is truncated, or not JSON.
 	d := json.NewDecoder(bytes.NewReader(data))
 	if !opens(d, '{') {
 		return
@@ -116,7 +116,7 @@ func (p *parser) export(data []byte) {
 	}
 }
 
-// known notes a session by what is said of it.
+// known records the metadata of a session.
 func (p *parser) known(raw json.RawMessage, saved bool) opencodeformat.SessionInfo {
 	var info opencodeformat.SessionInfo
 	if json.Unmarshal(raw, &info) != nil || info.ID == "" {
@@ -127,7 +127,7 @@ func (p *parser) known(raw json.RawMessage, saved bool) opencodeformat.SessionIn
 	return info
 }
 
-// messages reads a list of messages as far as it goes.
+// messages reads a list of messages, as far as it is complete.
 func (p *parser) messages(data []byte, info opencodeformat.SessionInfo) {
 	var all []opencodeformat.Exported
 	if json.Unmarshal(data, &all) != nil {
@@ -149,8 +149,8 @@ func (p *parser) take(all []opencodeformat.Exported, info opencodeformat.Session
 	}
 }
 
-// someMessages reads the messages of a list one after the other: those before it is truncated,
-// without those of another form.
+// someMessages reads the messages of a list: those before it is truncated, without those of another
+// form.
 func someMessages(data []byte) []opencodeformat.Exported {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if !opens(d, '[') {
@@ -170,13 +170,13 @@ func someMessages(data []byte) []opencodeformat.Exported {
 	return all
 }
 
-// opens reads the bracket at the beginning.
+// opens reads the opening bracket.
 func opens(d *json.Decoder, bracket json.Delim) bool {
 	token, err := d.Token()
 	return err == nil && token == bracket
 }
 
-// add takes a message, in place of an older one with its id. Their order is that of the agent.
+// add adds a message, or replaces an older one with the same id. The order is that of the agent.
 func (t *savedSession) add(m opencodeformat.Exported) {
 	if i, ok := t.places[m.Info.ID]; ok {
 		t.messages[i] = m
@@ -186,7 +186,7 @@ func (t *savedSession) add(m opencodeformat.Exported) {
 	t.messages = append(t.messages, m)
 }
 
-// conversation puts the sessions together.
+// conversation combines the sessions.
 func (p *parser) conversation() conversation.Conversation {
 	var mains, others []*savedSession
 	for _, t := range p.sessions {
@@ -198,7 +198,7 @@ func (p *parser) conversation() conversation.Conversation {
 	}
 	slices.SortStableFunc(mains, func(a, b *savedSession) int { return cmp.Compare(a.begun(), b.begun()) })
 	if len(mains) > 0 && !slices.ContainsFunc(mains, func(t *savedSession) bool { return t.saved }) {
-		mains[0].saved = true // it has no other mark
+		mains[0].saved = true // no other mark identifies it
 	}
 	mains = slices.DeleteFunc(mains, func(t *savedSession) bool {
 		if !t.saved {
@@ -206,7 +206,7 @@ func (p *parser) conversation() conversation.Conversation {
 		}
 		return !t.saved
 	})
-	// Subagents in the order of their first part, as the stream has them.
+	// Order subagents by their first part, as in the stream.
 	slices.SortStableFunc(others, func(a, b *savedSession) int {
 		return cmp.Or(strings.Compare(a.first(), b.first()), strings.Compare(a.info.ID, b.info.ID))
 	})
@@ -222,7 +222,7 @@ func (p *parser) conversation() conversation.Conversation {
 	return c
 }
 
-// begun is when a session was begun, as far as that is known.
+// begun returns when a session began, as far as that is known.
 func (t *savedSession) begun() opencodeformat.Stamp {
 	if t.info.Time.Created == 0 && len(t.messages) > 0 {
 		return t.messages[0].Info.Time.Created
@@ -230,7 +230,7 @@ func (t *savedSession) begun() opencodeformat.Stamp {
 	return t.info.Time.Created
 }
 
-// first is the id of the session's first part that is shown.
+// first returns the id of the session's first part that is shown.
 func (t *savedSession) first() string {
 	for i := range t.messages {
 		m := &t.messages[i]
@@ -243,8 +243,8 @@ func (t *savedSession) first() string {
 	return ""
 }
 
-// placeSteers moves each prompt that a running turn was given to before the answer that takes it. One that no answer takes has
-// returned to the queue, and is left out.
+// placeSteers moves each prompt that was added to a running turn before the answer that accepts it.
+// A prompt that no answer accepts has returned to the queue, and is removed.
 func (t *savedSession) placeSteers() {
 	var steers []opencodeformat.Exported
 	messages := make([]opencodeformat.Exported, 0, len(t.messages))
@@ -287,9 +287,10 @@ func (t *savedSession) blocks(failed map[string]string) []conversation.Block {
 	return out
 }
 
-// appendBlocks appends those of a message. What is open in a transcript will never be closed.
+// appendBlocks appends the blocks of a message. Blocks that are open in a transcript will never be
+// closed.
 func appendBlocks(m *opencodeformat.Exported, out []conversation.Block) []conversation.Block {
-	attempt := -1 // where the last one begins
+	attempt := -1 // start of the last attempt
 	for i := range m.Parts {
 		if m.Parts[i].Type == partStepStart {
 			attempt = i
@@ -297,7 +298,7 @@ func appendBlocks(m *opencodeformat.Exported, out []conversation.Block) []conver
 	}
 	for i := range m.Parts {
 		p := &m.Parts[i]
-		failed := i < attempt || m.Info.Time.Completed != 0 // the text belongs to an attempt that failed
+		failed := i < attempt || m.Info.Time.Completed != 0 // the text belongs to a failed attempt
 		if !isShown(p, &m.Info) || isText(p) && !isEnded(p) && !m.Info.FromUser() && failed {
 			continue // the agent has dropped it
 		}

@@ -13,9 +13,9 @@ import (
 
 var _ agent.Profiled = Adapter{}
 
-// ProfileFiles are the files of a profile, placed where OpenCode looks for those of its user, so
-// that none of them is in the workspace. Servers, the model and permissions are in the
-// configuration that Launch makes.
+// ProfileFiles returns the files of a profile at the paths where OpenCode looks for its user's
+// files, so that none of them is in the workspace. Servers, the model and permissions are in the
+// configuration that Launch generates.
 func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 	p := in.Profile
 	if p == nil {
@@ -42,7 +42,7 @@ func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 	return files, nil
 }
 
-// withFrontMatter puts a description, and what else is needed, above a text.
+// withFrontMatter puts a description, and further fields, above a text.
 func withFrontMatter(t profile.Text, more ...string) string {
 	description := t.Description
 	if description == "" {

@@ -24,7 +24,7 @@ import (
 
 const testSession = "ses_0193a5f07c7e7b3e8f0a1b2c3d4e5f60"
 
-// waitLimit is how long a test waits for anything that the program does.
+// waitLimit bounds how long a test waits for the program.
 const waitLimit = 2 * time.Minute
 
 // cli is the bridge with the real OpenCode and its own model server.
@@ -33,7 +33,7 @@ type cli struct {
 	server          *modelserver.Server
 	home, workspace string
 	folder          conversation.Folder
-	// allModels has it know all models that it knows by itself.
+	// allModels makes the program use its own list of models.
 	allModels bool
 }
 
@@ -57,7 +57,8 @@ func (p *cli) begin(t *testing.T, in agent.LaunchInput, flags ...string) {
 	p.Process = program.Start(t, cmd, launch)
 }
 
-// run runs a prompt until found says so, or the turn has ended, and answers what is asked meanwhile.
+// run runs a prompt until found reports true or the turn has ended, and answers the agent's
+// questions meanwhile.
 func (p *cli) run(t *testing.T, run agent.RunContext, content string, found func(conversation.Event) bool, answers ...agent.Answer) program.Turn {
 	t.Helper()
 	out := p.Prompt(t, opencode.New(), agent.PromptInput{RunID: run.RunID, Content: content}, found, answers...)
@@ -73,7 +74,7 @@ func (p *cli) turn(t *testing.T, content string, answers ...agent.Answer) progra
 	return p.run(t, agent.RunContext{RunID: session.NewID(session.RunPrefix)}, content, nil, answers...)
 }
 
-// files are the saved sessions.
+// files returns the saved sessions.
 func (p *cli) files(t *testing.T) []string {
 	t.Helper()
 	launch, err := opencode.New().Launch(agent.LaunchInput{SessionID: testSession, Home: p.home, Workspace: p.workspace})
@@ -83,14 +84,14 @@ func (p *cli) files(t *testing.T) []string {
 	return names
 }
 
-// agree holds the transcript to what was said.
+// agree compares the transcript with the stream.
 func (p *cli) agree(t *testing.T) {
 	t.Helper()
 	require.Empty(t, cmp.Diff(capture.Lines(parse(t, p.files(t)...)), capture.Lines(p.folder.Conversation())), "- parsed, + streamed")
 }
 
-// TestAProfileReachesTheModel looks for a marker of each part of a profile in what the real program
-// asks of the model.
+// TestAProfileReachesTheModel looks for a marker of each part of a profile in the requests that the
+// real program sends to the model.
 func TestAProfileReachesTheModel(t *testing.T) {
 	t.Parallel()
 	script := program.EchoServer(t)
@@ -124,7 +125,7 @@ func TestAProfileReachesTheModel(t *testing.T) {
 	require.Equal(t, "anthropic/claude-haiku-4-5", r.End.Model)
 	sent := p.server.Sent()
 	for _, marker := range []string{"marker-instructions", "marker-skill", "marker-subagent", "marker-command you", "demo_echo"} {
-		if !strings.Contains(sent, marker) { // what was sent is too long to be shown
+		if !strings.Contains(sent, marker) { // the request is too long to be shown
 			require.Failf(t, "the model does not get it", "%s is not in what was sent", marker)
 		}
 	}
@@ -216,7 +217,7 @@ func TestStartsFreshWhereNothingCanBeRead(t *testing.T) {
 func TestImagesOfAPromptReachTheModel(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, map[string][]modelserver.Step{"see": {{Text: "A dot."}}})
-	p.allModels = true // what is not known is not sent images
+	p.allModels = true // the program sends no images to a model that it does not know
 	p.begin(t, agent.LaunchInput{Model: "anthropic/claude-haiku-4-5"})
 	run := session.NewID(session.RunPrefix)
 	images := program.Pictures(t, p.workspace)

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// The blocks of a part, for the translator and the parser alike.
+// Creates the blocks of parts, for both the translator and the parser.
 
 // The subtypes of system blocks.
 const (
@@ -22,10 +22,10 @@ const (
 // taskTool is the tool that starts a subagent.
 const taskTool = "task"
 
-// resultID is the id of the block with the result of a call.
+// resultID returns the id of the block with the result of a call.
 func resultID(partID string) string { return partID + "/result" }
 
-// errorID is the id of the block that says how a message failed.
+// errorID returns the id of the block with the error of a message.
 func errorID(messageID string) string { return messageID + "/error" }
 
 // isText reports whether a part is one of the message's texts.
@@ -46,7 +46,7 @@ func isShown(p *opencodeformat.Part, m *opencodeformat.Message) bool {
 	return p.Type == partTool && p.State != nil
 }
 
-// headOf is the block of a part as it begins.
+// headOf returns the initial block of a part.
 func headOf(p *opencodeformat.Part, m *opencodeformat.Message) conversation.Block {
 	b := conversation.Block{ID: p.ID, Status: conversation.Streaming, CreatedAt: begunAt(p, m)}
 	switch {
@@ -68,7 +68,7 @@ func headOf(p *opencodeformat.Part, m *opencodeformat.Message) conversation.Bloc
 	return b
 }
 
-// begunAt is when a part began: a pending call has no time, but its id has.
+// begunAt returns when a part began. A pending call has no time, but its id has.
 func begunAt(p *opencodeformat.Part, m *opencodeformat.Message) time.Time {
 	switch {
 	case m.FromUser():
@@ -79,7 +79,7 @@ func begunAt(p *opencodeformat.Part, m *opencodeformat.Message) time.Time {
 	return opencodeformat.IdTime(p.ID, createdAt(m))
 }
 
-// say gives a block its text.
+// say sets the text of a block.
 func say(b *conversation.Block, text string) {
 	if b.Type == conversation.System {
 		b.Message = text
@@ -88,7 +88,7 @@ func say(b *conversation.Block, text string) {
 	b.Content = text
 }
 
-// setCall fills a block with what is known of its call.
+// setCall fills in what is known of a block's call.
 func setCall(p *opencodeformat.Part, b *conversation.Block) {
 	b.Input = inputOf(p.State)
 	if b.Type != conversation.Subagent {
@@ -98,7 +98,7 @@ func setCall(p *opencodeformat.Part, b *conversation.Block) {
 	b.Name = subagentName(b.Input)
 }
 
-// subagentName is the kind of subagent that a call asks for.
+// subagentName returns the kind of subagent that a call requests.
 func subagentName(input json.RawMessage) string {
 	var in struct {
 		Type json.RawMessage `json:"subagent_type"`
@@ -113,7 +113,7 @@ func subagentName(input json.RawMessage) string {
 // shellAborted ends the output of an aborted command.
 const shellAborted = "User aborted the command\n</shell_metadata>"
 
-// callOutcome is how a call has ended; false as long as it has not.
+// callOutcome returns how a call has ended, or false if it has not ended.
 func callOutcome(s *opencodeformat.ToolState) (conversation.BlockStatus, bool) {
 	switch s.Status {
 	case callCompleted:
@@ -130,8 +130,8 @@ func callOutcome(s *opencodeformat.ToolState) (conversation.BlockStatus, bool) {
 	return "", false
 }
 
-// resultOf is the block with the result of a call that has ended. That of an aborted call is what it
-// had printed.
+// resultOf returns the block with the result of a call that has ended. The result of an aborted
+// call is its output so far.
 func resultOf(p *opencodeformat.Part, b conversation.Block, status conversation.BlockStatus, images []conversation.ImageData) conversation.Block {
 	said := p.State.Output
 	if p.State.Status == callError {
@@ -142,7 +142,7 @@ func resultOf(p *opencodeformat.Part, b conversation.Block, status conversation.
 	}
 	output, err := json.Marshal(said)
 	if err != nil {
-		output = nil // strings always encode
+		output = nil // strings can always be encoded
 	}
 	return conversation.Block{
 		ID: resultID(p.ID), Type: conversation.ToolResult, Status: status, CreatedAt: b.CreatedAt,
@@ -150,7 +150,7 @@ func resultOf(p *opencodeformat.Part, b conversation.Block, status conversation.
 	}
 }
 
-// failureOf is the block that says how a message failed. An aborted one has none.
+// failureOf returns the block that describes how a message failed. An aborted message has none.
 func failureOf(m *opencodeformat.Message, e *opencodeformat.NativeError) conversation.Block {
 	return conversation.Block{
 		ID: errorID(m.ID), Type: conversation.System, Status: conversation.Complete, CreatedAt: createdAt(m),

@@ -9,8 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 )
 
-// The agent's own records, as far as blocks are made of them. What may have another form than the
-// one that is wanted stays raw, so that it spoils nothing else.
+// The agent's own records, as far as they become blocks. Fields that may have an unexpected form
+// stay raw, so that they do not invalidate the rest.
 
 // envelope is an event of the server.
 type envelope struct {
@@ -20,10 +20,10 @@ type envelope struct {
 
 func isSummary(m *opencodeformat.Message) bool { return string(m.Summary) == "true" }
 
-// createdAt is when the message was begun.
+// createdAt returns when the message was created.
 func createdAt(m *opencodeformat.Message) time.Time { return m.Time.Created.Time() }
 
-// modelOf is the message's model as people name it.
+// modelOf returns the display name of the message's model.
 func modelOf(m *opencodeformat.Message) string {
 	if m.ProviderID == "" || m.ModelID == "" {
 		return m.ModelID
@@ -31,24 +31,24 @@ func modelOf(m *opencodeformat.Message) string {
 	return m.ProviderID + "/" + m.ModelID
 }
 
-// gaveUp is the error of an answer that the bridge gave up.
+// gaveUp returns the error for an answer that the bridge aborted.
 func gaveUp(message string) *opencodeformat.NativeError {
 	data, err := json.Marshal(map[string]string{"message": message})
 	if err != nil {
-		data = nil // strings always encode
+		data = nil // strings can always be encoded
 	}
 	return &opencodeformat.NativeError{Name: "GaveUp", Data: data}
 }
 
-// The types of part that blocks are made of.
+// The types of part that become blocks.
 const (
 	partReasoning  = "reasoning"
 	partTool       = "tool"
-	partStepStart  = "step-start" // of an attempt at the model; a message has another after a failure
+	partStepStart  = "step-start" // begins an attempt at the model; after a failure, a message has another
 	partStepFinish = "step-finish"
 )
 
-// isEnded reports whether the text of a part is whole.
+// isEnded reports whether the text of a part is complete.
 func isEnded(p *opencodeformat.Part) bool { return p.Time != nil && p.Time.End != 0 }
 
 // The states of a call.
@@ -59,7 +59,7 @@ const (
 	callError     = "error"
 )
 
-// callAborted is the error of an aborted call, in releases that do not mark it otherwise.
+// callAborted is the error of an aborted call in releases that mark it in no other way.
 const callAborted = "Tool execution aborted"
 
 // taskAborted is the error of an aborted call of a subagent.
@@ -80,7 +80,7 @@ func metadataOf(s *opencodeformat.ToolState) toolMetadata {
 	return m
 }
 
-// inputOf is the input of the call; nothing until it is known.
+// inputOf returns the input of the call, or nothing until it is known.
 func inputOf(s *opencodeformat.ToolState) json.RawMessage {
 	if s.Status == callPending || string(s.Input) == "null" {
 		return nil
@@ -88,7 +88,7 @@ func inputOf(s *opencodeformat.ToolState) json.RawMessage {
 	return s.Input
 }
 
-// rawText is the string that raw is, or nothing.
+// rawText returns the string in raw, or "" if it is not a string.
 func rawText(raw json.RawMessage) string {
 	var s string
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
@@ -97,7 +97,7 @@ func rawText(raw json.RawMessage) string {
 	return s
 }
 
-// tokens are those of one answer of the model.
+// tokens are the token counts of one answer of the model.
 type tokens struct {
 	Input     float64 `json:"input"`
 	Output    float64 `json:"output"`
@@ -110,7 +110,7 @@ type tokens struct {
 
 func tokensOf(p *opencodeformat.Part) tokens {
 	var t tokens
-	_ = json.Unmarshal(p.Tokens, &t) // tokens of another form count for nothing
+	_ = json.Unmarshal(p.Tokens, &t) // ignore tokens of another form
 	return t
 }
 

@@ -17,30 +17,30 @@ import (
 
 var _ agent.Continuer = (*recording)(nil)
 
-// recording reads a stream that was recorded, in which no run is named: the server's events as they were
-// sent, or the output of opencode run. A turn ends when the agent is idle, and what follows may concern
-// earlier turns.
+// recording translates a captured stream, which names no run: the server's events, or the output of
+// opencode run. A turn ends when the agent is idle. Later lines may concern earlier turns.
 type recording struct {
 	*translator
 	progress progress
 	past     *past
 }
 
-// progress is how far the turn has come.
+// progress is the progress of the turn.
 type progress struct {
-	// Begun: something has happened; what a stream has left of another turn does not count.
+	// Begun is set once the turn has activity. Remainders of another turn in the stream do not
+	// count.
 	Begun bool `json:"begun,omitempty"`
-	// Idle: the agent has nothing more to do, and may still write down what it did.
+	// Idle is set when the agent is idle. It may still be storing its work.
 	Idle bool `json:"idle,omitempty"`
 }
 
-// past is what a stream has said across its turns: its sessions, and which blocks are shown, because a
-// much earlier message may be reverted.
+// past is the content of a stream across its turns: its sessions, and which blocks are shown,
+// because a much earlier message may be reverted.
 type past struct {
 	shown   []shownBlock
 	reverts map[string]opencodeformat.Revert // by session, as long as they may be undone
-	created map[string]bool                  // sessions that were begun in the stream
-	// held are parts of prompts that came while an answer was being written; they follow it.
+	created map[string]bool                  // sessions created in the stream
+	// held are parts of prompts that arrived during an answer. They are shown after it.
 	held []heldPart
 }
 
@@ -50,13 +50,13 @@ type heldPart struct {
 	part    opencodeformat.Part
 }
 
-// shownBlock is where a block comes from.
+// shownBlock identifies the origin of a block.
 type shownBlock struct {
 	conversation, session, message, part string
 	id                                   string
 }
 
-// recordingState is the state of a translator and what a recording adds to it.
+// recordingState is the state of a translator with the fields that a recording adds.
 type recordingState struct {
 	*state
 	progress
@@ -74,7 +74,7 @@ func newRecording(from []byte) (*recording, error) {
 	return r, nil
 }
 
-// State returns what a later translator needs of this turn, without its past.
+// State returns the state of this turn for a later translator, without the past of the stream.
 func (r *recording) State() ([]byte, error) {
 	return agent.EncodeState(stateVersion, &recordingState{&r.state, r.progress})
 }
@@ -84,7 +84,7 @@ func (r *recording) Translate(f agent.Frame) (agent.Translation, error) {
 	return r.Read(f, r.state.Ended, r.line, r.exit), nil
 }
 
-// Cut closes what is open, and removes what is reverted.
+// Cut aborts the open blocks, and removes what is reverted.
 func (r *recording) Cut(at time.Time) []conversation.Event {
 	at = at.UTC()
 	r.Out = agent.Translation{}
@@ -96,8 +96,8 @@ func (r *recording) Cut(at time.Time) []conversation.Event {
 	return append(events, r.settleReverts(at)...)
 }
 
-// Continue continues after the end of a turn. Open blocks stay open: a server has other sessions than the
-// main one, which continue.
+// Continue continues after the end of a turn. Open blocks stay open: sessions other than the main
+// one continue.
 func (r *recording) Continue() agent.Translator {
 	return &recording{past: r.past, translator: &translator{state: state{
 		work: r.state.work, Root: r.state.Root, Children: r.state.Children, Title: r.state.Title,
@@ -108,7 +108,7 @@ func (r *recording) Continue() agent.Translator {
 // The fields of a stream of server-sent events that are not data.
 var sseFields = [][]byte{[]byte("event:"), []byte("id:"), []byte("retry:"), []byte(":")}
 
-// sent returns what a line of server-sent events, or a bare line, has to say.
+// sent returns the content of a line of server-sent events, or of a bare line.
 func sent(line []byte) []byte {
 	line = bytes.TrimSpace(line)
 	if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
@@ -164,8 +164,7 @@ func (r *recording) event(e envelope, at time.Time) bool {
 	return r.translator.event(e, at)
 }
 
-// printed reads a line of opencode run. There is nothing of prompts, and nothing of subagents but their
-// calls.
+// printed reads a line of opencode run, which contains no prompts, and only the calls of subagents.
 func (r *recording) printed(l runlines.Line) {
 	where := r.conversationOf(l.SessionID)
 	if l.Error != nil {
@@ -184,7 +183,7 @@ func (r *recording) printed(l runlines.Line) {
 	r.updated(partEvent{*l.Part}, l.At)
 }
 
-// created reads that there is a new session. The first one of a stream is the main one.
+// created reads the creation of a session. The first one of a stream is the main one.
 func (r *recording) created(e opencodeformat.SessionEvent, at time.Time) {
 	r.past.created[e.Info.ID] = true
 	if r.state.Root == "" && e.Info.ParentID == "" {
@@ -193,8 +192,8 @@ func (r *recording) created(e opencodeformat.SessionEvent, at time.Time) {
 	r.sessionInfo(e, at)
 }
 
-// sessionInfo reads what is new about a session, and the point to which it is reverted. The revert may be
-// undone until the agent continues, so it takes effect when the stream ends.
+// sessionInfo reads changes of a session, including the point to which it is reverted. The revert
+// may be undone until the agent continues, so it takes effect when the stream ends.
 func (r *recording) sessionInfo(e opencodeformat.SessionEvent, at time.Time) {
 	if revert := e.Info.Revert; revert != nil && revert.MessageID != "" {
 		r.past.reverts[e.Info.ID] = *revert
@@ -204,8 +203,8 @@ func (r *recording) sessionInfo(e opencodeformat.SessionEvent, at time.Time) {
 	r.translator.sessionInfo(e, at)
 }
 
-// message reads what is new about a message. One that is new here may be old: a session that was made out
-// of another one begins with what was said in that.
+// message reads a change of a message. An unknown message may be old: a session forked from another
+// begins with that session's messages.
 func (r *recording) message(e messageEvent, at time.Time) {
 	in := &e.Info
 	if in.ID == "" || in.SessionID == "" {
@@ -233,7 +232,7 @@ func (r *recording) message(e messageEvent, at time.Time) {
 	}
 }
 
-// updated reads the present state of a part. That of a prompt waits while an answer is being written.
+// updated reads the current state of a part. A part of a prompt is held during an answer.
 func (r *recording) updated(e partEvent, at time.Time) {
 	m := r.state.message(e.Part.MessageID)
 	if m == nil || e.Part.ID == "" {
@@ -249,7 +248,7 @@ func (r *recording) updated(e partEvent, at time.Time) {
 	r.showing(m, e.Part.ID, func() { r.part(m, &e.Part, at) })
 }
 
-// release shows the prompts of a conversation that have waited.
+// release shows the held prompts of a conversation.
 func (r *recording) release(where string, at time.Time) {
 	held := r.past.held
 	r.past.held = nil
@@ -262,7 +261,7 @@ func (r *recording) release(where string, at time.Time) {
 	}
 }
 
-// showing remembers where the blocks come from that read begins to show.
+// showing records the origin of the blocks that read begins to show.
 func (r *recording) showing(m *openMessage, part string, read func()) {
 	before := len(r.Out.Events)
 	read()
@@ -273,7 +272,7 @@ func (r *recording) showing(m *openMessage, part string, read func()) {
 	}
 }
 
-// takeBack removes the blocks that are chosen, in the order in which they were shown.
+// takeBack removes the blocks that chosen selects, in the order in which they were shown.
 func (r *recording) takeBack(chosen func(shownBlock) bool, at time.Time) []conversation.Event {
 	r.past.held = slices.DeleteFunc(r.past.held, func(h heldPart) bool {
 		m := h.message
@@ -296,7 +295,7 @@ func (r *recording) takeBack(chosen func(shownBlock) bool, at time.Time) []conve
 	return events
 }
 
-// settleReverts removes what is reverted when the stream ends.
+// settleReverts removes reverted blocks when the stream ends.
 func (r *recording) settleReverts(at time.Time) []conversation.Event {
 	return r.takeBack(func(b shownBlock) bool {
 		to, ok := r.past.reverts[b.session]
@@ -304,7 +303,7 @@ func (r *recording) settleReverts(at time.Time) []conversation.Event {
 	}, at)
 }
 
-// partRemoved reads that the agent has taken a part back, with what came of it.
+// partRemoved reads that the agent has removed a part, and removes its blocks.
 func (r *recording) partRemoved(e removedEvent, at time.Time) {
 	r.Emit(r.takeBack(func(b shownBlock) bool { return b.part != "" && b.part == e.PartID }, at)...)
 	r.translator.partRemoved(e, at)
@@ -314,7 +313,7 @@ type messageRemovedEvent struct {
 	MessageID string `json:"messageID"`
 }
 
-// messageRemoved reads that a message is gone.
+// messageRemoved reads that a message was removed.
 func (r *recording) messageRemoved(e messageRemovedEvent, at time.Time) {
 	r.Emit(r.takeBack(func(b shownBlock) bool { return b.message == e.MessageID }, at)...)
 }
@@ -339,8 +338,8 @@ type idleEvent struct {
 	SessionID string `json:"sessionID"`
 }
 
-// idle reads that a session has nothing more to do. This ends the turn: at once, or when the agent has
-// stored how it aborted its work.
+// idle reads that a session is idle. This ends the turn, at once or when the agent has stored how
+// it aborted its work.
 func (r *recording) idle(e idleEvent, at time.Time) {
 	if r.state.Noted || !r.progress.Begun || r.state.Root == "" || e.SessionID != r.state.Root {
 		return
@@ -359,7 +358,8 @@ func (r *recording) exit(f agent.Frame) {
 	r.Emit(events...)
 }
 
-// end ends the turn. Without a bridge the agent continues, and itself reports the outcome of what is open.
+// end ends the turn. Without a bridge the agent continues, and itself reports the outcome of open
+// blocks.
 func (r *recording) end(v opencodeformat.EndNote, at time.Time) {
 	if r.state.Noted {
 		r.translator.end(v, at)

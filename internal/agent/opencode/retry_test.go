@@ -33,8 +33,8 @@ func read(t *testing.T, runID, lines string) conversation.Conversation {
 	return f.Conversation()
 }
 
-// TestTextOfAFailedAttemptIsDropped: an attempt has written something, and those after it nothing. The
-// agent stores the text of an attempt when the attempt ends or is aborted, and forgets it when the
+// TestTextOfAFailedAttemptIsDropped has an attempt with output followed by attempts without. The
+// agent stores the text of an attempt when the attempt ends or is aborted, and drops it when the
 // next attempt begins.
 func TestTextOfAFailedAttemptIsDropped(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 var _ agent.Reverter = Adapter{}
 
 // Revert truncates the main session before the run's message and drops the sessions of subagents
-// that were begun after it. OpenCode's database is deleted, so that the session is imported again.
+// that began after it. It deletes OpenCode's database, so that the session is imported again.
 func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, error) {
 	cut := -1
 	var from opencodeformat.Message
@@ -29,7 +29,7 @@ func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, er
 		return agent.Reverted{}, fmt.Errorf("revert OpenCode: run %s is not in its sessions", runID)
 	}
 	gone := map[string]bool{}
-	for more := true; more; { // a subagent's own subagents go with it
+	for more := true; more; { // a subagent's own subagents are dropped too
 		more = false
 		for _, f := range files {
 			info, _, err := opencodeformat.ExportInfo(f.Data)
@@ -54,14 +54,13 @@ func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, er
 	return out, nil
 }
 
-// rawExport is an export whose messages are left as they are.
+// rawExport is an export with its messages undecoded.
 type rawExport struct {
 	Info     json.RawMessage   `json:"info"`
 	Messages []json.RawMessage `json:"messages"`
 }
 
-// messageOf finds the message of a run in an export, and returns the export without it and
-// everything after it.
+// messageOf finds the message of a run in an export, and returns the export truncated before it.
 func messageOf(data []byte, runID string) (shortened []byte, m opencodeformat.Message, ok bool) {
 	var e rawExport
 	if json.Unmarshal(data, &e) != nil {
@@ -91,7 +90,7 @@ func rawBytes(raws []json.RawMessage) [][]byte {
 	return out
 }
 
-// replaced are the files with other data in one of them.
+// replaced returns the files with the data of one replaced.
 func replaced(files []transcript.File, i int, data []byte) []transcript.File {
 	out := append([]transcript.File(nil), files...)
 	out[i].Data = data

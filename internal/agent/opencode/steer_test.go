@@ -23,7 +23,7 @@ var steerScripts = map[string][]modelserver.Step{
 	"wait":  {{Text: "This takes long.", Calls: []modelserver.Call{bash(scripted.UntilKilled)}}, {Text: "It took long."}},
 }
 
-// steer gives the running turn a prompt.
+// steer adds a prompt to the running turn.
 func (p *cli) steer(t *testing.T, runID, promptID, content string) {
 	t.Helper()
 	line, err := opencode.New().Steer(agent.PromptInput{RunID: runID, PromptID: promptID, Content: content})
@@ -31,7 +31,8 @@ func (p *cli) steer(t *testing.T, runID, promptID, content string) {
 	p.Write(t, line)
 }
 
-// when does something once, with the first event for which found is true, and lets the turn continue.
+// when calls a function once, at the first event for which found returns true, and lets the turn
+// continue.
 func when(found func(conversation.Event) bool, do func()) func(conversation.Event) bool {
 	done := false
 	return func(e conversation.Event) bool {
@@ -50,7 +51,7 @@ func isAtWork(e conversation.Event) bool {
 	return ok && d.Updates.Status == conversation.Running
 }
 
-// stored waits until the saved sessions have a text.
+// stored waits until the saved sessions contain a text.
 func (p *cli) stored(t *testing.T, text string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -63,7 +64,7 @@ func (p *cli) stored(t *testing.T, text string) {
 	}, waitLimit, 20*time.Millisecond)
 }
 
-// lastPrompts are the prompts in the last request that the model got.
+// lastPrompts returns the prompts in the model's last request.
 func (p *cli) lastPrompts() string {
 	requests := p.server.Requests()
 	return strings.Join(requests[len(requests)-1].Prompts, "\n")
@@ -131,7 +132,7 @@ func TestAnAgentThatWasKilledForgetsThePromptsThatItHadNotTaken(t *testing.T) {
 	p.Wait(t)
 	p.agree(t)
 
-	p.begin(t, agent.LaunchInput{Resume: true}) // with its database, which has the prompt
+	p.begin(t, agent.LaunchInput{Resume: true}) // with its database, which contains the prompt
 	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}} to you").End.Outcome)
 	require.NotContains(t, p.lastPrompts(), "cats")
 	p.agree(t)

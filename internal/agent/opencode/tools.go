@@ -9,7 +9,7 @@ import (
 
 var _ agent.Viewer = Adapter{}
 
-// tools are those of OpenCode.
+// tools classifies the tools of OpenCode.
 var tools = agent.Tools{
 	"bash":        {Kind: conversation.ToolExecute, Subject: []string{"command"}},
 	"read":        {Kind: conversation.ToolRead, Path: []string{"filePath"}, Line: "offset"},

@@ -30,13 +30,13 @@ type state struct {
 	work
 	turn
 	// Root is the session of the main conversation. Until it is known, Children are the sessions
-	// that cannot be it.
+	// that cannot be the main one.
 	Root     string   `json:"root,omitempty"`
 	Children []string `json:"children,omitempty"`
 	Title    string   `json:"title,omitempty"`
-	// Waiting are the questions that are open.
+	// Waiting are the open questions.
 	Waiting []string `json:"waiting,omitempty"`
-	// Expected are the prompts that the running turn is given, by the ends of their messages' ids.
+	// Expected are the prompts added to the running turn, by the end of their message ids.
 	Expected translate.Expected `json:"expected,omitempty"`
 	// Retry is the id of the block that reports a retry; Retries counts them.
 	Retry   string `json:"retry,omitempty"`
@@ -45,7 +45,7 @@ type state struct {
 
 const maxChildren = 64
 
-// NewTranslator starts a run, or resumes from a state. Without a run id it reads a recording.
+// NewTranslator starts a run, or resumes from a state. Without a run id it translates a recording.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	if run.RunID == "" {
 		return newRecording(from)
@@ -62,7 +62,7 @@ func (t *translator) State() ([]byte, error) { return agent.EncodeState(stateVer
 
 var _ agent.Expecter = (*translator)(nil)
 
-// Expect notes a prompt for the running turn.
+// Expect registers a prompt for the running turn.
 func (t *translator) Expect(s agent.Steered) (waits bool) {
 	return t.state.Expected.Add(opencodeformat.SteerMark(t.Run.RunID, s.PromptID), s)
 }
@@ -91,7 +91,7 @@ func (t *translator) unparsed(f agent.Frame, data []byte) {
 	t.Unparsed(f, opencodeformat.Bounded(string(data), opencodeformat.MaxWords))
 }
 
-// The form in which the server writes its events.
+// The form in which the server encodes its events.
 var (
 	eventStart      = []byte(`{"id":"`)
 	eventType       = []byte(`","type":"`)
@@ -99,11 +99,11 @@ var (
 	eventEnd        = []byte(`}`)
 )
 
-// maxHead is as far as the properties of an event are looked for.
+// maxHead bounds the prefix of an event in which its properties are searched.
 const maxHead = 256
 
-// opened reads the outside of an event. Where it has the form in which the server writes it, the
-// inside is not looked at yet.
+// opened decodes the outermost level of an event. If the event has the server's usual form, its
+// properties are not scanned yet.
 func opened(data []byte) (envelope, bool) {
 	head, ok := bytes.CutPrefix(data[:min(len(data), maxHead)], eventStart)
 	if ok {
@@ -121,12 +121,12 @@ func opened(data []byte) (envelope, bool) {
 	return e, e.Type != ""
 }
 
-// plain reports whether a string has nothing in it that JSON would write in another way.
+// plain reports whether a string contains no character that JSON may escape.
 func plain(s []byte) bool {
 	return bytes.IndexFunc(s, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == '{' || r == '}' }) < 0
 }
 
-// silent are events that do not affect a conversation. The part before the dot names the kind.
+// silent lists events that do not affect a conversation. The part before the dot names the kind.
 var silent = []string{
 	"server", "plugin", "catalog", "reference", "integration", "file", "lsp", "mcp", "todo", "vcs", "pty", "project",
 	"installation", "models-dev", "command", "tui", "workspace", "worktree", "global", "storage", "ide",
@@ -163,12 +163,12 @@ func (t *translator) event(e envelope, at time.Time) bool {
 	case "message":
 		return rest == "part.patched" || rest == "removed"
 	case "permission", "question":
-		return true // the same again, in the words of a newer interface
+		return true // a repetition in the form of a newer interface
 	}
 	return slices.Contains(silent, kind)
 }
 
-// decoded reads the properties of an event and hands them over.
+// decoded decodes the properties of an event and passes them on.
 func decoded[T any](e envelope, at time.Time, read func(T, time.Time)) bool {
 	var properties T
 	if len(e.Properties) == 0 || json.Unmarshal(e.Properties, &properties) != nil {
@@ -211,10 +211,10 @@ func (t *translator) sessionInfo(e opencodeformat.SessionEvent, at time.Time) {
 	t.Emit(conversation.Event{Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title}})
 }
 
-// maxTitle is as long as a title may be.
+// maxTitle bounds the length of a title.
 const maxTitle = 256
 
-// isDefaultTitle reports whether a title is the one that a session has before it has a name.
+// isDefaultTitle reports whether a title is the placeholder of a session that has no name yet.
 func isDefaultTitle(title string) bool {
 	return title == "" || strings.HasPrefix(title, "New session - ") || strings.HasPrefix(title, "Child session - ")
 }
@@ -223,7 +223,7 @@ type messageEvent struct {
 	Info opencodeformat.Message `json:"info"`
 }
 
-// message reads what is new about a message.
+// message reads a change of a message.
 func (t *translator) message(e messageEvent, at time.Time) {
 	in := &e.Info
 	if in.ID == "" || in.SessionID == "" {
@@ -239,7 +239,7 @@ func (t *translator) message(e messageEvent, at time.Time) {
 	t.changed(m, in, at)
 }
 
-// begins notes a message.
+// begins adds a message.
 func (t *translator) begins(in *opencodeformat.Message) *openMessage {
 	m := &openMessage{
 		ID: in.ID, Session: in.SessionID, Conversation: t.conversationOf(in.SessionID),
@@ -247,12 +247,12 @@ func (t *translator) begins(in *opencodeformat.Message) *openMessage {
 	}
 	t.state.begin(m)
 	if m.Conversation == conversation.Main {
-		t.state.Errored = nil // the agent has got over it
+		t.state.Errored = nil // the agent has recovered from the error
 	}
 	return m
 }
 
-// changed reads the present state of a message.
+// changed reads the current state of a message.
 func (t *translator) changed(m *openMessage, in *opencodeformat.Message, at time.Time) {
 	if m.User {
 		return
@@ -270,9 +270,9 @@ func (t *translator) changed(m *openMessage, in *opencodeformat.Message, at time
 	}
 }
 
-// isNew reports whether an unknown message belongs to this turn. The agent sends more of old ones
-// later, and may send all of a new one at once: an event shows the state at the time when it is
-// written.
+// isNew reports whether an unknown message belongs to this turn. The agent may send updates of old
+// messages later, and may send all of a new one at once, because an event has the state at the time
+// of its encoding.
 func (t *translator) isNew(in *opencodeformat.Message) bool {
 	switch {
 	case !in.FromUser() && in.Role != "assistant":
@@ -280,14 +280,14 @@ func (t *translator) isNew(in *opencodeformat.Message) bool {
 	case t.state.Noted:
 		return in.ID > t.state.Before || opencodeformat.IsMessageOf(in.ID, t.Run.RunID)
 	case in.FromUser():
-		return len(in.Summary) == 0 || string(in.Summary) == "null" // of what was done about it
+		return len(in.Summary) == 0 || string(in.Summary) == "null" // otherwise it is an update of an old prompt with its summary
 	case in.Time.Completed == 0 && in.Error == nil:
 		return true
 	}
 	return t.state.message(in.ParentID) != nil
 }
 
-// failed reads that an answer has failed, which is reported once.
+// failed reads that an answer has failed, and shows that once.
 func (t *translator) failed(m *openMessage, e *opencodeformat.NativeError, at time.Time) {
 	m.Failed = true
 	if m.Reported || e.Name == opencodeformat.Aborted {
@@ -301,14 +301,14 @@ type partEvent struct {
 	Part opencodeformat.Part `json:"part"`
 }
 
-// updated reads the present state of a part.
+// updated reads the current state of a part.
 func (t *translator) updated(e partEvent, at time.Time) {
 	if m := t.state.message(e.Part.MessageID); m != nil && e.Part.ID != "" {
 		t.part(m, &e.Part, at)
 	}
 }
 
-// part reads the present state of a part of a message.
+// part reads the current state of a part of a message.
 func (t *translator) part(m *openMessage, p *opencodeformat.Part, at time.Time) {
 	t.progressed(at)
 	isNew := m.saw(p.ID)
@@ -317,7 +317,7 @@ func (t *translator) part(m *openMessage, p *opencodeformat.Part, at time.Time) 
 	}
 	o := t.state.Find(p.ID)
 	if o == nil && !isNew {
-		return // it is over
+		return // it has ended
 	}
 	native := m.native()
 	switch {
@@ -338,8 +338,8 @@ func (t *translator) part(m *openMessage, p *opencodeformat.Part, at time.Time) 
 	}
 }
 
-// signed says whose message a block is, if it is the prompt of this run or one that the run was given. The bridge prints the message of
-// such a prompt when the agent takes it.
+// signed adds the prompt id and the author to the block of the run's prompt, or of a prompt added
+// to the run. The bridge prints the message of such a prompt when the agent accepts it.
 func (t *translator) signed(b conversation.Block, m *openMessage) conversation.Block {
 	if opencodeformat.IsMessageOf(m.ID, t.Run.RunID) {
 		b.PromptID, b.Author = t.Run.PromptID, t.Run.Author
@@ -350,13 +350,13 @@ func (t *translator) signed(b conversation.Block, m *openMessage) conversation.B
 	return b
 }
 
-// text reads a text of the model: empty at first, whole in the end.
+// text reads a text of the model: empty at first, complete at the end.
 func (t *translator) text(m *openMessage, native *opencodeformat.Message, p *opencodeformat.Part, o *openBlock, at time.Time) {
 	if o == nil {
 		o = &openBlock{Message: m.ID, Entry: ledger.Entry{Conversation: m.Conversation, Block: headOf(p, native)}}
 		t.Emit(t.state.Start(o, at)...)
 	}
-	if !isEnded(p) { // what it has by then comes in pieces as well
+	if !isEnded(p) { // its content so far also arrives in pieces
 		return
 	}
 	if m.Last == p.ID && len(p.Text) <= ledger.MaxKept {
@@ -370,7 +370,7 @@ func (t *translator) text(m *openMessage, native *opencodeformat.Message, p *ope
 	t.Emit(t.state.Settle(o, b, at))
 }
 
-// said shows more of a text. What a compaction writes is shown when it is whole.
+// said shows more of a text. The text of a compaction is shown when it is complete.
 func (t *translator) said(o *openBlock, delta string, at time.Time) {
 	t.state.append(o, delta)
 	if o.Block.Type == conversation.System {
@@ -394,8 +394,8 @@ func (t *translator) delta(e deltaEvent, at time.Time) {
 	t.said(o, e.Delta, at)
 }
 
-// call reads the state of a call. Its result is placed directly after it from the beginning, so
-// that results of parallel calls are where the transcript has them.
+// call reads the state of a call. Its result is placed directly after it from the start, so that
+// results of parallel calls have the same positions as in the transcript.
 func (t *translator) call(m *openMessage, native *opencodeformat.Message, p *opencodeformat.Part, o *openBlock, at time.Time) {
 	if o == nil {
 		o = &openBlock{Message: m.ID, Call: p.CallID, Entry: ledger.Entry{Conversation: m.Conversation, Block: headOf(p, native)}}
@@ -405,7 +405,7 @@ func (t *translator) call(m *openMessage, native *opencodeformat.Message, p *ope
 		}}}, at)...)
 		t.state.ToolCalls++
 	}
-	now := headOf(p, native) // a call of a tool that there is not gets another name
+	now := headOf(p, native) // a call of an unknown tool gets another name
 	setCall(p, &now)
 	result := t.state.Find(resultID(p.ID))
 	status, over := callOutcome(p.State)
@@ -425,7 +425,7 @@ func (t *translator) call(m *openMessage, native *opencodeformat.Message, p *ope
 	}
 }
 
-// running shows what has changed about a call at work.
+// running shows the changes of a running call.
 func (t *translator) running(o *openBlock, now conversation.Block, at time.Time) {
 	var u conversation.Updates
 	if o.Block.Status != conversation.Running {
@@ -444,8 +444,8 @@ func (t *translator) running(o *openBlock, now conversation.Block, at time.Time)
 	}
 }
 
-// printed shows what a call at work has printed. The agent repeats all of it each time; so that the
-// log does not grow with its square, it is shown when there is a good deal more.
+// printed shows the output of a running call. The agent repeats all of it each time, so output is
+// shown only when it has grown considerably; otherwise the log would grow quadratically.
 func (t *translator) printed(result *openBlock, s *opencodeformat.ToolState, at time.Time) {
 	if result == nil {
 		return
@@ -457,7 +457,7 @@ func (t *translator) printed(result *openBlock, s *opencodeformat.ToolState, at 
 	result.Printed = len(output)
 	encoded, err := json.Marshal(output)
 	if err != nil {
-		return // strings always encode
+		return // strings can always be encoded
 	}
 	t.Emit(result.Updated(conversation.Updates{Output: encoded}, at))
 }
@@ -466,7 +466,7 @@ type removedEvent struct {
 	PartID string `json:"partID"`
 }
 
-// partRemoved reads that the agent has taken a part back that is still open, with what came of it.
+// partRemoved reads that the agent has removed a part that is still open, and removes its blocks.
 func (t *translator) partRemoved(e removedEvent, at time.Time) {
 	for _, id := range []string{e.PartID, resultID(e.PartID)} {
 		if o := t.state.Find(id); o != nil {
@@ -494,8 +494,8 @@ func (t *translator) status(e statusEvent, at time.Time) {
 	}
 }
 
-// tries reads that the next attempt begins, if one has failed. The agent then drops what the failed one
-// was writing, which the next may never replace.
+// tries reads that the next attempt begins after a failed one. The agent then drops the output of
+// the failed attempt, which the next may never replace.
 func (t *translator) tries(sessionID string, at time.Time) {
 	if t.state.Retry == "" {
 		return
@@ -509,8 +509,8 @@ func (t *translator) tries(sessionID string, at time.Time) {
 	}
 }
 
-// retries shows that the agent is about to try something again, until that succeeds. The transcript
-// does not have it.
+// retries shows that the agent is about to retry, until that succeeds. The transcript does not
+// contain it.
 func (t *translator) retries(e statusEvent, at time.Time) {
 	t.progressed(at)
 	t.state.Retries++
@@ -521,7 +521,7 @@ func (t *translator) retries(e statusEvent, at time.Time) {
 	}}}, at)...)
 }
 
-// progressed removes the block of a retry: the attempt has succeeded.
+// progressed removes the block of a retry, because the attempt has succeeded.
 func (t *translator) progressed(at time.Time) {
 	if t.state.Retry == "" {
 		return
@@ -532,7 +532,7 @@ func (t *translator) progressed(at time.Time) {
 	t.state.Retry = ""
 }
 
-// spent adds up what an answer of the model has used.
+// spent adds the usage of an answer.
 func (t *translator) spent(p *opencodeformat.Part, at time.Time) {
 	u, n := &t.state.Usage, tokensOf(p)
 	u.InputTokens += int64(min(n.Input+n.Cache.Read+n.Cache.Write, usage.MaxTurnCount))

@@ -17,14 +17,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// outcome is what the lines of a run have come to.
+// outcome is the result of the lines of a run.
 type outcome struct {
 	events []conversation.Event
 	end    *agent.TurnEnd
 	blocks []conversation.Block // of the main conversation
 }
 
-// begun is the note of the bridge that begins testRun. The newest message of the turn before is msg_1.
+// begun is the bridge's note that begins testRun. The newest message of the previous turn is msg_1.
 var begun = fmt.Sprintf(`{"overwinter":{"type":"run","runId":%q,"id":"ses_1","data":{"before":"msg_1"}}}`, testRun.RunID)
 
 // ran translates a run that has begun.
@@ -53,7 +53,7 @@ func event(kind, properties string) string {
 	return fmt.Sprintf(`{"id":"evt_1","type":%q,"properties":{%s}}`, kind, properties)
 }
 
-// answer is a message of the model; rest are more of its fields.
+// answer returns a message of the model; rest contains more of its fields.
 func answer(id, rest string) string {
 	return event("message.updated", fmt.Sprintf(`"info":{"id":%q,"sessionID":"ses_1","role":"assistant","time":{"created":1}%s}`, id, rest))
 }
@@ -76,7 +76,7 @@ const (
 	over     = `{"outcome":""}`
 )
 
-// updates are the changes of a block.
+// updates returns the changes of a block.
 func (o outcome) updates(id string) []conversation.Updates {
 	var out []conversation.Updates
 	for _, e := range o.events {

@@ -14,24 +14,24 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// turn is how far a run has come.
+// turn is the progress of a run.
 type turn struct {
 	Model     string      `json:"model,omitempty"`
 	Usage     usage.Usage `json:"usage,omitzero"`
 	ToolCalls int64       `json:"toolCalls,omitempty"`
-	// Noted: a bridge reports when the turn ends.
+	// Noted is set if a bridge reports the end of the turn.
 	Noted bool `json:"noted,omitempty"`
-	// Before is the newest message of the turn before.
+	// Before is the newest message of the previous turn.
 	Before string `json:"before,omitempty"`
-	// Errored is how the newest answer has failed. Verdict is why the bridge has given up.
+	// Errored is how the newest answer has failed. Verdict is why the bridge has aborted the turn.
 	Errored *opencodeformat.EndNote `json:"errored,omitempty"`
 	Verdict *opencodeformat.EndNote `json:"verdict,omitempty"`
 	Ended   bool                    `json:"ended,omitempty"`
-	// Over is how the turn ends as soon as the prompts are declined that it was given and did not take.
+	// Over is how the turn ends once the prompts that were added and not accepted are declined.
 	Over *opencodeformat.EndNote `json:"over,omitempty"`
 }
 
-// note reads a line of the bridge. Notes about other runs mean nothing.
+// note reads a note of the bridge. It ignores notes about other runs.
 func (t *translator) note(n stdio.Note, at time.Time) {
 	if n.RunID != "" && !t.Mine(n.RunID) {
 		return
@@ -40,7 +40,7 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 	case stdio.NoteRun:
 		var data opencodeformat.RunNote
 		if len(n.Data) > 0 {
-			_ = json.Unmarshal(n.Data, &data) // a run without a title
+			_ = json.Unmarshal(n.Data, &data) // a run without a title otherwise
 		}
 		t.state.Noted = true
 		t.state.Root, t.state.Children, t.state.Before = n.ID, nil, opencodeformat.Bounded(data.Before, maxTitle)
@@ -65,14 +65,14 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 	}
 }
 
-// settle ends the turn when it is over and no prompt is on its way to it any more.
+// settle ends the turn when it is over and no added prompt is pending.
 func (t *translator) settle(at time.Time) {
 	if t.state.Over != nil && !t.state.Expected.Wait() {
 		t.end(*t.state.Over, at)
 	}
 }
 
-// verdict is how the run has ended: as the bridge says, else as the agent did.
+// verdict returns how the run has ended: as the bridge reports, or else as the agent does.
 func (t *translator) verdict(note opencodeformat.EndNote) opencodeformat.EndNote {
 	switch {
 	case note.Outcome != "":
@@ -124,17 +124,17 @@ func (t *translator) exit(f agent.Frame) {
 	t.Emit(events...)
 }
 
-// end closes what is open and ends the turn.
+// end closes the open blocks and ends the turn.
 func (t *translator) end(v opencodeformat.EndNote, at time.Time) {
 	if v.Outcome == session.OutcomeCancelled && t.state.Usage == (usage.Usage{}) {
-		t.state.Usage.CostUnknown = true // of an answer that is aborted it reports nothing
+		t.state.Usage.CostUnknown = true // the agent reports no usage for an aborted answer
 	}
 	t.Emit(t.state.Cut(at)...)
 	t.report(v, at)
 	t.state = state{turn: turn{Ended: true}}
 }
 
-// report says how the turn has ended.
+// report emits the end of the turn.
 func (t *translator) report(v opencodeformat.EndNote, at time.Time) {
 	t.Out.Resolved = append(t.Out.Resolved, t.state.Waiting...)
 	t.Emit(translate.Usage(t.state.Usage, t.state.Model, at))

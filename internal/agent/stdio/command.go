@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// CommandType says what a Command wants.
+// CommandType is the type of a Command.
 type CommandType string
 
 // The commands that every bridge knows.
 const (
 	Prompt    CommandType = "prompt"    // begin a turn
-	Answer    CommandType = "answer"    // answer what the agent has asked
-	Interrupt CommandType = "interrupt" // break the turn of RunID off
-	Steer     CommandType = "steer"     // a prompt for the running turn of RunID; for bridges whose agent takes it
+	Answer    CommandType = "answer"    // answer a question of the agent
+	Interrupt CommandType = "interrupt" // abort the turn of RunID
+	Steer     CommandType = "steer"     // add a prompt to the running turn of RunID; only for some agents
 )
 
-// Command is a line that an adapter has written to its bridge's stdin.
+// Command is a line that an adapter writes to its bridge's stdin.
 type Command struct {
 	Type     CommandType `json:"type"`
 	RunID    string      `json:"runId,omitempty"`
@@ -25,18 +25,19 @@ type Command struct {
 	Content  string      `json:"content,omitempty"` // of a prompt
 	Author   string      `json:"author,omitempty"`
 	At       time.Time   `json:"at,omitzero"`
-	// Images are files in the sandbox that a prompt comes with.
+	// Images are files in the sandbox that belong to a prompt.
 	Images []Image `json:"images,omitempty"`
-	// Reminder is what the agent is given with the prompt in addition to what a person wrote; see [Reminder].
+	// Reminder is given to the agent with the prompt in addition to what a person wrote; see
+	// [Reminder].
 	Reminder string `json:"reminder,omitempty"`
-	// ID is what an answer is to, as the agent names it.
+	// ID is the agent's id of the question that an answer is for.
 	ID string `json:"id,omitempty"`
 	// Data is input for the agent in its own format: the result of its request, or options of a
 	// prompt.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// Image is an image that a prompt comes with.
+// Image is an image that belongs to a prompt.
 type Image struct {
 	Path      string `json:"path"`
 	MediaType string `json:"mediaType"`

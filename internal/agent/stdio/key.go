@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// invalidKey is how the Gemini API begins to say, with status 400, that a key does not exist.
+// invalidKey begins the message of the Gemini API, with status 400, for a key that does not exist.
 const invalidKey = "API key not valid"
 
-// RefusesKey reports whether a response of the server of a model means that it does not accept the key of the request.
+// RefusesKey reports whether a response of the model API means that it does not accept the
+// request's key.
 func RefusesKey(status int, message string) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:

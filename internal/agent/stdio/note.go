@@ -6,29 +6,30 @@ import (
 	"fmt"
 )
 
-// Note is a line of the bridge itself, among those of the agent: {"overwinter":{"type":…}}.
+// Note is a line that the bridge itself prints, among those of the agent:
+// {"overwinter":{"type":…}}.
 type Note struct {
 	Type  NoteType `json:"type"`
 	RunID string   `json:"runId,omitempty"`
-	// ID is what the agent calls the thing that the note is about, such as a message.
+	// ID is the agent's id of what the note is about, such as a message.
 	ID      string `json:"id,omitempty"`
 	Message string `json:"message,omitempty"` // for people
-	// Data is whatever else an agent's translator wants to know.
+	// Data contains further values for the agent's translator.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// NoteType says what a Note is about.
+// NoteType is the type of a Note.
 type NoteType string
 
 // The notes that bridges have in common.
 const (
-	NoteRun      NoteType = "run"      // what follows belongs to RunID
-	NoteKnown    NoteType = "known"    // the agent had the prompt of RunID before: it is not run again
+	NoteRun      NoteType = "run"      // the following lines belong to RunID
+	NoteKnown    NoteType = "known"    // the prompt of RunID was delivered before and is not run again
 	NoteFailed   NoteType = "failed"   // the turn of RunID has failed, for the reason in Message
-	NoteDeadline NoteType = "deadline" // the turn was given up because it took too long, see Message
-	NoteDied     NoteType = "died"     // the agent's process has ended, see Message
+	NoteDeadline NoteType = "deadline" // the turn timed out, see Message
+	NoteDied     NoteType = "died"     // the agent's process has exited, see Message
 	NoteSession  NoteType = "session"  // the agent's session, in ID; the first note of a notebook
-	NoteDeclined NoteType = "declined" // the running turn of RunID has not taken the prompt in ID
+	NoteDeclined NoteType = "declined" // the running turn of RunID has not accepted the prompt in ID
 )
 
 var (
@@ -37,7 +38,7 @@ var (
 	dataKey   = []byte(`,"data":`)
 )
 
-// ParseNote reads a line as a note; false means that it is the agent's.
+// ParseNote decodes a line as a note. It returns false if the line is the agent's.
 func ParseNote(line []byte) (Note, bool) {
 	inner, ok := bytes.CutPrefix(bytes.TrimSpace(line), noteStart)
 	if !ok {
@@ -48,8 +49,8 @@ func ParseNote(line []byte) (Note, bool) {
 		return Note{}, false
 	}
 	var n Note
-	// The data, which may be long, comes last and is parsed only where it is needed. Only a key can
-	// look like this: within a string its quotes have backslashes.
+	// The data, which may be long, comes last and is decoded only when needed. Only a key matches:
+	// within a string, the quotes are escaped.
 	if head, data, ok := bytes.Cut(inner, dataKey); ok && len(data) > 1 && data[len(data)-1] == '}' {
 		n.Data = data[: len(data)-1 : len(data)-1]
 		inner = append(head[:len(head):len(head)], '}')
@@ -60,7 +61,7 @@ func ParseNote(line []byte) (Note, bool) {
 	return n, true
 }
 
-// Encode returns the note as a line, without its end.
+// Encode returns the note as a line, without the newline.
 func (n Note) Encode() ([]byte, error) {
 	b, err := json.Marshal(n)
 	if err != nil {

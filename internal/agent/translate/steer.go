@@ -6,18 +6,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 )
 
-// Expected are the prompts that a running turn is given, as a part of a translator's state.
+// Expected are the prompts added to a running turn, as a part of a translator's state.
 type Expected []ExpectedPrompt
 
-// ExpectedPrompt is one of them.
+// ExpectedPrompt is a prompt added to a running turn.
 type ExpectedPrompt struct {
-	ID       string `json:"id"` // the agent's
+	ID       string `json:"id"` // the agent's id
 	PromptID string `json:"promptId"`
 	Author   string `json:"author,omitempty"`
-	Settled  bool   `json:"settled,omitempty"` // the agent has taken or declined it
+	Settled  bool   `json:"settled,omitempty"` // the agent has accepted or declined it
 }
 
-// Add expects a prompt that the agent knows by an id, unless it is expected already, and reports whether it is not settled.
+// Add adds a prompt under the agent's id, unless it was added before, and reports whether it is
+// unsettled.
 func (e *Expected) Add(id string, s agent.Steered) (waits bool) {
 	if p := e.Find(id); p != nil {
 		return !p.Settled
@@ -26,7 +27,7 @@ func (e *Expected) Add(id string, s agent.Steered) (waits bool) {
 	return true
 }
 
-// Find returns the prompt with an id of the agent; nil if there is none.
+// Find returns the prompt with the agent's id, or nil.
 func (e *Expected) Find(id string) *ExpectedPrompt {
 	i := slices.IndexFunc(*e, func(p ExpectedPrompt) bool { return p.ID == id })
 	if i < 0 {
@@ -35,12 +36,12 @@ func (e *Expected) Find(id string) *ExpectedPrompt {
 	return &(*e)[i]
 }
 
-// Wait reports whether a prompt is not settled: the turn does not end.
+// Wait reports whether any prompt is unsettled, so that the turn must not end.
 func (e *Expected) Wait() bool {
 	return slices.ContainsFunc(*e, func(p ExpectedPrompt) bool { return !p.Settled })
 }
 
-// Settle adds to Out what the agent has done with a prompt, the first time.
+// Settle adds to Out whether the agent has accepted or declined a prompt, the first time.
 func (t *Turn) Settle(e *Expected, id string, taken bool) {
 	if p := e.Find(id); p != nil && !p.Settled {
 		p.Settled = true

@@ -1,5 +1,6 @@
-// Package translate is the frame of a translator: a type embeds a Turn, hands each frame to Read with
-// its own methods for lines and for the exit of the process, and adds to Out what a frame means.
+// Package translate is the common frame of translators: a type embeds a Turn, passes each frame to
+// Read with its own methods for lines and for the exit of the process, and adds the translation to
+// Out.
 package translate
 
 import (
@@ -14,14 +15,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/usage"
 )
 
-// Turn is a run that is being read.
+// Turn is a run that is being translated.
 type Turn struct {
-	Run agent.RunContext // no run id: every turn of a captured stream is read as one
+	Run agent.RunContext // without a run id, every turn of a captured stream is read as one run
 	Out agent.Translation
 }
 
-// Restore decodes the stored state of the translator of the named agent. Without one, state is left
-// unchanged: the run starts.
+// Restore decodes the stored state of the translator of the named agent. Without one, it leaves
+// state unchanged: the run starts.
 func (t *Turn) Restore(name string, stored []byte, version int, state any) error {
 	if len(stored) == 0 {
 		return nil
@@ -32,8 +33,8 @@ func (t *Turn) Restore(name string, stored []byte, version int, state any) error
 	return nil
 }
 
-// Read hands a line that is not blank, or the exit of the process, to its reader and returns what that
-// has added to Out. The frame's time is in UTC. Frames after the end of the turn are ignored.
+// Read passes a non-empty line, or the exit of the process, to its reader and returns what the
+// reader added to Out. The frame's time is in UTC. Frames after the end of the turn are ignored.
 func (t *Turn) Read(f agent.Frame, ended bool, line, exit func(agent.Frame)) agent.Translation {
 	t.Out = agent.Translation{}
 	f.At = f.At.UTC()
@@ -49,7 +50,7 @@ func (t *Turn) Read(f agent.Frame, ended bool, line, exit func(agent.Frame)) age
 	return out
 }
 
-// Picture adds images in results of tools.
+// Picture adds images in tool results.
 func (t *Turn) Picture(images []conversation.ImageData) {
 	t.Out.Images = append(t.Out.Images, images...)
 }
@@ -57,7 +58,7 @@ func (t *Turn) Picture(images []conversation.ImageData) {
 // Emit adds events.
 func (t *Turn) Emit(events ...conversation.Event) { t.Out.Events = append(t.Out.Events, events...) }
 
-// Unparsed keeps what is given of a line that is not understood.
+// Unparsed shows the given text for a line that is not understood.
 func (t *Turn) Unparsed(f agent.Frame, line string) {
 	t.Emit(ledger.Whole(conversation.Main, conversation.Block{
 		ID:   fmt.Sprintf("unparsed/%s/%d", t.Run.RunID, f.No),
@@ -65,10 +66,10 @@ func (t *Turn) Unparsed(f agent.Frame, line string) {
 	}, f.At)...)
 }
 
-// Mine reports whether a line that names a run is of this turn.
+// Mine reports whether a line with a run id belongs to this turn.
 func (t *Turn) Mine(runID string) bool { return t.Run.RunID == "" || runID == t.Run.RunID }
 
-// Ask adds a question, unless it is one of those that wait.
+// Ask adds a question, unless it is already waiting.
 func (t *Turn) Ask(waiting *[]string, q agent.Question) {
 	if slices.Contains(*waiting, q.ID) {
 		return
@@ -77,7 +78,7 @@ func (t *Turn) Ask(waiting *[]string, q agent.Question) {
 	t.Out.Questions = append(t.Out.Questions, q)
 }
 
-// Resolve ends a question, if it is one of those that wait, and reports whether it was.
+// Resolve removes a question from those that wait, and reports whether it was one of them.
 func (t *Turn) Resolve(waiting *[]string, id string) bool {
 	before := len(*waiting)
 	*waiting = slices.DeleteFunc(*waiting, func(w string) bool { return w == id })
@@ -88,7 +89,7 @@ func (t *Turn) Resolve(waiting *[]string, id string) bool {
 	return true
 }
 
-// Usage returns the event of what the session's main conversation has used.
+// Usage returns the event with the usage of the session's main conversation.
 func Usage(u usage.Usage, model string, at time.Time) conversation.Event {
 	return conversation.Event{
 		Type: conversation.EventMetadataUpdate, ConversationID: conversation.Main, At: at,

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Response is what one response says: a list of messages, or sessions.
+// Response is the content of one response: a list of messages, or sessions.
 type Response struct {
 	Messages json.RawMessage
 	Sessions []json.RawMessage
@@ -17,14 +17,14 @@ type line struct {
 	Response json.RawMessage `json:"response"`
 }
 
-// Is reports whether a file is such a recording, by its first line.
+// Is reports whether a file is such a recording, based on its first line.
 func Is(data []byte) bool {
 	first, _, _ := bytes.Cut(data, []byte("\n"))
 	var l line
 	return json.Unmarshal(first, &l) == nil && l.Path != ""
 }
 
-// Read reads a recording. Responses to other requests are left out.
+// Read reads a recording. It skips responses to other requests.
 func Read(data []byte) []Response {
 	var out []Response
 	for raw := range bytes.Lines(data) {

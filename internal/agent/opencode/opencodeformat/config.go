@@ -4,22 +4,22 @@ import (
 	"slices"
 )
 
-// SettingsVariable carries the configuration of a launch to the bridge, which adds what comes of
-// secrets.
+// SettingsVariable passes the configuration of a launch to the bridge, which adds the parts that
+// depend on secrets.
 const SettingsVariable = "OVERWINTER_OPENCODE_SETTINGS"
 
-// SecretConfig is the name of a secret with configuration in OpenCode's own form, for providers that
-// need more than a key and an address. It counts for more than what is made of other secrets.
+// SecretConfig is the name of a secret with configuration in OpenCode's own format, for providers
+// that need more than a key and an address. It overrides settings from other secrets.
 const SecretConfig = "OPENCODE_CONFIG_CONTENT"
 
-// SecretKeys are the names of secrets with providers' keys, which OpenCode looks for by itself.
+// SecretKeys are the names of secrets with providers' keys, which OpenCode itself reads.
 var SecretKeys = []string{
 	"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY",
 	"XAI_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY", SecretZen,
 }
 
-// SecretZen is the key of OpenCode's own provider. Without it that provider is left out: it would
-// take part of the work by itself, and send it to strangers.
+// SecretZen is the key of OpenCode's own provider. Without it that provider is disabled, because
+// OpenCode would otherwise use it for part of the work and send data to third parties.
 const SecretZen = "OPENCODE_API_KEY"
 
 // Endpoints are the names of secrets with the addresses of providers' APIs.
@@ -32,7 +32,7 @@ var Endpoints = []struct {
 	{"OPENROUTER_BASE_URL", "openrouter", ""},
 }
 
-// Secrets are the names of all secrets that the agent may have.
+// Secrets returns the names of all secrets that the agent may use.
 func Secrets() []string {
 	names := slices.Clone(SecretKeys)
 	for _, e := range Endpoints {

@@ -13,7 +13,7 @@ type Exported struct {
 
 var errNoInfo = errors.New("an export without a session")
 
-// ExportInfo reads what an export says of its session, and how many messages it has.
+// ExportInfo returns the session of an export, and its number of messages.
 func ExportInfo(data []byte) (SessionInfo, int, error) {
 	var e struct {
 		Info     SessionInfo       `json:"info"`

@@ -1,6 +1,6 @@
 package opencodeformat
 
-// Failure is why the bridge ended an answer. OpenCode only records that it was aborted.
+// Failure is why the bridge aborted an answer. OpenCode records only that it was aborted.
 type Failure struct {
 	MessageID string `json:"messageID"`
 	Message   string `json:"message"`

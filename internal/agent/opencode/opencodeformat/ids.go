@@ -7,35 +7,35 @@ import (
 )
 
 // The agent orders messages by their ids, which begin with the time, so our ids must have the
-// present time and not that of the run. The rest of an id is made from the run's id, and identifies
-// a run's message in the stream and in the transcript.
+// current time and not that of the run. The rest of an id is derived from the run's id, and
+// identifies a run's message in the stream and in the transcript.
 
 const (
 	base62   = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	idRandom = 14 // characters of an id after the time
 )
 
-// RunMark is what the ids of a run's message and of its part end with.
+// RunMark returns the end of the ids of a run's message and its part.
 func RunMark(runID string) string { return hashed(runID, idRandom) }
 
-// SteerMark is what the ids of a prompt end with that a run is given while it works.
+// SteerMark returns the end of the ids of a prompt added to a run.
 func SteerMark(runID, promptID string) string {
 	return steerWord + hashed(runID+"/steer/"+promptID, idRandom-len(steerWord))
 }
 
-// steerWord begins the marks of prompts that runs are given. The agent's own ids are random there.
+// steerWord begins the marks of prompts added to runs. In the agent's own ids this part is random.
 const steerWord = "steered"
 
-// IsSteered reports whether a message is a prompt that a run was given while it worked.
+// IsSteered reports whether a message is a prompt that was added to a running turn.
 func IsSteered(messageID string) bool { return strings.HasPrefix(MarkOf(messageID), steerWord) }
 
-// MarkOf is what an id has after the time.
+// MarkOf returns the part of an id after the time.
 func MarkOf(id string) string {
 	_, rest, _ := strings.Cut(id, "_")
 	return rest[min(idDigits, len(rest)):]
 }
 
-// hashed are so many characters made from a text.
+// hashed returns a hash of a text with the given number of characters.
 func hashed(text string, length int) string {
 	sum := sha256.Sum256([]byte("opencode/" + text))
 	n, radix, digit := new(big.Int).SetBytes(sum[:]), big.NewInt(int64(len(base62))), new(big.Int)

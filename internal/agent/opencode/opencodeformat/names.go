@@ -4,31 +4,32 @@ import (
 	"encoding/json"
 )
 
-// Command is the word that makes overwinter-runner run the bridge.
+// Command is the runner subcommand that runs the bridge.
 const Command = "opencode-bridge"
 
-// TranscriptSuffix ends the names of the files in which the bridge saves the sessions of the agent,
-// each as <id>.json.
+// TranscriptSuffix is the suffix of the files, <id>.json, in which the bridge saves the agent's
+// sessions.
 const TranscriptSuffix = ".json"
 
 // Version is the pinned version of OpenCode.
 const Version = "1.18.33"
 
-// Binary is where a sandbox image has the program.
+// Binary is the path of the program in a sandbox image.
 const Binary = "/overwinter/agents/opencode/bin/opencode"
 
-// DatabaseName is the file, below the directory for data, in which OpenCode keeps its sessions.
+// DatabaseName is the path, below the data directory, of the file in which OpenCode keeps its
+// sessions.
 const DatabaseName = "opencode/opencode.db"
 
-// The kinds of answer, as the bridge tells them apart.
+// The kinds of answer that the bridge distinguishes.
 const (
 	ReplyPermission = "permission"
 	ReplyQuestion   = "question"
 )
 
-// Reply is the data of an answer on its way to the server.
+// Reply is the data of an answer to the server.
 type Reply struct {
 	Kind   string          `json:"kind"`
-	Reject bool            `json:"reject,omitempty"` // of a question: it is not answered
+	Reject bool            `json:"reject,omitempty"` // do not answer the question
 	Body   json.RawMessage `json:"body"`
 }

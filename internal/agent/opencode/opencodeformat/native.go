@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// SessionInfo is a session: the main one, or with a parent that of a subagent.
+// SessionInfo is a session: the main one, or that of a subagent if it has a parent.
 type SessionInfo struct {
 	ID       string    `json:"id"`
 	ParentID string    `json:"parentID"`
@@ -19,7 +19,7 @@ type SessionInfo struct {
 }
 
 // Revert is the point to which a session is reverted: the message, or only what follows a part of
-// it. What is reverted is removed with the next prompt.
+// it. Reverted messages are removed with the next prompt.
 type Revert struct {
 	MessageID string `json:"messageID"`
 	PartID    string `json:"partID,omitempty"`
@@ -42,8 +42,8 @@ type Message struct {
 // FromUser reports whether the message is a prompt.
 func (m *Message) FromUser() bool { return m.Role == "user" }
 
-// Takes reports whether a message is an answer with which the agent has taken a prompt that its turn was given. It answers the newest
-// of those that wait, and has the others before it.
+// Takes reports whether a message is an answer with which the agent accepted a prompt added to its
+// turn. The agent answers the newest waiting prompt, and sees the others before it.
 func (m *Message) Takes(messageID string) bool { return !m.FromUser() && m.ParentID >= messageID }
 
 // Aborted is the name of the error of an aborted message.
@@ -55,7 +55,7 @@ type NativeError struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// Words are what went wrong, for people.
+// Words returns the error message, for people.
 func (e *NativeError) Words() string {
 	var data struct {
 		Message string `json:"message"`
@@ -69,7 +69,7 @@ func (e *NativeError) Words() string {
 	return "the agent failed without a reason"
 }
 
-// Failure is the response of a model's server that an error is about, if it is about one.
+// Failure returns the response of the model API that caused the error, if there was one.
 func (e *NativeError) Failure() (status int, url string) {
 	var data struct {
 		Status   int `json:"statusCode"`
@@ -100,25 +100,25 @@ type Part struct {
 	Tokens    json.RawMessage `json:"tokens"`
 }
 
-// The types of part that blocks are made of.
+// The types of part that become blocks.
 const (
 	PartText = "text"
 )
 
-// ToolState is how far a call has come.
+// ToolState is the state of a call.
 type ToolState struct {
 	Status   string          `json:"status"`
 	Input    json.RawMessage `json:"input"`
 	Output   string          `json:"output"`
 	Error    string          `json:"error"`
 	Metadata json.RawMessage `json:"metadata"`
-	// Attachments are files that a call has brought.
+	// Attachments are files in the result of a call.
 	Attachments []struct {
 		URL string `json:"url"`
 	} `json:"attachments"`
 }
 
-// Images are those that a call has brought.
+// Images returns the images in the result of a call.
 func (s *ToolState) Images() []conversation.ImageData {
 	var out []conversation.ImageData
 	for _, a := range s.Attachments {
@@ -135,7 +135,7 @@ type Stamp float64
 // maxStamp is the last millisecond of the year 9999; later times cannot be encoded.
 const maxStamp = 253402300799999
 
-// Time returns the time; that of 0 is also the time of what is none.
+// Time returns the time. For 0 and invalid values it returns the Unix epoch.
 func (s Stamp) Time() time.Time {
 	if !(s > 0) || s > maxStamp {
 		return time.UnixMilli(0).UTC()
@@ -151,8 +151,8 @@ type StampPair struct {
 	End       Stamp `json:"end"`
 }
 
-// IdTime is when an id of the agent was made. An id holds the low 36 bits of the millisecond and
-// twelve bits of a counter; the rest is that of a time near by.
+// IdTime returns the time at which the agent created an id. An id contains the low 36 bits of the
+// millisecond and twelve bits of a counter; the high bits are taken from a time close to it.
 func IdTime(id string, near time.Time) time.Time {
 	const span = int64(1) << 36
 	low, ok := idMillis(id)
@@ -173,7 +173,7 @@ func IdTime(id string, near time.Time) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// idMillis is the time in an id.
+// idMillis returns the time in an id.
 func idMillis(id string) (int64, bool) {
 	_, rest, ok := strings.Cut(id, "_")
 	if !ok || len(rest) < idDigits {
@@ -186,13 +186,13 @@ func idMillis(id string) (int64, bool) {
 	return int64(n >> 12), true
 }
 
-// idDigits is how many hexadecimal digits follow the kind in an id.
+// idDigits is the number of hexadecimal digits after the kind in an id.
 const idDigits = 12
 
-// MaxWords bounds what is kept of errors and of lines that are not understood.
+// MaxWords bounds how much is kept of errors and unparsed lines.
 const MaxWords = 4 << 10
 
-// Bounded is s, or its beginning.
+// Bounded truncates s to at most most bytes.
 func Bounded(s string, most int) string {
 	if len(s) <= most {
 		return strings.ToValidUTF8(s, "\uFFFD")

@@ -1,4 +1,4 @@
-// Package runlines reads the lines that opencode run --format json prints: a part when it is whole, or an
-// error. Sessions of the bridge have the server's events instead; these lines are read so that what others
-// have recorded can be. Package opencode makes blocks of them.
+// Package runlines reads the output of opencode run --format json: parts when they are complete,
+// and errors. Sessions of the bridge have the server's events instead; these lines are supported
+// for recordings of other clients. Package opencode turns them into blocks.
 package runlines

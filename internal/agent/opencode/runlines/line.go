@@ -15,7 +15,8 @@ type Line struct {
 	Error     *opencodeformat.NativeError
 }
 
-// Read reads a line and reports whether it is one of this form. One without a time is of the given time.
+// Read decodes a line and reports whether it has this form. A line without a time gets the given
+// one.
 func Read(data []byte, at time.Time) (Line, bool) {
 	var l struct {
 		Timestamp opencodeformat.Stamp        `json:"timestamp"`
