@@ -13,7 +13,7 @@ import (
 )
 
 // UntilKilled is a command that runs until the agent that started it has exited, so that killing
-// only the agent leaves no process behind a test.
+// only the agent leaves no process running.
 const UntilKilled = "tail --pid=$PPID -f /dev/null; echo late"
 
 // Prompts are the prompts of a harness. Each names its script.
