@@ -18,8 +18,8 @@ import (
 func TestAnAbortReachesTheAgentWithin100ms(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	// The limit is for the whole way: a separate process, socket, stdin, answer, journal. The
-	// fastest of several shows how long it takes with a free CPU.
+	// The limit covers the whole path: a separate process, socket, stdin, answer, journal. The
+	// fastest of several attempts shows how long it takes on an idle CPU.
 	const limit = 100 * time.Millisecond
 	began, quickest := time.Now(), deadline
 	for n := 0; quickest >= limit; n++ {
@@ -54,7 +54,7 @@ func TestWhatIgnoresAnAbortIsKilledWithItsTree(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	// One child in a separate session, one double-forked from there, one that ignores every signal
-	// that can be ignored: none may outlive the agent.
+	// that can be ignored: none of them may outlive the agent.
 	script := `trap '' INT TERM HUP
 setsid sh -c 'trap "" TERM; echo $$ > a; sleep 1000' &
 setsid sh -c '(setsid sh -c "echo \$\$ > b; exec sleep 1000" &) ; exit' &
@@ -87,7 +87,7 @@ echo ready; while :; do sleep 1000; done`
 func TestATreeThatForksAllTheTimeIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	// Each generation starts the next in a new session and goes away.
+	// Each generation starts the next in a new session and exits.
 	script := `cat > fork.sh <<'X'
 touch alive; setsid sh fork.sh & exit
 X
@@ -107,20 +107,21 @@ func TestASettledTurnIsNotKilled(t *testing.T) {
 	b := setup(t)
 	grace := 100 * time.Millisecond
 	for settled := false; !settled; {
-		grace *= 2 // until it is enough for this machine
+		grace *= 2 // until it is long enough on this machine
 		w := b.started(fmt.Sprint("run_", grace), echo, "one\n")
 		w.line("got one")
 		began := time.Now()
 		require.NoError(t, w.Interrupt(runner.Interrupt{Stdin: []byte("abort\n"), Grace: grace}))
 		require.NoError(t, w.Settle())
-		require.NoError(t, w.Flush(1)) // the answer comes after the settling
+		require.NoError(t, w.Flush(1)) // the answer follows the settling
 		w.until(func(m runner.Message) bool { _, ok := m.(*runner.Flushed); return ok })
 		if settled = time.Since(began) < grace; !settled {
 			_ = w.Close()
-			b.seal(runner.SealRequest{}) // ends the agent, if it is not killed yet
+			b.seal(runner.SealRequest{}) // ends the agent, unless it was already killed
 		}
 	}
-	// An unsettled interrupt with the same grace, set later, kills: so the first would have.
+	// An unsettled interrupt with the same grace, sent later, kills; so the first one would have
+	// killed by now.
 	pid := b.ping().AgentPID
 	w := b.started("run_2", echo, "two\n")
 	w.line("got two")
@@ -172,7 +173,7 @@ func TestAnAgentThatClosesItsStdinEndsTheRun(t *testing.T) {
 func TestAnAgentThatDoesNotReadIsStillKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	w := b.started("run_1", `echo ready; while :; do sleep 1000; done`, strings.Repeat("x", 1<<20)) // more than a pipe holds
+	w := b.started("run_1", `echo ready; while :; do sleep 1000; done`, strings.Repeat("x", 1<<20)) // more than fits into a pipe
 	w.line("ready")
 	require.Equal(t, runner.Delivering, b.attach(runner.Hello{Run: "run_1"}).Welcome().Delivery)
 	require.True(t, b.abort("run_1", runner.Interrupt{Stdin: []byte("stop\n"), Grace: 20 * time.Millisecond}))

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The program is copied into images of any make: it needs nothing from them.
+// The program is copied into arbitrary images and must not depend on them.
 func TestTheProgramIsSmallAndStatic(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "overwinter-runner")

@@ -39,8 +39,8 @@ func TestARunThatWasOpenWhenTheRunnerDiedIsCut(t *testing.T) {
 	w.line("got two")
 }
 
-// gone reports whether a process has ended; a zombie whose new parent does not
-// wait for it has.
+// gone reports whether a process has exited. A zombie that its new parent does not reap counts as
+// exited.
 func gone(pid int) bool {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err != nil || strings.Contains(string(data), ") Z ")

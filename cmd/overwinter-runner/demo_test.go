@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// turn runs one prompt of the demo agent and returns how it ended.
+// turn runs one prompt of the demo agent and returns its outcome.
 func (b *sandbox) turn(run, content string, resume bool, during func(*worker)) (*worker, *agent.TurnEnd) {
 	b.t.Helper()
 	adapter := demo.New()

@@ -17,7 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// switches counts how often the threads of a process have waited.
+// switches counts the voluntary context switches of a process's threads.
 func switches(t *testing.T, pid int) int {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
@@ -37,8 +37,9 @@ func switches(t *testing.T, pid int) int {
 	return total
 }
 
-// TestALineWakesTheRunnerOnly: the runner waits about once for each line that comes alone, and the attach of the link does
-// not notice lines. With ordinary system calls and a copy by attach there were about eleven waits.
+// TestALineWakesTheRunnerOnly checks that the runner waits about once for each separate line, and
+// that the link's attach is not woken by lines. With ordinary system calls and copies by attach
+// there were about eleven waits per line.
 func TestALineWakesTheRunnerOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -54,7 +55,7 @@ func TestALineWakesTheRunnerOnly(t *testing.T) {
 	require.NoError(t, w.Start(runner.Start{
 		Launch: b.shell(fmt.Sprintf(`read -r x; while read -r line; do echo "got $line"; done < %s`, fifo)), Input: []byte("go\n"),
 	}))
-	in, err := os.OpenFile(fifo, os.O_WRONLY, 0) // when the agent reads it
+	in, err := os.OpenFile(fifo, os.O_WRONLY, 0) // once the agent reads it
 	require.NoError(t, err)
 	defer in.Close()
 	say := func(n int) {
@@ -73,8 +74,8 @@ func TestALineWakesTheRunnerOnly(t *testing.T) {
 	require.Less(t, atServe, 4*lines)
 }
 
-// TestALinkWithoutStdoutToPassOn: an attach whose stdout cannot be passed on, like every attach of an earlier release, copies
-// the messages itself.
+// TestALinkWithoutStdoutToPassOn checks that an attach whose stdout cannot be passed on, like every
+// attach of an earlier release, copies the messages itself.
 func TestALinkWithoutStdoutToPassOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -21,7 +21,7 @@ func TestAFullDiskEndsTheAgentAndTheLink(t *testing.T) {
 	}
 	b := setup(t)
 	b.stop(syscall.SIGTERM)
-	// The mount is the runner's alone and goes with it.
+	// The mount is only visible to the runner and is removed with it.
 	mount := []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs -o size=1m tmpfs "$0" && exec "$@"`, b.paths.State}
 	cmd := b.command(t.Context(), append(mount, b.paths.Serve()...))
 	cmd.Env = append(cmd.Env, runner.TokenVariable+"="+b.hash)
@@ -29,7 +29,7 @@ func TestAFullDiskEndsTheAgentAndTheLink(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	b.serve = cmd
 	b.wrap = []string{"nsenter", "-m", "-t", strconv.Itoa(cmd.Process.Pid)}
-	require.Eventually(t, func() bool { // until then the namespace is not what it will be
+	require.Eventually(t, func() bool { // until then the new namespace is not in place
 		out, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "comm"))
 		return err == nil && string(out) != "unshare\n" && string(out) != "sh\n"
 	}, deadline, poll)

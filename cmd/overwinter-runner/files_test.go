@@ -42,8 +42,8 @@ func (s *shelf) add(t *testing.T, m runner.Message) {
 		s.position.Lineage, s.position.Base = m.Lineage, m.Base
 	case *runner.FileChanged:
 		s.position.Seq = m.Seq
-		// As the database does: what was reported and not stored is created when it is reported
-		// again.
+		// Like the database: a file that was reported and not stored counts as created when it is
+		// reported again.
 		word := string(m.Kind)
 		if _, there := s.files[m.Path]; m.Kind != workspacefile.Deleted {
 			word = string(workspacefile.Created)
@@ -72,7 +72,7 @@ func (s *shelf) add(t *testing.T, m runner.Message) {
 	}
 }
 
-// take returns what was reported since the last time, sorted.
+// take returns the sorted reports since the last call.
 func (s *shelf) take() []string {
 	told := s.told
 	s.told = nil
@@ -80,7 +80,7 @@ func (s *shelf) take() []string {
 	return told
 }
 
-// watching is a link that reports changes of the workspace.
+// watching returns a link that reports changes of the workspace.
 func (b *sandbox) watching(run string, s *shelf) *worker {
 	b.t.Helper()
 	position := s.position
@@ -93,7 +93,7 @@ func (b *sandbox) watching(run string, s *shelf) *worker {
 	return w
 }
 
-// shelve flushes and stores everything about the workspace that the link has ever brought.
+// shelve flushes and stores all workspace reports that the link has sent.
 func (w *worker) shelve(s *shelf, id int64) {
 	w.t.Helper()
 	require.NoError(w.t, w.Flush(id))
@@ -104,7 +104,7 @@ func (w *worker) shelve(s *shelf, id int64) {
 	w.stored = len(w.seen)
 }
 
-// work renames a file into the workspace, so that it is never seen half written.
+// work renames a file into the workspace, so that it is never seen incomplete.
 func (b *sandbox) work(name, text string) {
 	b.t.Helper()
 	path, part := filepath.Join(b.paths.Workspace, name), b.paths.Workspace+".part"
@@ -155,7 +155,7 @@ func TestTheSuccessorOfADeadWorkerReportsAgain(t *testing.T) {
 	s := newShelf()
 	w := b.watching("run_1", s)
 	b.work("a", "1")
-	w.until(changed("a")) // which it has not stored
+	w.until(changed("a")) // which was not stored
 
 	next := b.watching("run_1", s)
 	w.displaced()
@@ -209,7 +209,7 @@ func TestSealHandsOverTheWorkspace(t *testing.T) {
 	seal()
 	require.Equal(t, []string{"created late"}, s.take())
 
-	// The snapshot of this moment continues where it was.
+	// A snapshot taken now continues from the stored position.
 	b.stop(9)
 	b.start()
 	w = b.watching("run_2", s)
@@ -217,7 +217,7 @@ func TestSealHandsOverTheWorkspace(t *testing.T) {
 	w.shelve(s, 1)
 	require.Empty(t, s.take())
 
-	// In a fresh sandbox the worker says what it knows.
+	// In a fresh sandbox the worker lists what it has stored.
 	fresh := setup(t)
 	fresh.work("a", "1")
 	position := s.position
@@ -226,7 +226,7 @@ func TestSealHandsOverTheWorkspace(t *testing.T) {
 	listed := *s
 	require.True(t, sealed(fresh, runner.SealRequest{Files: &position, KnownFiles: s.known()}).Files)
 	require.Equal(t, []string{"deleted late"}, s.take())
-	*s = listed // the answer was lost, with the sandbox
+	*s = listed // the answer was lost with the sandbox
 	fresh = setup(t)
 	fresh.work("a", "1")
 	s.files["late"] = workspacefile.Content{Info: workspacefile.Info{Path: "late"}}
@@ -259,7 +259,7 @@ func TestARepositoryIsComparedByAttach(t *testing.T) {
 	require.False(t, s.diff.Git.Dirty, "a commit changes no file")
 }
 
-// TestABurstCostsLittle writes a log without end and many files at once.
+// TestABurstCostsLittle writes an endless log and many files at the same time.
 func TestABurstCostsLittle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -56,14 +56,14 @@ func TestANewWorkerContinuesWhereTheOldOneDied(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const total = 400
-	// The agent waits for word in the middle, so that there is a middle.
+	// The agent waits for input in the middle, so that the test can act there.
 	script := fmt.Sprintf(`read -r go
 i=0; while [ $i -lt %d ]; do echo "line $i"; i=$((i+1)); [ $i = 200 ] && read -r go; done; read -r go`, total)
 	w := b.started("run_1", script, "go\n")
 	w.line("line 99")
 	seen := texts(w.frames)
 	require.NoError(t, w.cmd.Process.Kill())
-	for w.next() != nil { // what it had received before it died is lost with it
+	for w.next() != nil { // messages received before it died are lost with it
 	}
 
 	w = b.attach(runner.Hello{Run: "run_1", From: int64(len(seen)), Attempt: 2})
@@ -95,8 +95,8 @@ func TestANewLinkDisplacesTheOld(t *testing.T) {
 	require.Equal(t, []string{"got two"}, texts(w.frames))
 }
 
-// deaf starts an attach that starts a flood and never reads it. When it returns
-// every pipe between the runner and the test is full.
+// deaf starts an attach that starts a flood and never reads it. When deaf returns, every pipe
+// between the runner and the test is full.
 func (b *sandbox) deaf(run string) (cmd *exec.Cmd, stdin io.Closer) {
 	b.t.Helper()
 	h := runner.Hello{Version: runner.ProtocolVersion, Run: run, Token: b.token}
@@ -115,7 +115,7 @@ func (b *sandbox) deaf(run string) (cmd *exec.Cmd, stdin io.Closer) {
 	return cmd, in
 }
 
-// ends waits for an attach to end by itself, with an error.
+// ends waits for an attach to exit by itself, with an error.
 func (b *sandbox) ends(cmd *exec.Cmd) {
 	b.t.Helper()
 	ended := make(chan error, 1)
@@ -346,7 +346,7 @@ func TestADetachedLinkServesTheNextRun(t *testing.T) {
 	require.Equal(t, runner.Watch(""), b.ping().Watch, "the workspace is not watched")
 	require.False(t, w.Ended())
 
-	// Another worker meets nothing of it.
+	// Another worker is not affected.
 	other := b.started("run_2", script, "from another\n")
 	other.line("2 from another")
 
@@ -370,7 +370,7 @@ func TestADetachedLinkThatAFloodFillsIsWhole(t *testing.T) {
 	const flood = `while read -r x; do i=0; while [ $i -lt 3000 ]; do echo "line $i of a flood"; i=$((i+1)); done; echo over; done`
 	w := b.started("run_0", flood, "go\n")
 	for i := range 20 {
-		w.line(fmt.Sprintf("line %d of a flood", 100*i)) // in the middle of it
+		w.line(fmt.Sprintf("line %d of a flood", 100*i)) // in the middle of the flood
 		require.NoError(t, w.Detach(t.Context()))
 		require.NoError(t, w.Reattach(t.Context(), runner.Hello{Run: "run_0", Token: b.token, From: int64(100 * i)}))
 		require.EqualValues(t, 100*i, w.line(fmt.Sprintf("line %d of a flood", 100*i)).No)
@@ -388,8 +388,8 @@ func TestADetachedAttachEndsWithItsWorker(t *testing.T) {
 	require.Equal(t, runner.ExitOK, w.exitCode())
 }
 
-// TestALinkThatMeetsABeginningLeavesItOpen: the worker that started a run is gone at once, and the next one
-// comes while its journal is being made.
+// TestALinkThatMeetsABeginningLeavesItOpen checks a worker that disconnects right after starting a
+// run, and another that attaches while the run's journal is being created.
 func TestALinkThatMeetsABeginningLeavesItOpen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

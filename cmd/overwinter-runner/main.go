@@ -1,6 +1,6 @@
-// Overwinter-runner runs inside a sandbox: as its entry command it owns the
-// agent, and by exec it connects a worker to it. Package runner describes the
-// protocol; prompts, secrets and tokens come by stdin, never by argv.
+// Overwinter-runner runs inside a sandbox: as its entry command it owns the agent, and by exec it
+// connects a worker to it. Package runner describes the protocol. Prompts, secrets and tokens are
+// passed on stdin, never in argv.
 package main
 
 import (
@@ -38,7 +38,7 @@ type cli struct {
 	Tools  toolsCmd  `cmd:"" help:"Serve overwinter's tools to an agent on stdin and stdout, as a server of the Model Context Protocol."`
 }
 
-// state is the flag that all commands of a runner share.
+// state is the flag shared by all commands of a runner.
 type state struct {
 	Dir string `help:"State directory: socket and journals." default:"${state}" type:"path"`
 }
@@ -83,7 +83,8 @@ type pingCmd struct{ state }
 
 type toolsCmd struct{ state }
 
-// lookers is how many processors commands use that look through the whole workspace, which a session waits for.
+// lookers is the number of processors for commands that scan the whole workspace, for which a
+// session waits.
 const lookers = 2
 
 var tokenHash = lazyregexp.New(`^[0-9a-f]{64}$`)
@@ -141,13 +142,13 @@ func (c *toolsCmd) Run(ctx context.Context, p *program) error {
 	return tools.Serve(ctx, runner.CallSocketPath(c.Dir), p.stdin, p.stdout)
 }
 
-// program is one call of the program.
+// program is one invocation of the program.
 type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 }
 
-// run does what args say and returns the exit code.
+// run executes the command in args and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
 	var c cli
 	parser, err := kong.New(&c,
@@ -159,7 +160,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 		kong.Bind(p),
 	)
 	if err != nil {
-		panic(err) // the commands above are wrong
+		panic(err) // the commands above are invalid
 	}
 	parsed, err := parser.Parse(args)
 	if err != nil {
@@ -178,12 +179,11 @@ func (p *program) run(ctx context.Context, args []string) int {
 }
 
 func main() {
-	// There is one of these, or three, for every session, and each only passes lines on: with more
-	// than one, the scheduler costs more than the work does.
+	// One process, or three, runs for every session, and each only forwards lines: with more than
+	// one processor, the scheduler costs more than the work itself.
 	runtime.GOMAXPROCS(1)
 	if len(os.Args) > 1 {
-		// The flags of agents' own programs are theirs, and signals mean to them what they mean to
-		// any agent.
+		// Programs of agents parse their own flags, and receive signals as any agent does.
 		if main := agents.Get(os.Args[1]); main != nil {
 			os.Exit(main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 		}
@@ -191,7 +191,7 @@ func main() {
 	os.Exit(untilSignal(&program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}, os.Args[1:]))
 }
 
-// untilSignal runs the program; SIGTERM and SIGINT end it in order.
+// untilSignal runs the program; SIGTERM and SIGINT stop it gracefully.
 func untilSignal(p *program, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -22,8 +22,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// asRunner makes the test binary the program itself, so that every test works
-// with real processes.
+// asRunner names the environment variable that makes the test binary act as the program, so that
+// every test uses real processes.
 const asRunner = "OVERWINTER_TEST_AS_RUNNER"
 
 func TestMain(m *testing.M) {
@@ -34,14 +34,14 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// poll is how often a test looks again at what gives no signal.
+// poll is how often a test checks a condition that sends no signal.
 const poll = 5 * time.Millisecond
 
-// deadline bounds every wait of a test. What it waits for takes a moment where the machine is free;
-// all packages' tests share it.
+// deadline bounds every wait of a test. On an idle machine the wait takes a moment, but the tests
+// of all packages share the machine.
 const deadline = 2 * time.Minute
 
-// sandbox is a directory that serves as one, with a runner serving in it.
+// sandbox is a directory that serves as a sandbox, with a runner serving in it.
 type sandbox struct {
 	t     *testing.T
 	paths runner.Paths
@@ -49,12 +49,12 @@ type sandbox struct {
 	hash  string
 	serve *exec.Cmd
 	log   *lockedBuffer
-	wrap  []string // what commands are run with, to get where the runner is
+	wrap  []string // prefix of commands, to enter the runner's namespace
 }
 
 func setup(t *testing.T) *sandbox {
 	t.Helper()
-	root, err := os.MkdirTemp("", "owr") //nolint:usetesting // a test's name is too long: a socket's path is at most 107 bytes
+	root, err := os.MkdirTemp("", "owr") //nolint:usetesting // the path of a socket is at most 107 bytes, too short for the name of a test
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(root)) })
 	self, err := os.Executable()
@@ -86,7 +86,7 @@ func (b *sandbox) command(ctx context.Context, argv []string) *exec.Cmd {
 // start starts a runner and waits until it answers.
 func (b *sandbox) start() {
 	b.t.Helper()
-	// An agent that is held back is not released because a test waits for its turn.
+	// An agent that waits for its window must not be released because a test waits for its turn.
 	b.serve = b.command(context.Background(), append(b.paths.Serve(), "--max-pause=1h"))
 	b.serve.Env = append(b.serve.Env, runner.TokenVariable+"="+b.hash)
 	b.serve.Stderr = b.log
@@ -94,7 +94,7 @@ func (b *sandbox) start() {
 	require.Equal(b.t, b.serve.Process.Pid, b.ping().PID)
 }
 
-// stop ends the runner with a signal, if it runs.
+// stop stops the runner with a signal, if it is running.
 func (b *sandbox) stop(sig syscall.Signal) {
 	if b.serve == nil {
 		return
@@ -104,7 +104,7 @@ func (b *sandbox) stop(sig syscall.Signal) {
 	b.serve = nil
 }
 
-// run runs a command of the program to its end.
+// run runs a command of the program until it exits.
 func (b *sandbox) run(e runner.Exec) (stdout []byte, stderr string, code int) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*deadline)
@@ -163,9 +163,9 @@ type worker struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	stderr *lockedBuffer
-	seen   []runner.Message // everything but signs of life
+	seen   []runner.Message // all messages except Alive
 	frames []runner.Frame
-	stored int // how many of seen sync has stored
+	stored int // number of messages in seen that sync has stored
 	end    error
 }
 
@@ -200,8 +200,8 @@ func (b *sandbox) tryAttach(h runner.Hello) (*worker, error) {
 	return w, err
 }
 
-// next returns the next message that is not a heartbeat; nil when the link has ended, and then end has
-// the reason.
+// next returns the next message that is not Alive. It returns nil when the link has ended, and end
+// then has the reason.
 func (w *worker) next() runner.Message {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
@@ -224,7 +224,7 @@ func (w *worker) next() runner.Message {
 	}
 }
 
-// until reads messages up to the first that is wanted.
+// until reads messages up to the first that matches.
 func (w *worker) until(wanted func(runner.Message) bool) runner.Message {
 	w.t.Helper()
 	for {
@@ -245,8 +245,8 @@ func (w *worker) line(text string) *runner.Frame {
 	}).(*runner.Frame)
 }
 
-// delivery waits until the prompt has got that far. The agent may have answered
-// before the runner says so.
+// delivery waits until the delivery has reached that state. The agent may have answered before the
+// runner reports it.
 func (w *worker) delivery(d runner.Delivery) {
 	w.t.Helper()
 	is := func(m runner.Message) bool {
@@ -258,7 +258,7 @@ func (w *worker) delivery(d runner.Delivery) {
 	}
 }
 
-// displaced reads what is left on a link that a newer one has taken over.
+// displaced reads the remaining messages of a link that a newer one has displaced.
 func (w *worker) displaced() {
 	w.t.Helper()
 	for w.next() != nil {
@@ -278,7 +278,7 @@ func (w *worker) exit() runner.ExitReport {
 	return r
 }
 
-// exitCode waits for the attach itself to end.
+// exitCode waits for the attach to exit.
 func (w *worker) exitCode() int {
 	w.t.Helper()
 	done := make(chan struct{})
@@ -308,7 +308,7 @@ func (b *sandbox) started(run, script, input string) *worker {
 	return w
 }
 
-// file waits for a file in the workspace and returns what it holds.
+// file waits for a file in the workspace and returns its content.
 func (b *sandbox) file(name string) string {
 	b.t.Helper()
 	path := filepath.Join(b.paths.Workspace, name)
@@ -329,7 +329,7 @@ func texts(frames []runner.Frame) []string {
 	return list
 }
 
-// lockedBuffer is an io.Writer that may be read meanwhile.
+// lockedBuffer is an io.Writer that can be read concurrently.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder

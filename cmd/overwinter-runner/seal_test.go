@@ -74,7 +74,7 @@ func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
 	require.Len(t, segments, 1, "unless it was written again")
 	require.EqualValues(t, 2, segments[0].Version)
 
-	// What a snapshot of this moment holds: a run that is over, not one that was cut.
+	// A snapshot taken now contains a run that has ended, not one that was cut.
 	b.stop(syscall.SIGKILL)
 	b.start()
 	w = b.attach(runner.Hello{Run: "run_1", From: 1})
@@ -114,7 +114,7 @@ func TestSealOfASandboxThatNeverRan(t *testing.T) {
 func TestAStartThatHadToWaitForASealIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	// The agent ends when we say so, and the seal waits for it.
+	// The agent exits when the test requests it, and the seal waits for it.
 	w := b.started("run_1", `echo ready; while [ ! -e end ]; do sleep 0.01; done`, "")
 	w.line("ready")
 	agent := b.ping().AgentPID
@@ -123,7 +123,7 @@ func TestAStartThatHadToWaitForASealIsRefused(t *testing.T) {
 		_, _, code := b.run(b.paths.Seal(runner.SealRequest{Token: b.token, Grace: 2 * deadline}))
 		sealed <- code
 	}()
-	require.Eventually(t, func() bool { // the first thing that a seal does is to close it
+	require.Eventually(t, func() bool { // closing stdin is the first step of a seal
 		return !stdinOpen(agent, b.serve.Process.Pid)
 	}, deadline, poll)
 	w = b.attach(runner.Hello{Run: "run_2"})
@@ -140,7 +140,7 @@ func TestAStartThatHadToWaitForASealIsRefused(t *testing.T) {
 	require.Equal(t, runner.NotStarted, b.attach(runner.Hello{Run: "run_2"}).Welcome().Delivery)
 }
 
-// stdinOpen reports whether the runner still holds the pipe to the agent's stdin.
+// stdinOpen reports whether the runner still has the pipe to the agent's stdin open.
 func stdinOpen(agent, serve int) bool {
 	pipe, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(agent), "fd", "0"))
 	if err != nil {
@@ -243,7 +243,7 @@ func TestARepositoryCannotMakeTheManifestRunItsCommands(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "ran"))
 }
 
-// A sandbox whose seal fails is never saved, and its session never sleeps.
+// If sealing a sandbox fails, it is never saved, and its session never hibernates.
 func TestARepositoryThatCannotBeDescribedIsSealed(t *testing.T) {
 	t.Parallel()
 	needGit(t)
@@ -288,7 +288,7 @@ func TestASparseFileIsNotReadToItsEnd(t *testing.T) {
 	dir := b.paths.Workspace
 	gitIn(t, dir, "init", "-q")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "sparse"), nil, 0o600))
-	require.NoError(t, os.Truncate(filepath.Join(dir, "sparse"), 1<<42)) // hours of reading
+	require.NoError(t, os.Truncate(filepath.Join(dir, "sparse"), 1<<42)) // would take hours to read
 	sealed, _ := b.seal(runner.SealRequest{})
 	require.NotEmpty(t, sealed.Manifest.Git.DirtyHash)
 	require.Empty(t, b.verify(sealed.Manifest).Mismatched)
@@ -296,7 +296,7 @@ func TestASparseFileIsNotReadToItsEnd(t *testing.T) {
 	require.Equal(t, []string{runner.GitChanges}, b.verify(sealed.Manifest).Mismatched)
 }
 
-// build is of this program, which the tests run as the runner.
+// build returns the build id of this program, which the tests run as the runner.
 func build(t *testing.T) string {
 	t.Helper()
 	program, err := os.Executable()
@@ -306,7 +306,7 @@ func build(t *testing.T) string {
 	return build
 }
 
-// needGit fails if there is no git: make test installs it.
+// needGit fails the test if git is missing. make test installs it.
 func needGit(t *testing.T) {
 	t.Helper()
 	_, err := exec.LookPath("git")

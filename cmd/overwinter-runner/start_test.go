@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// maxInit is how much our packages may allocate before main. Every command starts the program again: a wake has four to six
-// of them, and a bridge for the agent.
+// maxInit bounds how much our packages may allocate before main. Every command starts the program
+// again: a wake has four to six of them, and the bridge of the agent.
 const maxInit = 128 << 10
 
 var initialized = regexp.MustCompile(`^init (\S+) @.* (\d+) bytes, (\d+) allocs$`)
 
-// TestTheProgramDoesLittleBeforeMain adds up what the Go runtime reports of the initialization of our packages.
+// TestTheProgramDoesLittleBeforeMain adds up the allocations that the Go runtime reports for the
+// initialization of our packages.
 func TestTheProgramDoesLittleBeforeMain(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

@@ -8,7 +8,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// TestAPromptForTheTurnIsWrittenOnce: whichever workers send it, and to the run that it is for alone.
+// TestAPromptForTheTurnIsWrittenOnce covers several workers that send it, and prompts for other
+// runs.
 func TestAPromptForTheTurnIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// tools starts the server of overwinter's tools as an agent does.
+// tools starts the server of overwinter's tools, as an agent does.
 func (b *sandbox) tools() *mcp.ClientSession {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*deadline)
@@ -26,7 +26,7 @@ func (b *sandbox) tools() *mcp.ClientSession {
 	return session
 }
 
-// setTitle calls a tool and sends its answer when it has come.
+// setTitle calls a tool and sends its answer to the channel.
 func setTitle(t *testing.T, session *mcp.ClientSession, title string) <-chan *mcp.CallToolResult {
 	t.Helper()
 	answer := make(chan *mcp.CallToolResult, 1)
@@ -64,7 +64,8 @@ func answered(t *testing.T, text string) json.RawMessage {
 	return b
 }
 
-// TestACallIsAFrameAndIsAnswered: also by a worker that attaches after the one that has read the frame is gone.
+// TestACallIsAFrameAndIsAnswered also covers an answer from a worker that attaches after the worker
+// that read the frame has disconnected.
 func TestACallIsAFrameAndIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -105,7 +106,8 @@ func TestACallIsAFrameAndIsAnswered(t *testing.T) {
 	require.Empty(t, b.attach(runner.Hello{Run: "run_1", Calls: true}).Welcome().Calls)
 }
 
-// TestAWorkerThatKnowsNoCallsGetsNone: one of an earlier release would not understand their frames.
+// TestAWorkerThatKnowsNoCallsGetsNone covers workers of an earlier release, which do not understand
+// frames of calls.
 func TestAWorkerThatKnowsNoCallsGetsNone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -130,7 +132,7 @@ func TestWhatACallMayBe(t *testing.T) {
 	exchange := func(data string) string {
 		conn, err := net.Dial("unix", runner.CallSocketPath(b.paths.State))
 		require.NoError(t, err)
-		defer conn.Close() // the answer has been read
+		defer conn.Close() // the answer has already been read
 		go func() { _, _ = conn.Write([]byte(data)) }()
 		var answer runner.CallRefused
 		require.NoError(t, json.NewDecoder(conn).Decode(&answer))

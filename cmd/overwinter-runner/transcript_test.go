@@ -13,8 +13,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// store keeps segments as the worker's database does: a gap is an error, a new
-// version replaces.
+// store stores segments like the worker's database: a gap is an error, a new version replaces the
+// old one.
 type store map[string]*transcript.File
 
 func (s store) add(t *testing.T, seg runner.Segment) {
@@ -37,7 +37,7 @@ func (s store) positions() []transcript.Position {
 	return list
 }
 
-// sync flushes a link and stores every segment that it has ever brought.
+// sync flushes a link and stores every segment that it has sent.
 func (w *worker) sync(s store, id int64) {
 	w.t.Helper()
 	require.NoError(w.t, w.Flush(id))
@@ -50,7 +50,7 @@ func (w *worker) sync(s store, id int64) {
 	w.stored = len(w.seen)
 }
 
-// agentFiles is a launch of echo that keeps transcripts under home.
+// agentFiles returns a launch of echo with transcripts below home.
 func (b *sandbox) agentFiles(run string, known []transcript.Position) *worker {
 	b.t.Helper()
 	w := b.attach(runner.Hello{Run: run, Known: known})
@@ -173,7 +173,7 @@ func TestARewriteThatNoWorkerStoredIsSentToTheNext(t *testing.T) {
 	s := store{}
 	w.sync(s, 1)
 	b.write("one.txt", "other and longer\n", os.O_TRUNC)
-	require.NoError(t, w.Flush(2)) // this worker dies before it has stored what it got
+	require.NoError(t, w.Flush(2)) // this worker dies before it has stored the segments
 	w.until(func(m runner.Message) bool { _, ok := m.(*runner.Flushed); return ok })
 
 	w = b.attach(runner.Hello{Run: "run_1", Known: s.positions()})
@@ -223,7 +223,7 @@ func TestPutWritesFilesWhole(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "nothing temporary is left")
 
-	// Truncated in the middle of the first file: the old one stays.
+	// Truncated in the middle of the first file, so the old file must remain.
 	require.NoError(t, os.WriteFile(files[0].Path, []byte("precious"), 0o600))
 	_, stderr, code := b.run(runner.Exec{Argv: b.paths.Put(), Stdin: whole[:len(whole)/2]})
 	require.Equal(t, runner.ExitFailed, code)

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// windowed is how far the agents of these tests may be ahead of their workers.
+	// windowed is the window of these tests' workers, in frames.
 	windowed = 100
-	// counted is how many lines they print: many times what their pipe holds.
+	// counted is the number of lines that agents print: many times what fits into their pipe.
 	counted = 100_000
 )
 
-// counts prints the lines and says in the workspace that it has.
+// counts prints the lines and then creates a file in the workspace.
 var counts = fmt.Sprintf(`read -r go; seq 1 %d; : > done; read -r end`, counted)
 
 // windowedWorker starts a run with a window.
@@ -32,7 +32,8 @@ func (b *sandbox) windowedWorker(script string) *worker {
 	return w
 }
 
-// filled reads frames until the window that begins at next is full, and checks that no more are sent than it has.
+// filled reads frames until the window that begins at next is full, and checks that no further
+// frames are sent.
 func (w *worker) filled(next int64) {
 	w.t.Helper()
 	last := next + windowed - 1
@@ -69,7 +70,7 @@ func TestAnAgentIsHeldBackUntilItsWorkerHasTakenWhatItSaid(t *testing.T) {
 	}
 	require.False(t, b.done(), "the agent waits for its pipe")
 
-	// A window may grow. What the worker has taken may not become less.
+	// A window may grow. The number of handled frames must not decrease.
 	require.NoError(t, w.Taken(next, 4*counted))
 	require.NoError(t, w.Taken(0, 1))
 	w.line(strconv.Itoa(counted))
@@ -89,7 +90,7 @@ func TestAnAgentIsNotHeldBackWithoutItsWorker(t *testing.T) {
 		require.NoError(t, w.Close())
 		b.file("done")
 
-		// The next one finds what was said meanwhile.
+		// The next worker receives the output since then.
 		w = b.attach(runner.Hello{Run: "run_1", From: 40, Window: windowed})
 		w.line(strconv.Itoa(counted))
 		w.counted()
@@ -110,7 +111,7 @@ func TestAnAgentIsNotHeldBackWithoutItsWorker(t *testing.T) {
 		w := b.windowedWorker(counts)
 		w.filled(0)
 		require.False(t, b.done())
-		other := b.attach(runner.Hello{Run: "run_1", From: windowed}) // an earlier release has no window
+		other := b.attach(runner.Hello{Run: "run_1", From: windowed}) // a worker of an earlier release has no window
 		require.False(t, other.Welcome().Window)
 		w.displaced()
 		other.line(strconv.Itoa(counted))
@@ -153,7 +154,7 @@ func TestWhatIsNotHeldBack(t *testing.T) {
 	t.Run("the rest of an agent that has ended", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		const held = 2000 // which its pipe holds
+		const held = 2000 // fits into the agent's pipe
 		w := b.windowedWorker(fmt.Sprintf(`read -r go; seq 1 %d`, held))
 		require.Zero(t, w.exit().Code)
 		w.countedTo(held)
@@ -169,7 +170,7 @@ func TestWhatIsNotHeldBack(t *testing.T) {
 	})
 }
 
-// countedTo checks the lines before an exit frame.
+// countedTo checks the lines that precede an exit frame.
 func (w *worker) countedTo(n int) {
 	w.t.Helper()
 	require.Len(w.t, w.frames, n+1)

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// check finds the first fault in the input of a call.
+// check records the first error in the input of a call.
 type check struct{ fault string }
 
-// decode reads an input, which must have the fields of v and no others.
+// decode decodes an input, which must have no fields other than those of v.
 func (c *check) decode(input json.RawMessage, v any) {
 	dec := json.NewDecoder(bytes.NewReader(input))
 	dec.DisallowUnknownFields()

@@ -9,12 +9,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Effect is what a call does.
+// Effect is the effect of a call.
 type Effect struct {
 	Events []Event
 	// Images are named by the events.
 	Images []conversation.ImageData
-	// Message is sent as a prompt; nil if there is none.
+	// Message is the prompt to send; nil if there is none.
 	Message *Message
 	Answer  Answer
 }
@@ -31,7 +31,7 @@ type Event struct {
 	Data any
 }
 
-// Carry returns what a call does. It depends on the call alone.
+// Carry returns the effect of a call. It depends only on the call.
 func Carry(c Call) Effect {
 	if len(c.Input) > MaxInputBytes {
 		return Effect{Answer: Refuse("The input has %d bytes; at most %d are allowed.", len(c.Input), MaxInputBytes)}

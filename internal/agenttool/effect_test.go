@@ -27,7 +27,7 @@ func call(t *testing.T, tool, input string) agenttool.Effect {
 	return agenttool.Carry(c)
 }
 
-// fits reports whether an input fits the schema that agents are shown.
+// fits reports whether an input matches the schema that agents see.
 func fits(t *testing.T, tool, input string) bool {
 	t.Helper()
 	for _, known := range agenttool.All() {
@@ -84,7 +84,7 @@ func TestWhatCallsMayNotBe(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("ä", n) }
 	for _, c := range []struct {
 		tool, input, says string
-		unseen            bool // the schema cannot say so
+		unseen            bool // the schema cannot express the rule
 	}{
 		{"set_title", `{"title":"` + long(201) + `"}`, "at most 200", false},
 		{"set_title", `{"title":7}`, "title", false},

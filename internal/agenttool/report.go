@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// effect is what a call does that is right, or the answer to one with a fault.
+// effect returns the effect of a valid call, or the answer that reports an error.
 func (c *check) effect(kind conversation.EventType, data any, answer string) Effect {
 	if c.fault != "" {
 		return Effect{Answer: Refuse("%s", c.fault)}

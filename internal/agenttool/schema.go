@@ -23,31 +23,31 @@ func object(properties ...property) json.RawMessage {
 	}
 	b, err := json.Marshal(map[string]any{"type": "object", "properties": all, "required": required, "additionalProperties": false})
 	if err != nil {
-		panic(err) // texts and numbers
+		panic(err) // consists of texts and numbers
 	}
 	return b
 }
 
-// text is a required text.
+// text is a required text property.
 func text(name, description string, most int) property {
 	return property{name: name, required: true, schema: map[string]any{
 		"type": "string", "description": description, "minLength": 1, "maxLength": most,
 	}}
 }
 
-// optional is a text that is not required.
+// optional makes a property optional.
 func optional(p property) property {
 	schema := maps.Clone(p.schema)
 	delete(schema, "minLength")
 	return property{name: p.name, schema: schema}
 }
 
-// number is an optional number that is not negative.
+// number is an optional non-negative number.
 func number(name, description string) property {
 	return property{name: name, schema: map[string]any{"type": "integer", "description": description, "minimum": 0, "maximum": maxCount}}
 }
 
-// choice is an optional text, one of a few.
+// choice is an optional text with the given values.
 func choice(name, description string, values ...string) property {
 	return property{name: name, schema: map[string]any{"type": "string", "description": description, "enum": values}}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Server is the name of the server under which agents know the tools.
+// Server is the name under which agents know the server of the tools.
 const Server = "overwinter"
 
 // The names of the tools.
@@ -41,7 +41,7 @@ const (
 	maxPath        = 1024
 	// maxFiles bounds the files of a review.
 	maxFiles = 100
-	// maxFindings bounds what a review has found, and maxComment each finding, in characters.
+	// maxFindings bounds the findings of a review, maxComment the length of each, in characters.
 	maxFindings = 100
 	maxComment  = 4000
 	// maxCount bounds numbers.
@@ -55,7 +55,7 @@ type Tool struct {
 	Schema      json.RawMessage // of its input
 }
 
-// All are the tools, in the order in which agents see them.
+// All returns the tools, in the order in which agents see them.
 func All() []Tool {
 	return []Tool{
 		{
@@ -143,25 +143,26 @@ var (
 type Call struct {
 	Tool  string          `json:"tool"`
 	Input json.RawMessage `json:"input"`
-	// Image is the file that a call of SaveScreenshot names. It is read where the agent is.
+	// Image is the file that a call of SaveScreenshot names. It is read in the agent's sandbox.
 	Image []byte `json:"image,omitempty"`
 }
 
-// Answer is what the agent is answered.
+// Answer is the answer to the agent.
 type Answer struct {
 	Text   string `json:"text"`
 	Failed bool   `json:"failed,omitempty"`
 }
 
-// Refuse is the answer to a call that is not carried out.
+// Refuse returns the answer to a call that is not executed.
 func Refuse(format string, args ...any) Answer {
 	return Answer{Text: fmt.Sprintf(format, args...), Failed: true}
 }
 
-// prefixes are what agents put before the names of the tools of a server.
+// prefixes are the prefixes that agents put before the names of a server's tools.
 var prefixes = []string{"mcp__" + Server + "__", "mcp_" + Server + "_", Server + "__", Server + "_", Server + ".", Server + "/"}
 
-// Own reports whether an agent's name of a tool, such as mcp__overwinter__set_title, is that of one of All.
+// Own reports whether an agent's name of a tool, such as mcp__overwinter__set_title, names one of
+// All.
 func Own(name string) bool {
 	for _, prefix := range prefixes {
 		if own, found := strings.CutPrefix(name, prefix); found {

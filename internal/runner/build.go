@@ -8,17 +8,17 @@ import (
 	"fmt"
 )
 
-// noteHeader is the size of the three lengths before the name in a note.
+// noteHeader is the size of the three lengths before the name in an ELF note.
 const noteHeader = 12
 
-// Build returns what distinguishes one build of a program from another: the id that Go's linker has
-// put into the file, which follows from all that went into it.
+// Build returns an id that distinguishes builds of a program: the build id that Go's linker has
+// written into the file, which depends on all inputs of the build.
 func Build(program string) (string, error) {
 	f, err := elf.Open(program)
 	if err != nil {
 		return "", fmt.Errorf("read the build of %s: %w", program, err)
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	section := f.Section(".note.go.buildid")
 	if section == nil {
 		return "", fmt.Errorf("read the build of %s: it has none", program)

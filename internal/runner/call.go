@@ -6,11 +6,11 @@ const (
 	MaxCall = 16 << 20
 	// MaxCallAnswer bounds the answer to a call.
 	MaxCallAnswer = 64 << 10
-	// MaxCalls is how many calls may wait for an answer at a time.
+	// MaxCalls bounds the calls that wait for an answer at a time.
 	MaxCalls = 16
 )
 
-// CallRefused is the answer of the runner itself to a call that no worker answers.
+// CallRefused is the runner's own answer to a call that no worker answers.
 type CallRefused struct {
 	Text   string `json:"text"`
 	Failed bool   `json:"failed"`

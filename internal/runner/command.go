@@ -19,37 +19,37 @@ import (
 // PingRequest is the stdin of ping.
 type PingRequest struct {
 	Token string `json:"token"`
-	// Wait is how long ping waits for a runner that does not serve yet.
+	// Wait is how long ping waits for a runner that is not serving yet.
 	Wait time.Duration `json:"wait,omitempty"` // nanoseconds
 }
 
 // Ping is a runner's description of itself.
 type Ping struct {
-	Version  int    `json:"version"` // of the protocol
+	Version  int    `json:"version"` // protocol version
 	PID      int    `json:"pid"`
-	Agent    bool   `json:"agent"` // its process runs
+	Agent    bool   `json:"agent"` // the agent's process is running
 	AgentPID int    `json:"agentPid,omitempty"`
-	Run      string `json:"run,omitempty"` // that is open
+	Run      string `json:"run,omitempty"` // the open run
 	Sealed   bool   `json:"sealed"`
-	// Watch is how the workspace is watched; empty while no worker has requested it.
+	// Watch is how the workspace is watched; empty until a worker requests it.
 	Watch Watch `json:"watch,omitempty"`
 }
 
-// Watch is how a runner learns that something has happened in the workspace.
+// Watch is how a runner notices changes in the workspace.
 type Watch string
 
-// The ways.
+// The kinds of watch.
 const (
 	WatchInotify Watch = "inotify"
 	WatchPoll    Watch = "poll"
 )
 
-// Ping asks whether the runner serves.
+// Ping asks whether the runner is serving.
 func (p Paths) Ping(r PingRequest) Exec {
 	return Exec{Argv: []string{p.Binary, "ping", "--dir", p.State}, Stdin: mustJSON(r)}
 }
 
-// ParsePing reads the stdout of ping.
+// ParsePing decodes the stdout of ping.
 func ParsePing(stdout []byte) (Ping, error) { return parse[Ping]("ping", stdout) }
 
 // AbortRequest is the stdin of abort.
@@ -61,9 +61,9 @@ type AbortRequest struct {
 
 // Abort is the result of an abort.
 type Abort struct {
-	// Reached: the agent got the abort, or will as soon as it has the prompt of a run that has not
-	// started. Otherwise there is nothing to abort: another run has begun, the sandbox was sealed,
-	// or the agent is gone.
+	// Reached reports whether the agent received the abort, or will receive it as soon as it has
+	// the prompt of a run that has not started. Otherwise there is nothing to abort: another run
+	// has begun, the sandbox was sealed, or the agent has exited.
 	Reached bool `json:"reached"`
 }
 
@@ -72,62 +72,63 @@ func (p Paths) Abort(r AbortRequest) Exec {
 	return Exec{Argv: []string{p.Binary, "abort", "--dir", p.State, "--run", r.Run}, Stdin: mustJSON(r)}
 }
 
-// ParseAbort reads the stdout of abort.
+// ParseAbort decodes the stdout of abort.
 func ParseAbort(stdout []byte) (Abort, error) { return parse[Abort]("abort", stdout) }
 
 // SealRequest is the stdin of seal.
 type SealRequest struct {
 	Token string `json:"token,omitempty"`
-	// Known says how much of each transcript file is stored; what lies beyond is handed over.
+	// Known reports how much of each transcript file is stored. Everything after that is sent.
 	Known []transcript.Position `json:"known,omitempty"`
-	// Transcripts are the patterns of the agent's files; where there are none,
-	// those of the newest launch count.
+	// Transcripts are the patterns of the agent's files. If empty, those of the newest launch are
+	// used.
 	Transcripts []string `json:"transcripts,omitempty"`
-	// Grace is how long the agent may take to end after its stdin was closed, and
-	// as long again after SIGTERM, before it is killed. 0 means two seconds.
+	// Grace is how long the agent may take to exit after its stdin was closed, and again after
+	// SIGTERM, before it is killed. 0 means two seconds.
 	Grace time.Duration `json:"grace,omitempty"` // nanoseconds
-	// Workspace is where a repository is looked for. Paths.Seal fills it in.
+	// Workspace is the directory in which to look for a repository. Paths.Seal sets it.
 	Workspace string `json:"workspace,omitempty"`
-	// FilesFrom says how much is stored of what happened in the workspace. If the runner needs the list of what is
-	// stored, it seals nothing, and is asked again with Files and KnownFiles. Runners of earlier releases do not know
-	// it: they seal without the workspace.
+	// FilesFrom reports how much of the workspace's history is stored. If the runner needs the list
+	// of stored files, it seals nothing, and the request is repeated with Files and KnownFiles.
+	// Runners of earlier releases ignore it: they seal without the workspace.
 	FilesFrom *workspacefile.Position `json:"filesFrom,omitempty"`
-	// Files is FilesFrom together with what is stored. Both are nil where nothing is to be handed over.
+	// Files is FilesFrom when the list of stored files is included. Both are nil if no changes of
+	// the workspace are to be sent.
 	Files      *workspacefile.Position `json:"files,omitempty"`
 	KnownFiles []workspacefile.Known   `json:"knownFiles,omitempty"`
 }
 
-// Seal is the content of a sealed sandbox.
+// Seal describes the content of a sealed sandbox.
 type Seal struct {
-	// Manifest has everything but LastSeq, which only the event log knows.
+	// Manifest contains everything except LastSeq, which only the event log knows.
 	Manifest  manifest.Manifest `json:"manifest"`
 	Run       string            `json:"run,omitempty"` // the newest run
-	LastFrame int64             `json:"lastFrame"`     // of that run; -1 when it has none
-	// Files: what has happened in the workspace was handed over. If it is false and the request had FilesFrom, the seal
-	// is not complete.
+	LastFrame int64             `json:"lastFrame"`     // of that run; -1 if it has none
+	// Files reports whether changes of the workspace were sent. If it is false and the request had
+	// FilesFrom, the seal is not complete.
 	Files bool `json:"files,omitempty"`
 }
 
 // Sealed is the runner's answer to the seal command, which adds the manifest and the diff.
 type Sealed struct {
-	Files     []string `json:"files"` // the agent's
+	Files     []string `json:"files"` // the agent's files
 	Run       string   `json:"run"`
 	LastFrame int64    `json:"lastFrame"`
-	DiffKey   string   `json:"diffKey,omitempty"` // of the diff that is to be taken
-	// ListFiles: nothing was sealed, because the runner needs the list of the files that are stored.
+	DiffKey   string   `json:"diffKey,omitempty"` // key of the diff to take
+	// ListFiles reports that nothing was sealed, because the runner needs the list of stored files.
 	ListFiles bool `json:"listFiles,omitempty"`
 }
 
-// Seal stops the agent and everything it started, hands over what the worker
-// does not have of the transcripts, puts journal and transcripts on disk, and
-// takes the manifest. Sealing again gives the same answer.
+// Seal stops the agent and everything it started, sends what the worker lacks of the transcripts,
+// syncs journal and transcripts to disk, and returns the manifest. Sealing again gives the same
+// answer.
 func (p Paths) Seal(r SealRequest) Exec {
 	r.Workspace = p.Workspace
 	return Exec{Argv: []string{p.Binary, "seal", "--dir", p.State}, Stdin: mustJSON(r)}
 }
 
-// SealLine is one line of the stdout of seal: segments, what has happened in the
-// workspace, then the seal.
+// SealLine is one line of the stdout of seal: segments, then changes of the workspace, then the
+// seal.
 type SealLine struct {
 	Segment *Segment      `json:"segment,omitempty"`
 	Begun   *FilesBegun   `json:"begun,omitempty"`
@@ -137,7 +138,7 @@ type SealLine struct {
 	Seal    *Seal         `json:"seal,omitempty"`
 }
 
-// message is what a line holds in addition to the seal; nil if it is nothing.
+// message returns the message in a line that is not the seal; nil if there is none.
 func (l SealLine) message() Message {
 	switch {
 	case l.Segment != nil:
@@ -154,9 +155,9 @@ func (l SealLine) message() Message {
 	return nil
 }
 
-// ReadSeal reads the stdout of seal to its end and hands every message to store
-// in order: Segment, and FilesBegun, FileChanged, FilesBounded and Diff. It fails
-// when the seal at the end is missing, or a line has more than maxSealLine bytes.
+// ReadSeal reads the stdout of seal to its end and passes every message to store in order: Segment,
+// FilesBegun, FileChanged, FilesBounded and Diff. It fails if the seal at the end is missing, or a
+// line has more than maxSealLine bytes.
 func ReadSeal(stdout io.Reader, store func(Message) error) (Seal, error) {
 	r := bufio.NewReaderSize(stdout, 64<<10)
 	var seal *Seal
@@ -174,7 +175,7 @@ func ReadSeal(stdout io.Reader, store func(Message) error) (Seal, error) {
 			return Seal{}, fmt.Errorf("read answer of seal: %w", err)
 		}
 		if buffer = data; cap(buffer) > 4<<20 {
-			buffer = nil // one line was large, the next one need not be
+			buffer = nil // a large line does not mean that the next one is large
 		}
 		if m := line.message(); m != nil {
 			if err := store(m); err != nil {
@@ -191,7 +192,7 @@ func ReadSeal(stdout io.Reader, store func(Message) error) (Seal, error) {
 	return *seal, nil
 }
 
-// readLine appends a line to data, without its end. io.EOF says that it was the last one.
+// readLine appends a line without its newline to data. It returns io.EOF with the last one.
 func readLine(r *bufio.Reader, data []byte, most int) ([]byte, error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -208,25 +209,26 @@ func readLine(r *bufio.Reader, data []byte, most int) ([]byte, error) {
 // VerifyRequest is the stdin of verify.
 type VerifyRequest struct {
 	Manifest  manifest.Manifest `json:"manifest"`
-	Workspace string            `json:"workspace"` // Paths.Verify fills it in
-	State     string            `json:"state"`     // the same
+	Workspace string            `json:"workspace"` // set by Paths.Verify
+	State     string            `json:"state"`     // set by Paths.Verify
 }
 
-// What Verification names in addition to paths of files.
+// Names in a Verification in addition to file paths.
 const (
 	GitHead    = "git:head"    // the repository's HEAD
 	GitChanges = "git:changes" // its uncommitted changes
 )
 
-// Verification is how a sandbox differs from a manifest. Missing and Mismatched are never nil.
+// Verification reports how a sandbox differs from a manifest. Missing and Mismatched are never nil.
 type Verification struct {
-	Missing    []string `json:"missing"`    // paths, or GitHead where the repository is gone
+	Missing    []string `json:"missing"`    // paths, or GitHead if the repository is missing
 	Mismatched []string `json:"mismatched"` // paths, GitHead, GitChanges
-	// Longer are files that begin with exactly the bytes that the manifest describes.
+	// Longer lists files that begin with exactly the bytes that the manifest describes.
 	Longer []string `json:"longer,omitempty"`
-	// Found describes the mismatched files as they are.
+	// Found describes the current state of the mismatched files.
 	Found []manifest.File `json:"found,omitempty"`
-	// Tree is how the workspace differs from the manifest's tree; nil where the manifest has none.
+	// Tree reports how the workspace differs from the manifest's tree; nil if the manifest has
+	// none.
 	Tree *manifest.TreeDifference `json:"tree,omitempty"`
 }
 
@@ -238,10 +240,10 @@ func (p Paths) Verify(m manifest.Manifest) Exec {
 	}
 }
 
-// ParseVerify reads the stdout of verify.
+// ParseVerify decodes the stdout of verify.
 func ParseVerify(stdout []byte) (Verification, error) { return parse[Verification]("verify", stdout) }
 
-// Put is the command line that writes files; WritePut makes its stdin.
+// Put returns the command line that writes files. WritePut writes its stdin.
 func (p Paths) Put() []string { return []string{p.Binary, "put"} }
 
 // Written is the result of put.
@@ -250,19 +252,19 @@ type Written struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// ParsePut reads the stdout of put.
+// ParsePut decodes the stdout of put.
 func ParsePut(stdout []byte) (Written, error) { return parse[Written]("put", stdout) }
 
 // PutFile is a file for put.
 type PutFile struct {
 	Path string // absolute
 	Size int64
-	// Content yields Size bytes in pieces, which are valid until the next one.
+	// Content yields Size bytes in pieces. Each piece is valid until the next one.
 	Content iter.Seq2[[]byte, error]
 }
 
-// WritePut writes the stdin of put. Each file replaces what was there, whole or
-// not at all, with mode 0600. It holds no more in memory than Content does.
+// WritePut writes the stdin of put. Each file replaces an existing one atomically, with mode 0600.
+// It keeps no more in memory than Content does.
 func WritePut(stdin io.Writer, files []PutFile) error {
 	w := bufio.NewWriterSize(stdin, 64<<10)
 	for _, f := range files {
@@ -308,7 +310,7 @@ func parse[T any](command string, stdout []byte) (T, error) {
 	return v, nil
 }
 
-// mustJSON marshals a request of this package, none of which can fail to.
+// mustJSON encodes a request of this package, which cannot fail.
 func mustJSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// TestSealLinesKeepTheirKeys: a runner and the worker that reads its seal may be of different releases.
+// TestSealLinesKeepTheirKeys protects compatibility: a runner and the worker that reads its seal
+// may be of different releases.
 func TestSealLinesKeepTheirKeys(t *testing.T) {
 	t.Parallel()
 	change := workspacefile.Change{Seq: 3, Kind: workspacefile.Deleted, Initial: true, Content: workspacefile.Content{

@@ -10,41 +10,41 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// FilesKnown are the files of the workspace as they are stored, for a runner whose
-// own record does not continue from there.
+// FilesKnown lists the stored files of the workspace, for a runner whose index does not continue
+// from the stored position.
 type FilesKnown struct {
 	Files []workspacefile.Known `json:"files"`
 }
 
-// FilesBegun says that a lineage has begun: what follows is numbered in it.
+// FilesBegun reports the start of a lineage, in which the following changes are numbered.
 type FilesBegun struct {
 	Lineage string `json:"lineage"`
-	Base    string `json:"base,omitempty"` // the commit that diffs are taken against
+	Base    string `json:"base,omitempty"` // commit against which diffs are taken
 }
 
 // FileChanged is one change of a file in the workspace.
 type FileChanged struct{ workspacefile.Change }
 
-// FilesBounded says that there are more files than workspacefile.MaxWatched. It has
-// a number as a change has.
+// FilesBounded reports that there are more files than workspacefile.MaxWatched. It is numbered like
+// a change.
 type FilesBounded struct {
 	Seq int64 `json:"seq"`
 }
 
-// Diff is how the workspace differs from the session's beginning. It comes before
-// the answer to a flush, when it is another than the one that is stored.
+// Diff is the difference between the workspace and the session's beginning. It precedes the answer
+// to a flush if it differs from the stored one.
 type Diff struct {
 	workspacefile.Diff
 }
 
-// Survey goes from serve to attach alone, which puts a Diff in its place: taking
-// one starts processes.
+// Survey is sent by serve only to attach, which replaces it by a Diff, because taking a diff starts
+// processes.
 type Survey struct {
 	Key       string `json:"key"`
 	Workspace string `json:"workspace"`
 }
 
-// fileHeader is what stands before the content of a change, in JSON.
+// fileHeader precedes the content of a change, in JSON.
 type fileHeader struct {
 	Seq        int64                    `json:"seq"`
 	Change     workspacefile.ChangeKind `json:"change"`
@@ -55,7 +55,7 @@ type fileHeader struct {
 	Mode       uint32                   `json:"mode"`
 	ModifiedAt time.Time                `json:"modifiedAt"`
 	Unsaved    workspacefile.Unsaved    `json:"unsaved,omitempty"`
-	Content    bool                     `json:"content,omitempty"` // it follows, and may be empty
+	Content    bool                     `json:"content,omitempty"` // the content follows; it may be empty
 }
 
 func (f *FileChanged) encode() ([]byte, error) {

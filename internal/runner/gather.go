@@ -2,10 +2,10 @@ package runner
 
 import "github.com/overwinter-dev/overwinter/internal/workspacefile"
 
-// changeCost is what a change takes in memory besides its content and path.
+// changeCost is the memory of a change in addition to its content and path.
 const changeCost = 256
 
-// FileGatherer makes batches of a runner's reports on the workspace.
+// FileGatherer collects a runner's reports on the workspace in batches.
 type FileGatherer struct {
 	batch workspacefile.Batch
 	// Bytes estimates the memory of the gathered changes.
@@ -13,7 +13,7 @@ type FileGatherer struct {
 	any   bool
 }
 
-// Gather adds a message and reports whether the message is about the workspace.
+// Gather adds a message and reports whether it concerns the workspace.
 func (g *FileGatherer) Gather(m Message) bool {
 	switch m := m.(type) {
 	case *FilesBegun:
@@ -40,7 +40,7 @@ func (g *FileGatherer) Take() (workspacefile.Batch, bool) {
 	return b, any
 }
 
-// NewFileGatherer gathers for a session whose stored files are at a position.
+// NewFileGatherer returns a gatherer for a session whose stored files are at a position.
 func NewFileGatherer(p workspacefile.Position, generation int64) FileGatherer {
 	return FileGatherer{batch: workspacefile.Batch{
 		SessionID: p.Session, Generation: generation, Lineage: p.Lineage, Base: p.Base,

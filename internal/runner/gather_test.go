@@ -9,8 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// TestChangesWithoutContentAreGatheredWithinTheBound: a seal stores what it has gathered at a bound of bytes, and a path
-// takes some as well.
+// TestChangesWithoutContentAreGatheredWithinTheBound covers paths: a seal stores what it has
+// gathered at a bound in bytes, and paths count too.
 func TestChangesWithoutContentAreGatheredWithinTheBound(t *testing.T) {
 	t.Parallel()
 	var g runner.FileGatherer

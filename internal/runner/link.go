@@ -14,56 +14,55 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// ErrDisplaced is the end of a link that a newer one has taken over from.
+// ErrDisplaced means that a newer link has displaced this one.
 var ErrDisplaced = errors.New("runner: a newer link has taken over")
 
-// errClosed is the end of a link that its owner closed.
+// errClosed means that the link's owner has closed it.
 var errClosed = errors.New("runner: link is closed")
 
-// Link is a worker's end of an attach. Its methods are safe for concurrent use;
-// Next, Detach and Reattach are for one caller at a time.
+// Link is the worker's end of an attach. Its methods are safe for concurrent use; Next, Detach and
+// Reattach may be called by one goroutine at a time.
 type Link struct {
 	welcome Welcome
 	stdin   io.WriteCloser
 	stdout  io.ReadCloser
 
 	write    sync.Mutex
-	messages chan Held    // a few are in flight while their reader works, of maxUnread together
-	unread   atomic.Int64 // bytes of those in messages
-	memory   Memory       // nil if nothing is reserved
-	detached atomic.Bool  // no run is served, so no large message is due
-	progress atomic.Int64 // when a message began, was admitted or came, in Unix nanoseconds
+	messages chan Held    // a few messages, of at most maxUnread bytes together, are read ahead
+	unread   atomic.Int64 // size of the messages in the channel
+	memory   Memory       // nil if no memory is reserved
+	detached atomic.Bool  // no run is served, so no large message is expected
+	progress atomic.Int64 // time at which a message last began, was admitted or arrived, in Unix nanoseconds
 	queued   atomic.Bool  // the next message waits for memory
 	cancel   context.CancelFunc
-	taken    chan struct{} // one was taken out
+	taken    chan struct{} // signals that a message was taken out
 	readErr  error         // why messages was closed; set before it is
-	ended    chan struct{} // closed with messages
+	ended    chan struct{} // closed together with messages
 	closed   chan struct{}
 	close    sync.Once
 }
 
-// maxUnread bounds the bytes of messages that are read ahead of Next. One message may have more: it is read
-// when no other waits, and when its memory was reserved.
+// maxUnread bounds the bytes of messages that are read ahead of Next. A single message may be
+// larger: it is read when no other waits, and when its memory is reserved.
 const maxUnread = 1 << 20
 
-// Memory is what all links of a worker reserve the memory of large messages from, before they read them. A
-// *semaphore.Weighted is one. It must have MaxLinkMessage at least.
+// Memory is the pool from which all links of a worker reserve the memory of large messages before
+// they read them, for example a *semaphore.Weighted. It must be at least MaxLinkMessage.
 type Memory interface {
 	Acquire(ctx context.Context, bytes int64) error
 	Release(bytes int64)
 }
 
-// Held is a message with the memory that it takes.
+// Held is a message with its memory reservation.
 type Held struct {
 	Message
-	Bytes    int64 // that it had on the link
-	Reserved int64 // of Memory, to be released by the owner of the message; 0 for a small one
+	Bytes    int64 // size of the message on the link
+	Reserved int64 // reserved in Memory, to be released by the owner of the message; 0 for a small one
 }
 
-// Dial opens a link over the stdin and stdout of an exec of Paths.Attach. It
-// owns both from then on, also when it fails. An *Error says that the runner
-// refused. When ctx ends before the runner has answered, Dial fails with its
-// cause; later ctx has no effect. memory may be nil.
+// Dial opens a link over the stdin and stdout of an exec of Paths.Attach. It takes ownership of
+// both, even if it fails. An *Error means that the runner refused the link. If ctx ends before the
+// runner has answered, Dial fails with its cause; afterwards ctx has no effect. memory may be nil.
 func Dial(ctx context.Context, stdin io.WriteCloser, stdout io.ReadCloser, hello Hello, memory Memory) (*Link, error) {
 	l := &Link{
 		stdin: stdin, stdout: stdout, memory: memory,
@@ -78,10 +77,10 @@ func Dial(ctx context.Context, stdin io.WriteCloser, stdout io.ReadCloser, hello
 	return l, nil
 }
 
-// greet says hello and hears the welcome. Where it fails the link is closed.
+// greet sends the hello and reads the welcome. If it fails, it closes the link.
 func (l *Link) greet(ctx context.Context, hello *Hello) error {
 	hello.Version = ProtocolVersion
-	sent := make(chan error, 1) // the writer never waits for us
+	sent := make(chan error, 1) // so that the writer never waits for us
 	go func() { sent <- l.send(hello) }()
 	m, err := l.Next(ctx)
 	if err == nil {
@@ -102,9 +101,8 @@ func (l *Link) greet(ctx context.Context, hello *Hello) error {
 	return fmt.Errorf("attach to run %s: %w", hello.Run, err)
 }
 
-// Detach ends the service of the link's run and keeps the exec, for Reattach
-// within MaxDetached. What was under way is dropped. A link that fails to detach
-// is to be closed.
+// Detach ends the link's service of its run and keeps the exec for a Reattach within MaxDetached.
+// Messages in flight are dropped. If Detach fails, the link must be closed.
 func (l *Link) Detach(ctx context.Context) error {
 	if err := l.send(&Detach{}); err != nil {
 		return err
@@ -121,14 +119,14 @@ func (l *Link) Detach(ctx context.Context) error {
 	}
 }
 
-// Reattach opens the next link over the exec of one that was detached, like Dial
-// over a new one. Where it fails the link is closed.
+// Reattach opens the next link over the exec of a detached one, as Dial does over a new one. If it
+// fails, it closes the link.
 func (l *Link) Reattach(ctx context.Context, hello Hello) error {
 	l.detached.Store(false)
 	return l.greet(ctx, &hello)
 }
 
-// Ended reports whether the exec has ended, as far as is known here.
+// Ended reports whether the exec is known to have exited.
 func (l *Link) Ended() bool {
 	select {
 	case <-l.ended:
@@ -138,20 +136,21 @@ func (l *Link) Ended() bool {
 	}
 }
 
-// Welcome is the runner's message when the link was opened, or reopened by Reattach.
+// Welcome returns the runner's message from when the link was opened, or reopened by Reattach.
 func (l *Link) Welcome() Welcome { return l.welcome }
 
-// Start asks for the delivery of the run's prompt. A runner that has a journal of
-// the run delivers nothing. Either way a DeliveryChanged follows.
+// Start requests the delivery of the run's prompt. If the runner has a journal of the run, it
+// delivers nothing. A DeliveryChanged follows in both cases.
 func (l *Link) Start(s Start) error { return l.send(&s) }
 
-// Input gives the agent more bytes on its stdin.
+// Input writes more bytes to the agent's stdin.
 func (l *Link) Input(data []byte) error { return l.send(&Input{Data: data}) }
 
-// Steer gives the running turn a prompt, whose id is new to the run or was sent with the same data before.
+// Steer adds a prompt to the running turn. Its id must be new to the run, or sent with the same
+// data before.
 func (l *Link) Steer(id string, data []byte) error { return l.send(&Steer{ID: id, Data: data}) }
 
-// Interrupt breaks the turn off.
+// Interrupt aborts the turn.
 func (l *Link) Interrupt(i Interrupt) error { return l.send(&i) }
 
 // Answer answers the call in a frame.
@@ -159,34 +158,34 @@ func (l *Link) Answer(frame int64, answer json.RawMessage) error {
 	return l.send(&CallAnswer{Frame: frame, Answer: answer})
 }
 
-// Taken says that the frames before next are handled, and that the agent may print window frames from there on. It is for runners whose
-// welcome has Window.
+// Taken reports that the frames before next are handled, and that the agent may print window frames
+// from there. It requires a runner whose welcome has Window.
 func (l *Link) Taken(next, window int64) error { return l.send(&Taken{Next: next, Window: window}) }
 
-// Settle says that the turn has ended, which calls off the kill that an
-// interrupt has set. A worker settles every turn whose end it has seen.
+// Settle reports that the turn has ended, which cancels the kill that an interrupt has scheduled. A
+// worker settles every turn whose end it has seen.
 func (l *Link) Settle() error { return l.send(&Settle{}) }
 
-// SettleAndFlush is Settle and Flush in one write, which is a request to the provider.
+// SettleAndFlush is Settle and Flush in one write, because each write is a request to the provider.
 func (l *Link) SettleAndFlush(id int64) error { return l.send(&Settle{}, &Flush{ID: id}) }
 
-// ListFiles answers a welcome that asks for the files that are stored.
+// ListFiles answers a welcome that requests the list of stored files.
 func (l *Link) ListFiles(known []workspacefile.Known) error { return l.send(&FilesKnown{Files: known}) }
 
-// Flush asks for everything that the transcript files hold, and for the changes in the workspace;
-// Flushed with this id follows it.
+// Flush requests the current content of the transcript files, and the changes in the workspace. A
+// Flushed with this id follows.
 func (l *Link) Flush(id int64) error { return l.send(&Flush{ID: id}) }
 
-// Next returns the next message: *DeliveryChanged, *Frame, *Segment, *Flushed or
-// *Alive. It fails with ErrDisplaced or an *Error when the runner ended the
-// link, with io.EOF when the exec ended without a word, and with the cause of ctx.
+// Next returns the next message: *DeliveryChanged, *Frame, *Segment, *Flushed or *Alive. It fails
+// with ErrDisplaced or an *Error if the runner ended the link, with io.EOF if the exec exited
+// without a last message, and with the cause of ctx.
 func (l *Link) Next(ctx context.Context) (Message, error) {
 	held, err := l.NextHeld(ctx)
 	l.release(held.Reserved)
 	return held.Message, err
 }
 
-// NextHeld is Next for a caller that releases the memory of the message itself.
+// NextHeld is Next for a caller that itself releases the memory of the message.
 func (l *Link) NextHeld(ctx context.Context) (Held, error) {
 	select {
 	case m, ok := <-l.messages:
@@ -196,7 +195,7 @@ func (l *Link) NextHeld(ctx context.Context) (Held, error) {
 		l.unread.Add(-m.Bytes)
 		select {
 		case l.taken <- struct{}{}:
-		default: // the reader has not seen the one before
+		default: // the reader has not handled the previous signal
 		}
 		return m, nil
 	case <-ctx.Done():
@@ -204,8 +203,8 @@ func (l *Link) NextHeld(ctx context.Context) (Held, error) {
 	}
 }
 
-// Progress is when the link made progress last: a message began, was admitted or came. It is now while a message waits
-// for memory, which is not the runner's fault.
+// Progress returns when the link last made progress: a message began, was admitted or arrived.
+// While a message waits for memory, which is not the runner's fault, it returns the current time.
 func (l *Link) Progress() time.Time {
 	if l.queued.Load() {
 		return time.Now()
@@ -219,7 +218,7 @@ func (l *Link) release(reserved int64) {
 	}
 }
 
-// Close ends the link; the agent continues. It may be called twice and while another method waits.
+// Close ends the link; the agent continues. It may be called twice, and while another method waits.
 func (l *Link) Close() error {
 	var err error
 	l.close.Do(func() {
@@ -227,7 +226,7 @@ func (l *Link) Close() error {
 		l.cancel()
 		err = errors.Join(l.stdin.Close(), l.stdout.Close())
 	})
-	for m := range l.messages { // until the reader has gone
+	for m := range l.messages { // until the reader has returned
 		l.release(m.Reserved)
 	}
 	return err
@@ -236,7 +235,7 @@ func (l *Link) Close() error {
 func (l *Link) send(messages ...Message) error {
 	l.write.Lock()
 	defer l.write.Unlock()
-	w := bufio.NewWriter(l.stdin) // one write of what is small: an exec's stdin is a request each
+	w := bufio.NewWriter(l.stdin) // one write for small messages, because each write to an exec's stdin is a request
 	for _, m := range messages {
 		if err := WriteMessage(w, m); err != nil {
 			return fmt.Errorf("send to runner: %w", err)

@@ -30,7 +30,7 @@ func (p *peer) read() Message {
 	return m
 }
 
-// say returns when the link has read it.
+// say returns once the link has read the message.
 func (p *peer) say(m Message) {
 	p.t.Helper()
 	require.NoError(p.t, WriteMessage(p.out, m))

@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// hostile is a sandbox whose side of a link the test writes.
+// hostile is a sandbox whose end of a link the test writes.
 type hostile struct {
 	*Link
 	stdout io.Writer    // to the worker
@@ -53,7 +53,7 @@ type readOnly struct{ h *hostile }
 func (r readOnly) Read(p []byte) (int, error) { return r.h.Read(p) }
 func (r readOnly) Close() error               { return r.h.ReadCloser.Close() }
 
-// TestALargeMessageIsReadWhenItsMemoryIsReserved has no memory left for it at first.
+// TestALargeMessageIsReadWhenItsMemoryIsReserved first has no memory left for it.
 func TestALargeMessageIsReadWhenItsMemoryIsReserved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestEveryReservationIsReleased(t *testing.T) {
 		large := &Frame{Stream: Stdout, Data: bytes.Repeat([]byte("x"), 4<<20)}
 		var whole bytes.Buffer
 		require.NoError(t, WriteMessage(&whole, large))
-		for _, sent := range []int{5, 2 << 20, whole.Len()} { // announced, in part, and waiting to be taken
+		for _, sent := range []int{5, 2 << 20, whole.Len()} { // announced, partly sent, and waiting to be taken
 			h := newHostile(t, memory)
 			go func() { _, _ = h.stdout.Write(whole.Bytes()[:sent]) }()
 			synctest.Wait()
@@ -106,7 +106,7 @@ func TestEveryReservationIsReleased(t *testing.T) {
 		_, err := h.Next(t.Context())
 		require.NoError(t, err)
 		free()
-		// A link that no turn has is of no use to a sandbox.
+		// A link without a turn must not help the sandbox.
 		go func() {
 			_ = WriteMessage(h.stdout, &Detached{})
 			_ = WriteMessage(h.stdout, large)
@@ -118,7 +118,7 @@ func TestEveryReservationIsReleased(t *testing.T) {
 	})
 }
 
-// TestMessagesAreBoundedByTheirKind announces too much, and sends nothing.
+// TestMessagesAreBoundedByTheirKind announces messages that are too large, without sending them.
 func TestMessagesAreBoundedByTheirKind(t *testing.T) {
 	t.Parallel()
 	for kind, bound := range map[messageType]uint32{
@@ -134,7 +134,8 @@ func TestMessagesAreBoundedByTheirKind(t *testing.T) {
 	}
 }
 
-// TestSmallMessagesAreNotReadAheadWithoutEnd sends them as fast as they are taken, to a worker that takes none.
+// TestSmallMessagesAreNotReadAheadWithoutEnd sends messages continuously to a worker that takes
+// none.
 func TestSmallMessagesAreNotReadAheadWithoutEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,8 +149,9 @@ func TestSmallMessagesAreNotReadAheadWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestLinksShareTheMemoryOfAWorker measures the heap while many sandboxes send large lines that no turn commits.
-func TestLinksShareTheMemoryOfAWorker(t *testing.T) { //nolint:paralleltest // it measures the heap
+// TestLinksShareTheMemoryOfAWorker measures the heap while many sandboxes send large lines that no
+// turn commits.
+func TestLinksShareTheMemoryOfAWorker(t *testing.T) { //nolint:paralleltest // measures the heap
 	const links, size, room = 24, 16 << 20, 3 * (16<<20 + 64)
 	memory := semaphore.NewWeighted(room)
 	line := bytes.Repeat([]byte("x"), size)
@@ -176,7 +178,7 @@ func TestLinksShareTheMemoryOfAWorker(t *testing.T) { //nolint:paralleltest // i
 	}
 	require.Eventually(t, func() bool { return reading() == 3 }, time.Minute, time.Millisecond)
 	require.Less(t, heap()-before, int64(room+links*(256<<10)))
-	// They all come, one after the other.
+	// All messages arrive, one after the other.
 	taken := make(chan error, links)
 	for _, h := range all {
 		go func() {

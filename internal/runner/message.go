@@ -16,97 +16,96 @@ type Hello struct {
 	Version int    `json:"version"` // ProtocolVersion; Dial fills it in
 	Token   string `json:"token"`
 	Run     string `json:"run"`
-	// From is the first frame wanted: 0 for a fresh run, else the last committed
-	// frame plus one.
+	// From is the first frame to send: 0 for a new run, else the last committed frame plus one.
 	From int64 `json:"from"`
-	// Attempt counts the workers that have attached to the run. A lower one than
-	// the runner has seen for the run is refused with CodeStale, so a worker that
-	// was given up cannot displace its successor. 0 is never refused.
+	// Attempt counts the workers that have attached to the run. A lower number than the newest is
+	// refused with CodeStale, so that an abandoned worker cannot displace its successor. 0 is never
+	// refused.
 	Attempt int64 `json:"attempt,omitempty"`
-	// Known says how much of each transcript file is stored.
+	// Known reports how much of each transcript file is stored.
 	Known []transcript.Position `json:"known,omitempty"`
-	// Files is how much of the workspace's history is stored; nil for a link that does not report
+	// Files reports how much of the workspace's history is stored; nil for a link that receives no
 	// changes.
 	Files *workspacefile.Position `json:"files,omitempty"`
-	// Calls: the worker answers calls of overwinter's tools. A worker of an earlier release does not know their frames.
+	// Calls is set if the worker answers calls of overwinter's tools. A worker of an earlier
+	// release does not know their frames.
 	Calls bool `json:"calls,omitempty"`
-	// Window is how many frames from From on the agent may print before it waits for Taken; 0 for a worker that does not send
-	// it, as those of earlier releases.
+	// Window is how many frames from From on the agent may print before it waits for Taken; 0 for a
+	// worker that does not send Taken, such as one of an earlier release.
 	Window int64 `json:"window,omitempty"`
 }
 
-// Start asks for the delivery of a run's prompt.
+// Start requests the delivery of a run's prompt.
 type Start struct {
 	Launch Launch `json:"launch"`
-	// Input is written to the agent's stdin: the prompt in the agent's own form.
+	// Input is written to the agent's stdin: the prompt in the agent's own format.
 	Input []byte `json:"input"`
-	// Secrets are added to the agent's environment and kept nowhere else.
+	// Secrets are added to the agent's environment and stored nowhere else.
 	Secrets map[string]string `json:"secrets,omitempty"`
 }
 
-// Launch says how the agent's process is started. Its environment is PATH, HOME,
-// LANG and TERM of the sandbox, then Env, then the secrets of Start.
+// Launch describes how to start the agent's process. Its environment consists of PATH, HOME, LANG
+// and TERM of the sandbox, then Env, then the secrets of Start.
 type Launch struct {
 	Argv []string          `json:"argv"`
 	Env  map[string]string `json:"env,omitempty"`
 	Dir  string            `json:"dir"`
-	// Transcripts are absolute glob patterns of the agent's own files, as
-	// filepath.Match reads them; ** stands for any number of directories.
+	// Transcripts are absolute glob patterns of the agent's own files, in the syntax of
+	// filepath.Match with ** for any number of directories.
 	Transcripts []string `json:"transcripts,omitempty"`
-	// Key names what must be the same for a running process to take the next prompt: if it differs
-	// the process is restarted. Empty means that argv, env, dir and secrets must be the same. Give
-	// a key when argv changes between prompts without meaning another agent, such as a flag that
-	// resumes.
+	// Key names what must be unchanged for a running process to take the next prompt; if it
+	// differs, the process is restarted. Empty means that argv, env, dir and secrets must be
+	// unchanged. Set a key if argv may change between prompts of the same agent, for example by a
+	// flag to resume.
 	Key string `json:"key,omitempty"`
 }
 
-// Input is more bytes for the agent's stdin.
+// Input contains more bytes for the agent's stdin.
 type Input struct{ Data []byte }
 
-// Steer is Input that gives the running turn a prompt. What has an id is written once in a run, whichever workers send it. It is dropped
-// where the run is not the open one.
+// Steer is Input that adds a prompt to the running turn. Each id is written once per run, whichever
+// workers send it. It is dropped if the run is not the open one.
 type Steer struct {
 	ID   string `json:"id"`
 	Data []byte `json:"data"`
 }
 
-// Interrupt breaks a turn off: Stdin is written if it is not empty, else Signal,
-// such as "INT", is sent to the agent's process group. Unless Settle comes or
-// the process ends within Grace, it is killed with its whole process tree. No
-// Grace (0) kills at once. One that comes before its run has been started waits
-// until the agent has the prompt.
+// Interrupt aborts a turn: Stdin is written if it is not empty, else Signal, such as "INT", is sent
+// to the agent's process group. Unless Settle arrives or the process exits within Grace, its whole
+// process tree is killed. A Grace of 0 kills it at once. An interrupt that arrives before the start
+// of its run waits until the agent has the prompt.
 type Interrupt struct {
 	Stdin  []byte        `json:"stdin,omitempty"`
 	Signal string        `json:"signal,omitempty"`
 	Grace  time.Duration `json:"grace"` // nanoseconds
 }
 
-// Settle says that the turn of the link's run has ended.
+// Settle reports that the turn of the link's run has ended.
 type Settle struct{}
 
-// Flush asks for the present content of the transcript files; Flushed answers with its ID.
+// Flush requests the current content of the transcript files. Flushed answers with its ID.
 type Flush struct {
 	ID int64 `json:"id"`
 }
 
-// CallAnswer answers the call in a frame. One that does not wait any more is left alone.
+// CallAnswer answers the call in a frame. It is ignored if the call no longer waits.
 type CallAnswer struct {
 	Frame  int64           `json:"frame"`
 	Answer json.RawMessage `json:"answer"`
 }
 
-// Taken says that the worker has handled the frames before Next, and that the agent may print Window frames from there on
-// before it waits for the next Taken.
+// Taken reports that the worker has handled the frames before Next, and that the agent may print
+// Window frames from there before it waits for the next Taken.
 type Taken struct {
 	Next   int64 `json:"next"`
 	Window int64 `json:"window"`
 }
 
-// Detach ends the link and keeps its exec: Detached answers, and then another
-// Hello begins another link over it, of any run.
+// Detach ends the link and keeps its exec. Detached is the answer, and then another Hello begins
+// another link over it, for any run.
 type Detach struct{}
 
-// Detached answers Detach. Nothing of the link follows it.
+// Detached answers Detach. It is the last message of the link.
 type Detached struct{}
 
 // Delivery is the state of the delivery of a run's prompt; doc.go has the diagram.
@@ -126,17 +125,18 @@ type Welcome struct {
 	Delivery Delivery `json:"delivery"`
 	// LastFrame is the newest frame of the run; -1 before the first.
 	LastFrame int64 `json:"lastFrame"`
-	// Open: the run may get more frames. A run that is not open ends with LastFrame.
+	// Open is set if the run may get more frames. Otherwise LastFrame is its last one.
 	Open bool `json:"open"`
-	// Agent: its process runs.
+	// Agent is set if the agent's process is running.
 	Agent bool `json:"agent"`
-	// ListFiles: nothing is reported of the workspace until FilesKnown has come.
+	// ListFiles is set if no changes of the workspace are reported until FilesKnown has arrived.
 	ListFiles bool `json:"listFiles,omitempty"`
 	// Calls are the frames of the calls that still wait for an answer.
 	Calls []int64 `json:"calls,omitempty"`
-	// Steers: the runner takes Steer. One of an earlier release does not.
+	// Steers is set if the runner supports Steer. A runner of an earlier release does not.
 	Steers bool `json:"steers,omitempty"`
-	// Window: the runner keeps to the window of the hello, and takes Taken. One of an earlier release does not.
+	// Window is set if the runner respects the window of the hello, and supports Taken. A runner of
+	// an earlier release does not.
 	Window bool `json:"window,omitempty"`
 }
 
@@ -145,15 +145,15 @@ type DeliveryChanged struct {
 	Delivery Delivery `json:"delivery"`
 }
 
-// Stream says where a frame comes from.
+// Stream is the origin of a frame.
 type Stream string
 
 // The streams of a journal.
 const (
 	Stdout Stream = "stdout" // one line of the agent
 	Stderr Stream = "stderr" // one line of the agent
-	Exit   Stream = "exit"   // the process has ended; Data is an ExitReport
-	Call   Stream = "call"   // the agent calls a tool of overwinter; Data is JSON that the runner does not read
+	Exit   Stream = "exit"   // the process has exited; Data is an ExitReport
+	Call   Stream = "call"   // a call of one of overwinter's tools; Data is JSON that the runner does not interpret
 )
 
 // Frame is one record of a run's journal.
@@ -162,41 +162,39 @@ type Frame struct {
 	Stream Stream
 	At     time.Time // UTC
 	Data   []byte
-	// Truncated: the line was longer than its bound, or had no newline when the
-	// process ended.
+	// Truncated is set if the line was too long, or had no newline when the process exited.
 	Truncated bool
 }
 
 // ExitReport is the data of an exit frame.
 type ExitReport struct {
-	Code   int    `json:"code"`   // -1 when a signal ended it, 127 when it could not be started
+	Code   int    `json:"code"`   // -1 if a signal ended it, 127 if it could not be started
 	Signal string `json:"signal"` // such as "killed"
 	Stderr string `json:"stderr"` // its last 4 KiB
-	// Interrupted: the runner killed it because it did not act on an interrupt in time.
+	// Interrupted is set if the runner killed it because it did not act on an interrupt in time.
 	Interrupted bool `json:"interrupted"`
-	// Stopped says why the runner ended it, in order or by force; empty when it
-	// ended by itself.
+	// Stopped is why the runner stopped it, gracefully or by force; empty if it exited by itself.
 	Stopped StopReason `json:"stopped,omitempty"`
 }
 
-// StopReason is why the runner ended the agent.
+// StopReason is why the runner stopped the agent.
 type StopReason string
 
 // The reasons.
 const (
-	StoppedInterrupt StopReason = "interrupt" // not acted on in time
+	StoppedInterrupt StopReason = "interrupt" // it did not act on an interrupt in time
 	StoppedSeal      StopReason = "seal"
-	StoppedLaunch    StopReason = "launch"  // the next run wants another launch
-	StoppedStdin     StopReason = "stdin"   // it does not read prompts any more
-	StoppedRunner    StopReason = "runner"  // the runner itself was asked to end
+	StoppedLaunch    StopReason = "launch"  // the next run has a different launch
+	StoppedStdin     StopReason = "stdin"   // it no longer reads its stdin
+	StoppedRunner    StopReason = "runner"  // the runner is shutting down
 	StoppedJournal   StopReason = "journal" // the journal could not be written
 )
 
-// Segment is a piece of one of the agent's transcript files. Its fields are
-// those of transcript.Segment that the sandbox knows.
+// Segment is a piece of one of the agent's transcript files. Its fields are those of
+// transcript.Segment that are known in the sandbox.
 type Segment struct {
 	Path    string // absolute, in the sandbox
-	Version int64  // 1 at first; rises when the file was rewritten rather than appended to
+	Version int64  // starts at 1 and rises when the file was rewritten rather than appended to
 	Offset  int64
 	Data    []byte
 }
@@ -206,21 +204,21 @@ type Flushed struct {
 	ID int64 `json:"id"`
 }
 
-// Alive says that the link works.
+// Alive keeps the link from being silent.
 type Alive struct{}
 
-// Displaced says that a newer link has taken over.
+// Displaced reports that a newer link has displaced this one.
 type Displaced struct{}
 
-// Direct is the first message on the connection of an attach that has passed on its stdout, if the runner writes the
-// messages of the link there itself. It and NoDiff never reach a worker.
+// Direct is the first message to an attach that has passed on its stdout, if the runner writes the
+// messages of the link to it directly. Direct and NoDiff never reach a worker.
 type Direct struct{}
 
-// NoDiff answers a Survey of which attach could take no diff.
+// NoDiff answers a Survey if attach could not take a diff.
 type NoDiff struct{}
 
-// Quiet goes from serve to the seal command alone, if that asks for it: the agent and everything that it started have
-// ended, and the workspace does not change any more.
+// Quiet is sent by serve only to the seal command, if requested: the agent and everything that it
+// started have exited, and the workspace no longer changes.
 type Quiet struct{}
 
 // Command opens a connection that is not a link.
@@ -230,11 +228,11 @@ type Command struct {
 	Ping    bool          `json:"ping,omitempty"`
 	Abort   *AbortRequest `json:"abort,omitempty"`
 	Seal    *SealRequest  `json:"seal,omitempty"`
-	// Quiet asks for the message of that name while the sandbox is sealed.
+	// Quiet requests the message Quiet while the sandbox is sealed.
 	Quiet bool `json:"quiet,omitempty"`
 }
 
-// Result answers a command, after its segments if it has any.
+// Result answers a command, after its segments, if any.
 type Result struct {
 	Data json.RawMessage
 }

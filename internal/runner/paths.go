@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Where things are in a sandbox.
+// Default paths in a sandbox.
 const (
 	DefaultBinary    = "/overwinter/bin/overwinter-runner"
 	DefaultState     = "/overwinter/state"
@@ -13,8 +13,7 @@ const (
 	DefaultHome      = "/root"
 )
 
-// Paths says where things are in a sandbox and builds the command lines that
-// are executed there.
+// Paths are the paths in a sandbox. Its methods build the command lines that are executed there.
 type Paths struct {
 	Binary    string // the runner's program
 	State     string // its socket and its journals
@@ -22,7 +21,7 @@ type Paths struct {
 	Home      string // the agent's home directory
 }
 
-// DefaultPaths are the paths of the images that this system builds.
+// DefaultPaths returns the paths of the images that this system builds.
 func DefaultPaths() Paths {
 	return Paths{Binary: DefaultBinary, State: DefaultState, Workspace: DefaultWorkspace, Home: DefaultHome}
 }
@@ -30,25 +29,27 @@ func DefaultPaths() Paths {
 // Exec is a command to run in the sandbox.
 type Exec struct {
 	Argv  []string
-	Stdin []byte // all of its stdin, to be closed after it
+	Stdin []byte // all of its stdin, which is closed after it
 }
 
-// Serve is the sandbox's entry command. TokenVariable must be in its environment.
+// Serve returns the sandbox's entry command. TokenVariable must be in its environment.
 func (p Paths) Serve() []string {
 	return []string{p.Binary, "serve", "--dir", p.State, "--home", p.Home, "--workspace", p.Workspace}
 }
 
-// Attach is the command line whose stdin and stdout Dial is given. Run and frame are part of it for
-// readers of the list of processes.
+// Attach returns the command line whose stdin and stdout are passed to Dial. Run and frame are
+// included only to be visible in the list of processes.
 func (p Paths) Attach(h Hello) []string {
 	return []string{p.Binary, "attach", "--dir", p.State, "--run", h.Run, "--from", strconv.FormatInt(h.From, 10)}
 }
 
-// SocketPath is where the runner of a state directory listens.
+// SocketPath returns the socket of the runner with that state directory.
 func SocketPath(state string) string { return filepath.Join(state, "runner.sock") }
 
-// CallSocketPath is where the runner of a state directory takes calls of overwinter's tools from programs in the sandbox.
+// CallSocketPath returns the socket on which the runner with that state directory accepts calls of
+// overwinter's tools from programs in the sandbox.
 func CallSocketPath(state string) string { return filepath.Join(state, "tools.sock") }
 
-// IndexDir is where the runner of a state directory keeps its index of the workspace.
+// IndexDir returns the directory in which the runner with that state directory stores its index of
+// the workspace.
 func IndexDir(state string) string { return filepath.Join(state, "workspace") }

@@ -2,71 +2,71 @@ package runner
 
 import "time"
 
-// ProtocolVersion must be the same at both ends. The runner is put into the sandbox's image by
-// the build that uses it, and into a snapshot when it wakes, so there is no negotiation: another
-// version is refused with CodeVersion. A sandbox that is awake during a deploy keeps its runner: an
-// older runner must be able to refuse what is new, and the turn continues without it.
+// ProtocolVersion must be the same at both ends. The build that uses the runner puts it into the
+// sandbox's image, and into a snapshot at each wake, so there is no negotiation: another version is
+// refused with CodeVersion. A sandbox that is awake during a deploy keeps its runner, so an older
+// runner must be able to refuse new messages, and the turn continues without them.
 const ProtocolVersion = 1
 
 // Bounds of the protocol.
 const (
 	// maxMessage bounds the payload of one message.
 	maxMessage = 64 << 20
-	// MaxLine bounds one line of the agent's stdout; the rest is dropped and the
-	// frame flagged as truncated.
+	// MaxLine bounds one line of the agent's stdout. A longer line is truncated and its frame
+	// flagged.
 	MaxLine = 32 << 20
 	// MaxStderrLine bounds one line of the agent's stderr in the same way.
 	MaxStderrLine = 16 << 10
-	// MaxSegment is the most that one segment carries.
+	// MaxSegment bounds the data of one segment.
 	MaxSegment = 1 << 20
-	// MaxLinkMessage bounds the payload of a message that a worker reads from a link: a line of the agent.
-	// Other kinds have lower bounds.
+	// MaxLinkMessage bounds the payload of a message that a worker reads from a link: a line of the
+	// agent. Other kinds have lower bounds.
 	MaxLinkMessage = MaxLine + maxHeader
-	// maxHeader bounds what a message has besides its content.
+	// maxHeader bounds the part of a message besides its content.
 	maxHeader = 128 << 10
-	// maxJSON bounds messages that are JSON alone.
+	// maxJSON bounds messages that consist only of JSON.
 	maxJSON = 1 << 20
-	// maxDiff bounds a Diff: a patch in base64, and the files that it lists.
+	// maxDiff bounds a Diff: a patch in base64, and the list of files.
 	maxDiff = 16 << 20
 	// maxSealLine bounds one line of the stdout of seal.
 	maxSealLine = 16 << 20
-	// AliveInterval is the longest that a link stays silent. A worker that has
-	// heard nothing for a few of these has lost its exec.
+	// AliveInterval bounds how long a link may be silent. If a worker receives nothing for several
+	// intervals, it has lost its exec.
 	AliveInterval = 5 * time.Second
-	// MaxDetached is how long an exec of attach waits for the next hello once its
-	// link was detached.
+	// MaxDetached is how long an exec of attach waits for the next hello after its link was
+	// detached.
 	MaxDetached = 2 * time.Minute
-	// PartingBudget is how long the runner takes at most to write the last message of a link: its reader may
-	// have died without closing anything.
+	// PartingBudget bounds how long the runner writes the last message of a link, because its
+	// reader may have died without closing the connection.
 	PartingBudget = time.Second
 )
 
 // Exit codes of the runner's commands.
 const (
 	ExitOK        = 0
-	ExitFailed    = 1 // the message on stderr says what failed
+	ExitFailed    = 1 // the message on stderr has the details
 	ExitUsage     = 2
-	ExitNoRunner  = 3 // nothing serves on the socket
-	ExitDisplaced = 4 // a newer link has taken over
+	ExitNoRunner  = 3 // no runner serves on the socket
+	ExitDisplaced = 4 // a newer link has displaced this one
 	ExitRefused   = 5 // wrong token, version or run
 )
 
-// TokenVariable is the environment variable in which serve gets the SHA-256 of
-// the token. The agent does not inherit it.
+// TokenVariable is the environment variable that passes the SHA-256 of the token to serve. The
+// agent does not inherit it.
 const TokenVariable = "OVERWINTER_RUNNER_TOKEN_SHA256"
 
-// Code says why a link or a command was refused or ended.
+// Code is why a link or a command was refused or ended.
 type Code string
 
 // The codes of an error message.
 const (
 	CodeToken      Code = "wrong_token"
 	CodeVersion    Code = "wrong_version"
-	CodeStale      Code = "stale_attempt"  // a newer attempt of the run has been attached
-	CodeInvalid    Code = "invalid"        // a message that makes no sense where it came
+	CodeStale      Code = "stale_attempt"  // a newer attempt of the run has attached
+	CodeInvalid    Code = "invalid"        // an unexpected message
 	CodeJournal    Code = "journal_failed" // the journal cannot be written; the agent was killed
-	CodeStopping   Code = "stopping"       // the runner is going down
-	CodeIncomplete Code = "incomplete"     // a seal did not get everything to disk
+	CodeStopping   Code = "stopping"       // the runner is shutting down
+	CodeIncomplete Code = "incomplete"     // a seal could not sync everything to disk
 )
 
 // Error is why the runner refused or ended a link or a command.

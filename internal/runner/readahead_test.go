@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// counted counts what is read.
+// counted counts the bytes that are read.
 type counted struct {
 	io.ReadCloser
 	bytes atomic.Int64
@@ -24,7 +24,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestALinkReadsOneLargeMessageAhead has a runner send large lines to a worker that is busy.
+// TestALinkReadsOneLargeMessageAhead checks a runner that sends large lines to a busy worker.
 func TestALinkReadsOneLargeMessageAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestALinkReadsOneLargeMessageAhead(t *testing.T) {
 		link, err := runner.Dial(t.Context(), stdin, read, runner.Hello{Run: "run"}, nil)
 		require.NoError(t, err)
 		for i := range many {
-			synctest.Wait() // it reads what it may
+			synctest.Wait() // it reads as much as it may
 			require.Less(t, read.bytes.Load(), int64((i+1)*size+1<<20), "before message %d is taken", i)
 			m, err := link.Next(t.Context())
 			require.NoError(t, err)

@@ -7,8 +7,8 @@ import (
 	"encoding/hex"
 )
 
-// NewToken returns a fresh token of 256 random bits, as hexadecimal digits, and
-// what TokenVariable must hold for serve to accept it.
+// NewToken returns a new token of 256 random bits, in hexadecimal, and the value that TokenVariable
+// must have for serve to accept it.
 func NewToken() (token, hash string) {
 	var b [32]byte
 	rand.Read(b[:]) // never fails
@@ -16,7 +16,7 @@ func NewToken() (token, hash string) {
 	return token, TokenHash(token)
 }
 
-// TokenHash is the SHA-256 of a token's text as hexadecimal digits.
+// TokenHash returns the SHA-256 of a token's text in hexadecimal.
 func TokenHash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])

@@ -15,7 +15,8 @@ import (
 const (
 	headerSize  = 5
 	frameHeader = 18
-	// eager is the most that is allocated before the bytes have come, unless the reader has reserved the memory.
+	// eager bounds what is allocated before the bytes have arrived, unless the reader has reserved
+	// the memory.
 	eager = 1 << 20
 )
 
@@ -37,8 +38,7 @@ func streamOf(b byte) (Stream, bool) {
 
 const flagTruncated = 1
 
-// WriteMessage writes one message. What is left of it after an error leaves the
-// stream unusable.
+// WriteMessage writes one message. After an error, the stream is unusable.
 func WriteMessage(w io.Writer, m Message) error {
 	head, body, err := encode(m)
 	if err != nil {
@@ -60,8 +60,8 @@ func WriteMessage(w io.Writer, m Message) error {
 	return err
 }
 
-// encode returns a header with room for type and length, and the payload after it, so that bulk is
-// not copied.
+// encode returns a header with room for type and length, and the payload, separately so that bulk
+// data is not copied.
 func encode(m Message) (head, body []byte, err error) {
 	head = make([]byte, headerSize, 64)
 	switch m := m.(type) {
@@ -101,13 +101,13 @@ func encode(m Message) (head, body []byte, err error) {
 	}
 }
 
-// ReadMessage reads one message. io.EOF means that the stream ended between two.
+// ReadMessage reads one message. io.EOF means that the stream ended between two messages.
 func ReadMessage(r io.Reader) (Message, error) {
 	m, _, err := readMessage(r, func(_ messageType, bytes int64) (bool, error) { return bytes <= eager, nil })
 	return m, err
 }
 
-// linkBound is the most that a message of a link may have.
+// linkBound returns the maximum size of a message on a link, by type.
 func linkBound(t messageType) int64 {
 	switch t {
 	case typeFrame:
@@ -123,8 +123,8 @@ func linkBound(t messageType) int64 {
 	}
 }
 
-// readMessage reads one message once admit has let its bytes in, and returns how many they were. admit says
-// whether the memory may be allocated before the bytes have come.
+// readMessage reads one message after admit has returned, and returns its size. admit reports
+// whether the memory may be allocated before the bytes have arrived.
 func readMessage(r io.Reader, admit func(t messageType, bytes int64) (allocate bool, err error)) (Message, int64, error) {
 	t, payload, err := readRaw(r, admit)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// everyMessage has one message of each kind, with all of its fields set.
+// everyMessage returns one message of each kind, with all fields set.
 func everyMessage() []Message {
 	position := transcript.Position{Path: "/root/a", Version: 2, Size: 3}
 	return []Message{
@@ -136,7 +136,7 @@ func FuzzReadMessage(f *testing.F) {
 		require.NoError(t, WriteMessage(&b, m))
 		again, err := ReadMessage(&b)
 		require.NoError(t, err)
-		// JSON has many spellings of nothing; what counts is that it is stable from here on.
+		// JSON has several encodings of an empty value; the encoding must be stable from here on.
 		var c bytes.Buffer
 		require.NoError(t, WriteMessage(&c, again))
 		third, err := ReadMessage(&c)

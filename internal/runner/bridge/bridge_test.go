@@ -21,12 +21,12 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// peer is a Peer with an agent that the test plays.
+// peer is a Peer whose agent is played by the test.
 type peer struct {
 	*bridge.Peer
 	fromPeer *json.Decoder
 	toPeer   *io.PipeWriter
-	lines    chan string // each as handle got it
+	lines    chan string // each as passed to handle
 }
 
 func setup(t *testing.T) peer {

@@ -13,29 +13,29 @@ import (
 
 // Exit codes of a bridge.
 const (
-	ExitDone   = 0 // stdin has ended, and the agent in order
-	ExitFailed = 1 // the agent could not be started, or not be spoken to
-	ExitUsage  = 2 // flags or environment are not what the adapter gives
-	ExitDied   = 3 // the agent has ended by itself
+	ExitDone   = 0 // stdin is closed, and the agent has stopped gracefully
+	ExitFailed = 1 // the agent could not be started, or communication with it failed
+	ExitUsage  = 2 // flags or environment are invalid
+	ExitDied   = 3 // the agent has exited by itself
 )
 
 // Spec is an agent's process.
 type Spec struct {
 	Argv []string
-	Env  []string // all of it; nil means the bridge's own
-	Dir  string   // empty means the bridge's own
-	// Stderr gets what the agent says there; nil means the bridge's own.
+	Env  []string // the complete environment; nil for the bridge's own
+	Dir  string   // empty for the bridge's own
+	// Stderr receives the agent's stderr; nil for the bridge's own.
 	Stderr io.Writer
 }
 
 // Child is an agent's process. The kernel kills it when the bridge dies.
 type Child struct {
 	Stdin  io.WriteCloser
-	Stdout io.ReadCloser // read it to its end: the process is waited for by itself
+	Stdout io.ReadCloser // must be read to its end; the process is reaped independently of it
 
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error // how it ended; read after done
+	err  error // how it exited; read after done
 }
 
 // Start starts an agent.
@@ -43,7 +43,7 @@ func Start(spec Spec) (*Child, error) {
 	if len(spec.Argv) == 0 {
 		return nil, errors.New("start the agent: no program")
 	}
-	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...) //nolint:noctx // Stop ends it in order, the kernel with the bridge
+	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...) //nolint:noctx // not bound to a context: Stop stops it gracefully, the kernel kills it with the bridge
 	cmd.Env, cmd.Dir, cmd.Stderr = spec.Env, spec.Dir, spec.Stderr
 	if cmd.Stderr == nil {
 		cmd.Stderr = os.Stderr
@@ -63,7 +63,7 @@ func Start(spec Spec) (*Child, error) {
 	c := &Child{Stdin: stdinWrite, Stdout: stdoutRead, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel counts the thread that started the child as its parent.
+		// For the kernel, the thread that started the child is its parent.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -83,10 +83,10 @@ func Start(spec Spec) (*Child, error) {
 	return c, nil
 }
 
-// Done is closed when the process has ended. Its last lines may still be in Stdout.
+// Done is closed when the process has exited. Its last lines may still be in Stdout.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Ended says how the process has ended, such as "exit status 1"; it waits until it has.
+// Ended waits until the process has exited and returns how, such as "exit status 1".
 func (c *Child) Ended() string {
 	<-c.done
 	if c.err != nil {
@@ -95,15 +95,15 @@ func (c *Child) Ended() string {
 	return "exit status 0"
 }
 
-// Signal sends the process a signal. One that has ended is left alone.
+// Signal sends a signal to the process, unless it has exited.
 func (c *Child) Signal(s os.Signal) {
-	_ = c.cmd.Process.Signal(s) // it may have just ended
+	_ = c.cmd.Process.Signal(s) // it may have exited just now
 }
 
-// Stop ends the process gracefully: it closes stdin, sends SIGTERM after grace, and SIGKILL after
-// grace again. It returns when the process has ended. Stdout must be read meanwhile.
+// Stop stops the process gracefully: it closes stdin, sends SIGTERM after grace, and SIGKILL after
+// grace again. It returns when the process has exited. Stdout must be read meanwhile.
 func (c *Child) Stop(grace time.Duration) {
-	_ = c.Stdin.Close() // may be closed already
+	_ = c.Stdin.Close() // may already be closed
 	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		timer := time.NewTimer(grace)
 		select {

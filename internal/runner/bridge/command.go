@@ -11,11 +11,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
-// Commands reads commands from stdin. The channel is closed when stdin ends. Lines that are no
-// command are reported on stderr. The reader ends with stdin, or at the first line after done is
-// closed.
+// Commands reads commands from stdin. The channel is closed when stdin is closed. Lines that are
+// not commands are reported on stderr. The reader ends with stdin, or at the first line after done
+// is closed.
 func Commands(done <-chan struct{}, stdin io.Reader, stderr io.Writer) <-chan stdio.Command {
-	out := make(chan stdio.Command) // the bridge takes one after the other
+	out := make(chan stdio.Command) // the bridge handles one at a time
 	go func() {
 		defer close(out)
 		err := ReadLines(stdin, func(line []byte) {
@@ -39,8 +39,8 @@ func Commands(done <-chan struct{}, stdin io.Reader, stderr io.Writer) <-chan st
 	return out
 }
 
-// ReadLines calls each with every line until r ends, without the newline and however long it is;
-// a last line without a newline counts. The slice is each's to keep.
+// ReadLines calls each with every line until r ends, without the newline and of any length; a last
+// line without a newline counts. each may keep the slice.
 func ReadLines(r io.Reader, each func(line []byte)) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	for {

@@ -8,10 +8,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 )
 
-// Bounds of the images that a model is sent. Servers of models refuse larger ones; the agent can still read the files.
+// Bounds of the images that are sent to a model. Model APIs reject larger ones; the agent can still
+// read the files.
 const (
 	MaxImageBytes  = 5 << 20
-	maxImagesBytes = 15 << 20 // of a prompt together
+	maxImagesBytes = 15 << 20 // total per prompt
 )
 
 // Image is an image with its bytes in base64.
@@ -20,10 +21,10 @@ type Image struct {
 	Data string
 }
 
-// URL is the image as a data URL.
+// URL returns the image as a data URL.
 func (i Image) URL() string { return "data:" + i.MediaType + ";base64," + i.Data }
 
-// ReadImages reads the images of a prompt. Those that are too large, or cannot be read, are left out.
+// ReadImages reads the images of a prompt. It skips those that are too large or cannot be read.
 func ReadImages(images []stdio.Image) []Image {
 	var out []Image
 	room := int64(maxImagesBytes)
@@ -43,6 +44,6 @@ func readImage(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	return io.ReadAll(io.LimitReader(f, MaxImageBytes+1))
 }

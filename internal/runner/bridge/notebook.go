@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// OpenNotebook opens a file that only grows for appending, or creates it, and returns what it has. It
-// ends a last line that a kill has truncated.
+// OpenNotebook opens an append-only file, or creates it, and returns its content. It terminates a
+// last line that a kill has truncated.
 func OpenNotebook(name string) (file *os.File, past []byte, err error) {
 	defer func() {
 		if err != nil {

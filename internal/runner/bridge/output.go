@@ -10,15 +10,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
-// Output prints whole lines, from any number of goroutines. After a failed write it prints nothing
-// more; Err returns the error.
+// Output prints complete lines, from any number of goroutines. After a failed write it prints
+// nothing more; Err returns the error.
 type Output struct {
 	mu  sync.Mutex
 	w   io.Writer
 	err error
 }
 
-// NewOutput prints to w.
+// NewOutput returns an Output that prints to w.
 func NewOutput(w io.Writer) *Output { return &Output{w: w} }
 
 // Raw prints a line of the agent unchanged. JSON with line breaks is compacted to one line.
@@ -35,7 +35,7 @@ func (o *Output) Raw(line []byte) {
 	o.print(line)
 }
 
-// Note prints a line of the bridge's own.
+// Note prints a line of the bridge itself.
 func (o *Output) Note(n stdio.Note) {
 	line, err := n.Encode()
 	if err != nil {
@@ -45,7 +45,7 @@ func (o *Output) Note(n stdio.Note) {
 	o.print(line)
 }
 
-// Err is why lines can be printed no more, or nil.
+// Err returns why no more lines can be printed, or nil.
 func (o *Output) Err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,7 +58,7 @@ func (o *Output) print(line []byte) {
 	if o.err != nil {
 		return
 	}
-	// One write a line: what reads a pipe then seldom sees a half.
+	// One write per line, so that a reader of the pipe rarely sees a partial line.
 	if _, err := o.w.Write(append(line[:len(line):len(line)], '\n')); err != nil {
 		o.err = fmt.Errorf("print a line: %w", err)
 	}

@@ -11,11 +11,11 @@ import (
 	"sync"
 )
 
-// ErrGone is what calls fail with once the agent has closed one of its ends.
+// ErrGone is the error of calls once the agent has closed one of its pipes.
 var ErrGone = errors.New("the agent is gone")
 
-// Message is what a side of JSON-RPC 2.0 says: a request has Method and ID, a notification Method
-// alone, a response ID and one of Result and Error.
+// Message is a JSON-RPC 2.0 message: a request has Method and ID, a notification only Method, a
+// response ID and either Result or Error.
 type Message struct {
 	ID     json.RawMessage `json:"id,omitempty"`
 	Method string          `json:"method,omitempty"`
@@ -24,34 +24,35 @@ type Message struct {
 	Error  *RPCError       `json:"error,omitempty"`
 }
 
-// IsRequest reports whether the other side wants an answer.
+// IsRequest reports whether the message requires a response.
 func (m Message) IsRequest() bool { return m.Method != "" && len(m.ID) > 0 }
 
-// IsResponse reports whether m answers a call.
+// IsResponse reports whether m responds to a call.
 func (m Message) IsResponse() bool { return m.Method == "" && len(m.ID) > 0 }
 
-// RPCError is an error as JSON-RPC has it.
+// RPCError is a JSON-RPC error.
 type RPCError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// Error is the message with its code.
+// Error returns the message with its code.
 func (e *RPCError) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
 
-// Codes of errors.
+// Error codes.
 const (
 	CodeMethodNotFound = -32601
 	CodeInternal       = -32603
 )
 
-// Peer speaks JSON-RPC 2.0 with an agent, a message a line. Its methods are safe for concurrent use.
+// Peer speaks JSON-RPC 2.0 with an agent, one message per line. Its methods are safe for concurrent
+// use.
 //
-// The ids of its requests are "<method>#<n>": the agent's lines alone show which request a response
-// answers.
+// The ids of its requests are "<method>#<n>", so that the agent's lines alone show which request a
+// response belongs to.
 type Peer struct {
-	// Bare leaves out "jsonrpc":"2.0", for agents that do.
+	// Bare omits "jsonrpc":"2.0", for agents that omit it too.
 	Bare bool
 
 	w       io.Writer
@@ -59,17 +60,17 @@ type Peer struct {
 
 	mu      sync.Mutex
 	last    int
-	waiting map[string]chan Message // by id; each has room for the one response
+	waiting map[string]chan Message // by id; each has room for the only response
 	gone    bool
 }
 
-// NewPeer writes to w, the agent's stdin.
+// NewPeer returns a Peer that writes to w, the agent's stdin.
 func NewPeer(w io.Writer) *Peer { return &Peer{w: w, waiting: map[string]chan Message{}} }
 
-// Read reads the agent's stdout until it ends. Each line goes first to handle, unchanged and as a
-// message, which is zero if the line is none; then a response wakes its call. So handle has printed
-// a response before the caller acts on it. handle must not call Call, which would wait for Read.
-// When Read returns, calls fail with ErrGone.
+// Read reads the agent's stdout until it is closed. Each line is first passed to handle, unchanged
+// and as a message, which is zero if the line is not one; then a response completes its call. So
+// handle has printed a response before the caller acts on it. handle must not call Call, which
+// would wait for Read. When Read returns, calls fail with ErrGone.
 func (p *Peer) Read(r io.Reader, handle func(line []byte, m Message)) error {
 	defer p.close()
 	return ReadLines(r, func(line []byte) {
@@ -87,7 +88,7 @@ func (p *Peer) Read(r io.Reader, handle func(line []byte, m Message)) error {
 	})
 }
 
-// Call sends a request and returns the result. An error of the agent's is an *RPCError.
+// Call sends a request and returns the result. An error response is returned as *RPCError.
 func (p *Peer) Call(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	id, response, err := p.expect(method)
 	if err != nil {
@@ -111,7 +112,7 @@ func (p *Peer) Call(ctx context.Context, method string, params any) (json.RawMes
 	}
 }
 
-// Notify sends what wants no answer. Params may be nil.
+// Notify sends a notification. Params may be nil.
 func (p *Peer) Notify(method string, params any) error {
 	if err := p.send(Message{Method: method}, params); err != nil {
 		return fmt.Errorf("%s: %w", method, err)
@@ -119,7 +120,7 @@ func (p *Peer) Notify(method string, params any) error {
 	return nil
 }
 
-// Reply answers a request of the agent with that id.
+// Reply responds to a request of the agent.
 func (p *Peer) Reply(id json.RawMessage, result any) error {
 	raw, err := json.Marshal(result)
 	if err != nil {
@@ -128,7 +129,7 @@ func (p *Peer) Reply(id json.RawMessage, result any) error {
 	return p.send(Message{ID: id, Result: raw}, nil)
 }
 
-// Refuse answers a request of the agent with an error.
+// Refuse responds to a request of the agent with an error.
 func (p *Peer) Refuse(id json.RawMessage, code int, message string) error {
 	return p.send(Message{ID: id, Error: &RPCError{Code: code, Message: message}}, nil)
 }
@@ -160,7 +161,8 @@ func (p *Peer) send(m Message, params any) error {
 	return nil
 }
 
-// expect makes the id of a request and the channel of its response, closed when there is none.
+// expect creates the id of a request and the channel for its response, which is closed if there
+// will be none.
 func (p *Peer) expect(method string) (string, <-chan Message, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +171,7 @@ func (p *Peer) expect(method string) (string, <-chan Message, error) {
 	}
 	p.last++
 	id := method + "#" + strconv.Itoa(p.last)
-	ch := make(chan Message, 1) // the reader never waits
+	ch := make(chan Message, 1) // so that the reader never waits
 	p.waiting[id] = ch
 	return id, ch, nil
 }
@@ -206,7 +208,7 @@ func (p *Peer) close() {
 func quote(s string) json.RawMessage {
 	b, err := json.Marshal(s)
 	if err != nil {
-		panic(fmt.Sprintf("bridge: encode an id: %v", err)) // a string always encodes
+		panic(fmt.Sprintf("bridge: encode an id: %v", err)) // a string can always be encoded
 	}
 	return b
 }

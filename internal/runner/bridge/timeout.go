@@ -8,12 +8,12 @@ import (
 )
 
 // EnvModelTimeout is the environment variable, for example of a profile, that sets how long a turn
-// continues while the model gives no answer, as a Go duration such as 90s.
+// continues while the model does not respond, as a Go duration such as 90s.
 const EnvModelTimeout = "OVERWINTER_PATIENCE"
 
-// ModelTimeout declares the flag --model-timeout, which sets how long a turn continues while the model
-// gives no answer: every request fails, or the agent is silent. Its default is EnvModelTimeout, or
-// otherwise if that is not a positive duration.
+// ModelTimeout declares the flag --model-timeout, which sets how long a turn continues while the
+// model does not respond: every request fails, or the agent is silent. Its default is
+// EnvModelTimeout, or otherwise if that is not a positive duration.
 func ModelTimeout(flags *flag.FlagSet, otherwise time.Duration) *time.Duration {
 	timeout, err := positive(os.Getenv(EnvModelTimeout))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
-func TestTheModelTimeoutIsAFlagOrAVariable(t *testing.T) { //nolint:paralleltest // the environment belongs to all
+func TestTheModelTimeoutIsAFlagOrAVariable(t *testing.T) { //nolint:paralleltest // the environment is shared
 	for _, c := range []struct {
 		variable string
 		args     []string

@@ -44,8 +44,9 @@ func Pack(ctx context.Context, dir, workspace string, stdin io.Reader, stdout io
 	return out.Flush()
 }
 
-// Unpack writes the archive on stdin into the workspace, whose files it replaces, and writes the agent's files into its home. The same
-// archive again changes nothing. The archive is read and checked to its end before anything is changed.
+// Unpack writes the archive on stdin into the workspace, whose files it replaces, and the agent's
+// files into its home. Unpacking the same archive again has no effect. The archive is read and
+// verified to its end before anything is changed.
 func Unpack(ctx context.Context, dir, home, workspace, archive string, stdin io.Reader, stdout io.Writer) (err error) {
 	staged, err := worktree.Stage(stdin, dir)
 	if err != nil {
@@ -88,7 +89,7 @@ func Unpack(ctx context.Context, dir, home, workspace, archive string, stdin io.
 	return reply(stdout, runner.Written{Files: len(staged.Entries)})
 }
 
-// empty makes a directory that has nothing in it.
+// empty creates an empty directory.
 func empty(dir string) error {
 	list, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,7 +106,7 @@ func empty(dir string) error {
 	return nil
 }
 
-// lock waits for a lock that ends with the process at the latest.
+// lock waits for a lock, which is released when the process exits at the latest.
 func lock(name string) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -114,5 +115,5 @@ func lock(name string) (unlock func(), err error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return func() { _ = f.Close() }, nil // which unlocks
+	return func() { _ = f.Close() }, nil // releases the lock
 }

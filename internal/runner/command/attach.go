@@ -18,16 +18,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 )
 
-// hangBudget is how long attach tries to hand over what it has read when the runner has closed the link: its worker may be
-// gone without a trace.
+// hangBudget is how long attach tries to write what it has read after the runner has closed the
+// link, because its worker may have disappeared.
 const hangBudget = 2 * time.Second
 
-// awaitDetached bounds how long the runner takes to detach a direct link: it completes the message under way.
+// awaitDetached bounds how long the runner takes to detach a direct link: it completes the message
+// in progress.
 const awaitDetached = runner.PartingBudget + time.Second
 
-// Attach carries messages between a worker and the runner: one link after the
-// other, each from a hello to its end. run and from are what the command line
-// says; the first hello must say the same.
+// Attach forwards messages between a worker and the runner: one link after the other, each from a
+// hello to its end. run and from are the values of the command line; the first hello must match
+// them.
 func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, stdout io.Writer) error {
 	a := &attachment{dir: dir, stdin: make(chan runner.Message), stdinErr: make(chan error, 1), shared: shareable(stdout)}
 	if a.shared != nil {
@@ -65,13 +66,13 @@ func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, s
 // attachment is one exec of attach.
 type attachment struct {
 	dir      string
-	stdin    chan runner.Message // of the worker; closed at its end
-	stdinErr chan error          // why stdin was closed, if not by its end
-	stdout   *bufio.Writer       // of one goroutine at a time
+	stdin    chan runner.Message // from the worker; closed at its end
+	stdinErr chan error          // why stdin was closed, unless it ended
+	stdout   *bufio.Writer       // used by one goroutine at a time
 	shared   *os.File            // stdout, if it can be passed on to the runner
 }
 
-// listen reads what the worker says.
+// listen reads messages of the worker.
 func (a *attachment) listen(ctx context.Context, r io.Reader) {
 	defer close(a.stdin)
 	for {
@@ -90,8 +91,8 @@ func (a *attachment) listen(ctx context.Context, r io.Reader) {
 	}
 }
 
-// hello waits for the worker to begin a link. It is nil where none came in time,
-// or the worker has gone.
+// hello waits for the worker to begin a link. It returns nil if no hello arrives in time, or if the
+// worker has disconnected.
 func (a *attachment) hello(ctx context.Context, timeout <-chan time.Time) (*runner.Hello, error) {
 	select {
 	case m, ok := <-a.stdin:
@@ -117,8 +118,7 @@ func (a *attachment) hello(ctx context.Context, timeout <-chan time.Time) (*runn
 	}
 }
 
-// link carries the messages of one link until either end has ended it, or the
-// worker detaches it.
+// link forwards the messages of one link until either end closes it, or the worker detaches it.
 func (a *attachment) link(ctx context.Context, hello *runner.Hello) (detached bool, err error) {
 	conn, err := dial(ctx, a.dir, dialBudget)
 	if err != nil {
@@ -139,7 +139,7 @@ func (a *attachment) link(ctx context.Context, hello *runner.Hello) (detached bo
 		switch {
 		case !l.forward(over):
 			_ = conn.CloseWrite() // both ends signal it by closing
-		case l.detaches(): // the runner answers when it has written its last message
+		case l.detaches(): // the runner answers after its last message
 			awaited := time.AfterFunc(awaitDetached, hangUp)
 			<-over
 			awaited.Stop()
@@ -187,13 +187,13 @@ type passage struct {
 	*attachment
 	direct bool          // the runner writes to stdout itself; set before known is closed
 	asked  atomic.Bool   // the runner was asked to detach
-	known  chan struct{} // closed once that is known
+	known  chan struct{} // closed once direct is known
 
 	mu sync.Mutex
 	w  *bufio.Writer // to the runner
 }
 
-// errDetached is what bridge ends with when the runner has detached a direct link.
+// errDetached is the result of bridge when the runner has detached a direct link.
 var errDetached = errors.New("the link is detached")
 
 // detaches asks the runner to detach the link, if it is direct.
@@ -213,8 +213,8 @@ func (l *passage) send(m runner.Message) error {
 	return errors.Join(runner.WriteMessage(l.w, m), l.w.Flush())
 }
 
-// forward passes on what the worker says and reports whether it detaches the
-// link. It ends when the worker or the link does.
+// forward forwards messages of the worker and reports whether it detaches the link. It returns when
+// the worker or the link ends.
 func (l *passage) forward(over <-chan struct{}) (detach bool) {
 	for {
 		select {
@@ -226,7 +226,7 @@ func (l *passage) forward(over <-chan struct{}) (detach bool) {
 				return true
 			}
 			if l.send(m) != nil {
-				return false // the runner has gone, as its end of the link will show
+				return false // the runner has exited, which the end of the link will show
 			}
 		case <-over:
 			return false
@@ -234,10 +234,9 @@ func (l *passage) forward(over <-chan struct{}) (detach bool) {
 	}
 }
 
-// bridge copies messages from the runner to the worker, puts diffs where they are
-// asked for, and looks out for the one that ends the link. Every message that it
-// has begun to write is whole when it returns. In a direct link the runner has
-// copied them itself, and gets the diffs.
+// bridge copies messages from the runner to the worker, takes the requested diffs, and recognizes
+// the message that ends the link. When it returns, every message that it has begun to write is
+// complete. In a direct link the runner writes the messages itself, and receives the diffs.
 func (l *passage) bridge(ctx context.Context, conn io.Reader) error {
 	r, w := bufio.NewReaderSize(conn, 64<<10), l.stdout
 	m, err := runner.ReadMessage(r)
@@ -274,7 +273,7 @@ func (l *passage) bridge(ctx context.Context, conn io.Reader) error {
 	}
 }
 
-// control handles what the runner says to the attach of a direct link.
+// control handles the runner's messages to the attach of a direct link.
 func (l *passage) control(ctx context.Context, r *bufio.Reader) error {
 	for {
 		m, err := runner.ReadMessage(r)
@@ -292,7 +291,7 @@ func (l *passage) control(ctx context.Context, r *bufio.Reader) error {
 			}
 		case *runner.Detached:
 			if !l.asked.Load() {
-				return nil // the worker has gone
+				return nil // the worker has disconnected
 			}
 			return errDetached
 		case *runner.Displaced:
@@ -305,7 +304,7 @@ func (l *passage) control(ctx context.Context, r *bufio.Reader) error {
 	}
 }
 
-// diff takes the diff that the runner asks for; nil if there is none.
+// diff takes the diff that the runner requests; nil if there is none.
 func (l *passage) diff(ctx context.Context, survey *runner.Survey) runner.Message {
 	diff, err := workspace.TakeDiff(ctx, survey.Workspace, runner.IndexDir(l.dir), survey.Key)
 	if err != nil {
@@ -315,8 +314,8 @@ func (l *passage) diff(ctx context.Context, survey *runner.Survey) runner.Messag
 	return &runner.Diff{Diff: diff}
 }
 
-// awaitHangup returns when the peer has closed the connection, whether or not
-// what it sent before has been read.
+// awaitHangup returns when the peer has closed the connection, whether or not its earlier messages
+// have been read.
 func awaitHangup(conn *net.UnixConn) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -324,7 +323,7 @@ func awaitHangup(conn *net.UnixConn) {
 	}
 	_ = raw.Control(func(fd uintptr) {
 		for {
-			fds := []unix.PollFd{{Fd: int32(fd)}} // hang-ups are reported without asking
+			fds := []unix.PollFd{{Fd: int32(fd)}} // hang-ups are always reported
 			if _, err := unix.Poll(fds, -1); errors.Is(err, unix.EINTR) {
 				continue
 			} else if err != nil || fds[0].Revents != 0 {

@@ -40,8 +40,8 @@ func TestADetachedExecDoesNotWaitForever(t *testing.T) {
 	require.Nil(t, hello, "the worker has gone")
 }
 
-// TestAttachCopiesForAnEarlierRunner: a runner of an earlier release does not take the stdout that attach passes on, and its
-// first message is the welcome.
+// TestAttachCopiesForAnEarlierRunner checks a runner of an earlier release, which ignores the
+// stdout that attach passes on and whose first message is the welcome.
 func TestAttachCopiesForAnEarlierRunner(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -60,7 +60,7 @@ func TestAttachCopiesForAnEarlierRunner(t *testing.T) {
 			err = runner.WriteMessage(conn, &runner.Welcome{Version: runner.ProtocolVersion, LastFrame: 7})
 		}
 		if err == nil {
-			_, err = runner.ReadMessage(conn) // attach hangs up when the worker detaches
+			_, err = runner.ReadMessage(conn) // attach closes the connection when the worker detaches
 		}
 		served <- err
 	}()

@@ -21,10 +21,10 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// answering serves one connection in the place of a runner.
+// answering serves one connection in place of a runner.
 func answering(t *testing.T, serve func(*net.UnixConn) error) (dir string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "owc") //nolint:usetesting // a test's name is too long: a socket's path is at most 107 bytes
+	dir, err := os.MkdirTemp("", "owc") //nolint:usetesting // the path of a socket is at most 107 bytes, too short for the name of a test
 	require.NoError(t, err)
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: runner.SocketPath(dir), Net: "unix"})
 	require.NoError(t, err)
@@ -118,10 +118,11 @@ func TestAnAnswerThatIsNone(t *testing.T) {
 	require.ErrorContains(t, Seal(t.Context(), dir, strings.NewReader(`{}`), io.Discard), "runner answered *runner.Alive")
 }
 
-// TestACommandWaitsForARunnerThatStarts: the socket of an earlier runner refuses connections until the new one listens.
+// TestACommandWaitsForARunnerThatStarts checks that a command waits while the socket of an earlier
+// runner refuses connections, until the new one listens.
 func TestACommandWaitsForARunnerThatStarts(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "owc") //nolint:usetesting // a test's name is too long: a socket's path is at most 107 bytes
+	dir, err := os.MkdirTemp("", "owc") //nolint:usetesting // the path of a socket is at most 107 bytes, too short for the name of a test
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	_, err = dial(t.Context(), dir, 0)
@@ -147,7 +148,7 @@ func TestACommandWaitsForARunnerThatStarts(t *testing.T) {
 	defer listener.Close()
 	require.NoError(t, <-dialed)
 
-	// What is not a socket never becomes one.
+	// A file that is not a socket never becomes one.
 	file := t.TempDir()
 	require.NoError(t, os.MkdirAll(runner.SocketPath(file), 0o700))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -165,7 +166,8 @@ func TestTheHelloMustBeThatOfTheCommandLine(t *testing.T) {
 	require.ErrorContains(t, Attach(t.Context(), t.TempDir(), "run_1", 0, strings.NewReader("garbage"), io.Discard), "read hello: ")
 }
 
-// TestTheEndOfALinkIsTheExitOfAttach, with the last message passed on.
+// TestTheEndOfALinkIsTheExitOfAttach checks that attach forwards the last message and exits with
+// its code.
 func TestTheEndOfALinkIsTheExitOfAttach(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -188,7 +190,8 @@ func TestTheEndOfALinkIsTheExitOfAttach(t *testing.T) {
 	}
 }
 
-// TestADirectLinkThatBreaks: the runner writes to the worker itself and ends without a last message.
+// TestADirectLinkThatBreaks checks a runner that writes to the worker itself and exits without a
+// last message.
 func TestADirectLinkThatBreaks(t *testing.T) {
 	t.Parallel()
 	dir := answering(t, replies(&runner.Direct{}))
@@ -203,14 +206,15 @@ func TestADirectLinkThatBreaks(t *testing.T) {
 	require.ErrorContains(t, err, "read from runner: ")
 }
 
-// TestAWorkerThatIsGoneDoesNotKeepAttach: the runner has closed the link, and nothing reads what attach has to hand over.
+// TestAWorkerThatIsGoneDoesNotKeepAttach checks a link that the runner has closed while nothing
+// reads the output of attach.
 func TestAWorkerThatIsGoneDoesNotKeepAttach(t *testing.T) {
 	t.Parallel()
 	dir := answering(t, replies(&runner.Welcome{}, &runner.Segment{Data: make([]byte, 1<<20)}))
 	stdin, worker := io.Pipe()
 	defer worker.Close()
 	go func() { _ = runner.WriteMessage(worker, &runner.Hello{Run: "run_1"}) }()
-	r, stdout := io.Pipe() // which nothing reads
+	r, stdout := io.Pipe() // has no reader
 	defer r.Close()
 	require.ErrorContains(t, Attach(t.Context(), dir, "run_1", 0, stdin, stdout), "before its output was read")
 }

@@ -20,8 +20,7 @@ const (
 	dialPause  = 5 * time.Millisecond
 )
 
-// dial connects to the runner of a state directory, waiting for one that is on
-// its way up.
+// dial connects to the runner of a state directory. It waits for a runner that is starting.
 func dial(ctx context.Context, dir string, wait time.Duration) (*net.UnixConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -41,14 +40,13 @@ func dial(ctx context.Context, dir string, wait time.Duration) (*net.UnixConn, e
 	}
 }
 
-// call sends a command, hands the messages before its result to each, and
-// returns the result.
+// call sends a command, passes the messages before its result to each, and returns the result.
 func call(ctx context.Context, dir string, wait time.Duration, c *runner.Command, each func(runner.Message) error) ([]byte, error) {
 	conn, err := dial(ctx, dir, wait)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close() // the answer has been read
+	defer conn.Close() // the answer has already been read
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	c.Version = runner.ProtocolVersion

@@ -22,13 +22,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// gitBudget bounds what git may take over a large workspace.
+// gitBudget bounds how long git may take in a large workspace.
 const gitBudget = time.Minute
 
-// maxDirty is how many bytes are read of the files that git calls changed.
+// maxDirty bounds how many bytes are read of the files that git reports as changed.
 const maxDirty = 1 << 30
 
-// maxManifestNames bounds the bytes of the paths of a manifest as JSON: 4096 usual ones have a tenth of it.
+// maxManifestNames bounds the bytes of the paths in a manifest as JSON. 4096 ordinary paths take a
+// tenth of it.
 const maxManifestNames = 8 << 20
 
 // agentFiles describes the agent's files.
@@ -36,7 +37,7 @@ func agentFiles(files []string) ([]manifest.File, error) {
 	described := []manifest.File{}
 	names := 0
 	for _, path := range files {
-		// A worker stores no more files than these, and its receipts say so.
+		// A worker stores no more files than these, and its receipts report that.
 		if names += 6 * len(path); len(described) == transcript.MaxFiles || names > maxManifestNames {
 			break
 		}
@@ -57,7 +58,7 @@ func describe(path string) (manifest.File, error) {
 	if err != nil {
 		return manifest.File{}, err
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	sum := sha256.New()
 	n, err := io.Copy(sum, f)
 	if err != nil {
@@ -66,7 +67,7 @@ func describe(path string) (manifest.File, error) {
 	return manifest.File{Path: path, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
-// describeGit returns nil where the workspace is not a repository or there is no git.
+// describeGit returns nil if the workspace is not a repository or git is missing.
 func describeGit(ctx context.Context, dir string) (*manifest.Git, error) {
 	if dir == "" {
 		return nil, nil
@@ -97,9 +98,9 @@ func describeGit(ctx context.Context, dir string) (*manifest.Git, error) {
 	return g, err
 }
 
-// dirtyHash covers the files that git reports as changed: how, and their present content. Of a file
-// beyond maxDirty, it covers the size and the time of modification: a sparse file can have more
-// bytes than can be read.
+// dirtyHash covers the files that git reports as changed: the kind of change, and their current
+// content. For files beyond maxDirty, it covers size and modification time, because a sparse file
+// may be larger than can be read.
 func dirtyHash(ctx context.Context, dir string, status []byte) (string, error) {
 	sum := sha256.New()
 	room := int64(maxDirty)
@@ -139,13 +140,13 @@ func dirtyHash(ctx context.Context, dir string, status []byte) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// beginsWith reports whether the file at a path begins with the bytes that are described.
+// beginsWith reports whether the file at a path begins with the described bytes.
 func beginsWith(want manifest.File) bool {
 	f, err := regular.Open(want.Path)
 	if err != nil {
 		return false
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	sum := sha256.New()
 	n, err := io.CopyN(sum, f, want.Size)
 	return err == nil && n == want.Size && hex.EncodeToString(sum.Sum(nil)) == want.SHA256

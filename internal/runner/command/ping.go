@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// Ping asks the runner what it does.
+// Ping prints the state of the runner.
 func Ping(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) error {
 	var r runner.PingRequest
 	if err := request(stdin, &r); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// Put writes the files on stdin. Each replaces what was there, whole or
-// not at all, and is on disk when the answer is printed.
+// Put writes the files on stdin. Each replaces an existing one atomically, and is on disk when the
+// answer is printed.
 func Put(stdin io.Reader, stdout io.Writer) error {
 	r := bufio.NewReaderSize(stdin, 64<<10)
 	var done runner.Written
@@ -78,8 +78,8 @@ func copyData(w io.Writer, r io.Reader, size int64) error {
 	return nil
 }
 
-// makeDirs makes a directory with its parents and returns those in which
-// something was made.
+// makeDirs creates a directory with its parents and returns the directories in which it created an
+// entry.
 func makeDirs(dir string) ([]string, error) {
 	var changed []string
 	for d := dir; ; d = filepath.Dir(d) {

@@ -76,7 +76,7 @@ func TestPutReplacesFilesWithTheirMode(t *testing.T) {
 func TestAPutThatIsNotWholeLeavesTheOldFile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		path  string // instead of that of the old file
+		path  string // in place of the old file's path
 		size  int64
 		rest  []runner.Message
 		error string

@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// request reads the JSON on a command's stdin. It does not wait for its end.
+// request decodes the JSON on a command's stdin. It does not wait for the end of stdin.
 func request(stdin io.Reader, into any) error {
 	if err := json.NewDecoder(stdin).Decode(into); err != nil {
 		return &ExitError{runner.ExitUsage, fmt.Errorf("read request: %w", err)}

@@ -14,8 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 )
 
-// Seal seals the sandbox and prints what the worker does not have, and
-// the manifest.
+// Seal seals the sandbox and prints what the worker does not have, and the manifest.
 func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) (err error) {
 	var r runner.SealRequest
 	if err := request(stdin, &r); err != nil {
@@ -28,7 +27,7 @@ func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) (e
 	defer view.stop()
 	data, err := call(ctx, dir, dialBudget, &runner.Command{Token: r.Token, Seal: &r, Quiet: true}, func(m runner.Message) error {
 		if _, ok := m.(*runner.Quiet); ok {
-			view.begin(ctx) // while the runner hands over what the worker does not have
+			view.begin(ctx) // while the runner sends what the worker does not have
 			return nil
 		}
 		line, err := sealLine(m)
@@ -52,14 +51,14 @@ func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) (e
 		return fmt.Errorf("take manifest: %w", err)
 	}
 	if m.Runner, err = runner.Build("/proc/self/exe"); err != nil {
-		fmt.Fprintln(os.Stderr, "overwinter-runner:", err) // then it is replaced at the next wake
+		fmt.Fprintln(os.Stderr, "overwinter-runner:", err) // in that case the runner is replaced at the next wake
 	}
 	view.begin(ctx) // a runner of an earlier release has not sent that message
 	m.Git, err = view.git()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err != nil { // a repository that is broken, or slow, must not keep the session awake; the tree covers its files
+	if err != nil { // a corrupt or slow repository must not prevent hibernation; the tree covers its files
 		fmt.Fprintln(os.Stderr, "overwinter-runner: the repository is not described:", err)
 	}
 	if s.DiffKey != "" {
@@ -68,16 +67,16 @@ func Seal(ctx context.Context, dir string, stdin io.Reader, stdout io.Writer) (e
 			err = lines.Encode(runner.SealLine{Diff: &runner.Diff{Diff: diff}})
 		} else {
 			fmt.Fprintln(os.Stderr, "overwinter-runner: no diff of the workspace:", err)
-			err = nil // the one before stays: no snapshot fails for it
+			err = nil // the previous diff remains; a snapshot must not fail for this
 		}
 		if err != nil {
 			return err
 		}
 	}
 	if r.Workspace != "" {
-		// Nothing that writes below it may follow the listing, and filters of git may.
+		// The listing must come last: filters of git may write to the workspace.
 		tree, err := view.tree(ctx, s.DiffKey != "").Take(ctx, runner.IndexDir(dir))
-		if err != nil { // a session must be able to sleep without it
+		if err != nil { // a session must be able to hibernate without it
 			fmt.Fprintln(os.Stderr, "overwinter-runner: no index of the workspace:", err)
 			tree = manifest.Tree{Unchecked: "no index was written"}
 		}

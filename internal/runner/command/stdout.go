@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// shareable returns a file for the pipe or socket that stdout is, which does not block and can be passed on; nil if stdout
-// is anything else. Everything that is written to stdout must be written to it from then on.
+// shareable returns a non-blocking file for the pipe or socket at stdout, which can be passed on;
+// nil if stdout is anything else. All later output must be written to that file.
 func shareable(stdout io.Writer) *os.File {
 	f, ok := stdout.(*os.File)
 	if !ok {
@@ -40,7 +40,7 @@ func shareable(stdout io.Writer) *os.File {
 	return os.NewFile(uintptr(fd), "stdout")
 }
 
-// greet sends the hello, and with it the file that messages for the worker may be written to; nil for none.
+// greet sends the hello, together with the file for messages to the worker; nil for none.
 func greet(conn *net.UnixConn, hello *runner.Hello, stdout *os.File) error {
 	var b buffer
 	if err := runner.WriteMessage(&b, hello); err != nil {
@@ -53,7 +53,7 @@ func greet(conn *net.UnixConn, hello *runner.Hello, stdout *os.File) error {
 			return err
 		}
 		if err := raw.Control(func(fd uintptr) {
-			// Where descriptors cannot be passed, nothing is sent, and the hello follows without one.
+			// If descriptors cannot be passed, nothing is sent, and the hello follows without one.
 			sent, _, _ = conn.WriteMsgUnix(b, unix.UnixRights(int(fd)), nil)
 		}); err != nil {
 			return err

@@ -8,8 +8,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 )
 
-// view is what a seal finds in the workspace: the state of its repository, and then everything that is there. It looks in
-// the background.
+// view is the state of the workspace for a seal: that of its repository, and the listing of all
+// entries. It is read in the background.
 type view struct {
 	dir   string // empty for none
 	look  sync.Once
@@ -22,7 +22,7 @@ type view struct {
 
 func newView(dir string) *view { return &view{dir: dir, done: make(chan struct{}), halt: func() {}} }
 
-// begin looks, once.
+// begin starts to read the view, once.
 func (v *view) begin(ctx context.Context) {
 	v.look.Do(func() {
 		looking, halt := context.WithCancel(ctx)
@@ -38,20 +38,21 @@ func (v *view) begin(ctx context.Context) {
 	})
 }
 
-// stop waits for a look that was begun.
+// stop waits for a read that was started.
 func (v *view) stop() {
 	v.halt()
 	v.look.Do(func() { close(v.done) })
 	<-v.done
 }
 
-// git returns the state of the repository. The look must have begun.
+// git returns the state of the repository. begin must have been called.
 func (v *view) git() (*manifest.Git, error) {
 	<-v.done
 	return v.repo, v.err
 }
 
-// tree returns what is there, which it looks for again where that may have changed. The look must have begun.
+// tree returns the listing, which it reads again if it may have changed. begin must have been
+// called.
 func (v *view) tree(ctx context.Context, again bool) *workspace.Listing {
 	<-v.done
 	if again {

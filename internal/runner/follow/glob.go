@@ -8,16 +8,16 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Expand returns the regular files that match any of the patterns, sorted. ** in a pattern is any number of
-// directories; symbolic links to directories are not followed there. A pattern that is not absolute or is
-// malformed matches nothing, and what cannot be read is left out.
+// Expand returns the sorted regular files that match any of the patterns. ** in a pattern matches
+// any number of directories, but follows no symbolic links to directories. A relative or malformed
+// pattern matches nothing, and unreadable directories are skipped.
 func Expand(patterns []string) []string {
 	var found []string
 	for _, p := range patterns {
 		if !filepath.IsAbs(p) {
 			continue
 		}
-		matches, _ := doublestar.FilepathGlob(filepath.Clean(p), doublestar.WithNoFollow()) // only the pattern can be wrong
+		matches, _ := doublestar.FilepathGlob(filepath.Clean(p), doublestar.WithNoFollow()) // only an invalid pattern is an error
 		found = append(found, matches...)
 	}
 	found = slices.DeleteFunc(found, func(path string) bool {

@@ -18,37 +18,37 @@ import (
 )
 
 const (
-	// PollInterval is how often the files are looked at while a turn runs: often
-	// enough for little to be lost with a sandbox, and nothing to a hundred of them.
-	// The flush at the end of a turn waits for no poll.
+	// PollInterval is how often the files are polled during a turn: often enough that little is
+	// lost with a sandbox, and cheap even for a hundred sandboxes. The flush at the end of a turn
+	// does not wait for a poll.
 	PollInterval = time.Second
-	// edge is how much of both ends of what was read is compared at each change: enough to notice a
-	// file that was rewritten, cheap enough for every poll.
+	// edge is how many bytes at both ends of the data read so far are compared at each change:
+	// enough to notice a rewritten file, and cheap enough for every poll.
 	edge = 4 << 10
 )
 
-// Versions remembers what the followers of a runner have found, from link to link: the newest
-// version that any of them gave a path, so that a rewrite whose bytes never reached the worker is
-// not forgotten with its link, and the hash of what was handed over, so that the next link does not
-// read the whole file again.
+// Versions keeps the state that followers share from link to link: the newest version that any of
+// them has given a path, so that a rewrite whose bytes never reached the worker is not forgotten
+// with its link, and the hash of the bytes that were sent, so that the next link does not read the
+// whole file again.
 type Versions struct {
 	mu     sync.Mutex
 	newest map[string]int64
 	handed map[string]handed
 }
 
-// handed is what a follower has handed over of a file: the first size bytes of a version.
+// handed describes what a follower has sent of a file: the first size bytes of a version.
 type handed struct {
 	version, size int64
-	sum           hash.Cloner // over those bytes; it is never written to
+	sum           hash.Cloner // of those bytes; never written to
 }
 
-// NewVersions remembers none.
+// NewVersions returns empty Versions.
 func NewVersions() *Versions {
 	return &Versions{newest: map[string]int64{}, handed: map[string]handed{}}
 }
 
-// keep remembers what was handed over of a file.
+// keep stores what was sent of a file.
 func (v *Versions) keep(t *followed) {
 	sum, err := cloned(t.sum)
 	if err != nil {
@@ -59,8 +59,8 @@ func (v *Versions) keep(t *followed) {
 	v.handed[t.path] = handed{version: t.version, size: t.size, sum: sum}
 }
 
-// sumOf returns the hash of what was handed over of a file, to be continued, or nil unless that is
-// what the worker has stored.
+// sumOf returns a hash of the bytes that were sent of a file, to be continued, or nil if the worker
+// has stored another position.
 func (v *Versions) sumOf(stored transcript.Position) hash.Hash {
 	v.mu.Lock()
 	h, ok := v.handed[stored.Path]
@@ -95,9 +95,9 @@ func (v *Versions) of(path string) int64 {
 	return v.newest[path]
 }
 
-// Transcripts reads the agent's transcript files as they grow. It gives each path a
-// version that rises when bytes that were read before are not there any more.
-// It is for one goroutine; a link has its own, made of what the worker knows.
+// Transcripts follows the agent's transcript files as they grow. It gives each path a version that
+// rises when bytes that were read before are no longer there. It is used by one goroutine; each
+// link has its own, created from the worker's positions.
 type Transcripts struct {
 	versions *Versions
 	files    map[string]*followed
@@ -107,20 +107,19 @@ type Transcripts struct {
 type followed struct {
 	path    string
 	version int64
-	size    int64     // bytes handed over of this version
+	size    int64     // bytes of this version that were sent
 	cut     bool      // the worker stores no more of this version
-	sum     hash.Hash // over those bytes
-	head    []byte    // their first and last bytes, at most edge of them
+	sum     hash.Hash // of those bytes
+	head    []byte    // their first and last bytes, at most edge each
 	tail    []byte
 
 	inode   uint64 // of the file when it was last read to its end
 	written time.Time
 }
 
-// NewTranscripts resumes where the stored positions end. A file that is shorter was restored to an
-// earlier state and counts as rewritten. If an earlier follower of this runner handed over what is
-// stored, the first strict poll compares the file with that; otherwise what is stored cannot be
-// compared with the disk.
+// NewTranscripts resumes at the stored positions. A file that is shorter was restored to an earlier
+// state and counts as rewritten. If an earlier follower of this runner sent the stored bytes, the
+// first strict poll compares the file with them; otherwise they cannot be compared with the disk.
 func NewTranscripts(known []transcript.Position, v *Versions) *Transcripts {
 	f := &Transcripts{versions: v, files: map[string]*followed{}}
 	for _, k := range known {
@@ -141,9 +140,9 @@ func NewTranscripts(known []transcript.Position, v *Versions) *Transcripts {
 	return f
 }
 
-// Poll hands what is new in the files that match to send, in pieces of at most
-// runner.MaxSegment. strict compares everything that was read before, not its
-// ends alone. An error is send's; a file that cannot be read waits for the next poll.
+// Poll passes new data in the matching files to send, in pieces of at most runner.MaxSegment.
+// strict compares everything that was read before, not only its ends. An error is that of send; a
+// file that cannot be read waits for the next poll.
 func (f *Transcripts) Poll(patterns []string, strict bool, send func(*runner.Segment) error) error {
 	for _, path := range Expand(patterns) {
 		t := f.files[path]
@@ -172,14 +171,13 @@ func (t *followed) restart(version int64) {
 	t.inode, t.written, t.cut = 0, time.Time{}, false
 }
 
-// skip takes the first n bytes as handed over. It reads them, or only their ends if their hash is
-// known.
+// skip treats the first n bytes as sent. It reads them, or only their ends if their hash is known.
 func (t *followed) skip(n int64, sum hash.Hash) error {
 	file, err := regular.Open(t.path)
 	if err != nil {
 		return err
 	}
-	defer file.Close() // only read
+	defer file.Close() // opened only for reading
 	if sum != nil {
 		t.head, t.tail = make([]byte, min(n, edge)), make([]byte, min(n, edge))
 		if _, err := file.ReadAt(t.head, 0); err != nil {
@@ -202,7 +200,7 @@ func (t *followed) skip(n int64, sum hash.Hash) error {
 	return nil
 }
 
-// readPiece reads up to most bytes at offset; io.EOF says that there are none.
+// readPiece reads up to most bytes at offset. It returns io.EOF if there are none.
 func readPiece(file *os.File, offset, most int64) ([]byte, error) {
 	b := make([]byte, min(most, runner.MaxSegment))
 	n, err := file.ReadAt(b, offset)
@@ -229,7 +227,7 @@ func (t *followed) poll(strict bool, send func(*runner.Segment) error) error {
 	if err != nil {
 		return nil
 	}
-	defer file.Close() // only read
+	defer file.Close() // opened only for reading
 	info, err := file.Stat()
 	if err != nil {
 		return nil
@@ -258,14 +256,14 @@ func (t *followed) poll(strict bool, send func(*runner.Segment) error) error {
 		}
 		t.take(b)
 	}
-	// What is written while we read has a later time or another size.
+	// A write during the read leaves a later time or another size.
 	if t.size == info.Size() {
 		t.inode, t.written = inode, info.ModTime()
 	}
 	return nil
 }
 
-// same reports whether the bytes read before are still there.
+// same reports whether the bytes that were read before are still there.
 func (t *followed) same(file *os.File, info fs.FileInfo, whole bool) (bool, error) {
 	if info.Size() < t.size {
 		return false, nil

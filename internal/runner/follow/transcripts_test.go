@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-// files is a directory of transcripts with what a follower has sent of them.
+// files is a directory of transcripts with the segments that a follower has sent.
 type files struct {
 	t   *testing.T
 	dir string
@@ -71,10 +71,11 @@ func TestWhatIsNoRegularFileIsLeftOut(t *testing.T) {
 	tr := NewTranscripts(nil, NewVersions())
 	require.Len(t, f.poll(tr, true), 1)
 	require.NoError(t, os.Remove(f.path("was")))
-	require.NoError(t, unix.Mkfifo(f.path("was"), 0o600)) // nothing writes to it: an open would wait
+	require.NoError(t, unix.Mkfifo(f.path("was"), 0o600)) // nothing writes to the FIFO, so opening it would block
 	require.NoError(t, unix.Mkfifo(f.path("fifo"), 0o600))
 	require.Empty(t, f.poll(tr, true))
-	// A follower that is to continue there finds nothing to read, and takes it for rewritten.
+	// A follower that starts at that position finds nothing to read, and treats the file as
+	// rewritten.
 	v := NewVersions()
 	tr = NewTranscripts([]transcript.Position{{Path: f.path("fifo"), Version: 1, Size: 4}}, v)
 	require.Empty(t, f.poll(tr, true))
@@ -132,8 +133,8 @@ func TestATranscriptOverItsLimitIsSentAgainOnlyOnceRewritten(t *testing.T) {
 	require.Equal(t, []runner.Segment{{Path: f.path("a"), Version: 5, Data: []byte("new")}}, f.poll(tr, true))
 }
 
-// TestASegmentThatWasNotSent: a link that ends within a poll has sent a part. The next one begins where the worker has
-// stored, with a version that no worker has seen for other bytes.
+// TestASegmentThatWasNotSent checks a link that ends during a poll after it has sent a part. The
+// next one begins at the worker's position, with a version that no worker has seen for other bytes.
 func TestASegmentThatWasNotSent(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)

@@ -12,44 +12,45 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// refreshPause is the least time between two diffs that are taken while a turn runs.
+// refreshPause is the minimum time between two diffs during a turn.
 const refreshPause = 10 * time.Second
 
-// surveyBudget is how long a prompt waits for the first look at the workspace.
+// surveyBudget is how long a prompt waits for the first scan of the workspace.
 const surveyBudget = 10 * time.Second
 
-// Watch sends the changes of a workspace over one link. Its context is that of the link in every call; once that has ended,
-// another link may have the index.
+// Watch sends the changes of a workspace over one link. Every call takes the link's context. Once
+// that has ended, another link may use the index.
 type Watch struct {
 	workspace *Workspace
 	send      func(runner.Message) error
 	logger    *slog.Logger
-	// surveyed is closed when the first look at the workspace is over: no prompt is delivered before.
+	// surveyed is closed after the first scan of the workspace. No prompt is delivered before.
 	surveyed chan struct{}
-	diffKey  string         // of the diff that the worker has; guarded by the workspace's lock
-	head     workspace.Head // of the repository when that was taken, or the watch began; of the goroutine of Run
+	diffKey  string         // key of the worker's diff; guarded by the workspace's lock
+	head     workspace.Head // head of the repository when that diff was taken, or when the watch began; used by Run's goroutine
 	mode     atomic.Value   // runner.Watch, once the workspace is watched
-	// survey has a diff taken, at most once in a pause. Without one, diffs are taken by Flush alone.
+	// survey requests a diff, at most once per refreshPause. If nil, only Flush requests diffs.
 	survey func(*runner.Survey) error
 	pause  time.Duration
 }
 
-// Watch returns the watch of a link that sends with send, for one call of Run.
+// Watch returns a watch for a link that sends with send, for one call of Run.
 func (w *Workspace) Watch(send func(runner.Message) error, logger *slog.Logger) *Watch {
 	return &Watch{workspace: w, send: send, logger: logger, surveyed: make(chan struct{}), pause: refreshPause}
 }
 
-// Refresh has diffs taken by survey when the repository has another branch or commit than before, while a turn runs.
+// Refresh makes the watch request a diff with survey when the repository's branch or commit changes
+// during a turn.
 func (w *Watch) Refresh(survey func(*runner.Survey) error) { w.survey = survey }
 
-// Mode is how the workspace is watched; empty until it is.
+// Mode returns how the workspace is watched; empty until it is.
 func (w *Watch) Mode() runner.Watch {
 	mode, _ := w.mode.Load().(runner.Watch)
 	return mode
 }
 
-// AwaitSurvey waits until the runner knows what is in the workspace, so that it does not take what the agent makes for what
-// the agent found. It gives up after ten seconds.
+// AwaitSurvey waits until the runner knows the content of the workspace, so that it can distinguish
+// the agent's files from earlier ones. It returns after ten seconds at the latest.
 func (w *Watch) AwaitSurvey(ctx context.Context) {
 	budget := time.NewTimer(surveyBudget)
 	defer budget.Stop()
@@ -61,8 +62,8 @@ func (w *Watch) AwaitSurvey(ctx context.Context) {
 	}
 }
 
-// Run sends the changes after a position until ctx ends. If list is not nil, it first waits for the files that the worker
-// has stored, for which Workspace.WantsList has asked.
+// Run sends the changes after a position until ctx ends. If list is not nil, it first waits for the
+// list of stored files that Workspace.WantsList has requested.
 func (w *Watch) Run(ctx context.Context, p workspacefile.Position, list <-chan []workspacefile.Known) {
 	survey := sync.OnceFunc(func() { close(w.surveyed) })
 	defer survey()
@@ -85,7 +86,7 @@ func (w *Watch) Run(ctx context.Context, p workspacefile.Position, list <-chan [
 	w.head = workspace.HeadOf(k.root)
 	k.mu.Lock()
 	w.diffKey = p.DiffKey
-	i, err := k.take(p, known, add, w.send) // what is there now is being watched
+	i, err := k.take(p, known, add, w.send) // the existing directories are being watched
 	survey()
 	if err == nil {
 		err = report(i, w.send)
@@ -104,7 +105,7 @@ func (w *Watch) failed(ctx context.Context, err error) {
 	}
 }
 
-// look makes a pass after each burst of changes, and now and then without one.
+// look makes a pass after each burst of changes, and periodically.
 func (w *Watch) look(ctx context.Context, i *workspace.Index, watcher *workspace.Watcher, mode runner.Watch) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -165,11 +166,11 @@ func (w *Watch) look(ctx context.Context, i *workspace.Index, watcher *workspace
 	}
 }
 
-// pass is the result of one look.
+// pass is the result of one pass.
 type pass struct {
-	cost  time.Duration // without the sending
+	cost  time.Duration // duration without sending
 	found bool          // there was a change
-	held  bool          // a change was held back, and another look is due
+	held  bool          // a change was held back, so another pass is due
 }
 
 // pass makes one pass over the workspace and sends what it finds.
@@ -178,7 +179,7 @@ func (w *Watch) pass(ctx context.Context, i *workspace.Index, watcher *workspace
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return pass{}, err // another link has the index now
+		return pass{}, err // another link uses the index now
 	}
 	if add != nil {
 		watcher.Rearm()
@@ -193,7 +194,8 @@ func (w *Watch) pass(ctx context.Context, i *workspace.Index, watcher *workspace
 	return p, err
 }
 
-// moved returns the request for the diff if the repository has another branch or commit than when the last one was taken.
+// moved returns the request for a diff if the repository's branch or commit has changed since the
+// last one.
 func (w *Watch) moved(ctx context.Context, i *workspace.Index) *runner.Survey {
 	if w.survey == nil {
 		return nil
@@ -213,11 +215,12 @@ func (w *Watch) moved(ctx context.Context, i *workspace.Index) *runner.Survey {
 		return nil
 	}
 	w.head = head
-	// The key is not kept: Flush has the diff taken again, since this one may fail.
+	// The key is not stored: Flush requests the diff again, because this one may fail.
 	return &runner.Survey{Key: i.DiffKey(), Workspace: k.root}
 }
 
-// Flush sends every change in the workspace up to now. It returns the request for the diff if the worker has an older one.
+// Flush sends all changes in the workspace so far. It returns the request for a diff if the
+// worker's is outdated.
 func (w *Watch) Flush(ctx context.Context) (*runner.Survey, error) {
 	select {
 	case <-w.surveyed:
@@ -237,7 +240,7 @@ func (w *Watch) Flush(ctx context.Context) (*runner.Survey, error) {
 	}
 	if err != nil {
 		w.failed(ctx, err)
-		return nil, ctx.Err() // the turn does not wait for its files
+		return nil, ctx.Err() // the turn does not wait for files
 	}
 	if err := i.Save(); err != nil {
 		w.logger.WarnContext(ctx, "the index of the workspace is not kept", slog.Any("error", err))

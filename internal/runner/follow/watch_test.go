@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // waitLimit bounds each wait of a test.
 const waitLimit = 2 * time.Minute
 
-// link is what a watch sends to.
+// link receives what a watch sends.
 type link struct {
 	*Watch
 	t        *testing.T
@@ -33,7 +33,7 @@ type link struct {
 	list     chan []workspacefile.Known
 }
 
-// watched begins a watch as a link does.
+// watched starts a watch as a link does.
 func watched(t *testing.T, w *Workspace, p workspacefile.Position) *link {
 	t.Helper()
 	l := &link{t: t, messages: make(chan runner.Message, 1024)}
@@ -103,8 +103,9 @@ func TestAWatchSendsChangesAsTheyHappen(t *testing.T) {
 	require.Eventually(t, func() bool { return l.Mode() == runner.WatchInotify }, waitLimit, time.Millisecond)
 }
 
-// TestWhatTheWorkerMustListIsAwaited: a position of another lineage cannot be continued. Nothing is sent, and no prompt
-// delivered, before the worker has listed what it stores.
+// TestWhatTheWorkerMustListIsAwaited checks a position of another lineage, from which the index
+// cannot continue. Nothing is sent, and no prompt is delivered, before the worker has listed its
+// stored files.
 func TestWhatTheWorkerMustListIsAwaited(t *testing.T) {
 	t.Parallel()
 	w, root := newWorkspace(t)
@@ -144,7 +145,7 @@ func TestALinkThatEndsFreesWhoWaitsForItsWatch(t *testing.T) {
 	waiting.Wait()
 }
 
-// repository makes a repository with one file and one commit.
+// repository creates a repository with one file and one commit.
 func repository(t *testing.T, root string) (git func(...string)) {
 	t.Helper()
 	git = func(args ...string) {
@@ -159,7 +160,8 @@ func repository(t *testing.T, root string) (git func(...string)) {
 	return git
 }
 
-// TestADiffIsTakenWhenTheHeadMoves: for a commit and for another branch, once each, and not for changes of files.
+// TestADiffIsTakenWhenTheHeadMoves checks one diff each for a commit and for another branch, and
+// none for changes of files.
 func TestADiffIsTakenWhenTheHeadMoves(t *testing.T) {
 	t.Parallel()
 	w, root := newWorkspace(t)
@@ -190,7 +192,7 @@ func TestADiffIsTakenWhenTheHeadMoves(t *testing.T) {
 	write(t, root, "a", "1")
 	changed("a")
 	write(t, root, "b", "1")
-	changed("b") // the pass before it is over
+	changed("b") // the previous pass has ended
 	require.Empty(t, surveys)
 	git("add", ".")
 	git("commit", "-q", "-m", "second")
@@ -253,7 +255,7 @@ func TestAFlushReportsEverythingAndAsksForTheDiffOnce(t *testing.T) {
 	require.NotEmpty(t, sent)
 }
 
-// TestAWatchThatCannotSend ends, and a later link has the index.
+// TestAWatchThatCannotSend checks that the watch ends, and that a later link can use the index.
 func TestAWatchThatCannotSend(t *testing.T) {
 	t.Parallel()
 	w, root := newWorkspace(t)

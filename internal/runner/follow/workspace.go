@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// quiet is how long a burst of changes may continue before a pass.
+	// quiet bounds how long a burst of changes delays a pass.
 	quiet = 250 * time.Millisecond
-	// pollFiles is the interval of passes over a workspace without inotify, and netFiles with it,
-	// as a safety net.
+	// pollFiles is the interval of passes over a workspace without inotify, netFiles that of the
+	// additional passes with inotify.
 	pollFiles, netFiles = time.Second, 15 * time.Second
-	// duty bounds what looking costs: a pass over a large workspace is followed by a
-	// pause of that many times as long.
+	// duty bounds the cost of passes: a pass is followed by a pause of this many times its
+	// duration.
 	duty = 50
 )
 
-// Workspace has the one index of the workspace, for whichever link is live. It is safe for concurrent use.
+// Workspace contains the only index of the workspace, for the live link. It is safe for concurrent
+// use.
 type Workspace struct {
 	root, dir string
 
@@ -29,17 +30,17 @@ type Workspace struct {
 	index *workspace.Index // nil until a worker requests it
 }
 
-// NewWorkspace is for the workspace at root. Its index is kept in dir.
+// NewWorkspace returns a Workspace for the directory root. Its index is stored in dir.
 func NewWorkspace(root, dir string) *Workspace { return &Workspace{root: root, dir: dir} }
 
-// Load reads the index if one is kept, so that the first link need not wait for it.
+// Load reads the stored index, if any, so that the first link need not wait for it.
 func (w *Workspace) Load() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open()
 }
 
-// open needs mu.
+// open must be called with mu held.
 func (w *Workspace) open() *workspace.Index {
 	if w.index == nil {
 		w.index = workspace.Open(w.root, w.dir)
@@ -47,20 +48,20 @@ func (w *Workspace) open() *workspace.Index {
 	return w.index
 }
 
-// WantsList reports whether a worker must list the files that it has stored.
+// WantsList reports whether a worker must list its stored files.
 func (w *Workspace) WantsList(p workspacefile.Position) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.wantsList(p)
 }
 
-// wantsList needs mu.
+// wantsList must be called with mu held.
 func (w *Workspace) wantsList(p workspacefile.Position) bool {
 	return p.Lineage != "" && !w.open().Continues(p)
 }
 
-// take makes the index continue from a position, looks through the workspace, and reports if the worker does not know its
-// lineage. watch is that of Pass. It needs mu.
+// take continues the index from a position, scans the workspace, and reports the lineage if the
+// worker does not know it. watch is passed to Pass. take must be called with mu held.
 func (w *Workspace) take(
 	p workspacefile.Position, known []workspacefile.Known, watch func(dir string), send func(runner.Message) error,
 ) (*workspace.Index, error) {
@@ -77,7 +78,7 @@ func (w *Workspace) take(
 	return i, err
 }
 
-// report sends what the last pass has found.
+// report sends the findings of the last pass.
 func report(i *workspace.Index, send func(runner.Message) error) error {
 	return i.Report(
 		func(c workspacefile.Change) error { return send(&runner.FileChanged{Change: c}) },
@@ -85,12 +86,11 @@ func report(i *workspace.Index, send func(runner.Message) error) error {
 	)
 }
 
-// ErrNotListed says that a list of the files that a worker has stored is needed.
+// ErrNotListed means that the list of the worker's stored files is required.
 var ErrNotListed = errors.New("the index does not continue from the stored files")
 
-// Seal hands over what a worker does not have, and returns the key of the diff
-// that is to be taken; empty when the worker has it. Without a list of what is stored, it fails
-// with ErrNotListed if the list is needed.
+// Seal sends what a worker does not have, and returns the key of the diff to take; empty if the
+// worker has it. It fails with ErrNotListed if the list of stored files is required and missing.
 func (w *Workspace) Seal(p workspacefile.Position, listed bool, known []workspacefile.Known, send func(runner.Message) error) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,13 +12,12 @@ import (
 	"time"
 )
 
-// stubSize bounds the log of a run whose frames were given up: magic and marks.
+// stubSize bounds the log of a run whose frames were discarded: magic and marks.
 const stubSize = int64(len(magic) + 4*(recordHeader+bodyHeader))
 
-// Forget gives up the frames of all runs but the newest, of which it leaves as
-// many as keep says. Of the others a stub stays that says whether the prompt was
-// delivered: a run that is started again must never look like a new one. No
-// journal that it shortens may be open.
+// Forget discards the frames of all runs except the newest keep. For each of the others it leaves a
+// stub that records whether the prompt was delivered, because a run that is started again must
+// never look like a new one. None of the shortened journals may be open.
 func Forget(dir string, keep int) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -69,14 +68,14 @@ func shorten(dir, run string) error {
 	if err := ReplaceFile(base+".log", stub); err != nil {
 		return err
 	}
-	// Runners of earlier versions kept an index.
+	// Runners of earlier versions stored an index.
 	if err := os.Remove(base + ".idx"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// ReplaceFile replaces a file, whole or not at all, but may lose the change in a crash of the machine.
+// ReplaceFile replaces a file atomically, but the change may be lost in a crash of the machine.
 func ReplaceFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

@@ -3,12 +3,14 @@ package journal
 import "sort"
 
 const (
-	// indexFrames and indexBytes are how far apart the entries of an index are at most, except for one long record.
+	// indexFrames and indexBytes bound the distance between entries of an index, except for one
+	// long record.
 	indexFrames = 64
 	indexBytes  = 256 << 10
 )
 
-// index is where some frames are in the log. It is in memory only: the log has what it says.
+// index contains the offsets of some frames in the log. It is only in memory and can be rebuilt
+// from the log.
 type index struct{ entries []indexEntry }
 
 type indexEntry struct{ frame, offset int64 }
@@ -24,8 +26,8 @@ func (x *index) add(frame, offset int64) {
 	x.entries = append(x.entries, indexEntry{frame, offset})
 }
 
-// before returns the last frame of the index that is not after the one asked for, and where it is. Without one, that
-// is the beginning of the log.
+// before returns the last indexed frame that is not after the given one, and its offset. Without
+// one, it returns the beginning of the log.
 func (x *index) before(frame int64) (offset int64) {
 	n := sort.Search(len(x.entries), func(i int) bool { return x.entries[i].frame > frame })
 	if n == 0 {

@@ -20,7 +20,7 @@ var ErrFinal = errors.New("journal is final")
 
 var validRun = lazyregexp.New(`^[A-Za-z0-9_-]{1,128}$`)
 
-// ValidRun reports whether run may name a journal.
+// ValidRun reports whether run is a valid name of a journal.
 func ValidRun(run string) bool { return validRun.MatchString(run) }
 
 // Journal is the journal of one run. It is safe for concurrent use.
@@ -28,23 +28,23 @@ type Journal struct {
 	dir, run string
 	log      *os.File
 
-	syncing sync.Mutex // taken before mu
+	syncing sync.Mutex // acquired before mu
 
 	mu       sync.Mutex
-	end      int64 // of the last whole record
+	end      int64 // offset after the last complete record
 	frames   int64
 	index    index
-	newest   []byte // the end of the log: what is in it from end-len(newest) on
+	newest   []byte // tail of the log, starting at end-len(newest)
 	last     Mark   // 0 before the first
-	reached  bool   // there is a mark Delivered
+	reached  bool   // the mark Delivered was written
 	exited   bool   // the newest frame is an exit frame
 	dirty    bool
 	buf      []byte
-	onChange chan struct{} // closed at the next change; nil while no reader waits
+	onChange chan struct{} // closed at the next change; nil if no reader waits
 }
 
-// Create makes the journal of a run, with its first mark. It fails with fs.ErrExist where there is one. The caller syncs the
-// directory.
+// Create creates the journal of a run, with its first mark. It fails with fs.ErrExist if one
+// exists. The caller syncs the directory.
 func Create(dir, run string, first Mark) (*Journal, error) {
 	if !ValidRun(run) {
 		return nil, fmt.Errorf("create journal: %q does not name a run", run)
@@ -112,7 +112,7 @@ func (j *Journal) recover() error {
 	if err != nil {
 		return err
 	}
-	if end == 0 { // the runner died between making the file and writing to it
+	if end == 0 { // the runner died after it had created the file and before it wrote to it
 		if _, err := j.log.WriteAt([]byte(magic), 0); err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func (j *Journal) recover() error {
 }
 
 // scan reads records up to the first that is damaged, out of order or after a final mark, and
-// returns where it begins. Only visit makes it fail.
+// returns its offset. It returns only errors of visit.
 func scan(r io.Reader, visit func(offset int64, r record) error) (end int64, err error) {
 	head := make([]byte, len(magic))
 	if n, _ := io.ReadFull(r, head); n < len(magic) || string(head) != magic {
@@ -153,7 +153,7 @@ func scan(r io.Reader, visit func(offset int64, r record) error) (end int64, err
 	}
 }
 
-// scanRecord reads the next record into body; ok is false where none is whole.
+// scanRecord reads the next record into body. ok is false if there is no complete record.
 func scanRecord(r io.Reader, body *[]byte) (rec record, size int64, ok bool) {
 	var header [recordHeader]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -174,11 +174,10 @@ func scanRecord(r io.Reader, body *[]byte) (rec record, size int64, ok bool) {
 	return rec, int64(recordHeader + n), err == nil
 }
 
-// Run is the run that the journal belongs to.
+// Run returns the run to which the journal belongs.
 func (j *Journal) Run() string { return j.run }
 
-// Append writes the next frame and returns its number. When it fails nothing
-// was written.
+// Append writes the next frame and returns its number. If it fails, nothing was written.
 func (j *Journal) Append(stream runner.Stream, at time.Time, data []byte, truncated bool) (int64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -201,7 +200,8 @@ func (j *Journal) Append(stream runner.Stream, at time.Time, data []byte, trunca
 	return no, nil
 }
 
-// Mark writes a mark, and syncs the journal if nothing else will: after Cut and Sealed. The same mark again changes nothing.
+// Mark writes a mark, and syncs the journal after Cut and Sealed, because nothing else would.
+// Repeating a mark has no effect.
 func (j *Journal) Mark(m Mark) error {
 	if err := j.mark(m); err != nil || m != Cut && m != Sealed {
 		return err
@@ -228,7 +228,7 @@ func (j *Journal) mark(m Mark) error {
 	return nil
 }
 
-// write appends buf after the last record, or undoes what it wrote of it.
+// write appends buf after the last record, and undoes a partial write.
 func (j *Journal) write() error {
 	j.dirty = true
 	if err := j.writeAt(j.buf, j.end); err != nil {
@@ -237,22 +237,23 @@ func (j *Journal) write() error {
 	j.end += int64(len(j.buf))
 	j.remember(j.buf)
 	if cap(j.buf) > 1<<20 {
-		j.buf = nil // do not keep room for the longest line ever seen
+		j.buf = nil // do not retain a buffer for the longest line so far
 	}
 	return nil
 }
 
-// maxNewest bounds what is remembered of the end of the log.
+// maxNewest bounds how much of the end of the log is kept in memory.
 const maxNewest = 16 << 10
 
-// remember keeps the end of the log in memory: a reader that waits for a line need not read it from the file.
+// remember keeps the end of the log in memory, so that a reader that waits for a line need not read
+// it from the file.
 func (j *Journal) remember(record []byte) {
 	if len(j.newest)+len(record) > 2*maxNewest {
 		keep := j.newest[max(0, len(j.newest)-max(0, maxNewest-len(record))):]
 		j.newest = append(j.newest[:0], keep...)
 	}
 	if len(record) > maxNewest {
-		j.newest = j.newest[:0] // it is read from the file
+		j.newest = j.newest[:0] // read from the file instead
 		return
 	}
 	j.newest = append(j.newest, record...)
@@ -265,9 +266,9 @@ func (j *Journal) changed() {
 	}
 }
 
-// Sync writes to disk what is not there yet. Appends and reads continue meanwhile.
+// Sync syncs new records to disk. Appends and reads continue meanwhile.
 func (j *Journal) Sync() error {
-	j.syncing.Lock() // a caller that finds nothing dirty must know that it is on disk
+	j.syncing.Lock() // a caller that finds nothing to sync must know that everything is on disk
 	defer j.syncing.Unlock()
 	j.mu.Lock()
 	dirty := j.dirty
@@ -285,21 +286,21 @@ func (j *Journal) Sync() error {
 	return nil
 }
 
-// Status is where a journal stands.
+// Status is the state of a journal.
 type Status struct {
-	Mark   Mark  // the newest; 0 when the runner died before the first
-	Frames int64 // how many there are
-	Exited bool  // the newest frame says that the agent has ended
-	// Delivered: the whole prompt was written to the agent.
+	Mark   Mark  // the newest; 0 if the runner died before the first
+	Frames int64 // number of frames
+	Exited bool  // the newest frame is an exit frame
+	// Delivered is set if the whole prompt was written to the agent.
 	Delivered bool
 }
 
-// Status returns where the journal stands.
+// Status returns the state of the journal.
 func (j *Journal) Status() Status {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return Status{Mark: j.last, Frames: j.frames, Exited: j.exited, Delivered: j.reached}
 }
 
-// Close closes the files. Readers fail from then on.
+// Close closes the files. Reads then fail.
 func (j *Journal) Close() error { return j.log.Close() }

@@ -48,7 +48,7 @@ func fill(t *testing.T, j *Journal, n int) {
 	}
 }
 
-// read returns the frames from one on that are there now.
+// read returns the frames from number from on that exist now.
 func read(t *testing.T, j *Journal, from int64) []runner.Frame {
 	t.Helper()
 	r, err := j.Read(from)
@@ -225,7 +225,8 @@ func TestReadsFromAnyFrame(t *testing.T) {
 	}
 }
 
-// TestANewLineIsNotReadFromTheFile: the reader that waits for it has it from memory, whatever was appended before.
+// TestANewLineIsNotReadFromTheFile checks that a waiting reader gets a line from memory, whatever
+// was appended before.
 func TestANewLineIsNotReadFromTheFile(t *testing.T) {
 	t.Parallel()
 	j, _ := setup(t)
@@ -308,7 +309,7 @@ func TestForgetsOldFramesButNeverARun(t *testing.T) {
 		at := time.Unix(int64(1000+i), 0)
 		require.NoError(t, os.Chtimes(filepath.Join(dir, fmt.Sprint("run_", i, ".log")), at, at))
 	}
-	for range 2 { // again changes nothing
+	for range 2 { // repeating has no effect
 		require.NoError(t, Forget(dir, 3))
 		for i := range total {
 			j, err := Open(dir, fmt.Sprint("run_", i))
@@ -345,7 +346,7 @@ func FuzzOpen(f *testing.F) {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "run_1.log"), log, 0o600))
 		j, err := Open(dir, "run_1")
-		require.NoError(t, err) // whatever it contains, what can be read is
+		require.NoError(t, err) // records that can be read are returned, whatever the file contains
 		frames := read(t, j, 0)
 		require.EqualValues(t, len(frames), j.Status().Frames)
 		require.NoError(t, j.Close())

@@ -9,20 +9,20 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// Reader reads the frames of a journal in order, while it is written.
+// Reader reads the frames of a journal in order, while it is being written.
 type Reader struct {
 	j    *Journal
-	next int64 // frame to return next
-	off  int64 // of what r reads next
+	next int64 // number of the next frame
+	off  int64 // offset of the next read
 	r    *bufio.Reader
-	// found: the first frame that was asked for has been read.
+	// found is set once the first requested frame has been read.
 	found bool
 }
 
 // readAhead is how much is read from the log at once.
 const readAhead = 64 << 10
 
-// Read returns a reader whose first frame is from, which may lie in the future.
+// Read returns a reader that starts at frame from, which may not exist yet.
 func (j *Journal) Read(from int64) (*Reader, error) {
 	if from < 0 {
 		return nil, fmt.Errorf("read journal of %s: there is no frame %d", j.run, from)
@@ -30,8 +30,9 @@ func (j *Journal) Read(from int64) (*Reader, error) {
 	return &Reader{j: j, next: from}, nil
 }
 
-// Next returns the next frame, waiting for it if need be. more says that another is there already.
-// It fails with io.EOF after the last frame of a journal that is final, and with the cause of ctx.
+// Next returns the next frame, and waits for it if necessary. more reports whether another one is
+// already available. After the last frame of a final journal it returns io.EOF, and when ctx ends
+// its cause.
 func (r *Reader) Next(ctx context.Context) (f runner.Frame, more bool, err error) {
 	for {
 		r.j.mu.Lock()
@@ -58,7 +59,7 @@ func (r *Reader) Next(ctx context.Context) (f runner.Frame, more bool, err error
 	}
 }
 
-// read returns frame next, which is known to have been written whole.
+// read returns frame next, which is known to be complete.
 func (r *Reader) read() (runner.Frame, error) {
 	if r.r == nil {
 		r.j.mu.Lock()
@@ -75,7 +76,7 @@ func (r *Reader) read() (runner.Frame, error) {
 			continue
 		}
 		if rec.frame.No < r.next && !r.found {
-			continue // between the entry of the index and the frame asked for
+			continue // between the indexed frame and the requested one
 		}
 		r.found = true
 		if rec.frame.No != r.next {
@@ -102,7 +103,7 @@ func (r *Reader) record() (record, error) {
 	return parseBody(body, sum)
 }
 
-// tail reads the log up to its last whole record.
+// tail reads the log up to its last complete record.
 type tail struct{ r *Reader }
 
 func (t *tail) Read(p []byte) (int, error) {

@@ -13,7 +13,7 @@ const (
 	magic        = "owjrnl1\n"
 	recordHeader = 8
 	bodyHeader   = 19
-	// maxBody bounds what a length in a damaged log can make a reader allocate.
+	// maxBody bounds what a reader allocates for a length in a damaged log.
 	maxBody = bodyHeader + runner.MaxLine
 )
 
@@ -22,7 +22,7 @@ const (
 	kindMark  = 2
 )
 
-// Mark is a step in the life of a run.
+// Mark is a state of a run.
 type Mark byte
 
 // The marks, in the order in which they may follow each other.
@@ -34,7 +34,7 @@ const (
 	Sealed     Mark = 5 // final: the sandbox was sealed
 )
 
-// Final reports whether nothing may follow the mark.
+// Final reports whether no record may follow the mark.
 func (m Mark) Final() bool { return m >= Cut }
 
 var streams = [...]runner.Stream{1: runner.Stdout, 2: runner.Stderr, 3: runner.Exit, 4: runner.Call}
@@ -79,7 +79,7 @@ func appendRecord(b []byte, kind, what, flags byte, at time.Time, no int64, data
 	return b
 }
 
-// bodySize reads the header of a record.
+// bodySize decodes the header of a record.
 func bodySize(header []byte) (size int, sum uint32, err error) {
 	n := binary.BigEndian.Uint32(header)
 	if n < bodyHeader || n > maxBody {
@@ -88,7 +88,7 @@ func bodySize(header []byte) (size int, sum uint32, err error) {
 	return int(n), binary.BigEndian.Uint32(header[4:]), nil
 }
 
-// parseBody keeps body in the frame it returns.
+// parseBody decodes a body, which the returned frame retains.
 func parseBody(body []byte, sum uint32) (record, error) {
 	if crc32.Checksum(body, table) != sum {
 		return record{}, errRecord

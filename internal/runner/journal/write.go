@@ -8,11 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writeAt is WriteAt of the log with a system call that the Go scheduler does not know of. It would announce the call to its
-// monitor thread, which then wakes up several times: that costs more than the write of a short line to the page cache.
-// All other methods of the journal wait for such a write in any case.
+// writeAt is WriteAt of the log with a system call that is invisible to the Go scheduler. The
+// scheduler would announce the call to its monitor thread, which then wakes up several times, and
+// that costs more than writing a short line to the page cache. All other methods of the journal
+// wait for such a write anyway.
 func (j *Journal) writeAt(p []byte, offset int64) error {
-	if len(p) > maxDirect || strconv.IntSize < 64 { // there an offset takes two words
+	if len(p) > maxDirect || strconv.IntSize < 64 { // on such systems an offset takes two words
 		_, err := j.log.WriteAt(p, offset)
 		return err
 	}
@@ -23,7 +24,7 @@ func (j *Journal) writeAt(p []byte, offset int64) error {
 	var errno unix.Errno
 	if err := conn.Control(func(fd uintptr) {
 		for len(p) > 0 {
-			n, _, e := unix.RawSyscall6(unix.SYS_PWRITE64, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), uintptr(offset), 0, 0) // as package syscall does it
+			n, _, e := unix.RawSyscall6(unix.SYS_PWRITE64, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), uintptr(offset), 0, 0) // like package syscall
 			switch {
 			case e == unix.EINTR:
 				continue
@@ -42,5 +43,5 @@ func (j *Journal) writeAt(p []byte, offset int64) error {
 	return nil
 }
 
-// maxDirect bounds what is written like that: a long line may have to wait for the disk.
+// maxDirect bounds such writes, because a long one may have to wait for the disk.
 const maxDirect = 16 << 10

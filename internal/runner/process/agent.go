@@ -23,27 +23,28 @@ import (
 )
 
 const (
-	killBudget  = 10 * time.Second // for a tree to be gone after SIGKILL
-	drainBudget = 2 * time.Second  // for the pipes of a dead agent to run dry
-	stdinQueue  = 64               // writes that wait for an agent that does not read
-	// stdoutPipe is how much an agent may have printed before it waits in its write. It is what an agent that is held back is ahead of its
-	// window, and enough for a few hundred lines to be read at once.
+	killBudget  = 10 * time.Second // for a process tree to exit after SIGKILL
+	drainBudget = 2 * time.Second  // for the pipes of a dead agent to be drained
+	stdinQueue  = 64               // pending writes to an agent that does not read
+	// stdoutPipe is how much an agent may have printed before a write blocks. It is how far a
+	// held-back agent is ahead of its window, and enough to read a few hundred lines at once.
 	stdoutPipe = 16 << 10
 )
 
 var (
-	// ErrEnded is returned when the process has ended.
+	// ErrEnded is returned if the process has exited.
 	ErrEnded = errors.New("the agent has ended")
-	// ErrStuck is returned when the process does not read its stdin.
+	// ErrStuck is returned if the process does not read its stdin.
 	ErrStuck       = errors.New("the agent does not read its stdin")
 	errSignalNames = errors.New("no signal has that name")
 )
 
-// FrameFunc records what an agent wrote, and how it ended. data is valid until it returns. It is called by several
-// goroutines.
+// FrameFunc records the agent's output and exit. data is valid until it returns. Several goroutines
+// call it.
 type FrameFunc func(stream runner.Stream, data []byte, truncated bool)
 
-// PaceFunc waits until the agent may print more, or ending is closed. What the agent has printed meanwhile waits in its pipe.
+// PaceFunc waits until the agent may print more, or ending is closed. Meanwhile the agent's output
+// waits in its pipe.
 type PaceFunc func(ending <-chan struct{})
 
 // Agent is one process of the agent, from its start to its exit frame. Its methods are safe for concurrent use.
@@ -57,17 +58,18 @@ type Agent struct {
 	stdin  *os.File
 	writes chan stdinWrite
 	done   chan struct{} // closed when its exit frame has been recorded
-	// ending is closed when the process has ended or is being stopped: what it prints then is not held back.
+	// ending is closed when the process has exited or is being stopped: its output is then no
+	// longer held back.
 	ending chan struct{}
 	end    sync.Once
 
-	// killing is held while the tree is killed: a caller that waits for done knows that no kill is
-	// in progress that could meet the next process.
+	// killing is held while the tree is being killed. A caller that waits for done thus knows that
+	// no kill is in progress that could affect the next process.
 	killing sync.Mutex
 
 	mu      sync.Mutex
-	stopped runner.StopReason // the first reason for which it was asked to end
-	pending *time.Timer       // the kill that an interrupt has set
+	stopped runner.StopReason // the first reason for stopping it
+	pending *time.Timer       // the kill that an interrupt has scheduled
 }
 
 type stdinWrite struct {
@@ -75,7 +77,7 @@ type stdinWrite struct {
 	done func(error) // called once; may be nil
 }
 
-// LaunchKey is what two launches must have in common to be served by one process.
+// LaunchKey returns what two launches must have in common to be served by one process.
 func LaunchKey(s *runner.Start) string {
 	if s.Launch.Key != "" {
 		return s.Launch.Key
@@ -87,13 +89,13 @@ func LaunchKey(s *runner.Start) string {
 	}{s.Launch.Argv, s.Launch.Env, s.Secrets, s.Launch.Dir}
 	b, err := json.Marshal(same)
 	if err != nil {
-		panic(err) // strings
+		panic(err) // consists of strings
 	}
-	sum := sha256.Sum256(b) // secrets are kept no longer than need be
+	sum := sha256.Sum256(b) // do not retain secrets longer than necessary
 	return string(sum[:])
 }
 
-// environment is the agent's: nothing is inherited but what every process needs.
+// environment returns the agent's environment, which inherits only what every process needs.
 func environment(home string, s *runner.Start) []string {
 	path := os.Getenv("PATH")
 	if path == "" {
@@ -117,7 +119,7 @@ func environment(home string, s *runner.Start) []string {
 // lookPath finds a program as the agent's own environment would.
 func lookPath(name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
-		return name, nil // relative to dir, where the child is before it execs
+		return name, nil // relative to dir, which is the child's directory when it calls exec
 	}
 	for _, e := range env {
 		path, ok := strings.CutPrefix(e, "PATH=")
@@ -137,8 +139,9 @@ func lookPath(name, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("%s: command not found", name)
 }
 
-// Start starts the process of a launch. Every line that it writes goes to frame, and so does its exit, after which Done is
-// closed. pace is called before each line of its stdout is read; lines of its stderr are always read.
+// Start starts the process of a launch. It passes every line of its output to frame, and finally
+// its exit, after which Done is closed. It calls pace before it reads each line of stdout; lines of
+// stderr are always read.
 func Start(r *Reaper, home string, s *runner.Start, logger *slog.Logger, frame FrameFunc, pace PaceFunc) (*Agent, error) {
 	if len(s.Launch.Argv) == 0 {
 		return nil, errors.New("launch names no program")
@@ -167,7 +170,7 @@ func Start(r *Reaper, home string, s *runner.Start, logger *slog.Logger, frame F
 		}
 		files = append(files, rd, wr)
 	}
-	_, _ = unix.FcntlInt(files[3].Fd(), unix.F_SETPIPE_SZ, stdoutPipe) // else it has the system's size
+	_, _ = unix.FcntlInt(files[3].Fd(), unix.F_SETPIPE_SZ, stdoutPipe) // otherwise it has the system's default size
 	c, err := r.start(path, s.Launch.Argv, &os.ProcAttr{
 		Dir: s.Launch.Dir, Env: env, Files: []*os.File{files[0], files[3], files[5]},
 		Sys: &unix.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
@@ -185,7 +188,7 @@ func Start(r *Reaper, home string, s *runner.Start, logger *slog.Logger, frame F
 	return a, nil
 }
 
-// supervise owns the process: its goroutines are the last to go.
+// supervise owns the process. Its goroutines are the last to return.
 func (a *Agent) supervise(stdout, stderr *os.File) {
 	var pumps, writer sync.WaitGroup
 	meter := newStderrMeter(time.Now())
@@ -200,7 +203,7 @@ func (a *Agent) supervise(stdout, stderr *os.File) {
 	_ = a.stdin.Close()
 	close(ended)
 	writer.Wait()
-	// Processes that it left running would work in the workspace alongside its successor.
+	// Processes left running would work in the workspace alongside the next agent.
 	a.killing.Lock()
 	a.killTree()
 	a.killing.Unlock()
@@ -225,7 +228,8 @@ func (a *Agent) report(stderr []byte) []byte {
 	return encodeReport(r)
 }
 
-// FailedStart is the exit report of a process that could not be started, as the data of an exit frame.
+// FailedStart returns the exit report of a process that could not be started, as the data of an
+// exit frame.
 func FailedStart(err error) []byte {
 	return encodeReport(runner.ExitReport{Code: 127, Stderr: err.Error()})
 }
@@ -233,7 +237,7 @@ func FailedStart(err error) []byte {
 func encodeReport(r runner.ExitReport) []byte {
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // strings and numbers
+		panic(err) // consists of strings and numbers
 	}
 	return b
 }
@@ -282,17 +286,17 @@ func (a *Agent) writeStdin(ended <-chan struct{}) {
 	}
 }
 
-// Key is the LaunchKey that the process was started with.
+// Key returns the LaunchKey with which the process was started.
 func (a *Agent) Key() string { return a.key }
 
-// PID is the process's.
+// PID returns the process id.
 func (a *Agent) PID() int { return a.child.pid }
 
 // Done is closed when the exit frame has been recorded.
 func (a *Agent) Done() <-chan struct{} { return a.done }
 
-// Write queues bytes for the agent's stdin and never waits. done is called when
-// they are written or cannot be; it is not called when the process ends first.
+// Write queues bytes for the agent's stdin and never waits. done is called when they are written or
+// cannot be; it is not called if the process exits first.
 func (a *Agent) Write(data []byte, done func(error)) error {
 	select {
 	case <-a.child.done:
@@ -326,11 +330,11 @@ func (a *Agent) Interrupt(i runner.Interrupt) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.pending == nil { // asking again does not prolong the grace
+	if a.pending == nil { // repeating the request does not extend the grace period
 		a.pending = time.AfterFunc(i.Grace, func() { a.Kill(runner.StoppedInterrupt) })
 	}
 	if errors.Is(err, ErrStuck) {
-		return nil // the kill is what will break it off
+		return nil // the kill will abort the turn
 	}
 	return err
 }
@@ -345,7 +349,7 @@ func (a *Agent) CallOff() {
 	}
 }
 
-// unpace has the rest of what the process prints read without a pause.
+// unpace makes the rest of the output be read without a pause.
 func (a *Agent) unpace() { a.end.Do(func() { close(a.ending) }) }
 
 func (a *Agent) because(reason runner.StopReason) {
@@ -356,7 +360,7 @@ func (a *Agent) because(reason runner.StopReason) {
 	}
 }
 
-// Kill ends the process and everything below it. The exit frame follows.
+// Kill kills the process and all its descendants. The exit frame follows.
 func (a *Agent) Kill(reason runner.StopReason) {
 	a.killing.Lock()
 	defer a.killing.Unlock()
@@ -369,15 +373,15 @@ func (a *Agent) Kill(reason runner.StopReason) {
 	a.killTree()
 }
 
-// killTree needs killing.
+// killTree must be called with killing held.
 func (a *Agent) killTree() {
 	if err := a.reaper.killDescendants(killBudget); err != nil {
 		a.logger.Error("processes of the agent are left", slog.Any("error", err))
 	}
 }
 
-// Stop ends the process in order: end of stdin, SIGTERM after grace, SIGKILL
-// after as long again. It returns when the exit frame has been recorded.
+// Stop stops the process gracefully: it closes stdin, sends SIGTERM after grace, and SIGKILL after
+// grace again. It returns when the exit frame has been recorded.
 func (a *Agent) Stop(reason runner.StopReason, grace time.Duration) {
 	a.because(reason)
 	a.unpace()
@@ -400,7 +404,7 @@ func (a *Agent) Stop(reason runner.StopReason, grace time.Duration) {
 	<-a.done
 }
 
-// Running reports whether the process has not ended.
+// Running reports whether the process has not exited.
 func (a *Agent) Running() bool {
 	if a == nil {
 		return false

@@ -38,7 +38,7 @@ func TestLinesAndExit(t *testing.T) {
 	require.Equal(t, ErrEnded.Error(), h.do(order{Interrupt: &runner.Interrupt{Stdin: []byte("x\n"), Grace: time.Hour}}).Err)
 }
 
-// alive reports whether a process has not ended.
+// alive reports whether a process has not exited.
 func alive(t *testing.T, pid string) bool {
 	t.Helper()
 	stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
@@ -80,7 +80,7 @@ func TestStopEscalates(t *testing.T) {
 		h := newHost(t)
 		h.shell(`trap 'echo term; exit 7' TERM; echo ready; while :; do sleep 0.01; done`)
 		h.line("ready")
-		h.do(order{Stop: 3 * time.Second}) // its trap has as long to run
+		h.do(order{Stop: 3 * time.Second}) // its trap may run for the same time
 		h.line("term")
 		report := h.exit()
 		require.Equal(t, 7, report.Code)
@@ -175,13 +175,14 @@ func TestAnAgentThatDoesNotReadIsStuck(t *testing.T) {
 	h := newHost(t)
 	h.shell(`echo ready; exec sleep 1000`)
 	h.line("ready")
-	s := h.do(order{Fill: true, Write: make([]byte, 1<<20)}) // more than a pipe holds
+	s := h.do(order{Fill: true, Write: make([]byte, 1<<20)}) // more than fits into a pipe
 	require.Equal(t, ErrStuck.Error(), s.Err)
 	require.GreaterOrEqual(t, s.Count, stdinQueue)
 	require.LessOrEqual(t, s.Count, stdinQueue+1, "one is being written")
 }
 
-// TestAnAgentThatHasEndedDoesNotRun before a signal has been handled: a prompt would be given to it otherwise.
+// TestAnAgentThatHasEndedDoesNotRun checks this before the signal of its exit has been handled;
+// otherwise a prompt would be written to it.
 func TestAnAgentThatHasEndedDoesNotRun(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -193,8 +194,8 @@ func TestAnAgentThatHasEndedDoesNotRun(t *testing.T) {
 	require.Equal(t, "killed", h.exit().Signal)
 }
 
-// TestAPipeThatIsHeldOpen: a program that is not a descendant of the agent can have its stdout. The exit frame does not wait
-// for it.
+// TestAPipeThatIsHeldOpen checks that the exit frame does not wait for a program that holds the
+// agent's stdout open without being a descendant of it.
 func TestAPipeThatIsHeldOpen(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

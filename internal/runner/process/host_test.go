@@ -21,8 +21,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// asHost makes the test binary a host: a process that owns one agent, as the runner does. A reaper waits for every child of its
-// process, and kills all descendants, so no two tests can share one.
+// asHost names the environment variable that makes the test binary act as a host: a process that
+// owns one agent, as the runner does. A reaper waits for every child of its process, and kills all
+// descendants, so no two tests can share one.
 const asHost = "OVERWINTER_TEST_AS_AGENT_HOST"
 
 func TestMain(m *testing.M) {
@@ -45,11 +46,11 @@ type order struct {
 	Interrupt *runner.Interrupt
 	CallOff   bool
 	Kill      bool
-	EndUnseen bool // kill the process, and look whether it runs before a signal can have been handled
+	EndUnseen bool // kill the process, and check whether it is running before a signal can have been handled
 	Stop      time.Duration
 }
 
-// said is a line of a host: a frame, or how an order came out.
+// said is a line of a host's output: a frame, or the result of an order.
 type said struct {
 	Frame     runner.Stream
 	IsFrame   bool
@@ -119,7 +120,7 @@ func serveHost(home string, stdin io.Reader, stdout io.Writer) error {
 			r.mu.Lock()
 			err = unix.Kill(a.PID(), unix.SIGKILL)
 			for err == nil {
-				if err = unix.Waitid(unix.P_PID, a.PID(), nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR { //nolint:errorlint // it is returned unwrapped
+				if err = unix.Waitid(unix.P_PID, a.PID(), nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR { //nolint:errorlint // returned unwrapped
 					break
 				}
 				err = nil
@@ -178,7 +179,7 @@ func newHost(t *testing.T, environment ...string) *host {
 	})
 	t.Cleanup(func() {
 		_ = stdin.Close()
-		for range h.lines { // what no test has read
+		for range h.lines { // discard what no test has read
 		}
 		reading.Wait()
 		_ = cmd.Wait()
@@ -198,7 +199,7 @@ func (h *host) next() said {
 	}
 }
 
-// do gives an order and returns how it came out.
+// do sends an order and returns its result.
 func (h *host) do(o order) said {
 	h.t.Helper()
 	require.NoError(h.t, json.NewEncoder(h.stdin).Encode(o))
@@ -248,7 +249,7 @@ func (h *host) shell(script string) said {
 	return s
 }
 
-// text returns what a file of the agent's directory holds.
+// text returns the content of a file in the agent's directory.
 func (h *host) text(name string) string {
 	h.t.Helper()
 	data, err := os.ReadFile(filepath.Join(h.dir, name))

@@ -6,9 +6,9 @@ import (
 	"errors"
 )
 
-// readLine returns the next line without its newline. Of a longer line than most
-// it returns the beginning, marked as cut, and drops the rest; a last line
-// without newline is marked as cut too. The line is valid until the next call.
+// readLine returns the next line without its newline. It truncates a line longer than most and
+// reports it as cut; a last line without a newline is reported as cut too. The line is valid until
+// the next call.
 func readLine(r *bufio.Reader, buf *[]byte, most int) (line []byte, cut bool, err error) {
 	piece, err := r.ReadSlice('\n')
 	if err == nil && len(piece) <= most+1 {
@@ -32,7 +32,7 @@ func readLine(r *bufio.Reader, buf *[]byte, most int) (line []byte, cut bool, er
 		case errors.Is(err, bufio.ErrBufferFull):
 		case err != nil && len(line) > 0:
 			*buf = line
-			return line, true, nil // the error comes again
+			return line, true, nil // the error is returned again by the next call
 		case err != nil:
 			return nil, false, err
 		}

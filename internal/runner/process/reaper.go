@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reaper starts the runner's children and waits for all of them, also for those that it inherits as
-// subreaper: nothing else in the process may wait for one.
+// Reaper starts the runner's children and waits for all of them, including those that it inherits
+// as subreaper. Nothing else in the process may wait for a child.
 type Reaper struct {
-	mu       sync.Mutex // held around fork, so that no child ends before it is known
+	mu       sync.Mutex // held during fork, so that no child exits before it is registered
 	children map[int]*child
 	spawn    chan func()
 	stop     chan struct{}
@@ -24,18 +24,18 @@ type Reaper struct {
 // child is a process that the reaper has started.
 type child struct {
 	pid    int
-	done   chan struct{} // closed when it has ended
+	done   chan struct{} // closed when it has exited
 	status unix.WaitStatus
 }
 
 // NewReaper starts a reaper. A process has at most one.
 func NewReaper() *Reaper {
 	r := &Reaper{children: map[int]*child{}, spawn: make(chan func()), stop: make(chan struct{})}
-	ended := make(chan os.Signal, 1) // one pending wake-up is enough: reap takes all
+	ended := make(chan os.Signal, 1) // one pending signal is enough, because reap reaps all
 	signal.Notify(ended, unix.SIGCHLD)
 	r.done.Go(func() {
 		defer signal.Stop(ended)
-		net := time.NewTicker(time.Second) // for a signal that was merged away
+		net := time.NewTicker(time.Second) // in case a signal was merged with another
 		defer net.Stop()
 		for {
 			select {
@@ -47,8 +47,8 @@ func NewReaper() *Reaper {
 			r.reap()
 		}
 	})
-	// A child's parent-death signal fires when the thread that forked it ends, so
-	// one thread forks them all and lives as long as the process.
+	// A child's parent-death signal fires when the thread that forked it exits, so one thread forks
+	// all of them and lives as long as the process.
 	r.done.Go(func() {
 		runtime.LockOSThread()
 		for {
@@ -84,7 +84,7 @@ func (r *Reaper) start(path string, argv []string, attr *os.ProcAttr) (*child, e
 	return c, err
 }
 
-// reap takes every child that has ended and reports whether none is left at all.
+// reap reaps every child that has exited and reports whether no child is left.
 func (r *Reaper) reap() (childless bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,11 +105,11 @@ func (r *Reaper) reap() (childless bool) {
 	}
 }
 
-// Look takes the children that have ended by now. A signal has the reaper do that as well, but a moment later, and what is
-// given to a process until then is lost with it.
+// Look reaps the children that have exited so far. A signal triggers that as well, but a moment
+// later, and input written to a process until then is lost with it.
 func (r *Reaper) Look() { r.reap() }
 
-// Close ends the reaper. Nothing waits for children that still run.
+// Close stops the reaper. It does not wait for running children.
 func (r *Reaper) Close() {
 	close(r.stop)
 	r.done.Wait()

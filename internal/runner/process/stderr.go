@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The bounds of what an agent's stderr puts into the journal: a burst, and a
-// rate above it.
+// The bounds of how much of an agent's stderr is recorded in the journal: a burst, and a rate above
+// it.
 const (
 	stderrBurst = 1 << 20
 	stderrRate  = 256 << 10 // bytes per second
@@ -25,7 +25,7 @@ func newStderrMeter(now time.Time) *stderrMeter {
 	return &stderrMeter{credit: stderrBurst, at: now}
 }
 
-// line takes a line and returns what goes into the journal.
+// line filters a line and returns what to record in the journal.
 func (m *stderrMeter) line(line []byte, now time.Time) [][]byte {
 	m.tail = append(append(m.tail, line...), '\n')
 	if over := len(m.tail) - stderrTail; over > 0 {

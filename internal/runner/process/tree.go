@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process names a process beyond the reuse of its PID.
+// process identifies a process even if its PID is reused.
 type process struct {
 	pid   int
 	start string // in clock ticks since boot
 }
 
-// descendants lists the living processes below root. It reads /proc alone: not every sandbox
-// runtime has cgroups or lists of children. As the runner is the subreaper of all that the agent
-// starts, a process that was double-forked or has its own session is found as well.
+// descendants lists the living processes below root. It reads only /proc, because not every sandbox
+// runtime has cgroups or lists of children. The runner is the subreaper of everything that the
+// agent starts, so processes that were double-forked or have their own session are found as well.
 func descendants(root int) ([]process, error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -35,16 +35,16 @@ func descendants(root int) ([]process, error) {
 		dead bool
 	}
 	children := map[int][]entry{}
-	for _, name := range slices.Backward(names) { // the youngest first: they are the quickest to go
+	for _, name := range slices.Backward(names) { // youngest first, because they are likely to exit first
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
 		data, err := os.ReadFile("/proc/" + name + "/stat")
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // it has exited meanwhile
 		}
-		// pid (comm) state ppid … starttime; comm may hold anything.
+		// pid (comm) state ppid … starttime; comm may contain any character.
 		i := bytes.LastIndexByte(data, ')')
 		if i < 0 {
 			continue
@@ -72,11 +72,10 @@ func descendants(root int) ([]process, error) {
 	return found, nil
 }
 
-// killDescendants kills everything below this process and returns when nothing is
-// left, or fails when budget is used up. Each is stopped before any is killed, so that none can fork while the
-// others die. A list of processes is out of date when it has been read, so it is
-// the kernel's word that counts: as subreaper the runner has a child, dead or
-// alive, for as long as it has any descendant.
+// killDescendants kills everything below this process and returns when nothing is left, or fails
+// after budget. It stops every process before it kills any, so that none can fork while the others
+// die. A list of processes is outdated once it has been read, so the kernel decides: as a subreaper
+// the runner has a child, dead or alive, as long as it has any descendant.
 func (r *Reaper) killDescendants(budget time.Duration) error {
 	deadline := time.Now().Add(budget)
 	root := os.Getpid()
@@ -111,6 +110,6 @@ func (r *Reaper) killDescendants(budget time.Duration) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%d processes outlive SIGKILL", len(alive))
 		}
-		<-time.After(2 * time.Millisecond) // the kernel's time to take them down
+		<-time.After(2 * time.Millisecond) // give the kernel time to terminate them
 	}
 }

@@ -1,9 +1,10 @@
 // Package rawio reads and writes pipes and sockets without involving the Go scheduler.
 //
-// A line on its way from the agent to the worker uses system calls that the scheduler does not see. The scheduler announces
-// every other one to its monitor thread, which then wakes up several times until the process is idle again. For a program that
-// handles one short line now and then, that costs more than the line. It is right for calls that do not wait: reads and writes
-// of descriptors that are non-blocking.
+// A line on its way from the agent to the worker uses system calls that are invisible to the
+// scheduler. The scheduler announces every other system call to its monitor thread, which then
+// wakes up several times until the process is idle again. For a program that occasionally handles
+// one short line, that costs more than the line itself. This is correct only for calls that do not
+// wait: reads and writes of non-blocking descriptors.
 package rawio
 
 import (
@@ -16,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reader reads a pipe or socket that is non-blocking.
+// reader reads a non-blocking pipe or socket.
 type reader struct{ conn syscall.RawConn }
 
 // NewReader returns a reader of f, or f itself if it is not known to be non-blocking.
@@ -54,7 +55,7 @@ type File interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// writer writes to a pipe or socket that is non-blocking.
+// writer writes to a non-blocking pipe or socket.
 type writer struct{ conn syscall.RawConn }
 
 // NewWriter returns a writer to f, or f itself if it is not known to be non-blocking.
@@ -83,13 +84,13 @@ func (w writer) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
-// Nonblocking reports whether a file is a pipe or socket that does not block.
+// Nonblocking reports whether a file is a non-blocking pipe or socket.
 func Nonblocking(f File) bool { return nonblocking(f) != nil }
 
-// nonblocking returns the descriptor of a file if it is a pipe or socket that does not block, else nil.
+// nonblocking returns the descriptor of a file if it is a non-blocking pipe or socket, else nil.
 func nonblocking(f File) syscall.RawConn {
 	if f.SetWriteDeadline(time.Time{}) != nil {
-		return nil // its reads and writes are not polled
+		return nil // not polled by the runtime
 	}
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -105,10 +106,10 @@ func nonblocking(f File) syscall.RawConn {
 	return conn
 }
 
-// rawCall makes one system call on a descriptor with a buffer that is not empty.
+// rawCall makes one system call on a descriptor with a non-empty buffer.
 func rawCall(call, fd uintptr, p []byte) (int, unix.Errno) {
 	for {
-		n, _, errno := unix.RawSyscall(call, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p))) // as package syscall does it
+		n, _, errno := unix.RawSyscall(call, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p))) // like package syscall
 		if errno != unix.EINTR {
 			if errno != 0 {
 				return 0, errno

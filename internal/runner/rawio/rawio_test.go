@@ -86,7 +86,7 @@ func TestAFileThatMayBlockIsUsedUnchanged(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Close()
 	defer w.Close()
-	w.Fd() // which makes it blocking
+	w.Fd() // makes it blocking
 	require.False(t, rawio.Nonblocking(w))
 }
 

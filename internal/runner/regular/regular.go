@@ -1,5 +1,5 @@
-// Package regular reads files that hostile programs may replace while they are opened. A pipe in the place of a
-// file would keep a reader waiting for ever, and a device could have no end.
+// Package regular reads files that hostile programs may replace while they are opened. A pipe in
+// place of a file would block a reader forever, and a device could be endless.
 package regular
 
 import (
@@ -18,12 +18,12 @@ var ErrNotRegular = errors.New("not a regular file")
 // ErrTooLarge is wrapped by errors about files that are larger than the reader accepts.
 var ErrTooLarge = errors.New("too large")
 
-// Open opens a regular file for reading. It follows links and waits for nothing.
+// Open opens a regular file for reading. It follows links and never blocks.
 func Open(path string) (*os.File, error) {
 	return OpenAt(unix.AT_FDCWD, path, 0)
 }
 
-// OpenAt is Open for a path relative to a directory, with more flags of open(2).
+// OpenAt is Open for a path relative to a directory, with additional flags of open(2).
 func OpenAt(dir int, path string, flags int) (*os.File, error) {
 	for {
 		fd, err := unix.Openat(dir, path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC|flags, 0)
@@ -54,7 +54,7 @@ func Read(path string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(data)) > most {
 		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w: more than %d bytes", ErrTooLarge, most)}

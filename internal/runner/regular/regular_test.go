@@ -19,7 +19,7 @@ func TestReadsRegularFilesOnly(t *testing.T) {
 	require.NoError(t, unix.Mkfifo(pipe, 0o600))
 	require.NoError(t, unix.Mkfifo(written, 0o600))
 	require.NoError(t, os.Symlink(pipe, link))
-	writer, err := os.OpenFile(written, os.O_RDWR, 0) // a reader would wait for what it writes
+	writer, err := os.OpenFile(written, os.O_RDWR, 0) // a reader would block until it writes
 	require.NoError(t, err)
 	defer writer.Close()
 

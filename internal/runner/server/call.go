@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 )
 
-// Why a call is not carried out.
+// Reasons for refusing a call.
 const (
 	callTooLarge  = "The call is too large."
 	callNotJSON   = "The call is not JSON."
@@ -27,25 +27,25 @@ const (
 	callNotStored = "The call could not be recorded."
 )
 
-// calls are the calls of tools that wait for an answer. Its lock is held from the record of a call until it is listed, so that
-// an answer finds it.
+// calls are the calls of tools that wait for an answer. Its lock is held from when a call is
+// recorded until it is registered, so that an answer finds it.
 type calls struct {
 	mu      sync.Mutex
 	waiting []*call
-	settled string // the run whose turn has ended last
+	settled string // the run whose turn ended last
 }
 
-// call is a call that waits.
+// call is a waiting call.
 type call struct {
 	run    string
 	frame  int64
-	answer chan json.RawMessage // one at most
+	answer chan json.RawMessage // receives at most one
 }
 
 func refusal(text string) json.RawMessage {
 	b, err := json.Marshal(runner.CallRefused{Text: text, Failed: true})
 	if err != nil {
-		panic(err) // a text and a truth value
+		panic(err) // consists of a text and a boolean
 	}
 	return b
 }
@@ -71,10 +71,10 @@ func (s *Server) serveCall(conn *net.UnixConn) {
 		return
 	}
 	_ = conn.SetWriteDeadline(time.Now().Add(helloBudget))
-	_, _ = conn.Write(append(answer, '\n')) // a caller that has gone misses it
+	_, _ = conn.Write(append(answer, '\n')) // the caller may have disconnected
 }
 
-// call records a call and waits for its answer; nil if the caller has gone.
+// call records a call and waits for its answer. It returns nil if the caller has disconnected.
 func (s *Server) call(conn net.Conn, data []byte) json.RawMessage {
 	data = data[:max(0, len(data)-1)]
 	switch {
@@ -105,7 +105,7 @@ func (s *Server) call(conn net.Conn, data []byte) json.RawMessage {
 	}
 }
 
-// record makes a call a frame of the open run.
+// record records a call as a frame of the open run.
 func (s *Server) record(data []byte) (c *call, refused string) {
 	s.calls.mu.Lock()
 	defer s.calls.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Server) forgetCall(c *call) {
 	s.calls.waiting = slices.DeleteFunc(s.calls.waiting, func(o *call) bool { return o == c })
 }
 
-// waitingCalls are the frames of a run's calls that wait for an answer.
+// waitingCalls returns the frames of a run's waiting calls.
 func (s *Server) waitingCalls(run string) []int64 {
 	s.calls.mu.Lock()
 	defer s.calls.mu.Unlock()
@@ -182,7 +182,7 @@ func (s *Server) settleCalls(run string) {
 	s.answerCalls(refusal(callTurnOver), func(c *call) bool { return c.run == run })
 }
 
-// listenForCalls makes the socket for calls.
+// listenForCalls opens the socket for calls.
 func (s *Server) listenForCalls() (*net.UnixListener, error) {
 	return listenAt(runner.CallSocketPath(s.cfg.Dir))
 }
@@ -196,7 +196,7 @@ func (s *Server) acceptCalls(ctx context.Context, listener *net.UnixListener) {
 			return
 		case err != nil:
 			s.logger.ErrorContext(ctx, "accept a call", slog.Any("error", err))
-			select { // such as too many open files
+			select { // for example too many open files
 			case <-ctx.Done():
 			case <-time.After(10 * time.Millisecond):
 			}

@@ -15,10 +15,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// helloBudget is how long a connection may take to say what it wants.
+// helloBudget bounds how long a connection may take to send its first message.
 const helloBudget = 10 * time.Second
 
-// enter takes a connection, which leave closes, and reports whether it is to be served.
+// enter registers a connection, which leave closes, and reports whether to serve it.
 func (s *Server) enter(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *Server) refuse(conn net.Conn, token string, version int) bool {
 	return true
 }
 
-// answer writes a last message; a peer that has gone misses it.
+// answer writes a last message. The peer may have disconnected.
 func answer(conn net.Conn, m runner.Message) {
 	_ = conn.SetWriteDeadline(time.Now().Add(helloBudget))
 	w := bufio.NewWriter(conn)
@@ -153,7 +153,7 @@ func (s *Server) serveCommand(conn net.Conn, c *runner.Command) {
 	}
 	data, err := json.Marshal(result)
 	if err != nil {
-		panic(err) // types of ours
+		panic(err) // our own types can always be encoded
 	}
 	answer(conn, &runner.Result{Data: data})
 }

@@ -24,40 +24,40 @@ import (
 type link struct {
 	s    *Server
 	conn *net.UnixConn
-	// out is where messages for the worker go: the stdout of attach where direct, else the connection.
+	// out receives messages for the worker: the stdout of attach if direct, else the connection.
 	out    rawio.File
 	direct bool
 	run    string
 	from   int64
-	ctx    context.Context //nolint:containedctx // done when the link ends, with its goroutines
+	ctx    context.Context //nolint:containedctx // done when the link ends, together with its goroutines
 	stop   context.CancelFunc
 	flush  chan int64 // flushes that wait for the follower; a worker has one at a time
-	// changed holds one word that the delivery may have changed: who sends the
-	// message looks how far it has got by then.
+	// changed has room for one signal that the delivery may have changed. The sender of the message
+	// reads the current state.
 	changed chan struct{}
-	// known brings the files that are stored, where the welcome has asked for them.
+	// known receives the stored files, if the welcome has requested them.
 	known chan []workspacefile.Known
-	// surveys brings the answers to the surveys of a direct link; nil for one without a diff.
+	// surveys receives the answers to the surveys of a direct link; nil for a link without diffs.
 	surveys chan *runner.Diff
-	watch   *follow.Watch // of the workspace; nil for a link without its changes
-	calls   bool          // its worker answers calls
+	watch   *follow.Watch // of the workspace; nil for a link that receives no changes
+	calls   bool          // the worker answers calls
 	pace    pace
 	tasks   sync.WaitGroup
 
-	control   sync.Mutex // held around every message to the attach of a direct link
+	control   sync.Mutex // held while a message is written to the attach of a direct link
 	surveying sync.Mutex // held while a diff is taken for a direct link
 
-	mu     sync.Mutex // held around every message
+	mu     sync.Mutex // held while a message is written
 	w      *bufio.Writer
-	broken bool // a message was written in part
+	broken bool // a message was partly written
 	sent   time.Time
 
-	once     sync.Once // the frames are being sent
+	once     sync.Once // starts the sending of frames
 	partOnce sync.Once
 }
 
-// serveLink serves a link over a connection of attach. stdout is that of attach, if it has passed it on and it can be
-// written to without blocking; the link closes it.
+// serveLink serves a link over a connection of attach. stdout is attach's stdout if it was passed
+// on and is non-blocking; the link closes it.
 func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader, hello *runner.Hello) {
 	var out rawio.File = conn
 	if stdout != nil {
@@ -78,7 +78,7 @@ func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader,
 	}
 	if hello.Files != nil {
 		l.watch = s.files.Watch(func(m runner.Message) error { return l.send(m, true) }, s.logger.With(slog.String("run_id", l.run)))
-		if l.direct { // else the link would be silent while git works
+		if l.direct { // otherwise the link would be silent while git works
 			l.watch.Refresh(l.survey)
 		}
 	}
@@ -91,7 +91,7 @@ func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader,
 		return
 	}
 	defer l.tasks.Wait()
-	defer l.close() // ends a write that hangs, for which Wait would wait
+	defer l.close() // aborts a blocked write, for which Wait would wait
 	defer s.release(l)
 	defer l.stop()
 	j, err := s.journalOf(l.run)
@@ -134,7 +134,7 @@ func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader,
 	}
 }
 
-// replace makes l the one live link.
+// replace makes l the live link.
 func (s *Server) replace(l *link, attempt int64) *runner.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *Server) release(l *link) {
 	}
 }
 
-// send writes one message. Without now it may wait in the buffer for the next.
+// send writes one message. Unless now is set, it may wait in the buffer for the next one.
 func (l *link) send(m runner.Message, now bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,7 +170,7 @@ func (l *link) send(m runner.Message, now bool) error {
 	return l.write(m, now)
 }
 
-// write needs mu.
+// write must be called with mu held.
 func (l *link) write(m runner.Message, now bool) error {
 	if l.broken {
 		return net.ErrClosed
@@ -193,22 +193,23 @@ func (l *link) write(m runner.Message, now bool) error {
 func (l *link) end(m runner.Message) {
 	l.partOnce.Do(func() {
 		l.stop()
-		_ = l.out.SetWriteDeadline(time.Now().Add(runner.PartingBudget)) // also ends a write that hangs
+		_ = l.out.SetWriteDeadline(time.Now().Add(runner.PartingBudget)) // also aborts a blocked write
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.write(m, true) == nil && l.direct {
-			_ = l.sendAttach(m) // whose exit code says so
+			_ = l.sendAttach(m) // its exit code depends on the message
 		}
 		l.close()
 	})
 }
 
-// close ends the connection and whatever writes to the worker.
+// close closes the connection and aborts writes to the worker.
 func (l *link) close() {
-	_ = errors.Join(l.out.Close(), l.conn.Close()) // either may be closed
+	_ = errors.Join(l.out.Close(), l.conn.Close()) // either may already be closed
 }
 
-// sendAttach sends a message to the attach of a direct link. An attach that does not read ends the link.
+// sendAttach sends a message to the attach of a direct link. If attach does not read, the link
+// ends.
 func (l *link) sendAttach(m runner.Message) error {
 	l.control.Lock()
 	defer l.control.Unlock()
@@ -217,7 +218,8 @@ func (l *link) sendAttach(m runner.Message) error {
 	return errors.Join(runner.WriteMessage(w, m), w.Flush())
 }
 
-// detach ends a direct link after the message under way, and notifies its attach that what was written is whole.
+// detach ends a direct link after the message in progress, and notifies its attach that all written
+// messages are complete.
 func (l *link) detach() {
 	l.partOnce.Do(func() {
 		l.stop()
@@ -232,7 +234,7 @@ func (l *link) detach() {
 	})
 }
 
-// read obeys the worker until the link ends.
+// read executes the worker's messages until the link ends.
 func (l *link) read(r *bufio.Reader) {
 	for {
 		m, err := runner.ReadMessage(r)
@@ -245,7 +247,7 @@ func (l *link) read(r *bufio.Reader) {
 		if _, detach := m.(*runner.Detach); detach && l.direct {
 			return
 		}
-		if l.ctx.Err() != nil { // a displaced link commands nothing; its last message is on its way
+		if l.ctx.Err() != nil { // ignore messages of a displaced link, whose last message is being sent
 			continue
 		}
 		if err := l.obey(m); err != nil {
@@ -262,7 +264,7 @@ func (l *link) read(r *bufio.Reader) {
 func (l *link) obey(m runner.Message) error {
 	switch m := m.(type) {
 	case *runner.Start:
-		// Stopping an agent takes seconds, in which an interrupt must be heard.
+		// Stopping an agent takes seconds, during which interrupts must be handled.
 		l.s.mu.Lock()
 		seals := l.s.seals
 		l.s.mu.Unlock()
@@ -280,12 +282,12 @@ func (l *link) obey(m runner.Message) error {
 			}
 		})
 	case *runner.Input:
-		// An agent that is gone says so by its exit frame.
+		// If the agent has exited, its exit frame reports that.
 		if err := l.s.input(l.run, m.Data); errors.Is(err, process.ErrStuck) {
 			return err
 		}
 	case *runner.Steer:
-		l.tasks.Go(func() { // it waits for a prompt that is being delivered
+		l.tasks.Go(func() { // waits for a prompt that is being delivered
 			if err := l.s.steer(l.run, m); errors.Is(err, process.ErrStuck) {
 				l.end(&runner.Error{Code: runner.CodeInvalid, Message: err.Error()})
 			}
@@ -320,7 +322,7 @@ func (l *link) obey(m runner.Message) error {
 	return nil
 }
 
-// answered takes the answer to a survey.
+// answered handles the answer to a survey.
 func (l *link) answered(d *runner.Diff) error {
 	if l.direct {
 		select {
@@ -332,7 +334,8 @@ func (l *link) answered(d *runner.Diff) error {
 	return errors.New("no diff was asked for")
 }
 
-// delivering reports how far the prompt has got, and begins to send the frames. It does not wait for the worker.
+// delivering reports the state of the delivery, and starts to send the frames. It does not wait for
+// the worker.
 func (l *link) delivering(j *journal.Journal) {
 	l.follow(j)
 	select {
@@ -341,8 +344,8 @@ func (l *link) delivering(j *journal.Journal) {
 	}
 }
 
-// follow sends the journal's frames, from where the worker wants them, and its
-// delivery as it changes.
+// follow sends the journal's frames, from the requested one on, and the delivery whenever it
+// changes.
 func (l *link) follow(j *journal.Journal) {
 	l.once.Do(func() {
 		l.tasks.Go(func() { l.frames(j) })
@@ -381,7 +384,7 @@ func (l *link) frames(j *journal.Journal) {
 	}
 }
 
-// transcripts sends what is new in the agent's files, and answers flushes.
+// transcripts sends new data of the agent's files, and answers flushes.
 func (l *link) transcripts(f *follow.Transcripts) {
 	t := time.NewTicker(follow.PollInterval)
 	defer t.Stop()
@@ -413,7 +416,8 @@ func (l *link) transcripts(f *follow.Transcripts) {
 	}
 }
 
-// survey has attach take the diff and sends it to the worker, as attach itself does where the link is not direct.
+// survey makes attach take the diff, and sends it to the worker if the link is direct; otherwise
+// attach sends it.
 func (l *link) survey(s *runner.Survey) error {
 	if !l.direct {
 		return l.send(s, true)
@@ -435,8 +439,8 @@ func (l *link) survey(s *runner.Survey) error {
 	}
 }
 
-// alive keeps the link from being silent. It wakes only when the link has been silent for long enough, or would have
-// been if nothing had been sent since it looked last.
+// alive keeps the link from being silent. It wakes only when the link has been silent for long
+// enough, or would have been if nothing had been sent since the last check.
 func (l *link) alive() {
 	const silence = runner.AliveInterval - runner.AliveInterval/5
 	t := time.NewTimer(silence)

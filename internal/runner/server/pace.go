@@ -7,20 +7,21 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// maxPause is how long the agent waits for a worker that takes nothing, by default. One that has stopped, or whose database is away, must
-// not keep the agent from working; the agent then continues until the worker takes frames again.
+// maxPause bounds how long the agent waits for a worker that takes nothing, by default. A worker
+// that has stopped, or whose database is unavailable, must not keep the agent from working. The
+// agent then continues until the worker takes frames again.
 const maxPause = 20 * time.Second
 
-// pace is how far the agent may be ahead of the worker of a link. Server.mu guards it.
+// pace is how far the agent may be ahead of a link's worker. Server.mu guards it.
 type pace struct {
-	window int64     // frames that the agent may be ahead; 0: any number
-	next   int64     // the first frame that the worker has not taken
-	since  time.Time // when the agent began to wait; zero if it has not since the worker took frames
+	window int64     // frames that the agent may be ahead; 0 for no limit
+	next   int64     // first frame that the worker has not handled
+	since  time.Time // when the agent began to wait; zero if it has not waited since the worker last took frames
 	off    bool      // the worker has taken nothing for maxPause
 	over   bool      // the turn has ended, or was interrupted
 }
 
-// ahead is how many frames the agent is ahead of the window, 0 or less while it may print.
+// ahead returns how many frames the agent is ahead of the window; 0 or less if it may print.
 func (p *pace) ahead(frames int64) int64 {
 	if p.window == 0 || p.off || p.over {
 		return 0
@@ -28,9 +29,10 @@ func (p *pace) ahead(frames int64) int64 {
 	return frames - p.next - p.window + 1
 }
 
-// pace waits before a line of the agent is read, until the worker of the open run has taken enough of what was read before. What is not
-// read fills the agent's pipe, and the agent waits in its write. An agent that is too fast would otherwise wake runner
-// and worker for every line, on a machine that has no time for them. Without a link, nothing waits.
+// pace waits before a line of the agent is read, until the worker of the open run has taken enough
+// of the earlier lines. Unread output fills the agent's pipe, so that the agent blocks in a write.
+// Otherwise a fast agent would wake runner and worker for every line, on a machine that may be
+// overloaded. Without a link, pace does not wait.
 func (s *Server) pace(ending <-chan struct{}) {
 	var timer *time.Timer
 	for {
@@ -53,8 +55,8 @@ func (s *Server) pace(ending <-chan struct{}) {
 	}
 }
 
-// pause returns for how long the agent waits at most, and what is closed when it may not have to any more; nil if
-// it may print.
+// pause returns how long the agent may have to wait, and a channel that is closed when it may no
+// longer have to; nil if it may print.
 func (s *Server) pause() (left time.Duration, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +77,7 @@ func (s *Server) pause() (left time.Duration, changed <-chan struct{}) {
 	return left, s.paced
 }
 
-// repace has an agent that waits look again. It needs mu.
+// repace makes a waiting agent check its window again. It must be called with mu held.
 func (s *Server) repace() {
 	if s.paced != nil {
 		close(s.paced)
@@ -94,7 +96,8 @@ func (s *Server) taken(l *link, m *runner.Taken) {
 	s.repace()
 }
 
-// unpace lets the agent print without waiting for the worker of a run: its turn has ended, or was interrupted.
+// unpace lets the agent print without waiting for the worker of a run, because its turn has ended
+// or was interrupted.
 func (s *Server) unpace(run string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

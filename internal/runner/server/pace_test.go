@@ -11,7 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 )
 
-// TestAnAgentWaitsForASilentWorkerForALimitedTime: then it continues until the worker takes frames again.
+// TestAnAgentWaitsForASilentWorkerForALimitedTime checks that the agent continues after that until
+// the worker takes frames again.
 func TestAnAgentWaitsForASilentWorkerForALimitedTime(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

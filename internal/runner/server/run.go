@@ -14,18 +14,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/process"
 )
 
-// keepRuns is how many runs keep their frames. A run is over before the next
-// starts, so more than one serves those who look for the cause of something.
+// keepRuns is how many runs keep their frames. A run has ended before the next starts, so all but
+// one are kept only to investigate problems.
 const keepRuns = 16
 
-// delivery is what a journal says of its run's prompt; j may be nil.
+// delivery returns the state of a run's prompt according to its journal; j may be nil.
 func delivery(j *journal.Journal) runner.Delivery {
 	if j == nil {
 		return runner.NotStarted
 	}
 	status := j.Status()
 	switch {
-	case status.Mark == journal.Cut || status.Mark == 0: // it died right after making the journal
+	case status.Mark == journal.Cut || status.Mark == 0: // the runner died right after it created the journal
 		return runner.Cut
 	case status.Delivered:
 		return runner.Delivered
@@ -35,10 +35,10 @@ func delivery(j *journal.Journal) runner.Delivery {
 	return runner.Delivering
 }
 
-// begin delivers the prompt of a run that has no journal yet. It calls the function report when the
-// delivery changes, once at least; it must not block. begin returns before the agent has read. seals
-// is how many seals there had been when the start came: a start that had to wait for a seal is
-// refused, or the sandbox would be snapshotted with an agent at work.
+// begin delivers the prompt of a run that has no journal yet. It calls report, which must not
+// block, at least once and whenever the delivery changes. begin returns before the agent has read
+// the prompt. seals is the number of seals when the start arrived: a start that had to wait for a
+// seal is refused, because otherwise the sandbox would be snapshotted with a running agent.
 func (s *Server) begin(run string, start *runner.Start, seals int, report func(*journal.Journal)) error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -63,7 +63,7 @@ func (s *Server) begin(run string, start *runner.Start, seals int, report func(*
 		case a.Running() && a.Key() != process.LaunchKey(start):
 			a.Stop(runner.StoppedLaunch, stopGrace)
 		case !a.Running():
-			<-a.Done() // its exit frame belongs to the run before
+			<-a.Done() // its exit frame belongs to the previous run
 		}
 	}
 	defer func() {
@@ -85,8 +85,8 @@ func (s *Server) begin(run string, start *runner.Start, seals int, report func(*
 	return errors.Join(err, s.closeRun(before))
 }
 
-// interruptEarly ends the beginning of a run and obeys the interrupt that came
-// before it. a is nil where no agent could be started.
+// interruptEarly ends the beginning of a run and executes an interrupt that arrived before it. a is
+// nil if no agent could be started.
 func (s *Server) interruptEarly(run string, a *process.Agent) {
 	s.mu.Lock()
 	s.beginning = false
@@ -103,8 +103,8 @@ func (s *Server) interruptEarly(run string, a *process.Agent) {
 	}
 }
 
-// deliver gives the prompt of the open run to the agent a, or to a new one where
-// a has ended or is nil. It fails when a new one cannot be started.
+// deliver writes the prompt of the open run to the agent a, or to a new one if a has exited or is
+// nil. It fails if a new one cannot be started.
 func (s *Server) deliver(j *journal.Journal, a *process.Agent, start *runner.Start, report func(*journal.Journal)) (*process.Agent, error) {
 	if a == nil || a.Ended() {
 		fresh, err := process.Start(s.reaper, s.cfg.Home, start, s.logger, s.frame, s.pace)
@@ -120,8 +120,8 @@ func (s *Server) deliver(j *journal.Journal, a *process.Agent, start *runner.Sta
 	err := a.Write(start.Input, func(err error) {
 		if err != nil {
 			s.logger.Warn("prompt was not delivered", slog.String("run_id", j.Run()), slog.Any("error", err))
-			// It stays delivering: some of it may have been read. A process that closed
-			// its stdin without ending would leave the run without an end.
+			// The delivery stays delivering, because part of it may have been read. A process that
+			// closed its stdin without exiting would leave the run without an end.
 			time.AfterFunc(stopGrace, func() { a.Kill(runner.StoppedStdin) })
 			return
 		}
@@ -134,13 +134,14 @@ func (s *Server) deliver(j *journal.Journal, a *process.Agent, start *runner.Sta
 		report(j)
 	})
 	if errors.Is(err, process.ErrStuck) {
-		// What has not read the prompts before will not read this one either.
+		// An agent that has not read the earlier prompts will not read this one either.
 		a.Kill(runner.StoppedStdin)
 	}
-	return a, nil // where it has ended its exit frame is on its way
+	return a, nil // if it has exited, its exit frame follows
 }
 
-// openRun makes the journal of the next run, marked as delivering, and returns that of the run before, nil where there is none.
+// openRun creates the journal of the next run, marked as delivering, and returns that of the
+// previous run, nil if there is none.
 func (s *Server) openRun(run string, patterns []string) (j, before *journal.Journal, err error) {
 	s.mu.Lock()
 	known := slices.Equal(patterns, s.patterns)
@@ -157,14 +158,14 @@ func (s *Server) openRun(run string, patterns []string) (j, before *journal.Jour
 	if err := journal.ReplaceFile(s.openFile(), []byte(run+"\n")); err != nil {
 		return nil, nil, fmt.Errorf("name open run: %w", err)
 	}
-	// A caller that finds the journal of a run that is not open takes it for an abandoned one.
+	// A caller that finds the journal of a run that is not open would treat the run as abandoned.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j, err = journal.Create(s.runs(), run, journal.Delivering); err != nil {
 		return nil, nil, err
 	}
 	s.steered = map[string]struct{}{}
-	s.named = true // on disk soon; a prompt does not wait for it
+	s.named = true // synced soon; a prompt does not wait for it
 	before = s.open
 	s.open, s.journals[run], s.sealed, s.beginning = j, j, false, true
 	if len(patterns) > 0 {
@@ -174,8 +175,8 @@ func (s *Server) openRun(run string, patterns []string) (j, before *journal.Jour
 	return j, before, nil
 }
 
-// closeRun closes the run before the open one, whose agent has no more to say. The
-// prompt of the open one does not wait for it.
+// closeRun closes the previous run, whose agent has no more output. The prompt of the open run does
+// not wait for it.
 func (s *Server) closeRun(before *journal.Journal) error {
 	if before != nil {
 		if err := before.Mark(journal.Closed); err != nil && !errors.Is(err, journal.ErrFinal) {
@@ -186,7 +187,7 @@ func (s *Server) closeRun(before *journal.Journal) error {
 	return nil
 }
 
-// forget closes the journals that are not in use and discards the frames of old runs.
+// forget closes unused journals and discards the frames of old runs.
 func (s *Server) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock() // so that no journal is opened while it is being shortened
@@ -198,21 +199,21 @@ func (s *Server) forget() {
 		s.over = append(s.over, j) // no prompt, and no line of the agent, waits for the disk
 	}
 	if s.link != nil && s.link.run != s.open.Run() {
-		return // it may read an old run; the next start forgets
+		return // a link may read an old run; the next start discards it
 	}
 	if err := journal.Forget(s.runs(), keepRuns); err != nil {
 		s.logger.Warn("frames of old runs are kept", slog.Any("error", err))
 	}
 }
 
-// earlyAbort is an interrupt that came before its run had its prompt.
+// earlyAbort is an interrupt that arrived before its run had its prompt.
 type earlyAbort struct {
 	run       string
 	interrupt runner.Interrupt
 }
 
-// interrupt breaks the turn of a run off and reports whether there is one. An
-// interrupt that comes before the start of its run is kept for it.
+// interrupt aborts the turn of a run and reports whether there is one. An interrupt that arrives
+// before the start of its run is kept for it.
 func (s *Server) interrupt(run string, i runner.Interrupt) (bool, error) {
 	a, early := s.target(run, i)
 	if early {
@@ -221,7 +222,7 @@ func (s *Server) interrupt(run string, i runner.Interrupt) (bool, error) {
 	if !a.Running() {
 		return false, nil
 	}
-	s.unpace(run) // what it says at its end is not held back
+	s.unpace(run) // its final output is not held back
 	err := a.Interrupt(i)
 	if errors.Is(err, process.ErrEnded) {
 		return false, nil
@@ -229,7 +230,7 @@ func (s *Server) interrupt(run string, i runner.Interrupt) (bool, error) {
 	return err == nil, err
 }
 
-// target returns the agent that has the run's prompt, nil when the run is over.
+// target returns the agent that has the run's prompt, nil if the run has ended.
 func (s *Server) target(run string, i runner.Interrupt) (a *process.Agent, early bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +245,8 @@ func (s *Server) target(run string, i runner.Interrupt) (a *process.Agent, early
 	return nil, true
 }
 
-// settle ends the calls of a run, and calls off the kill of an interrupt, if the run is still the open one.
+// settle ends the calls of a run, and cancels the kill that an interrupt has scheduled, if the run
+// is still open.
 func (s *Server) settle(run string) {
 	s.settleCalls(run)
 	s.unpace(run)
@@ -256,7 +258,7 @@ func (s *Server) settle(run string) {
 	}
 }
 
-// input gives the agent more bytes of a run.
+// input writes more bytes of a run to the agent's stdin.
 func (s *Server) input(run string, data []byte) error {
 	s.mu.Lock()
 	a, j := s.agent, s.open
@@ -267,7 +269,7 @@ func (s *Server) input(run string, data []byte) error {
 	return a.Write(data, nil)
 }
 
-// steer gives the agent a prompt for the run that it works on, unless it was given that before.
+// steer writes a prompt for the agent's current run to its stdin, unless it was written before.
 func (s *Server) steer(run string, m *runner.Steer) error {
 	s.life.Lock() // not before the prompt of the run, and not twice
 	defer s.life.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 )
 
-// seal stops the agent and calls quiet, hands the rest of the transcripts and what has happened
-// in the workspace to send, and puts everything on disk.
+// seal stops the agent and calls quiet, sends the rest of the transcripts and the changes of the
+// workspace with send, and syncs everything to disk.
 func (s *Server) seal(r *runner.SealRequest, quiet func() error, send func(runner.Message) error) (runner.Sealed, error) {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -77,7 +77,7 @@ func (s *Server) seal(r *runner.SealRequest, quiet func() error, send func(runne
 	return answer, nil
 }
 
-// syncFiles writes files and their entries in directories to disk.
+// syncFiles syncs files and their directory entries to disk.
 func syncFiles(paths []string) error {
 	dirs := map[string]bool{}
 	var errs []error

@@ -26,18 +26,19 @@ import (
 
 const (
 	syncInterval = time.Second
-	maxState     = 16 << 20        // bytes of a file of the runner
-	stopGrace    = 2 * time.Second // for each step of stopping an agent in order
+	maxState     = 16 << 20        // bytes of one of the runner's files
+	stopGrace    = 2 * time.Second // for each step of stopping an agent gracefully
 )
 
-// Config is what serve is started with.
+// Config is the configuration of a server.
 type Config struct {
-	Dir       string // state directory; made if it is missing
+	Dir       string // state directory; created if missing
 	Home      string // the agent's HOME
-	Workspace string // whose files are watched
-	TokenHash string // SHA-256 of the token, as hexadecimal digits
+	Workspace string // watched directory
+	TokenHash string // SHA-256 of the token, in hexadecimal
 	Logger    *slog.Logger
-	// MaxPause is how long the agent waits for a worker that handles nothing of what it prints; 20 s by default.
+	// MaxPause bounds how long the agent waits for a worker that handles none of its output; 20 s
+	// by default.
 	MaxPause time.Duration
 }
 
@@ -49,34 +50,34 @@ type Server struct {
 	versions *follow.Versions
 	files    *follow.Workspace
 	lock     *os.File
-	tasks    sync.WaitGroup // what ends with Serve
+	tasks    sync.WaitGroup // everything that ends with Serve
 	calls    calls
 
-	// life is held while the agent is started, stopped or sealed, or given a prompt for its turn.
+	// life is held while the agent is started, stopped or sealed, or a prompt is added to its turn.
 	life    sync.Mutex
-	steered map[string]struct{} // the ids of these prompts in the open run
+	steered map[string]struct{} // ids of the prompts added to the open run
 
 	mu       sync.Mutex
 	link     *link
 	conns    map[net.Conn]struct{}
-	attempts map[string]int64            // newest attempt seen per run
-	journals map[string]*journal.Journal // opened, by run
-	open     *journal.Journal            // the one that frames go to; nil before the first start
-	over     []*journal.Journal          // that are not in use any more, to be synced and closed
-	named    bool                        // a journal was made and named in openFile, which may not be on disk
-	agent    *process.Agent              // the newest process; may have ended
+	attempts map[string]int64            // newest attempt per run
+	journals map[string]*journal.Journal // open journals by run
+	open     *journal.Journal            // receives frames; nil before the first start
+	over     []*journal.Journal          // no longer in use, to be synced and closed
+	named    bool                        // a journal was created and named in openFile, which may not be synced
+	agent    *process.Agent              // the newest process; may have exited
 	patterns []string                    // of transcripts
-	// beginning: the open run's prompt is on its way to the agent.
+	// beginning is set while the open run's prompt is being delivered.
 	beginning bool
-	early     *earlyAbort // the newest interrupt of a run that has not begun; nil when there is none
+	early     *earlyAbort // newest interrupt of a run that has not begun; nil if there is none
 	sealed    bool
-	seals     int // how many there have been
+	seals     int // number of seals so far
 	stopping  bool
-	paced     chan struct{} // closed when an agent that waits for its worker may continue; nil while none waits
+	paced     chan struct{} // closed when an agent that waits for its worker may continue; nil if none waits
 }
 
-// Serve serves on the socket in the state directory until ctx ends, and then
-// stops the agent. It must be the only user of child processes in its process.
+// Serve serves on the socket in the state directory until ctx ends, and then stops the agent.
+// Nothing else in its process may use child processes.
 func Serve(ctx context.Context, cfg Config) error {
 	s, err := open(cfg)
 	if err != nil {
@@ -105,7 +106,7 @@ func Serve(ctx context.Context, cfg Config) error {
 		if err != nil {
 			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
 				s.logger.ErrorContext(ctx, "accept", slog.Any("error", err))
-				select { // such as too many open files
+				select { // for example too many open files
 				case <-ctx.Done():
 				case <-time.After(10 * time.Millisecond):
 				}
@@ -122,7 +123,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	return errors.Join(s.closeJournals(), s.lock.Close())
 }
 
-// open takes the state directory and settles what an earlier runner left open.
+// open opens the state directory and recovers the state that an earlier runner left.
 func open(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, logger: cfg.Logger, versions: follow.NewVersions(),
@@ -155,7 +156,7 @@ func (s *Server) patternsFile() string {
 	return filepath.Join(s.cfg.Dir, "transcripts.json")
 }
 
-// recover marks the run that was open when the last runner ended as cut.
+// recover marks the run that was open when the last runner exited as cut.
 func (s *Server) recover() error {
 	data, err := regular.Read(s.patternsFile(), maxState)
 	if err == nil {
@@ -172,7 +173,7 @@ func (s *Server) recover() error {
 	}
 	run := strings.TrimSpace(string(name))
 	j, err := journal.Open(s.runs(), run)
-	if errors.Is(err, fs.ErrNotExist) { // it ended before the journal was made
+	if errors.Is(err, fs.ErrNotExist) { // the runner exited before it created the journal
 		return os.Remove(s.openFile())
 	} else if err != nil {
 		return err
@@ -182,7 +183,7 @@ func (s *Server) recover() error {
 	if status.Mark.Final() {
 		return os.Remove(s.openFile())
 	}
-	// An agent that had ended before was not interrupted: its frames are complete.
+	// An agent that had exited before was not interrupted, so its frames are complete.
 	final := journal.Cut
 	if status.Exited && status.Mark == journal.Delivered {
 		final = journal.Closed
@@ -196,12 +197,12 @@ func (s *Server) recover() error {
 
 func (s *Server) listen() (*net.UnixListener, error) { return listenAt(runner.SocketPath(s.cfg.Dir)) }
 
-// listenAt makes a socket that only users of the runner's id can connect to.
+// listenAt opens a socket that only users with the runner's id can connect to.
 func listenAt(path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("replace socket: %w", err)
 	}
-	old := unix.Umask(0o177) // the socket is never open to others, not even for a moment
+	old := unix.Umask(0o177) // so that the socket is never open to others
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	unix.Umask(old)
 	if err != nil {
@@ -225,7 +226,7 @@ func (s *Server) syncJournals(ctx context.Context) {
 	}
 }
 
-// syncOnce writes to disk what runs have written since the last time.
+// syncOnce syncs what runs have written since the last time.
 func (s *Server) syncOnce() error {
 	s.mu.Lock()
 	j, over, named := s.open, s.over, s.named
@@ -247,7 +248,7 @@ func (s *Server) syncOnce() error {
 	return errors.Join(errs...)
 }
 
-// journalOf opens the journal of a run; nil when there is none.
+// journalOf opens the journal of a run; nil if there is none.
 func (s *Server) journalOf(run string) (*journal.Journal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,7 +261,7 @@ func (s *Server) journalOf(run string) (*journal.Journal, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	if !j.Status().Mark.Final() { // another run was begun and the runner died before it said so
+	if !j.Status().Mark.Final() { // another run was begun and the runner died before it recorded the end of this one
 		if err := j.Mark(journal.Closed); err != nil {
 			return nil, errors.Join(err, j.Close())
 		}
@@ -269,7 +270,7 @@ func (s *Server) journalOf(run string) (*journal.Journal, error) {
 	return j, nil
 }
 
-// frame records what the agent wrote in the journal of the open run.
+// frame records output of the agent in the journal of the open run.
 func (s *Server) frame(stream runner.Stream, data []byte, truncated bool) {
 	for {
 		s.mu.Lock()
@@ -280,7 +281,7 @@ func (s *Server) frame(stream runner.Stream, data []byte, truncated bool) {
 			s.mu.Lock()
 			next := s.open != j
 			s.mu.Unlock()
-			if next { // the next run began between the two
+			if next { // the next run began in between
 				continue
 			}
 		}
@@ -291,22 +292,22 @@ func (s *Server) frame(stream runner.Stream, data []byte, truncated bool) {
 	}
 }
 
-// fail ends agent and link when the journal cannot be written: frames that cannot be read back must
-// not be acted on.
+// fail stops the agent and ends the link if the journal cannot be written, because frames that
+// cannot be read again must not be acted on.
 func (s *Server) fail(err error) {
 	s.logger.Error("journal failed", slog.Any("error", err))
 	s.mu.Lock()
 	a, l := s.agent, s.link
 	s.mu.Unlock()
 	if a != nil {
-		s.tasks.Go(func() { a.Kill(runner.StoppedJournal) }) // the caller may be one that Kill waits for
+		s.tasks.Go(func() { a.Kill(runner.StoppedJournal) }) // Kill may wait for the caller
 	}
 	if l != nil {
 		l.end(&runner.Error{Code: runner.CodeJournal, Message: err.Error()})
 	}
 }
 
-// shutdown stops the agent and ends all connections.
+// shutdown stops the agent and closes all connections.
 func (s *Server) shutdown() {
 	s.mu.Lock()
 	s.stopping = true

@@ -28,12 +28,14 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // waitLimit bounds each wait of a test.
 const waitLimit = 2 * time.Minute
 
-// umask is held for reading by tests, and for writing while a server begins to listen: it changes the umask of the process for
-// its socket, and directories that are made meanwhile would be closed to their owner.
+// umask is read-locked by tests, and locked while a server starts to listen. The server changes the
+// umask of the process for its socket, and directories created meanwhile would be inaccessible to
+// their owner.
 var umask sync.RWMutex
 
-// served is a state directory with a server. The tests here start no agent: a server waits for every child of its process and
-// kills all descendants. The tests of cmd/overwinter-runner do, each in a separate process.
+// served is a state directory with a server. The tests here start no agent, because a server waits
+// for every child of its process and kills all descendants. The tests of cmd/overwinter-runner do,
+// each in a separate process.
 type served struct {
 	t         *testing.T
 	dir, home string
@@ -46,7 +48,7 @@ func newServed(t *testing.T) *served {
 	t.Helper()
 	umask.RLock()
 	t.Cleanup(umask.RUnlock)
-	root, err := os.MkdirTemp("", "ows") //nolint:usetesting // a test's name is too long: a socket's path is at most 107 bytes
+	root, err := os.MkdirTemp("", "ows") //nolint:usetesting // the path of a socket is at most 107 bytes, too short for the name of a test
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(root)) })
 	s := &served{t: t, dir: filepath.Join(root, "state"), home: filepath.Join(root, "home")}
@@ -113,7 +115,7 @@ func (p *peer) send(m runner.Message) *peer {
 	return p
 }
 
-// next returns the next message that is not a sign of life; nil at the end.
+// next returns the next message that is not Alive; nil at the end.
 func (p *peer) next() runner.Message {
 	p.t.Helper()
 	for {
@@ -128,7 +130,7 @@ func (p *peer) next() runner.Message {
 	}
 }
 
-// refused reads an error, after which the connection ends.
+// refused reads an error, after which the connection must end.
 func (p *peer) refused(code runner.Code) string {
 	p.t.Helper()
 	m := p.next()
@@ -261,7 +263,7 @@ func TestAnAgentThatCannotBeStartedEndsTheRun(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(s.dir, "open"))
 }
 
-// TestWhatAnEarlierServerLeft: the state directory is that of a server that was killed at one point or another.
+// TestWhatAnEarlierServerLeft uses state directories of servers that were killed at various points.
 func TestWhatAnEarlierServerLeft(t *testing.T) {
 	t.Parallel()
 	marks := func(t *testing.T, s *served, run string, exited bool, marks ...journal.Mark) {
@@ -343,7 +345,7 @@ func TestOneServerForADirectory(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	require.Equal(t, os.Getpid(), s.ping().PID)
 	require.NoError(t, s.stop())
-	s.serve() // over the socket of the one before
+	s.serve() // replaces the socket of the previous one
 	require.Equal(t, os.Getpid(), s.ping().PID)
 }
 
@@ -370,9 +372,8 @@ func TestASealWithoutAnAgent(t *testing.T) {
 	require.IsType(t, &runner.FilesBegun{}, m)
 }
 
-// TestAWorkerThatDoesNotRead keeps neither the server nor the next link waiting.
-// TestASealSaysWhenTheWorkspaceIsQuiet, before it hands anything over, to a command that asks for it. One of an earlier release does not
-// know the message.
+// TestASealSaysWhenTheWorkspaceIsQuiet checks that Quiet is the first message to a command that
+// requests it. A command of an earlier release does not know the message.
 func TestASealSaysWhenTheWorkspaceIsQuiet(t *testing.T) {
 	t.Parallel()
 	s := newServed(t)
@@ -385,12 +386,13 @@ func TestASealSaysWhenTheWorkspaceIsQuiet(t *testing.T) {
 	require.IsType(t, &runner.FilesBegun{}, s.command(runner.Command{Seal: seal}))
 }
 
+// TestAWorkerThatDoesNotRead checks that such a worker delays neither the server nor the next link.
 func TestAWorkerThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	s := newServed(t)
 	log := filepath.Join(s.home, "log.jsonl")
 	require.NoError(t, os.MkdirAll(s.dir, 0o700))
-	require.NoError(t, os.WriteFile(log, make([]byte, 8<<20), 0o600)) // more than a socket holds
+	require.NoError(t, os.WriteFile(log, make([]byte, 8<<20), 0o600)) // more than fits into a socket
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "transcripts.json"), []byte(`["`+log+`"]`), 0o600))
 	s.serve()
 	deaf, _ := s.link(runner.Hello{Run: "run_1"})

@@ -9,11 +9,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/rawio"
 )
 
-// Attach passes its stdout to the runner, with the first bytes of its connection. The runner then writes the messages of
-// the link there itself, and attach handles only what ends the link and the diffs that it is asked for: a line of the agent
-// wakes one process rather than two.
+// Attach passes its stdout to the runner, with the first bytes of its connection. The runner then
+// writes the messages of the link to it directly, and attach handles only the end of the link and
+// the requested diffs. So a line of the agent wakes one process rather than two.
 
-// opening is the reading end of a connection. Its first read receives the file that came with the first bytes, if any.
+// opening is the reading end of a connection. Its first read receives the file that was sent with
+// the first bytes, if any.
 type opening struct {
 	conn *net.UnixConn
 	read bool
@@ -31,7 +32,7 @@ func (o *opening) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// passedFile is the file of a control message, nil if there is none.
+// passedFile returns the file of a control message, nil if there is none.
 func passedFile(oob []byte) *os.File {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(messages) != 1 {
@@ -44,7 +45,7 @@ func passedFile(oob []byte) *os.File {
 	return os.NewFile(uintptr(fds[0]), "stdout of attach")
 }
 
-// take returns the file, which is the caller's to close, if it can be written to without blocking.
+// take returns the file if it is non-blocking. The caller must close it.
 func (o *opening) take() *os.File {
 	f := o.file
 	if f == nil || !rawio.Nonblocking(f) {

@@ -12,7 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 )
 
-// TestJournalsOfEarlierRunsAreClosedWithTheNextSync: no prompt waits for the disk, and no file stays open for that.
+// TestJournalsOfEarlierRunsAreClosedWithTheNextSync checks that no prompt waits for the disk, and
+// that files do not stay open for that.
 func TestJournalsOfEarlierRunsAreClosedWithTheNextSync(t *testing.T) {
 	t.Parallel()
 	s := &Server{cfg: Config{Dir: t.TempDir()}, journals: map[string]*journal.Journal{}}

@@ -12,13 +12,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// exchange sends a line to the runner and reads the answer. A call waits as long as its turn: its worker may be replaced meanwhile.
+// exchange sends a line to the runner and reads the answer. A call waits until its turn ends,
+// because its worker may be replaced meanwhile.
 func exchange(ctx context.Context, socket string, data []byte) (agenttool.Answer, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
 		return agenttool.Answer{}, err
 	}
-	defer conn.Close() // the answer has been read
+	defer conn.Close() // the answer has already been read
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	if _, err := conn.Write(append(data, '\n')); err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 )
 
-// screenshot reads the file that a call names. A relative path is relative to the working directory, which is the agent's.
+// screenshot reads the file that a call names. A relative path is relative to the working
+// directory, which is the agent's.
 func screenshot(input json.RawMessage) ([]byte, error) {
 	var in struct {
 		Path string `json:"path"`

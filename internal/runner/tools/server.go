@@ -11,10 +11,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agenttool"
 )
 
-// version is that of the tools, which clients may show.
+// version is the version of the tools, which clients may show.
 const version = "1"
 
-// Serve offers the tools on stdin and stdout until stdin ends, and takes calls to the runner at the socket.
+// Serve offers the tools on stdin and stdout until stdin is closed, and passes calls to the runner
+// at the socket.
 func Serve(ctx context.Context, socket string, stdin io.Reader, stdout io.Writer) error {
 	s := mcp.NewServer(&mcp.Implementation{Name: agenttool.Server, Title: "overwinter", Version: version}, nil)
 	for _, t := range agenttool.All() {
@@ -31,7 +32,7 @@ func Serve(ctx context.Context, socket string, stdin io.Reader, stdout io.Writer
 	return nil
 }
 
-// nopCloser leaves stdout open.
+// nopCloser keeps stdout open.
 type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }

@@ -22,18 +22,18 @@ import (
 )
 
 const (
-	// diffBudget bounds what git may take over a large workspace. A link is silent
-	// meanwhile, so it is well below what a worker waits for.
+	// diffBudget bounds how long git may take in a large workspace. A link is silent meanwhile, so
+	// it is much shorter than a worker's timeout.
 	diffBudget = 10 * time.Second
-	// maxDeltas bounds the list of changed files of a diff; all of them are counted.
+	// maxDeltas bounds the list of changed files in a diff; all of them are counted.
 	maxDeltas = 2000
 )
 
-// emptyTree is what git calls a tree without files.
+// emptyTree is git's id of a tree without files.
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
-// DiffKey names what a diff of now would compare: as long as it stays the same, so
-// does the diff. Empty: there is nothing to compare yet.
+// DiffKey returns a key of the current state: as long as it is unchanged, so is the diff. It is
+// empty if there is nothing to compare yet.
 func (i *Index) DiffKey() string {
 	h := HeadOf(i.root)
 	if !h.Repository && i.s.Seq == 0 {
@@ -43,8 +43,8 @@ func (i *Index) DiffKey() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// TakeDiff compares a workspace with its beginning, by the index that is kept in
-// dir. It starts processes: never call it where the agent's are reaped.
+// TakeDiff compares a workspace with its state at the beginning, using the index stored in dir. It
+// starts processes, so it must not be called in the process that reaps the agent's.
 func TakeDiff(ctx context.Context, root, dir, key string) (workspacefile.Diff, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, diffBudget, errors.New("git took too long"))
 	defer cancel()
@@ -75,7 +75,7 @@ func TakeDiff(ctx context.Context, root, dir, key string) (workspacefile.Diff, e
 	return d, err
 }
 
-// bounded cuts a patch at the last line within its bound.
+// bounded truncates a patch after the last line within its bound.
 func bounded(patch []byte, truncated bool) ([]byte, bool) {
 	if len(patch) > workspacefile.MaxPatchBytes {
 		patch, truncated = patch[:workspacefile.MaxPatchBytes], true
@@ -108,9 +108,8 @@ func gitState(ctx context.Context, root string) (*workspacefile.GitState, error)
 	return &s, nil
 }
 
-// gitDiff compares the working tree with the base by git. What is not tracked is
-// made known to a copy of the index, so that it counts as added; the repository
-// itself is not written to.
+// gitDiff compares the working tree with the base, using git. It adds untracked files to a copy of
+// the index, so that they count as added; the repository itself is not written to.
 func (i *Index) gitDiff(ctx context.Context, d *workspacefile.Diff) error {
 	gitDir, common, ok := gitDirs(i.root)
 	if !ok {
@@ -139,7 +138,7 @@ func (i *Index) gitDiff(ctx context.Context, d *workspacefile.Diff) error {
 	}
 	base := d.Base
 	if _, _, err := runGit(ctx, i.root, env, 0, "cat-file", "-e", base+"^{commit}"); err != nil {
-		// The history was rewritten, or the clone is another.
+		// The history was rewritten, or this is another clone.
 		if base = HeadOf(i.root).Commit; base == "" {
 			base = emptyTree
 		}
@@ -162,7 +161,7 @@ func (i *Index) gitDiff(ctx context.Context, d *workspacefile.Diff) error {
 	return err
 }
 
-// parseDeltas reads what git diff prints with --raw --numstat -z.
+// parseDeltas parses the output of git diff --raw --numstat -z.
 func parseDeltas(out []byte) []workspacefile.Delta {
 	changes := map[string]workspacefile.ChangeKind{}
 	files := []workspacefile.Delta{}
@@ -189,7 +188,7 @@ func parseDeltas(out []byte) []workspacefile.Delta {
 			continue
 		}
 		f := workspacefile.Delta{Path: parts[2], Change: changes[parts[2]], Binary: parts[0] == "-"}
-		f.Additions, _ = strconv.ParseInt(parts[0], 10, 64) // - where it is binary
+		f.Additions, _ = strconv.ParseInt(parts[0], 10, 64) // "-" for binary files
 		f.Deletions, _ = strconv.ParseInt(parts[1], 10, 64)
 		files = append(files, f)
 	}
@@ -197,7 +196,7 @@ func parseDeltas(out []byte) []workspacefile.Delta {
 	return files
 }
 
-// ownDiff compares the files with the copies of what was there first.
+// ownDiff compares the files with the copies of their first contents.
 func (i *Index) ownDiff(d *workspacefile.Diff) {
 	var patch bytes.Buffer
 	for _, path := range slices.Sorted(maps.Keys(i.s.Entries)) {
@@ -231,8 +230,8 @@ func (i *Index) ownDiff(d *workspacefile.Diff) {
 	d.Patch = patch.Bytes()
 }
 
-// firstContent is what a file held at the beginning, nil where it was not there;
-// false where there is no copy.
+// firstContent returns a file's content at the beginning, nil if it did not exist; false if there
+// is no copy.
 func (i *Index) firstContent(e *entry) ([]byte, bool) {
 	if !e.There {
 		return nil, true
@@ -244,8 +243,8 @@ func (i *Index) firstContent(e *entry) ([]byte, bool) {
 	return notNil(data), err == nil
 }
 
-// content is what a file holds now, nil where it is not there; false where it is
-// too large to be compared.
+// content returns a file's current content, nil if it does not exist; false if it is too large to
+// compare.
 func (i *Index) content(path string, e *entry) ([]byte, bool) {
 	if e.Deleted {
 		return nil, true

@@ -25,7 +25,7 @@ func (b *bundle) git(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// diff looks, stores, and takes the diff.
+// diff makes a pass, stores the reports, and takes the diff.
 func (b *bundle) diff() workspacefile.Diff {
 	b.t.Helper()
 	b.sync()
@@ -87,7 +87,7 @@ func TestDiffAgainstWhatWasThereFirst(t *testing.T) {
 
 	b.write("changed", "one\ntwo\nthree\n")
 	require.NotContains(t, deltas(b.diff()), "changed", "it is as it was")
-	b.index = Open(b.root, b.dir) // and a restored disk remembers
+	b.index = Open(b.root, b.dir) // a restored disk has the same base
 	b.attach()
 	require.Equal(t, 3, b.diff().FilesChanged)
 }
@@ -132,14 +132,14 @@ func TestDiffAgainstTheCommitAtTheBeginning(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(index, after), "the repository is not written to")
 
-	// The key follows what only git knows of.
+	// The key changes with state that only git knows.
 	key := b.index.DiffKey()
 	b.git("commit", "-q", "--allow-empty", "-m", "third")
 	require.NotEqual(t, key, b.index.DiffKey())
 	b.git("checkout", "-q", "--detach")
 	require.Empty(t, b.diff().Git.Branch)
 
-	// Another clone does not have the commit of the beginning.
+	// Another clone lacks the base commit.
 	require.NoError(t, os.RemoveAll(filepath.Join(b.root, ".git")))
 	b.git("init", "-q", "-b", "main")
 	d = b.diff()
@@ -196,7 +196,7 @@ func TestHeadOfFindsWhatGitSays(t *testing.T) {
 	require.Empty(t, HeadOf(b.root).Commit)
 }
 
-// The agent decides what is in its workspace. Reading a pipe blocks until data is written to it.
+// The agent determines what is in its workspace. Reading a pipe blocks until data is written to it.
 func TestPipesAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -215,7 +215,7 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 		require.Empty(t, w.files)
 	}
 	check()
-	for _, name := range pipes { // a reader would block: its writer writes nothing
+	for _, name := range pipes { // a reader would block, because nothing is written
 		writer, err := os.OpenFile(filepath.Join(b.root, name), os.O_RDWR, 0)
 		require.NoError(t, err)
 		defer writer.Close()
@@ -226,13 +226,13 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 	require.Empty(t, HeadOf(b.root).Commit)
 }
 
-// withoutTime leaves the index's time out.
+// withoutTime returns a head without the index's time.
 func withoutTime(h Head) Head {
 	h.sign, _, _ = strings.Cut(h.sign, " ")
 	return h
 }
 
-// apply makes the new lines from the old ones and the edits.
+// apply applies edits to the old lines and returns the new ones.
 func apply(a, b []string, edits []edit) []string {
 	var out []string
 	at := 0
@@ -266,7 +266,7 @@ func TestEditsLeadFromOneTextToTheOther(t *testing.T) {
 	require.Equal(t, []edit{{0, 5000, 0, 5000}}, compare(a, b), "too different to look for more")
 }
 
-// TestAPatchIsWhatGitApplies gives our own diffs to git.
+// TestAPatchIsWhatGitApplies applies our own diffs with git.
 func TestAPatchIsWhatGitApplies(t *testing.T) {
 	t.Parallel()
 	needGit(t)

@@ -16,15 +16,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 )
 
-// Head is where a repository stands, as its files say it without git.
+// Head is the current state of a repository's HEAD, read from its files without git.
 type Head struct {
 	Repository bool
-	Branch     string // empty when the head is detached
-	Commit     string // empty before the first
-	sign       string // changes with the index and the head
+	Branch     string // empty if HEAD is detached
+	Commit     string // empty before the first commit
+	sign       string // changes with the index and HEAD
 }
 
-// HeadOf reads the head of the repository that a directory is the top of.
+// HeadOf reads HEAD of the repository whose top-level directory is dir.
 func HeadOf(dir string) Head {
 	gitDir, common, ok := gitDirs(dir)
 	if !ok {
@@ -48,8 +48,8 @@ func HeadOf(dir string) Head {
 	return h
 }
 
-// gitDirs finds the repository's own directory, and the one that it shares with
-// its other working trees.
+// gitDirs returns the repository's own directory, and the one that it shares with its other working
+// trees.
 func gitDirs(dir string) (gitDir, common string, ok bool) {
 	gitDir = filepath.Join(dir, ".git")
 	info, err := os.Stat(gitDir)
@@ -91,7 +91,7 @@ func resolve(gitDir, common, ref string) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if commit, name, ok := strings.Cut(lines.Text(), " "); ok && name == ref {
 			return commit
@@ -105,7 +105,7 @@ func firstLine(path string) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	data, err := io.ReadAll(io.LimitReader(f, 4<<10))
 	if err != nil {
 		return ""
@@ -118,17 +118,16 @@ func isCommit(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// Git runs git so that it does not write to the repository and starts no hook, no
-// monitor and no external diff that the repository's configuration names. Its filters
-// run, for without them every file that has one would count as changed; they run in the
-// sandbox, where the agent may run anything.
+// Git runs git so that it does not write to the repository and starts no hook, monitor or external
+// diff that the repository configures. Filters do run, because otherwise every filtered file would
+// count as changed; they run in the sandbox, where the agent may run anything.
 func Git(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	out, _, err := runGit(ctx, dir, nil, 0, args...)
 	return out, err
 }
 
-// runGit is Git with more environment, and with at most most bytes of output (0:
-// all); cut says that there was more.
+// runGit is Git with additional environment, and with at most most bytes of output (0 for all). cut
+// reports that there was more.
 func runGit(ctx context.Context, dir string, env []string, most int64, args ...string) (out []byte, cut bool, err error) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{
 		"-c", "safe.directory=*", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
@@ -149,7 +148,7 @@ func runGit(ctx context.Context, dir string, env []string, most int64, args ...s
 	return out, cut, nil
 }
 
-// outputUpTo runs a command until it ends, or has printed enough.
+// outputUpTo runs a command until it exits, or has printed enough.
 func outputUpTo(cmd *exec.Cmd, most int64) (out []byte, cut bool, err error) {
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Bounds of one ignore file; what is beyond is not read.
+// Bounds of one ignore file. The rest is not read.
 const (
 	maxIgnoreBytes = 64 << 10
 	maxRules       = 2000
@@ -15,19 +15,19 @@ const (
 
 // rule is one line of an ignore file.
 type rule struct {
-	pattern  string // for doublestar
+	pattern  string // in the syntax of doublestar
 	negated  bool
 	dirsOnly bool
-	anchored bool // to the directory of the file; otherwise it is about names at any depth
+	anchored bool // to the directory of the file; otherwise it matches names at any depth
 }
 
-// rules are those of one ignore file, about what is below dir.
+// rules are the rules of one ignore file, for files below dir.
 type rules struct {
-	dir  string // relative to the workspace; "" is itself
+	dir  string // relative to the workspace, which is ""
 	list []rule
 }
 
-// parseRules reads an ignore file. Lines that mean nothing are left out.
+// parseRules parses an ignore file. It skips lines without a pattern.
 func parseRules(dir, text string) rules {
 	out := rules{dir: dir}
 	for line := range strings.SplitSeq(text, "\n") {
@@ -60,16 +60,16 @@ func parseRule(line string) (rule, bool) {
 	line = strings.ReplaceAll(line, "[!", "[^")
 	r.pattern = literalBraces.Replace(line)
 	if dir, ok := strings.CutSuffix(r.pattern, "/**"); ok {
-		r.pattern = dir + "/**/*" // what is below the directory, without itself
+		r.pattern = dir + "/**/*" // everything below the directory, without the directory itself
 	}
 	return r, doublestar.ValidatePattern(r.pattern)
 }
 
-// literalBraces escapes braces: git has no alternatives in braces, doublestar has.
+// literalBraces escapes braces, which are alternatives in doublestar but not in git.
 var literalBraces = strings.NewReplacer(`\\`, `\\`, `\{`, `\{`, `\}`, `\}`, `{`, `\{`, `}`, `\}`)
 
-// ignored reports what the rules say of a path that is below their directory;
-// said is false where none of them matches.
+// ignored reports whether the rules ignore a path below their directory. said is false if none of
+// them matches.
 func (r rules) ignored(name string, isDir bool) (ignored, said bool) {
 	if r.dir != "" {
 		name = strings.TrimPrefix(name, r.dir+"/")
@@ -93,7 +93,7 @@ func (r rule) matches(name string) bool {
 	return doublestar.MatchUnvalidated(r.pattern, name)
 }
 
-// ignores are the rules that hold in a directory, the innermost last.
+// ignores are the rules that apply in a directory, innermost last.
 type ignores []rules
 
 func (i ignores) ignored(name string, isDir bool) bool {

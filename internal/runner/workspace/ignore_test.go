@@ -59,7 +59,7 @@ func FuzzIgnore(f *testing.F) {
 	})
 }
 
-// needGit fails where there is no git: make test installs it.
+// needGit fails the test if git is missing. make test installs it.
 func needGit(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {

@@ -20,69 +20,69 @@ import (
 )
 
 const (
-	// maxHashed is the largest file that is read to know whether it is the same;
-	// of a larger one size and time say so.
+	// maxHashed bounds the size of files that are read to detect changes. Larger files are compared
+	// by size and time.
 	maxHashed = 64 << 20
 	// A file that keeps changing is reported after a second, then after two, and so on up to half a
-	// minute: a log that grows is not sent a hundred times.
+	// minute, so that a growing log is not sent a hundred times.
 	minHold, maxHold = time.Second, 30 * time.Second
-	// maxSaved and maxGitIndex bound what is read of the index's own file, and of git's.
+	// maxSaved and maxGitIndex bound how much is read of the stored index, and of git's.
 	maxSaved, maxGitIndex = 256 << 20, 256 << 20
 )
 
-// Index is what a worker knows of a workspace. It is for one goroutine.
+// Index is the state of a workspace as reported to a worker. It is used by one goroutine.
 type Index struct {
 	root  string // the workspace
-	dir   string // where the index and the first contents are kept
-	limit int    // of files
+	dir   string // directory of the index and the copies of first contents
+	limit int    // maximum number of files
 
 	s       saved
-	used    int64 // bytes of content that were reported
-	unsaved bool  // it differs from its file
+	used    int64 // bytes of reported content
+	unsaved bool  // it differs from the stored index
 	todo    []string
-	gone    map[string]bool // of those, what is not seen any more
-	force   bool            // the pass under way holds nothing back
+	gone    map[string]bool // those of todo that are no longer tracked
+	force   bool            // the current pass holds nothing back
 	held    bool            // something was held back
 }
 
-// saved is the form of the index on disk.
+// saved is the stored form of the index.
 type saved struct {
 	Session string `json:"session"`
 	Lineage string `json:"lineage"`
 	Seq     int64  `json:"seq"`
-	// Base is the commit that the workspace began with; empty when it had none.
+	// Base is the commit at the workspace's beginning; empty if there was none.
 	Base string `json:"base,omitempty"`
-	// Begun: the first pass has been made.
+	// Begun is set after the first pass.
 	Begun bool `json:"begun"`
-	// Empty: the lineage began with a worker that knew of no files.
+	// Empty is set if the lineage began with a worker that had stored no files.
 	Empty   bool              `json:"empty"`
-	Bounded int64             `json:"bounded,omitempty"` // the number of the report that not everything is watched
+	Bounded int64             `json:"bounded,omitempty"` // number of the report that not all files are tracked
 	Entries map[string]*entry `json:"entries,omitempty"`
 }
 
-// entry is one file, or one that is gone.
+// entry is a file, existing or deleted.
 type entry struct {
 	Stat    stat                  `json:"stat"`
 	SHA256  string                `json:"sha256,omitempty"`
 	Unsaved workspacefile.Unsaved `json:"unsaved,omitempty"`
-	Seq     int64                 `json:"seq,omitempty"` // of the last report; 0: never, or known to the worker before
+	Seq     int64                 `json:"seq,omitempty"` // of the last report; 0 if never reported in this lineage
 	Deleted bool                  `json:"deleted,omitempty"`
-	Initial bool                  `json:"initial,omitempty"` // there at the beginning and not reported yet
-	Known   bool                  `json:"known,omitempty"`   // the worker has this state of it
-	Racy    bool                  `json:"racy,omitempty"`    // its times cannot show a later write
-	// First is the sum of what it held at the session's beginning, of FirstSize
-	// bytes; empty when it was not there or has no copy.
+	Initial bool                  `json:"initial,omitempty"` // existed at the beginning and is not reported yet
+	Known   bool                  `json:"known,omitempty"`   // the worker has this state
+	Racy    bool                  `json:"racy,omitempty"`    // its times may not show a later write
+	// First is the checksum of its content at the session's beginning, of FirstSize bytes; empty if
+	// it did not exist or has no copy.
 	First     string `json:"first,omitempty"`
 	FirstSize int64  `json:"firstSize,omitempty"`
-	// There: it was there at the beginning, with a copy or without.
+	// There is set if it existed at the beginning, with a copy or without.
 	There bool `json:"there,omitempty"`
 
 	hold time.Duration
 	next time.Time
 }
 
-// Open reads the index that is kept in dir of the workspace root. One that is not
-// there, or cannot be read, is empty.
+// Open reads the index in dir of the workspace root. If it is missing or unreadable, the index is
+// empty.
 func Open(root, dir string) *Index {
 	i := &Index{root: root, dir: dir, limit: workspacefile.MaxWatched}
 	var err error
@@ -97,7 +97,7 @@ func Open(root, dir string) *Index {
 
 func (i *Index) firstFile(sum string) string { return filepath.Join(i.dir, "first", sum) }
 
-// kept is how many bytes of content the worker has of a file.
+// kept returns how many bytes of a file's content the worker has stored.
 func (e *entry) kept() int64 {
 	if e.Deleted || e.Unsaved != "" || !e.Known && e.Seq == 0 {
 		return 0
@@ -105,7 +105,7 @@ func (e *entry) kept() int64 {
 	return e.Stat.Size
 }
 
-// Continues reports whether the index continues from what a worker has stored.
+// Continues reports whether the index continues from a worker's position.
 func (i *Index) Continues(p workspacefile.Position) bool {
 	if i.s.Session != p.Session || i.s.Lineage == "" {
 		return false
@@ -116,13 +116,13 @@ func (i *Index) Continues(p workspacefile.Position) bool {
 	return p.Lineage == i.s.Lineage && p.Seq <= i.s.Seq
 }
 
-// Seq is the number of the newest change that was reported.
+// Seq returns the number of the newest reported change.
 func (i *Index) Seq() int64 { return i.s.Seq }
 
-// Lineage names the history that the index is part of.
+// Lineage returns the name of the index's lineage.
 func (i *Index) Lineage() string { return i.s.Lineage }
 
-// Base is the commit that the workspace began with.
+// Base returns the commit at the workspace's beginning.
 func (i *Index) Base() string { return i.s.Base }
 
 // Resume resumes from a position that the index continues: later changes are reported again.
@@ -139,9 +139,8 @@ func (i *Index) Resume(p workspacefile.Position) {
 	i.forget(p.Seq)
 }
 
-// Begin starts a lineage with what a worker knows, which is nothing where the
-// session begins. What was there first is remembered as long as the session and
-// the disk are the same.
+// Begin starts a lineage with the files that a worker has stored, which are none when the session
+// begins. The first contents are kept as long as session and disk are the same.
 func (i *Index) Begin(p workspacefile.Position, known []workspacefile.Known) {
 	before := i.s
 	i.s = saved{Session: p.Session, Lineage: newLineage(), Base: p.Base, Empty: p.Lineage == "", Entries: map[string]*entry{}}
@@ -172,9 +171,9 @@ func newLineage() string {
 	return hex.EncodeToString(b)
 }
 
-// Pass compares the workspace with the index and remembers what [Index.Report] has to report. watch, if it is
-// not nil, is called with each directory before it is read. With force nothing is held back for
-// having changed a moment ago. It reports whether there is anything for it.
+// Pass compares the workspace with the index and collects what [Index.Report] has to report. watch,
+// if not nil, is called with each directory before it is read. With force, recently changed files
+// are not held back. It reports whether there is anything to report.
 func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
 	first := !i.s.Begun
 	if first && i.s.Base == "" {
@@ -192,7 +191,7 @@ func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
 	for path, e := range i.s.Entries {
 		now, there := w.files[path]
 		if !there && w.bounded && !e.Deleted {
-			now, there = i.lookAt(path) // it may only have been pushed out of the list
+			now, there = i.lookAt(path) // it may only exceed the bound of the list
 		}
 		delete(w.files, path)
 		switch {
@@ -224,13 +223,13 @@ func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
 		i.begun()
 	}
 	if w.bounded && i.s.Bounded == 0 {
-		i.s.Bounded = -1 // to be reported
+		i.s.Bounded = -1 // still to be reported
 	}
 	slices.Sort(i.todo)
 	return len(i.todo) > 0 || i.s.Bounded < 0, nil
 }
 
-// consider adds a file to those of [Index.Report], unless it is held back.
+// consider adds a file to those that [Index.Report] reports, unless it is held back.
 func (i *Index) consider(path string, e *entry) {
 	if !i.force && e.hold > 0 && time.Now().Before(e.next) {
 		i.held = true
@@ -239,11 +238,10 @@ func (i *Index) consider(path string, e *entry) {
 	i.todo = append(i.todo, path)
 }
 
-// Held reports whether the last pass held something back, so that another one is due.
+// Held reports whether the last pass held a file back, so that another pass is due.
 func (i *Index) Held() bool { return i.held }
 
-// begun ends the first pass: where no commit has what the workspace began with,
-// copies are made.
+// begun ends the first pass: if the workspace began without a commit, it copies the files.
 func (i *Index) begun() {
 	i.s.Begun, i.unsaved = true, true
 	if i.s.Base != "" {
@@ -259,7 +257,7 @@ func (i *Index) begun() {
 			continue
 		}
 		if err := i.keepFirst(got.sum, got.data); err != nil {
-			continue // then there is nothing to compare with
+			continue // it cannot be compared later
 		}
 		e.First, e.FirstSize = got.sum, int64(len(got.data))
 		room -= e.FirstSize
@@ -277,13 +275,13 @@ func (i *Index) keepFirst(sum string, data []byte) error {
 	return os.WriteFile(name, data, 0o600)
 }
 
-// lookAt is the state of one file; false when there is none.
+// lookAt returns the metadata of one file, or false if it does not exist.
 func (i *Index) lookAt(path string) (stat, bool) {
 	root, err := os.OpenRoot(i.root)
 	if err != nil {
 		return stat{}, false
 	}
-	defer root.Close() // only read
+	defer root.Close() // opened only for reading
 	info, err := root.Lstat(filepath.FromSlash(path))
 	if err != nil || !info.Mode().IsRegular() {
 		return stat{}, false
@@ -297,8 +295,8 @@ func (i *Index) lookAt(path string) (stat, bool) {
 	}, true
 }
 
-// openFile opens a regular file without waiting for anything and without
-// following a link in its last part.
+// openFile opens a regular file without blocking and without following a link in its last path
+// element.
 func openFile(root *os.Root, path string) (*os.File, error) {
 	return root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 }
@@ -319,28 +317,28 @@ func statFile(f *os.File) (stat, error) {
 	return statOf(&st), nil
 }
 
-// reading is a file as it was read.
+// reading is the content of a file as read.
 type reading struct {
 	stat stat
-	sum  string // empty where it was not read to its end
-	data []byte // nil where it is larger than workspacefile.MaxBytes
+	sum  string // empty if not read to the end
+	data []byte // nil if larger than workspacefile.MaxBytes
 	racy bool
 }
 
 var errMoving = errors.New("the file is being written")
 
-// read reads a file. errMoving: it changed meanwhile.
+// read reads a file. It returns errMoving if the file changed meanwhile.
 func (i *Index) read(path string) (reading, error) {
 	root, err := os.OpenRoot(i.root)
 	if err != nil {
 		return reading{}, err
 	}
-	defer root.Close() // only read
+	defer root.Close() // opened only for reading
 	f, err := openFile(root, path)
 	if err != nil {
 		return reading{}, err
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	before := time.Now()
 	r := reading{}
 	if r.stat, err = statFile(f); err != nil {
@@ -372,8 +370,8 @@ func (i *Index) read(path string) (reading, error) {
 	return r, nil
 }
 
-// Report sends what the last pass found to send, one change after the other, and
-// returns its error. What was not sent is found again by the next pass.
+// Report sends the findings of the last pass, one change after the other, and returns the error of
+// send. The next pass finds unsent changes again.
 func (i *Index) Report(send func(workspacefile.Change) error, bounded func(seq int64) error) error {
 	if i.s.Bounded < 0 {
 		if err := bounded(i.s.Seq + 1); err != nil {
@@ -394,7 +392,7 @@ func (i *Index) Report(send func(workspacefile.Change) error, bounded func(seq i
 
 func (i *Index) report(path string, send func(workspacefile.Change) error) error {
 	e := i.s.Entries[path]
-	if i.gone[path] { // or ignored since
+	if i.gone[path] { // or ignored by now
 		return i.reportDeleted(path, e, send)
 	}
 	got, err := i.read(path)
@@ -408,7 +406,7 @@ func (i *Index) report(path string, send func(workspacefile.Change) error) error
 		if !there {
 			return i.reportDeleted(path, e, send)
 		}
-		got = reading{stat: s} // unreadable, or never at rest: it is listed without content
+		got = reading{stat: s} // unreadable, or changing all the time: listed without content
 	}
 	same := !e.Deleted && e.SHA256 == got.sum && e.Stat.Size == got.stat.Size && e.Stat.Mode == got.stat.Mode &&
 		(got.sum != "" || e.Stat.Modified == got.stat.Modified)
@@ -443,7 +441,7 @@ func (i *Index) report(path string, send func(workspacefile.Change) error) error
 	}
 	i.s.Seq++
 	e.Stat, e.SHA256, e.Unsaved, e.Racy = got.stat, got.sum, change.Unsaved, got.racy
-	// What was reported as initial may have to be reported as initial again.
+	// A file reported as initial may have to be reported as initial again.
 	e.Seq, e.Known, e.Deleted, e.Initial = i.s.Seq, true, false, change.Initial
 	e.back(time.Now())
 	i.used += e.kept() - was
@@ -455,7 +453,7 @@ func (i *Index) reportDeleted(path string, e *entry, send func(workspacefile.Cha
 	if e.Deleted && e.Known {
 		return nil
 	}
-	if !e.Known && e.Seq == 0 && !e.There { // it came and went
+	if !e.Known && e.Seq == 0 && !e.There { // created and deleted in between
 		delete(i.s.Entries, path)
 		return nil
 	}
@@ -472,13 +470,13 @@ func (i *Index) reportDeleted(path string, e *entry, send func(workspacefile.Cha
 	return nil
 }
 
-// back holds a file back for longer each time.
+// back holds a file back, for longer each time.
 func (e *entry) back(now time.Time) {
 	e.hold = min(max(2*e.hold, minHold), maxHold)
 	e.next = now.Add(e.hold)
 }
 
-// forget lets go of files that are gone, of which the worker knows up to seq.
+// forget drops deleted files that the worker has stored, up to seq.
 func (i *Index) forget(seq int64) {
 	for path, e := range i.s.Entries {
 		if e.Deleted && e.Known && e.Seq <= seq && !e.There {
@@ -487,7 +485,7 @@ func (i *Index) forget(seq int64) {
 	}
 }
 
-// Save writes the index down, where it has changed.
+// Save stores the index if it has changed.
 func (i *Index) Save() error {
 	if !i.unsaved {
 		return nil

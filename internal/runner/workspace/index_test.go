@@ -22,10 +22,10 @@ type bundle struct {
 	root  string
 	dir   string
 	index *Index
-	seen  []workspacefile.Change // by the last look
+	seen  []workspacefile.Change // reports of the last look
 	p     workspacefile.Position
 	files map[string]workspacefile.Content
-	fail  error // of every send
+	fail  error // error of every send
 	notes int
 }
 
@@ -39,7 +39,7 @@ func setup(t *testing.T) *bundle {
 	return b
 }
 
-// attach is a worker that comes with what it has stored.
+// attach attaches a worker with its stored position.
 func (b *bundle) attach() {
 	b.t.Helper()
 	if b.index.Continues(b.p) {
@@ -164,7 +164,7 @@ func TestWhatTheWorkerDidNotStoreIsReportedAgain(t *testing.T) {
 	b := setup(t)
 	b.write("initial", "i")
 	b.attach()
-	b.look() // and the worker dies before it has stored anything
+	b.look() // the worker dies before it has stored the reports
 	b.attach()
 	require.Equal(t, []string{"initial initial"}, b.sync())
 	b.write("a", "1")
@@ -206,7 +206,7 @@ func TestARestoredDiskContinuesWhereItWas(t *testing.T) {
 	require.NoError(t, b.index.Save())
 	lineage := b.p.Lineage
 
-	b.index = Open(b.root, b.dir) // the snapshot is started
+	b.index = Open(b.root, b.dir) // restored from the snapshot
 	b.write("b", "1")
 	b.attach()
 	require.Equal(t, []string{"created b"}, b.sync())
@@ -215,7 +215,7 @@ func TestARestoredDiskContinuesWhereItWas(t *testing.T) {
 	older, err := os.ReadFile(savedFile(b.dir))
 	require.NoError(t, err)
 
-	// A disk that is older than what is stored: the worker says what it knows.
+	// A disk that is older than the stored position: the worker lists its files.
 	b.write("b", "2")
 	b.write("c", "2")
 	b.sync()
@@ -229,14 +229,14 @@ func TestARestoredDiskContinuesWhereItWas(t *testing.T) {
 	require.NotEqual(t, lineage, b.p.Lineage)
 	require.Equal(t, "1", string(b.files["b"].Data))
 
-	// A disk that has nothing.
+	// An empty disk.
 	b.remove("a")
 	b.remove("b")
 	b.index = Open(b.root, t.TempDir())
 	b.attach()
 	require.Equal(t, []string{"deleted a", "deleted b"}, b.sync())
 
-	// The disk of another session starts from the beginning.
+	// The disk of another session starts from scratch.
 	b.write("a", "1")
 	b.p, b.files = workspacefile.Position{Session: "ses_2"}, map[string]workspacefile.Content{}
 	b.attach()
@@ -258,7 +258,7 @@ func TestContentHasBounds(t *testing.T) {
 	require.Len(t, b.files["over"].SHA256, 64, "it is read to be compared")
 	require.NotNil(t, b.files["empty"].Data)
 
-	// 64 MiB of content in all; one of them is there already.
+	// 64 MiB of content in total, including an existing file.
 	for n := range 64 {
 		b.write(fmt.Sprintf("file%02d", n), strings.Repeat("y", workspacefile.MaxBytes))
 	}
@@ -311,7 +311,7 @@ func TestLinksAndOtherThingsAreNoFiles(t *testing.T) {
 	b.write("real", "1")
 	require.Equal(t, []string{"created real"}, b.sync())
 
-	// A file that becomes a link between the look and the reading.
+	// A file that is replaced by a link between look and read.
 	b.write("dir/a", "1")
 	_, err := b.index.Pass(true, nil)
 	require.NoError(t, err)
@@ -387,7 +387,7 @@ func TestAWatcherWakesForWhatHappensBelow(t *testing.T) {
 			t.Fatal("no wait ended: " + what)
 		}
 		pass()
-		for { // what it took up between the wake-up and the pass
+		for { // events received between the wake-up and the pass
 			select {
 			case <-w.Wake():
 				pass()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listers is how many directories are read at the same time.
+// listers is how many directories are read in parallel.
 const listers = 2
 
 // tooMuchError ends a listing that exceeds a bound.
@@ -21,8 +21,8 @@ type tooMuchError string
 
 func (e tooMuchError) Error() string { return string(e) }
 
-// listTree lists everything below root, .git and ignored files included, in a fixed order. It follows no
-// symbolic link. tooMuchError: a bound was exceeded.
+// listTree lists everything below root, including .git and ignored files, in a fixed order. It
+// follows no symbolic links. It returns tooMuchError if a bound is exceeded.
 func listTree(ctx context.Context, root string, limit int) ([]treeEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, treeBudget)
 	defer cancel()
@@ -47,19 +47,19 @@ func listTree(ctx context.Context, root string, limit int) ([]treeEntry, error) 
 }
 
 type lister struct {
-	ctx    context.Context //nolint:containedctx // lives as long as one call
+	ctx    context.Context //nolint:containedctx // lives for one call
 	limit  int64
-	count  atomic.Int64   // of entries
+	count  atomic.Int64   // number of entries
 	others errgroup.Group // reads directories alongside the caller
 }
 
-// directory is what is in a directory, and in those below it.
+// directory is the content of a directory and of those below it.
 type directory struct {
 	entries []treeEntry
-	below   []*directory // of the entries that are directories
+	below   []*directory // for the entries that are directories
 }
 
-// appendTo appends the entries of a directory, each followed by what is below it.
+// appendTo appends the entries of a directory, each followed by the entries below it.
 func (d *directory) appendTo(out []treeEntry) []treeEntry {
 	below := d.below
 	for i := range d.entries {
@@ -72,10 +72,10 @@ func (d *directory) appendTo(out []treeEntry) []treeEntry {
 	return out
 }
 
-// read lists the directory that fd is, and closes it.
+// read lists the directory fd, and closes it.
 func (l *lister) read(fd int, rel string, depth int, into *directory) error {
 	f := os.NewFile(uintptr(fd), rel)
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	if depth > maxTreeDepth {
 		return tooMuchError(fmt.Sprintf("deeper than %d directories", maxTreeDepth))
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// The file of an index is read before the first prompt after a restore is delivered, and before a snapshot. As JSON, one of 10,000
-// files took 40 ms to read.
+// The stored index is read before the first prompt after a restore is delivered, and before a
+// snapshot. As JSON, an index of 10,000 files took 40 ms to read.
 //
 //	magic
 //	length, header: saved without its entries, as JSON
@@ -23,9 +23,9 @@ import (
 // Numbers are varints.
 const savedMagic = "overwinter workspace index 1\n"
 
-// savedFile is where the index is kept, and legacyFile where releases before this format kept it, as JSON. That file stays: a runner
-// of such a release may be started from the snapshot, asks for the list of what is stored if the file is too old, and
-// knows from it what the session began with.
+// savedFile returns the path of the index, and legacyFile that of earlier releases, in JSON. The
+// legacy file is kept: a runner of such a release may be started from the snapshot. It requests the
+// list of stored files if the file is too old, and learns from it the session's first contents.
 func savedFile(dir string) string  { return filepath.Join(dir, "workspace.index") }
 func legacyFile(dir string) string { return filepath.Join(dir, "workspace.json") }
 
@@ -38,10 +38,11 @@ const (
 	flagThere
 )
 
-// minEntryBytes is the least that an entry takes: its flags, seven numbers and the lengths of four strings.
+// minEntryBytes is the minimum size of an entry: flags, seven numbers and the lengths of four
+// strings.
 const minEntryBytes = 12
 
-// readSaved reads the index that is kept in dir.
+// readSaved reads the index stored in dir.
 func readSaved(dir string) (saved, error) {
 	data, err := regular.Read(savedFile(dir), maxSaved)
 	if err == nil {
@@ -57,7 +58,7 @@ func readSaved(dir string) (saved, error) {
 	return s, json.Unmarshal(data, &s)
 }
 
-// writeSaved replaces the index that is kept in dir.
+// writeSaved replaces the index stored in dir.
 func writeSaved(dir string, s saved) error {
 	data, err := encodeSaved(s)
 	if err != nil {
@@ -122,7 +123,7 @@ func (e *entry) flags() (f byte) {
 	return f
 }
 
-// decodeSaved reads an index. Its strings are parts of data.
+// decodeSaved decodes an index. Its strings alias data.
 func decodeSaved(data string) (saved, error) {
 	d := &decoder{rest: data}
 	if d.take(uint64(len(savedMagic))) != savedMagic {
@@ -156,7 +157,7 @@ func decodeSaved(data string) (saved, error) {
 	return s, nil
 }
 
-// decoder reads the parts of an index. Once one is missing, every other is zero.
+// decoder decodes the parts of an index. After one is missing, all others are zero.
 type decoder struct {
 	rest   string
 	failed bool

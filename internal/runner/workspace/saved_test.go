@@ -65,17 +65,17 @@ func TestAnIndexThatIsNotWholeIsRefused(t *testing.T) {
 	}
 	_, err = decodeSaved(string(data) + "x")
 	require.Error(t, err)
-	for i := range data { // no byte ends the program or takes memory that the file does not have
+	for i := range data { // no byte may crash the program or make it allocate more than the file can contain
 		for _, b := range []byte{0, 0x7f, 0x80, 0xff} {
 			changed := append([]byte{}, data...)
 			changed[i] = b
-			_, _ = decodeSaved(string(changed)) // it may be another index
+			_, _ = decodeSaved(string(changed)) // it may decode as another index
 		}
 	}
 }
 
 // TestALargeIndexCostsFewAllocations counts, because the index is read before the first prompt after a restore is delivered.
-func TestALargeIndexCostsFewAllocations(t *testing.T) { //nolint:paralleltest // allocations are counted for the whole process
+func TestALargeIndexCostsFewAllocations(t *testing.T) { //nolint:paralleltest // counts the allocations of the whole process
 	s := saved{Entries: map[string]*entry{}}
 	for n := range 10_000 {
 		s.Entries[fmt.Sprintf("d%d/f%d", n%100, n)] = &entry{SHA256: fmt.Sprintf("%064d", n), Known: true}

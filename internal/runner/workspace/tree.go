@@ -25,17 +25,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 )
 
-// Bounds of a tree. What lies beyond is said to be unchecked.
+// Bounds of a tree. Anything beyond them is reported as unchecked.
 const (
 	maxTreeEntries = 200_000
 	maxTreeDepth   = 400
-	// treeBudget is how long listing a workspace may take, and hashBudget how much is read of files whose
-	// size is the same and whose modification time is not.
+	// treeBudget bounds how long listing a workspace may take. hashBudget bounds how much is read
+	// of files that differ only in their modification time.
 	treeBudget = 10 * time.Second
 	hashBudget = 256 << 20
-	// A tree has the sums of the index of changes. Of the files without one, the newest are read.
+	// A tree has the checksums of the index of changes. Of the other files, the newest are read.
 	maxSummed, maxSummedBytes = 1000, 16 << 20
-	// maxDifferences is how many paths a comparison names, and maxShownPath how many bytes of each.
+	// maxDifferences bounds the paths that a comparison reports, and maxShownPath the bytes of
+	// each.
 	maxDifferences = 50
 	maxShownPath   = 256
 )
@@ -50,7 +51,7 @@ type treeEntry struct {
 	sum      string // SHA-256 of the content, if known
 }
 
-// line is the form of an entry that the digest covers and the index has.
+// line appends the form of an entry that the digest covers and the index contains.
 func (e *treeEntry) line(b []byte) []byte {
 	b = strconv.AppendUint(b, uint64(e.mode), 8)
 	b = strconv.AppendInt(append(b, ' '), e.size, 10)
@@ -63,16 +64,16 @@ func (e *treeEntry) regular() bool { return e.mode&unix.S_IFMT == unix.S_IFREG }
 
 func (e *treeEntry) directory() bool { return e.mode&unix.S_IFMT == unix.S_IFDIR }
 
-// treeFile is where the index of the newest tree is kept.
+// treeFile returns the path of the index of the newest tree.
 func treeFile(dir string) string { return filepath.Join(dir, "tree.gz") }
 
-// takeTree describes everything in the workspace root and writes the index of it into dir. A workspace
-// that exceeds the bounds gets no digest, and Unchecked says why.
+// takeTree describes everything in the workspace root and writes the index to dir. A workspace that
+// exceeds the bounds gets no digest, and Unchecked has the reason.
 func takeTree(ctx context.Context, root, dir string) (manifest.Tree, error) {
 	return List(ctx, root).Take(ctx, dir)
 }
 
-// Listing is what was in a workspace at one time.
+// Listing is the content of a workspace at one time.
 type Listing struct {
 	root    string
 	entries []treeEntry
@@ -88,10 +89,10 @@ func list(ctx context.Context, root string, limit int) *Listing {
 	return l
 }
 
-// Take is takeTree for a listing, as long as nothing has changed in the workspace since.
+// Take is takeTree for a listing, provided that nothing has changed in the workspace since.
 func (l *Listing) Take(ctx context.Context, dir string) (manifest.Tree, error) {
 	if l.err != nil {
-		return manifest.Tree{Unchecked: l.err.Error()}, nil // it is said, and no reason not to hibernate
+		return manifest.Tree{Unchecked: l.err.Error()}, nil // reported, but no reason not to hibernate
 	}
 	root, entries := l.root, l.entries
 	addSums(ctx, root, entries, Open(root, dir).s.Entries)
@@ -103,7 +104,7 @@ func (l *Listing) Take(ctx context.Context, dir string) (manifest.Tree, error) {
 	if err != nil {
 		return t, err
 	}
-	defer os.Remove(f.Name()) // renamed, or not needed
+	defer os.Remove(f.Name()) // already renamed on success
 	digest, index := sha256.New(), sha256.New()
 	compressed, _ := gzip.NewWriterLevel(f, gzip.BestSpeed) // the level is valid
 	w := bufio.NewWriterSize(io.MultiWriter(compressed, index), 64<<10)
@@ -117,7 +118,7 @@ func (l *Listing) Take(ctx context.Context, dir string) (manifest.Tree, error) {
 		if sum == "" {
 			sum = "-"
 		}
-		_, _ = w.WriteString(sum) // Flush has the error
+		_, _ = w.WriteString(sum) // Flush returns the error
 		_ = w.WriteByte(' ')
 		_, _ = w.Write(line)
 	}
@@ -131,7 +132,8 @@ func (l *Listing) Take(ctx context.Context, dir string) (manifest.Tree, error) {
 	return t, nil
 }
 
-// addSums sets the sums that the index of changes knows, and those of the newest of the other files.
+// addSums sets the checksums from the index of changes, and computes those of the newest other
+// files.
 func addSums(ctx context.Context, root string, entries []treeEntry, known map[string]*entry) {
 	var without []*treeEntry
 	for i := range entries {
@@ -148,23 +150,24 @@ func addSums(ctx context.Context, root string, entries []treeEntry, known map[st
 	slices.SortFunc(without, func(a, b *treeEntry) int { return cmp.Compare(b.modified, a.modified) })
 	dir, err := os.OpenRoot(root)
 	if err != nil {
-		return // the contents are not known
+		return // without any checksums
 	}
-	defer dir.Close() // only read
+	defer dir.Close() // opened only for reading
 	room := int64(maxSummedBytes)
 	for _, e := range without[:min(len(without), maxSummed)] {
 		if e.size > room || ctx.Err() != nil {
 			continue
 		}
 		room -= e.size
-		if sum, err := sumIn(dir, e.path); err == nil { // else its content is not known
+		if sum, err := sumIn(dir, e.path); err == nil { // otherwise its checksum stays unknown
 			e.sum = sum
 		}
 	}
 }
 
-// CompareTree compares the workspace root with a tree whose index is in dir. Type, size, permissions,
-// modification time and link target are compared; content only of files whose modification time differs.
+// CompareTree compares the workspace root with a tree whose index is in dir. It compares type,
+// size, permissions, modification time and link target, and the content only of files whose
+// modification time differs.
 func CompareTree(ctx context.Context, root, dir string, want manifest.Tree) manifest.TreeDifference {
 	return compareTree(ctx, root, dir, want, maxTreeEntries)
 }
@@ -187,7 +190,7 @@ func compareTree(ctx context.Context, root, dir string, want manifest.Tree, limi
 		return manifest.TreeDifference{}
 	}
 	index, err := readTree(dir, want)
-	if err != nil { // the workspace differs at an unknown place
+	if err != nil { // the workspace differs in an unknown place
 		return manifest.TreeDifference{Paths: []string{root + " (differs; its index cannot be read)"}}
 	}
 	c := &comparison{ctx: ctx, root: root, room: hashBudget}
@@ -214,7 +217,7 @@ func unchecked(why string) manifest.TreeDifference {
 }
 
 type comparison struct {
-	ctx       context.Context //nolint:containedctx // lives as long as one call
+	ctx       context.Context //nolint:containedctx // lives for one call
 	root      string
 	room      int64 // of content that may still be read
 	paths     []string
@@ -223,7 +226,7 @@ type comparison struct {
 
 func (c *comparison) differs(path, remark string) {
 	path = filepath.Join(c.root, path)
-	if over := len(path) - maxShownPath; over > 0 { // its end says more than its middle
+	if over := len(path) - maxShownPath; over > 0 { // the end is more informative than the middle
 		path = path[:maxShownPath/4] + "…" + path[maxShownPath/4+over:]
 	}
 	c.paths = append(c.paths, strings.ToValidUTF8(path, "\uFFFD")+remark)
@@ -246,7 +249,7 @@ func (c *comparison) compare(was, is treeEntry) {
 	}
 }
 
-// sameTime also accepts a time that has lost its fraction of a second in the snapshot.
+// sameTime also accepts a time whose fraction of a second was lost in the snapshot.
 func sameTime(was, is int64) bool {
 	second := int64(time.Second)
 	return was == is || is%second == 0 && is/second == was/second
@@ -257,7 +260,7 @@ func sumOf(root, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer dir.Close() // only read
+	defer dir.Close() // opened only for reading
 	return sumIn(dir, path)
 }
 
@@ -266,7 +269,7 @@ func sumIn(dir *os.Root, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
 		return "", err
@@ -287,13 +290,13 @@ func (c *comparison) result() manifest.TreeDifference {
 	return d
 }
 
-// readTree reads the index that belongs to a tree.
+// readTree reads the index of a tree.
 func readTree(dir string, want manifest.Tree) (map[string]treeEntry, error) {
 	f, err := regular.Open(treeFile(dir))
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	compressed, err := gzip.NewReader(f)
 	if err != nil {
 		return nil, err

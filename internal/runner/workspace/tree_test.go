@@ -40,7 +40,7 @@ func (w *tree) write(t *testing.T, name, content string) {
 	path := filepath.Join(w.root, name)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	// As old as files are whose sum the watcher's index trusts.
+	// Old enough for the index of changes to trust the checksum.
 	old := time.Now().Add(-time.Hour).Truncate(time.Millisecond).Add(123 * time.Microsecond)
 	require.NoError(t, os.Chtimes(path, old, old))
 }
@@ -99,7 +99,7 @@ func TestATreeReportsEveryDifference(t *testing.T) {
 	}
 }
 
-// TestOnlyTheTimeOfAFileDiffers: its content decides, where that is known.
+// TestOnlyTheTimeOfAFileDiffers checks that the content decides, if it is known.
 func TestOnlyTheTimeOfAFileDiffers(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)
@@ -124,7 +124,7 @@ func TestOnlyTheTimeOfAFileDiffers(t *testing.T) {
 	require.Equal(t, manifest.TreeDifference{Unchecked: []string{"workspace: content of 1 files whose modification time differs"}}, w.compare(t))
 }
 
-// TestATreeTakesTheSumsOfTheIndexOfChanges, which has them of files that it would not read again.
+// TestATreeTakesTheSumsOfTheIndexOfChanges covers files that it would not read itself.
 func TestATreeTakesTheSumsOfTheIndexOfChanges(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)
@@ -137,7 +137,7 @@ func TestATreeTakesTheSumsOfTheIndexOfChanges(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, i.Report(func(workspacefile.Change) error { return nil }, func(int64) error { return nil }))
 	for _, e := range i.s.Entries {
-		e.Racy, i.unsaved = false, true // it was written a moment ago
+		e.Racy, i.unsaved = false, true // written a moment ago
 	}
 	require.NoError(t, i.Save())
 	w.take(t)
@@ -145,7 +145,8 @@ func TestATreeTakesTheSumsOfTheIndexOfChanges(t *testing.T) {
 	require.Zero(t, w.compare(t))
 }
 
-// TestATreeIsListedInOneOrder, in which each directory is followed by what is below it, however many threads list it.
+// TestATreeIsListedInOneOrder checks that each directory is followed by its entries, however many
+// threads list it.
 func TestATreeIsListedInOneOrder(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -204,7 +205,8 @@ func TestATreeNamesNoMoreThanSomeDifferences(t *testing.T) {
 	}
 }
 
-// TestAnIndexThatIsNotTheTreesIsNotBelieved: it lies on the same disk as the files.
+// TestAnIndexThatIsNotTheTreesIsNotBelieved covers an index of another tree, because the index is
+// on the same disk as the files.
 func TestAnIndexThatIsNotTheTreesIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	w := takenTree(t)

@@ -8,15 +8,15 @@ import (
 
 const (
 	contextLines = 3
-	// maxEdits bounds the work of comparing two texts; where they differ in more
-	// lines, the middle counts as replaced whole.
+	// maxEdits bounds the work of comparing two texts. If more lines differ, the middle counts as
+	// replaced.
 	maxEdits = 2000
 )
 
 // edit is a piece of two texts: lines [a0,a1) of the old are lines [b0,b1) of the new.
 type edit struct{ a0, a1, b0, b1 int }
 
-// splitLines keeps the newline of each line.
+// splitLines splits a text into lines with their newlines.
 func splitLines(text []byte) []string {
 	if len(text) == 0 {
 		return nil
@@ -24,10 +24,10 @@ func splitLines(text []byte) []string {
 	return strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
-// isBinary is git's own guess: a NUL in the beginning.
+// isBinary uses git's heuristic: a NUL near the beginning.
 func isBinary(data []byte) bool { return bytes.IndexByte(data[:min(len(data), 8000)], 0) >= 0 }
 
-// compare returns what is different between two lists of lines, in order.
+// compare returns the differences between two lists of lines, in order.
 func compare(a, b []string) []edit {
 	head := 0
 	for head < len(a) && head < len(b) && a[head] == b[head] {
@@ -51,7 +51,7 @@ func compare(a, b []string) []edit {
 	return edits
 }
 
-// shortest finds the shortest way from a to b by Myers' algorithm.
+// shortest finds the shortest edit script from a to b with Myers' algorithm.
 func shortest(a, b []string) []edit {
 	n, m := len(a), len(b)
 	most := min(n+m, maxEdits)
@@ -111,8 +111,8 @@ func backtrack(trace [][]int32, n, m int) []edit {
 	return edits
 }
 
-// unified writes a diff as git does and counts its lines. A nil text is a file
-// that is not there.
+// unified writes a diff in git's format and counts its lines. A nil text is a file that does not
+// exist.
 func unified(w *bytes.Buffer, path string, before, after []byte) (additions, deletions int64) {
 	from, to := "a/"+path, "b/"+path
 	fmt.Fprintf(w, "diff --git a/%s b/%s\n", path, path)
@@ -152,11 +152,11 @@ func unified(w *bytes.Buffer, path string, before, after []byte) (additions, del
 	return additions, deletions
 }
 
-// open reports whether a text ends within a line.
+// open reports whether a text ends without a newline.
 func open(text []byte) bool { return len(text) > 0 && text[len(text)-1] != '\n' }
 
-// mark gives the last line its newline, or what says that there is none, so that
-// the two compare as different.
+// mark appends a newline to the last line, or the marker that it has none, so that the two compare
+// as different.
 func mark(lines []string, isOpen bool) {
 	if len(lines) == 0 {
 		return
@@ -195,7 +195,7 @@ func writeHunk(w *bytes.Buffer, a, b []string, edits []edit) {
 	}
 }
 
-// span is a range of lines as a hunk's header has it.
+// span formats a range of lines for a hunk's header.
 func span(from, to int) string {
 	switch n := to - from; n {
 	case 0:

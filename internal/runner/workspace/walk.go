@@ -20,7 +20,7 @@ const (
 	maxDepth = 100
 )
 
-// stat is what the disk says of a file without reading it.
+// stat is the metadata of a file.
 type stat struct {
 	Size     int64  `json:"size"`
 	Modified int64  `json:"mtime"` // in Unix nanoseconds
@@ -35,8 +35,8 @@ func statOf(st *unix.Stat_t) stat {
 	}
 }
 
-// racy reports whether a write after now could leave the file with the same times:
-// the clock of file systems is no finer than a tick.
+// racy reports whether a write after now could leave the file with the same times, because the
+// clock of file systems has the resolution of a tick.
 func (s stat) racy(now time.Time) bool {
 	return now.UnixNano()-max(s.Modified, s.Changed) < int64(100*time.Millisecond)
 }
@@ -49,10 +49,10 @@ type walker struct {
 
 	files   map[string]stat
 	dirs    int
-	bounded bool // there is more than was listed
+	bounded bool // not everything was listed
 }
 
-// walk lists the files below root, as the package documentation says which.
+// walk lists the tracked files below root, as described in the package documentation.
 func walk(root string, limit int, dir func(path string)) (*walker, error) {
 	w := &walker{limit: limit, dir: dir, root: root, files: map[string]stat{}}
 	if dir != nil {
@@ -65,13 +65,13 @@ func walk(root string, limit int, dir func(path string)) (*walker, error) {
 	return w, w.read(fd, "", nil, false, 0)
 }
 
-// read lists the directory that fd is, and closes it.
+// read lists the directory fd, and closes it.
 func (w *walker) read(fd int, rel string, above ignores, inRepository bool, depth int) error {
 	f := os.NewFile(uintptr(fd), rel)
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	names, err := f.Readdirnames(-1)
 	if err != nil {
-		return nil // it went away meanwhile, or cannot be read: nothing is in it
+		return nil // removed meanwhile, or unreadable: treated as empty
 	}
 	slices.Sort(names)
 	inRepository = inRepository || slices.Contains(names, ".git")
@@ -133,14 +133,13 @@ func (w *walker) read(fd int, rel string, above ignores, inRepository bool, dept
 	return nil
 }
 
-// rules reads an ignore file of the directory that fd is. One that cannot be read
-// ignores nothing.
+// rules reads an ignore file of the directory fd. An unreadable one ignores nothing.
 func (w *walker) rules(fd int, rel, name string) rules {
 	f, err := regular.OpenAt(fd, name, unix.O_NOFOLLOW)
 	if err != nil {
 		return rules{dir: rel}
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened only for reading
 	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreBytes))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return rules{dir: rel}

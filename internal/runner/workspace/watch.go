@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxWatches is how many directories are watched; where there are more, the
-// kernel's bookkeeping would cost more than polling does.
+// maxWatches bounds how many directories are watched. With more, the kernel's bookkeeping would
+// cost more than polling.
 const maxWatches = 8192
 
 const watched = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB |
 	unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 
-// Watcher wakes its owner when something happens in a workspace. It does not say what: a pass over
-// the workspace finds that out.
+// Watcher wakes its owner when something changes in a workspace. It does not report what: a pass
+// over the workspace finds that out.
 type Watcher struct {
 	file *os.File
-	wake chan struct{} // one is enough
+	wake chan struct{} // one signal is enough
 	arm  chan struct{}
 	done sync.WaitGroup
 	stop chan struct{}
@@ -43,8 +43,8 @@ func NewWatcher() (*Watcher, error) {
 	return w, nil
 }
 
-// Add watches a directory; again changes nothing. When it cannot, the watcher is
-// broken, and its owner has to poll.
+// Add watches a directory. Repeating it has no effect. If it fails, the watcher is broken, and its
+// owner has to poll.
 func (w *Watcher) Add(dir string) {
 	if w.broken.Load() {
 		return
@@ -59,26 +59,27 @@ func (w *Watcher) Add(dir string) {
 	}
 	switch {
 	case err == nil:
-		// Descriptors count upwards, so the newest says how many there have been.
+		// Descriptors are assigned in ascending order, so the newest is the number of watches so
+		// far.
 		if int64(wd) > w.watches.Load() {
 			w.watches.Store(int64(wd))
 		}
 		if wd > maxWatches {
 			w.broken.Store(true)
 		}
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP): // it went away; its parent reports that
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP): // removed meanwhile; its parent reports that
 	default:
 		w.broken.Store(true)
 	}
 }
 
-// Broken reports whether not everything is watched.
+// Broken reports whether some directories are not watched.
 func (w *Watcher) Broken() bool { return w.broken.Load() }
 
-// Wake is sent to when something has happened since Rearm.
+// Wake returns the channel that receives a signal when something has changed since Rearm.
 func (w *Watcher) Wake() <-chan struct{} { return w.wake }
 
-// Rearm is called before a pass: what happens from then on wakes again.
+// Rearm must be called before a pass: later changes wake the owner again.
 func (w *Watcher) Rearm() {
 	select {
 	case <-w.wake:
@@ -94,13 +95,13 @@ func (w *Watcher) Rearm() {
 func (w *Watcher) Close() {
 	w.once.Do(func() {
 		close(w.stop)
-		_ = w.file.Close() // ends the read that waits
+		_ = w.file.Close() // unblocks a pending read
 	})
 	w.done.Wait()
 }
 
-// run reads what the kernel has gathered and wakes, then reads no more until the
-// next pass: a burst costs one wake-up, and the kernel merges what repeats.
+// run reads the kernel's events and wakes the owner, then stops reading until the next pass: a
+// burst costs one wake-up, and the kernel merges repeated events.
 func (w *Watcher) run() {
 	buf := make([]byte, 64<<10)
 	for {
