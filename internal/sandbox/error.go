@@ -7,13 +7,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// Error is the error of every method in this package.
+// Error is the type of all errors of this package.
 type Error = driver.Error
 
-// Code says what to do about an Error.
+// Code determines how to handle an Error.
 type Code = driver.Code
 
-// The codes of an Error; package driver says what each means.
+// The codes of an Error; see package driver.
 const (
 	Gone        = driver.Gone
 	NameTaken   = driver.NameTaken
@@ -28,18 +28,17 @@ const (
 	Unsupported = driver.Unsupported
 )
 
-// ErrNameForeign means that the name of a generation belongs to a sandbox that
-// was not made for it; its code is NameTaken. The caller raises the generation.
+// ErrNameForeign means that the name of a generation belongs to another sandbox; its code is
+// NameTaken. The caller increments the generation.
 var ErrNameForeign = errors.New("the name belongs to a sandbox with other tags")
 
 // CodeOf returns the code of err; "" for nil.
 func CodeOf(err error) Code { return driver.CodeOf(err) }
 
-// IsGone reports whether err says that a sandbox or image is gone for good.
+// IsGone reports whether err means that a sandbox or image is permanently gone.
 func IsGone(err error) bool { return err != nil && CodeOf(err) == Gone }
 
-// fault makes err ours. When ctx has ended its cause is what happened, whatever
-// the driver made of it.
+// fault converts err to an Error. If ctx has ended, its cause replaces the driver's error.
 func fault(ctx context.Context, op, id string, err error) error {
 	if err == nil {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Find returns the running sandbox that has the name of a session's generation;
-// Gone when there is none, ErrNameForeign when it belongs to another installation.
+// Find returns the running sandbox with the name of a session's generation. It fails with Gone if
+// there is none, and with ErrNameForeign if it belongs to another installation.
 func (p *Provider) Find(ctx context.Context, sessionID string, generation int64) (*Sandbox, error) {
 	const op = "find"
 	name := session.SandboxName(sessionID, generation)

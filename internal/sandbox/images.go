@@ -26,47 +26,47 @@ import (
 )
 
 const (
-	// DefaultBase is the image that recipes start from. A local provider pulls none and
-	// maps every name to the base it makes of its host. `make pin-images` moves it to
-	// the present image of its tag.
+	// DefaultBase is the base image of recipes. A local provider does not pull it and maps every
+	// name to the base that it creates from its host. `make pin-images` updates it to the current
+	// image of its tag.
 	DefaultBase = "debian:12@sha256:8a8cd02c5912770b4980228a54d4aff9e4f986f1eb2525d2d371dec5232cefcc"
 
-	// builderTimeout is the life of a builder, so that one whose worker was killed
-	// ends itself.
+	// builderTimeout is the lifetime of a builder, so that it ends by itself if its worker was
+	// killed.
 	builderTimeout = 10 * time.Minute
-	// cleanupTimeout bounds the end of a builder when its caller has gone.
+	// cleanupTimeout bounds the termination of a builder after its caller's context has ended.
 	cleanupTimeout = time.Minute
-	// recipeVersion is part of every hash: raise it when the same recipe would make
-	// another image.
+	// recipeVersion is part of every hash: increment it if the same recipe results in another
+	// image.
 	recipeVersion = 1
 )
 
-// Recipe is what an image holds in addition to its base.
+// Recipe describes what to add to a base image.
 type Recipe struct {
-	// Name begins the image's name at the provider: lower-case letters, digits and
+	// Name is the prefix of the image's name at the provider: lower-case letters, digits and
 	// dashes, at most 32.
 	Name string
 	// Base is an image or a tag in a registry. Default ImagesOptions.Base.
 	Base  string
 	Files []RecipeFile
-	// Commands are run in order when the files are there; each must exit 0.
+	// Commands run in order after the files were written; each must exit with 0.
 	Commands [][]string
 	Env      map[string]string // of the commands
-	// CommandTimeout is the time that each command may take. Default 5 min.
+	// CommandTimeout bounds each command. Default 5 min.
 	CommandTimeout time.Duration
 }
 
 // RecipeFile is a file of a recipe.
 type RecipeFile struct {
 	Path    string      // absolute, in the sandbox
-	Mode    fs.FileMode // permission bits; zero means 0644
+	Mode    fs.FileMode // permission bits; 0 means 0644
 	Content []byte
-	Source  string // a file on this machine that has the content; only one of the two
+	Source  string // a file on this machine with the content; exclusive with Content
 
 	sum [sha256.Size]byte // of the content
 }
 
-// read returns the content, which must be what the image is named for.
+// read returns the content, which must match the hash in the image's name.
 func (f *RecipeFile) read() ([]byte, error) {
 	if f.Source == "" {
 		return f.Content, nil
@@ -81,20 +81,19 @@ func (f *RecipeFile) read() ([]byte, error) {
 	return content, nil
 }
 
-// Ledger records the images that are prepared, so that they can be deleted when
-// nothing uses them any more.
+// Ledger records prepared images, so that they can be deleted when they are no longer used.
 type Ledger interface {
-	// Intend records that an image is about to be made under the name, and returns
-	// what ends the intent.
+	// Intend records that an image is about to be created under the name, and returns the intent's
+	// id.
 	Intend(ctx context.Context, name string) (intentID string, err error)
-	// End ends an intent: its image is recorded, or none was made.
+	// End ends an intent: its image is recorded, or none was created.
 	End(ctx context.Context, intentID string) error
-	// Use notes that a sandbox is about to start from the image, and reports whether it
-	// may: false when the image is being deleted.
+	// Use records that a sandbox is about to start from the image, and reports whether it may. It
+	// returns false if the image is being deleted.
 	Use(ctx context.Context, name, imageID string) (usable bool, err error)
 }
 
-// noLedger is for programs that delete no images.
+// noLedger is for programs that never delete images.
 type noLedger struct{}
 
 func (noLedger) Intend(context.Context, string) (string, error)    { return "", nil }
@@ -103,23 +102,22 @@ func (noLedger) Use(context.Context, string, string) (bool, error) { return true
 
 // ImagesOptions are the options of an Images.
 type ImagesOptions struct {
-	// Ledger records what is prepared. Default: nothing does.
+	// Ledger records prepared images. Default: none.
 	Ledger Ledger
-	// Base is the image that recipes start from. Default DefaultBase.
+	// Base is the base image of recipes. Default DefaultBase.
 	Base string
 	// Logger receives each step. Default: none.
 	Logger *slog.Logger
-	// Built is called after each image that was built, or could not be, with the time it took. Default: nothing is called.
+	// Built is called after each build, successful or not, with its duration. Default: none.
 	Built func(took time.Duration, err error)
-	// Progress receives each step in words, for a person who waits. It must not block. Default:
-	// none.
+	// Progress receives a description of each step, for a person who waits. It must not block.
+	// Default: none.
 	Progress func(recipe, step string)
 }
 
-// Images prepares images, each once per content: the name of an image at the
-// provider is the hash of its recipe, so every worker finds what one has prepared
-// and no other store is needed. Where a provider has no names, each process
-// prepares for itself.
+// Images prepares images, each once per content: the name of an image at the provider is the hash
+// of its recipe, so every worker finds images that another one has prepared, without another store.
+// If a provider has no names for images, each process prepares its own.
 //
 //	name known at the provider ──yes──▶ image
 //	        │ no
@@ -134,27 +132,27 @@ type Images struct {
 
 	mu       sync.Mutex
 	flights  map[string]*flight
-	nameless map[string]string    // image by name, where the provider has no names
+	nameless map[string]string    // image by name, if the provider has no names
 	sources  map[string]sourceSum // by path
 }
 
-// sourceSum is the hash of a file of this machine as it was found. The runner, of some megabytes, is part of the image of every
-// session that is created.
+// sourceSum caches the hash of a file of this machine. The runner, which has several megabytes, is
+// part of the image of every session.
 type sourceSum struct {
 	found fs.FileInfo
 	sum   [sha256.Size]byte
 }
 
-// flight is one preparation with all callers that wait for it.
+// flight is one preparation shared by all callers that wait for it.
 type flight struct {
 	cancel  context.CancelCauseFunc
 	waiters int
-	done    chan struct{} // closed when image and err are set and the builder is gone
+	done    chan struct{} // closed when image and err are set and the builder has ended
 	image   string
 	err     error
 }
 
-// NewImages returns an Images that works with p.
+// NewImages returns an Images that uses p.
 func NewImages(p *Provider, o ImagesOptions) *Images {
 	i := &Images{
 		p: p, ledger: o.Ledger, base: o.Base, logger: o.Logger, progress: o.Progress, built: o.Built,
@@ -180,9 +178,9 @@ func NewImages(p *Provider, o ImagesOptions) *Images {
 
 var errNoWaiter = errors.New("no caller waits for the image any more")
 
-// Prepare returns the image of a recipe and makes it if it does not exist. Calls for the same
-// recipe share one preparation, which continues while any caller waits for it. The last caller to
-// give up returns when the builder is gone.
+// Prepare returns the image of a recipe and creates it if it does not exist. Calls for the same
+// recipe share one preparation, which continues while any caller waits for it. If the last caller
+// is canceled, it returns when the builder has ended.
 func (i *Images) Prepare(ctx context.Context, r Recipe) (imageID string, err error) {
 	name, err := i.complete(&r)
 	if err != nil {
@@ -202,7 +200,7 @@ func (i *Images) Prepare(ctx context.Context, r Recipe) (imageID string, err err
 	return "", fault(ctx, "prepare image", name, ctx.Err())
 }
 
-// join finds the preparation that is under way or begins one.
+// join joins the preparation in progress or starts one.
 func (i *Images) join(ctx context.Context, name string, r Recipe) *flight {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -272,7 +270,7 @@ func (i *Images) find(ctx context.Context, name string, r Recipe) (string, error
 	return image, nil
 }
 
-// named returns the image that has the name, "" when there is none to be used.
+// named returns the image with the name, or "" if there is none that may be used.
 func (i *Images) named(ctx context.Context, name string) (string, error) {
 	image, err := i.p.drv.ImageByName(ctx, name)
 	switch driver.CodeOf(err) {
@@ -294,13 +292,12 @@ func (i *Images) named(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	if ok, err = i.ledger.Use(ctx, name, image); err != nil || !ok {
-		return "", err // one that is being deleted is as good as none
+		return "", err // an image that is being deleted must not be used
 	}
 	return image, nil
 }
 
-// settled ends an intent unless it may hide an image: one whose making gave no
-// clear answer.
+// settled ends an intent, unless the result of the creation is unknown and an image may exist.
 func (i *Images) settled(ctx context.Context, intent string, made error) {
 	if code := driver.CodeOf(made); made != nil && (code == Timeout || code == Unavailable) {
 		return
@@ -310,7 +307,7 @@ func (i *Images) settled(ctx context.Context, intent string, made error) {
 	}
 }
 
-// publish names the image, unless another worker was faster: then that one is used.
+// publish names the image, unless another worker was faster: then it returns that worker's image.
 func (i *Images) publish(ctx context.Context, name, built string) (string, error) {
 	first, err := i.named(ctx, name)
 	if err == nil && first != "" {
@@ -369,7 +366,7 @@ func (i *Images) build(ctx context.Context, name string, r Recipe) (image string
 	return sb.Snapshot(ctx, SnapshotSpec{})
 }
 
-// oneLine shows a command to people: of a script that is one of its arguments, the first line.
+// oneLine formats a command for people, with only the first line of a script in its arguments.
 func oneLine(argv []string) string {
 	words := make([]string, len(argv))
 	for i, word := range argv {
@@ -382,8 +379,8 @@ func oneLine(argv []string) string {
 	return strings.Join(words, " ")
 }
 
-// CopyImage makes another image of a session's snapshot, of a sandbox that starts
-// from it and does nothing.
+// CopyImage creates another image of a session's snapshot, from a sandbox that starts from it and
+// does nothing.
 func (p *Provider) CopyImage(ctx context.Context, image, sessionID string, generation int64, spec SnapshotSpec) (copied string, err error) {
 	ctx, cancel := within(ctx, builderTimeout, "copy the image")
 	defer cancel()
@@ -402,8 +399,8 @@ func (p *Provider) CopyImage(ctx context.Context, image, sessionID string, gener
 	return sb.Snapshot(ctx, spec)
 }
 
-// ReadImage starts a sandbox of a session's image in which nothing runs, and calls read with it. The sandbox is ended after that, or
-// by itself after ten minutes.
+// ReadImage starts a sandbox from a session's image without a process, and calls read with it. The
+// sandbox is terminated afterwards, or ends by itself after ten minutes.
 func (p *Provider) ReadImage(ctx context.Context, image, sessionID string, generation int64, read func(context.Context, *Sandbox) error) error {
 	ctx, cancel := within(ctx, builderTimeout, "read the image")
 	defer cancel()
@@ -422,7 +419,8 @@ func (p *Provider) ReadImage(ctx context.Context, image, sessionID string, gener
 	return read(ctx, sb)
 }
 
-// clear ends the builder, found by its name: the answer to its creation may be lost.
+// clear terminates the builder, which it finds by name, because the response to its creation may be
+// lost.
 func (i *Images) clear(ctx context.Context, name string) {
 	ctx, cancel := within(context.WithoutCancel(ctx), cleanupTimeout, "end the builder")
 	defer cancel()
@@ -433,7 +431,7 @@ func (i *Images) clear(ctx context.Context, name string) {
 	if err == nil {
 		err = i.p.Open(found.ID).Terminate(ctx)
 	}
-	if err != nil { // it ends itself in a while; the image is good
+	if err != nil { // it ends by itself; the image is valid
 		i.logger.WarnContext(ctx, "builder not terminated", slog.String("name", name), slog.Any("error", err))
 	}
 }
@@ -445,7 +443,7 @@ func (i *Images) step(ctx context.Context, recipe, step string) {
 
 var recipeName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 
-// sourceSum returns the hash of a file, which is read again only if it was replaced or changed.
+// sourceSum returns the hash of a file. It reads the file again only if it was replaced or changed.
 func (i *Images) sourceSum(path string) (sum [sha256.Size]byte, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -473,7 +471,7 @@ func (i *Images) sourceSum(path string) (sum [sha256.Size]byte, err error) {
 	return sum, nil
 }
 
-// complete checks a recipe, hashes its files and returns the name of its image.
+// complete validates a recipe, hashes its files and returns the name of its image.
 func (i *Images) complete(r *Recipe) (name string, err error) {
 	if !recipeName.MatchString(r.Name) {
 		return "", fmt.Errorf("%q can not be the name of a recipe", r.Name)

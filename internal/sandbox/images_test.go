@@ -16,7 +16,7 @@ import (
 
 var recipe = sandbox.Recipe{Name: "runner", Files: []sandbox.RecipeFile{{Path: "/bin/runner", Mode: 0o755, Content: []byte("1")}}}
 
-// nameless is a provider whose images have no names.
+// nameless is a provider without names for images.
 type nameless struct{ *memsandbox.Driver }
 
 func (nameless) NameImage(_ context.Context, id, _ string) error {
@@ -45,8 +45,9 @@ func TestPrepareRemembersWhereImagesHaveNoNames(t *testing.T) {
 	require.NotEqual(t, first, anew)
 }
 
-// TestAFileOfARecipeIsReadAgainWhenItChanges: the name of an image is that of the file's present content, and every session that
-// is created asks for it. A hash of a file that was read a moment ago is enough to know that it is the same.
+// TestAFileOfARecipeIsReadAgainWhenItChanges covers the cache of hashes: the name of an image
+// depends on the file's current content, and every new session requests it, so a hash computed a
+// moment ago is reused if the file is unchanged.
 func TestAFileOfARecipeIsReadAgainWhenItChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -79,7 +80,7 @@ func TestAFileOfARecipeIsReadAgainWhenItChanges(t *testing.T) {
 	require.Equal(t, want, content)
 }
 
-// raced is a provider where another worker names its image first.
+// raced is a provider at which another worker names its image first.
 type raced struct {
 	*memsandbox.Driver
 	theirs  string
@@ -131,7 +132,7 @@ func TestPrepareLeavesNothingWhenItFails(t *testing.T) {
 	}
 }
 
-// A builder that can not be ended costs minutes of it, not the image.
+// If a builder cannot be terminated, it runs for some minutes more, but the image is valid.
 func TestPrepareOutlivesATerminateThatFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

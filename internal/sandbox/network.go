@@ -12,8 +12,8 @@ type Network = driver.Network
 // Refusal counts the connections to one destination that a sandbox's network refused.
 type Refusal = driver.Refusal
 
-// Network describes the network of sandboxes. Unsupported where they share the network
-// of this machine, or the provider says nothing about it.
+// Network describes the network of sandboxes. It fails with Unsupported if they share the network
+// of this machine, or if the provider does not report it.
 func (p *Provider) Network(ctx context.Context) (Network, error) {
 	const op = "describe network"
 	networked, ok := p.drv.(driver.Networked)
@@ -24,9 +24,8 @@ func (p *Provider) Network(ctx context.Context) (Network, error) {
 	return n, fault(ctx, op, "", err)
 }
 
-// Refusals returns which connections of the sandbox were refused after the given number,
-// and the number to continue from; the first call has 0. Unsupported as for
-// Provider.Network.
+// Refusals returns the refused connections of the sandbox after the given number, and the number to
+// continue from; the first call passes 0. It fails with Unsupported like Provider.Network.
 func (s *Sandbox) Refusals(ctx context.Context, after int64) ([]Refusal, int64, error) {
 	const op = "list refusals"
 	networked, ok := s.p.drv.(driver.Networked)

@@ -14,29 +14,29 @@ import (
 )
 
 const (
-	// defaultExecTimeout is the time that a process may run.
+	// defaultExecTimeout is the default timeout of a process.
 	defaultExecTimeout = 10 * time.Minute
-	// MaxArgvBytes bounds the arguments of a process; the rest goes by Stdin.
+	// MaxArgvBytes bounds the arguments of a process. Use Stdin for larger input.
 	MaxArgvBytes = 64 << 10
 
-	// grace is what a provider gets beyond a deadline that it keeps itself.
+	// grace is the additional time for a provider to enforce a deadline.
 	grace = 15 * time.Second
-	// stdinChunk keeps a write to a process below any provider's message bound.
+	// stdinChunk bounds a write to a process, below the message limits of all providers.
 	stdinChunk = 256 << 10
 )
 
-// ExecSpec asks for a process.
+// ExecSpec describes a process to start.
 type ExecSpec struct {
-	Argv []string // at most MaxArgvBytes in all
-	Dir  string   // absolute; empty: the sandbox's own
+	Argv []string // at most MaxArgvBytes in total
+	Dir  string   // absolute; if empty, the sandbox's own
 	Env  map[string]string
-	// Timeout is how long the process may run before the provider kills it, rounded
-	// up to whole seconds. Default 10 min, at most 24 h.
+	// Timeout is how long the process may run before the provider kills it, rounded up to whole
+	// seconds. Default 10 min, at most 24 h.
 	Timeout time.Duration
 }
 
-// Process is a process in a sandbox. One goroutine may write, one read each
-// stream, and any number wait, at the same time.
+// Process is a process in a sandbox. One goroutine may write, one may read each stream, and any
+// number may wait, concurrently.
 type Process struct {
 	Stdin          io.WriteCloser
 	Stdout, Stderr io.Reader
@@ -46,20 +46,20 @@ type Process struct {
 	started time.Time
 	timeout time.Duration
 	cancel  context.CancelCauseFunc
-	heard   atomic.Int64  // when the last output came, in Unix nanoseconds
+	heard   atomic.Int64  // time of the last output, in Unix nanoseconds
 	done    chan struct{} // closed when code and err are set
 	code    int
 	err     error
 
 	mu     sync.Mutex
-	broken error // why the link was cut; set before the streams are closed
+	broken error // why the link was closed; set before the streams are closed
 }
 
 var errClosed = errors.New("the process was released")
 
-// Exec starts a process; ctx is for the start alone. The process lives until it
-// ends, is killed at its timeout, or its sandbox dies. Close lets go of it, and must
-// be called unless Wait has answered.
+// Exec starts a process; ctx applies only to the start. The process lives until it exits, is killed
+// at its timeout, or its sandbox dies. Close releases it, and must be called unless Wait has
+// returned the exit.
 func (s *Sandbox) Exec(ctx context.Context, spec ExecSpec) (*Process, error) {
 	const op = "exec"
 	r, err := spec.request()
@@ -107,8 +107,8 @@ func (spec ExecSpec) request() (driver.ExecRequest, error) {
 	}, nil
 }
 
-// watch waits for the end of the process and asks for the sandbox's state meanwhile: a provider may
-// keep a wait hanging for ever when the machine is gone.
+// watch waits for the exit of the process and polls the sandbox meanwhile, because a provider may
+// block a wait forever if the machine is gone.
 func (p *Process) watch(link context.Context) {
 	defer close(p.done)
 	defer p.cancel(errClosed)
@@ -118,7 +118,7 @@ func (p *Process) watch(link context.Context) {
 		code int
 		err  error
 	}
-	waited := make(chan exit, 1) // keeps the one answer if no caller waits any more
+	waited := make(chan exit, 1) // has room for the only result if no caller waits any more
 	waitCtx, stopWaiting := context.WithCancel(ctx)
 	go func() {
 		code, err := p.exec.Wait(waitCtx)
@@ -131,20 +131,20 @@ func (p *Process) watch(link context.Context) {
 		case e := <-waited:
 			stopWaiting()
 			p.code, p.err = p.verdict(ctx, e.code, e.err)
-			if e.err != nil { // else its output ends by itself
+			if e.err != nil { // otherwise its output ends by itself
 				p.cut(p.err)
 			}
 			return
 		case now := <-tick.C:
 			if now.UnixNano()-p.heard.Load() < int64(p.sb.p.pollInterval) {
-				continue // the dead say nothing
+				continue // a dead process has no output
 			}
 			gone := p.sb.dead(ctx)
 			if gone == nil {
 				continue
 			}
 			stopWaiting()
-			if e := <-waited; e.err == nil { // it ended before its sandbox did
+			if e := <-waited; e.err == nil { // it exited before its sandbox ended
 				p.code = e.code
 				return
 			}
@@ -155,7 +155,7 @@ func (p *Process) watch(link context.Context) {
 	}
 }
 
-// verdict turns the end of the driver's wait into the end of the process.
+// verdict converts the end of the driver's wait to the end of the process.
 func (p *Process) verdict(ctx context.Context, code int, err error) (int, error) {
 	overran := time.Since(p.started) >= p.timeout
 	switch {
@@ -167,8 +167,8 @@ func (p *Process) verdict(ctx context.Context, code int, err error) (int, error)
 	return code, nil
 }
 
-// dead returns an error if the provider says that the sandbox has ended, nil if it lives or its
-// state is unknown.
+// dead returns an error if the provider reports that the sandbox has ended, nil if it is running or
+// its state is unknown.
 func (s *Sandbox) dead(ctx context.Context) error {
 	ctx, cancel := within(ctx, pollTimeout, "poll")
 	defer cancel()
@@ -182,12 +182,12 @@ func (s *Sandbox) dead(ctx context.Context) error {
 	return nil
 }
 
-// cut ends reads that block, with err.
+// cut unblocks reads, which return err.
 func (p *Process) cut(err error) {
 	p.mu.Lock()
 	p.broken = err
 	p.mu.Unlock()
-	_ = p.exec.Stdout().Close() // only frees the reader
+	_ = p.exec.Stdout().Close() // only unblocks the reader
 	_ = p.exec.Stderr().Close()
 }
 
@@ -197,8 +197,9 @@ func (p *Process) cutError() error {
 	return p.broken
 }
 
-// Wait returns the exit code of the process, 128+n when signal n killed it. Timeout: it was killed
-// at its timeout, or its state has been unknown since. Gone: its sandbox has ended.
+// Wait returns the exit code of the process, 128+n if signal n killed it. It fails with Timeout if
+// the process was killed at its timeout, or if its state has been unknown since, and with Gone if
+// its sandbox has ended.
 func (p *Process) Wait(ctx context.Context) (exitCode int, err error) {
 	select {
 	case <-p.done:
@@ -213,8 +214,8 @@ func (p *Process) Wait(ctx context.Context) (exitCode int, err error) {
 	}
 }
 
-// Close closes the link to the process, which continues if it has not ended. It may be called at
-// any time, more than once.
+// Close closes the link to the process, which keeps running if it has not exited. It may be called
+// at any time, and more than once.
 func (p *Process) Close() error {
 	p.cancel(errClosed)
 	<-p.done
@@ -267,7 +268,7 @@ func (s stdin) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-// Close sends the process the end of its input. To one that has ended it does nothing.
+// Close closes the input of the process. It has no effect if the process has exited.
 func (s stdin) Close() error {
 	err := s.p.exec.Stdin().Close()
 	code := driver.CodeOf(err)

@@ -32,28 +32,25 @@ const RoleRenewer = "renewer"
 // RoleReader is the role of a sandbox that files of an image are read in.
 const RoleReader = "reader"
 
-// MaxTimeout is the longest life of a sandbox, and the life of one that was
-// created without saying how long.
+// MaxTimeout is the maximum lifetime of a sandbox, and the default.
 const MaxTimeout = 24 * time.Hour
 
-// createAttempts bounds how often Create looks again when the holder of its name
-// ends between being in the way and being looked up.
+// createAttempts bounds how often Create retries if the sandbox that has its name ends before it is
+// looked up.
 const createAttempts = 3
 
 // Options of a Provider.
 type Options struct {
-	// Installation tags every sandbox, so that two installations may share an
-	// account. Required; letters, digits, "-", "_" and ".".
+	// Installation is a tag of every sandbox, so that two installations may share an account.
+	// Required; letters, digits, "-", "_" and ".".
 	Installation string
-	// Logger receives what no error reports. Default: none.
+	// Logger receives problems that no error reports. Default: none.
 	Logger *slog.Logger
-	// PollInterval is how often a sandbox is asked after while a process runs in
-	// it. Default 10 s.
+	// PollInterval is how often a sandbox is polled while a process runs in it. Default 10 s.
 	PollInterval time.Duration
 }
 
-// Provider makes and finds sandboxes. Its methods may be called by many
-// goroutines at once.
+// Provider creates and finds sandboxes. Its methods may be called concurrently.
 type Provider struct {
 	drv          driver.Driver
 	installation string
@@ -61,7 +58,7 @@ type Provider struct {
 	pollInterval time.Duration
 }
 
-// NewProvider returns a provider over drv, which the caller closes.
+// NewProvider returns a provider that uses drv, which the caller closes.
 func NewProvider(drv driver.Driver, o Options) *Provider {
 	p := &Provider{drv: drv, installation: o.Installation, logger: o.Logger, pollInterval: o.PollInterval}
 	if p.logger == nil {
@@ -73,31 +70,31 @@ func NewProvider(drv driver.Driver, o Options) *Provider {
 	return p
 }
 
-// Description says which driver this is and what keeps its sandboxes apart.
+// Description describes the driver and how it isolates sandboxes.
 type Description = driver.Description
 
-// Describe is for health checks: it sends no request.
+// Describe returns the description for health checks. It sends no request.
 func (p *Provider) Describe() Description { return p.drv.Describe() }
 
-// Spec asks for the sandbox of one generation of a session.
+// Spec describes the sandbox of one generation of a session.
 type Spec struct {
 	Session    string
 	Generation int64
 	// Image is a snapshot or prepared image, or the tag of one in a registry.
 	Image string
-	// Command is the first process; the sandbox ends when it does. Empty: none.
+	// Command is the first process. The sandbox ends when it exits. Empty: none.
 	Command []string
 	Env     map[string]string
 	// Workdir is absolute. Empty: the image's own.
 	Workdir string
-	// Timeout is the life of the sandbox, rounded up to whole seconds. Default and
-	// at most 24 h.
+	// Timeout is the lifetime of the sandbox, rounded up to whole seconds. Default and maximum 24
+	// h.
 	Timeout time.Duration
 }
 
-// Create starts the sandbox of a generation or adopts the one that an earlier
-// Create with the same spec started. A name that belongs to anything else gives
-// ErrNameForeign, an image that does not exist Gone.
+// Create starts the sandbox of a generation or adopts the one that an earlier Create with the same
+// spec started. It fails with ErrNameForeign if the name belongs to any other sandbox, and with
+// Gone if the image does not exist.
 func (p *Provider) Create(ctx context.Context, s Spec) (sb *Sandbox, adopted bool, err error) {
 	name := session.SandboxName(s.Session, s.Generation)
 	if !session.ValidID(session.SessionPrefix, s.Session) {
@@ -114,7 +111,7 @@ func (p *Provider) Create(ctx context.Context, s Spec) (sb *Sandbox, adopted boo
 			TagImage:      tagValue(s.Image),
 		},
 		Image: s.Image, Command: s.Command, Env: s.Env, Workdir: s.Workdir, Timeout: s.Timeout,
-		ExitSnapshot: true, // the last chance of a session whose sandbox ended before its snapshot
+		ExitSnapshot: true, // the last chance for a session whose sandbox ended before its snapshot
 	})
 }
 
@@ -136,7 +133,7 @@ func (p *Provider) create(ctx context.Context, r driver.CreateRequest) (*Sandbox
 		var holder driver.Listing
 		holder, err = p.drv.Lookup(ctx, r.Name)
 		if driver.CodeOf(err) == Gone {
-			continue // it ended just now and its name is free again
+			continue // it has just ended, so its name is free again
 		}
 		if err != nil {
 			return nil, false, fault(ctx, op, r.Name, err)
@@ -152,7 +149,7 @@ func (p *Provider) create(ctx context.Context, r driver.CreateRequest) (*Sandbox
 	return nil, false, driver.Errorf(Unavailable, op, r.Name, "the name is taken, but no sandbox has it")
 }
 
-// complete checks a request, fills in its defaults and tags it as ours.
+// complete validates a request, applies its defaults and adds our tags.
 func (p *Provider) complete(r *driver.CreateRequest) error {
 	invalid := func(format string, args ...any) error {
 		return driver.Errorf(Invalid, "create", r.Name, format, args...)
@@ -175,7 +172,7 @@ func (p *Provider) complete(r *driver.CreateRequest) error {
 	return nil
 }
 
-// Open returns the sandbox with this id. It does not check that there is one.
+// Open returns the sandbox with this id. It does not check that it exists.
 func (p *Provider) Open(id string) *Sandbox { return &Sandbox{p: p, id: id} }
 
 // Listing is a running sandbox of this installation.
@@ -183,13 +180,13 @@ type Listing struct {
 	ID         string
 	Name       string
 	Tags       map[string]string
-	Session    string // empty for a sandbox that has another role
+	Session    string // empty for a sandbox with another role
 	Generation int64
 	Role       string // empty for the sandbox of a session, RoleBuilder, …
 }
 
-// List yields the running sandboxes of this installation, one page of the provider after the other.
-// An error is the last that it yields.
+// List yields the running sandboxes of this installation. It fetches one page of the provider at a
+// time. An error is the last value that it yields.
 func (p *Provider) List(ctx context.Context) iter.Seq2[Listing, error] {
 	return func(yield func(Listing, error) bool) {
 		for f, err := range p.drv.List(ctx, map[string]string{TagInstallation: p.installation}) {
@@ -197,7 +194,7 @@ func (p *Provider) List(ctx context.Context) iter.Seq2[Listing, error] {
 				yield(Listing{}, fault(ctx, "list", "", err))
 				return
 			}
-			generation, _ := strconv.ParseInt(f.Tags[TagGeneration], 10, 64) // no session has the generation 0
+			generation, _ := strconv.ParseInt(f.Tags[TagGeneration], 10, 64) // generation 0 belongs to no session
 			if !yield(Listing{
 				ID: f.ID, Name: f.Name, Tags: f.Tags,
 				Session: f.Tags[TagSession], Generation: generation, Role: f.Tags[TagRole],
@@ -212,14 +209,14 @@ func (p *Provider) List(ctx context.Context) iter.Seq2[Listing, error] {
 type ImageListing struct {
 	ID         string
 	Created    time.Time
-	Session    string // empty for one that is not of a session
+	Session    string // empty if it does not belong to a session
 	Generation int64
-	Role       string // of the sandbox that it was made of; empty for that of a session
-	Exit       bool   // made at the end of its sandbox
+	Role       string // of the sandbox that it was created from; empty for that of a session
+	Exit       bool   // created when its sandbox ended
 }
 
-// ListImages returns the images that were made of this installation's sandboxes.
-// Unsupported where the provider cannot list images.
+// ListImages returns the images that were created from this installation's sandboxes. It fails with
+// Unsupported if the provider cannot list images.
 func (p *Provider) ListImages(ctx context.Context) ([]ImageListing, error) {
 	return p.listImages(ctx, map[string]string{TagInstallation: p.installation})
 }
@@ -241,7 +238,7 @@ func (p *Provider) listImages(ctx context.Context, tags map[string]string) ([]Im
 	}
 	list := make([]ImageListing, 0, len(found))
 	for _, f := range found {
-		generation, _ := strconv.ParseInt(f.Tags[TagGeneration], 10, 64) // an invalid one is not a generation: 0
+		generation, _ := strconv.ParseInt(f.Tags[TagGeneration], 10, 64) // an invalid one becomes 0, which is not a generation
 		list = append(list, ImageListing{
 			ID: f.ID, Created: f.Created, Session: f.Tags[TagSession], Generation: generation, Role: f.Tags[TagRole], Exit: f.Exit,
 		})
@@ -249,7 +246,7 @@ func (p *Provider) listImages(ctx context.Context, tags map[string]string) ([]Im
 	return list, nil
 }
 
-// ImageExists reports whether a sandbox can be made of the image.
+// ImageExists reports whether a sandbox can be created from the image.
 func (p *Provider) ImageExists(ctx context.Context, imageID string) (bool, error) {
 	err := p.drv.ImageExists(ctx, imageID)
 	if driver.CodeOf(err) == Gone {
@@ -258,7 +255,7 @@ func (p *Provider) ImageExists(ctx context.Context, imageID string) (bool, error
 	return err == nil, fault(ctx, "look up image", imageID, err)
 }
 
-// DeleteImage deletes an image. One that does not exist counts as deleted.
+// DeleteImage deletes an image. An image that does not exist counts as deleted.
 func (p *Provider) DeleteImage(ctx context.Context, imageID string) error {
 	err := p.drv.DeleteImage(ctx, imageID)
 	if driver.CodeOf(err) == Gone {
@@ -267,10 +264,10 @@ func (p *Provider) DeleteImage(ctx context.Context, imageID string) error {
 	return fault(ctx, "delete image", imageID, err)
 }
 
-// maxTagBytes is as long as a tag may be anywhere.
+// maxTagBytes is the maximum length of a tag at all providers.
 const maxTagBytes = 63
 
-// tagValue makes a tag of s: providers take letters, digits, "-", "_" and ".".
+// tagValue converts s to a tag: providers accept letters, digits, "-", "_" and ".".
 func tagValue(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {

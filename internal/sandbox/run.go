@@ -10,33 +10,33 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// defaultMaxOutput bounds what Run keeps of each stream.
+// defaultMaxOutput bounds how much of each stream Run keeps.
 const defaultMaxOutput = 1 << 20
 
-// drainGrace is how long Run continues to read after the process has ended: a child that it left
-// running may hold a stream open for ever.
+// drainGrace is how long Run continues to read after the process has exited, because a child that
+// it left running may hold a stream open forever.
 const drainGrace = 2 * time.Second
 
-// RunSpec asks for a process that is run to its end.
+// RunSpec describes a process to run until it exits.
 type RunSpec struct {
 	Argv    []string // as in ExecSpec
 	Dir     string
 	Env     map[string]string
 	Timeout time.Duration
 	Stdin   []byte
-	// MaxOutput is how many bytes of each stream are kept, from its beginning; the
-	// rest is read and dropped. Default 1 MiB.
+	// MaxOutput is how many bytes of each stream are kept, from its beginning; the rest is
+	// discarded. Default 1 MiB.
 	MaxOutput int
 }
 
-// Result is what a process left.
+// Result is the result of a process.
 type Result struct {
 	Code           int
 	Stdout, Stderr []byte
 	Truncated      bool // a stream was longer than MaxOutput
 }
 
-// Run runs a process to its end. A non-zero exit code is not an error.
+// Run runs a process until it exits. A non-zero exit code is not an error.
 func (s *Sandbox) Run(ctx context.Context, spec RunSpec) (Result, error) {
 	limit := spec.MaxOutput
 	if limit <= 0 {
@@ -73,7 +73,7 @@ func (s *Sandbox) Run(ctx context.Context, spec RunSpec) (Result, error) {
 			late = true
 		}
 	}
-	_ = p.Close() // frees what still reads
+	_ = p.Close() // unblocks remaining readers
 	<-drained
 	writer.Wait()
 	if err != nil {
@@ -96,7 +96,7 @@ type head struct {
 	cut   bool
 }
 
-// ReadFrom hides the buffer's own, which knows no limit.
+// ReadFrom hides the buffer's own method, which has no limit.
 func (h *head) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{h}, r)
 }

@@ -12,18 +12,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// Bounds of calls that their caller does not bound.
+// Timeouts of calls without one of the caller.
 const (
 	pollTimeout      = 5 * time.Second // of a Poll that confirms a death
 	terminateTimeout = 2 * time.Minute
 	fileTimeout      = 2 * time.Minute
 )
 
-// DefaultSnapshotTimeout is the time that a snapshot may take.
+// DefaultSnapshotTimeout is the default timeout of a snapshot.
 const DefaultSnapshotTimeout = 5 * time.Minute
 
-// Sandbox is one sandbox of a provider, alive or not. Its methods may be called
-// by many goroutines at once.
+// Sandbox is one sandbox of a provider, running or not. Its methods may be called concurrently.
 type Sandbox struct {
 	p  *Provider
 	id string
@@ -32,27 +31,27 @@ type Sandbox struct {
 // ID is the provider's id of the sandbox.
 func (s *Sandbox) ID() string { return s.id }
 
-// Status is how a sandbox is.
+// Status is the state of a sandbox.
 type Status = driver.Status
 
-// Poll asks the provider whether the sandbox runs. It does not disturb the
-// sandbox. Gone means that the provider does not know it (any more).
+// Poll asks the provider whether the sandbox is running, without a request to the sandbox. It fails
+// with Gone if the provider does not know it (any more).
 func (s *Sandbox) Poll(ctx context.Context) (Status, error) {
 	st, err := s.p.drv.Poll(ctx, s.id)
 	return st, fault(ctx, "poll", s.id, err)
 }
 
-// SnapshotSpec asks for a snapshot.
+// SnapshotSpec describes a snapshot.
 type SnapshotSpec struct {
-	// Timeout is the time it may take. Default 5 min.
+	// Timeout bounds the snapshot. Default 5 min.
 	Timeout time.Duration
-	// Lifetime has the provider delete the image after it, where it can. Default: the
-	// image lives until it is deleted.
+	// Lifetime makes the provider delete the image after that time, if it can. Default: the image
+	// is kept until it is deleted.
 	Lifetime time.Duration
 }
 
-// Snapshot makes an image of all files as they are at one moment. After a Timeout it
-// may still come to be.
+// Snapshot creates an image of all files at one moment. After a Timeout, the image may still be
+// created.
 func (s *Sandbox) Snapshot(ctx context.Context, spec SnapshotSpec) (imageID string, err error) {
 	budget := wholeSeconds(spec.Timeout, DefaultSnapshotTimeout)
 	ctx, cancel := within(ctx, budget+grace, "snapshot")
@@ -67,9 +66,9 @@ func (s *Sandbox) Snapshot(ctx context.Context, spec SnapshotSpec) (imageID stri
 	return imageID, s.settle(ctx, "snapshot", err)
 }
 
-// ExitSnapshot returns the image that the provider made of the files when the
-// sandbox ended; it waits for one that is being made. Conflict while the sandbox
-// runs, Gone when there is no such image.
+// ExitSnapshot returns the image that the provider created from the files when the sandbox ended.
+// It waits for an image that is being created. It fails with Conflict while the sandbox is running,
+// and with Gone if there is no such image.
 func (s *Sandbox) ExitSnapshot(ctx context.Context) (imageID string, err error) {
 	const op = "exit snapshot"
 	ctx, cancel := within(ctx, DefaultSnapshotTimeout+grace, op)
@@ -85,8 +84,8 @@ func (s *Sandbox) ExitSnapshot(ctx context.Context) (imageID string, err error) 
 	return imageID, fault(ctx, op, s.id, err)
 }
 
-// refuses reports whether err says that a lifetime is not taken, rather than that the
-// sandbox or its provider cannot serve.
+// refuses reports whether err means that a lifetime is not accepted, and not that the sandbox or
+// its provider is unavailable.
 func refuses(err error) bool {
 	switch driver.CodeOf(err) {
 	case Invalid, Conflict, Denied, Unsupported:
@@ -95,8 +94,8 @@ func refuses(err error) bool {
 	return false
 }
 
-// Terminate ends the sandbox with everything in it and returns when the provider
-// says that it is over. One that is gone already counts as terminated.
+// Terminate ends the sandbox with everything in it and returns when the provider reports its end. A
+// sandbox that is already gone counts as terminated.
 func (s *Sandbox) Terminate(ctx context.Context) error {
 	ctx, cancel := within(ctx, terminateTimeout, "terminate")
 	defer cancel()
@@ -107,8 +106,8 @@ func (s *Sandbox) Terminate(ctx context.Context) error {
 	return fault(ctx, "terminate", s.id, err)
 }
 
-// WriteFile replaces a file at once and makes the directories above it. The mode
-// is its permission bits; zero means 0644.
+// WriteFile replaces a file atomically and creates the directories above it. The mode is its
+// permission bits; zero means 0644.
 func (s *Sandbox) WriteFile(ctx context.Context, name string, data []byte, mode fs.FileMode) error {
 	const op = "write file"
 	if err := checkPath(name); err != nil {
@@ -125,7 +124,7 @@ func (s *Sandbox) WriteFile(ctx context.Context, name string, data []byte, mode 
 	return s.settle(ctx, op, s.p.drv.WriteFile(ctx, s.id, name, data, mode))
 }
 
-// ReadFile returns a file; NoFile when it does not exist.
+// ReadFile returns a file, or NoFile if it does not exist.
 func (s *Sandbox) ReadFile(ctx context.Context, name string) ([]byte, error) {
 	const op = "read file"
 	if err := checkPath(name); err != nil {
@@ -137,9 +136,8 @@ func (s *Sandbox) ReadFile(ctx context.Context, name string) ([]byte, error) {
 	return data, s.settle(ctx, op, err)
 }
 
-// settle makes an error of something inside the sandbox ours. From inside a dead
-// sandbox and an unreachable one look alike, so the provider is asked: only it can
-// say that the sandbox is gone.
+// settle converts an error from inside the sandbox. A dead sandbox and an unreachable one give the
+// same errors, so it polls the provider: only the provider can determine that the sandbox is gone.
 func (s *Sandbox) settle(ctx context.Context, op string, err error) error {
 	if err == nil {
 		return nil
@@ -150,9 +148,9 @@ func (s *Sandbox) settle(ctx context.Context, op string, err error) error {
 		return fault(ctx, op, s.id, err)
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return fault(ctx, op, s.id, err) // the caller does not ask why
+		return fault(ctx, op, s.id, err) // the caller has stopped waiting
 	}
-	// The time may be over; whether the sandbox lives is worth a moment more.
+	// The time may have expired, but whether the sandbox is running is worth a little more.
 	pollCtx, cancel := within(context.WithoutCancel(ctx), pollTimeout, "confirm death")
 	defer cancel()
 	st, pollErr := s.p.drv.Poll(pollCtx, s.id)
@@ -168,7 +166,7 @@ func (s *Sandbox) settle(ctx context.Context, op string, err error) error {
 	return fault(ctx, op, s.id, err)
 }
 
-// within is a context that names the step whose time ran out.
+// within returns a context whose error names the step that timed out.
 func within(ctx context.Context, d time.Duration, op string) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, &deadlineError{op: op, after: d})
 }
@@ -180,7 +178,7 @@ type deadlineError struct {
 
 func (e *deadlineError) Error() string { return fmt.Sprintf("%s took more than %v", e.op, e.after) }
 
-// Unwrap lets callers find the passed deadline.
+// Unwrap lets callers find the expired deadline.
 func (e *deadlineError) Unwrap() error { return context.DeadlineExceeded }
 
 func checkPath(name string) error {

@@ -77,7 +77,7 @@ func TestCreateRefusesWhatCanNotBe(t *testing.T) {
 	})
 }
 
-// requests records what a driver is asked for.
+// requests records the requests to a driver.
 type requests struct {
 	*memsandbox.Driver
 	got []driver.CreateRequest
@@ -196,7 +196,7 @@ func TestErrorSaysWhatAndToWhom(t *testing.T) {
 	require.Equal(t, sandbox.Unavailable, sandbox.CodeOf(errors.New("anything")))
 }
 
-// The provider says nothing at all about a process.
+// The provider reports nothing about a process.
 func TestWaitEndsThoughTheProviderIsSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,11 +14,11 @@ const MaxHosts = 20
 
 var hostName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?$`)
 
-// ValidHost reports whether a secret may be bound to the text: a host in lower case, with a port unless it
-// is the default one of http or https.
+// ValidHost reports whether a secret may be bound to the host: in lower case, with a port unless it
+// is the default port of http or https.
 func ValidHost(host string) bool { return len(host) <= 260 && hostName.MatchString(host) }
 
-// ownHosts are the hosts of the providers whose keys are known.
+// ownHosts maps known providers to their own hosts.
 var ownHosts = map[string][]string{
 	"anthropic":  {"api.anthropic.com"},
 	"openai":     {"api.openai.com", "eu.api.openai.com", "us.api.openai.com"},
@@ -31,7 +31,7 @@ var ownHosts = map[string][]string{
 	"moonshot":   {"api.moonshot.ai", "api.moonshot.cn"},
 }
 
-// aliases are prefixes of variables that a provider has besides its name.
+// aliases maps further prefixes of variables to their provider.
 var aliases = map[string]string{
 	"claude": "anthropic", "claude_code": "anthropic", "gemini": "google", "google_gemini": "google", "google_vertex": "google",
 	"google_generative_ai": "google", "google_genai": "google", "vertex": "google",
@@ -42,14 +42,14 @@ var (
 	urlSuffixes = []string{"_API_BASE_URL", "_BASE_URL", "_API_BASE", "_API_URL", "_API_HOST", "_ENDPOINT"}
 )
 
-// ProviderOfKey returns the provider whose key a secret of the name is, such as anthropic; false for one that
-// is not named as a key is.
+// ProviderOfKey returns the provider of the key in a secret with that name, such as anthropic;
+// false if the name is not that of a key.
 func ProviderOfKey(name string) (string, bool) { return provider(name, keySuffixes) }
 
-// ProviderOfURL returns the provider whose address a variable of the name holds.
+// ProviderOfURL returns the provider whose address a variable with that name contains.
 func ProviderOfURL(name string) (string, bool) { return provider(name, urlSuffixes) }
 
-// ProviderID returns the provider that an agent's configuration calls id.
+// ProviderID returns the provider with that id in an agent's configuration.
 func ProviderID(id string) string {
 	id = strings.ReplaceAll(strings.ToLower(id), "-", "_")
 	if alias, ok := aliases[id]; ok {
@@ -73,11 +73,11 @@ func provider(name string, suffixes []string) (string, bool) {
 	return "", false
 }
 
-// OwnHosts are the hosts that a provider's keys are for, if the provider is known.
+// OwnHosts returns the hosts for which a provider's keys are intended, if the provider is known.
 func OwnHosts(provider string) []string { return ownHosts[provider] }
 
-// HostOf is the host that requests to a base URL go to, in the form that ValidHost accepts: with its port
-// unless that is the default one. It fails for what is no URL of http or https.
+// HostOf returns the host to which requests to a base URL are sent, in the form that ValidHost
+// accepts: with its port unless that is the default. It fails if base is not an http or https URL.
 func HostOf(base string) (string, error) {
 	u, err := url.Parse(strings.TrimSpace(base))
 	if err != nil || u.Hostname() == "" {
@@ -98,8 +98,8 @@ func HostOf(base string) (string, error) {
 	return host, nil
 }
 
-// Sends reports whether a key that is bound to hosts may be sent to a base URL. A provider's own host is meant
-// over https only.
+// Sends reports whether a key that is bound to hosts may be sent to a base URL. A provider's own
+// host is allowed only over https.
 func Sends(base string, own, stated []string) bool {
 	host, err := HostOf(base)
 	if err != nil {

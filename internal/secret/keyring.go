@@ -16,11 +16,12 @@ import (
 // KeyBytes is the length of an installation's key.
 const KeyBytes = 32
 
-// The versions of the sealed form, its first byte.
+// The versions of the sealed form, in its first byte.
 const (
-	// versionPlainKey is what releases without key ids wrote: sealed with the installation's key itself.
+	// versionPlainKey was written by releases without key ids: sealed with the installation's key
+	// itself.
 	versionPlainKey = 1
-	// versionDerived is sealed with a key derived from the one that the key id names.
+	// versionDerived is sealed with a key derived from the one that the key id identifies.
 	versionDerived = 2
 )
 
@@ -31,7 +32,7 @@ const (
 	headerBytes = 1 + keyIDBytes + nonceBytes
 )
 
-// The uses that keys are derived for.
+// The uses of derived keys.
 const (
 	useKeyID   = "overwinter key id"
 	useSecrets = "overwinter secrets"
@@ -41,12 +42,12 @@ const (
 	useSignatures = "overwinter signatures: "
 )
 
-// key is one key of an installation and what is derived from it.
+// key is one key of an installation and the keys derived from it.
 type key struct {
 	id      [keyIDBytes]byte
 	master  []byte
 	secrets cipher.AEAD
-	plain   cipher.AEAD // of versionPlainKey
+	plain   cipher.AEAD // for versionPlainKey
 }
 
 func newKey(master []byte) (key, error) {
@@ -65,7 +66,7 @@ func newKey(master []byte) (key, error) {
 
 func (k key) derive(use string) []byte {
 	derived, err := hkdf.Key(sha256.New, k.master, nil, use, KeyBytes)
-	if err != nil { // only for lengths that SHA-256 cannot give
+	if err != nil { // only for lengths that SHA-256 does not support
 		panic(fmt.Sprintf("secret: derive a key: %v", err))
 	}
 	return derived
@@ -79,12 +80,12 @@ func newAEAD(k []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// Keyring seals with the current key of an installation and opens what any of its keys
-// has sealed. It is safe for concurrent use.
+// Keyring seals with the current key of an installation and opens data that any of its keys has
+// sealed. It is safe for concurrent use.
 type Keyring struct{ keys []key } // the current one first
 
-// NewKeyring returns a keyring for the current key and for other keys, such as the previous one.
-// Each has KeyBytes.
+// NewKeyring returns a keyring with the current key and other keys, such as the previous one. Each
+// must have KeyBytes.
 func NewKeyring(current []byte, others ...[]byte) (*Keyring, error) {
 	b := &Keyring{}
 	for _, master := range append([][]byte{current}, others...) {
@@ -99,7 +100,7 @@ func NewKeyring(current []byte, others ...[]byte) (*Keyring, error) {
 	return b, nil
 }
 
-// KeyID names the current key. It says nothing about the key itself.
+// KeyID returns the id of the current key. It reveals nothing about the key.
 func (b *Keyring) KeyID() string { return hex.EncodeToString(b.keys[0].id[:]) }
 
 // Current reports whether sealed was sealed with the current key in the current form.
@@ -112,7 +113,7 @@ func (b *Keyring) Seal(name string, v Value) []byte {
 	return seal(b.keys[0], b.keys[0].secrets, name, []byte(v.text))
 }
 
-// Open returns what was sealed under the name.
+// Open returns the value that was sealed under the name.
 func (b *Keyring) Open(name string, sealed []byte) (Value, error) {
 	if len(sealed) > 0 && sealed[0] == versionPlainKey {
 		for _, k := range b.keys {
@@ -130,13 +131,13 @@ func (b *Keyring) Open(name string, sealed []byte) (Value, error) {
 	return Value{string(text)}, err
 }
 
-// SealData seals data of an owner, such as the transcripts of a session, under a name. Each use
-// and owner have their own key.
+// SealData seals data of an owner, such as the transcripts of a session, under a name. Each use and
+// owner has its own key.
 func (b *Keyring) SealData(use, owner, name string, data []byte) []byte {
 	return seal(b.keys[0], b.keys[0].data(use, owner), name, data)
 }
 
-// OpenData returns what SealData sealed for the same use, owner and name.
+// OpenData returns the data that SealData sealed for the same use, owner and name.
 func (b *Keyring) OpenData(use, owner, name string, sealed []byte) ([]byte, error) {
 	k, err := b.keyOf(sealed)
 	if err != nil {
@@ -145,13 +146,13 @@ func (b *Keyring) OpenData(use, owner, name string, sealed []byte) ([]byte, erro
 	return open(k.data(use, owner), name, sealed[1+keyIDBytes:])
 }
 
-// IsSealedData reports whether data can be what SealData returned, rather than data of a format that
+// IsSealedData reports whether data may be the result of SealData, and not data of a format that
 // does not begin with the byte 2.
 func IsSealedData(data []byte) bool { return len(data) >= headerBytes && data[0] == versionDerived }
 
-// LinkKey returns the key that the tokens of runner links are derived from: that of a key id, or with
-// none the one that releases without key ids used, which the oldest key of the keyring stands for.
-// ErrKeyMissing if the keyring does not have the key.
+// LinkKey returns the key from which the tokens of runner links are derived: that of a key id, or,
+// for an empty id, the one that releases without key ids used, which is the oldest key of the
+// keyring. It fails with ErrKeyMissing if the keyring does not have the key.
 func (b *Keyring) LinkKey(id string) ([]byte, error) {
 	if id == "" {
 		return slices.Clone(b.keys[len(b.keys)-1].master), nil
@@ -164,7 +165,7 @@ func (b *Keyring) LinkKey(id string) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %s", ErrKeyMissing, id)
 }
 
-// Sign returns the signature of data for a use, by the current key. Each use has its own key.
+// Sign returns the signature of data for a use, with the current key. Each use has its own key.
 func (b *Keyring) Sign(use string, data []byte) []byte { return b.keys[0].sign(use, data) }
 
 // Verify reports whether Sign returned a signature for the use and data, with any of the keys.
@@ -178,14 +179,14 @@ func (k key) sign(use string, data []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// ErrSealed means that something sealed does not open: it was sealed under another name, or it was
+// ErrSealed means that sealed data does not open: it was sealed under another name, or it was
 // changed.
 var ErrSealed = errors.New("the secret does not open with this key")
 
-// ErrKeyMissing means that something was sealed with a key that the keyring does not have.
+// ErrKeyMissing means that data was sealed with a key that the keyring does not have.
 var ErrKeyMissing = fmt.Errorf("%w: it was sealed with another key", ErrSealed)
 
-// keyOf finds the key that something of versionDerived was sealed with.
+// keyOf returns the key with which data of versionDerived was sealed.
 func (b *Keyring) keyOf(sealed []byte) (key, error) {
 	if !IsSealedData(sealed) {
 		return key{}, ErrSealed
@@ -199,7 +200,7 @@ func (b *Keyring) keyOf(sealed []byte) (key, error) {
 	return key{}, fmt.Errorf("%w: %x", ErrKeyMissing, id)
 }
 
-// data is the cipher for the data of an owner.
+// data returns the cipher for the data of an owner.
 func (k key) data(use, owner string) cipher.AEAD {
 	aead, err := newAEAD(k.derive(useData + use + "\x00" + owner))
 	if err != nil { // the key has the right length
@@ -217,7 +218,7 @@ func seal(k key, aead cipher.AEAD, name string, text []byte) []byte {
 	return aead.Seal(sealed, nonce, text, []byte(name))
 }
 
-// open opens a nonce and what follows it.
+// open opens a nonce with the ciphertext that follows it.
 func open(aead cipher.AEAD, name string, sealed []byte) ([]byte, error) {
 	if len(sealed) < nonceBytes {
 		return nil, ErrSealed

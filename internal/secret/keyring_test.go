@@ -21,7 +21,7 @@ func newBox(t *testing.T, current []byte, others ...[]byte) *secret.Keyring {
 	return keyring
 }
 
-// sealedByFirstRelease is what releases without key ids wrote.
+// sealedByFirstRelease returns a value in the form of releases without key ids.
 func sealedByFirstRelease(t *testing.T, master []byte, name, text string) []byte {
 	t.Helper()
 	block, err := aes.NewCipher(master)

@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// LogMask masks secrets in what is logged. The zero value masks nothing until Set.
+// LogMask masks secrets in log messages. The zero value masks nothing until Set.
 type LogMask struct{ masker atomic.Pointer[Masker] }
 
-// Set changes what is masked.
+// Set replaces the masker.
 func (l *LogMask) Set(m *Masker) { l.masker.Store(m) }
 
-// Handler returns a handler that masks messages and attributes before it hands them to next.
+// Handler returns a handler that masks messages and attributes before it passes them to next.
 func (l *LogMask) Handler(next slog.Handler) slog.Handler { return logHandler{next, l} }
 
 type logHandler struct {
@@ -53,7 +53,8 @@ func (h logHandler) WithGroup(name string) slog.Handler {
 	return logHandler{h.next.WithGroup(name), h.mask}
 }
 
-// attr masks an attribute. A value that is not text is replaced by its text only if that has a secret.
+// attr masks an attribute. A value that is not text is replaced by its text only if that contains a
+// secret.
 func (m *Masker) attr(a slog.Attr) slog.Attr {
 	v := a.Value.Resolve()
 	switch v.Kind() {

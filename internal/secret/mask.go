@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	// minMasked is the length in bytes from which a value is masked: shorter ones are words that text
-	// has for other reasons.
+	// minMasked is the minimum length in bytes of a masked value: shorter ones may be ordinary
+	// words.
 	minMasked = 8
-	// window is how many bytes the filter looks at. No pattern is shorter.
+	// window is how many bytes the filter examines. No pattern is shorter.
 	window = 8
-	// filterBits is the size of the filter, as a power of two. It is 32 KiB of memory.
+	// filterBits is the size of the filter, as a power of two. It takes 32 KiB of memory.
 	filterBits = 18
-	// fragment is the part of a value that is masked at the end of a text that was cut within it.
+	// A value that is truncated at the end of a text is masked if at least 1/fragment of it is
+	// present.
 	fragment = 3 // a third
 )
 
@@ -31,27 +32,29 @@ type Named struct {
 	Value Value
 }
 
-// Masker replaces the values of secrets in text by [redacted NAME], also where they are encoded in base64
-// (standard or for URLs, at any alignment, in lines), in hexadecimal, for URLs, or as JSON strings. It cannot find what was
-// transformed otherwise. A nil Masker changes nothing. It is safe for concurrent use.
+// Masker replaces the values of secrets in text by [redacted NAME], also if they are encoded in
+// base64 (standard or for URLs, at any alignment, with line breaks), in hexadecimal, for URLs, or
+// as JSON strings. It cannot find values that were transformed in other ways. A nil Masker changes
+// nothing. It is safe for concurrent use.
 //
-// The leftmost match counts, and of those the longest, so that a text gives the same however it is divided.
+// The leftmost match is replaced, and among several the longest, so that the result is the same
+// however a text is divided.
 type Masker struct {
 	filter [1 << filterBits / 64]uint64
 	plain  patterns
-	folded patterns // found across line breaks
+	folded patterns // matched across line breaks
 }
 
 // patterns are sorted.
 type patterns struct {
 	text   []string
 	label  []string
-	within []int // the longest other pattern that this one begins with, or -1
-	fold   bool  // line breaks in the text do not count
+	within []int // the longest other pattern that is a prefix of this one, or -1
+	fold   bool  // line breaks in the text are ignored
 }
 
-// NewMasker returns a masker for the values of secrets; nil if there is nothing to mask. Values below
-// minMasked are not masked, and neither are URLs of the web, except for a password in them.
+// NewMasker returns a masker for the values of secrets; nil if there is nothing to mask. Values
+// shorter than minMasked are not masked, and neither are web URLs, except for a password in them.
 func NewMasker(secrets []Named) *Masker {
 	plain, folded := map[string]string{}, map[string]string{}
 	add := func(to map[string]string, text, label string) {
@@ -67,7 +70,7 @@ func NewMasker(secrets []Named) *Masker {
 				add(plain, form, label)
 			}
 		}
-		if strings.HasPrefix(s.Name, GitName("")) { // as in a header of HTTP
+		if strings.HasPrefix(s.Name, GitName("")) { // as in an HTTP header
 			values = append(values, s.Value.Reveal())
 		}
 		for _, value := range values {
@@ -87,7 +90,7 @@ func NewMasker(secrets []Named) *Masker {
 	return m
 }
 
-// maskedValues are what of a secret must not be seen.
+// maskedValues returns the parts of a secret that must not be seen.
 func maskedValues(name, value string) []string {
 	value = strings.TrimSpace(value)
 	var out []string
@@ -111,7 +114,7 @@ func maskedValues(name, value string) []string {
 	}
 	if strings.HasPrefix(name, GitName("")) {
 		user, password, _ := strings.Cut(value, ":")
-		isToken := password == "" || password == "x-oauth-basic" || len(user) >= 20 // some hosts take one as the user
+		isToken := password == "" || password == "x-oauth-basic" || len(user) >= 20 // some hosts accept a token as the user
 		if isToken {
 			add(user)
 		}
@@ -130,10 +133,11 @@ func maskedValues(name, value string) []string {
 	return out
 }
 
-// minLine is the length in bytes from which a line of a key is masked by itself.
+// minLine is the minimum length in bytes of a line of a key that is masked by itself.
 const minLine = 16
 
-// keyLines are the lines of a key in PEM: a text may show them with numbers, indented, or with other line breaks.
+// keyLines returns the lines of a key in PEM, because a text may show them with numbers, indented,
+// or with other line breaks.
 func keyLines(pem string) []string {
 	var out []string
 	for line := range strings.Lines(pem) {
@@ -144,7 +148,7 @@ func keyLines(pem string) []string {
 	return out
 }
 
-// credentials finds the keys within a secret that is a document, such as a service account.
+// credentials finds the keys in a secret that is a document, such as a service account.
 func credentials(v any, named bool, add func(string)) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -166,14 +170,15 @@ func credentials(v any, named bool, add func(string)) {
 	}
 }
 
-// unreserved are the characters that no percent-encoding changes, besides letters and digits.
+// unreserved are the characters, in addition to letters and digits, that no percent-encoding
+// changes.
 const unreserved = "-_."
 
-// safe are characters that some percent-encoding leaves as they are, besides these.
+// safe lists further characters that some percent-encoding leaves unchanged.
 var safe = []string{
 	"~",                                 // RFC 3986, curl, and Go in queries
 	"~/",                                // Python
-	"*",                                 // Java, and forms of HTML
+	"*",                                 // Java, and HTML forms
 	"",                                  // older programs
 	"~!'()*",                            // encodeURIComponent
 	"~!'()*;,/?:@&=+$#",                 // encodeURI
@@ -181,8 +186,8 @@ var safe = []string{
 	"~!$&'()*+,;=:@", "~!$&'()*+,;=:@/", // a path, by RFC 3986
 }
 
-// textForms are a value unchanged, in hexadecimal digits, percent-encoded, for HTML, and within JSON strings, also
-// those that are within others.
+// textForms returns the forms of a value: unchanged, hexadecimal, percent-encoded, for HTML, and in
+// JSON strings, also nested ones.
 func textForms(value string) []string {
 	inHex := hex.EncodeToString([]byte(value))
 	out := []string{value, inHex, strings.ToUpper(inHex)}
@@ -211,10 +216,11 @@ func textForms(value string) []string {
 	return out
 }
 
-// nestedJSON is in how many JSON strings, one within the other, a value is found.
+// nestedJSON is how deep a value may be nested in JSON strings to be found.
 const nestedJSON = 3
 
-// percentEncode writes a percent sign and two digits for all bytes but letters, digits and those of keep.
+// percentEncode encodes all bytes except letters, digits and those of keep as a percent sign and
+// two digits.
 func percentEncode(value, keep string) string {
 	b := make([]byte, 0, len(value))
 	for _, c := range []byte(value) {
@@ -241,7 +247,7 @@ func quote(text string, html bool) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// lowerEscapes writes percent-encodings in lower case, as some programs do.
+// lowerEscapes converts percent-encodings to lower case, as some programs write them.
 func lowerEscapes(s string) string {
 	b := []byte(s)
 	for i := 0; i+2 < len(b); i++ {
@@ -252,8 +258,8 @@ func lowerEscapes(s string) string {
 	return string(b)
 }
 
-// base64Cores are the characters of the base64 of a value that depend on nothing else, for each place
-// that it can have among other bytes.
+// base64Cores returns the base64 characters of a value that do not depend on adjacent bytes, for
+// each alignment.
 func base64Cores(value string) []string {
 	var out []string
 	if len(value) < minMasked {
@@ -294,8 +300,8 @@ func (m *Masker) may(bytes uint64) bool {
 
 func isBreak(c byte) bool { return c == '\n' || c == '\r' }
 
-// compare compares the beginning of text with a pattern. n is how much of text it took: all of it
-// if text is too short to decide, and then result is 0 with whole false.
+// compare compares the beginning of text with a pattern. n is how much of text was compared: all of
+// it if text is too short to decide, and then result is 0 and whole is false.
 func (p *patterns) compare(text, pattern string) (result, n int, whole bool) {
 	i, j := 0, 0
 	for j < len(pattern) {
@@ -319,10 +325,10 @@ func (p *patterns) compare(text, pattern string) (result, n int, whole bool) {
 	return 0, i, true
 }
 
-// at looks for patterns at the beginning of text: the longest that is there, with the number of bytes of
-// text that it takes, and the first one that text ends in the middle of; -1 for none.
+// at looks for patterns at the beginning of text. It returns the longest match with the number of
+// bytes of text that it takes, and the first pattern of which text is only a prefix; -1 for none.
 func (p *patterns) at(text string) (match, n, partial int) {
-	// The patterns before low are smaller than text; those that text ends within follow them.
+	// The patterns before low are smaller than text. Those of which text is a prefix follow them.
 	low, high := 0, len(p.text)
 	for low < high {
 		middle := int(uint(low+high) >> 1)
@@ -346,7 +352,8 @@ func (p *patterns) at(text string) (match, n, partial int) {
 	return match, 0, partial
 }
 
-// fold8 is the window at the beginning of text without line breaks; false if there are too few bytes.
+// fold8 returns the window at the beginning of text without line breaks; false if there are too few
+// bytes.
 func fold8(text string) (uint64, bool) {
 	var w uint64
 	n := 0
@@ -359,17 +366,17 @@ func fold8(text string) (uint64, bool) {
 	return w, n == window
 }
 
-// found is a place in a text.
+// found is the result of a search at one place of a text.
 type found struct {
 	match   bool
-	n       int // bytes that the match takes
+	n       int // number of bytes in the match
 	label   string
 	partial bool // text ends within a pattern
-	cut     bool // and enough of it is there to be masked
+	cut     bool // and enough of it is present to be masked
 	cutBy   string
 }
 
-// look looks at the beginning of text.
+// look searches at the beginning of text.
 func (m *Masker) look(text string) found {
 	var f found
 	for _, p := range []*patterns{&m.plain, &m.folded} {
@@ -390,8 +397,8 @@ func (m *Masker) look(text string) found {
 	return f
 }
 
-// scan masks text into the builder and returns where what it holds back begins: the suffix that may
-// be the beginning of a value, if text continues; else nothing is held back. Without a match
+// scan masks text into the builder and returns where the held-back suffix begins, which may be the
+// beginning of a value if text continues. If end is set, nothing is held back. Without a match
 // nothing is written, and changed is false.
 func (m *Masker) scan(text string, end bool) (out strings.Builder, changed bool, held int) {
 	written := 0
@@ -410,7 +417,7 @@ func (m *Masker) scan(text string, end bool) (out strings.Builder, changed bool,
 				nextBreak += i
 			}
 		}
-		// Up to here windows have no line break and are whole.
+		// Up to here windows are complete and contain no line break.
 		for last := min(nextBreak, len(text)) - window; i <= last; i++ {
 			if m.may(load(text, i)) {
 				break
@@ -454,7 +461,8 @@ func load(s string, i int) uint64 {
 		uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
 }
 
-// Text masks a whole text. A value that the text ends within is masked if a third of it is there.
+// Text masks a complete text. A value that is truncated at the end of the text is masked if at
+// least a third of it is present.
 func (m *Masker) Text(text string) string {
 	if m == nil {
 		return text
@@ -477,9 +485,9 @@ func (m *Masker) Bytes(data []byte) []byte {
 	return data
 }
 
-// Stream masks a text that arrives in parts. held is what it held back before and more is the next part; it
-// returns what can be shown, and what it holds back now: a suffix that may be the beginning of a value.
-// When the text ends, Text of what is held back is shown.
+// Stream masks a text that arrives in parts. held is what it held back before and more is the next
+// part. It returns what can be shown, and what it holds back now: a suffix that may be the
+// beginning of a value. When the text ends, show Text of what is held back.
 func (m *Masker) Stream(held, more string) (shown, hold string) {
 	text := held + more
 	if m == nil {
@@ -492,7 +500,7 @@ func (m *Masker) Stream(held, more string) (shown, hold string) {
 	return out.String(), text[from:]
 }
 
-// JSON masks the strings in a JSON text, names of members included. Everything else is unchanged.
+// JSON masks the strings in a JSON text, including names of members. Everything else is unchanged.
 func (m *Masker) JSON(raw json.RawMessage) json.RawMessage {
 	if m == nil || len(raw) == 0 {
 		return raw
@@ -511,7 +519,7 @@ func (m *Masker) JSON(raw json.RawMessage) json.RawMessage {
 			}
 		}
 		if i >= len(raw) {
-			break // no JSON
+			break // not JSON
 		}
 		literal := raw[from : i+1]
 		text := string(literal[1 : len(literal)-1])

@@ -44,7 +44,8 @@ func TestMasksAValueInEveryForm(t *testing.T) {
 			"XML":               strings.ReplaceAll(html.EscapeString(value), "&#34;", "&quot;"),
 			"every byte":        percent(value, ""),
 		}
-		// What does not escape which characters: Python, JavaScript (both), Java, Go and curl.
+		// Characters that various encoders leave unchanged: Python, JavaScript (both), Java, Go and
+		// curl.
 		for _, safe := range []string{"_.-~/", "_.-~", "_.-~!'()*", "_.-~!'()*;,/?:@&=+$#", "_.-*", "_.-~$&+=:@"} {
 			safe += "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 			forms["without "+safe] = percent(value, safe)
@@ -63,7 +64,7 @@ func TestMasksAValueInEveryForm(t *testing.T) {
 					rest := strings.NewReplacer("[redacted KEY]", "", "[redacted OTHER]", "").Replace(got)
 					require.LessOrEqual(t, len(rest), 8+3+5, "%s: %s", encoded, got)
 
-					// As the program base64 prints it.
+					// As printed by the program base64.
 					var lines strings.Builder
 					for text := encoded; text != ""; {
 						n := min(76, len(text))
@@ -77,7 +78,7 @@ func TestMasksAValueInEveryForm(t *testing.T) {
 	}
 }
 
-// inJSON is the text between the quotes of a JSON string.
+// inJSON returns the text between the quotes of a JSON string.
 func inJSON(text string) string {
 	quoted, err := json.Marshal(text)
 	if err != nil {
@@ -86,7 +87,7 @@ func inJSON(text string) string {
 	return string(quoted[1 : len(quoted)-1])
 }
 
-// percent writes all bytes but the safe ones as percent and two digits.
+// percent encodes all bytes except the safe ones as a percent sign and two digits.
 func percent(text, safe string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
@@ -180,7 +181,7 @@ func TestJSONIsMaskedInItsStrings(t *testing.T) {
 	}
 }
 
-// reference masks with no regard to time.
+// reference masks without regard to performance.
 func reference(values map[string]string, text string) string {
 	var out strings.Builder
 	for i := 0; i < len(text); {
@@ -201,12 +202,12 @@ func reference(values map[string]string, text string) string {
 	return out.String()
 }
 
-// However a text is divided, what is shown is the same, and nothing is held back that cannot be the beginning
-// of a value.
+// However a text is divided, the shown text is the same, and nothing is held back that cannot be
+// the beginning of a value.
 func TestAStreamShowsWhatTheWholeTextShows(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		// Few letters, so that values overlap, begin with each other and repeat themselves.
+		// Few letters, so that values overlap, are prefixes of each other and repeat themselves.
 		letters := rapid.SampledFrom([]rune("ab"))
 		values := map[string]string{}
 		var secrets []secret.Named
@@ -220,7 +221,7 @@ func TestAStreamShowsWhatTheWholeTextShows(t *testing.T) {
 		m := secret.NewMasker(secrets)
 		pieces := rapid.SliceOfN(rapid.OneOf(rapid.StringOfN(letters, 0, 9, -1), rapid.SampledFrom(secretsOf(secrets)),
 			rapid.SampledFrom([]string{"\n", "x", "\r\n"})), 0, 12).Draw(t, "pieces")
-		text := strings.Join(pieces, "") + "." // it ends within no value
+		text := strings.Join(pieces, "") + "." // the text ends within no value
 		require.Equal(t, reference(values, text), m.Text(text), "of %q", text)
 
 		var shown strings.Builder
@@ -248,7 +249,7 @@ func secretsOf(secrets []secret.Named) []string {
 	return out
 }
 
-// beginsAny reports whether a value, or the base64 of one, can begin with text.
+// beginsAny reports whether a value, or its base64 encoding, can begin with text.
 func beginsAny(values map[string]string, text string) bool {
 	text = strings.NewReplacer("\n", "", "\r", "").Replace(text)
 	for value := range values {
@@ -265,7 +266,7 @@ func beginsAny(values map[string]string, text string) bool {
 	return false
 }
 
-// A hostile text costs about as much as any other: one that repeats the beginning of many values.
+// A hostile text that repeats the beginning of many values costs about as much as any other.
 func TestNoTextIsSlowToMask(t *testing.T) {
 	t.Parallel()
 	var secrets []secret.Named

@@ -17,11 +17,11 @@ var (
 // variable, at most 128 of A-Z 0-9 _, or git:HOST with an optional port.
 func ValidName(name string) bool { return variable.MatchString(name) || gitHost.MatchString(name) }
 
-// GitName is the name of the credentials for a host, with its port if it has one.
+// GitName returns the name of the credentials for a host, including its port if it has one.
 func GitName(host string) string { return "git:" + host }
 
-// Value is a secret in the clear. It prints as [redacted] wherever it is
-// formatted, logged or marshalled; Reveal is the way to its text.
+// Value is a secret in plain text. It prints as [redacted] wherever it is formatted, logged or
+// marshalled. Reveal returns its text.
 type Value struct{ text string }
 
 // NewValue wraps text.
@@ -36,11 +36,11 @@ func (v Value) Empty() bool { return v.text == "" }
 // Stored is a secret of the installation.
 type Stored struct {
 	Value Value
-	// Hosts are those that it is bound to; none for the default of its provider.
+	// Hosts are the hosts to which it is bound; empty for the default of its provider.
 	Hosts []string
 }
 
-// UnmarshalText takes the text, of a flag or an environment variable.
+// UnmarshalText sets the text, from a flag or an environment variable.
 func (v *Value) UnmarshalText(text []byte) error {
 	v.text = string(text)
 	return nil

@@ -5,17 +5,17 @@ import "time"
 // MaxStored bounds the secrets of an installation.
 const MaxStored = 1000
 
-// Values of secrets that were replaced or deleted stay masked, since sandboxes may know them: so many of a
-// name, and of all names together. The oldest are dropped.
+// Values of secrets that were replaced or deleted stay masked, because sandboxes may have seen
+// them: up to this many per name, and in total. The oldest are dropped.
 const (
 	MaxReplacedValues = 8
 	MaxReplaced       = 1000
 )
 
-// Info is what is shown of a secret: never its value.
+// Info describes a secret without its value.
 type Info struct {
 	Name string
-	// Hosts are those that the secret may be sent to; none for the default of its provider.
+	// Hosts are the hosts to which the secret may be sent; empty for the default of its provider.
 	Hosts     []string
 	CreatedAt time.Time
 	UpdatedAt time.Time

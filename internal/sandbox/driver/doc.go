@@ -1,7 +1,7 @@
-// Package driver is what a provider of sandboxes implements. Users hold the concrete types of
-// package sandbox, which validate, fill in defaults, adopt what a lost response has created and
-// confirm a death before they report it; a driver only carries one call to its provider and names
-// what went wrong.
+// Package driver defines what a provider of sandboxes implements. Users call the concrete types of
+// package sandbox, which validate, apply defaults, adopt sandboxes whose creation was not
+// acknowledged, and confirm a death before they report it. A driver only forwards single calls to
+// its provider and classifies errors.
 //
 // A driver is finished when the suite in package drivertest passes.
 package driver

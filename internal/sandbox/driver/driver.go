@@ -10,109 +10,107 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/hostports"
 )
 
-// Driver carries calls to a provider of sandboxes. All methods may be called by
-// many goroutines at once, return soon after ctx ends, and fail with an *Error.
+// Driver forwards calls to a provider of sandboxes. All methods may be called concurrently, return
+// soon after ctx ends, and fail with an *Error.
 //
-// A call may fail with Timeout or Unavailable although it was carried out: the
-// answer was lost. Callers repeat Create under the same name and find the first
-// sandbox; Terminate, WriteFile and the readings may simply be repeated; a
-// repeated Snapshot makes another image, a repeated Exec another process.
+// A call may fail with Timeout or Unavailable although it was executed, if the response was lost.
+// Callers repeat Create under the same name and find the first sandbox. Terminate, WriteFile and
+// reads can be repeated without effect; a repeated Snapshot creates another image, a repeated Exec
+// another process.
 type Driver interface {
-	// Describe says what this is, without a request to the provider.
+	// Describe returns a description of the driver, without a request to the provider.
 	Describe() Description
 
-	// Create starts a sandbox and returns its id. NameTaken when a running
-	// sandbox has the name, Gone when the image does not exist.
+	// Create starts a sandbox and returns its id. It fails with NameTaken if a running sandbox has
+	// the name, and with Gone if the image does not exist.
 	Create(ctx context.Context, r CreateRequest) (id string, err error)
-	// Lookup finds the running sandbox that has the name; Gone when there is none.
+	// Lookup returns the running sandbox with the name, or Gone if there is none.
 	Lookup(ctx context.Context, name string) (Listing, error)
-	// List yields the running sandboxes that carry all these tags, one page of the provider after the
-	// other: it holds one page at a time. An error is the last that it yields.
+	// List yields the running sandboxes with all these tags. It fetches and holds one page of the
+	// provider at a time. An error is the last value that it yields.
 	List(ctx context.Context, tags map[string]string) iter.Seq2[Listing, error]
 
-	// Poll says whether the sandbox runs, and how it ended. It does not touch the
-	// sandbox itself. Gone when the provider does not know the id (any more).
+	// Poll reports whether the sandbox is running, and how it ended, without a request to the
+	// sandbox itself. It fails with Gone if the provider does not know the id (any more).
 	Poll(ctx context.Context, id string) (Status, error)
-	// Terminate kills everything in the sandbox and returns when that is done. A sandbox that has
-	// ended is unchanged. Gone when the id is not known.
+	// Terminate kills everything in the sandbox and returns when that is done. It has no effect on
+	// a sandbox that has ended, and fails with Gone if the id is unknown.
 	Terminate(ctx context.Context, id string) error
 
-	// Exec starts a process; ctx is for the start alone. On a sandbox that has ended it fails with
-	// Gone or Conflict; Unavailable if the driver cannot know. An argv that can not be executed is
-	// Invalid here or an exit code of 126 or 127 from Wait.
+	// Exec starts a process; ctx applies only to the start. For a sandbox that has ended it fails
+	// with Gone or Conflict, or with Unavailable if the driver cannot tell. An argv that cannot be
+	// executed is Invalid here, or gives exit code 126 or 127 from Wait.
 	Exec(ctx context.Context, id string, r ExecRequest) (Exec, error)
-	// WriteFile replaces the file atomically, so that half of it is never seen, makes the
-	// directories above it, and gives it the permission bits of mode.
+	// WriteFile replaces the file atomically, creates the directories above it, and gives it the
+	// permission bits of mode.
 	WriteFile(ctx context.Context, id, path string, data []byte, mode fs.FileMode) error
-	// ReadFile returns the file, or NoFile when it does not exist.
+	// ReadFile returns the file, or NoFile if it does not exist.
 	ReadFile(ctx context.Context, id, path string) ([]byte, error)
 
-	// Snapshot makes an image of all files as they are at one moment. It lives
-	// until it is deleted. Timeout when it is not done within budget.
+	// Snapshot creates an image of all files at one moment, which is kept until it is deleted. It
+	// fails with Timeout if it is not done within budget.
 	Snapshot(ctx context.Context, id string, budget time.Duration) (imageID string, err error)
-	// ExitSnapshot returns the image that the provider made when the sandbox
-	// ended, waiting up to budget for it. Timeout when it is still being made, Gone
-	// when there is none and never will be, Unsupported when the driver knows of no
-	// such thing.
+	// ExitSnapshot returns the image that the provider created when the sandbox ended, and waits
+	// for it for up to budget. It fails with Timeout if the image is still being created, with Gone
+	// if there will never be one, and with Unsupported if the driver has no exit snapshots.
 	ExitSnapshot(ctx context.Context, id string, budget time.Duration) (imageID string, err error)
 
-	// ImageExists returns nil when a sandbox can be made of the image, else Gone.
+	// ImageExists returns nil if a sandbox can be created from the image, else Gone.
 	ImageExists(ctx context.Context, imageID string) error
-	// DeleteImage deletes an image; Gone when there is none.
+	// DeleteImage deletes an image. It fails with Gone if there is none.
 	DeleteImage(ctx context.Context, imageID string) error
-	// NameImage gives the image a name that every client of the provider can
-	// look up. A name that is in use moves to this image.
+	// NameImage gives the image a name that every client of the provider can look up. A name that
+	// is already in use moves to this image.
 	NameImage(ctx context.Context, imageID, name string) error
-	// ImageByName returns the image that has the name; Gone when none has.
+	// ImageByName returns the image with the name, or Gone if there is none.
 	ImageByName(ctx context.Context, name string) (imageID string, err error)
 
-	// Close frees what the driver holds here. Sandboxes run on.
+	// Close releases the driver's local resources. Sandboxes continue to run.
 	Close() error
 }
 
 // ImageLister is implemented by drivers that may be able to list images.
 type ImageLister interface {
-	// ListImages returns the images that were made of sandboxes with all these tags.
-	// Unsupported where the provider has no such list.
+	// ListImages returns the images that were created from sandboxes with all these tags. It fails
+	// with Unsupported if the provider has no such list.
 	ListImages(ctx context.Context, tags map[string]string) ([]ImageListing, error)
 }
 
-// ImageListing is an image as a list shows it.
+// ImageListing is an image in a list.
 type ImageListing struct {
 	ID      string
 	Created time.Time
-	Tags    map[string]string // of the sandbox that it was made of
-	Exit    bool              // the provider made it when the sandbox ended
+	Tags    map[string]string // of the sandbox that it was created from
+	Exit    bool              // the provider created it when the sandbox ended
 }
 
-// Expirer is implemented by drivers that can have a provider delete a snapshot when
-// its lifetime is over.
+// Expirer is implemented by drivers whose provider can delete a snapshot after a lifetime.
 type Expirer interface {
-	// SnapshotFor is Snapshot for an image with a lifetime of whole seconds. Invalid
-	// where the provider does not take such a lifetime.
+	// SnapshotFor is Snapshot for an image with a lifetime in whole seconds. It fails with Invalid
+	// if the provider does not accept the lifetime.
 	SnapshotFor(ctx context.Context, id string, budget, lifetime time.Duration) (imageID string, err error)
 }
 
-// Description is what a health check shows of a driver.
+// Description is a driver's description for a health check.
 type Description struct {
 	Driver    string // "modal", "memory"
-	Isolation string // what keeps sandboxes apart: "gvisor", "namespaces", "none", …
+	Isolation string // what isolates sandboxes: "gvisor", "namespaces", "none", …
 }
 
-// CreateRequest asks for a sandbox. Every field was validated.
+// CreateRequest describes a sandbox to create. All fields have been validated.
 type CreateRequest struct {
 	Name    string            // unique among running sandboxes
 	Tags    map[string]string // at least one
 	Image   string            // an image id of this provider, or a registry tag
-	Command []string          // first process; empty: none, the sandbox only waits
+	Command []string          // first process; if empty there is none, and the sandbox only waits
 	Env     map[string]string
-	Workdir string        // absolute; empty: the image's own
-	Timeout time.Duration // life of the sandbox in whole seconds
-	// ExitSnapshot has the provider keep the files when the sandbox ends.
+	Workdir string        // absolute; if empty, the image's own
+	Timeout time.Duration // lifetime of the sandbox in whole seconds
+	// ExitSnapshot makes the provider keep the files when the sandbox ends.
 	ExitSnapshot bool
 }
 
-// Collect returns all that a list yields, up to its error.
+// Collect returns everything that a list yields before an error, and the error.
 func Collect[T any](list iter.Seq2[T, error]) (all []T, err error) {
 	for item, err := range list {
 		if err != nil {
@@ -123,7 +121,7 @@ func Collect[T any](list iter.Seq2[T, error]) (all []T, err error) {
 	return all, nil
 }
 
-// Listing is a running sandbox as a list shows it.
+// Listing is a running sandbox in a list.
 type Listing struct {
 	ID   string
 	Name string // empty if the provider does not report it
@@ -132,54 +130,52 @@ type Listing struct {
 
 // Exit codes of a sandbox that its provider ended.
 const (
-	ExitLifetime   = 124 // its timeout passed
+	ExitLifetime   = 124 // its timeout expired
 	ExitTerminated = 137 // it was terminated
-	// It exceeded a limit of the machine that the provider watches; Status.Limit says which.
+	// The sandbox exceeded a limit of the machine that the provider enforces; see Status.Limit.
 	ExitMemory = 152
 	ExitDisk   = 153
 	ExitCPU    = 154
 )
 
-// Status is how a sandbox is.
+// Status is the state of a sandbox.
 type Status struct {
 	Running  bool
-	ExitCode int // of the first process, or one of the Exit constants; 0 while it runs
-	// Limit is the resource whose limit the sandbox exceeded, "disk" or "memory", if the provider ended it for that;
-	// Reason says so in words.
+	ExitCode int // of the first process, or one of the Exit constants; 0 while it is running
+	// Limit is the resource whose limit the sandbox exceeded, "disk" or "memory", if the provider
+	// ended it for that. Reason is a description.
 	Limit, Reason string
 }
 
-// ExecRequest asks for a process.
+// ExecRequest describes a process to start.
 type ExecRequest struct {
 	Argv    []string
-	Dir     string // absolute; empty: the sandbox's own
+	Dir     string // absolute; if empty, the sandbox's own
 	Env     map[string]string
-	Timeout time.Duration // whole seconds, at least one: then the process is killed
+	Timeout time.Duration // whole seconds, at least one, after which the process is killed
 }
 
-// Exec is a started process. One goroutine may write, one read each stream and
-// one wait, at the same time.
+// Exec is a started process. One goroutine may write, one may read each stream and one may wait,
+// concurrently.
 type Exec interface {
-	// Write and Close work on the process's standard input. Writing to a process
-	// that has ended fails.
+	// Stdin is the process's standard input. Writing to a process that has exited fails.
 	Stdin() io.WriteCloser
-	// Stdout and Stderr end with io.EOF. Closing one ends a Read that blocks.
+	// Stdout and Stderr end with io.EOF. Closing one unblocks a Read.
 	Stdout() io.ReadCloser
 	Stderr() io.ReadCloser
-	// Wait returns the exit code, 128+n when signal n killed the process. It
-	// returns when ctx ends. A process that ran over its timeout gives Timeout or
-	// the code of its killing.
+	// Wait returns the exit code, 128+n if signal n killed the process. It returns when ctx ends. A
+	// process that exceeded its timeout gives Timeout or the exit code of the kill.
 	Wait(ctx context.Context) (code int, err error)
 }
 
 // Networked is implemented by drivers that may know the network of their sandboxes.
 type Networked interface {
-	// Network describes it. Unsupported where sandboxes share the network of this machine,
-	// or the provider says nothing about it.
+	// Network describes the network. It fails with Unsupported if sandboxes share the network of
+	// this machine, or if the provider does not report it.
 	Network(ctx context.Context) (Network, error)
-	// Refusals returns which connections of a sandbox were refused after the given number,
-	// oldest first, and the number to continue from. The first call has 0. The provider may
-	// keep only the last ones. Unsupported as for Network, Gone when the provider does not
+	// Refusals returns the refused connections of a sandbox after the given number, oldest first,
+	// and the number to continue from. The first call passes 0. The provider may keep only the
+	// latest ones. It fails with Unsupported like Network, and with Gone if the provider does not
 	// know the sandbox.
 	Refusals(ctx context.Context, id string, after int64) (refusals []Refusal, last int64, err error)
 }
@@ -192,11 +188,11 @@ type Network struct {
 
 // Refusal counts the connections to one destination that a sandbox's network refused.
 type Refusal struct {
-	Time     time.Time // of the first
-	Host     string    // the name that the sandbox resolved, if it is known
-	IP       string    // empty if there were too many destinations to count each
+	Time     time.Time // of the first refusal
+	Host     string    // the name that the sandbox resolved, if known
+	IP       string    // empty if there were too many destinations to count separately
 	Port     uint16
 	Protocol string // "tcp", "udp"
-	Verdict  string // "refused" by the policy, "limited": the sandbox has too many connections
+	Verdict  string // "refused" by the policy, or "limited" if the sandbox has too many connections
 	Count    int
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Code says what to do about an error of a driver; people read the message.
+// Code determines how to handle an error of a driver. The message is for people.
 type Code string
 
 // The codes of a driver.
@@ -15,27 +15,28 @@ const (
 	Gone Code = "gone"
 	// NameTaken: a running sandbox has the name.
 	NameTaken Code = "name_taken"
-	// Conflict: what was asked for does not go with the state that the sandbox is in.
+	// Conflict: the request does not fit the state of the sandbox.
 	Conflict Code = "conflict"
-	// NoFile: the sandbox is there, the file in it is not.
+	// NoFile: the sandbox exists, but not the file in it.
 	NoFile Code = "no_file"
-	// Invalid: the provider can not accept such a call, ever.
+	// Invalid: the provider will never accept such a call.
 	Invalid Code = "invalid"
 	// Denied: the credentials do not allow it.
 	Denied Code = "denied"
-	// Throttled: the provider asks for less, or has no room now.
+	// Throttled: the provider limits the rate of requests, or has no capacity now.
 	Throttled Code = "throttled"
-	// Timeout: a deadline passed; what was asked for may have been done.
+	// Timeout: a deadline expired; the request may have been executed.
 	Timeout Code = "timeout"
-	// Unavailable: no answer came; what was asked for may have been done.
+	// Unavailable: no response was received; the request may have been executed.
 	Unavailable Code = "unavailable"
-	// Damaged: the image exists, but its contents are incomplete: no sandbox can be made of it.
+	// Damaged: the image exists, but its content is incomplete, so that no sandbox can be created
+	// from it.
 	Damaged Code = "damaged"
-	// Unsupported: this driver can not do it at all.
+	// Unsupported: this driver cannot do it at all.
 	Unsupported Code = "unsupported"
 )
 
-// Final reports whether the same call would fail the same way again.
+// Final reports whether repeating the call would fail in the same way.
 func (c Code) Final() bool {
 	switch c {
 	case Gone, NameTaken, NoFile, Invalid, Denied, Damaged, Unsupported:
@@ -46,15 +47,15 @@ func (c Code) Final() bool {
 	return false
 }
 
-// Error is the only error that a driver returns.
+// Error is the type of all errors that a driver returns.
 type Error struct {
 	Code Code
-	Op   string // what was being done: "create", "exec", …
-	ID   string // of the sandbox or image; empty where there is none
+	Op   string // the operation: "create", "exec", …
+	ID   string // of the sandbox or image; empty if there is none
 	Err  error  // the cause
 }
 
-// Errorf makes an error with a code. A %w keeps its cause.
+// Errorf returns an error with a code. %w wraps a cause.
 func Errorf(code Code, op, id, format string, args ...any) *Error {
 	return &Error{Code: code, Op: op, ID: id, Err: fmt.Errorf(format, args...)}
 }
@@ -76,8 +77,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Final reports whether a retry is useless.
 func (e *Error) Final() bool { return e.Code.Final() }
 
-// CodeOf returns the code of err, Timeout for a passed deadline, Unavailable for
-// any other error that is not of this package, and "" for nil.
+// CodeOf returns the code of err, Timeout for an expired deadline, Unavailable for any other
+// foreign error, and "" for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

@@ -20,18 +20,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attackWord is the first argument of a test binary that is to attack.
+// attackWord is the first argument of a test binary that is started as an attacker.
 const attackWord = "overwinter-escape-attack"
 
-// What an attack ends with.
+// Exit codes of an attack.
 const (
 	attackHeld    = 40
 	attackEscaped = 41
 	attackFailed  = 42
 )
 
-// Attack runs this process as a hostile program if it was started as one in a
-// sandbox, and then does not return. Call it first in TestMain.
+// Attack runs this process as a hostile program if it was started as one in a sandbox, and then
+// does not return. TestMain must call it first.
 func Attack() {
 	if len(os.Args) < 3 || os.Args[1] != attackWord {
 		return
@@ -72,7 +72,7 @@ var attacks = map[Escape]func(args []string) (escaped bool, how string){
 	ReadSandboxes:     attackFiles,
 }
 
-// nested runs an attack again as root of new namespaces.
+// nested repeats an attack as root of new namespaces.
 const nested = "nested"
 
 // alsoNested reports whether the attack succeeds here, or in new namespaces.
@@ -97,7 +97,7 @@ func alsoNested(e Escape, args []string, here func() (bool, string)) (bool, stri
 	}
 }
 
-// steps tries several ways and says what came of each.
+// steps tries several ways and records the result of each.
 type steps struct{ said []string }
 
 func (s *steps) note(what string, err error) bool {
@@ -114,7 +114,7 @@ func attackPrograms(args []string) (bool, string) {
 		write := func(path string) {
 			f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 			if s.note("write "+path, err) {
-				_ = f.Close() // it stays: the suite looks for it on the machine
+				_ = f.Close() // not removed: the suite looks for it on the machine
 			}
 		}
 		s.note("remount", unix.Mount("", "/usr", "", unix.MS_REMOUNT|unix.MS_BIND, ""))
@@ -126,7 +126,7 @@ func attackPrograms(args []string) (bool, string) {
 			write(filepath.Join(other, filepath.Base(probe)+"-other"))
 			_ = unix.Unmount(other, unix.MNT_DETACH)
 		}
-		return false, s.String() // the machine's /usr shows it
+		return false, s.String() // visible in the machine's /usr
 	})
 }
 
@@ -153,14 +153,14 @@ func attackKernel(args []string) (bool, string) {
 	})
 }
 
-// attackProc only prepares: whether it helped, a snapshot shows.
+// attackProc only prepares; a snapshot shows whether it succeeded.
 func attackProc([]string) (bool, string) {
 	var s steps
 	s.note("mount over /proc", unix.Mount("tmpfs", "/proc", "tmpfs", 0, ""))
 	return false, s.String()
 }
 
-// inits are the processes above this one.
+// inits returns the processes above this one.
 func inits() []int {
 	var found []int
 	for pid := os.Getppid(); pid > 0 && len(found) < 4; {
@@ -183,7 +183,7 @@ func inits() []int {
 func attackInit([]string) (bool, string) {
 	var s steps
 	for _, pid := range inits()[:1] {
-		// Seizing stops nothing.
+		// PTRACE_SEIZE does not stop the process.
 		_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0, 0, 0)
 		if errno == 0 {
 			_, _, _ = unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, 0, 0, 0)
@@ -195,7 +195,7 @@ func attackInit([]string) (bool, string) {
 			if err == nil {
 				_, err = io.ReadFull(f, make([]byte, 1))
 				_ = f.Close()
-				if file == "mem" { // it is enough that it opens
+				if file == "mem" { // opening it is sufficient
 					err = nil
 				}
 			}
@@ -270,7 +270,7 @@ func attackSockets(args []string) (bool, string) {
 	return true, "connected"
 }
 
-// attackLinks never ends. It ignores what stops it as far as it can, and swaps.
+// attackLinks never returns. It ignores signals as far as possible, and swaps files for links.
 func attackLinks(args []string) (bool, string) {
 	target, dir := args[0], "/root/swap"
 	for i := range 50 {
@@ -329,11 +329,12 @@ func attackKeys(args []string) (bool, string) {
 	return false, s.String()
 }
 
-// attackLimit is how long an attack looks for what may not have started yet.
+// attackLimit bounds how long an attack searches for a process or server that may not have started
+// yet.
 const attackLimit = 3 * time.Second
 
-// attackUser succeeds if it gets more than half of what the user of the server has: inotify instances, signals that
-// wait (each timer takes one), or bytes of message queues.
+// attackUser succeeds if it gets more than half of a resource of the server's user: inotify
+// instances, pending signals (each timer takes one), or bytes of message queues.
 func attackUser(args []string) (bool, string) {
 	return alsoNested(UseUpUser, args, func() (bool, string) {
 		var limits []uint64
@@ -346,7 +347,7 @@ func attackUser(args []string) (bool, string) {
 		}
 		var s steps
 		escaped := false
-		// Everything is closed with this process.
+		// All of them are released with this process.
 		for i, kind := range []struct {
 			name  string
 			costs uint64
@@ -368,7 +369,7 @@ func attackUser(args []string) (bool, string) {
 	})
 }
 
-// makeTimer makes a POSIX timer that sends a signal.
+// makeTimer creates a POSIX timer that sends a signal.
 func makeTimer() error {
 	event := struct {
 		value          uint64
@@ -382,10 +383,10 @@ func makeTimer() error {
 	return nil
 }
 
-// queueBytes is less than the smallest queue counts.
+// queueBytes is less than what the smallest queue counts.
 const queueBytes = 4096
 
-// makeQueue makes a message queue of 10 messages of 512 bytes.
+// makeQueue creates a message queue for 10 messages of 512 bytes.
 func makeQueue(n uint64) error {
 	name, err := unix.BytePtrFromString(fmt.Sprintf("attack-%d-%d", os.Getpid(), n))
 	if err != nil {
@@ -414,8 +415,8 @@ func attackFiles(args []string) (bool, string) {
 	})
 }
 
-// lookFor tries all processes but this one and those above it, whose arguments hold
-// what is looked for as well.
+// lookFor checks all processes except this one and its ancestors, whose arguments contain the
+// searched text too.
 func lookFor(found func(pid string) bool) (bool, string) {
 	mine := map[string]bool{strconv.Itoa(os.Getpid()): true}
 	for _, pid := range inits() {
@@ -423,7 +424,7 @@ func lookFor(found func(pid string) bool) (bool, string) {
 	}
 	seen := 0
 	end := time.Now().Add(attackLimit)
-	for looks := 0; looks < 3 || time.Now().Before(end); looks++ { // on a busy machine the time may pass without one
+	for looks := 0; looks < 3 || time.Now().Before(end); looks++ { // on a busy machine the time may expire without an attempt
 		entries, err := os.ReadDir("/proc")
 		if err != nil {
 			return false, err.Error()
@@ -441,7 +442,7 @@ func lookFor(found func(pid string) bool) (bool, string) {
 	return false, fmt.Sprintf("not found, of %d processes seen", seen)
 }
 
-// attackServers looks for a server that greets with a word.
+// attackServers looks for a server that sends a word as its greeting.
 func attackServers(args []string) (bool, string) {
 	word, addresses := args[0], args[1:]
 	for _, address := range addresses {
@@ -459,8 +460,8 @@ func attackServers(args []string) (bool, string) {
 	return false, fmt.Sprintf("none of %d addresses answers", len(addresses))
 }
 
-// attackPrivate looks for an address that is not refused at once: whether anything is
-// there, a packet went out to it.
+// attackPrivate looks for an address that is not refused at once: a packet was sent to it, whether
+// or not any host responds.
 func attackPrivate([]string) (bool, string) {
 	for _, host := range []string{
 		"169.254.169.254", "100.100.100.200", "10.0.0.1", "172.16.0.1", "192.168.0.1", "100.64.0.1", "fd00:ec2::254", "::ffff:10.0.0.1", "64:ff9b::a9fe:a9fe",
@@ -479,10 +480,11 @@ func attackPrivate([]string) (bool, string) {
 	return false, "all are refused at once"
 }
 
-// maxFamily is above the families of every kernel.
+// maxFamily exceeds the number of address families of every kernel.
 const maxFamily = 64
 
-// attackFamilies looks for a socket of a family that is not separated by network namespaces, or is not needed.
+// attackFamilies looks for a socket of a family that network namespaces do not isolate, or that is
+// not needed.
 func attackFamilies([]string) (bool, string) {
 	needed := []int{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 	for family := range maxFamily {
@@ -500,14 +502,14 @@ func attackFamilies([]string) (bool, string) {
 			}
 		}
 	}
-	// io_uring opens sockets without the call that is filtered.
+	// io_uring opens sockets without the filtered system call.
 	if _, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0); errno != unix.ENOSYS && errno != unix.EPERM {
 		return true, fmt.Sprintf("io_uring is there: %v", errno)
 	}
 	return false, "no other family is there"
 }
 
-// attackRaw looks for a socket that sends packets as they are.
+// attackRaw looks for a socket that sends raw packets.
 func attackRaw(args []string) (bool, string) {
 	return alsoNested(SendRaw, args, func() (bool, string) {
 		for name, socket := range map[string][3]int{

@@ -1,11 +1,11 @@
-// Package drivertest is the executable contract of sandbox drivers. A driver is
-// finished when Run passes with it, and RunFaults where its provider can be broken:
+// Package drivertest is the conformance suite of sandbox drivers. A driver is finished when Run
+// passes with it, and RunFaults if its provider supports fault injection:
 //
 //	func TestConformance(t *testing.T) {
 //		drivertest.Run(t, func(t *testing.T) drivertest.Harness { … })
 //	}
 //
-// Most cases go through package sandbox, because what users hold is the two
-// together. What a driver can not do it declares in Harness.Unsupported, and the
-// suite asserts that those calls say Unsupported: nothing is passed over in silence.
+// Most cases use package sandbox, because users depend on both together. A driver declares in
+// Harness.Unsupported what it cannot do, and the suite requires that those calls fail with
+// Unsupported, so that no gap is silent.
 package drivertest

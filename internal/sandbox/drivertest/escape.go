@@ -22,10 +22,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 )
 
-// Escape is something that a hostile program in a sandbox tries to do.
+// Escape is an attack of a hostile program in a sandbox.
 type Escape string
 
-// What the suite tries.
+// The attacks of the suite.
 const (
 	WritePrograms     Escape = "write the machine's programs (remount /usr)"
 	WriteKernel       Escape = "write kernel settings (unmask /proc/sys)"
@@ -49,7 +49,7 @@ const (
 	ReadSandboxes     Escape = "read another sandbox's files"
 )
 
-// Escapes are all that the suite tries.
+// Escapes returns all attacks of the suite.
 func Escapes() []Escape {
 	var all []Escape
 	for _, c := range escapeCases() {
@@ -61,17 +61,17 @@ func Escapes() []Escape {
 // EscapeHarness is a provider on this machine whose sandboxes are attacked.
 type EscapeHarness struct {
 	Harness
-	// Open are the escapes that the provider declares that it does not prevent.
+	// Open are the escapes that the provider declares not to prevent.
 	Open []Escape
-	// Untested are those of them for which the suite knows no way.
+	// Untested are those of Open that the suite does not try.
 	Untested []Escape
-	// DataDir is where the provider keeps the files of sandboxes.
+	// DataDir is the directory in which the provider stores the files of sandboxes.
 	DataDir string
 }
 
 func (h EscapeHarness) open(e Escape) bool { return slices.Contains(h.Open, e) }
 
-// attacker is a bench with a sandbox in which attacks are run.
+// attacker is a bench with a sandbox in which attacks run.
 type attacker struct {
 	*bench
 	harness EscapeHarness
@@ -81,8 +81,8 @@ type attacker struct {
 type escapeCase struct {
 	escape Escape
 	try    func(t *testing.T, a *attacker) (escaped bool, how string)
-	// harmful attacks change the machine where they succeed: where a provider
-	// declares that they do, they are not tried.
+	// harmful attacks change the machine if they succeed, so they are not tried if the provider
+	// declares them as open.
 	harmful bool
 }
 
@@ -111,9 +111,9 @@ func escapeCases() []escapeCase {
 	}
 }
 
-// RunEscapes attacks sandboxes of a provider on this machine: what it prevents must
-// fail, and what it declares not to prevent must succeed, else the declaration is
-// out of date. The test binary's TestMain must call Attack before anything else.
+// RunEscapes attacks sandboxes of a provider on this machine. Attacks that it prevents must fail,
+// and those that it declares not to prevent must succeed; otherwise the declaration is outdated.
+// TestMain must call Attack first.
 func RunEscapes(t *testing.T, harness func(t *testing.T) EscapeHarness) {
 	t.Helper()
 	image := attackImage(t, harness)
@@ -140,7 +140,8 @@ func RunEscapes(t *testing.T, harness func(t *testing.T) EscapeHarness) {
 	}
 }
 
-// writePrograms succeeds if the machine shows what the sandbox has written. A sandbox may have its own view of /usr.
+// writePrograms succeeds if a file that the sandbox has written is visible on the machine. A
+// sandbox may have its own view of /usr.
 func writePrograms(t *testing.T, a *attacker) (bool, string) {
 	t.Helper()
 	_, how := a.attack(t, WritePrograms)
@@ -152,10 +153,10 @@ func writePrograms(t *testing.T, a *attacker) (bool, string) {
 	return len(found) > 0, how
 }
 
-// writtenProgram begins the names of files that an attack makes.
+// writtenProgram begins the names of files that an attack creates.
 const writtenProgram = "/usr/.overwinter-escape-"
 
-// attackImage has this test binary in it.
+// attackImage returns an image that contains this test binary.
 func attackImage(t *testing.T, harness func(t *testing.T) EscapeHarness) string {
 	t.Helper()
 	program, err := os.ReadFile("/proc/self/exe")
@@ -167,10 +168,10 @@ func attackImage(t *testing.T, harness func(t *testing.T) EscapeHarness) string 
 	return b.snapshot(t, sb)
 }
 
-// attackProgram is where the test binary lies in a sandbox.
+// attackProgram is the path of the test binary in a sandbox.
 const attackProgram = "/root/attack"
 
-// attack runs a part of Attack in the sandbox.
+// attack runs one of Attack's attacks in the sandbox.
 func (a *attacker) attack(t *testing.T, e Escape, args ...string) (escaped bool, how string) {
 	t.Helper()
 	res, err := a.sb.Run(a.ctx(t), sandbox.RunSpec{Argv: append([]string{attackProgram, attackWord, string(e)}, args...)})
@@ -187,7 +188,7 @@ func (a *attacker) attack(t *testing.T, e Escape, args ...string) (escaped bool,
 	}
 }
 
-// direct is an attack that needs nothing outside of the sandbox.
+// direct returns an attack that needs nothing outside of the sandbox.
 func direct(e Escape) func(t *testing.T, a *attacker) (bool, string) {
 	return func(t *testing.T, a *attacker) (bool, string) {
 		t.Helper()
@@ -212,7 +213,7 @@ func useUpUser(t *testing.T, a *attacker) (bool, string) {
 	return a.attack(t, UseUpUser, args...)
 }
 
-// reachSockets listens on an abstract socket of the machine's.
+// reachSockets listens on an abstract socket of the machine.
 func reachSockets(t *testing.T, a *attacker) (bool, string) {
 	t.Helper()
 	name := "@overwinter-escape-" + uuid.NewString()
@@ -286,7 +287,7 @@ func reachAddresses(t *testing.T, a *attacker) (bool, string) {
 	return a.attack(t, ReachAddresses, args...)
 }
 
-// secret makes a file of the machine's that no sandbox may read, though every user may.
+// secret creates a file on the machine that no sandbox may read, although every user may.
 func secret(t *testing.T) (path, content string) {
 	t.Helper()
 	path, content = filepath.Join(t.TempDir(), "secret"), "secret-"+uuid.NewString()
@@ -294,8 +295,8 @@ func secret(t *testing.T) (path, content string) {
 	return path, content
 }
 
-// readThroughLink swaps files and directories for links to a file of the machine's
-// while snapshots are taken, and looks for its content in what is restored.
+// readThroughLink replaces files and directories by links to a file of the machine while snapshots
+// are taken, and looks for its content in the restored files.
 func readThroughLink(t *testing.T, a *attacker) (bool, string) {
 	t.Helper()
 	path, content := secret(t)
@@ -310,7 +311,7 @@ func readThroughLink(t *testing.T, a *attacker) (bool, string) {
 		spec := a.spec()
 		spec.Image = image
 		restored := a.create(t, spec)
-		// Links lead nowhere here: what is found was copied.
+		// Links have no target here, so any content was copied.
 		res, err := restored.Run(a.ctx(t), sandbox.RunSpec{Argv: []string{"grep", "-r", "-l", content, "/root/swap"}})
 		require.NoError(t, err)
 		if res.Code == 0 {
@@ -322,8 +323,8 @@ func readThroughLink(t *testing.T, a *attacker) (bool, string) {
 	return false, "no snapshot held the machine's file"
 }
 
-// blindSnapshot hides /proc from whatever looks there from inside, and writes two
-// files in turn: in a snapshot of one moment they differ by one at most.
+// blindSnapshot hides /proc from readers inside the sandbox, and writes two files in turn: in a
+// consistent snapshot they differ by at most one.
 func blindSnapshot(t *testing.T, a *attacker) (bool, string) {
 	t.Helper()
 	_, how := a.attack(t, BlindSnapshot)
@@ -344,7 +345,7 @@ func blindSnapshot(t *testing.T, a *attacker) (bool, string) {
 		spec.Image = image
 		restored := a.create(t, spec)
 		x, y := number(restored, "/root/a"), number(restored, "/root/b")
-		// A file that is being written is empty for a moment.
+		// A file is empty for a moment while it is being written.
 		if x != 0 && y != 0 && (y > x || x-y > 1) {
 			return true, fmt.Sprintf("a snapshot holds two moments: %d, %d (%s)", x, y, how)
 		}
@@ -353,7 +354,8 @@ func blindSnapshot(t *testing.T, a *attacker) (bool, string) {
 	return false, "snapshots are of one moment (" + how + ")"
 }
 
-// leaveSetID makes a set-user-ID program and looks at it as another user of the machine would.
+// leaveSetID creates a set-user-ID program and checks whether another user of the machine could run
+// it.
 func leaveSetID(t *testing.T, a *attacker) (bool, string) {
 	t.Helper()
 	name := "setid-" + uuid.NewString()
@@ -376,7 +378,7 @@ func leaveSetID(t *testing.T, a *attacker) (bool, string) {
 	return false, "what is left has no owner, or others cannot reach it"
 }
 
-// reachable reports whether another user could get at the path.
+// reachable reports whether another user could access the path.
 func reachable(path string) bool {
 	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -387,7 +389,7 @@ func reachable(path string) bool {
 	return true
 }
 
-// leaveCapabilities gives a program capabilities and looks at what they are worth outside.
+// leaveCapabilities gives a program capabilities and checks their effect outside.
 func leaveCapabilities(t *testing.T, a *attacker) (bool, string) {
 	t.Helper()
 	name := "caps-" + uuid.NewString()
@@ -403,7 +405,7 @@ func leaveCapabilities(t *testing.T, a *attacker) (bool, string) {
 			continue
 		}
 		require.NoError(t, err)
-		// A reader on the machine is shown version 2 if they count here.
+		// On the machine, an effective capability is reported as version 2.
 		if value = value[:n]; len(value) < 24 || binary.LittleEndian.Uint32(value[20:]) == 0 {
 			return true, fmt.Sprintf("%s has capabilities on the machine: %x", path, value)
 		}
@@ -411,7 +413,7 @@ func leaveCapabilities(t *testing.T, a *attacker) (bool, string) {
 	return false, "they count only in the sandbox's user namespace, or are gone"
 }
 
-// find returns the files of that name below the data directory.
+// find returns the files with that name below the data directory.
 func (a *attacker) find(t *testing.T, name string) []string {
 	t.Helper()
 	var found []string
@@ -427,7 +429,7 @@ func (a *attacker) find(t *testing.T, name string) []string {
 	return found
 }
 
-// reachKeys gives this process's session a key.
+// reachKeys adds a key to this process's session keyring.
 func reachKeys(t *testing.T, a *attacker) (bool, string) {
 	t.Helper()
 	name := "overwinter-escape-" + uuid.NewString()
@@ -459,7 +461,7 @@ func (a *attacker) neighbor(t *testing.T) (name string) {
 	require.NoError(t, other.WriteFile(a.ctx(t), "/root/"+name, []byte("a secret"), 0o600))
 	script := fmt.Sprintf("cp /usr/bin/sleep /tmp/%s && exec /tmp/%s 1000", name, name)
 	a.background(t, other, []string{"sh", "-c", script})
-	pattern := "[o]" + strings.TrimPrefix(name, "o") // which grep's own arguments do not match
+	pattern := "[o]" + strings.TrimPrefix(name, "o") // so that grep's own arguments do not match
 	require.Eventually(t, func() bool {
 		res, err := other.Run(a.ctx(t), sandbox.RunSpec{Argv: []string{"sh", "-c", "grep -qs '^/tmp/" + pattern + "' /proc/[0-9]*/cmdline"}})
 		return err == nil && res.Code == 0

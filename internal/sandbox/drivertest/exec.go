@@ -27,7 +27,7 @@ func execStreams(t *testing.T, b *bench) {
 	errs, err := io.ReadAll(p.Stderr)
 	require.NoError(t, err)
 	require.Equal(t, "err", string(errs))
-	for range 2 { // the answer stays
+	for range 2 { // repeating Wait gives the same result
 		code, err := p.Wait(b.ctx(t))
 		require.NoError(t, err)
 		require.Zero(t, code)
@@ -59,7 +59,7 @@ func execTalks(t *testing.T, b *bench) {
 	p, err := b.sandbox(t).Exec(b.ctx(t), sandbox.ExecSpec{Argv: b.Commands.Cat()})
 	require.NoError(t, err)
 	lines := bufio.NewReader(p.Stdout)
-	for i := range 5 { // each line comes back before the next one goes
+	for i := range 5 { // each line is returned before the next is sent
 		line := fmt.Sprintf("line %d\n", i)
 		_, err := io.WriteString(p.Stdin, line)
 		require.NoError(t, err)
@@ -101,14 +101,14 @@ func runTruncates(t *testing.T, b *bench) {
 	require.Len(t, res.Stdout, 1000)
 	require.Zero(t, res.Code)
 
-	// A caller who gives up leaves no process that it waits for.
+	// A caller that stops waiting leaves no running process.
 	ctx, cancel := context.WithTimeout(b.ctx(t), 100*time.Millisecond)
 	defer cancel()
 	_, err = sb.Run(ctx, sandbox.RunSpec{Argv: b.Commands.Sleep(time.Hour)})
 	requireCode(t, sandbox.Timeout, err)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
-	// Input that is not read is no error.
+	// Unread input is not an error.
 	res, err = sb.Run(b.ctx(t), sandbox.RunSpec{Argv: b.Commands.Exit(5), Stdin: make([]byte, 1<<20)})
 	require.NoError(t, err)
 	require.Equal(t, 5, res.Code)
@@ -128,7 +128,7 @@ func execNotFound(t *testing.T, b *bench) {
 	} else {
 		require.Contains(t, []int{126, 127, 128}, res.Code)
 	}
-	b.run(t, sb, b.Commands.Exit(0)) // and the sandbox is none the worse
+	b.run(t, sb, b.Commands.Exit(0)) // and the sandbox still works
 }
 
 func execTimeout(t *testing.T, b *bench) {
@@ -160,7 +160,7 @@ func execDies(t *testing.T, b *bench) {
 
 	require.NoError(t, b.second.Open(sb.ID()).Terminate(b.ctx(t)))
 	code, err := p.Wait(b.ctx(t))
-	if err == nil { // the provider may have kept how it was killed
+	if err == nil { // the provider may have stored how it was killed
 		require.Equal(t, 137, code)
 	} else {
 		requireCode(t, sandbox.Gone, err)
@@ -180,7 +180,7 @@ func execDetaches(t *testing.T, b *bench) {
 	ctx, cancel := context.WithCancel(b.ctx(t))
 	p, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: b.Commands.Cat()})
 	require.NoError(t, err)
-	cancel() // it was for the start alone
+	cancel() // it applied only to the start
 	_, err = io.WriteString(p.Stdin, "x")
 	require.NoError(t, err)
 	_, err = io.ReadFull(p.Stdout, make([]byte, 1))

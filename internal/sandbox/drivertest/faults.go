@@ -59,7 +59,7 @@ func snapshotBudget(t *testing.T, b *bench) {
 	require.Equal(t, "x", b.read(t, sb, "/work/f"))
 }
 
-// An unreachable machine answers like a dead one.
+// An unreachable machine is reported like a dead one.
 func misled(t *testing.T, b *bench) {
 	sb := b.sandbox(t)
 	b.write(t, sb, "/work/f", "x")

@@ -13,26 +13,26 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Harness is a driver under test with what the suite needs around it.
+// Harness is a driver under test with the environment that the suite needs.
 type Harness struct {
-	// Driver is under test. The harness closes it.
+	// Driver is the driver under test. The harness closes it.
 	Driver driver.Driver
-	// Second is another client of the same provider, as another worker has: it
-	// shares nothing with Driver on this side. The harness closes it.
+	// Second is another client of the same provider, like that of another worker: it shares no
+	// state with Driver on this side. The harness closes it.
 	Second driver.Driver
-	// Image is where sandboxes start from, and OtherImage another reference to one.
+	// Image is the image for sandboxes, and OtherImage another reference to one.
 	Image, OtherImage string
 	// Commands are the programs that the suite runs in a sandbox.
 	Commands Commands
-	// Faults breaks the provider, for RunFaults.
+	// Faults injects faults into the provider, for RunFaults.
 	Faults Faults
-	// Unsupported are the abilities that the driver does not have.
+	// Unsupported lists the abilities that the driver lacks.
 	Unsupported []Ability
-	// WaitLimit is how long the provider may take for anything. Default 2 min.
+	// WaitLimit bounds how long the provider may take for any operation. Default 2 min.
 	WaitLimit time.Duration
 }
 
-// Ability is something that not every driver can do.
+// Ability is a feature that not every driver has.
 type Ability string
 
 // The abilities that a driver may lack.
@@ -43,32 +43,32 @@ const (
 	OwnNetworks   Ability = "own networks"
 )
 
-// Call is a call to the provider that Faults can break.
+// Call is a call to the provider into which Faults can inject a fault.
 type Call string
 
-// The calls that the suite breaks.
+// The calls for which the suite injects faults.
 const (
 	Create    Call = "create"
 	Terminate Call = "terminate"
 	Snapshot  Call = "snapshot"
 	ReadFile  Call = "read file"
-	Wait      Call = "wait" // for a process
+	Wait      Call = "wait" // waiting for a process
 )
 
-// Faults breaks a provider. A fault strikes the next call of its kind, once.
+// Faults injects faults into a provider. A fault affects the next call of its kind, once.
 type Faults interface {
-	// Lose has the call carried out and its answer lost: the caller gets an error.
+	// Lose makes the provider execute the call and lose the response: the caller gets an error.
 	Lose(t *testing.T, c Call)
-	// Delay has the call answered late.
+	// Delay delays the response.
 	Delay(t *testing.T, c Call, d time.Duration)
-	// Mislead has the call answered with "not found", whatever there is.
+	// Mislead makes the response "not found", whatever exists.
 	Mislead(t *testing.T, c Call)
 }
 
 // Commands are programs of a sandbox. Each returns an argv.
 type Commands struct {
 	Exit    func(code int) []string              // exits with the code
-	Cat     func() []string                      // copies its input to its output as it comes
+	Cat     func() []string                      // copies its input to its output without buffering
 	Count   func() []string                      // prints the number of bytes of its input
 	Print   func(stdout, stderr string) []string // prints on both streams
 	Zeros   func(n int) []string                 // prints n zero bytes
@@ -79,11 +79,11 @@ type Commands struct {
 	Mode    func(path string) []string           // prints the permission bits of a file in octal
 	Remove  func(path string) []string           // removes a file
 	Put     func(path, content string) []string  // writes a file
-	Tick    func(a, b string) []string           // writes 1, 2, 3, … into a, then b, for ever
+	Tick    func(a, b string) []string           // writes 1, 2, 3, … to a, then b, forever
 	Connect func(ip string, port int) []string   // connects; needed unless OwnNetworks is Unsupported
 }
 
-// Shell are the commands of a sandbox that has a POSIX shell and coreutils.
+// Shell returns the commands for a sandbox with a POSIX shell and coreutils.
 func Shell() Commands {
 	sh := func(script string, args ...string) []string {
 		return append([]string{"sh", "-c", script, "sh"}, args...)
@@ -112,11 +112,11 @@ func Shell() Commands {
 	}
 }
 
-// bench is what a case works with.
+// bench is the environment of a case.
 type bench struct {
 	Harness
-	// provider and second are of one installation, over Driver and Second; stranger
-	// is of another one, over Driver.
+	// provider and second belong to one installation, with Driver and Second; stranger belongs to
+	// another one, with Driver.
 	provider, second, stranger *sandbox.Provider
 }
 
@@ -152,14 +152,14 @@ func (b *bench) lacks(a Ability) bool {
 	return false
 }
 
-// spec asks for the first sandbox of a new session.
+// spec describes the first sandbox of a new session.
 func (b *bench) spec() sandbox.Spec {
 	return sandbox.Spec{
 		Session: session.NewID(session.SessionPrefix), Generation: 1, Image: b.Image, Timeout: 10 * time.Minute,
 	}
 }
 
-// sandbox makes one that ends with the test.
+// sandbox creates a sandbox that ends with the test.
 func (b *bench) sandbox(t *testing.T) *sandbox.Sandbox {
 	t.Helper()
 	return b.create(t, b.spec())
@@ -185,7 +185,7 @@ func (b *bench) terminateAfter(t *testing.T, sb *sandbox.Sandbox) {
 	})
 }
 
-// deleteAfter deletes an image when the test is over.
+// deleteAfter deletes an image after the test.
 func (b *bench) deleteAfter(t *testing.T, image string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -233,7 +233,7 @@ func requireCode(t *testing.T, want sandbox.Code, err error) {
 	require.Equal(t, want, sandbox.CodeOf(err), "error: %v", err)
 }
 
-// ends waits until the provider says that the sandbox is over.
+// ends waits until the provider reports that the sandbox has ended.
 func (b *bench) ends(t *testing.T, sb *sandbox.Sandbox) sandbox.Status {
 	t.Helper()
 	var st sandbox.Status

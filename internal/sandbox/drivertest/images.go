@@ -38,7 +38,7 @@ func imageNames(t *testing.T, b *bench) {
 	}
 }
 
-// recipe has unique content, so that no other test has prepared it.
+// recipe returns a recipe with unique content, so that no other test has prepared it.
 func (b *bench) recipe(t *testing.T) sandbox.Recipe {
 	source := filepath.Join(t.TempDir(), "tool")
 	require.NoError(t, os.WriteFile(source, []byte("from this machine"), 0o600))
@@ -104,7 +104,7 @@ func preparesOnce(t *testing.T, b *bench) {
 	require.Equal(t, other, same)
 	require.Zero(t, steps.Load(), "another worker built it again")
 
-	// One that was deleted at the provider is made again.
+	// An image that was deleted at the provider is prepared again.
 	require.NoError(t, b.provider.DeleteImage(b.ctx(t), other))
 	anew, err := elsewhere.Prepare(b.ctx(t), recipe)
 	require.NoError(t, err)
@@ -145,7 +145,7 @@ func preparesFails(t *testing.T, b *bench) {
 	require.ErrorContains(t, err, "code 9")
 	b.requireNoSandbox(t)
 
-	// A caller who gives up does not affect the others.
+	// A caller that stops waiting does not affect the others.
 	began := make(chan struct{}, 16)
 	images = sandbox.NewImages(b.provider, sandbox.ImagesOptions{Progress: func(_, step string) {
 		if strings.HasPrefix(step, "running") {

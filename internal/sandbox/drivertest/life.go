@@ -154,7 +154,7 @@ func opensByID(t *testing.T, b *bench) {
 
 func afterTerminate(t *testing.T, b *bench) {
 	sb := b.sandbox(t)
-	b.write(t, sb, "/tmp/f", "x") // the first client has used it
+	b.write(t, sb, "/tmp/f", "x") // the first client has connected to it
 	require.NoError(t, sb.Terminate(b.ctx(t)))
 	for name, sb := range map[string]*sandbox.Sandbox{
 		"TheHandleThatUsedIt": sb,

@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 )
 
-// refusalsReported has a sandbox connect to a private address twice.
+// refusalsReported makes a sandbox connect to a private address twice.
 func refusalsReported(t *testing.T, b *bench) {
 	if b.lacks(OwnNetworks) {
 		_, err := b.provider.Network(b.ctx(t))
@@ -25,7 +25,7 @@ func refusalsReported(t *testing.T, b *bench) {
 	refusals, start, err := sb.Refusals(b.ctx(t), 0)
 	require.NoError(t, err)
 	require.Empty(t, refusals)
-	began := time.Now().Add(-time.Minute) // clocks differ
+	began := time.Now().Add(-time.Minute) // clocks may differ
 	for range 2 {
 		res, err := sb.Run(b.ctx(t), sandbox.RunSpec{Argv: b.Commands.Connect("10.1.2.3", 4567)})
 		require.NoError(t, err)

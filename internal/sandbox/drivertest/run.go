@@ -11,8 +11,8 @@ type testCase struct {
 	test func(t *testing.T, b *bench)
 }
 
-// Run runs the cases that need nothing but the provider. The harness is asked for
-// in each case; cases run in parallel and may share a provider with each other.
+// Run runs the cases that need only the provider. It calls harness for each case; cases run in
+// parallel and may share a provider.
 func Run(t *testing.T, harness func(t *testing.T) Harness) {
 	t.Helper()
 	run(t, harness, []testCase{
@@ -65,8 +65,8 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 	})
 }
 
-// RunFaults runs the cases in which the provider is broken on purpose. Each needs its own provider,
-// and a harness with Faults.
+// RunFaults runs the cases that inject faults into the provider. Each needs its own provider, and a
+// harness with Faults.
 func RunFaults(t *testing.T, harness func(t *testing.T) Harness) {
 	t.Helper()
 	run(t, func(t *testing.T) Harness {

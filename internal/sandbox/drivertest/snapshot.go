@@ -38,7 +38,7 @@ func snapshotRestore(t *testing.T, b *bench) {
 		requireCode(t, sandbox.NoFile, err)
 	}
 
-	// From here on the two have nothing to do with each other.
+	// From here on the two are independent.
 	b.write(t, restored, "/work/changed", "restored")
 	b.run(t, restored, b.Commands.Remove("/work/kept"))
 	require.Equal(t, "after", b.read(t, sb, "/work/changed"))
@@ -46,7 +46,7 @@ func snapshotRestore(t *testing.T, b *bench) {
 	require.NoError(t, sb.Terminate(b.ctx(t)))
 	require.Equal(t, "restored", b.read(t, restored, "/work/changed"))
 
-	// And the image is as it was.
+	// And the image is unchanged.
 	spec = b.spec()
 	spec.Image = image
 	third := b.create(t, spec)
@@ -56,7 +56,7 @@ func snapshotRestore(t *testing.T, b *bench) {
 
 func snapshotOfRestored(t *testing.T, b *bench) {
 	image, want := b.Image, ""
-	for i := range 4 { // a session that sleeps again and again
+	for i := range 4 { // a session that hibernates repeatedly
 		spec := b.spec()
 		spec.Image = image
 		sb := b.create(t, spec)
@@ -78,7 +78,7 @@ func snapshotOfRestored(t *testing.T, b *bench) {
 	}
 }
 
-// Two files are written in lockstep, so they may differ by one and no more.
+// Two files are written in lockstep, so they may differ by at most one.
 func snapshotConsistent(t *testing.T, b *bench) {
 	sb := b.sandbox(t)
 	b.write(t, sb, "/work/a", "0\n")
@@ -90,7 +90,7 @@ func snapshotConsistent(t *testing.T, b *bench) {
 	t.Cleanup(func() { _ = p.Close() })
 	number := func(sb *sandbox.Sandbox, path string) (n int, ok bool) {
 		text := strings.TrimSpace(b.read(t, sb, path))
-		if text == "" { // caught between truncation and writing
+		if text == "" { // between truncation and writing
 			return 0, false
 		}
 		n, err := strconv.Atoi(text)
@@ -138,7 +138,7 @@ func imageDeleted(t *testing.T, b *bench) {
 	spec.Generation++
 	_, _, err = b.provider.Create(b.ctx(t), spec)
 	requireCode(t, sandbox.Gone, err)
-	// What was made of it keeps its files.
+	// Sandboxes created from it keep their files.
 	require.Equal(t, "x", b.read(t, restored, "/work/f"))
 }
 
@@ -148,7 +148,7 @@ func imagesListed(t *testing.T, b *bench) {
 		requireCode(t, sandbox.Unsupported, err)
 		return
 	}
-	began := time.Now().Add(-time.Minute) // clocks differ
+	began := time.Now().Add(-time.Minute) // clocks may differ
 	spec := b.spec()
 	sb := b.create(t, spec)
 	image := b.snapshot(t, sb)
@@ -204,7 +204,7 @@ func exitSnapshot(t *testing.T, b *bench) {
 	spec.Image = image
 	require.Equal(t, "the final text", b.read(t, b.create(t, spec), "/work/f"))
 
-	// Nothing is charged for what was not requested.
+	// Nothing is stored that was not requested.
 	id, err := b.Driver.Create(b.ctx(t), driver.CreateRequest{
 		Name: session.NewID(""), Tags: map[string]string{"conformance": "1"}, Image: b.Image, Timeout: 10 * time.Minute,
 	})

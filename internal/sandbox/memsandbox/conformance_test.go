@@ -35,7 +35,7 @@ func harness(t *testing.T) drivertest.Harness {
 	}
 }
 
-// faults breaks a provider in memory.
+// faults injects faults into a provider in memory.
 type faults struct{ drv *memsandbox.Driver }
 
 var ops = map[drivertest.Call]memsandbox.Op{
@@ -55,7 +55,7 @@ func (f faults) Mislead(_ *testing.T, c drivertest.Call) {
 	f.drv.Inject(memsandbox.Fault{Op: ops[c], Code: driver.Gone})
 }
 
-// commands name the handlers below.
+// commands refer to the handlers below.
 var commands = drivertest.Commands{
 	Exit:    func(code int) []string { return []string{"exit", strconv.Itoa(code)} },
 	Cat:     func() []string { return []string{"cat"} },

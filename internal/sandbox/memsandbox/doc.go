@@ -1,10 +1,9 @@
-// Package memsandbox is a provider of sandboxes in memory, for tests of what is
-// built on sandboxes. It runs nothing real: processes are functions registered
-// with Handle, files are a map. Everything else is meant: names are unique among
-// running sandboxes, snapshots copy, lifetimes end, the dead stay dead. It passes
-// the suite that the real driver passes.
+// Package memsandbox is a provider of sandboxes in memory, for tests of packages that use
+// sandboxes. It runs no real programs: processes are functions registered with Handle, and files
+// are a map. Everything else behaves like a provider: names are unique among running sandboxes,
+// snapshots copy files, lifetimes end, and terminated sandboxes stay terminated. It passes the same
+// suite as the real driver.
 //
-// Faults break it on purpose: an answer lost after the deed, an error by code, a
-// delay, a call that hangs until its caller gives up, and Kill for a sandbox that
-// dies now.
+// Injected faults can lose the response of an executed call, return an error with a code, delay a
+// call, or block it until its caller gives up. Kill makes a sandbox die immediately.
 package memsandbox

@@ -25,7 +25,7 @@ type Driver struct {
 	calls     map[Op]int
 	made      int
 	closed    bool
-	running   sync.WaitGroup // processes
+	running   sync.WaitGroup // running processes
 }
 
 var (
@@ -41,7 +41,7 @@ func New() *Driver {
 	}
 }
 
-// instance is a sandbox. Its fields belong to Driver.mu, but for files, which has its own.
+// instance is a sandbox. Driver.mu guards its fields, except files, which have their own lock.
 type instance struct {
 	id, name string
 	tags     map[string]string
@@ -52,8 +52,8 @@ type instance struct {
 	ended    chan struct{}
 	over     bool
 	life     *time.Timer
-	keep     bool   // the files when it ends
-	exit     string // image made at the end
+	keep     bool   // keep the files when it ends
+	exit     string // image created at the end
 }
 
 // Describe implements driver.Driver.
@@ -61,8 +61,8 @@ func (d *Driver) Describe() driver.Description {
 	return driver.Description{Driver: "memory", Isolation: "none"}
 }
 
-// Create implements driver.Driver. Any image that does not begin with "im-" is
-// the tag of an empty one.
+// Create implements driver.Driver. Any image that does not begin with "im-" is the tag of an empty
+// image.
 func (d *Driver) Create(ctx context.Context, r driver.CreateRequest) (string, error) {
 	//nolint:contextcheck // a process outlives the call that starts it
 	return call(ctx, d, OpCreate, r.Name, func() (string, error) {
@@ -166,8 +166,8 @@ func (d *Driver) Terminate(ctx context.Context, id string) error {
 	return err
 }
 
-// Kill ends a sandbox now, as its provider or an accident would, and reports
-// whether there is one. One that has ended keeps its code.
+// Kill ends a sandbox immediately, as its provider or a crash would, and reports whether it exists.
+// A sandbox that has ended keeps its exit code.
 func (d *Driver) Kill(id string, code int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -179,7 +179,7 @@ func (d *Driver) Kill(id string, code int) bool {
 	return true
 }
 
-// Forget makes the provider know nothing of a sandbox, as after a long time.
+// Forget makes the provider forget a sandbox, as after a long time.
 func (d *Driver) Forget(id string) {
 	d.Kill(id, driver.ExitTerminated)
 	d.mu.Lock()
@@ -187,7 +187,7 @@ func (d *Driver) Forget(id string) {
 	delete(d.sandboxes, id)
 }
 
-// end is called with mu held.
+// end must be called with mu held.
 func (d *Driver) end(b *instance, code int) {
 	if b.over {
 		return
@@ -215,7 +215,7 @@ func (d *Driver) Snapshot(ctx context.Context, id string, budget time.Duration) 
 	})
 }
 
-// keepFiles makes an image of a sandbox's files. It is called with mu held.
+// keepFiles creates an image of a sandbox's files. It must be called with mu held.
 func (d *Driver) keepFiles(b *instance, exit bool) string {
 	image := d.newID("im")
 	d.images[image] = b.files.copy()
@@ -249,7 +249,7 @@ func (d *Driver) ListImages(ctx context.Context, tags map[string]string) ([]driv
 	})
 }
 
-// has reports whether there are all these tags.
+// has reports whether tags contain all wanted tags.
 func has(tags, want map[string]string) bool {
 	for k, v := range want {
 		if tags[k] != v {
@@ -341,7 +341,7 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// image is called with mu held.
+// image must be called with mu held.
 func (d *Driver) image(op, id string) error {
 	if _, known := d.images[id]; !known {
 		return driver.Errorf(driver.Gone, op, id, "no such image")
@@ -349,7 +349,7 @@ func (d *Driver) image(op, id string) error {
 	return nil
 }
 
-// byName is called with mu held.
+// byName must be called with mu held.
 func (d *Driver) byName(name string) *instance {
 	for _, b := range d.sandboxes {
 		if b.name == name && !b.over {
@@ -359,7 +359,7 @@ func (d *Driver) byName(name string) *instance {
 	return nil
 }
 
-// newID is called with mu held. Ids sort by age.
+// newID must be called with mu held. Ids sort by age.
 func (d *Driver) newID(kind string) string {
 	d.made++
 	return fmt.Sprintf("%s-%08d", kind, d.made)

@@ -11,14 +11,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// Handler is a command: it runs as one process and returns the exit code. Its
-// context ends when the process is killed; what it returns after that is ignored.
+// Handler implements a command: it runs as one process and returns the exit code. Its context ends
+// when the process is killed, after which its result is ignored.
 type Handler func(ctx context.Context, p *Proc) int
 
-// Proc is a process as its handler sees it.
+// Proc is a process from its handler's point of view.
 type Proc struct {
 	SandboxID      string
-	Args           []string // with the command itself
+	Args           []string // including the command
 	Dir            string
 	Env            map[string]string
 	Stdin          io.Reader
@@ -26,8 +26,8 @@ type Proc struct {
 	Files          *Files
 }
 
-// Handle registers the command with this name, which is matched with the last element of argv[0].
-// An unregistered one exits with 127.
+// Handle registers the handler of a command, whose name is compared with the last path element of
+// argv[0]. An unregistered command exits with 127.
 func (d *Driver) Handle(name string, h Handler) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,7 +64,7 @@ type process struct {
 
 var errKilled = errors.New("killed")
 
-// start is called with mu held.
+// start must be called with mu held.
 func (d *Driver) start(b *instance, r driver.ExecRequest) (*process, error) {
 	if d.closed {
 		return nil, driver.Errorf(driver.Unavailable, "exec", b.id, "the provider is closed")
@@ -123,7 +123,7 @@ func (p *process) Wait(ctx context.Context) (int, error) {
 		select {
 		case <-p.done:
 			if _, err := p.d.live("wait", p.id); err != nil {
-				return 0, err // the provider kept nothing of its processes
+				return 0, err // the provider has no record of its processes
 			}
 			return p.code, nil
 		case <-ctx.Done():
@@ -147,12 +147,12 @@ func (s stdin) Close() error {
 	return nil
 }
 
-// pipe is a stream without bound: a writer never waits for its reader.
+// pipe is an unbounded stream: a writer never waits for its reader.
 type pipe struct {
 	mu     sync.Mutex
 	data   []byte
-	err    error         // what comes after data
-	change chan struct{} // closed and replaced with every change
+	err    error         // returned after data
+	change chan struct{} // closed and replaced at every change
 }
 
 func newPipe() *pipe { return &pipe{change: make(chan struct{})} }
@@ -186,13 +186,13 @@ func (p *pipe) Read(b []byte) (int, error) {
 	}
 }
 
-// finish lets readers have what is left, then io.EOF.
+// finish lets readers read the remaining data, then io.EOF.
 func (p *pipe) finish() { p.end(io.EOF, false) }
 
-// fail drops what is left.
+// fail drops the remaining data.
 func (p *pipe) fail(err error) { p.end(err, true) }
 
-// Close is the reader's: it wants no more.
+// Close is called by the reader when it stops reading.
 func (p *pipe) Close() error {
 	p.end(io.ErrClosedPipe, true)
 	return nil
@@ -210,7 +210,7 @@ func (p *pipe) end(err error, drop bool) {
 	p.wake()
 }
 
-// wake is called with mu held.
+// wake must be called with mu held.
 func (p *pipe) wake() {
 	close(p.change)
 	p.change = make(chan struct{})

@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// Op is a call that faults can break.
+// Op is a call into which faults can be injected.
 type Op string
 
 // The calls of a driver.
@@ -19,7 +19,7 @@ const (
 	OpPoll         Op = "poll"
 	OpTerminate    Op = "terminate"
 	OpExec         Op = "exec"
-	OpWait         Op = "wait" // for a process
+	OpWait         Op = "wait" // waiting for a process
 	OpWriteFile    Op = "write_file"
 	OpReadFile     Op = "read_file"
 	OpSnapshot     Op = "snapshot"
@@ -31,18 +31,18 @@ const (
 	OpListImages   Op = "list_images"
 )
 
-// Fault breaks calls. The faults of an op are used up in the order of injection.
+// Fault makes calls fail. The faults of an op are consumed in the order of injection.
 type Fault struct {
 	Op Op
-	// N is how many calls it breaks; 0 means one, less means all from now on.
+	// N is how many calls it affects; 0 means one, a negative number all from now on.
 	N int
-	// Code is the error of the call. Empty: the call is only late.
+	// Code is the error of the call. If empty, the call is only delayed.
 	Code driver.Code
-	// After does what was asked for and loses the answer.
+	// After executes the call and loses the response.
 	After bool
-	// Delay is how late the call is.
+	// Delay is the delay of the call.
 	Delay time.Duration
-	// Hang makes the call wait until its caller gives up.
+	// Hang blocks the call until its caller gives up.
 	Hang bool
 }
 
@@ -58,21 +58,21 @@ func (d *Driver) Inject(f Fault) {
 	d.faults = append(d.faults, &f)
 }
 
-// ClearFaults forgets all faults.
+// ClearFaults removes all faults.
 func (d *Driver) ClearFaults() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults = nil
 }
 
-// Calls is how often an op was called.
+// Calls returns how often an op was called.
 func (d *Driver) Calls(op Op) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.calls[op]
 }
 
-// take counts a call and uses up a fault for it.
+// take counts a call and consumes a fault for it.
 func (d *Driver) take(op Op) (Fault, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +89,7 @@ func (d *Driver) take(op Op) (Fault, bool) {
 	return Fault{}, false
 }
 
-// call is a call to the provider with whatever breaks it.
+// call executes a call to the provider with an injected fault.
 func call[T any](ctx context.Context, d *Driver, op Op, id string, do func() (T, error)) (T, error) {
 	var none T
 	ended := func() error {

@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// file is immutable: writing makes another one, so copies of a tree are shallow.
+// file is immutable: writing creates another one, so copies of a tree are shallow.
 type file struct {
 	data []byte
 	mode fs.FileMode
@@ -21,7 +21,7 @@ type file struct {
 
 type files map[string]file
 
-// tree is the files of one sandbox by absolute path. Directories are implied.
+// tree contains the files of one sandbox by absolute path. Directories are implied.
 type tree struct {
 	mu    sync.Mutex
 	files files
@@ -85,10 +85,10 @@ func (d *Driver) ReadFile(ctx context.Context, id, name string) ([]byte, error) 
 	})
 }
 
-// Files are the files of a sandbox as a process or a test sees them.
+// Files are the files of a sandbox, for a process or a test.
 type Files struct{ t *tree }
 
-// Files returns the files of a sandbox, dead or alive; nil for an unknown one.
+// Files returns the files of a sandbox, running or ended; nil for an unknown one.
 func (d *Driver) Files(id string) *Files {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,7 +112,7 @@ func (f *Files) Write(name string, data []byte, mode fs.FileMode) error {
 	return f.t.write(name, data, mode)
 }
 
-// Append adds to a file, which need not exist.
+// Append appends to a file, which need not exist.
 func (f *Files) Append(name string, data []byte) error {
 	got, ok := f.t.read(name)
 	if !ok {
@@ -128,7 +128,7 @@ func (f *Files) Remove(name string) {
 	delete(f.t.files, name)
 }
 
-// Mode is the permission bits of a file; 0 when there is none.
+// Mode returns the permission bits of a file; 0 if there is none.
 func (f *Files) Mode(name string) fs.FileMode {
 	got, _ := f.t.read(name)
 	return got.mode

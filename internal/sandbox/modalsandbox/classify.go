@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// fault makes an error of the SDK ours.
+// fault converts an error of the SDK.
 func fault(op, id string, err error) error {
 	if err == nil {
 		return nil
@@ -21,8 +21,8 @@ func fault(op, id string, err error) error {
 	return &driver.Error{Code: classify(err), Op: op, ID: id, Err: err}
 }
 
-// insideFault is fault for calls that are answered from inside a sandbox, where the
-// SDK reports an unreachable machine as one that was not found.
+// insideFault is fault for calls that are answered from inside a sandbox, for which the SDK reports
+// an unreachable machine as not found.
 func insideFault(op, id string, err error) error {
 	if err == nil {
 		return nil
@@ -37,8 +37,8 @@ func insideFault(op, id string, err error) error {
 	return &driver.Error{Code: code, Op: op, ID: id, Err: err}
 }
 
-// classify is the one place that knows the errors of the SDK: typed ones for some
-// calls, bare gRPC statuses for the others.
+// classify is the only place that handles the errors of the SDK: typed ones for some calls, bare
+// gRPC statuses for the others.
 func classify(err error) driver.Code {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), is[modal.TimeoutError](err), is[modal.SandboxTimeoutError](err), is[modal.ExecTimeoutError](err):

@@ -17,33 +17,34 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// maxThrottleWait is how long the SDK sleeps when the server asks for less.
+// maxThrottleWait bounds how long the SDK sleeps when the server throttles it.
 const maxThrottleWait = 30 * time.Second
 
-// defaultAppName is the App that sandboxes are made in.
+// defaultAppName is the App in which sandboxes are created.
 const defaultAppName = "overwinter"
 
-// defaultServerURL is Modal.
+// defaultServerURL is Modal's API.
 const defaultServerURL = "https://api.modal.com:443"
 
-// Config says where sandboxes are made and by whom.
+// Config configures where and with which credentials sandboxes are created.
 type Config struct {
-	// ServerURL is where Modal's API is spoken. Default defaultServerURL. "http://"
-	// is plaintext, for a server on this machine.
+	// ServerURL is the address of a server with Modal's API. Default defaultServerURL. "http://" is
+	// plaintext, for a server on this machine.
 	ServerURL string
 	// TokenID and TokenSecret are the credentials. Required.
 	TokenID     string
 	TokenSecret secret.Value
 	// Environment is the workspace's environment. Default: the workspace's own default.
 	Environment string
-	// AppName is the App that holds the sandboxes. Default "overwinter".
+	// AppName is the App that contains the sandboxes. Default "overwinter".
 	AppName string
-	// Isolation is what a health check shows. Default "gvisor" for Modal; for a
-	// server on this machine what it says itself, and "local" until it has.
+	// Isolation is shown by health checks. Default "gvisor" for Modal; for a server on this machine
+	// what it reports, and "local" until then.
 	Isolation string
-	// PageTimeout bounds one attempt at a page of a list. The SDK asks again for a page that failed. Default 10s.
+	// PageTimeout bounds one attempt to fetch a page of a list. The SDK retries a failed page.
+	// Default 10s.
 	PageTimeout time.Duration
-	// Logger takes what the SDK has to say. Default: none.
+	// Logger receives the log messages of the SDK. Default: none.
 	Logger *slog.Logger
 
 	local bool // the server is on this machine
@@ -77,10 +78,10 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// newClient makes a client for exactly this configuration. The SDK would rather
-// take the address from the process's environment or ~/.modal.toml, which two
-// drivers in one process can not share; its Config field takes it too, but has an
-// unexported type, so the value is built by inference.
+// newClient returns a client for exactly this configuration. The SDK would otherwise read the
+// address from the process's environment or ~/.modal.toml, which two drivers in one process cannot
+// share. Its Config field accepts the address too, but has an unexported type, so the value is
+// built by type inference.
 func newClient(c Config, noteIsolation func(string), noteConn func(*grpc.ClientConn), noteNetwork func(*hostports.Set)) (*modal.Client, error) {
 	if env := os.Getenv("MODAL_SERVER_URL"); env != "" && env != c.ServerURL {
 		return nil, fmt.Errorf("MODAL_SERVER_URL is %q and the SDK would use it instead of %q", env, c.ServerURL)
@@ -96,20 +97,20 @@ func newClient(c Config, noteIsolation func(string), noteConn func(*grpc.ClientC
 	}
 	if err := setProfiles(&params.Config, profiles{
 		"overwinter":               {ServerURL: c.ServerURL, Active: true},
-		os.Getenv("MODAL_PROFILE"): {ServerURL: c.ServerURL}, // the SDK looks under this name when it is set
+		os.Getenv("MODAL_PROFILE"): {ServerURL: c.ServerURL}, // the SDK uses this profile if the variable is set
 	}); err != nil {
 		return nil, err
 	}
 	return modal.NewClientWithOptions(params)
 }
 
-// profiles has the shape of the SDK's configuration.
+// profiles has the form of the SDK's configuration.
 type profiles map[string]struct {
 	ServerURL string
 	Active    bool
 }
 
-// setProfiles allocates *target, whose type only inference can name, from p.
+// setProfiles allocates *target, whose type can only be inferred, from p.
 func setProfiles[T any](target **T, p profiles) error {
 	text, err := json.Marshal(p)
 	if err != nil {

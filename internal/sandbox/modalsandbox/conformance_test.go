@@ -22,9 +22,8 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// TestConformance runs the suite on the SDK against a server on this machine, on
-// each level of isolation. What a level declares that it cannot do is printed; none
-// of it is something that the suite asks for.
+// TestConformance runs the suite with the SDK against a server on this machine, at each isolation
+// level. It prints what a level declares as unsupported; the suite requires none of it.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	for _, level := range box.Levels() {
@@ -78,7 +77,7 @@ func connectWith(t *testing.T, c modalsandbox.Config) *modalsandbox.Driver {
 	return drv
 }
 
-// faults breaks a server on this machine, in ways that the SDK does not repair by itself.
+// faults injects faults into a server on this machine that the SDK does not repair by itself.
 type faults struct{ server *localmodal.Server }
 
 var methods = map[drivertest.Call]string{

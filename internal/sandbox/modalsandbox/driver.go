@@ -16,18 +16,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// maxHandles bounds the handles that are kept; a handle that falls out is made
-// again from its id.
+// maxHandles bounds the cached handles. An evicted handle is created again from its id.
 const maxHandles = 4096
 
-// Driver makes sandboxes at Modal.
+// Driver creates sandboxes at Modal.
 type Driver struct {
 	cfg    Config
 	client *modal.Client
-	// isolation is what a server on this machine has said of itself.
+	// isolation is what a server on this machine has reported.
 	isolation atomic.Pointer[string]
-	conn      atomic.Pointer[grpc.ClientConn] // of the SDK to the control plane
-	hostPorts atomic.Pointer[hostports.Set]   // of sandboxes with a separate network, else nil
+	conn      atomic.Pointer[grpc.ClientConn] // the SDK's connection to the control plane
+	hostPorts atomic.Pointer[hostports.Set]   // host ports of sandboxes with a separate network, else nil
 
 	mu      sync.Mutex
 	app     *modal.App // nil until it was looked up
@@ -53,12 +52,12 @@ func New(c Config) (*Driver, error) {
 	return d, nil
 }
 
-// Close ends the connections. Sandboxes run on.
+// Close closes the connections. Sandboxes continue to run.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for id, sb := range d.handles {
-		_ = sb.Detach() // frees its connection
+		_ = sb.Detach() // closes its connection
 		delete(d.handles, id)
 	}
 	d.client.Close()
@@ -80,7 +79,7 @@ func (d *Driver) Describe() driver.Description {
 	return driver.Description{Driver: "modal", Isolation: isolation}
 }
 
-// application looks the App up, once.
+// application looks up the App, once.
 func (d *Driver) application(ctx context.Context) (*modal.App, error) {
 	d.mu.Lock()
 	app := d.app
@@ -100,7 +99,7 @@ func (d *Driver) application(ctx context.Context) (*modal.App, error) {
 	return app, nil
 }
 
-// handle returns the one handle of a sandbox.
+// handle returns the shared handle of a sandbox.
 func (d *Driver) handle(ctx context.Context, id string) (*modal.Sandbox, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,8 +113,8 @@ func (d *Driver) handle(ctx context.Context, id string) (*modal.Sandbox, error) 
 	return sb, err
 }
 
-// keep is called with mu held. A handle that falls out may be in use by processes:
-// its connection goes by itself when it is idle.
+// keep must be called with mu held. An evicted handle may be in use by processes; its connection
+// closes by itself when it is idle.
 func (d *Driver) keep(sb *modal.Sandbox) {
 	for id := range d.handles {
 		if len(d.handles) < maxHandles {
@@ -131,7 +130,7 @@ func (d *Driver) drop(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if sb := d.handles[id]; sb != nil {
-		_ = sb.Detach() // frees its connection
+		_ = sb.Detach() // closes its connection
 		delete(d.handles, id)
 	}
 }
@@ -165,7 +164,7 @@ func (d *Driver) Create(ctx context.Context, r driver.CreateRequest) (string, er
 	return sb.SandboxID, nil
 }
 
-// image finds an image by id, or names one in a registry.
+// image returns an image by id, or one in a registry by tag.
 func (d *Driver) image(ctx context.Context, image string) (*modal.Image, error) {
 	if strings.HasPrefix(image, "im-") {
 		return d.client.Images.FromID(ctx, image, nil)
@@ -210,8 +209,8 @@ func (d *Driver) Poll(ctx context.Context, id string) (driver.Status, error) {
 	return status, fault("poll", id, err)
 }
 
-// limit returns which limit a sandbox of the local Modal exceeded, and the reason in words. The SDK does not return
-// the text of a result.
+// limit returns which limit a sandbox of the local Modal exceeded, and a description of the reason.
+// The SDK does not return the text of a result.
 func (d *Driver) limit(ctx context.Context, id string, code int) (limit, reason string, err error) {
 	switch code {
 	case driver.ExitDisk:
@@ -232,7 +231,7 @@ func (d *Driver) limit(ctx context.Context, id string, code int) (limit, reason 
 		return "", "", err
 	}
 	if reason = answer.GetResult().GetException(); reason == "" {
-		return "", "", nil // its first process ended with that code
+		return "", "", nil // its first process exited with that code
 	}
 	return limit, reason, nil
 }
@@ -275,7 +274,7 @@ func (d *Driver) ExitSnapshot(ctx context.Context, id string, budget time.Durati
 		return "", fault("exit snapshot", id, err)
 	}
 	image, err := sb.ExperimentalGetExitSnapshot(ctx, &modal.SandboxExperimentalGetExitSnapshotParams{Timeout: &budget})
-	if is[modal.InvalidError](err) { // the sandbox was made without asking for one
+	if is[modal.InvalidError](err) { // the sandbox was created without requesting one
 		return "", driver.Errorf(driver.Gone, "exit snapshot", id, "%w", err)
 	}
 	if err != nil {

@@ -28,7 +28,7 @@ func TestListingCostsOneCall(t *testing.T) {
 		_, err := drv.Create(t.Context(), request(name))
 		require.NoError(t, err)
 	}
-	// No call may ask for the tags of each.
+	// No call may fetch the tags of each sandbox.
 	server.Inject(localmodal.Fault{Method: "SandboxTagsGetV2", Code: codes.PermissionDenied, N: 10})
 	list, err := driver.Collect(drv.List(t.Context(), map[string]string{"installation": "test"}))
 	require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestIsolationIsWhatTheServerSays(t *testing.T) {
 	require.Equal(t, "namespaces", drv.Describe().Isolation)
 }
 
-// The environment would silently win over the configuration.
+// The environment would silently override the configuration.
 func TestConfigThatTheEnvironmentContradicts(t *testing.T) {
 	t.Setenv("MODAL_SERVER_URL", "http://127.0.0.1:2")
 	_, err := modalsandbox.New(modalsandbox.Config{TokenID: "ak", TokenSecret: secret.NewValue("as"), ServerURL: "http://127.0.0.1:1"})
@@ -116,7 +116,7 @@ func TestConfigThatTheEnvironmentContradicts(t *testing.T) {
 	require.NoError(t, drv.Close())
 }
 
-// The name of a profile in the environment must not send us to Modal.
+// The name of a profile in the environment must not select Modal's address.
 func TestConfigUnderAnotherProfile(t *testing.T) {
 	server := localmodaltest.Start(t, localmodal.Options{})
 	t.Setenv("MODAL_PROFILE", "somebody")

@@ -18,7 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/drivertest"
 )
 
-// unprevented is what follows from each lack of a level.
+// unprevented lists the escapes that follow from each missing ability of a level.
 var unprevented = map[box.Ability][]drivertest.Escape{
 	box.OwnNetwork: {
 		drivertest.ReachSockets, drivertest.ReachLoopback, drivertest.ReachAddresses, drivertest.ReachPrivate, drivertest.SendRaw,
@@ -43,13 +43,13 @@ func open(level box.Isolation) []drivertest.Escape {
 	return escapes
 }
 
-// untested are escapes that are declared and not tried. From the plain directory, some
-// would have to deceive the tracer.
+// untested lists escapes that are declared and not tried. In a plain directory, some would require
+// to deceive the tracer.
 func untested(level box.Isolation) []drivertest.Escape {
 	switch level {
 	case box.Directory:
-		// What lies at private addresses, and whether raw sockets need a privilege that
-		// the server does not have, depends on the machine.
+		// What exists at private addresses, and whether raw sockets need a privilege that the
+		// server lacks, depends on the machine.
 		return []drivertest.Escape{drivertest.ReadSandboxes, drivertest.ReachPrivate, drivertest.SendRaw, drivertest.OtherFamilies}
 	case box.Chroot:
 		return []drivertest.Escape{drivertest.ReachPrivate, drivertest.SendRaw}
@@ -58,7 +58,7 @@ func untested(level box.Isolation) []drivertest.Escape {
 	}
 }
 
-// TestEscapes attacks sandboxes on each level of isolation.
+// TestEscapes attacks sandboxes at each isolation level.
 func TestEscapes(t *testing.T) {
 	t.Parallel()
 	for _, level := range box.Levels() {
@@ -75,19 +75,20 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// TestEscapesAsAnOrdinaryUser does so where the server is not root.
+// TestEscapesAsAnOrdinaryUser attacks sandboxes of a server that is not root.
 func TestEscapesAsAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("TestEscapes runs as one")
 	}
 	const nobody = 65534
-	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // its parents must be open to another user
+	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // the other user must be able to traverse its parents
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chown(dir, nobody, nobody))
 	program := filepath.Join(dir, "modalsandbox.test")
-	// By another process: what this one writes cannot be run while a program that another test starts has inherited the file.
+	// Copied by another process: a file that this process writes cannot be executed while a child
+	// that another test forked has inherited its descriptor.
 	require.NoError(t, exec.Command("install", "-m", "755", fmt.Sprintf("/proc/%d/exe", os.Getpid()), program).Run())
 	cmd := exec.Command(program, "-test.v", "-test.run=^TestEscapes$")
 	cmd.Dir = dir
@@ -97,8 +98,8 @@ func TestEscapesAsAnOrdinaryUser(t *testing.T) {
 	require.NoError(t, err, "%s", withoutProgress(out))
 }
 
-// withoutProgress is a test's output without the lines that say which test runs, which
-// would hide in a long report what failed.
+// withoutProgress removes the lines that name the running test from a test's output, because they
+// would hide the failures.
 func withoutProgress(out []byte) string {
 	var kept strings.Builder
 	for line := range strings.Lines(string(out)) {
@@ -109,7 +110,7 @@ func withoutProgress(out []byte) string {
 	return kept.String()
 }
 
-// TestSecurityDocumentSaysWhatIsTried holds the table of SECURITY.md to the suite and to
+// TestSecurityDocumentSaysWhatIsTried compares the table of SECURITY.md with the suite and with
 // what the levels declare for a server that runs as root.
 func TestSecurityDocumentSaysWhatIsTried(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// moveTimeout bounds the command that puts a written file in its place.
+// moveTimeout bounds the command that moves a written file to its path.
 const moveTimeout = 30 * time.Second
 
 // Exec implements driver.Driver.
@@ -31,8 +31,8 @@ func (d *Driver) Exec(ctx context.Context, id string, r driver.ExecRequest) (dri
 	return &process{id: id, p: p}, nil
 }
 
-// process is a driver.Exec. The streams of the SDK work already as the contract
-// says: demand-driven, resumed by offset, unblocked by Close.
+// process is a driver.Exec. The streams of the SDK already satisfy the contract: demand-driven,
+// resumed by offset, unblocked by Close.
 type process struct {
 	id string
 	p  *modal.ContainerProcess
@@ -72,8 +72,9 @@ func (o output) Read(b []byte) (int, error) {
 	return n, insideFault("read output", o.p.id, err)
 }
 
-// WriteFile implements driver.Driver. Modal's file calls know no mode, write in place, and can not
-// replace a program that runs: so the content goes into a new file next to it, which is moved.
+// WriteFile implements driver.Driver. Modal's file calls accept no mode, write in place, and cannot
+// replace a running program. So the content is written to a new file in the same directory, which
+// is then moved.
 func (d *Driver) WriteFile(ctx context.Context, id, path string, data []byte, mode fs.FileMode) error {
 	const op = "write file"
 	sb, err := d.handle(ctx, id)
@@ -98,7 +99,7 @@ func (d *Driver) WriteFile(ctx context.Context, id, path string, data []byte, mo
 		return insideFault(op, id, err)
 	}
 	if code != 0 {
-		text, _ := io.ReadAll(io.LimitReader(p.Stderr, 1024)) // only words for the error
+		text, _ := io.ReadAll(io.LimitReader(p.Stderr, 1024)) // only for the error message
 		return driver.Errorf(driver.Invalid, op, id, "%s: %s", path, bytes.TrimSpace(text))
 	}
 	return nil

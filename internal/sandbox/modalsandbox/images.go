@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
-// imageListMethod lists images at a server on this machine; see package localmodal.
-// Modal has no such call.
+// imageListMethod lists images at a server on this machine; see package localmodal. Modal has no
+// such call.
 const imageListMethod = "/overwinter.localmodal.Images/ImageListAll"
 
 var _ driver.ImageLister = (*Driver)(nil)
@@ -59,8 +59,7 @@ func (d *Driver) ListImages(ctx context.Context, tags map[string]string) ([]driv
 	}
 }
 
-// keepConn notes the connection that the SDK's calls go over, which adds the
-// credentials to every call.
+// keepConn captures the connection of the SDK's calls, which adds the credentials to every call.
 func keepConn(note func(*grpc.ClientConn)) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 		note(conn)

@@ -46,7 +46,7 @@ func (d *Driver) list(ctx context.Context, tags map[string]string, yield func(dr
 				l.Tags[t.GetTagName()] = t.GetTagValue()
 			}
 		}
-		if len(l.Tags) == 0 { // the server has them for a separate call
+		if len(l.Tags) == 0 { // the server returns them with a separate call
 			l.Tags, err = sb.GetTags(ctx, nil)
 			switch classify(err) {
 			case driver.Gone:
@@ -64,7 +64,8 @@ func (d *Driver) list(ctx context.Context, tags map[string]string, yield func(dr
 	return nil
 }
 
-// listing is what the answer to the last page says of each sandbox. It belongs to the one goroutine that lists.
+// listing contains the fields of the last page by sandbox. It is used only by the goroutine that
+// lists.
 type listing struct {
 	timeout time.Duration
 	infos   map[string]*pb.SandboxInfo
@@ -72,8 +73,7 @@ type listing struct {
 
 type listingKey struct{}
 
-// readListing reads the answers to a listing as they pass. The SDK's iterator
-// keeps only the ids.
+// readListing intercepts the responses to a listing. The SDK's iterator keeps only the ids.
 func readListing(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	page, ok := ctx.Value(listingKey{}).(*listing)
 	if !ok || !strings.HasSuffix(method, "/SandboxListV2") {

@@ -8,11 +8,11 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// isolationHeader is what a local server adds to its answers; see package
-// localmodal. Modal itself does not know it.
+// isolationHeader is a response header of a local server; see package localmodal. Modal itself does
+// not send it.
 const isolationHeader = "x-overwinter-isolation"
 
-// readIsolation notes what the server says of how it keeps sandboxes apart.
+// readIsolation reads how the server isolates sandboxes.
 func readIsolation(note func(string)) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 		var header metadata.MD
@@ -24,8 +24,8 @@ func readIsolation(note func(string)) grpc.UnaryClientInterceptor {
 	}
 }
 
-// quiet drops what the SDK warns of at every connection to a server on this
-// machine: that the connection is in the clear.
+// quiet drops the SDK's warning, at every connection to a server on this machine, that the
+// connection is not encrypted.
 type quiet struct{ slog.Handler }
 
 const plaintextWarning = "Using insecure TLS (skip certificate verification) for task command router"

@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// networkHeader is what a local server adds to its responses if its sandboxes have a separate
-	// network; see package localmodal.
+	// networkHeader is a response header of a local server whose sandboxes have a separate network;
+	// see package localmodal.
 	networkHeader = "x-overwinter-host-ports"
-	// refusalsMethod lists what such a network has refused.
+	// refusalsMethod lists the connections that such a network has refused.
 	refusalsMethod = "/overwinter.localmodal.Network/NetworkRefusals"
 )
 
 var _ driver.Networked = (*Driver)(nil)
 
-// readNetwork notes which host ports the server says that its sandboxes can reach.
+// readNetwork reads which host ports the server's sandboxes can reach.
 func readNetwork(note func(*hostports.Set)) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 		var header metadata.MD
 		err := invoke(ctx, method, request, reply, conn, append(o, grpc.Header(&header))...)
 		if len(header.Get(isolationHeader)) == 0 {
-			return err // Modal, or no answer
+			return err // Modal, or no response
 		}
 		if words := header.Get(networkHeader); len(words) == 0 {
 			note(nil)
@@ -46,7 +46,7 @@ func (d *Driver) Network(ctx context.Context) (driver.Network, error) {
 	if !d.cfg.local {
 		return driver.Network{}, driver.Errorf(driver.Unsupported, op, "", "Modal does not report on the network of sandboxes")
 	}
-	if d.isolation.Load() == nil { // no answer has come yet
+	if d.isolation.Load() == nil { // no response yet
 		if _, err := d.application(ctx); err != nil {
 			return driver.Network{}, fault(op, "", err)
 		}

@@ -11,9 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// TestRealModalConformance runs the suite against the account, or the server at
-// MODAL_SERVER_URL, that the environment names. It costs money there, so it wants
-// to be asked for:
+// TestRealModalConformance runs the suite with the account, or the server at MODAL_SERVER_URL, that
+// the environment names. It costs money, so it must be requested:
 //
 //	OVERWINTER_TEST_REAL_MODAL=1 MODAL_TOKEN_ID=… MODAL_TOKEN_SECRET=… \
 //	  go test -run TestRealModalConformance -timeout 30m ./internal/sandbox/modalsandbox
