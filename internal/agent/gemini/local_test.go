@@ -110,7 +110,7 @@ func TestChatsBecomeNotebooksAndChats(t *testing.T) {
 	require.ErrorIs(t, err, agent.ErrNoMemory)
 }
 
-// texts are what was said, with who said it.
+// texts returns the messages with their authors.
 func texts(c conversation.Conversation) []string {
 	var out []string
 	for _, thread := range c.Threads {

@@ -32,8 +32,8 @@ const (
 // emptyTree is git's id of a tree without files.
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
-// DiffKey returns a key of the current state: as long as it is unchanged, so is the diff. It is
-// empty if there is nothing to compare yet.
+// DiffKey returns a key of the current state. The diff changes only if the key does. It is empty if
+// there is nothing to compare yet.
 func (i *Index) DiffKey() string {
 	h := HeadOf(i.root)
 	if !h.Repository && i.s.Seq == 0 {

@@ -38,8 +38,8 @@ type Driver interface {
 	Terminate(ctx context.Context, id string) error
 
 	// Exec starts a process; ctx applies only to the start. For a sandbox that has ended it fails
-	// with Gone or Conflict, or with Unavailable if the driver cannot tell. An argv that cannot be
-	// executed is Invalid here, or gives exit code 126 or 127 from Wait.
+	// with Gone or Conflict, or with Unavailable if the driver does not know. An argv that cannot
+	// be executed is Invalid here, or gives exit code 126 or 127 from Wait.
 	Exec(ctx context.Context, id string, r ExecRequest) (Exec, error)
 	// WriteFile replaces the file atomically, creates the directories above it, and gives it the
 	// permission bits of mode.

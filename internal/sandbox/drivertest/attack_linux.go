@@ -383,7 +383,7 @@ func makeTimer() error {
 	return nil
 }
 
-// queueBytes is less than what the smallest queue counts.
+// queueBytes is less than the size for which the smallest queue is charged.
 const queueBytes = 4096
 
 // makeQueue creates a message queue for 10 messages of 512 bytes.

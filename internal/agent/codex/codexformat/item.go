@@ -546,7 +546,7 @@ func split(s string) []string {
 	return argv
 }
 
-// join quotes what a shell would take apart.
+// join joins arguments to a command line and quotes those that a shell would split.
 func join(argv []string) string {
 	words := make([]string, len(argv))
 	for i, a := range argv {
