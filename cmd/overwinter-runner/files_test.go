@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/workspacefile"
 )
 
-// shelf is what a worker has stored of a workspace.
+// shelf is a workspace as stored by a worker.
 type shelf struct {
 	position workspacefile.Position
 	files    map[string]workspacefile.Content

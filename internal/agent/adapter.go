@@ -18,7 +18,7 @@ import (
 type Adapter interface {
 	// Name is the agent's name in the API, such as "demo".
 	Name() string
-	// Describe returns what clients see of the agent.
+	// Describe returns the public description of the agent.
 	Describe() Description
 	// Launch describes how to start the agent's process in a sandbox.
 	Launch(LaunchInput) (Launch, error)
@@ -34,7 +34,7 @@ type Adapter interface {
 	Parse(files []transcript.File) (conversation.Conversation, error)
 }
 
-// Description is what GET /api/agents shows.
+// Description is an agent's entry in GET /api/agents.
 type Description struct {
 	Name         string   `json:"name"`
 	Title        string   `json:"title"`
@@ -94,7 +94,7 @@ func (in LaunchInput) ChosenModel() string {
 // runner starts it again with the next prompt.
 type Launch struct {
 	Argv []string
-	Env  map[string]string // never secrets: those go in by stdin
+	Env  map[string]string // never secrets, which are passed on stdin
 	Dir  string
 	// Transcripts are glob patterns of the agent's own transcript files. The runner follows the
 	// matching files and reports every byte.
@@ -107,7 +107,7 @@ type Launch struct {
 	Secrets []string
 }
 
-// PromptInput is a prompt on its way to the agent.
+// PromptInput is a prompt to deliver to the agent.
 type PromptInput struct {
 	RunID    string
 	PromptID string
@@ -157,7 +157,7 @@ type RunContext struct {
 	Author   string
 }
 
-// Stream says where a frame comes from.
+// Stream is the origin of a frame.
 type Stream string
 
 // The streams of a run's journal.

@@ -25,13 +25,13 @@ type Movable interface {
 type Machine struct {
 	Home   string                   // home directory
 	Getenv func(name string) string // reads environment variables
-	// Run runs a program in a directory and returns what it prints.
+	// Run runs a program in a directory and returns its output.
 	Run func(ctx context.Context, dir, program string, args ...string) ([]byte, error)
 	// Sandbox is the agent's place in a sandbox.
 	Sandbox Place
 }
 
-// Place is where an agent works: its home and its working directory.
+// Place is the home and the working directory of an agent.
 type Place struct{ Home, Workspace string }
 
 // Local accesses the sessions of an agent on a person's machine. Directories are absolute and

@@ -29,7 +29,7 @@ const RoleBuilder = "builder"
 // RoleRenewer is the role of a sandbox that copies an image.
 const RoleRenewer = "renewer"
 
-// RoleReader is the role of a sandbox that files of an image are read in.
+// RoleReader is the role of a sandbox in which files of an image are read.
 const RoleReader = "reader"
 
 // MaxTimeout is the maximum lifetime of a sandbox, and the default.

@@ -24,7 +24,8 @@ const (
 	EnvTranscripts = acpformat.EnvTranscripts
 )
 
-// Adapter is any agent that speaks the Agent Client Protocol. The zero value is ready.
+// Adapter is the adapter for any agent that speaks the Agent Client Protocol.
+// The zero value is ready to use.
 type Adapter struct{}
 
 var (
@@ -39,7 +40,7 @@ func New() Adapter { return Adapter{} }
 // Name is "acp".
 func (Adapter) Name() string { return Name }
 
-// Describe returns what clients see of the agent.
+// Describe returns the public description of the agent.
 func (Adapter) Describe() agent.Description {
 	return agent.Description{
 		Name:  Name,
@@ -141,7 +142,7 @@ func variables(m map[string]string) []variable {
 // Instructions are sent with the first prompt, MCP servers with the session.
 func (Adapter) ProfileFiles(agent.LaunchInput) ([]transcript.File, error) { return nil, nil }
 
-// Prompt is the line that begins a run.
+// Prompt returns the line that begins a run.
 func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) { return bridged.Prompt("the agent", in) }
 
 // Interrupt names the run, so that a late interrupt affects no other run.

@@ -87,7 +87,7 @@ func (t *translator) line(f agent.Frame) {
 	}
 }
 
-// note reads a line of the bridge.
+// note reads a note of the bridge.
 func (t *translator) note(n stdio.Note, at time.Time) {
 	mine := t.Mine(n.RunID)
 	switch n.Type {

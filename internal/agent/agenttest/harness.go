@@ -20,7 +20,7 @@ import (
 const (
 	// Word is in Prompts.Hello and must be in the answer to Prompts.Recall.
 	Word = "zebra"
-	// FileName and FileText are what Prompts.WriteFile must have written in the workspace.
+	// FileName and FileText are the file that Prompts.WriteFile must write in the workspace.
 	FileName = "agenttest.txt"
 	FileText = "written by the agent"
 	// Choice is the suite's answer to the question that Prompts.Question asks. Refusal is its

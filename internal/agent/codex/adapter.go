@@ -47,7 +47,7 @@ func New() Adapter { return Adapter{} }
 // Name is "codex".
 func (Adapter) Name() string { return Name }
 
-// Describe returns what clients see of the agent.
+// Describe returns the public description of the agent.
 func (Adapter) Describe() agent.Description {
 	return agent.Description{
 		Name:    Name,

@@ -34,7 +34,7 @@ type place struct {
 	at           time.Time // of the frame or the line
 }
 
-// conversation is the conversation of a thread.
+// conversation returns the conversation of a thread.
 func (r *reader) conversation(thread string) string {
 	if thread == r.Root || thread == "" {
 		return conversation.Main

@@ -31,7 +31,7 @@ func grown(b *testing.B, name string) []byte {
 	return out
 }
 
-// only is the one file of that pattern.
+// only returns the only file that matches the pattern.
 func only(b *testing.B, pattern string) string {
 	b.Helper()
 	names, err := filepath.Glob(pattern)

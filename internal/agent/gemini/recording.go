@@ -29,7 +29,7 @@ type streamed struct {
 	// Bridged is set once the stream contains a note of a bridge.
 	Bridged bool   `json:"bridged,omitempty"`
 	Session string `json:"session,omitempty"`
-	// Text is the id of the text that streams.
+	// Text is the id of the streaming text.
 	Text    string `json:"text,omitempty"`
 	Failure string `json:"failure,omitempty"`
 }
@@ -145,7 +145,7 @@ func (r *recording) closeText(at time.Time) {
 			i++
 			continue
 		}
-		r.Emit(r.state.Close(o, conversation.Complete, at)) // which takes it out
+		r.Emit(r.state.Close(o, conversation.Complete, at)) // removes it from Open
 	}
 }
 

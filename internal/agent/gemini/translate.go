@@ -137,7 +137,7 @@ func (t *translator) question(m message, u geminiformat.Update) {
 	})
 }
 
-// note reads a line of the bridge.
+// note reads a note of the bridge.
 func (t *translator) note(n stdio.Note, at time.Time) {
 	switch n.Type {
 	case geminiformat.NotePrompt:

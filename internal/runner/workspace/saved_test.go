@@ -74,7 +74,7 @@ func TestAnIndexThatIsNotWholeIsRefused(t *testing.T) {
 	}
 }
 
-// TestALargeIndexCostsFewAllocations counts, because the index is read before the first prompt after a restore is delivered.
+// TestALargeIndexCostsFewAllocations counts allocations, because the index is read before the first prompt after a restore is delivered.
 func TestALargeIndexCostsFewAllocations(t *testing.T) { //nolint:paralleltest // counts the allocations of the whole process
 	s := saved{Entries: map[string]*entry{}}
 	for n := range 10_000 {

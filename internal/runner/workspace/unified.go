@@ -13,7 +13,8 @@ const (
 	maxEdits = 2000
 )
 
-// edit is a piece of two texts: lines [a0,a1) of the old are lines [b0,b1) of the new.
+// edit is a difference between two texts: lines [a0,a1) of the old text are replaced by lines
+// [b0,b1) of the new one.
 type edit struct{ a0, a1, b0, b1 int }
 
 // splitLines splits a text into lines with their newlines.

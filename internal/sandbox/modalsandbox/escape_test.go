@@ -37,7 +37,7 @@ func open(level box.Isolation) []drivertest.Escape {
 	for _, lack := range level.Lacks() {
 		escapes = append(escapes, unprevented[lack.Ability]...)
 	}
-	if level == box.Directory && os.Geteuid() == 0 { // an ordinary user cannot give a file any
+	if level == box.Directory && os.Geteuid() == 0 { // an ordinary user cannot give a file capabilities
 		escapes = append(escapes, drivertest.LeaveCapabilities)
 	}
 	return escapes

@@ -77,7 +77,7 @@ func Lines(c conversation.Conversation) []string {
 		for _, b := range t.Blocks {
 			data, err := json.Marshal(b)
 			if err != nil {
-				panic(err) // a block that cannot be written down
+				panic(err) // a block that cannot be encoded
 			}
 			out = append(out, string(data))
 		}

@@ -36,7 +36,7 @@ func Delegate(name, prompt string) Call {
 	return Call{Tool: "invoke_agent", Input: map[string]any{"agent_name": name, "prompt": prompt}}
 }
 
-// isGemini reports whether a path is one of Google's API.
+// isGemini reports whether a path belongs to Google's API.
 func isGemini(path string) bool {
 	return strings.HasSuffix(path, geminiStream) || strings.HasSuffix(path, geminiWhole) || strings.HasSuffix(path, geminiCount)
 }

@@ -46,7 +46,7 @@ func AwaitAgents() Call {
 // harnessTexts are the beginnings of texts that Codex sends the model in the name of its user.
 var harnessTexts = []string{"<", "# AGENTS.md instructions"}
 
-// responsesTool is a tool on offer, or a namespace of tools.
+// responsesTool is an offered tool, or a namespace of tools.
 type responsesTool struct {
 	Type  string          `json:"type"`
 	Name  string          `json:"name"`

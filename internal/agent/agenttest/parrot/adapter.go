@@ -16,7 +16,7 @@ func New() Adapter { return Adapter{} }
 // Name is the agent's name in the API.
 func (Adapter) Name() string { return "parrot" }
 
-// Describe returns what clients see.
+// Describe returns the public description.
 func (Adapter) Describe() agent.Description {
 	return agent.Description{
 		Name: "parrot", Title: "Parrot", Summary: "Repeats the prompt.", Models: []string{"grey"}, Capabilities: []string{},

@@ -79,7 +79,7 @@ type Usage struct {
 	ToolCalls int64 `json:"toolCalls"`
 }
 
-// Encode returns the line as it is written, with its newline.
+// Encode returns the encoded line, with its newline.
 func (l Line) Encode() ([]byte, error) {
 	b, err := json.Marshal(l)
 	if err != nil {

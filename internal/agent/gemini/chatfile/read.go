@@ -21,7 +21,7 @@ type File struct {
 	subagent bool
 	path     string
 	begun    time.Time
-	data     []byte // a record a line
+	data     []byte // one record per line
 	read     bool
 }
 
@@ -41,7 +41,7 @@ func Open(f transcript.File) (File, bool) {
 	c := File{path: f.Path, data: f.Data}
 	switch path.Ext(f.Path) {
 	case ".jsonl":
-	case ".json": // one object, on many lines
+	case ".json": // one object on several lines
 		var line bytes.Buffer
 		if json.Compact(&line, f.Data) == nil {
 			c.data = line.Bytes()

@@ -19,7 +19,7 @@ func message(id, rest string) string {
 	return fmt.Sprintf(`{"id":%q,"timestamp":"2026-11-21T00:01:00Z","type":"gemini","content":"x"%s}`+"\n", id, rest)
 }
 
-// read returns what files say: the conversation and the id of each message.
+// read returns the conversation and the id of each message in files.
 func read(t *testing.T, files ...transcript.File) []string {
 	t.Helper()
 	var chats []chatfile.File

@@ -15,7 +15,7 @@ type Update struct {
 	Call
 }
 
-// Call is a call of a tool as the Agent Client Protocol has it.
+// Call is a tool call in the form of the Agent Client Protocol.
 type Call struct {
 	ID        string          `json:"toolCallId"`
 	Status    string          `json:"status"`

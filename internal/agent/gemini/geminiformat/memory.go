@@ -194,7 +194,7 @@ func (m *Memory) Remind(id, note string) {
 	}})
 }
 
-// Short is the part of a session's id that names its file.
+// Short returns the part of a session's id that names its file.
 func Short(id string) string { return id[:min(8, len(id))] }
 
 func timestamp(t time.Time) json.RawMessage {

@@ -143,7 +143,7 @@ func (s Stamp) Time() time.Time {
 	return time.UnixMilli(int64(s)).UTC()
 }
 
-// StampPair is when something was created or began, and when it was completed or ended.
+// StampPair is the time of a creation or start, and that of a completion or end.
 type StampPair struct {
 	Created   Stamp `json:"created"`
 	Completed Stamp `json:"completed"`

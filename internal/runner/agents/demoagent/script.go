@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// verb is what a step of a script does.
+// verb is the action of a step.
 type verb int
 
 const (
