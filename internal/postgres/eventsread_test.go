@@ -12,6 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/run"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -133,4 +134,22 @@ func TestAnEventThatIsReadAllocatesNothing(t *testing.T) { //nolint:paralleltest
 	}
 	one, all := testing.AllocsPerRun(20, read(1)), testing.AllocsPerRun(20, read(1000))
 	require.Less(t, all-one, 200.0, "of 1000 events")
+}
+
+// TestRowsOfAPageInAnotherOrderAreRefused, instead of events without the ids of their runs.
+func TestRowsOfAPageInAnotherOrderAreRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const (
+		bounds = "SELECT 1::bigint, 5::bigint, 1::bigint, 0, 0, now(), ''::text, NULL::text"
+		name   = "SELECT 1, -1, 0, 3, 0, now(), 'run_1', NULL"
+		event  = "SELECT 1, -1, 5, 3, 1, now(), 'text_delta', '{}'"
+	)
+	for order, want := range map[string]error{
+		bounds + " UNION ALL " + name + " UNION ALL " + event: nil,
+		bounds + " UNION ALL " + event + " UNION ALL " + name: postgres.ErrRowOrder,
+	} {
+		page := eventlog.NewPage(&eventlog.Format{}, b.id, 4)
+		require.ErrorIs(t, b.FillPages(b.ctx, order, page), want)
+	}
 }

@@ -15,8 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/listing"
 )
+
+var ErrRowOrder = errRowOrder
+
+// FillPages fills a page with the rows of a statement.
+func (db *DB) FillPages(ctx context.Context, statement string, page *eventlog.Page) error {
+	rows, err := db.pool.Query(ctx, statement)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return fillPages(rows, []*eventlog.Page{page})
+}
 
 // Conversation reads all pages.
 func (db *DB) Conversation(ctx context.Context, sessionID string) (conversation.Conversation, error) {

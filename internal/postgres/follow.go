@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -88,6 +89,7 @@ func (db *DB) EventsRead(ctx context.Context, pages []*eventlog.Page) error {
 // pageNames are the ids of the runs and conversations of a page's events.
 type pageNames struct {
 	found               bool // the session exists
+	used                bool // an event was read: it is too late for further names
 	runs, conversations numberedIDs
 }
 
@@ -116,7 +118,11 @@ func (n *numberedIDs) id(no int32) string {
 // mainConversation is the number of the main conversation in every session.
 const mainConversation = 1
 
-// fillPages fills pages with the rows of eventsRead.
+// errRowOrder: Postgres executes the parts of a UNION ALL in the order given, without promising it.
+var errRowOrder = errors.New("the rows of a page are not in the order of the statement")
+
+// fillPages fills pages with the rows of eventsRead. It refuses a row of a page's bounds or names
+// after one of its events.
 func fillPages(rows pgx.Rows, pages []*eventlog.Page) error {
 	var (
 		number, newest, seq   int64
@@ -133,7 +139,10 @@ func fillPages(rows pgx.Rows, pages []*eventlog.Page) error {
 		}
 		page, of := pages[number-1], &names[number-1]
 		switch {
+		case data == nil && of.used:
+			return errRowOrder
 		case data != nil:
+			of.used = true
 			e.Seq, e.SessionID, e.At, e.Data = seq, page.SessionID, at.UTC(), json.RawMessage(data)
 			e.Type, e.ConversationID, e.RunID = reuse(e.Type, name), of.conversations.id(conversationNo), of.runs.id(runNo)
 			page.Add(&e)
